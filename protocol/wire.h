@@ -193,7 +193,7 @@ struct wire_ready {
 	uint32_t sm_granule, sm_units;
 };
 struct wire_halt {
-	bool gently, fence;
+	bool fence;
 };
 /* Offence, Suspect (text), Lost (code, text), Fault (all, text is the kernel). */
 struct wire_trouble {
@@ -202,7 +202,6 @@ struct wire_trouble {
 	uint64_t instruction;
 	uint64_t took; /* ns */
 	uint32_t number;
-	bool ended;
 };
 struct wire_chunk {
 	uint64_t bytes, handle;

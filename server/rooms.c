@@ -73,7 +73,6 @@ static const struct fault_room fault_room = {
 	.session_gone = evidence_close,
 	.is_serving = promote_is_serving,
 	.is_halting = promote_is_halting,
-	.wants_standby = promote_wants_standby,
 	.save = saved_write,
 	.close_overdue = promote_close_overdue,
 	.orphan = promote_orphan,

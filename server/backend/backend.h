@@ -380,7 +380,6 @@ struct backend_fault {
 	uint64_t launch;  /* its ordinal in the context; 0: not known */
 	uint32_t block[3];
 	bool has_block;
-	bool ended;	  /* nothing of its grid is left on the device when that goes on */
 	char kernel[128]; /* empty: not known */
 	const char *said; /* lines for the program's standard error; NULL: none. For the call's time */
 };

@@ -19,7 +19,7 @@
 // are symbols that are not defined. Those that keep nothing are known by name.
 //
 // What cannot be told is not guessed: two variables of one name, memory that relocations name by its section,
-// tables that are not as expected. Such an image has "more" than can be taken along.
+// tables that are not as expected. Such an image has "more" than is known.
 //
 // From devices 10.0 on there is a second form of the whole program in the file, sections .nv.merc.*, with
 // symbols and relocations of its own that are the same ones.

@@ -1,6 +1,6 @@
 // What kernels can leave behind in a context but in the memory that they are given: their module's variables
 // (objects of static storage duration, hence the name) and what functions of the driver's keep for them.
-// Read from the image before it is loaded; an executor that is replaced takes it along (executor/remains.c).
+// Read from the image before it is loaded: it is lost with the executor (executor/remains.c).
 
 #ifndef FRMPS_SERVER_BACKEND_STATICS_H
 #define FRMPS_SERVER_BACKEND_STATICS_H

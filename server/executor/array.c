@@ -184,8 +184,7 @@ static void drop_finish(struct job *job)
 {
 	bool presses = job->executor->modules.array_graves.bytes > ARRAY_GRAVES_BYTES;
 
-	if (presses && !contain_is_worn(job->executor) &&
-		module_worker_enter_gap(job->executor, job->tenant, job->since) == GATE_E_OWN) {
+	if (presses && module_worker_enter_gap(job->executor, job->tenant, job->since) == GATE_E_OWN) {
 		module_worker_queue_again(job);
 		return;
 	}

@@ -270,8 +270,7 @@ static void use_gap(struct executor *executor)
 
 bool burial_work(struct executor *executor)
 {
-	if (!burial_waits(executor) || executor_is_lost(executor) || contain_is_worn(executor) ||
-		!make_gap(executor))
+	if (!burial_waits(executor) || executor_is_lost(executor) || !make_gap(executor))
 		return false;
 	use_gap(executor);
 	return true;

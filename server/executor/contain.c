@@ -3,10 +3,8 @@
 //   suspected    all sessions become doubtful: clients do not believe what becomes done, for it may be the
 //                kernel that faulted, and nothing more is issued (serve.c)
 //   contained    the kernels that faulted are named by module, and a module has one owner. The owner's
-//                session ends at once with the driver's code (`ended`). Everybody else goes on: not doubtful
-//                any more. The daemon hears of it (Fault). If something of those kernels is left on the device
-//                this executor is worn: nothing of that session is waited for, and the daemon replaces the
-//                executor when it suits (Halt, gently)
+//                session ends at once with the driver's code. Everybody else goes on: not doubtful any more.
+//                Nothing of those kernels is left on the device. The daemon hears of it (Fault)
 //   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this executor as
 //                for any sign. This is final: what is seen later takes nobody's doubt away
 //
@@ -34,10 +32,6 @@
  * (backend/cuda/exception.c). */
 #define SIGN_NS (UINT64_C(2000) * CLOCK_MS)
 #define STOP_NS (UINT64_C(10000) * CLOCK_MS)
-/* With a standby it is replaced within milliseconds, if it hears that it is to be: three of some 130 beside seven busy
- * programs did not for 10 s (H200), until those stood still, and the main thread's next call of the driver may have
- * been why. Without a standby it goes on, and is to be watched again. */
-#define STILL_NS (UINT64_C(1000) * CLOCK_MS)
 
 /* ---- whose ---- */
 
@@ -97,11 +91,6 @@ static uint64_t owner_of(const struct contain *contain, const struct backend_mod
 	return 0;
 }
 
-bool contain_is_worn(const struct executor *executor)
-{
-	return word_acquire(&executor->contain.worn) != 0;
-}
-
 bool contain_is_open(struct executor *executor)
 {
 	bool open;
@@ -110,16 +99,6 @@ bool contain_is_open(struct executor *executor)
 	open = executor->contain.phase != CONTAIN_CLEAR;
 	pthread_mutex_unlock(&executor->contain.lock);
 	return open;
-}
-
-uint64_t contain_still_until(struct executor *executor, uint64_t now)
-{
-	uint64_t until;
-
-	pthread_mutex_lock(&executor->contain.lock);
-	until = executor->contain.phase != CONTAIN_CLEAR ? now + CLOCK_MS : executor->contain.still_until;
-	pthread_mutex_unlock(&executor->contain.lock);
-	return until;
 }
 
 /* ---- the backend's thread ---- */
@@ -166,8 +145,8 @@ void contain_join(struct tenant *tenant, uint32_t generation)
 	pthread_mutex_unlock(&executor->tenants_lock);
 }
 
-/* Whether it is served here, and no other executor has taken it over since: what this one has left on the device may
- * fault for as long as the process is there. */
+/* Whether it is served here, and no other executor has taken it over since: what this one has on the device may fault
+ * for as long as the process is there. */
 static bool is_ours(const struct tenant *tenant)
 {
 	uint32_t generation = word_acquire(&tenant->generation);
@@ -279,7 +258,6 @@ static void end_tenant(struct tenant *tenant, const struct backend_fault *fault)
 {
 	char reason[sizeof(tenant->view.server->reason)], place[64] = "";
 
-	word_release(&tenant->ended, 1);
 	if (fault->has_block)
 		snprintf(place, sizeof(place), " block (%u,%u,%u),", fault->block[0], fault->block[1],
 			fault->block[2]);
@@ -369,15 +347,6 @@ static void uncontained(void *context, const struct backend_fault *faults, uint3
 	enter(executor, CONTAIN_GIVEN_UP);
 }
 
-static bool have_ended(const struct backend_fault *faults, uint32_t count)
-{
-	bool ended = true;
-
-	for (uint32_t i = 0; i < count; i++)
-		ended &= faults[i].ended;
-	return ended;
-}
-
 static void contained(void *context, const struct backend_fault *faults, uint32_t count)
 {
 	struct executor *executor = context;
@@ -388,9 +357,6 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 		enter(executor, CONTAIN_CLEAR);
 		return;
 	}
-	/* Before anybody can hear of it, and so before any thread of ours sees an effect of it. */
-	if (!have_ended(faults, count))
-		word_release(&contain->worn, 1);
 	if (!find_owners(contain, faults, count, owners)) {
 		/* The context goes on, but nobody knows whose marks are not to be believed. */
 		uncontained(context, faults, count);
@@ -404,11 +370,6 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 		speak(executor, &faults[i], contain->number + i, owners[i]);
 	}
 	contain->number += count;
-	if (contain_is_worn(executor)) {
-		pthread_mutex_lock(&contain->lock);
-		contain->still_until = clock_now() + STILL_NS;
-		pthread_mutex_unlock(&contain->lock);
-	}
 	enter(executor, CONTAIN_CLEAR);
 }
 
@@ -429,8 +390,7 @@ static void tell_fault(struct executor *executor, const struct contain_fault *at
 		.text = fault->kernel,
 		.instruction = fault->address,
 		.took = at->took,
-		.number = at->number,
-		.ended = fault->ended};
+		.number = at->number};
 	if (at->contained)
 		executor_send(executor, &message, NULL, 0);
 }

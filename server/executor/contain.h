@@ -40,7 +40,6 @@ struct contain_owner {
 struct contain {
 	struct backend_watch watch;
 	word32 news; /* the main thread has something to do */
-	word32 worn; /* something that faulted is left on the device */
 
 	/* The backend's thread. */
 	uint32_t words;	 /* last words that are taken */
@@ -54,7 +53,6 @@ struct contain {
 	uint32_t owner_count, owner_room;
 	enum contain_phase phase;
 	uint64_t sign_at, stop_at;    /* ns: the first sign of the latest fault, and the stop behind it */
-	uint64_t still_until;	      /* ns: see contain_still_until() */
 	bool hopeless;		      /* to be told: nothing is contained any more */
 	struct contain_fault *faults; /* to be told */
 	uint32_t fault_count, fault_room;
@@ -82,22 +80,6 @@ void contain_join(struct tenant *tenant, uint32_t generation);
 /** Whether there is, or may be, a fault of which it is not known whose it is: what became done proves
  * nothing. Any thread. */
 bool contain_is_open(struct executor *executor);
-
-/**
- * Whether a fault was contained and what faulted may be on the device for ever. Then nobody may ask the
- * backend for anything that waits until nothing runs: it would not come back, and hold up everybody. So
- * closings wait for the end of this executor (open.c), lookups that need a gap for the next one (module_worker.c),
- * nothing is unloaded or unpinned, and streams, events and graphs are left to the end of the process. Any thread.
- */
-bool contain_is_worn(const struct executor *executor);
-
-/**
- * Until when the main thread does nothing of its own accord that asks the backend for anything: while a fault
- * is open (then it is always a little later than `now`), and for a moment after one was contained, in which
- * this executor is replaced as a rule. A program may wait for what it asks for, so requests are served. Any
- * thread. Return: ns; `now` or earlier: it may
- */
-uint64_t contain_still_until(struct executor *executor, uint64_t now);
 
 /** The context is lost, and the backend would not have said so if a kernel had faulted: what became done proves nothing.
  * Any thread. */

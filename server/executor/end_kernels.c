@@ -203,7 +203,6 @@ void end_kernels_handle(struct job *job)
 		return;
 	}
 	/* From here on nothing of it is issued (serve.c). */
-	word_release(&tenant->ended, 1);
 	tenant_tell_end(tenant, SHM_SESSION_FAULTED, (CUresult)why->code, why->text, NULL);
 	end_kernels_begin(job, answer);
 }

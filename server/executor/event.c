@@ -10,8 +10,7 @@
 
 CUresult event_drop(struct tenant *tenant, struct backend_event *event)
 {
-	/* Left to the end of the process where the driver might not come back: contain.h. */
-	if (!event || executor_is_lost(tenant->executor) || contain_is_worn(tenant->executor))
+	if (!event || executor_is_lost(tenant->executor))
 		return CUDA_SUCCESS;
 	return executor_code(tenant->executor, tenant_ops(tenant)->event_destroy(event));
 }

@@ -31,13 +31,6 @@
 //   - and a long command of the requesting session runs: it is awaited, as without us, in LONG_FIRST, without
 //     limit; but when other requests have come meanwhile they are handled first;
 //   - otherwise the others come and go in a way that leaves no gap: the gate is closed until there is one.
-// A farewell (halt.c) is worth more: commands that run for longer than that are awaited, in LONG_FIRST as everywhere, up
-// to GATE_FAREWELL_NS each and as many as there are, up to GATE_FAREWELL_ALL_NS. So are deep queues of shorter ones, in
-// SHALLOW. Some do not run down in time, and would be as deep again when the next farewell is asked for. Also, few of
-// their commands have a mark, and all up to a mark look like one long command. So a stream whose queue has kept a
-// farewell waiting for GATE_FAREWELL_NS (brief) has GATE_QUEUE commands on the device from then on, gate open or not,
-// and each has a mark. For commands as long as these, more than a millisecond on average, that is enough. It is no knot:
-// the first command of a stream that is not done is always on the device, and waits for nothing that is behind it.
 //
 // Threads. The module thread moves the gate and does all observing, from the words that serving threads and
 // the device write anyway (issued, marked, done). Serving threads obey: one relaxed load per command when the
@@ -196,15 +189,6 @@ static void add(
 		sight->foreign = age;
 }
 
-/* Whether a farewell has waited for a queue for longer than it does for a command. */
-static bool keeps_waiting(
-	const struct gate *gate, const struct gate_watch *watch, uint64_t depth, uint64_t now)
-{
-	uint64_t since = watch->since < gate->asked_at ? watch->since : gate->asked_at;
-
-	return gate->farewell && depth > 1 && now - since >= GATE_FAREWELL_NS;
-}
-
 static void look_at_tenant(
 	const struct gate *gate, struct tenant *tenant, bool is_own, uint64_t now, struct sight *sight)
 {
@@ -229,8 +213,6 @@ static void look_at_tenant(
 		if (!watch->since)
 			continue;
 		add(sight, watch, issued - done, is_own, now);
-		if (keeps_waiting(gate, watch, issued - done, now))
-			word_set(&watch->brief, 1);
 	}
 	if (sight->foreign > foreign)
 		sight->whose = tenant;
@@ -256,13 +238,9 @@ static uint64_t patience(const struct gate *gate, const struct tenant *requester
 static bool is_refused(
 	const struct gate *gate, const struct tenant *requester, const struct sight *sight, uint64_t now)
 {
-	uint64_t limit = patience(gate, requester), waited = now - gate->asked_at;
+	uint64_t limit = patience(gate, requester);
 
-	if (gate->farewell && sight->deep && waited >= GATE_FAREWELL_ALL_NS)
-		return true;
-	if (waited < limit || sight->foreign < limit)
-		return false;
-	return !gate->farewell || sight->foreign >= GATE_FAREWELL_NS || waited >= GATE_FAREWELL_ALL_NS;
+	return now - gate->asked_at >= limit && sight->foreign >= limit;
 }
 
 static struct sight observe(struct executor *executor, const struct tenant *requester, uint64_t now)
@@ -274,8 +252,7 @@ static struct sight observe(struct executor *executor, const struct tenant *requ
 
 	pthread_mutex_lock(&executor->tenants_lock);
 	TAILQ_FOREACH (tenant, &executor->tenants, link)
-		if (!gate->farewell || !(word_acquire(&tenant->ended) || tenant->closing))
-			look_at_tenant(gate, tenant, tenant == requester, now, &sight);
+		look_at_tenant(gate, tenant, tenant == requester, now, &sight);
 	if (sight.whose && sight.foreign >= patience(gate, requester))
 		note_culprit(gate, &sight);
 	pthread_mutex_unlock(&executor->tenants_lock);
@@ -327,13 +304,12 @@ static bool move(struct executor *executor, const struct sight *sight, bool forc
 	return true;
 }
 
-/* Whether what looks done is. A kernel that faulted looks so as well while the driver is at work on it, and
- * is on the device all the same, for ever perhaps: whoever waited for that in the driver would not come back,
- * and hold everybody's launches up. The sign of it comes before its mark, so this is looked at behind the
- * marks. */
+/* Whether what looks done is. A kernel that faulted looks so as well while it is examined, and is on the device all
+ * the same: whoever waited for that in the driver would hold everybody's launches up. The sign of it comes before
+ * its mark, so this is looked at behind the marks. */
 static bool is_whole(struct executor *executor)
 {
-	return executor->gate.farewell || (!contain_is_open(executor) && !contain_is_worn(executor));
+	return !contain_is_open(executor);
 }
 
 static int give_up(struct executor *executor, int why)
@@ -365,10 +341,6 @@ int gate_step(struct executor *executor, struct tenant *tenant, uint64_t now)
 		sight = observe(executor, tenant, now);
 		if (is_refused(gate, tenant, &sight, now))
 			return give_up(executor, GATE_E_REFUSED);
-		/* A farewell closes the gate for short commands only: everybody would wait for the end of a long one,
-		 * and of all that a deep queue has on the device. */
-		if (gate->farewell && (sight.deep || sight.foreign >= patience(gate, tenant)))
-			gate->begun_at = now;
 		late = now - gate->begun_at >= patience(gate, tenant);
 		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any && is_whole(executor)) {
 			gate->closed = true;
@@ -410,9 +382,6 @@ static int enter(struct executor *executor, struct tenant *tenant, uint64_t aske
 	gate->asked_at = asked_at;
 	while ((error = gate_step(executor, tenant, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
 		if ((error == GATE_E_OWN || !tenant) && others_wait(&executor->modules))
-			return give_up(executor, GATE_E_OWN);
-		/* There are no gaps any more, but for the last. */
-		if (contain_is_worn(executor) && !gate->farewell)
 			return give_up(executor, GATE_E_OWN);
 		wait_a_little(gate->changed_at, now);
 		now = clock_now();

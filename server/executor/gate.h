@@ -27,14 +27,6 @@ struct tenant;
 /* For what nobody waits for. */
 #define GATE_NOBODY_NS (50 * CLOCK_MS)
 
-/* For a farewell, of one command and of all. The daemon takes an executor of which nothing moves for HALT_SILENCE_MS
- * for one that does not come back from the driver, and one without an answer after 10 s. */
-#define GATE_FAREWELL_NS     (500 * CLOCK_MS)
-#define GATE_FAREWELL_ALL_NS (5000 * CLOCK_MS)
-/* Commands that a stream has on the device at a time from then on whose queue kept a farewell waiting: the next one waits
- * for them, at GATE_FAREWELL_NS each. */
-#define GATE_QUEUE 8u
-
 enum gate_phase { GATE_OPEN, GATE_SHALLOW, GATE_LONG_FIRST, GATE_CLOSED };
 
 /* What the module thread has seen of a stream since the gate was begun. */
@@ -46,7 +38,6 @@ struct gate_watch {
 	bool proven;	 /* one of its commands was seen from beginning to end */
 	word64 duration; /* ns: of its last command, or what the present one has taken; serving threads read
 			    it */
-	word32 brief;	 /* for good: its queue is kept short; serving threads read it */
 };
 
 /* Of an executor. All zero: open. */
@@ -66,7 +57,6 @@ struct gate {
 	int32_t refused_pid;
 	uint64_t refused_session;
 	bool closed;   /* the gap is there */
-	bool farewell; /* for a halt: work of sessions that have ended is in nobody's way */
 	bool pressing; /* what nobody waits for has the patience of a load (burial.c) */
 };
 

@@ -249,8 +249,7 @@ static CUresult check_again(struct tenant *tenant, struct graph *graph)
 
 static void free_built(struct tenant *tenant, struct built *built)
 {
-	/* Behind a contained fault it is left to the end of the process, like streams: contain.h. */
-	if (!executor_is_lost(tenant->executor) && !contain_is_worn(tenant->executor))
+	if (!executor_is_lost(tenant->executor))
 		executor_code(tenant->executor, tenant_ops(tenant)->graph_free(built->backend));
 	free(built);
 }

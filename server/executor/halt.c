@@ -14,12 +14,6 @@
 // With a fence: when all have written it, or stand still for good where they are (park.c), the process is taken off the
 // device as well. The timelines do not change either then, and no write of this context can land any more, whatever was
 // running.
-//
-// Gently: the module thread first makes a gap (gate.c), for a while, and the same happens within it. So
-// whoever goes on is not held up for longer than by the gate, and has nothing on the device. If there is no
-// gap, everything goes on. Before it halts it writes the values of modules' variables down, for the next
-// executor (variable.c): they go with the answer. Otherwise work may run, or the context is dead, and the
-// values are lost with this executor.
 
 #include "server/executor/halt.h"
 
@@ -31,7 +25,6 @@
 #include "server/executor/retire.h"
 #include "server/executor/tenant.h"
 #include "server/executor/timing.h"
-#include "server/executor/variable.h"
 #include "server/log.h"
 #include "shm/order.h"
 
@@ -128,63 +121,20 @@ static int wait_for_threads(struct job *job)
 		job->executor->fenced = true; /* the backend is not asked any more */
 		message.reply.code = job->executor->ops->fence();
 	}
-	executor_send(job->executor, &message, job->packet.fds, job->packet.fd_count);
-	packet_close_fds(&job->packet);
+	executor_send(job->executor, &message, NULL, 0);
 	job->step = watch;
 	return watch(job);
 }
 
-static void halt(struct job *job)
+void halt_handle(struct job *job)
 {
 	struct executor *executor = job->executor;
 	uint32_t running = 0;
 
+	/* It may be why this executor has to be halted. */
+	module_worker_tell(executor, clock_now());
 	atomic_compare_exchange_strong(&executor->lost, &running, EXECUTOR_HALTED);
 	serve_kick_all(executor);
 	job->step = wait_for_threads;
 	job_park(job);
-}
-
-/* The values of variables leave with the answer. */
-static void take_variables_along(struct job *job)
-{
-	packet_close_fds(&job->packet);
-	job->packet.fds[0] = variable_save(job->executor);
-	job->packet.fd_count = job->packet.fds[0] >= 0;
-}
-
-/* Module thread. The gate stays closed: nothing goes to the device between the moment and the halt. */
-static void halt_gently(struct job *job)
-{
-	struct gate *gate = &job->executor->gate;
-	int error;
-
-	gate->farewell = true;
-	error = executor_is_lost(job->executor) ? 0 : gate_enter(job->executor, NULL, clock_now());
-	gate->farewell = false;
-	/* A kernel that faulted may look done. The sign of it comes before its mark, so it is looked for
-	 * behind that. */
-	if ((error || contain_is_open(job->executor)) && !executor_is_lost(job->executor)) {
-		/* The moment was one for a farewell only: a load that shared it would wait for what a fault
-		 * has left. */
-		gate_leave(job->executor);
-		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "somebody's work runs for longer");
-		return;
-	}
-	/* With a sign of a fault since, what runs was not waited for. */
-	if (!executor_is_lost(job->executor))
-		take_variables_along(job);
-	halt(job);
-}
-
-void halt_handle(struct job *job)
-{
-	if (!job->message.halt.gently || executor_is_lost(job->executor)) {
-		/* It may be why this executor has to be halted like this. */
-		module_worker_tell(job->executor, clock_now());
-		halt(job);
-		return;
-	}
-	job->run = halt_gently;
-	module_worker_queue(job);
 }

@@ -1,5 +1,5 @@
-// Stopping for good while the process lives: at the first sign of a fault, or when the daemon wants to
-// replace a healthy executor. See halt.c.
+// Stopping for good while the process lives: at the first sign of a fault, or where work that does not end cannot be
+// ended alone. See halt.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_HALT_H
 #define FRMPS_SERVER_EXECUTOR_HALT_H

@@ -2,7 +2,7 @@
 //
 //   hold      goes on when                                      how that is seen
 //   RESUME    at the next look
-//   CREDIT    fewer than tenant_credit() are on the device      timeline, polled well before they are done
+//   CREDIT    fewer than the session's credit are on the device      timeline, polled well before they are done
 //   GATE      its turn has come, or the gate is open            polled; kicked when the gate opens
 //   DEPEND    the awaited command was issued                    another hold of this session ends
 //   HOST      all before it is done, the client says `done`     timeline, polled; then the doorbell
@@ -174,7 +174,7 @@ static bool may_go_on(struct tenant *tenant, struct stream *stream)
 {
 	switch (stream->hold) {
 	case STREAM_HOLD_CREDIT:
-		return stream->issued - stream_done(tenant, stream) < tenant_credit(tenant, stream);
+		return stream->issued - stream_done(tenant, stream) < tenant->share.credit;
 	case STREAM_HOLD_GATE:
 		return gate_admits(tenant, stream);
 	case STREAM_HOLD_DEPEND:
@@ -257,8 +257,7 @@ uint64_t hold_next_look(const struct tenant *tenant, uint64_t now)
 	struct stream *stream;
 
 	TAILQ_FOREACH (stream, &tenant->held, held) {
-		bool many = stream->hold == STREAM_HOLD_CREDIT &&
-			    tenant_credit(tenant, stream) == STREAM_ISSUE_CREDIT;
+		bool many = stream->hold == STREAM_HOLD_CREDIT && tenant->share.credit == STREAM_ISSUE_CREDIT;
 		uint64_t at = now + (many ? CREDIT_NS : clock_interval(stream->held_at, now));
 
 		if (is_polled(stream) && at < next)

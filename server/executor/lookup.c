@@ -115,7 +115,6 @@ void lookup_function(struct job *job)
 	}
 	if (!look_up(job, module, look_up_function, &found))
 		return;
-	remains_find(job->tenant, module);
 	function = function_new(module, found.backend, wish->name ? wish->name : "", &found.info);
 	if (!function) {
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);

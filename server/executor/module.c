@@ -123,7 +123,6 @@ static void module_end(struct tenant *tenant, struct module *module)
 		function_free(function);
 	}
 	remains_forget(tenant, module);
-	/* Not before: the next executor, if this one is halted first, has the module and wants the values. */
 	for (uint32_t i = 0; i < module->global_count; i++)
 		range_set_remove(&tenant->globals, module->globals[i].start,
 			module->globals[i].end - module->globals[i].start);

@@ -35,10 +35,9 @@ struct module {
 	struct function *unpublished;
 	struct module *next; /* among the graves */
 	uint32_t id;
-	bool dying;    /* no new lookups: an unload is under way */
-	bool leaves;   /* its kernels can leave something behind (remains.c); constant */
-	bool is_found; /* where that is is known */
-	bool has_run;  /* one that can was launched. Serving thread */
+	bool dying;   /* no new lookups: an unload is under way */
+	bool leaves;  /* its kernels can leave something behind (remains.c); constant */
+	bool has_run; /* one that can was launched. Serving thread */
 };
 
 typedef _Atomic(struct function *) function_word;

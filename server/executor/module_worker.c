@@ -83,31 +83,11 @@ int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, ui
 
 /* ---- on behalf of a job ---- */
 
-/* There are no gaps any more, and whoever takes over has not come yet. */
-static CUresult wait_for_successor(struct job *job, char *text)
-{
-	struct gate *gate = &job->executor->gate;
-	struct timespec time = {.tv_nsec = (long)CLOCK_MS};
-
-	if (clock_now() - job->since < gate->patience_ns) {
-		nanosleep(&time, NULL);
-		return CUDA_ERROR_NOT_READY;
-	}
-	gate->refused_session = gate->refused_ns = 0;
-	snprintf(text, MODULE_TEXT_BYTES,
-		"nothing can be put on the GPU beside what is left of a kernel that faulted, and the other "
-		"programs' kernels leave no moment to go on without it. Nothing was changed; it can be tried "
-		"again");
-	return CUDA_ERROR_SYSTEM_NOT_READY;
-}
-
 CUresult module_worker_wait_for_gap(struct job *job, char *text)
 {
 	struct gate *gate = &job->executor->gate;
 	int error;
 
-	if (contain_is_worn(job->executor))
-		return wait_for_successor(job, text);
 	error = module_worker_enter_gap(job->executor, job->tenant, job->since);
 	if (error == GATE_E_OWN)
 		return CUDA_ERROR_NOT_READY;
@@ -239,7 +219,7 @@ static bool is_time_for_gap(struct executor *executor)
 	bool old = (worker->graves && now - worker->grave_since >= GRAVE_NS) ||
 		   (worker->array_graves.first && now - worker->array_graves.since >= GRAVE_NS);
 
-	if (!wants_gap(executor) || executor_is_lost(executor) || contain_is_worn(executor))
+	if (!wants_gap(executor) || executor_is_lost(executor))
 		return false;
 	if (gate_try(executor))
 		return true;

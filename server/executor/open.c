@@ -307,15 +307,14 @@ static void tear_down(struct job *job)
 	job_park(job);
 }
 
-/* Waits until nobody looks at its sinks. What a worn executor has goes with it (contain.h): that is the
- * answer. */
+/* Waits until nobody looks at its sinks. */
 static int close_farewell(struct job *job)
 {
 	if (executor_is_lost(job->executor)) {
 		job_free(job);
 		return 0;
 	}
-	if (contain_is_worn(job->executor) || !stray_farewell(job->tenant, job->since))
+	if (!stray_farewell(job->tenant, job->since))
 		return JOB_E_WAIT;
 	job->run = tear_down;
 	module_worker_queue(job);
@@ -356,8 +355,6 @@ static int close_step(struct job *job)
 		job_free(job);
 		return 0;
 	}
-	if (contain_is_worn(job->executor))
-		return JOB_E_WAIT;
 	/* Pairs with the release in detach(). */
 	if (word_acquire(&job->tenant->served)) {
 		if (now < job->deadline + DRAIN_THREAD_NS)

@@ -159,15 +159,14 @@ int range_set_pop(struct range_set *set, struct range *ret_range)
 	return error;
 }
 
-int range_set_list(struct range_set *set, struct range **ret_ranges, uint32_t *ret_count)
+bool range_set_is_empty(struct range_set *set)
 {
+	bool empty;
+
 	pthread_rwlock_rdlock(&set->lock);
-	*ret_count = set->count;
-	*ret_ranges = malloc((set->count + 1) * sizeof(**ret_ranges));
-	if (*ret_ranges && set->count)
-		memcpy(*ret_ranges, set->at, set->count * sizeof(**ret_ranges));
+	empty = !set->count;
 	pthread_rwlock_unlock(&set->lock);
-	return *ret_ranges ? 0 : -ENOMEM;
+	return empty;
 }
 
 bool range_set_covers_slow(struct range_set *set, struct range_cache *cache, uint64_t address, uint64_t bytes)

@@ -56,10 +56,8 @@ int range_set_remove(struct range_set *set, uint64_t address, uint64_t bytes);
 /** Takes any one range out. Return: 0, or RANGE_E_ABSENT when the set is empty. */
 int range_set_pop(struct range_set *set, struct range *ret_range);
 
-/**
- * A copy of all its ranges, for free(); they may have changed since. Return: 0 or -ENOMEM.
- */
-int range_set_list(struct range_set *set, struct range **ret_ranges, uint32_t *ret_count);
+/** Whether it has none. */
+bool range_set_is_empty(struct range_set *set);
 
 /** Whether one range of the set holds all the bytes; remembers it in the cache. */
 bool range_set_covers_slow(

@@ -46,7 +46,6 @@ static bool wants_mark(
 	const struct tenant *tenant, const struct stream *stream, const struct frmps_head *record)
 {
 	return record->flags & FRMPS_CMD_MARK || gate_is_shut(&tenant->executor->gate) ||
-	       word_relaxed(&stream->gate.brief) ||
 	       stream->issued - stream->marked >= tenant->share.between ||
 	       (stream->mark_due > stream->marked && stream->mark_due <= stream->issued);
 }

@@ -1,6 +1,6 @@
 // Shares of the device. Serving threads, under one lock; nobody else. As long as no session of the executor has a weight or
 // class of its own nothing of this runs: a turn of the serving loop then reads two words that lie beside others it
-// reads, a launch none (sharing_is_on(), tenant_credit()).
+// reads, a launch none (sharing_is_on(), the credit).
 //
 // What is counted. An executor sees of the device only that commands begin to be its own and that marks behind them
 // arrive. So a session is *present* while it has commands on the device that are not known done, and the time that the
@@ -16,7 +16,7 @@
 // behind by SHARE_CLAIM_NS at most: it does not save up. Everybody else with work is held back. Who is alone is not.
 // Any online session comes before any offline one, at once.
 //
-// How. A held-back session's streams have a credit of 0 (tenant_credit()): its commands go on from the ring into the
+// How. A held-back session's streams have a credit of 0: its commands go on from the ring into the
 // journal and wait there as they do for a full queue. Marks, wake-ups, host functions and waits in software go on. Whose
 // turn it is, or who is alone, has a credit of about SHARE_QUEUE_NS of work, so that holding it back has an effect soon:
 // that is enough for a device to be busy.

@@ -402,13 +402,12 @@ static uint64_t map_some(struct executor *executor, uint64_t now)
 uint64_t stray_step(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
-	uint64_t still_until, map_at, look_at;
+	uint64_t map_at, look_at;
 
 	if (!watch->stream || executor_is_lost(executor))
 		return UINT64_MAX;
-	still_until = contain_still_until(executor, now);
-	if (still_until > now)
-		return still_until;
+	if (contain_is_open(executor))
+		return now + CLOCK_MS;
 	look_at = watch->state == STRAY_IDLE ? look_idle(executor, now) : look_busy(executor, now);
 	map_at = map_some(executor, now);
 	return map_at < look_at ? map_at : look_at;

@@ -27,8 +27,7 @@ static int32_t clamp_priority(const struct backend_device *device, int32_t prior
 
 void stream_give_back(struct tenant *tenant, struct backend_stream *stream)
 {
-	/* Left to the end of the process where the driver might not come back: contain.h. */
-	if (stream && !contain_is_worn(tenant->executor))
+	if (stream)
 		executor_code(tenant->executor, tenant_ops(tenant)->stream_destroy(stream));
 }
 

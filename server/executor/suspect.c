@@ -1,15 +1,14 @@
 // See suspect.h.
 //
 // A sample numbers a moment and notes for each session whether a kernel of it may have run since the
-// sample before: it launched one, had work on the device then or now, or has faulted. A look begins with a sample; if it
+// sample before: it launched one, or had work on the device then or now. A look begins with a sample; if it
 // finds the sinks unchanged, whoever changes them later has `ran` beyond that sample. So when a look finds
 // a change, the sessions with `ran` beyond the last clean look are all that can have done it. If it is
 // one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the sinks are its own or not; otherwise
 // nobody is blamed, and the daemon moves the owner of the sinks to where it runs alone (standby/separate.c).
 // Copies and fills are no suspects: where they go is checked before they are issued (dispatch.c).
 //
-// What a fault or an orphan has left in the executor before this one may run on there until that process has
-// ended, and the sinks are the same ones. Where a session has come from other programs, they run on there, and its
+// What an executor before this one had on the device may run on there until that process has ended, and the sinks are the same ones. Where a session has come from other programs, they run on there, and its
 // sinks are mapped until it is closed there. So as long as the daemon names such executors, and they live, they count
 // as one more that may have done it.
 
@@ -35,9 +34,6 @@ static bool is_busy(const struct tenant *tenant)
 	const struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&tenant->generation));
 	uint32_t slots = word_acquire(&tenant->slots);
 
-	/* It looks done, and the rest of its grid may run on for as long as this process lives (contain.h). */
-	if (word_acquire(&tenant->ended))
-		return true;
 	for (uint32_t slot = 0; slot < slots; slot++) {
 		uint64_t done = word_acquire(&timeline->stream[slot].done);
 		uint64_t marked = word_acquire(&view->states[slot].marked);

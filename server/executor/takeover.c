@@ -24,10 +24,9 @@
 //   2. culprit, or one whose kernels ran beside a fault that is not explained, or a broken journal: FAULTED
 //   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not:
 //      FAULTED with the fault's code and a reason that names the command
-//   4. its modules' variables, those whose addresses it has asked for and those that its kernels may have
-//      written (remains.c), get the values that came with Activate (variable.c). Where these are not all
-//      there and the session has ever had anything issued: FAULTED. A kernel or a copy may have written
-//      there, and nobody knows what. Constants get the values of their mirrors (constant.c)
+//   4. its modules' variables that are in the context are lost, those whose addresses it has asked for and those
+//      that its kernels may have written (remains.c): if there are any, and the session has ever had anything
+//      issued, FAULTED. Constants get the values of their mirrors (constant.c)
 //   5. write `done` into the new generation's timeline, then release `generation`, then set issued and
 //      marked back to done, then state = RUNNING
 //   6. when all sessions of the Activate are that far: give each to its serving thread, which issues commands
@@ -353,19 +352,17 @@ static bool has_issued(const struct used *used)
 	return false;
 }
 
-/* Return: whether its modules' variables have the values that its work expects; else the text says why not.
- */
-static bool restore_variables(struct tenant *tenant, const struct used *used,
-	const struct variable_set *variables, const char *cause, char *text, size_t size)
+/* Return: whether its modules' variables have the values that its work expects; else the text says why not. */
+static bool has_its_variables(
+	struct tenant *tenant, const struct used *used, const char *cause, char *text, size_t size)
 {
-	char why[REMAINS_TEXT];
-
-	if (!has_issued(used) ||
-		(variable_restore(tenant, variables, word_acquire(&tenant->view.server->generation), why) &&
-			constant_refresh(tenant)))
+	if (!has_issued(used) || (range_set_is_empty(&tenant->globals) && !remains_are_lost(tenant) &&
+					 constant_refresh(tenant)))
 		return true;
-	snprintf(text, size, "the values of its modules' variables were lost when %s%s%s", cause,
-		*why ? ": " : "", why);
+	snprintf(text, size,
+		"what it had in its modules' variables, or its kernels in the device's heap, was lost when "
+		"%s",
+		cause);
 	return false;
 }
 
@@ -429,8 +426,7 @@ static enum takeover_verdict fault(struct tenant *tenant, CUresult code, const c
 }
 
 enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation,
-	enum takeover_recover recover, CUresult code, const char *reason,
-	const struct variable_set *variables)
+	enum takeover_recover recover, CUresult code, const char *reason)
 {
 	const char *cause = *reason ? reason : "its executor ended";
 	enum takeover_verdict verdict;
@@ -456,7 +452,7 @@ enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation
 	verdict = resolve(tenant, &used, cause, text, sizeof(text));
 	if (verdict == TAKEOVER_FAULTED)
 		return fault(tenant, code, text);
-	if (!restore_variables(tenant, &used, variables, cause, text, sizeof(text))) {
+	if (!has_its_variables(tenant, &used, cause, text, sizeof(text))) {
 		/* Lost on the way: the session is untouched, and the next executor can do it. */
 		if (executor_is_lost(tenant->executor))
 			return TAKEOVER_FAULTED;
@@ -474,8 +470,7 @@ struct activation {
 	uint32_t count;
 };
 
-static enum takeover_verdict take(
-	struct job *job, uint32_t index, const struct variable_set *variables, struct tenant **ret_joining)
+static enum takeover_verdict take(struct job *job, uint32_t index, struct tenant **ret_joining)
 {
 	const struct wire_activate *wish = &job->message.activate;
 	struct tenant *tenant = executor_tenant(job->executor, wish->sessions.at[index]);
@@ -487,7 +482,7 @@ static enum takeover_verdict take(
 	if (word_relaxed(&tenant->generation))
 		return TAKEOVER_CLEAN; /* served already */
 	verdict = takeover_tenant(tenant, wish->generation, (enum takeover_recover)recover,
-		(CUresult)wish->code, wish->reason ? wish->reason : "", variables);
+		(CUresult)wish->code, wish->reason ? wish->reason : "");
 	if (verdict != TAKEOVER_FAULTED)
 		*ret_joining = tenant;
 	return verdict;
@@ -495,12 +490,8 @@ static enum takeover_verdict take(
 
 static void take_all(struct job *job, struct activation *activation)
 {
-	struct variable_set variables;
-
-	variable_set_init(&variables, job->packet.fd_count ? job->packet.fds[0] : -1);
 	for (uint32_t i = 0; i < activation->count; i++)
-		activation->verdicts[i] = take(job, i, &variables, &activation->joining[i]);
-	variable_set_deinit(&variables);
+		activation->verdicts[i] = take(job, i, &activation->joining[i]);
 }
 
 static void serve_all(struct activation *activation)

@@ -6,7 +6,6 @@
 
 #include "server/executor/job.h"
 #include "server/executor/tenant.h"
-#include "server/executor/variable.h"
 
 enum takeover_verdict {
 	TAKEOVER_CLEAN = 0,   /* nothing was in doubt */
@@ -31,11 +30,9 @@ void takeover_prepare(struct tenant *tenant);
  * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled and its
  * state word set. Does not begin to serve; a client that goes on is yet to be woken.
  * @code, @reason: of the fault that made the promotion necessary
- * @variables: values of modules' variables that came from the former executor
  */
 enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation,
-	enum takeover_recover recover, CUresult code, const char *reason,
-	const struct variable_set *variables);
+	enum takeover_recover recover, CUresult code, const char *reason);
 
 /** Activate. Reply values: one enum takeover_verdict per session, in the order of the request. */
 void takeover_handle(struct job *job);

@@ -33,7 +33,6 @@ struct tenant *tenant_new(struct executor *executor, uint64_t id)
 	range_set_init(&tenant->device_maps, false);
 	range_set_init(&tenant->host_maps, false);
 	range_set_init(&tenant->unpinning, false);
-	remains_init(&tenant->remains);
 	constant_set_init(&tenant->constants);
 	share_init(&tenant->share);
 	timing_init(tenant);
@@ -59,7 +58,6 @@ struct tenant *tenant_unref(struct tenant *tenant)
 	range_set_deinit(&tenant->device_maps);
 	range_set_deinit(&tenant->host_maps);
 	range_set_deinit(&tenant->unpinning);
-	remains_deinit(&tenant->remains);
 	constant_set_deinit(&tenant->constants);
 	free(tenant->streams);
 	free(tenant);

@@ -82,7 +82,7 @@ struct tenant {
 	struct stray stray;
 
 	struct module_table modules;
-	struct remains remains;
+	word64 leaves[SHM_MODULES / 64]; /* bits: modules whose kernels can leave something in the context */
 	struct constant_set constants;
 	struct graph_table graphs;
 	struct array_table arrays;
@@ -101,7 +101,6 @@ struct tenant {
 	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served = 1) and
 	 * detach. */
 	word32 served;
-	word32 ended; /* it was told of a fault of its own: nothing of it is waited for (contain.c) */
 	word64 asked, answered;
 	word32 slots; /* streams from here on never had anything on the device; serving thread writes */
 	word32 sms;   /* where its next kernels run: a group of the backend, or 0. As `cap` */
@@ -191,14 +190,6 @@ static inline bool tenant_is_running(const struct tenant *tenant)
 
 	return !word_acquire(&server->doubtful) && word_acquire(&server->state) == SHM_SESSION_RUNNING &&
 	       !(word_relaxed(&server->share) & SHM_SHARE_PAUSED);
-}
-
-/** Commands that one of its streams may have on the device. */
-static inline uint64_t tenant_credit(const struct tenant *tenant, const struct stream *stream)
-{
-	uint64_t credit = tenant->share.credit;
-
-	return word_relaxed(&stream->gate.brief) && credit > GATE_QUEUE ? GATE_QUEUE : credit;
 }
 
 static inline struct backend_ops const *tenant_ops(const struct tenant *tenant)

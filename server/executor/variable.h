@@ -1,5 +1,4 @@
-// The values of modules' variables, on their way from an executor that halts gently to the next one. See
-// variable.c.
+// First values of modules' variables, and the way on which they reach the device. See variable.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_VARIABLE_H
 #define FRMPS_SERVER_EXECUTOR_VARIABLE_H
@@ -9,16 +8,15 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/executor/remains.h"
 #include "shm/order.h"
 
 struct backend_copy;
 struct backend_stream;
 struct executor;
+struct range;
 struct tenant;
 
-/* Of an executor: the way between its device and the file. Module thread, and main thread where it takes
- * over. */
+/* Of an executor. Module thread, and main thread where it takes over. */
 struct variable_path {
 	pthread_mutex_t lock; /* held from what is put into the page until the device is done with it */
 	struct backend_stream *stream;
@@ -29,23 +27,10 @@ struct variable_path {
 	word64 late; /* session whose memory may change as well; 0: none's. Changed with the lock held */
 };
 
-/* Values that came with Activate. All zero: none did. */
-struct variable_set {
-	int fd; /* borrowed */
-	uint32_t count;
-	struct variable_place *at;
-};
-
 /** Makes the path, early: to make it could wait for what runs. Return: CUDA_SUCCESS, the backend's code. */
 CUresult variable_open(struct executor *executor);
 /** Frees it; the backend is about to be closed. */
 void variable_close(struct executor *executor);
-
-/**
- * Writes down the variables of all who go on in the next executor. Module thread, within a gap.
- * Return: a descriptor for the next executor, or -1: there is nothing, or nothing could be written.
- */
-int variable_save(struct executor *executor);
 
 /**
  * Writes the first values of a module's variables into the block that they were moved to, and waits for it.
@@ -62,18 +47,5 @@ bool variable_is_late(struct tenant *tenant);
 /** Has the device do copies of memory that is its own or registered, and waits for them. Main or module
  * thread. Return: whether they are done. */
 bool variable_carry_out(struct executor *executor, const struct backend_copy *copies, uint32_t count);
-
-/** Finds out what is in a file of variable_save(); fd < 0: nothing. Ends with variable_set_deinit(). */
-void variable_set_init(struct variable_set *set, int fd);
-void variable_set_deinit(struct variable_set *set);
-
-/**
- * Gives the session's variables the values that they had when generation `former` was halted. Main thread,
- * before the session is served.
- * @ret_why: what cannot be taken along at all, "" if it is only not there
- * Return: whether all have them.
- */
-bool variable_restore(
-	struct tenant *tenant, const struct variable_set *set, uint32_t former, char ret_why[REMAINS_TEXT]);
 
 #endif

@@ -11,9 +11,8 @@
 //                promote_off_device()
 //                At once where the executor has given up on a fault: who had work on the device then gets an error
 //                anyway, and nobody else has any
-//   not at all   an executor that has contained a fault, or had not answered before, neither answers nor has
-//                a mark move for a while, or does not leave the device in time: it is condemned, and the end
-//                of its process is awaited
+//   not at all   an executor that had not answered before neither answers nor has a mark move for a while, or does not
+//                leave the device in time: it is condemned, and the end of its process is awaited
 //
 // The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
 // taken until the process is reaped. Where nobody is named, halting for a sign goes on until the executor
@@ -80,7 +79,8 @@ static bool survivors_are_quiet(struct domain *domain, const struct judge_verdic
 	return quiet;
 }
 
-void halt_note_progress(struct domain *domain, uint64_t now_us)
+/* Looks whether anything of anybody ended since the last look. */
+static void note_progress(struct domain *domain, uint64_t now_us)
 {
 	struct promotion *promotion = domain->promotion;
 	const struct session *session;
@@ -122,25 +122,21 @@ static bool is_unexplained(const struct domain *domain)
 static bool is_explained(const struct domain *domain, const struct judge_verdict *verdict, uint64_t now_us)
 {
 	const struct promotion *promotion = domain->promotion;
-	/* One that had contained a fault and was only slow to answer is replaced for that fault. */
-	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN ||
-		       (promotion->cause == PROMOTE_SILENT && promotion->worn);
+	bool planned = promotion->cause == PROMOTE_ORPHAN;
 
 	return ((planned || verdict->culprit || verdict->gone) && !convict_doubt(domain, domain->active)) ||
 	       is_stalled(domain, now_us) || has_passed(now_us, promotion->moved_us, NAME_MS);
 }
 
-/* Whether its threads are in the driver for good: behind what is left of the fault that it has contained, or
- * for what kept them from answering before. */
+/* Whether its threads are in the driver for good, for what kept them from answering before. */
 static bool is_silent(struct domain *domain, uint64_t now_us)
 {
 	struct promotion *promotion = domain->promotion;
-	bool silent = promotion->cause == PROMOTE_SILENT;
 
-	if (promotion->state != INCIDENT_HALTING || (!promotion->worn && !silent))
+	if (promotion->state != INCIDENT_HALTING || promotion->cause != PROMOTE_SILENT)
 		return false;
-	halt_note_progress(domain, now_us);
-	return has_passed(now_us, promotion->moved_us, silent ? LAST_CALL_MS : HALT_SILENCE_MS);
+	note_progress(domain, now_us);
+	return has_passed(now_us, promotion->moved_us, LAST_CALL_MS);
 }
 
 static void on_fenced(
@@ -191,10 +187,8 @@ void halt_look(void *context)
 	struct judge_verdict verdict;
 	bool halted = promotion->state == INCIDENT_HALTED, quiet;
 
-	if (!incident_is_halting(promotion->state)) {
-		promote_look(domain);
+	if (!incident_is_halting(promotion->state))
 		return;
-	}
 	if (promotion->state == INCIDENT_LEAVING) {
 		await_fence(domain, now_us);
 		return;
@@ -246,19 +240,6 @@ void halt_begin(struct domain *domain, uint64_t patience_ms)
 	domain_keep_all(domain, false);
 	worker_request(domain->active, &halt, NULL, 0, on_halted, domain);
 	timer_start(promotion->halt_timer, LOOK_MS);
-}
-
-void halt_answered(struct domain *domain)
-{
-	struct promotion *promotion = domain->promotion;
-	struct session *session;
-
-	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		session->evidence->quiet = false;
-	promotion->progress = 0;
-	promotion->times.halted = promotion->moved_us = timer_now_us();
-	promotion->halt_until_us = promotion->moved_us + domain->daemon->config->fault_patience_ms * 1000;
-	halt_look(domain);
 }
 
 void halt_extend(struct domain *domain, uint64_t patience_ms)

@@ -8,20 +8,12 @@
 
 struct domain;
 
-/* How long an executor that has contained a fault may say nothing, and have nothing of anybody end. Behind
- * the first fault everything may stand still for good with the second, so this is what nobody computes then. */
-#define HALT_SILENCE_MS 2000u
-
 /** Begins; ends with promote_hand_over(), promote_off_device(), or with the executor being condemned. */
 void halt_begin(struct domain *domain, uint64_t patience_ms);
-/** Halt was answered before halting began: nothing of those who go on is on the device. */
-void halt_answered(struct domain *domain);
 /** From now on there is at least that much time. */
 void halt_extend(struct domain *domain, uint64_t patience_ms);
 /** Something new is known: looks now. */
 void halt_hurry(struct domain *domain);
-/** Looks whether anything of anybody ended since the last look: promotion->moved_us. */
-void halt_note_progress(struct domain *domain, uint64_t now_us);
 /** Asks the executor, which issues nothing more, to leave the device. */
 void halt_ask_for_fence(struct domain *domain);
 /** Stops looking: the executor is condemned. */

@@ -31,22 +31,8 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 			{
 				[INCIDENT_SIGN] = {INCIDENT_HALTING, LOSS | INCIDENT_HALT},
 				[INCIDENT_ENDLESS] = {INCIDENT_HALTING, LOSS | INCIDENT_HALT},
-				[INCIDENT_ASKED] = {INCIDENT_QUIETING, TAKEN},
 				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, LOSS},
 				[INCIDENT_REAPED] = {INCIDENT_VACANT, REPLACED},
-				[INCIDENT_RESUMED] = {INCIDENT_SERVING, TAKEN},
-				[INCIDENT_RESUMED_KILLED] = {INCIDENT_FENCING, LOSS},
-				[INCIDENT_RESUMED_WITHOUT] = {INCIDENT_VACANT, TAKEN},
-			},
-		[INCIDENT_QUIETING] =
-			{
-				[INCIDENT_SIGN] = {INCIDENT_HALTING, LOSS | INCIDENT_HALT},
-				[INCIDENT_ENDLESS] = {INCIDENT_HALTING, LOSS | INCIDENT_HALT},
-				[INCIDENT_NO_QUIET] = {INCIDENT_SERVING, TAKEN},
-				[INCIDENT_QUIET] = {INCIDENT_HALTED, LOSS | INCIDENT_LOOK},
-				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, LOSS},
-				[INCIDENT_REAPED] = {INCIDENT_VACANT, REPLACED},
-				/* The question, or its answer, is lost with the daemon that asked. */
 				[INCIDENT_RESUMED] = {INCIDENT_SERVING, TAKEN},
 				[INCIDENT_RESUMED_KILLED] = {INCIDENT_FENCING, LOSS},
 				[INCIDENT_RESUMED_WITHOUT] = {INCIDENT_VACANT, TAKEN},
@@ -121,17 +107,17 @@ struct incident_step incident_step(enum incident_state state, enum incident_even
 
 const char *incident_state_name(enum incident_state state)
 {
-	static const char *const names[] = {"vacant", "starting", "serving", "quieting", "halting", "halted",
-		"leaving", "fencing", "lost", "taking over"};
+	static const char *const names[] = {"vacant", "starting", "serving", "halting", "halted", "leaving",
+		"fencing", "lost", "taking over"};
 
 	return names[state];
 }
 
 const char *incident_event_name(enum incident_event event)
 {
-	static const char *const names[] = {"sign", "endless", "asked", "no quiet", "quiet", "answered",
-		"stuck", "off device", "drained", "condemned", "reaped", "standby", "activated", "resumed",
-		"resumed, killed", "resumed without"};
+	static const char *const names[] = {"sign", "endless", "answered", "stuck", "off device", "drained",
+		"condemned", "reaped", "standby", "activated", "resumed", "resumed, killed",
+		"resumed without"};
 
 	return names[event];
 }

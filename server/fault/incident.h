@@ -1,13 +1,13 @@
 // The incident of a domain: what becomes of the loss of its active executor, from the first sign to the moment at which the
 // next executor serves. Pure: incident.c has the table of all steps, promote.c carries the actions out.
 //
-//          a standby             Activate              asked for a quiet moment,
-//          is warm               is answered           there is none
-//   VACANT ─────────► STARTING ──────────────► SERVING ◄───────────────────────► QUIETING
-//                        │                        │                                 │
-//                 a sign │                        │ a sign, work that does not end  │ halted in such a moment
-//                        └───────────┬────────────┘                                 │
-//                                    ▼          Halt is answered                    ▼
+//          a standby             Activate
+//          is warm               is answered
+//   VACANT ─────────► STARTING ──────────────► SERVING
+//                        │                        │
+//                 a sign │                        │ a sign, work that does not end
+//                        └───────────┬────────────┘
+//                                    ▼          Halt is answered
 //             ┌──────────────────► HALTING ──────────────────────────────────────► HALTED
 //             │ a sign                                                              │  │
 //             │                        nothing of a survivor is left on the device  │  │ something does not end,
@@ -32,7 +32,6 @@ enum incident_state {
 	INCIDENT_VACANT,   /* no executor is active; the next standby that is warm becomes the active one */
 	INCIDENT_STARTING, /* Activate was sent to it */
 	INCIDENT_SERVING,  /* the active executor serves */
-	INCIDENT_QUIETING, /* it serves, and is asked to halt at a moment at which nothing runs */
 	/* An incident. */
 	INCIDENT_HALTING,     /* Halt was sent to the active executor, which lives; what it has issued ends */
 	INCIDENT_HALTED,      /* it has answered: it issues nothing more */
@@ -46,9 +45,6 @@ enum incident_state {
 enum incident_event {
 	INCIDENT_SIGN,	     /* the active executor shows a sign of a fault, or is silent, and lives */
 	INCIDENT_ENDLESS,    /* it is to be replaced, for work of a program that does not end */
-	INCIDENT_ASKED,	     /* it was asked for a quiet moment */
-	INCIDENT_NO_QUIET,   /* there is none */
-	INCIDENT_QUIET,	     /* it has halted in one */
 	INCIDENT_ANSWERED,   /* it has answered Halt */
 	INCIDENT_STUCK,	     /* what is on the device does not end, or is to be cut */
 	INCIDENT_OFF_DEVICE, /* it has left the device */
@@ -78,13 +74,12 @@ enum incident_action {
 	INCIDENT_HOLD = 1 << 7,	      /* holds the sessions once more: it has written their words since */
 	INCIDENT_HALT = 1 << 8,	      /* sends Halt, and looks at what is on the device */
 	INCIDENT_HALT_AGAIN = 1 << 9, /* the same, with the time that is left */
-	INCIDENT_LOOK = 1 << 10,      /* looks at it now: Halt is answered */
-	INCIDENT_EXPLAIN = 1 << 11,   /* the sign is the cause from now on */
-	INCIDENT_FENCE = 1 << 12,     /* asks it to leave the device */
-	INCIDENT_CHOOSE = 1 << 13,    /* a standby that is warm takes over at once */
-	INCIDENT_ACTIVATE = 1 << 14,  /* sends Activate */
-	INCIDENT_REPORT = 1 << 15,    /* the incident is over: reports it */
-	INCIDENT_SERVE = 1 << 16,     /* sessions go on */
+	INCIDENT_EXPLAIN = 1 << 10,   /* the sign is the cause from now on */
+	INCIDENT_FENCE = 1 << 11,     /* asks it to leave the device */
+	INCIDENT_CHOOSE = 1 << 12,    /* a standby that is warm takes over at once */
+	INCIDENT_ACTIVATE = 1 << 13,  /* sends Activate */
+	INCIDENT_REPORT = 1 << 14,    /* the incident is over: reports it */
+	INCIDENT_SERVE = 1 << 15,     /* sessions go on */
 };
 
 struct incident_step {
@@ -113,7 +108,7 @@ static inline bool incident_is_activating(enum incident_state state)
 
 static inline bool incident_is_serving(enum incident_state state)
 {
-	return state == INCIDENT_SERVING || state == INCIDENT_QUIETING;
+	return state == INCIDENT_SERVING;
 }
 
 /** The active executor lives, is to issue nothing more, and what is on the device is looked at. */

@@ -6,16 +6,13 @@
 //   halt     nothing is issued any more, and what survivors have on the device ends: halt.c. Then it can do
 //            them no harm, and nobody waits for its end: promote_hand_over()
 //            An executor that contains faults (worker->contains) tells of each one itself, and only the
-//            session whose kernel it was is hurt: promote_contained(). It serves on; where something that faulted
-//            is left on the device it is asked to halt at a moment at which nobody notices, and all of the above
-//            is over at once (QUIETING). Other signs of a fault say nothing new then, unless it does not speak
+//            session whose kernel it was is hurt: promote_contained(). It serves on
 //   fence    where something does not end, the executor takes itself off the device: promote_off_device().
 //            Where it cannot, or is dead or dying: SIGKILL at once, then the word of the kernel that the
 //            process is reaped: promote_fenced(). Nothing of any session is touched before, because the old
 //            context may still write
 //   judge    last words, journals and timelines are read when no survivor's can change any more: convict()
-//   promote  Activate to a warm standby, at once or when there is one: activate(). With it go the values of
-//            modules' variables, where the old executor could hand them over: keep_variables()
+//   promote  Activate to a warm standby, at once or when there is one: activate()
 //   resolve  the standby applies each session's recover code; the daemon itself ends only sessions that the
 //            standby cannot take over: settle_session()
 //   resume   requests that were not answered go to the new executor: serve()
@@ -45,7 +42,6 @@
 #include "server/fault/saved.h"
 #include "server/fault/verdict.h"
 #include "server/log.h"
-#include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -55,22 +51,8 @@
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
-/* When an executor in which a fault was contained is asked again for a quiet moment, at least, and by how much longer it
- * is left alone than it had looked for one, because it keeps programs' queues short meanwhile. */
-#define QUIET_MS     1000u
-#define QUIET_FACTOR 3u
-/* How long an executor may take to say that there is no such moment while work of its sessions ends; it looks
- * for one for 5.5 s at most (GATE_FAREWELL_ALL_NS, and one command more). One that does not come back from the
- * driver does not say it (HALT_SILENCE_MS). */
-#define ANSWER_MS      10000u
-#define ANSWER_LOOK_MS 100u
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
 #define ORPHAN_PATIENCE_MS 2000u
-/* How long an executor that was halted in a quiet moment is left alone once its sessions have gone on. It has nothing on the device but what the fault has left. While the kernel-mode driver takes its context apart so soon after a
- * fault, the next executor's calls and kernels may not come through: ended at once, 13 of 20 survivors had a second
- * gap of 16 to 131 ms, ended half a second later none of 20 had one (H200, driver 580; reads of an unmapped
- * address and illegal instructions). */
-#define UNDISTURBED_MS 500u
 
 static int init(struct domain *domain)
 {
@@ -96,7 +78,6 @@ void promote_deinit(struct domain *domain)
 		return;
 	overrun_deinit(domain);
 	saved_forget(domain);
-	shared_fd_unref(domain->promotion->variables);
 	timer_free(domain->promotion->halt_timer);
 	free(domain->promotion);
 	domain->promotion = NULL;
@@ -130,12 +111,6 @@ bool promote_is_awaited(const struct worker *worker)
 		if (other->generation)
 			return false;
 	return true;
-}
-
-/* One that has contained a fault is to be replaced soon. */
-bool promote_wants_standby(const struct domain *domain)
-{
-	return domain->promotion->worn;
 }
 
 void promote_hold_sessions(struct domain *domain)
@@ -189,7 +164,7 @@ static void judge_loss(struct domain *domain)
 {
 	const struct worker *worker = domain->active;
 
-	domain->promotion->orphan = domain->promotion->worn = false;
+	domain->promotion->orphan = false;
 	domain->active = NULL;
 	/* Once more: the old executor may have written the word while it stopped. */
 	promote_hold_sessions(domain);
@@ -221,10 +196,6 @@ static unsigned step(struct domain *domain, enum incident_event event, enum prom
 		halt_begin(domain, patience_ms(domain));
 	if (step.actions & INCIDENT_HALT_AGAIN)
 		halt_begin(domain, time_left_ms(domain));
-	if (step.actions & INCIDENT_LOOK) {
-		domain_keep_all(domain, false);
-		halt_answered(domain);
-	}
 	if (step.actions & INCIDENT_FENCE)
 		halt_ask_for_fence(domain);
 	if (step.actions & INCIDENT_CHOOSE)
@@ -296,7 +267,7 @@ void promote_close_overdue(struct domain *domain)
 {
 	if (incident_is_activating(domain->promotion->state))
 		worker_condemn(domain->active, "did not close a session in time");
-	else if (!domain->promotion->worn)
+	else
 		promote_silent(domain, domain->active);
 }
 
@@ -370,8 +341,7 @@ static void send_activate(struct domain *domain, struct worker *worker)
 		.code = domain->promotion->verdict.code,
 		.reason = reason,
 		.canary_ms = (uint32_t)domain->daemon->config->canary_patience_ms};
-	worker_request(worker, &message, &domain->promotion->variables, domain->promotion->variables ? 1 : 0,
-		on_activated, domain);
+	worker_request(worker, &message, NULL, 0, on_activated, domain);
 }
 
 static void activate(struct domain *domain, struct worker *worker)
@@ -436,20 +406,10 @@ void promote_off_device(struct domain *domain)
 void promote_hand_over(struct domain *domain)
 {
 	struct worker *worker = domain->active;
-	const char *reason = "its clients go on in the next one";
-	bool undisturbed =
-		domain->promotion->cause == PROMOTE_WORN && !domain->retiring && !domain->daemon->leaving;
 
-	/* It halted between two jobs, and what is queued there stays so. Otherwise it may be at one, and put something on
-	 * the device that the next one would do as well: that one is asked when it has ended. */
-	if (undisturbed)
-		request_forgo_all(worker);
 	promote_take(domain, INCIDENT_DRAINED);
 	/* Not the active one any more, so its end is nobody's business but the driver's. */
-	if (undisturbed)
-		worker_condemn_later(worker, UNDISTURBED_MS, reason);
-	else
-		worker_condemn(worker, reason);
+	worker_condemn(worker, "its clients go on in the next one");
 }
 
 /* Whether a replacement would be there at once, or cannot be had earlier. */
@@ -476,7 +436,6 @@ static void serve(
 	} else {
 		log_debug("executor %d is active", (int)worker->pid);
 	}
-	promotion->variables = shared_fd_unref(promotion->variables);
 	promotion->verdict = (struct judge_verdict){0};
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
 		session->evidence->recover = SESSION_RECOVER_NOTHING;
@@ -484,10 +443,8 @@ static void serve(
 	}
 	domain_resume(domain);
 	domain_fill(domain);
-	promote_look(domain);
 	/* Of one that was known before. */
-	if (incident_is_serving(promotion->state) && promotion->orphan && !promotion->worn &&
-		can_replace(domain))
+	if (incident_is_serving(promotion->state) && promotion->orphan && can_replace(domain))
 		replace_orphan(domain);
 }
 
@@ -514,75 +471,6 @@ static void on_activated(
  * Faults that were contained
  */
 
-/* A daemon that dies loses them, and who needs them is told (executor/takeover.c). */
-static void keep_variables(struct promotion *promotion, struct packet *packet)
-{
-	int fd = packet_take_fd(packet, 0);
-
-	shared_fd_unref(promotion->variables);
-	promotion->variables = fd < 0 ? NULL : shared_fd_new(fd);
-}
-
-static void on_quiet(
-	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
-{
-	struct domain *domain = context;
-	struct promotion *promotion = domain->promotion;
-	uint64_t took_ms = (timer_now_us() - promotion->asked_us) / 1000;
-
-	if (!reply || worker != domain->active)
-		return;
-	/* Also where a fault came in between: what halted gently has written them in a gap. */
-	if (!reply->code)
-		keep_variables(promotion, packet);
-	if (!reply->code)
-		step(domain, INCIDENT_QUIET, PROMOTE_WORN);
-	else if (promote_take(domain, INCIDENT_NO_QUIET))
-		timer_start(promotion->halt_timer,
-			took_ms * QUIET_FACTOR > QUIET_MS ? took_ms * QUIET_FACTOR : QUIET_MS);
-}
-
-static void ask_for_quiet(struct domain *domain)
-{
-	struct promotion *promotion = domain->promotion;
-	struct wire_message halt = {.type = WIRE_HALT, .halt.gently = true};
-
-	/* Where there is no standby it goes on: nobody is held until one is made. */
-	if (!promote_find_warm(domain) || !promote_take(domain, INCIDENT_ASKED))
-		return;
-	promotion->asked_us = promotion->moved_us = timer_now_us();
-	halt_note_progress(domain, promotion->asked_us);
-	worker_request(domain->active, &halt, NULL, 0, on_quiet, domain);
-}
-
-static bool is_silent(struct domain *domain)
-{
-	struct promotion *promotion = domain->promotion;
-	uint64_t now_us = timer_now_us();
-
-	if (promotion->state != INCIDENT_QUIETING)
-		return false;
-	halt_note_progress(domain, now_us);
-	return now_us >= promotion->asked_us + ANSWER_MS * 1000 ||
-	       now_us >= promotion->moved_us + HALT_SILENCE_MS * 1000;
-}
-
-void promote_look(struct domain *domain)
-{
-	struct promotion *promotion = domain->promotion;
-
-	if (!incident_is_serving(promotion->state) || domain->retiring || domain->daemon->leaving)
-		return;
-	if (is_silent(domain)) {
-		promote_silent(domain, domain->active);
-		return;
-	}
-	if (promotion->worn)
-		ask_for_quiet(domain);
-	if (promotion->state == INCIDENT_QUIETING)
-		timer_start(promotion->halt_timer, ANSWER_LOOK_MS);
-}
-
 void promote_contained(
 	struct domain *domain, struct worker *worker, uint64_t session, const struct wire_trouble *fault)
 {
@@ -593,18 +481,15 @@ void promote_contained(
 	/* What is halted already is judged with everything else. */
 	if (!incident_is_serving(promotion->state) && !incident_is_activating(promotion->state))
 		return;
-	log_debug("domain %u: fault: session %llu, fault %u, code %d, ended %d, kernel %s", domain->number,
-		(unsigned long long)session, fault->number, (int)fault->code, fault->ended, fault->text);
+	log_debug("domain %u: fault: session %llu, fault %u, code %d, kernel %s", domain->number,
+		(unsigned long long)session, fault->number, (int)fault->code, fault->text);
 	evidence_settle(worker, fault->number);
-	promotion->worn |= !fault->ended;
 	/* A grid of many warps may fault again and again until all of it has ended. That is one fault of its program. */
 	if (promotion->contained != session) {
 		promotion->contained = session;
 		convict_contained(domain, session);
 		verdict_contained(domain, session, fault);
 	}
-	domain_fill(domain);
-	promote_look(domain);
 }
 
 /*
@@ -627,9 +512,6 @@ void promote_orphan(struct domain *domain, const struct session *session)
 
 	log_warning("work of process %d (%s), which is gone, does not end: its executor will be replaced",
 		(int)session->pid, session->program);
-	/* One that is being replaced anyway is in no hurry. */
-	if (promotion->worn)
-		return;
 	promotion->orphan = true;
 	if (incident_is_serving(promotion->state) && can_replace(domain))
 		replace_orphan(domain);
@@ -646,8 +528,6 @@ void promote_warm(struct domain *domain, struct worker *worker)
 		activate(domain, worker);
 	else if (incident_is_serving(promotion->state) && promotion->orphan)
 		replace_orphan(domain);
-	else if (incident_is_serving(promotion->state) && promotion->worn)
-		promote_look(domain);
 }
 
 /*
@@ -664,6 +544,5 @@ void promote_resume(struct domain *domain)
 		promote_take(domain, INCIDENT_RESUMED_KILLED);
 	} else {
 		promote_take(domain, INCIDENT_RESUMED);
-		promote_look(domain);
 	}
 }

@@ -13,7 +13,6 @@
 struct domain;
 struct saved_list;
 struct session;
-struct shared_fd;
 struct timer;
 struct wire_trouble;
 struct worker;
@@ -25,7 +24,6 @@ enum promote_cause {
 	PROMOTE_SILENT, /* the only sign is that it does not answer */
 	PROMOTE_ORPHAN, /* work of a program that is gone runs in it and does not end */
 	PROMOTE_LIMIT,	/* work of a program runs for longer than it may */
-	PROMOTE_WORN,	/* a fault was contained in it: it should not see another one */
 };
 
 /* When things happened, microseconds; 0: not in this promotion. */
@@ -54,13 +52,9 @@ struct promotion {
 	char sign[160];		 /* the first sign, in words */
 	bool orphan;	    /* work of a program that is gone runs in the active executor and does not end */
 	uint64_t contained; /* session of the latest fault that was contained; 0: there was none */
-	bool worn;	    /* of a fault that was contained something is left in the active executor */
-	uint64_t asked_us;  /* QUIETING: when it was asked to halt gently */
 	/* Handles: of this life of the daemon alone. */
 	struct timer *halt_timer;
 	struct timer *overrun_timer; /* NULL: no limit */
-	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
-	struct shared_fd *variables;
 	struct saved_list
 		*adopted; /* what an earlier life knew of sessions, until they have it; NULL: they do */
 };
@@ -68,7 +62,6 @@ struct promotion {
 /* What the rooms below ask (session/rooms.h). */
 bool promote_is_serving(const struct domain *domain);
 bool promote_is_halting(const struct domain *domain);
-bool promote_wants_standby(const struct domain *domain);
 
 /* What worker/ asks (struct worker_events). */
 bool promote_is_activating(const struct worker *worker);
@@ -102,8 +95,6 @@ void promote_silent(struct domain *domain, struct worker *worker);
  * Return: of enum incident_action; 0: it means nothing in the domain's state
  */
 unsigned promote_take(struct domain *domain, enum incident_event event);
-/** The timer, while nothing is being halted. */
-void promote_look(struct domain *domain);
 /** Goes on from what an earlier life of the daemon has recorded. */
 void promote_resume(struct domain *domain);
 /** Sends the Activate that is under way again: the daemon has died since. */

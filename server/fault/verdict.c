@@ -49,8 +49,6 @@ void verdict_reason(const struct promotion *promotion, char *text, size_t size)
 
 	if (promotion->cause == PROMOTE_ORPHAN && !verdict->culprit)
 		snprintf(text, size, "work of a program that is gone did not end");
-	else if (promotion->cause == PROMOTE_WORN && !verdict->culprit)
-		snprintf(text, size, "the executor was replaced after a fault that it had contained");
 	else if (!verdict->culprit)
 		snprintf(text, size, "the executor was lost (%s)", judge_ground_text(verdict->ground));
 	else
@@ -157,8 +155,6 @@ static const char *occasion(const struct promotion *promotion)
 	switch (promotion->cause) {
 	case PROMOTE_ORPHAN:
 		return "nobody is proved guilty of a fault (work of a program that is gone did not end)";
-	case PROMOTE_WORN:
-		return "replaced after a fault that was contained";
 	case PROMOTE_SIGN:
 	case PROMOTE_SILENT:
 		return "nobody is proved guilty (the sign led nowhere: no fault was found)";

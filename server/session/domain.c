@@ -195,9 +195,7 @@ static unsigned count_workers(const struct domain *domain)
 /* Spare executors. */
 static unsigned count_spares(const struct domain *domain)
 {
-	unsigned spares = domain->alone ? 0 : domain->daemon->config->standbys;
-
-	return spares || !domain->daemon->fault_room->wants_standby(domain) ? spares : 1;
+	return domain->alone ? 0 : domain->daemon->config->standbys;
 }
 
 static uint64_t back_off_ms(unsigned failures)

@@ -333,20 +333,6 @@ static void ask_keeper(struct request *request)
 	worker_request(daemon->keeper, &message, NULL, 0, on_chunk, request);
 }
 
-static void forgo(void *context)
-{
-	struct request *request = context;
-
-	request->sent = false;
-	if (request->cancelled)
-		request_free(request);
-}
-
-void request_forgo_all(struct worker *worker)
-{
-	worker_forgo(worker, on_answer, forgo);
-}
-
 void request_send_again(struct request *request, struct worker *worker)
 {
 	if (worker->role == ROLE_KEEPER)

@@ -59,9 +59,6 @@ void request_finish(struct request *request, const struct wire_reply *reply);
 /** Sends what was with this worker when the daemon died, as worker->next_request. */
 void request_send_again(struct request *request, struct worker *worker);
 
-/** An executor has stopped for good, and is at nothing of this any more: the next one is asked as soon as it serves. */
-void request_forgo_all(struct worker *worker);
-
 /** The session ends: the request is freed, now or when its answer comes. */
 void request_cancel(struct request *request);
 

@@ -31,8 +31,6 @@ struct fault_room {
 	/** Whether the domain's active executor serves; whether it lives, and is to issue nothing more. */
 	bool (*is_serving)(const struct domain *domain);
 	bool (*is_halting)(const struct domain *domain);
-	/** Whether a spare executor is needed whatever the configuration says. */
-	bool (*wants_standby)(const struct domain *domain);
 	/**
 	 * What is known of a domain's faults and is to outlive the daemon.
 	 * @bytes: to be filled; NULL: nothing is written

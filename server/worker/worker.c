@@ -154,7 +154,6 @@ static struct worker *worker_free(struct worker *worker)
 	store_forget(worker->crew->store, worker->control_key);
 	store_forget(worker->crew->store, worker->process_key);
 	store_forget(worker->crew->store, worker->words_key);
-	timer_free(worker->end_timer);
 	timer_free(worker->reap_timer);
 	words_unmap(worker);
 	free(worker->immovable);
@@ -331,19 +330,6 @@ void worker_ignore_reply(
 	(void)packet;
 }
 
-void worker_forgo(struct worker *worker, worker_reply_fn *reply, void (*forgo)(void *context))
-{
-	struct worker_pending *pending;
-
-	TAILQ_FOREACH (pending, &worker->pending, link) {
-		if (pending->reply != reply)
-			continue;
-		pending->reply = worker_ignore_reply;
-		forgo(pending->context);
-		pending->context = NULL;
-	}
-}
-
 void worker_post(struct worker *worker, const struct wire_message *message)
 {
 	if (connection_send(worker->connection, message, NULL, 0))
@@ -358,23 +344,6 @@ void worker_await_memory(struct worker *worker)
 	events_of(worker)->gives_back(worker->daemon);
 }
 
-/* Return: whether it was not before. */
-static bool condemn(struct worker *worker, const char *reason)
-{
-	char text[500];
-
-	if (worker->state == WORKER_CONDEMNED)
-		return false;
-	snprintf(text, sizeof(text), "%s %d (%s) is given up: %s%s%s", role_name(worker->role),
-		(int)worker->pid, worker_state_name(worker->state), reason, worker->lost_text[0] ? ": " : "",
-		worker->lost_text);
-	events_of(worker)->given_up(worker, text);
-	worker->state = WORKER_CONDEMNED;
-	worker_keep(worker);
-	worker_await_memory(worker);
-	return true;
-}
-
 void worker_kill(struct worker *worker)
 {
 	worker->crew->spawner->kill(worker);
@@ -383,27 +352,18 @@ void worker_kill(struct worker *worker)
 
 void worker_condemn(struct worker *worker, const char *reason)
 {
-	if (!condemn(worker, reason))
+	char text[500];
+
+	if (worker->state == WORKER_CONDEMNED)
 		return;
+	snprintf(text, sizeof(text), "%s %d (%s) is given up: %s%s%s", role_name(worker->role),
+		(int)worker->pid, worker_state_name(worker->state), reason, worker->lost_text[0] ? ": " : "",
+		worker->lost_text);
+	events_of(worker)->given_up(worker, text);
+	worker->state = WORKER_CONDEMNED;
+	worker_keep(worker);
+	worker_await_memory(worker);
 	worker_kill(worker);
-	events_of(worker)->condemned(worker);
-}
-
-/* It may be long before it is gone. */
-static void end_worker(void *context)
-{
-	worker_kill(context);
-}
-
-void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason)
-{
-	if (!condemn(worker, reason))
-		return;
-	worker->end_timer = timer_new(worker->crew->loop, end_worker, worker);
-	if (worker->end_timer)
-		timer_start(worker->end_timer, milliseconds);
-	else
-		worker_kill(worker);
 	events_of(worker)->condemned(worker);
 }
 

@@ -133,7 +133,6 @@ struct worker {
 	/* Of this life of the daemon alone. */
 	struct connection *connection;
 	void *process;			  /* the spawner's */
-	struct timer *end_timer;	  /* kills it, if that is put off (worker_condemn_later) */
 	struct timer *reap_timer;	  /* looks whether it ends (reap.h); NULL: it was not killed */
 	struct worker_evidence *evidence; /* what fault/ knows of it (fault/evidence.h) */
 	struct last_words *words;	  /* executors: shared page */
@@ -183,12 +182,6 @@ void worker_keep(struct worker *worker);
 worker_reply_fn worker_ignore_reply;
 
 /**
- * Answers of one kind that it still owes count for nothing any more, should they come.
- * @forgo: called with the context of each; asks this worker for nothing
- */
-void worker_forgo(struct worker *worker, worker_reply_fn *reply, void (*forgo)(void *context));
-
-/**
  * Makes the worker of an earlier life of the daemon again. One whose connection is not there is about to be given up.
  * @bytes: of the record, with the list of immovable sessions behind it
  * Return: never NULL
@@ -201,9 +194,6 @@ void worker_post(struct worker *worker, const struct wire_message *message);
 
 /** Gives the worker up: kills it, at once and once. */
 void worker_condemn(struct worker *worker, const char *reason);
-
-/** The same, but it is killed only after @milliseconds. Until then it must not do anything that anybody minds. */
-void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason);
 
 /** It said so itself, in whatever way. */
 void worker_take_lost(struct worker *worker, int32_t code, const char *text);

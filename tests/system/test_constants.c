@@ -443,7 +443,7 @@ static void expect_end(struct child *child)
 {
 	child_order(child);
 	ck_assert_int_eq(child_end(child), EXACT);
-	ck_assert_int_eq(service_log_count(&service, "modules' variables were lost"), 0);
+	ck_assert_int_eq(service_log_count(&service, "in its modules' variables"), 0);
 	ck_assert_int_eq(service_log_count(&service, "has another address"), 0);
 }
 

@@ -393,7 +393,7 @@ START_TEST(moved_variables_outlive_their_executor)
 	}
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
-	ck_assert_int_eq(service_log_count(&service, "modules' variables were lost"), 0);
+	ck_assert_int_eq(service_log_count(&service, "in its modules' variables"), 0);
 }
 END_TEST
 
@@ -410,7 +410,7 @@ START_TEST(with_its_executor_a_program_loses_its_variables)
 	ck_assert(service_log_wait(&service, "promotion: executor", 1, 60));
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), ends[_i]);
-	ck_assert_int_eq(service_log_count(&service, "modules' variables were lost"), !!ends[_i]);
+	ck_assert_int_eq(service_log_count(&service, "in its modules' variables"), !!ends[_i]);
 }
 END_TEST
 

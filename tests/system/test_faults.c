@@ -578,7 +578,7 @@ START_TEST(what_only_kernels_know_is_not_lost_in_silence)
 		child_order(&children[i]);
 		ck_assert_int_eq(child_end(&children[i]), ends[i]);
 	}
-	ck_assert_int_eq(service_log_count(&service, "modules' variables were lost"), 2);
+	ck_assert_int_eq(service_log_count(&service, "in its modules' variables"), 2);
 }
 END_TEST
 

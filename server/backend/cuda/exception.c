@@ -415,8 +415,6 @@ static void say(const struct backend_watch *watch, struct finding *finding)
 {
 	bool ends = end_grids(finding);
 
-	for (uint32_t i = 0; i < finding->count; i++)
-		finding->faults[i].ended = true;
 	if (finding->unknown)
 		add_unknown(finding);
 	if (finding->unknown || !ends || (!finding->count && finding->excited)) {

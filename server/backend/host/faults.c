@@ -256,7 +256,7 @@ static void note_fault(const struct host_launch *launch, const struct backend_wa
 	if (handling.count == BACKEND_FAULTS_MAX)
 		abort();
 	fault = &handling.faults[handling.count++];
-	*fault = (struct backend_fault){.module = launch->module, .code = (CUresult)now.code, .ended = true};
+	*fault = (struct backend_fault){.module = launch->module, .code = (CUresult)now.code};
 	snprintf(fault->kernel, sizeof(fault->kernel), "%s", launch->kernel->name);
 	if (handling.count == 1)
 		begin_round(watch);

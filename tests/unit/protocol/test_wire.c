@@ -198,7 +198,6 @@ static struct wire_message *sample(enum wire_type type)
 		m->trouble = (struct wire_trouble){.text = long_text};
 		break;
 	case WIRE_HALT:
-		m->halt.gently = true;
 		m->halt.fence = true;
 		break;
 	case WIRE_LOST:
@@ -206,8 +205,8 @@ static struct wire_message *sample(enum wire_type type)
 		m->trouble = (struct wire_trouble){.code = INT32_MAX, .text = long_text};
 		break;
 	case WIRE_FAULT:
-		m->trouble = (struct wire_trouble){
-			INT32_MAX, long_text, UINT64_MAX, UINT64_MAX - 1, UINT32_MAX, true};
+		m->trouble =
+			(struct wire_trouble){INT32_MAX, long_text, UINT64_MAX, UINT64_MAX - 1, UINT32_MAX};
 		break;
 	case WIRE_CREATE_CHUNK:
 		m->chunk = (struct wire_chunk){UINT64_MAX, 0};
@@ -551,7 +550,6 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_PING:
 		return;
 	case WIRE_HALT:
-		ck_assert(a->halt.gently == b->halt.gently);
 		ck_assert(a->halt.fence == b->halt.fence);
 		return;
 	default:

@@ -82,18 +82,6 @@ START_TEST(events_stay)
 }
 END_TEST
 
-/* Values of variables that were on their way to the next executor are lost with the daemon that had them. */
-START_TEST(a_promotion_goes_on_without_what_only_memory_had)
-{
-	fake_domain(fake)->promotion->variables = shared_fd_new(dup(STDERR_FILENO));
-	fake_reap(fake, active, SIGKILL);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
-	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
-	ck_assert_ptr_null(fake_domain(fake)->promotion->variables);
-}
-END_TEST
-
 /* It had shown a sign of a fault before it was given up. */
 START_TEST(why_an_executor_was_given_up_is_not_forgotten)
 {
@@ -429,7 +417,6 @@ int main(void)
 	tcase_add_test(tests, memory_of_a_keeper_that_died_as_well_is_given_back);
 	tcase_add_test(tests, executors_are_told_of_a_guard_again);
 	tcase_add_test(tests, a_guard_that_the_daemon_had_asked_for_is_asked_for_again);
-	tcase_add_test(tests, a_promotion_goes_on_without_what_only_memory_had);
 	tests = tcase_create("promotion");
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);

@@ -158,7 +158,7 @@ END_TEST
 
 /* ---- what is not understood ---- */
 
-/* Reads what was changed: there is more than can be taken along. */
+/* Reads what was changed: there is more than is known. */
 static void check_more(const char *why)
 {
 	struct statics statics = statics_now();

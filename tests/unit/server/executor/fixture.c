@@ -13,7 +13,6 @@
 #include "server/executor/serve.h"
 
 struct fixture fixture;
-const struct variable_set no_variables = {.fd = -1};
 
 static void open_executor(void)
 {
@@ -115,8 +114,7 @@ void fixture_open(uint32_t blocks)
 	ring_writer_init(&fixture.ring, &fixture.client);
 	open_executor();
 	open_tenant(&shape);
-	ck_assert_int_eq(
-		takeover_tenant(fixture.tenant, 1, TAKEOVER_NOTHING, 0, "", &no_variables), TAKEOVER_CLEAN);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 1, TAKEOVER_NOTHING, 0, ""), TAKEOVER_CLEAN);
 }
 
 void fixture_open_default(void)
@@ -152,7 +150,7 @@ enum takeover_verdict fixture_take_over(enum takeover_recover recover)
 
 	fixture_kill();
 	return takeover_tenant(fixture.tenant, generation, recover, CUDA_ERROR_ILLEGAL_ADDRESS,
-		"somebody else's kernel faulted", &no_variables);
+		"somebody else's kernel faulted");
 }
 
 static void put(const struct frmps_head *template, const void *body, uint32_t bytes)

@@ -29,7 +29,6 @@ struct fixture {
 
 extern struct fixture fixture;
 /* What comes with Activate when the former executor could not hand anything over. */
-extern const struct variable_set no_variables;
 
 /** Regions of `blocks` journal blocks, served as generation 1. */
 void fixture_open(uint32_t blocks);

@@ -175,8 +175,7 @@ START_TEST(a_next_executor_has_it_from_the_first_command_on)
 	cap_look(fixture.tenant);
 	make_wanted();
 	ck_assert_int_eq(
-		takeover_tenant(fixture.tenant, 2, TAKEOVER_NOTHING, CUDA_SUCCESS, "", &no_variables),
-		TAKEOVER_CLEAN);
+		takeover_tenant(fixture.tenant, 2, TAKEOVER_NOTHING, CUDA_SUCCESS, ""), TAKEOVER_CLEAN);
 	fixture_launch(1, 0, 2);
 	fixture_turn();
 	ck_assert_uint_eq(latest_sms(), BACKEND_SMS(0, 3));

@@ -192,8 +192,7 @@ START_TEST(who_takes_over_writes_constants_first)
 	fake.immediate = true;
 	next_executor();
 	ck_assert_int_eq(
-		takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_SUCCESS, "", &no_variables),
-		TAKEOVER_CLEAN);
+		takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_SUCCESS, ""), TAKEOVER_CLEAN);
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 0);
 	fixture_set(1, MIRROR, 4);
 	fake.immediate = false;
@@ -202,8 +201,7 @@ START_TEST(who_takes_over_writes_constants_first)
 	next_executor();
 	fake.immediate = true;
 	ck_assert_int_eq(
-		takeover_tenant(fixture.tenant, 3, TAKEOVER_BY_POLICY, CUDA_SUCCESS, "", &no_variables),
-		TAKEOVER_REPEATS);
+		takeover_tenant(fixture.tenant, 3, TAKEOVER_BY_POLICY, CUDA_SUCCESS, ""), TAKEOVER_REPEATS);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 2);
 	ck_assert_int_lt(fake_position(FAKE_COPY, 0), fake_position(FAKE_SET, 0));

@@ -89,7 +89,6 @@ START_TEST(the_culprit_is_told_and_everybody_else_goes_on)
 	ck_assert_uint_eq(fixture.client.server->error, CUDA_ERROR_MISALIGNED_ADDRESS);
 	ck_assert_str_eq(fixture.client.server->reason,
 		"a fault in kernel bad_kernel, block (1,2,3), instruction at 0x1234");
-	ck_assert(word_acquire(&fixture.tenant->ended));
 	ck_assert_uint_eq(words[0].magic, LAST_WORDS_MAGIC);
 	ck_assert_uint_eq(words[0].session, fixture.tenant->id);
 	ck_assert_uint_eq(step(0), UINT64_MAX);
@@ -281,50 +280,6 @@ START_TEST(all_are_told_of_however_many_there_were)
 }
 END_TEST
 
-/* Calls that wait until nothing runs would not come back. */
-START_TEST(what_a_worn_executor_has_goes_with_it)
-{
-	struct backend_fault fault = fault_in(MODULE);
-
-	contain_forget_module(&fixture.executor, MODULE);
-	contain_note_module(&fixture.executor, MODULE, 4242);
-	fixture_launch(3, 0, 1);
-	fixture_turn();
-	ck_assert(!contain_is_worn(&fixture.executor));
-	watch->contained(watch->context, &fault, 1);
-	ck_assert(contain_is_worn(&fixture.executor));
-	stream_close(fixture.tenant, &fixture.tenant->streams[3]);
-	ck_assert_ptr_null(fixture.tenant->streams[3].backend);
-	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 0);
-	ck_assert(!burial_work(&fixture.executor));
-}
-END_TEST
-
-START_TEST(an_executor_whose_faults_have_ended_serves_on)
-{
-	struct backend_fault fault = fault_in(MODULE);
-	struct wire_message message;
-
-	fault.ended = true;
-	contain_forget_module(&fixture.executor, MODULE);
-	contain_note_module(&fixture.executor, MODULE, 4242);
-	fixture_launch(3, 0, 1);
-	fixture_turn();
-	watch->contained(watch->context, &fault, 1);
-	ck_assert(!contain_is_worn(&fixture.executor));
-	step(0);
-	ck_assert_int_eq(heard(&message), WIRE_FAULT);
-	ck_assert(message.trouble.ended);
-	ck_assert_uint_eq(contain_still_until(&fixture.executor, 1), 0);
-	stream_close(fixture.tenant, &fixture.tenant->streams[3]);
-	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 1);
-	/* Of two faults one that is left is enough. */
-	fault.ended = false;
-	watch->contained(watch->context, (struct backend_fault[]){fault_in(MODULE), fault}, 2);
-	ck_assert(contain_is_worn(&fixture.executor));
-}
-END_TEST
-
 /* A sign may turn out to be none. */
 START_TEST(where_nothing_has_faulted_all_goes_on)
 {
@@ -332,12 +287,11 @@ START_TEST(where_nothing_has_faulted_all_goes_on)
 	ck_assert(contain_is_open(&fixture.executor));
 	watch->contained(watch->context, NULL, 0);
 	ck_assert(!contain_is_open(&fixture.executor));
-	ck_assert(!contain_is_worn(&fixture.executor));
 	ck_assert_uint_eq(step(0), UINT64_MAX);
 }
 END_TEST
 
-/* It is left alone for a while, with what a fault has left on its device. */
+/* The former executor may still see faults until it has ended. */
 START_TEST(who_was_taken_over_is_not_doubted_any_more)
 {
 	struct backend_fault fault = fault_in(UNKNOWN);
@@ -481,8 +435,6 @@ int main(void)
 	tcase_add_loop_test(tests, what_is_not_explained_in_time_is_the_daemons, 0, 2);
 	tcase_add_test(tests, there_is_room_for_any_number);
 	tcase_add_test(tests, all_are_told_of_however_many_there_were);
-	tcase_add_test(tests, what_a_worn_executor_has_goes_with_it);
-	tcase_add_test(tests, an_executor_whose_faults_have_ended_serves_on);
 	tcase_add_test(tests, where_nothing_has_faulted_all_goes_on);
 	tcase_add_test(tests, who_was_taken_over_is_not_doubted_any_more);
 	tcase_add_loop_test(tests, without_a_backend_that_sees_exceptions_a_lost_context_leaves_doubts, 0, 2);

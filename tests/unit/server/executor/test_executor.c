@@ -1441,36 +1441,6 @@ START_TEST(what_was_asked_for_long_ago_does_not_outlive_the_session)
 }
 END_TEST
 
-/* The unloading comes behind the halt: the next executor has the module with all that it knows of, until it is asked
- * the same. */
-START_TEST(values_of_a_module_that_is_being_unloaded_go_along)
-{
-	struct wire_message unload = {.type = WIRE_UNLOAD_MODULE, .session = 1, .symbol = {1, 0, ""}};
-	struct wire_message halt = {.type = WIRE_HALT, .halt.gently = true};
-	struct client client;
-	uint64_t halted;
-
-	prepare(&client, 1);
-	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_GLOBAL, 1, 0, "v"), 0);
-	fake.immediate = false;
-	launch(&client, 1, FRMPS_CMD_MARK);
-	while (fake_count(FAKE_MARK) == 0)
-		sched_yield();
-	send_request(&unload, NULL, 0);
-	halted = send_request(&halt, NULL, 0);
-	while (!gate_is_shut(&by_hand.gate))
-		step_by_hand();
-	fake.immediate = true;
-	fake_arrive();
-	receive(WIRE_REPLY);
-	ck_assert_uint_eq(message.id, halted);
-	ck_assert_int_eq(message.reply.code, 0);
-	ck_assert_uint_eq(answer.fd_count, 1);
-	packet_close_fds(&answer);
-	close_client(&client);
-}
-END_TEST
-
 /* The thread that lets it go places the last mark, and nobody could tell without that its work is done. */
 START_TEST(a_last_mark_that_fails_is_tried_again)
 {
@@ -1740,7 +1710,6 @@ int main(void)
 	tcase_add_test(one, what_nobody_waits_for_is_not_compiled);
 	tcase_add_checked_fixture(slow, start_by_hand, stop_by_hand);
 	tcase_add_test(slow, what_was_asked_for_long_ago_does_not_outlive_the_session);
-	tcase_add_test(slow, values_of_a_module_that_is_being_unloaded_go_along);
 	tcase_add_loop_test(slow, a_last_mark_that_fails_is_tried_again, 0, 2);
 	tcase_add_test(slow, who_comes_while_much_waits_is_served);
 	tcase_add_test(slow, a_standby_pins_again_behind_what_it_unpins);

@@ -650,7 +650,7 @@ START_TEST(unloads_come_before_what_is_put_on_the_device_later)
 }
 END_TEST
 
-/* Its mark is there, and it is on the device: whoever waited for that would not come back. */
+/* Its mark is there, and it is on the device. */
 START_TEST(a_kernel_that_faulted_leaves_no_gap)
 {
 	struct contain *contain = &fixture.executor.contain;
@@ -660,21 +660,12 @@ START_TEST(a_kernel_that_faulted_leaves_no_gap)
 	begin();
 	ck_assert_int_eq(step(), GATE_E_WAIT);
 	ck_assert(!gate()->closed);
-	/* It was nothing; and it was one that may be there for ever. */
+	/* It was nothing. */
 	contain->phase = CONTAIN_CLEAR;
-	word_set(&contain->worn, _i);
-	ck_assert_int_eq(step(), _i ? GATE_E_WAIT : 0);
+	ck_assert_int_eq(step(), 0);
 	gate_leave(&fixture.executor);
-	ck_assert_int_eq(gate_try(&fixture.executor), !_i);
+	ck_assert(gate_try(&fixture.executor));
 	gate_leave(&fixture.executor);
-	ck_assert_int_eq(gate_enter(&fixture.executor, stranger, clock_now()), _i ? GATE_E_OWN : 0);
-	gate_leave(&fixture.executor);
-	/* But the last one. */
-	gate()->farewell = true;
-	ck_assert_int_eq(gate_enter(&fixture.executor, NULL, clock_now()), 0);
-	gate()->farewell = false;
-	gate_leave(&fixture.executor);
-	word_set(&contain->worn, 0);
 }
 END_TEST
 
@@ -690,193 +681,6 @@ START_TEST(nobody_has_little_patience)
 	ck_assert_int_eq(gate_step(&fixture.executor, NULL, fixture.now), GATE_E_REFUSED);
 	ck_assert(!gate_is_shut(gate()));
 	arrive(1);
-}
-END_TEST
-
-static int farewell_step(void)
-{
-	fixture_turn();
-	return gate_step(&fixture.executor, NULL, fixture.now);
-}
-
-static void put_marked(uint32_t slot, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++)
-		fixture_launch(slot, FRMPS_CMD_MARK, 1);
-	fixture_turn();
-}
-
-/* Kernels that are longer than the patience, or shorter, four deep: they run out, and nobody else is stopped for them. */
-START_TEST(a_farewell_waits_for_long_commands)
-{
-	const uint64_t each_us = _i ? PATIENCE_US * 3 / 4 : PATIENCE_US * 5;
-	int result = GATE_E_WAIT;
-
-	put_marked(1, 4);
-	gate()->farewell = true;
-	begin();
-	for (unsigned i = 0; i < 4; i++) {
-		ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
-		fixture_pass(each_us);
-		ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
-		put(2, 1);
-		ck_assert_uint_eq(issued(2), i + 1);
-		arrive(2);
-		ck_assert(fake_arrive_one());
-	}
-	for (unsigned i = 0; i < 5 && result == GATE_E_WAIT; i++) {
-		fixture_pass(300);
-		result = farewell_step();
-	}
-	ck_assert_int_eq(result, 0);
-	gate()->farewell = false;
-}
-END_TEST
-
-/* One that does not end, and queues of such as do, long ones and short ones. */
-START_TEST(a_farewell_does_not_wait_for_ever)
-{
-	const unsigned depths[] = {1, 20, 400};
-	const uint64_t each = (_i == 2 ? 15 : 400) * CLOCK_MS;
-	uint64_t waited = 0;
-
-	put_marked(1, depths[_i]);
-	gate()->farewell = true;
-	begin();
-	while (farewell_step() == GATE_E_WAIT) {
-		fixture_pass(5000);
-		waited += 5 * CLOCK_MS;
-		if (_i && waited % each == 0)
-			fake_arrive_one();
-	}
-	ck_assert(!gate_is_shut(gate()));
-	if (_i)
-		ck_assert_uint_ge(waited, GATE_FAREWELL_ALL_NS);
-	else
-		ck_assert_uint_eq(waited, GATE_FAREWELL_NS);
-	ck_assert_uint_le(waited, GATE_FAREWELL_ALL_NS + each);
-	gate()->farewell = false;
-	fake_arrive();
-}
-END_TEST
-
-/* The device ends a command of the stream, and writes what is marked; the program sees to it that there is more. */
-static void end_one(uint32_t slot, uint64_t *ran)
-{
-	word64 *word = &fixture.tenant->timeline->stream[slot].done;
-
-	ck_assert_uint_gt(issued(slot), *ran);
-	++*ran;
-	for (unsigned i = 0; i < fake.count; i++)
-		if (fake.log[i].kind == FAKE_MARK && fake.log[i].word == word && fake.log[i].value == *ran)
-			word_release(word, *ran);
-	fixture_launch(slot, 0, 1);
-}
-
-/* Time passes for the device and its program, both of which go on for as long as the gate is looked at, or for the
- * time between two farewells. */
-static int run(uint32_t slot, uint64_t *ran, uint64_t each_ms, bool farewell)
-{
-	int result = GATE_E_WAIT;
-
-	for (unsigned ms = 1; result == GATE_E_WAIT && ms <= 15000; ms++) {
-		fixture_pass(1000);
-		if (ms % each_ms == 0 && (!farewell || issued(slot) > *ran))
-			end_one(slot, ran);
-		if (farewell)
-			result = farewell_step();
-	}
-	return result;
-}
-
-/* Queues of kernels that take longer than a farewell waits for all, or for one if few have a mark. The device has always
- * something to do, and who was through in time may have as much there as ever. */
-START_TEST(what_keeps_a_farewell_waiting_does_not_keep_the_next)
-{
-	const uint64_t each_ms = _i ? 20 : 5;
-	uint64_t ran = 0;
-
-	put(1, SHM_STREAM_CREDIT);
-	put(2, 20);
-	ck_assert_uint_eq(issued(1), STREAM_ISSUE_CREDIT);
-	gate()->farewell = true;
-	begin();
-	ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
-	fixture_pass(60000);
-	ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
-	arrive(2);
-	ck_assert_int_eq(run(1, &ran, each_ms, true), GATE_E_REFUSED);
-	ck_assert_int_eq(run(1, &ran, each_ms, false), GATE_E_WAIT);
-	ck_assert_uint_le(issued(1) - ran, GATE_QUEUE);
-	put(2, 100);
-	ck_assert_uint_eq(issued(2), 120);
-	begin();
-	fixture_turn();
-	arrive(2);
-	ck_assert_int_eq(run(1, &ran, each_ms, true), 0);
-	gate_leave(&fixture.executor);
-	gate()->farewell = false;
-}
-END_TEST
-
-/* Each waits for what the other is not given yet, by turns. */
-START_TEST(short_queues_that_wait_for_each_other_come_to_an_end)
-{
-	uint64_t last = 0;
-
-	for (uint32_t slot = 1; slot <= 2; slot++)
-		word_set(&fixture.tenant->streams[slot].gate.brief, 1);
-	for (unsigned i = 0; i < 6; i++) {
-		uint32_t slot = i % 2 + 1;
-
-		if (last)
-			fixture_depend(slot, 3 - slot, last, FRMPS_NO_EVENT);
-		for (unsigned k = 0; k < 5 * GATE_QUEUE; k++)
-			last = fixture_launch(slot, 0, 1);
-	}
-	fixture_turn();
-	ck_assert_uint_eq(issued(1), GATE_QUEUE);
-	ck_assert_uint_eq(issued(2), 0);
-	while (fixture_done(2) < last) {
-		ck_assert(fake_arrive_one());
-		fixture_turn();
-		ck_assert_uint_le(issued(1) - fixture_done(1), GATE_QUEUE);
-		ck_assert_uint_le(issued(2) - fixture_done(2), GATE_QUEUE);
-	}
-}
-END_TEST
-
-static void enter(enum contain_phase phase)
-{
-	struct contain *contain = &fixture.executor.contain;
-
-	pthread_mutex_lock(&contain->lock);
-	contain->phase = phase;
-	pthread_mutex_unlock(&contain->lock);
-}
-
-static void ask_for_farewell(uint32_t id)
-{
-	struct job *job = job_new(&fixture.executor);
-
-	job->message = (struct wire_message){.type = WIRE_HALT, .id = id, .halt.gently = true};
-	ck_assert_int_eq(executor_handle(&fixture.executor, job), 0);
-}
-
-/* There is a moment in which what is left of a fault is in nobody's way. A load would wait for it for ever.
- */
-START_TEST(a_farewell_that_is_put_off_is_no_gap)
-{
-	gate()->patience_ns = 300 * CLOCK_MS;
-	word_set(&fixture.executor.contain.worn, 1);
-	enter(CONTAIN_STOPPED);
-	ask_for_farewell(101);
-	ask_for_lookup(stranger, 102);
-	ck_assert_int_eq(answer_to(101), CUDA_ERROR_NOT_READY);
-	ck_assert_int_eq(answer_to(102), CUDA_ERROR_SYSTEM_NOT_READY);
-	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 0);
-	enter(CONTAIN_CLEAR);
-	word_set(&fixture.executor.contain.worn, 0);
 }
 END_TEST
 
@@ -898,14 +702,9 @@ int main(void)
 	tcase_add_test(phases, the_session_that_asked_ends);
 	tcase_add_test(phases, the_context_is_lost);
 	tcase_add_test(phases, threads_that_are_awake_must_have_seen_it);
-	tcase_add_loop_test(phases, a_kernel_that_faulted_leaves_no_gap, 0, 2);
+	tcase_add_test(phases, a_kernel_that_faulted_leaves_no_gap);
 	tcase_add_test(phases, nobody_has_little_patience);
-	tcase_add_loop_test(phases, a_farewell_waits_for_long_commands, 0, 2);
-	tcase_add_loop_test(phases, a_farewell_does_not_wait_for_ever, 0, 3);
-	tcase_add_loop_test(phases, what_keeps_a_farewell_waiting_does_not_keep_the_next, 0, 2);
-	tcase_add_test(phases, short_queues_that_wait_for_each_other_come_to_an_end);
 	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
-	tcase_add_test(thread, a_farewell_that_is_put_off_is_no_gap);
 	tcase_add_test(thread, loading_holds_up_nobody);
 	tcase_add_test(thread, a_first_lookup_begins_when_the_device_is_empty);
 	tcase_add_test(thread, lookups_that_wait_share_a_gap);

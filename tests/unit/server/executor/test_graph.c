@@ -571,30 +571,6 @@ START_TEST(what_was_dropped_counts_while_it_stays)
 }
 END_TEST
 
-/* Behind a contained fault whoever waits in the driver may not come back. */
-START_TEST(graphs_of_a_worn_executor_go_with_it)
-{
-	struct executor *executor = &fixture.executor;
-
-	ck_assert_int_eq(module_worker_init(executor), 0);
-	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
-	launch(5);
-	drop(5);
-	word_release(&executor->contain.worn, 1);
-	fake_arrive();
-	for (int i = 0; i < 10; i++) {
-		job_board_step(&executor->board, fixture.now);
-		fixture_turn();
-	}
-	ck_assert(TAILQ_EMPTY(&executor->board.parked));
-	module_worker_deinit(executor);
-	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 0);
-	/* The end of the process. */
-	word_release(&executor->contain.worn, 0);
-	fake_ops.graph_free(fake_call(FAKE_GRAPH_LAUNCH, 0)->object);
-}
-END_TEST
-
 /* What a standby is told may name what the client has freed since. */
 START_TEST(a_standby_builds_later)
 {
@@ -603,8 +579,7 @@ START_TEST(a_standby_builds_later)
 	range_set_remove(&fixture.tenant->device, FIXTURE_WINDOW, 4096);
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 0);
-	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "x", &no_variables),
-		TAKEOVER_CLEAN);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "x"), TAKEOVER_CLEAN);
 	launch(5);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 0);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 1);
@@ -621,8 +596,8 @@ START_TEST(a_graph_in_doubt_is_named)
 	launch(5);
 	fixture_kill();
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
-	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
-				 "a fault", &no_variables),
+	ck_assert_int_eq(
+		takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault"),
 		TAKEOVER_FAULTED);
 	ck_assert_ptr_nonnull(
 		strstr(fixture.client.server->reason, "a graph of 3 nodes, the first kernel scale"));
@@ -636,8 +611,8 @@ START_TEST(a_graph_in_doubt_is_repeated_if_the_client_vouches)
 	fixture_kill();
 	fixture.tenant->replays = true;
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
-	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
-				 "a fault", &no_variables),
+	ck_assert_int_eq(
+		takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault"),
 		TAKEOVER_REPEATS);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);
@@ -667,7 +642,6 @@ int main(void)
 	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
 	tcase_add_test(graphs, drops_wait_together);
 	tcase_add_test(graphs, what_was_dropped_counts_while_it_stays);
-	tcase_add_test(graphs, graphs_of_a_worn_executor_go_with_it);
 	tcase_add_test(graphs, a_standby_builds_later);
 	tcase_add_test(graphs, a_graph_in_doubt_is_named);
 	tcase_add_test(graphs, a_graph_in_doubt_is_repeated_if_the_client_vouches);

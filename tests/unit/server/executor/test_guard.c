@@ -651,30 +651,8 @@ START_TEST(nothing_is_asked_while_the_driver_handles_a_fault)
 	watch->stopped(watch->context);
 	now_ns = step_without_a_call();
 	watch->contained(watch->context, &fault, 1);
-	/* Nobody has replaced this executor by then. */
-	now_ns = step_without_a_call();
 	look(false);
 	ck_assert_uint_gt(fake_count(FAKE_SINK_MAP), 0);
-}
-END_TEST
-
-/* The mark of what faulted comes, and the rest of its grid may run on for as long as this executor lives. */
-START_TEST(who_has_faulted_may_have_done_it)
-{
-	const struct backend_watch *watch = &executor.contain.watch;
-	struct backend_module *module = (struct backend_module *)&executor;
-	const struct backend_fault fault = {.module = module, .code = CUDA_ERROR_ILLEGAL_ADDRESS};
-
-	contain_note_module(&executor, module, other->id);
-	launch(other, true);
-	watch->suspected(watch->context);
-	watch->stopped(watch->context);
-	watch->contained(watch->context, &fault, 1);
-	launch(owner, true);
-	look(false);
-	launch(owner, true);
-	look(true);
-	ck_assert(!owner->stray.convicted && !other->stray.convicted);
 }
 END_TEST
 
@@ -857,7 +835,6 @@ int main(void)
 	tcase_add_test(judgement, an_end_waits_for_its_turn);
 	tcase_add_test(judgement, a_device_that_stands_still_costs_the_addresses_of_whom_it_looks_at);
 	tcase_add_test(judgement, nothing_is_asked_while_the_driver_handles_a_fault);
-	tcase_add_test(judgement, who_has_faulted_may_have_done_it);
 	tcase_add_test(judgement, a_mark_that_cannot_be_put_is_not_waited_for);
 	tcase_add_test(judgement, an_answer_without_a_mark_is_not_the_next_ones);
 	suite_add_tcase(suite, judgement);

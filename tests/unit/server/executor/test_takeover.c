@@ -26,8 +26,8 @@ static enum takeover_verdict take_over_replaying(void)
 
 	fixture_kill();
 	let_replay();
-	return takeover_tenant(fixture.tenant, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
-		"a fault", &no_variables);
+	return takeover_tenant(
+		fixture.tenant, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault");
 }
 
 START_TEST(nothing_happened_yet)
@@ -147,8 +147,8 @@ START_TEST(memory_at_two_addresses_may_be_any)
 	fixture_turn();
 	fixture_kill();
 	fixture.tenant->aliased = true;
-	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS,
-				 "a fault", &no_variables),
+	ck_assert_int_eq(
+		takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS, "a fault"),
 		TAKEOVER_FAULTED);
 }
 END_TEST
@@ -499,12 +499,12 @@ START_TEST(variables_that_were_lost_are_a_fault_if_anything_ran)
 	range_set_add(&fixture.tenant->globals, 0x7000, 16);
 	fixture_kill();
 	range_set_add(&fixture.tenant->globals, 0x7000, 16);
-	ck_assert_int_eq(takeover_tenant(fixture.tenant, 4, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS,
-				 "a fault", &no_variables),
+	ck_assert_int_eq(
+		takeover_tenant(fixture.tenant, 4, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS, "a fault"),
 		TAKEOVER_FAULTED);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_ILLEGAL_ADDRESS);
-	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "variables were lost"));
+	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "in its modules' variables"));
 }
 END_TEST
 
@@ -543,8 +543,7 @@ START_TEST(a_session_that_the_daemon_has_ended_is_not_served)
 {
 	fixture_kill();
 	word_release(&fixture.tenant->view.server->state, SHM_SESSION_CLOSED);
-	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "", &no_variables),
-		TAKEOVER_FAULTED);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, ""), TAKEOVER_FAULTED);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_CLOSED);
 	ck_assert_uint_eq(word_relaxed(&fixture.tenant->generation), 0);
 }
@@ -555,8 +554,7 @@ START_TEST(a_session_is_as_doubtful_as_those_that_were_there)
 {
 	fixture_kill();
 	fixture.executor.contain.phase = CONTAIN_SUSPECTED;
-	ck_assert_int_eq(
-		takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "", &no_variables), TAKEOVER_CLEAN);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, ""), TAKEOVER_CLEAN);
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), SHM_DOUBT);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
 }

@@ -173,7 +173,7 @@ static void need_no_standby(void)
 }
 
 /* Reads until a message of that kind comes. Return: its number */
-static uint64_t await(struct fake_child *child, enum wire_type type, bool gently, bool fence)
+static uint64_t await(struct fake_child *child, enum wire_type type, bool fence)
 {
 	const struct wire_halt *halt = &fake->message.halt;
 
@@ -187,8 +187,7 @@ static uint64_t await(struct fake_child *child, enum wire_type type, bool gently
 			continue;
 		ck_assert_int_eq(r, 0);
 		ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
-		if (fake->message.type == type &&
-			(type != WIRE_HALT || (halt->gently == gently && halt->fence == fence)))
+		if (fake->message.type == type && (type != WIRE_HALT || halt->fence == fence))
 			return fake->message.id;
 	}
 }
@@ -223,7 +222,7 @@ static void activate(unsigned at)
 {
 	const char *verdict = find_line(at, "verdict: ");
 	struct fake_child *child = active();
-	uint64_t id = await(child, WIRE_ACTIVATE, false, false), values[SESSIONS_MAX];
+	uint64_t id = await(child, WIRE_ACTIVATE, false), values[SESSIONS_MAX];
 	const struct wire_activate *order = &fake->message.activate;
 	uint32_t count = order->sessions.count;
 
@@ -302,12 +301,10 @@ static void say_fault(const char *line)
 {
 	struct wire_message fault = {.type = WIRE_FAULT};
 	char kernel[128];
-	unsigned ended;
 
-	ck_assert_int_eq(sscanf(line, "fault: session %lu, fault %u, code %d, ended %u, kernel %127s",
-				 &fault.session, &fault.trouble.number, &fault.trouble.code, &ended, kernel),
-		5);
-	fault.trouble.ended = ended;
+	ck_assert_int_eq(sscanf(line, "fault: session %lu, fault %u, code %d, kernel %127s", &fault.session,
+				 &fault.trouble.number, &fault.trouble.code, kernel),
+		4);
 	fault.trouble.text = kernel;
 	word_release(
 		&daemon_find_session(&fake->daemon, fault.session)->view.server->state, SHM_SESSION_FAULTED);
@@ -332,11 +329,11 @@ static void end_process(unsigned at)
 	fake_reap(fake, active(), evidence_value(at, "signal "));
 }
 
-static void answer_halt(bool gently, bool fence, int32_t code)
+static void answer_halt(bool fence)
 {
 	struct fake_child *child = active();
 
-	fake_reply(fake, child->socket, await(child, WIRE_HALT, gently, fence), code, NULL, 0);
+	fake_reply(fake, child->socket, await(child, WIRE_HALT, fence), CUDA_SUCCESS, NULL, 0);
 }
 
 /* The event of a step "state, event: state". */
@@ -344,16 +341,10 @@ static void happen(unsigned at, const char *event)
 {
 	if (begins(event, "sign:"))
 		say_sign(at);
-	else if (begins(event, "asked:"))
-		promote_look(fake_domain(fake));
-	else if (begins(event, "no quiet:"))
-		answer_halt(true, false, CUDA_ERROR_NOT_READY);
-	else if (begins(event, "quiet:"))
-		answer_halt(true, false, CUDA_SUCCESS);
 	else if (begins(event, "answered:"))
-		answer_halt(false, false, CUDA_SUCCESS);
+		answer_halt(false);
 	else if (begins(event, "off device:"))
-		answer_halt(false, true, CUDA_SUCCESS);
+		answer_halt(true);
 	else if (begins(event, "condemned:"))
 		shutdown(active()->socket, SHUT_RDWR);
 	else if (begins(event, "reaped:"))
@@ -393,8 +384,7 @@ static void close_session(const char *line)
 		struct fake_child *child = &fake->children[i];
 
 		if (child->worker && child->worker->told && child->worker->state != WORKER_CONDEMNED)
-			fake_reply(fake, child->socket, await(child, WIRE_CLOSE_SESSION, false, false), 0,
-				NULL, 0);
+			fake_reply(fake, child->socket, await(child, WIRE_CLOSE_SESSION, false), 0, NULL, 0);
 	}
 }
 
