@@ -66,10 +66,11 @@ void remains_note_launch(struct tenant *tenant, const struct function *function)
 {
 	struct module *module = function->module;
 	uint32_t word;
-	uint64_t bit = bit_of(module->id, &word);
+	uint64_t bit;
 
 	if (!function->leaves || module->has_run)
 		return;
+	bit = bit_of(module->id, &word);
 	/* Pairs with the acquire in remains_are_lost(). */
 	word_add(&tenant->view.server->ran[word], bit);
 	module->has_run = true;
