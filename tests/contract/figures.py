@@ -192,6 +192,11 @@ ROWS = {
 }
 
 
+# Faults for which the firmware writes no lines into the kernel log, and some of the others.
+NO_LINES = ("trap", "assert")
+LINES = ("misaligned", "stack", "jump", "far-write")
+
+
 def matrix(name, wanted=lambda command: True):
     """(system, row, column) -> runs, of all runs of the fault matrix in a file whose command is wanted."""
     found = {}
@@ -203,11 +208,11 @@ def matrix(name, wanted=lambda command: True):
 
 
 def in_one_block():
-    return matrix("h200_exceptions.json", lambda command: "--culprit-blocks" not in command)
+    return matrix("h100_faults.json", lambda command: "--culprit-blocks" not in command)
 
 
 def in_many_blocks():
-    return matrix("h200_exceptions.json", lambda command: "--culprit-blocks" in command)
+    return matrix("h100_faults.json", lambda command: "--culprit-blocks" in command)
 
 
 def pauses(runs):
@@ -240,9 +245,11 @@ def under_mps(row):
 def fault():
     small = [all_exact(in_one_block()["frmps", row, "busy-100us"]) for row in ROWS]
     large = {row: all_exact(in_many_blocks()["frmps", row, "busy-100us"])
-             for row in ("trap", "assert", "misaligned", "stack", "far-write")}
-    quick = [pause for row in ("trap", "assert") for pause in pauses(large[row])]
-    slow = [pause for row in ("misaligned", "stack", "far-write") for pause in pauses(large[row])]
+             for row in (*NO_LINES, *LINES)}
+    quick = [pause for row in NO_LINES for pause in pauses(large[row])]
+    slow = [pause for row in LINES for pause in pauses(large[row])]
+    endless = [pause for column in ("busy-100us", "seven-100us")
+               for pause in pauses(all_exact(in_one_block()["frmps", "endless", column]))]
     torch = [one for one in load("h100_real_culprits.json")["cases"] if one["case"] == "torch-index-select"]
     assert set(torch[0]["survivors"].values()) == {"exact"}
     hurt = {row for row in ROWS if under_mps(row) == "all get an error"}
@@ -251,15 +258,14 @@ def fault():
     near = [pause for row in ("near-write", "near-read") for pause in pauses(before["frmps", row, "busy-100us"])]
     daemon = pauses(before["frmps", "kill-daemon", "busy-100us"])
     dead = before["frmps", "kill-active", "busy-100us"]
-    seconds = [pause / 1000 for pause in torch[0]["pauses_ms"].values()]
     return table(["what goes wrong", "its program", "every other program", "their pause", "stock MPS"], [
         ["a kernel faults: trap, wild or null pointer, misaligned access, illegal instruction, overflow of stack or shared "
          "memory, `assert`", "the driver's error", "continues, exact",
          span([statistics.median(pauses(runs)) for runs in small]) +
          f", longest {max(max(pauses(runs)) for runs in small):.0f} ms", "all get the error, except for `assert`"],
         ["… in 1000 blocks", "the same", "continues, exact", f"trap, `assert`: {span(quick)}; others: {span(slow)}", ""],
-        ["… PyTorch index out of range", "the same", "continues, exact",
-         f"{min(seconds):.1f} to {max(seconds):.1f} s", ""],
+        ["… PyTorch index out of range", "the same", "continues, exact", span(torch[0]["pauses_ms"].values()), ""],
+        ["a kernel does not end (`max_kernel_seconds`)", "`CUDA_ERROR_LAUNCH_TIMEOUT`", "continues, exact", span(endless), ""],
         ["a kernel writes or reads just beside its memory", "`CUDA_ERROR_ILLEGAL_ADDRESS` once it is proved",
          "continues, exact", f"at most {max(near):.1f} ms", "all get the error"],
         ["the executor is killed (MPS: its server)", "",
@@ -275,13 +281,13 @@ def faults():
     for row, text in ROWS.items():
         runs = all_exact(one["frmps", row, "busy-100us"])
         line = [text, str(len(runs)), f"{statistics.median(pauses(runs)):.0f}", f"{max(pauses(runs)):.0f}"]
-        for found, column in ((one, "seven-100us"), (one, "busy-50ms"), (many, "busy-100us")):
+        for found, column in ((one, "seven-100us"), (many, "busy-100us")):
             runs = found.get(("frmps", row, column))
             line.append(span(pauses(all_exact(runs)), "") if runs else "")
         rows.append([*line, under_mps(row)])
     steps = [step["contained"] for runs in in_one_block().values() for one in runs for step in one["phases"]
              if "contained" in step]
-    return [*table(["fault", "runs", "median", "longest", "seven programs", "50 ms kernels", "in 1000 blocks", "stock MPS"], rows),
+    return [*table(["fault", "runs", "median", "longest", "seven programs", "in 1000 blocks", "stock MPS"], rows),
             "", f"From the event until everybody goes on: {statistics.median(steps):.1f} ms in the median of {len(steps)} faults, "
             f"{min(steps):.1f} to {max(steps):.1f}."]
 
@@ -359,10 +365,17 @@ FILES = {
     "h200.json": ("run.py (bench/run now)", "what launches, copies, loads and many programs cost, beside native and stock MPS"),
     "h200_programs.json": ("programs.py (bench/run now)", "the same for PyTorch programs"),
     "h200_eight.json": ("run.py (bench/run now)", "where the time of eight programs' launches goes"),
-    "h200_exceptions.json": ("tests/gpu/matrix.py, framework_faults.py", "what a contained fault costs the others"),
-    "h100_real_culprits.json": ("tests/gpu/real_culprits.py", "the same for faults as people write them"),
+    "h100_quick.json": ("bench/run", "[the report](h100_quick.html): frmps beside native and stock MPS, one round"),
+    "h100_faults.json": ("tests/gpu/matrix.py", "what a contained fault costs the others"),
+    "h200_exceptions.json": ("tests/gpu/matrix.py, framework_faults.py", "the same beside PyTorch programs, and in earlier builds"),
+    "h100_real_culprits.json": ("tests/gpu/real_culprits.py", "what faults as people write them cost the others"),
     "h200_faults.json": ("tests/gpu/matrix.py", "stock MPS, killed processes, and faults in builds that left them to the driver"),
 }
+
+
+def machine_of(name):
+    """bench/run lists the machines that its parts ran on."""
+    return load(name).get("machine") or load(name)["machines"][0]
 
 
 def files():
@@ -370,7 +383,7 @@ def files():
     if there != set(FILES):
         raise SystemExit(f"figures.py: the table FILES does not name the result files: {', '.join(sorted(there ^ set(FILES)))}")
     return table(["file", "made by", "machine", "date", "question"], [
-        [f"[{name}]({name})", script, load(name)["machine"].get("gpu", "none"), load(name)["machine"]["date"], question]
+        [f"[{name}]({name})", script, machine_of(name).get("gpu", "none"), machine_of(name)["date"], question]
         for name, (script, question) in FILES.items()])
 
 

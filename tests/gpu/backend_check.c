@@ -110,10 +110,10 @@ static void check_modules(void)
 	refused(OPS->module_load(bad_elf, sizeof(bad_elf), NULL, NULL, NULL, log, sizeof(log), &none),
 		CUDA_ERROR_INVALID_IMAGE);
 	ok(OPS->function_list(module, 0, names, &count));
-	check(count == 9);
+	check(count == 10);
 	count = 1;
-	ok(OPS->function_list(module, 8, names, &count));
-	check(count == 9 && !strcmp(names[0], names[8]));
+	ok(OPS->function_list(module, 9, names, &count));
+	check(count == 10 && !strcmp(names[0], names[9]));
 	refused(OPS->global_find(module, "counter", false, &global), CUDA_ERROR_NOT_READY);
 	ok(OPS->global_find(module, "counter", true, &global));
 	check(global.address && global.bytes == 4 && !global.constant);

@@ -5,8 +5,8 @@
 #define FRMPS_TESTS_GPU_BACKEND_PTX_H
 
 /* out[i] = a[i] + b[i]; spin: until *word == value; echo: odd parameter sizes; many: out = last of 70
- * parameters; tick: counts in *word for ever; marks: every block writes 1 to the word of its multiprocessor; rank: every thread writes the number of its block; nothing;
- * crash. */
+ * parameters; tick: counts in *word for ever; marks: every block writes 1 to the word of its multiprocessor;
+ * rank: every thread writes the number of its block; nothing; crash. */
 static const char ptx_head[] =
 	".version 8.0\n"
 	".target sm_80\n"
