@@ -70,8 +70,7 @@ static const struct field {
 	uint32_t offset; /* in the record */
 } fields[] = {{0x919, 0x0300, WARPS_PLACE}, {0x919, 0x4000, WARPS_REASON}, {0x919, 0x4200, WARPS_ERROR},
 	{0x805, 0x15400, WARPS_ERROR_AT}, {0x919, 0x2500, WARPS_BLOCK}, {0x919, 0x2600, WARPS_BLOCK + 4},
-	{0x919, 0x2700, WARPS_BLOCK + 8}, {0xb82, 0x0, WARPS_THREADS}, {0xb82, 0x100, WARPS_THREADS + 4},
-	{0xb82, 0x200, WARPS_THREADS + 8}, {0xb82, 0xe00, WARPS_TASK}, {0xb82, 0xc00, WARPS_ORDINAL},
+	{0x919, 0x2700, WARPS_BLOCK + 8}, {0xb82, 0xe00, WARPS_TASK}, {0xb82, 0xc00, WARPS_ORDINAL},
 	{0x983, 0xffffa800, WARPS_RETURN_TO}};
 #define FIELDS	   (sizeof(fields) / sizeof(fields[0]))
 #define ALL_FIELDS ((UINT32_C(1) << FIELDS) - 1)

@@ -15,9 +15,8 @@
 
 #define STATE 0x29cu
 
-#define STATE_STOPPED	0x100u
-#define STATE_ENDS	0x10000u
-#define THREADS_A_BLOCK 1024u
+#define STATE_STOPPED 0x100u
+#define STATE_ENDS    0x10000u
 
 static size_t record_at(uint32_t index)
 {
@@ -55,20 +54,6 @@ uint32_t warps_next(const void *area, uint32_t from)
 	return from;
 }
 
-static bool is_block(const uint8_t *record)
-{
-	uint64_t threads = 1;
-
-	for (uint32_t i = 0; i < 3; i++) {
-		uint32_t count = word(record, WARPS_THREADS + 4 * i);
-
-		if (!count || count > THREADS_A_BLOCK)
-			return false;
-		threads *= count;
-	}
-	return threads <= THREADS_A_BLOCK;
-}
-
 bool warps_read(const void *area, uint32_t index, struct warp *ret_warp)
 {
 	const uint8_t *record = (const uint8_t *)area + record_at(index);
@@ -82,8 +67,7 @@ bool warps_read(const void *area, uint32_t index, struct warp *ret_warp)
 		.task = address(record, WARPS_TASK),
 		.grid = address(record, WARPS_ORDINAL)};
 	memcpy(ret_warp->block, record + WARPS_BLOCK, sizeof(ret_warp->block));
-	return (place >> 20 & 0x1ff) == index / WARPS_PER_SM && (place >> 8 & 0xff) == index % WARPS_PER_SM &&
-	       is_block(record);
+	return (place >> 20 & 0x1ff) == index / WARPS_PER_SM && (place >> 8 & 0xff) == index % WARPS_PER_SM;
 }
 
 uint64_t warps_task(const void *area, uint32_t index)

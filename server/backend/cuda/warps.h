@@ -20,7 +20,6 @@
 /* Fields of a record: offsets. handler.c looks whether the driver's code on the device writes them there. */
 #define WARPS_ORDINAL	0x218u /* of the launch */
 #define WARPS_BLOCK	0x220u /* 3 words */
-#define WARPS_THREADS	0x22cu /* a block: 3 words */
 #define WARPS_TASK	0x238u
 #define WARPS_REASON	0x244u
 #define WARPS_PLACE	0x248u
@@ -61,7 +60,7 @@ uint32_t warps_next(const void *area, uint32_t from);
 
 bool warps_is_stopped(const void *area, uint32_t index);
 
-/** Reads a stopped warp. Return: whether the record is one of that place, in the form that is known */
+/** Reads a stopped warp, of the driver's own kernels as well. Return: whether the record is one of that place */
 bool warps_read(const void *area, uint32_t index, struct warp *ret_warp);
 
 /** The task alone of a stopped warp, whatever its record is. */
