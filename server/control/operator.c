@@ -253,11 +253,18 @@ static void answer_terminate(struct operator* operator)
 
 static void pause_or_resume(struct operator* operator, bool pause)
 {
+	bool is_ours = quota_is_operator(operator->guest.uid);
 	struct session *session = find_living(operator);
 
 	if (!session)
 		return;
-	session_pause(session, pause);
+	if (!pause && session->pause_is_ours && !is_ours) {
+		refuse(operator, CUDA_ERROR_NOT_PERMITTED,
+			"session %s was paused by the service's operator, who alone resumes it",
+			operator->request.arguments[0]);
+		return;
+	}
+	session_pause(session, pause, is_ours);
 	send_answer(operator, operator->request.id, CUDA_SUCCESS, "{}", NULL);
 }
 

@@ -174,8 +174,13 @@ bool session_is_paused(const struct session *session)
 	return word_relaxed(&session->view.server->share) & SHM_SHARE_PAUSED;
 }
 
-void session_pause(struct session *session, bool pause)
+void session_pause(struct session *session, bool pause, bool ours)
 {
+	bool was_ours = session->pause_is_ours;
+
+	session->pause_is_ours = pause && (ours || was_ours);
+	if (session->pause_is_ours != was_ours)
+		session_keep(session);
 	if (session_is_paused(session) != pause) {
 		/* The region keeps it over the lives of daemons and executors. */
 		set_share(session, word_relaxed(&session->view.server->share) ^ SHM_SHARE_PAUSED);

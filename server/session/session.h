@@ -100,6 +100,7 @@ struct session {
 	struct kept_call closes[KEPT_CLOSES];
 	uint32_t patience_ms; /* of CloseSession */
 	uint64_t answered;    /* the program's number of its latest request that is over */
+	bool pause_is_ours;   /* an operator of the service has paused it: its own user does not resume it */
 	uint32_t crashes;     /* of daemons while its request was under way */
 	uint32_t deaths;      /* of executors that crashed while they had its request */
 	/* Where it belongs. */
@@ -222,8 +223,9 @@ bool session_is_paused(const struct session *session);
 /**
  * The executor that serves the session, and each later one, gives nothing more of it to the device until it is resumed;
  * what is on the device ends. Twice is fine. The session is not CLOSING.
+ * @ours: an operator of the service wants it so, and not its user
  */
-void session_pause(struct session *session, bool pause);
+void session_pause(struct session *session, bool pause, bool ours);
 
 /** Lets the program know that a promotion is under way. */
 void session_hold(struct session *session);

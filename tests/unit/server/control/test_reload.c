@@ -118,13 +118,13 @@ START_TEST(weights_and_classes_change_for_sessions_that_are_there)
 	char section[64];
 
 	ck_assert_uint_eq(word_acquire(share), 0);
-	session_pause(TAILQ_FIRST(&fake->daemon.sessions), true);
+	session_pause(TAILQ_FIRST(&fake->daemon.sessions), true, true);
 	snprintf(section, sizeof(section), "[user %u]\nweight = 300\nclass = offline\n",
 		(unsigned)TAILQ_FIRST(&fake->daemon.sessions)->uid);
 	write_file(section);
 	expect_answer(0, "{\"restart\":\"\"}");
 	ck_assert_uint_eq(word_acquire(share), 300 | SHM_SHARE_OFFLINE | SHM_SHARE_PAUSED);
-	session_pause(TAILQ_FIRST(&fake->daemon.sessions), false);
+	session_pause(TAILQ_FIRST(&fake->daemon.sessions), false, true);
 	ck_assert_uint_eq(word_acquire(share), 300 | SHM_SHARE_OFFLINE);
 	write_file("");
 	expect_answer(0, "{\"restart\":\"\"}");

@@ -484,6 +484,52 @@ START_TEST(operator_pauses_a_session_and_resumes_it)
 }
 END_TEST
 
+static void expect_order(int operator, const char * command, const char *refusal)
+{
+	order(operator, command, (const char *const[]){"1", NULL}, 1);
+	if (refusal) {
+		expect_refusal(operator, refusal);
+		return;
+	}
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	ck_assert_int_eq(fake->message.admin_reply.code, 0);
+	fake_serve(fake, &fake->children[1], WIRE_PING);
+}
+
+START_TEST(what_the_services_operator_has_paused_its_user_does_not_resume)
+{
+	const uid_t user = getuid() + 4711;
+	struct fake_client client;
+	struct session *session;
+	struct guest *guest;
+	int operator;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], NULL);
+	session = TAILQ_FIRST(&fake->daemon.sessions);
+	session->uid = user;
+	operator= connect_operator();
+	expect_order(operator, "pause", NULL);
+	guest = TAILQ_FIRST(&fake->daemon.operators);
+	guest->uid = user;
+	expect_order(operator, "resume", "session 1 was paused by the service's operator");
+	expect_order(operator, "pause", NULL);
+	expect_order(operator, "resume", "session 1 was paused by the service's operator");
+	ck_assert_uint_eq(word_acquire(&client.view.server->share), SHM_SHARE_PAUSED);
+	guest->uid = getuid();
+	expect_order(operator, "resume", NULL);
+	guest->uid = user;
+	expect_order(operator, "pause", NULL);
+	expect_order(operator, "resume", NULL);
+	ck_assert_uint_eq(word_acquire(&client.view.server->share), 0);
+	guest->uid = session->uid = getuid();
+	close(operator);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
 START_TEST(operator_asks_as_often_as_he_likes)
 {
 	int operator;
@@ -811,6 +857,7 @@ int main(void)
 	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
 	tcase_add_test(tests, refusals_say_why);
 	tcase_add_test(tests, operator_pauses_a_session_and_resumes_it);
+	tcase_add_test(tests, what_the_services_operator_has_paused_its_user_does_not_resume);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
 	tcase_add_test(tests, operator_ends_a_session);
 	tcase_add_test(tests, operator_ends_a_session_that_waits_for_an_executor);
