@@ -189,7 +189,7 @@ static CUresult take_attributes(
 
 static CUresult ask_clusters(int *ret_number, CUfunction handle, const CUlaunchConfig *config, uint32_t query)
 {
-	struct occupancy question = {.query = query, .sms = device_sms()};
+	struct occupancy question = {.query = query};
 	struct client_function *function;
 	uint64_t value;
 	CUresult result = enter(handle, &function);
@@ -198,6 +198,7 @@ static CUresult ask_clusters(int *ret_number, CUfunction handle, const CUlaunchC
 		return result;
 	if (!ret_number || !config)
 		return CUDA_ERROR_INVALID_VALUE;
+	question.sms = device_sms();
 	question.shared_bytes = config->sharedMemBytes;
 	question.grid[0] = config->gridDimX;
 	question.grid[1] = config->gridDimY;

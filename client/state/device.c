@@ -221,11 +221,12 @@ uint32_t device_sms(void)
 
 CUresult device_attribute(const struct client_device *d, int attribute, int *ret_value)
 {
+	uint32_t sms;
+
 	if (attribute <= 0 || (uint32_t)attribute >= d->attribute_count)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_value = d->attributes[attribute];
-	if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT && device_sms())
-		*ret_value = (int)device_sms();
+	sms = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? device_sms() : 0;
+	*ret_value = sms ? (int)sms : d->attributes[attribute];
 	return CUDA_SUCCESS;
 }
 

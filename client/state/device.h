@@ -43,11 +43,16 @@ const struct client_device *device_get(int ordinal);
 bool device_identity(
 	int ordinal, uint8_t ret_uuid[16], int32_t *ret_domain, int32_t *ret_bus, int32_t *ret_device);
 
-/** How many of the device's multiprocessors the program's kernels may run on, as the service grants it at this moment; 0: all.
+/**
+ * How many of the device's multiprocessors the program's kernels may run on, as the service grants it at this moment; 0: all.
+ * Not in a forked child, which does not have the service's words.
  */
 uint32_t device_sms(void);
 
-/** Value of a device attribute; of multiprocessors as many as the program may use now. CUDA_ERROR_INVALID_VALUE for numbers that the device does not know. */
+/**
+ * Value of a device attribute; of multiprocessors as many as the program may use now. CUDA_ERROR_INVALID_VALUE for numbers
+ * that the device does not know.
+ */
 CUresult device_attribute(const struct client_device *device, int attribute, int *ret_value);
 
 /** Whether CUDA_VISIBLE_DEVICES, as it stands, hides every device whatever there is. */
