@@ -12,7 +12,7 @@
 #include "protocol/command.h"
 #include "tests/lib/suite.h"
 
-#define CORRUPTIONS 2000
+#define CORRUPTIONS 1000
 
 static const uint64_t wide[] = {0, 1, UINT64_MAX, UINT64_C(0x0123456789abcdef), UINT64_C(1) << 63};
 static const uint32_t narrow[] = {UINT32_MAX, 0, 7};
