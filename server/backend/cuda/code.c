@@ -137,19 +137,18 @@ static bool has_room(void)
 	return true;
 }
 
-void code_note(struct backend_module *module, uint64_t entry, uint64_t bytes, const char *kernel)
+void code_note(const struct code *code, const char *kernel)
 {
-	struct code code = {.module = module, .entry = entry, .bytes = bytes};
 	uint32_t at;
 
-	snprintf(code.kernel, sizeof(code.kernel), "%s", kernel);
 	pthread_mutex_lock(&codes.lock);
-	at = above(entry);
+	at = above(code->entry);
 	if (!has_room()) {
 		log_warning("no memory to remember where a kernel lies: a fault in it is nobody's");
 	} else {
-		memmove(&codes.at[at + 1], &codes.at[at], (codes.count - at) * sizeof(code));
-		codes.at[at] = code;
+		memmove(&codes.at[at + 1], &codes.at[at], (codes.count - at) * sizeof(*code));
+		codes.at[at] = *code;
+		snprintf(codes.at[at].kernel, sizeof(codes.at[at].kernel), "%s", kernel);
 		codes.count++;
 	}
 	pthread_mutex_unlock(&codes.lock);

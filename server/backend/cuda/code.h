@@ -28,11 +28,12 @@ void code_lengths_deinit(struct code_lengths *lengths);
 struct code {
 	struct backend_module *module; /* a name, not to be looked into */
 	uint64_t entry, bytes;	       /* virtual address on the device; bytes: 0 if not known */
-	char kernel[128];	       /* mangled, cut if longer */
+	bool calls;	  /* it may call functions of the driver's that change what all programs share */
+	char kernel[128]; /* mangled, cut if longer */
 };
 
-/** From now on the kernel's code lies there. Any thread. Without memory it stays unknown. */
-void code_note(struct backend_module *module, uint64_t entry, uint64_t bytes, const char *kernel);
+/** From now on the kernel's code lies there. @kernel: its name, copied here. Any thread. Without memory it stays unknown. */
+void code_note(const struct code *code, const char *kernel);
 /** Before the module is unloaded: other code may lie there afterwards. Any thread; NULL is fine. */
 void code_forget(const struct backend_module *module);
 /** The kernel that begins at an address, or in whose code an address lies. Any thread. Return: whether there is one */

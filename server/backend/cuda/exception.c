@@ -24,7 +24,8 @@
 //     code would stop everybody for longer. It is safe as well: a module is unloaded only while nothing runs, so the code
 //     of a kernel that runs is still there. A kernel of the module that waits in a queue needs another call.
 //   - Blocks that have not begun, and launches of the same kernel that are queued, begin and exit.
-//   - A warp that is elsewhere, in code of the driver (printf, malloc) or in a function that is not inlined, ends there.
+//   - A warp that is elsewhere, in a function that is not inlined, ends there. So it does in code of the driver, but where
+//     that may be malloc(): then it returns to its kernel, and exits there.
 // An exception that is found during that stop is handled as any other.
 //
 // Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of 100 us: the event comes
@@ -365,7 +366,7 @@ static bool is_condemned(const struct finding *finding, uint64_t entry)
 	return false;
 }
 
-/* Return: whether all warps of the kernel end, the stopped ones at the release and others when they begin */
+/* Return: whether all warps of the kernel end, the stopped ones at the release (but is_to_return()), others when they begin */
 static bool condemn(struct finding *finding, const struct code *code)
 {
 	if (is_condemned(finding, code->entry))
@@ -387,10 +388,22 @@ static bool end_grids(struct finding *finding)
 	return ends;
 }
 
+/* One that may be in malloc() of the device's heap, which all programs of the context share: ended there it would keep the
+ * heap's locks for ever, or leave it in disorder. It returns to its kernel, and exits there. */
+static bool is_to_return(uint64_t entry, uint32_t index)
+{
+	struct code code, at;
+	struct warp warp;
+
+	return code_find_entry(entry, &code) && code.calls && warps_read(exception.area, index, &warp) &&
+	       !warp.error && !code_find(warp.return_to, &at);
+}
+
 static bool is_to_end(struct finding *finding, uint32_t index)
 {
-	return finding->condemned_count &&
-	       is_condemned(finding, entry_of(finding, warps_task(exception.area, index)));
+	uint64_t entry = finding->condemned_count ? entry_of(finding, warps_task(exception.area, index)) : 0;
+
+	return is_condemned(finding, entry) && !is_to_return(entry, index);
 }
 
 static void release(struct finding *finding)

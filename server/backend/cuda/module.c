@@ -368,14 +368,17 @@ const struct statics *cuda_module_statics(const struct backend_module *module)
 
 static void note_code(struct backend_module *module, const struct cuda_kernel *kernel)
 {
+	/* Without more its kernels call nothing of the driver's that keeps anything (cubin.c). */
+	struct code code = {.module = module, .calls = module->statics.more != NULL};
 	const char *name;
-	uint64_t entry;
 
 	if (!exception_is_ours() || driver.kernel_name(&name, kernel->kernel))
 		return;
-	memcpy(&entry, (const uint8_t *)(const void *)kernel->function + FUNCTION_ENTRY, sizeof(entry));
-	if (debugger_has(entry, CODE_BYTES))
-		code_note(module, entry, code_length(&module->lengths, name), name);
+	memcpy(&code.entry, (const uint8_t *)(const void *)kernel->function + FUNCTION_ENTRY,
+		sizeof(code.entry));
+	code.bytes = code_length(&module->lengths, name);
+	if (debugger_has(code.entry, CODE_BYTES))
+		code_note(&code, name);
 	else
 		log_debug("where kernel %.80s lies is not known", name);
 }

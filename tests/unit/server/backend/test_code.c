@@ -54,9 +54,9 @@ START_TEST(an_address_is_in_one_kernel_or_in_none)
 
 	ck_assert(!code_find(0x1000, &code));
 	/* Not in their order, and with a gap. */
-	code_note(THEIRS, 0x2000, 0x100, "second");
-	code_note(OURS, 0x1000, 0x200, "first");
-	code_note(OURS, 0x3000, 0, "third");
+	code_note(&(struct code){.module = THEIRS, .entry = 0x2000, .bytes = 0x100}, "second");
+	code_note(&(struct code){.module = OURS, .entry = 0x1000, .bytes = 0x200}, "first");
+	code_note(&(struct code){.module = OURS, .entry = 0x3000, .bytes = 0}, "third");
 	ck_assert(code_find(0x1000, &code) && code.module == OURS);
 	ck_assert(code_find(0x11ff, &code) && !strcmp(code.kernel, "first"));
 	ck_assert(!code_find(0x1200, &code) && !code_find(0xfff, &code));
@@ -77,7 +77,7 @@ START_TEST(there_is_room_for_any_number)
 	struct code code;
 
 	for (uint64_t i = 1000; i > 0; i--)
-		code_note(OURS, i << 12, 0x1000, "kernel");
+		code_note(&(struct code){.module = OURS, .entry = i << 12, .bytes = 0x1000}, "kernel");
 	for (uint64_t i = 1; i <= 1000; i++)
 		ck_assert(code_find((i << 12) + 0xfff, &code) && code.entry == i << 12);
 	code_forget(OURS);

@@ -267,8 +267,8 @@ static void set_up(void)
 	note_alloc(0x40, DEVICE, MEMORY_END);
 	note_map(DEVICE, 0, MEMORY_END);
 	note_event();
-	code_note(OURS, CODE, CODE_BYTES, "culprit");
-	code_note(THEIRS, OTHER, CODE_BYTES, "other");
+	code_note(&(struct code){.module = OURS, .entry = CODE, .bytes = CODE_BYTES}, "culprit");
+	code_note(&(struct code){.module = THEIRS, .entry = OTHER, .bytes = CODE_BYTES}, "other");
 	for (uint64_t i = 0; i < 2; i++)
 		memcpy(memory + TASKS + 0x1000 * i + 0x98, &(uint64_t){i ? OTHER : CODE}, 8);
 	put_handler();
@@ -426,6 +426,24 @@ START_TEST(all_warps_of_a_grid_end_with_the_one_that_faulted)
 	for (uint32_t sm = 0; sm < SMS; sm++)
 		ck_assert(is_to_end(sm, 20) && !is_to_end(sm, 21));
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
+/* All programs share the device's heap. Who stands in its code without an error of his own may hold a lock of it. */
+START_TEST(nobody_ends_in_the_heap_of_all)
+{
+	code_forget(OURS);
+	code_note(
+		&(struct code){.module = OURS, .entry = CODE, .bytes = CODE_BYTES, .calls = true}, "culprit");
+	stop_warp(3, 7, 0, 0xe, CODE + 0x20);
+	halt_warp(3, 8, 0, BUILTIN);
+	halt_warp(3, 9, 0, CODE + 0x40);
+	stop_warp(3, 10, 0, WARP_ASSERT, BUILTIN);
+	stop_warp(3, 11, 0, 0x9, UINT64_C(0xcf05237a1100));
+	handle(HANDLED);
+	ck_assert(!is_to_end(3, 8) && !is_stopped(3, 8));
+	ck_assert(is_to_end(3, 7) && is_to_end(3, 9) && is_to_end(3, 10) && is_to_end(3, 11));
+	ck_assert(is_overwritten(CODE, CODE_BYTES));
 }
 END_TEST
 
@@ -594,7 +612,7 @@ END_TEST
 START_TEST(a_kernel_whose_length_is_not_known_is_not_contained)
 {
 	code_forget(OURS);
-	code_note(OURS, CODE, 0, "culprit");
+	code_note(&(struct code){.module = OURS, .entry = CODE, .bytes = 0}, "culprit");
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	handle("suspected stop stopped uncontained resume ");
 	ck_assert_uint_eq(memory[CODE], 0x11);
@@ -706,8 +724,8 @@ static void end_ours(const char *expected)
 
 START_TEST(all_kernels_of_a_module_that_run_are_ended_and_no_others)
 {
-	code_note(OURS, THIRD, CODE_BYTES, "second");
-	code_note(OURS, 0x2a000, CODE_BYTES, "idle");
+	code_note(&(struct code){.module = OURS, .entry = THIRD, .bytes = CODE_BYTES}, "second");
+	code_note(&(struct code){.module = OURS, .entry = 0x2a000, .bytes = CODE_BYTES}, "idle");
 	memcpy(memory + TASKS + 0x2000 + 0x98, &(uint64_t){THIRD}, 8);
 	for (uint32_t slot = 0; slot < WARPS_PER_SM; slot++) {
 		halt_warp(0, slot, 0, CODE + 0x40);
@@ -845,6 +863,7 @@ int main(void)
 	tcase_add_loop_test(tests, who_has_left_the_code_ends_there, 0, 2);
 	tcase_add_test(tests, all_warps_of_a_grid_end_with_the_one_that_faulted);
 	tcase_add_test(tests, bystanders_of_the_driver_go_on);
+	tcase_add_test(tests, nobody_ends_in_the_heap_of_all);
 	tcase_add_test(tests, whoever_is_stopped_in_its_place_goes_on);
 	tcase_add_test(tests, a_warp_of_each_of_many_grids_is_told_from_the_others);
 	tcase_add_test(tests, the_handler_is_changed_at_the_first_fault_only);
