@@ -81,7 +81,7 @@ static struct {
 	uint64_t restore_at, lesson_at;
 	struct instruction first;
 	struct instruction lesson[LESSON_LENGTH];
-	bool is_found, is_taught;
+	bool is_found;
 } handler;
 
 /* What is known while one piece of memory is searched. */
@@ -236,7 +236,6 @@ bool handler_find(const void *area)
 {
 	struct search search = {.area = (uintptr_t)area};
 
-	handler.is_taught = false;
 	handler.is_found = debugger_search(look_into, &search);
 	return handler.is_found;
 }
@@ -245,11 +244,11 @@ bool handler_teach(void)
 {
 	struct instruction first, hook = jump(handler.restore_at, handler.lesson_at);
 
-	if (handler.is_taught || !handler.is_found)
-		return handler.is_taught;
-	handler.is_taught = debugger_read(handler.restore_at, &first, sizeof(first)) &&
-			    !memcmp(&first, &handler.first, sizeof(first)) &&
-			    debugger_write(handler.lesson_at, handler.lesson, sizeof(handler.lesson)) &&
-			    debugger_write(handler.restore_at, &hook, sizeof(hook));
-	return handler.is_taught;
+	if (!handler.is_found || !debugger_read(handler.restore_at, &first, sizeof(first)))
+		return false;
+	if (!memcmp(&first, &hook, sizeof(first)))
+		return true;
+	return !memcmp(&first, &handler.first, sizeof(first)) &&
+	       debugger_write(handler.lesson_at, handler.lesson, sizeof(handler.lesson)) &&
+	       debugger_write(handler.restore_at, &hook, sizeof(hook));
 }

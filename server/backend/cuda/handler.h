@@ -17,7 +17,7 @@ bool handler_find(const void *area);
 
 /**
  * From now on a warp whose record says so (warps_release()) ends when it would go on. While the device stands still;
- * the first time it writes, and later it does nothing.
+ * the first time it writes, and again where the driver has put its own code back.
  * Return: whether the handler does so
  */
 bool handler_teach(void);

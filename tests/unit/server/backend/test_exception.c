@@ -516,6 +516,22 @@ START_TEST(the_handler_is_changed_at_the_first_fault_only)
 }
 END_TEST
 
+/* Who believed that it still knows would let warps go on that are to end. */
+START_TEST(a_handler_that_the_driver_has_put_back_is_changed_again)
+{
+	stop_warp(3, 7, 0, WARP_TRAP, CODE);
+	handle(HANDLED);
+	put_handler();
+	stop_warp(3, 8, 0, WARP_TRAP, CODE);
+	handle(HANDLED);
+	ck_assert_uint_eq(low_of(RESTORE), 0x100007947 | (ROOM - RESTORE - 16) / 4 << 16);
+	ck_assert_uint_eq(low_of(ROOM + 16 * 15), 0x94d);
+	put_instruction(RESTORE, 0x983 | 0x66000, 0);
+	stop_warp(3, 9, 0, WARP_TRAP, CODE);
+	handle("suspected stop stopped uncontained resume ");
+}
+END_TEST
+
 START_TEST(a_handler_that_is_another_one_meanwhile_is_left_alone)
 {
 	put_instruction(RESTORE, 0x983 | 0x66000, 0);
@@ -867,6 +883,7 @@ int main(void)
 	tcase_add_test(tests, whoever_is_stopped_in_its_place_goes_on);
 	tcase_add_test(tests, a_warp_of_each_of_many_grids_is_told_from_the_others);
 	tcase_add_test(tests, the_handler_is_changed_at_the_first_fault_only);
+	tcase_add_test(tests, a_handler_that_the_driver_has_put_back_is_changed_again);
 	tcase_add_test(tests, a_handler_that_is_another_one_meanwhile_is_left_alone);
 	tcase_add_loop_test(tests, where_records_have_another_form_exceptions_are_the_drivers, 0, 2 * 10);
 	tcase_add_loop_test(tests, without_a_handler_of_the_known_form_exceptions_are_the_drivers, 0, 10);
