@@ -178,7 +178,8 @@ void session_pause(struct session *session, bool pause, bool ours)
 {
 	bool was_ours = session->pause_is_ours;
 
-	session->pause_is_ours = pause && (ours || was_ours);
+	/* A daemon that died behind the record and before the word had not paused it. */
+	session->pause_is_ours = pause && (ours || (was_ours && session_is_paused(session)));
 	if (session->pause_is_ours != was_ours)
 		session_keep(session);
 	if (session_is_paused(session) != pause) {

@@ -523,6 +523,10 @@ START_TEST(what_the_services_operator_has_paused_its_user_does_not_resume)
 	expect_order(operator, "pause", NULL);
 	expect_order(operator, "resume", NULL);
 	ck_assert_uint_eq(word_acquire(&client.view.server->share), 0);
+	/* A daemon that died while it paused for the operator had said so in its record only. */
+	session->pause_is_ours = true;
+	expect_order(operator, "pause", NULL);
+	expect_order(operator, "resume", NULL);
 	guest->uid = session->uid = getuid();
 	close(operator);
 	fake_leave(fake, &client);
