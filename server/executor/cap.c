@@ -113,18 +113,38 @@ bool cap_is_due(const struct tenant *tenant)
 	return count_of(tenant) != tenant->cap.count || tenant->cap.waits;
 }
 
+/* Pairs with the release in make(). */
+static uint32_t state_of(const struct cap_group *group)
+{
+	return group ? word_acquire(&((struct cap_group *)group)->state) : GROUP_MADE;
+}
+
+static uint32_t sms_of(const struct cap_group *group)
+{
+	return group ? group->sms : 0;
+}
+
 void cap_look(struct tenant *tenant)
 {
-	uint32_t state = GROUP_MADE;
+	uint32_t state;
 
 	if (count_of(tenant) != tenant->cap.count)
 		settle(tenant, count_of(tenant));
-	/* Pairs with the release in make(). */
-	if (tenant->cap.group)
-		state = word_acquire(&((struct cap_group *)tenant->cap.group)->state);
+	state = state_of(tenant->cap.group);
 	tenant->cap.waits = state == GROUP_WANTED;
 	if (state == GROUP_MADE)
-		word_set(&tenant->sms, tenant->cap.group ? tenant->cap.group->sms : 0);
+		word_set(&tenant->sms, sms_of(tenant->cap.group));
+}
+
+uint32_t cap_sms(struct tenant *tenant)
+{
+	struct caps *caps = &tenant->executor->caps;
+	const struct cap_group *group;
+
+	pthread_mutex_lock(&caps->lock);
+	group = tenant->cap.group;
+	pthread_mutex_unlock(&caps->lock);
+	return state_of(group) == GROUP_MADE ? sms_of(group) : word_relaxed(&tenant->sms);
 }
 
 void cap_leave(struct tenant *tenant)

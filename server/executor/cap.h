@@ -34,7 +34,7 @@ struct caps {
 /* Of a session. Serving thread, main thread while it is not served. */
 struct cap {
 	uint32_t count;		       /* multiprocessors, as the daemon said last; 0: all */
-	const struct cap_group *group; /* where it is to run; NULL: everywhere */
+	const struct cap_group *group; /* where it is to run; NULL: everywhere. Written under caps.lock */
 	bool waits;		       /* for that to be made */
 };
 
@@ -47,6 +47,10 @@ bool cap_is_due(const struct tenant *tenant);
 /** Lets the session's next commands go where the daemon wants them, if there is such a group; else it is asked for, and the
  * session stays where it is. */
 void cap_look(struct tenant *tenant);
+
+/** Where the session's next commands go: as in tenant.sms, but for its group of which its serving thread has not seen yet that
+ * it was made. Any thread. */
+uint32_t cap_sms(struct tenant *tenant);
 
 /** Its units are free for others. Main thread, when it is not served any more. */
 void cap_leave(struct tenant *tenant);

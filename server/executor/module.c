@@ -258,8 +258,8 @@ static void query_occupancy(struct job *job)
 		(wish->block.count != 0 && wish->block.count != 3))
 		code = CUDA_ERROR_INVALID_VALUE;
 	else if (function)
-		code = executor_code(job->executor, job->executor->ops->occupancy(function->backend, wish,
-							    word_relaxed(&job->tenant->sms), &value));
+		code = executor_code(job->executor,
+			job->executor->ops->occupancy(function->backend, wish, cap_sms(job->tenant), &value));
 	job_reply(job, code, &value, code ? 0 : 1, NULL);
 }
 

@@ -350,17 +350,22 @@ START_TEST(a_client_from_beginning_to_end)
 }
 END_TEST
 
-/* Who takes text is told of a module whose kernels print; others are told nothing. */
+static void set_sms(struct client *client, uint32_t count)
+{
+	const uint32_t share = count << SHM_SHARE_SMS_SHIFT;
+
+	ck_assert_int_eq(
+		pwrite(client->server_fd, &share, sizeof(share), offsetof(struct shm_server_header, share)),
+		sizeof(share));
+}
+
 /* Its module's first use needs a gap, in which the group is made before. */
 START_TEST(a_capped_session_has_its_group_before_its_first_kernel)
 {
-	const uint32_t share = 3 << SHM_SHARE_SMS_SHIFT;
 	struct client client;
 
 	open_client(&client, 5);
-	ck_assert_int_eq(
-		pwrite(client.server_fd, &share, sizeof(share), offsetof(struct shm_server_header, share)),
-		sizeof(share));
+	set_sms(&client, 3);
 	activate(&client);
 	ck_assert_int_eq(load(&client, 1, "M one"), 0);
 	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 1, 1, "kernel+"), 0);
@@ -380,6 +385,7 @@ START_TEST(a_capped_session_has_its_group_before_its_first_kernel)
 }
 END_TEST
 
+/* Who takes text is told of a module whose kernels print; others are told nothing. */
 START_TEST(modules_that_print)
 {
 	struct client client, deaf;
@@ -1260,6 +1266,40 @@ static void block_device(struct client *client)
 		sched_yield();
 }
 
+/* Beside a busy device the group is made when the first kernel is looked up, and the session's serving thread sleeps then. */
+START_TEST(what_a_capped_session_asks_before_its_first_command_is_answered_for_its_group)
+{
+	struct wire_message request = {.type = WIRE_FIND_FUNCTION, .session = 2, .symbol = {1, 1, "kernel+"}};
+	struct client busy, capped;
+	uint64_t id;
+
+	prepare(&busy, 1);
+	open_client(&capped, 2);
+	ck_assert_int_eq(load(&capped, 1, "M"), 0);
+	block_device(&busy);
+	set_sms(&capped, 3);
+	activate(&capped);
+	while (!word_acquire(&capped.view.server->asleep))
+		sched_yield();
+	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 0);
+	id = send_request(&request, NULL, 0);
+	fake.immediate = true;
+	fake_arrive();
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	ck_assert_int_eq(message.reply.code, 0);
+	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 1);
+	request = (struct wire_message){
+		.type = WIRE_QUERY_OCCUPANCY, .occupancy = {.function = 1, .block_size = 128}};
+	ck_assert_int_eq(call(&capped, &request, NULL, 0), 0);
+	ck_assert_uint_eq(message.reply.values.at[0], 16 + BACKEND_SMS(0, 3));
+	ck_assert_uint_eq(close_tenant(&capped, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&busy, 1000), 1);
+	close_client(&capped);
+	close_client(&busy);
+}
+END_TEST
+
 START_TEST(nothing_is_unpinned_while_anything_runs)
 {
 	struct client busy, other;
@@ -1673,6 +1713,7 @@ int main(void)
 	tcase_add_test(role, comes_and_goes);
 	tcase_add_test(role, a_client_from_beginning_to_end);
 	tcase_add_test(role, a_capped_session_has_its_group_before_its_first_kernel);
+	tcase_add_test(role, what_a_capped_session_asks_before_its_first_command_is_answered_for_its_group);
 	tcase_add_test(role, modules_that_print);
 	tcase_add_test(role, others_load_and_compile_while_one_compiles);
 	tcase_add_test(role, compilers_have_deep_stacks);
