@@ -7,7 +7,8 @@
 // When. The backend makes a group in a gap (backend.h), as code is loaded. So the module thread makes what is wanted in the
 // first gap that it has for anything, before it does what the gap is for: the first kernel of a session needs such a gap to be
 // looked up, so the group of a new session is there before its first kernel is. For a session whose cap changes a gap is made.
-// Until it is there, the session stays where it was.
+// Until it is there, the session stays where it was. What the backend refuses, for memory may be short, is tried again in each
+// gap that is made for something else.
 //
 // A group is never given back: there are some 50 at most, of 6 MiB each.
 
@@ -131,7 +132,7 @@ void cap_look(struct tenant *tenant)
 	if (count_of(tenant) != tenant->cap.count)
 		settle(tenant, count_of(tenant));
 	state = state_of(tenant->cap.group);
-	tenant->cap.waits = state == GROUP_WANTED;
+	tenant->cap.waits = state != GROUP_MADE;
 	if (state == GROUP_MADE)
 		word_set(&tenant->sms, sms_of(tenant->cap.group));
 }
@@ -166,28 +167,43 @@ bool cap_waits(struct executor *executor)
 
 static void make(struct executor *executor, struct cap_group *group)
 {
+	bool wanted = word_relaxed(&group->state) == GROUP_WANTED;
 	CUresult code = executor_code(executor, executor->ops->sms_make(group->sms));
 
-	if (code && !executor_is_lost(executor))
-		log_error("%u multiprocessors of the device cannot be given to a program, which may use all "
-			  "of them: "
-			  "code %d",
+	if (code && !group->told && !executor_is_lost(executor)) {
+		log_error("%u multiprocessors of the device cannot be given to a program, which stays where "
+			  "it is: code %d. It is tried again",
 			BACKEND_SMS_UNITS(group->sms) * executor->device.sm_granule, (int)code);
+		group->told = true;
+	}
 	word_release(&group->state, code ? GROUP_REFUSED : GROUP_MADE);
-	atomic_fetch_sub(&executor->caps.wanted, 1);
+	if (wanted)
+		atomic_fetch_sub(&executor->caps.wanted, 1);
 }
 
-void cap_make_wanted(struct executor *executor)
+static void make_all(struct executor *executor, bool again)
 {
 	struct caps *caps = &executor->caps;
 	uint32_t count;
 
-	if (!cap_waits(executor) || executor_is_lost(executor))
-		return;
 	pthread_mutex_lock(&caps->lock);
 	count = caps->count;
 	pthread_mutex_unlock(&caps->lock);
-	for (uint32_t i = 0; i < count; i++)
-		if (word_relaxed(&caps->groups[i].state) == GROUP_WANTED)
+	for (uint32_t i = 0; i < count && !executor_is_lost(executor); i++) {
+		uint32_t state = word_relaxed(&caps->groups[i].state);
+
+		if (state == GROUP_WANTED || (again && state == GROUP_REFUSED))
 			make(executor, &caps->groups[i]);
+	}
+}
+
+void cap_make_wanted(struct executor *executor)
+{
+	if (cap_waits(executor))
+		make_all(executor, false);
+}
+
+void cap_make_all(struct executor *executor)
+{
+	make_all(executor, true);
 }

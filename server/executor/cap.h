@@ -20,6 +20,7 @@ struct tenant;
 struct cap_group {
 	uint32_t sms;
 	word32 state; /* of enum in cap.c */
+	bool told;    /* that it was refused. Module thread */
 };
 
 /* Of an executor. */
@@ -35,7 +36,7 @@ struct caps {
 struct cap {
 	uint32_t count;		       /* multiprocessors, as the daemon said last; 0: all */
 	const struct cap_group *group; /* where it is to run; NULL: everywhere. Written under caps.lock */
-	bool waits;		       /* for that to be made */
+	bool waits;		       /* for that to be made, or tried again */
 };
 
 void caps_init(struct caps *caps);
@@ -60,5 +61,8 @@ bool cap_waits(struct executor *executor);
 
 /** Makes them. Module thread, in a gap. */
 void cap_make_wanted(struct executor *executor);
+
+/** The same, and tries those again that were refused. Module thread, once in a gap. */
+void cap_make_all(struct executor *executor);
 
 #endif

@@ -72,10 +72,14 @@ void module_worker_bury(struct executor *executor, struct module *module)
 
 int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, uint64_t asked_at)
 {
+	bool begins = !executor->gate.closed;
 	int error = gate_enter(executor, tenant, asked_at);
 
 	if (!error) {
-		cap_make_wanted(executor);
+		if (begins)
+			cap_make_all(executor);
+		else
+			cap_make_wanted(executor);
 		clear_graves(executor);
 	}
 	return error;

@@ -35,7 +35,8 @@ void cuda_sms_read(CUdevice of, struct backend_device *description)
 	unsigned int count = BACKEND_SM_UNITS_MAX;
 
 	if (!driver.device_resource || !driver.resource_split || !driver.resource_describe ||
-		!driver.green_create || !driver.green_context || !driver.green_stream)
+		!driver.green_create || !driver.green_destroy || !driver.green_context ||
+		!driver.green_stream)
 		return;
 	if (driver.device_resource(of, &all, DRIVER_RESOURCE_SM) ||
 		driver.resource_split(units, &count, &all, NULL, 0, all.least) || !count || !units[0].sms)
@@ -74,6 +75,11 @@ static CUresult make(uint32_t sms, struct group *group)
 	if (!code)
 		code = driver.green_stream(&group->stream, group->green, CU_STREAM_NON_BLOCKING, 0);
 	group->sms = sms;
+	/* It may be tried again. */
+	if (code && group->green)
+		driver.green_destroy(group->green);
+	if (code)
+		*group = (struct group){0};
 	return code;
 }
 

@@ -163,6 +163,31 @@ START_TEST(a_group_that_cannot_be_made_changes_nothing)
 }
 END_TEST
 
+/* A program that fills the device does not get rid of its cap, or another one's, for good. */
+START_TEST(a_group_that_was_refused_is_made_when_it_can_be)
+{
+	set_sms(GRANULE);
+	fixture_turn();
+	fake_let_fail(FAKE_SMS_MAKE, CUDA_ERROR_OUT_OF_MEMORY);
+	make_wanted();
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	ck_assert_uint_eq(latest_sms(), 0);
+	/* For it alone no gap is made, and none is held up by it more than once. */
+	ck_assert(!cap_waits(&fixture.executor));
+	cap_make_wanted(&fixture.executor);
+	ck_assert_uint_eq(fake_count_failed(FAKE_SMS_MAKE), 1);
+	cap_make_all(&fixture.executor);
+	ck_assert_uint_eq(fake_count_failed(FAKE_SMS_MAKE), 2);
+	fake_let_fail(FAKE_SMS_MAKE, CUDA_SUCCESS);
+	cap_make_all(&fixture.executor);
+	ck_assert(!cap_waits(&fixture.executor));
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	ck_assert_uint_eq(latest_sms(), BACKEND_SMS(0, 1));
+}
+END_TEST
+
 START_TEST(a_next_executor_has_it_from_the_first_command_on)
 {
 	set_sms(3 * GRANULE);
@@ -252,6 +277,7 @@ int main(void)
 	tcase_add_test(tests, a_stream_whose_work_is_done_waits_for_nothing);
 	tcase_add_test(tests, a_stream_that_cannot_be_replaced_stays);
 	tcase_add_test(tests, a_group_that_cannot_be_made_changes_nothing);
+	tcase_add_test(tests, a_group_that_was_refused_is_made_when_it_can_be);
 	tcase_add_test(tests, a_next_executor_has_it_from_the_first_command_on);
 	tcase_add_test(tests, sessions_do_not_meet_while_there_is_room);
 	tcase_add_test(tests, a_device_is_covered_to_its_end);
