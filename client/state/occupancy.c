@@ -50,8 +50,16 @@ static bool entry_matches(const struct entry *entry, const struct client_functio
 	       memcmp(entry->question, question, question_bytes(question)) == 0;
 }
 
-static CUresult ask(
-	const struct client_function *function, const struct occupancy *question, uint64_t *ret_value)
+/* Whether the answer is for as many multiprocessors as were meant: the session may be on its way to them. */
+static bool is_for(const struct wire_reply *reply, const struct occupancy *question)
+{
+	return question->query < OCCUPANCY_CLUSTER_SIZE || reply->values.count < 2 ||
+	       reply->values.at[1] == question->sms;
+}
+
+/* @ret_holds: whether it can be remembered */
+static CUresult ask(const struct client_function *function, const struct occupancy *question,
+	uint64_t *ret_value, bool *ret_holds)
 {
 	struct wire_message request = {.type = WIRE_QUERY_OCCUPANCY};
 	struct wire_occupancy *body = &request.occupancy;
@@ -74,8 +82,10 @@ static CUresult ask(
 	result = control_call(&request, answer);
 	if (result == CUDA_SUCCESS && answer->message.reply.values.count == 0)
 		result = CUDA_ERROR_UNKNOWN;
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		*ret_value = answer->message.reply.values.at[0];
+		*ret_holds = is_for(&answer->message.reply, question);
+	}
 	control_answer_free(answer);
 	errno = saved;
 	return result;
@@ -111,14 +121,14 @@ static void remember(const struct client_function *function, uint32_t revision,
 CUresult occupancy_ask(
 	const struct client_function *function, const struct occupancy *question, uint64_t *ret_value)
 {
-	bool kept = question->attribute_count <= OCCUPANCY_KEY_ATTRIBUTES;
+	bool kept = question->attribute_count <= OCCUPANCY_KEY_ATTRIBUTES, holds = false;
 	uint32_t revision = function->revision;
 	CUresult result;
 
 	if (kept && lookup(function, revision, question, ret_value))
 		return CUDA_SUCCESS;
-	result = ask(function, question, ret_value);
-	if (result == CUDA_SUCCESS && kept)
+	result = ask(function, question, ret_value, &holds);
+	if (result == CUDA_SUCCESS && kept && holds)
 		remember(function, revision, question, *ret_value);
 	return result;
 }

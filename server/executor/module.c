@@ -251,7 +251,8 @@ static void query_occupancy(struct job *job)
 	const struct wire_occupancy *wish = &job->message.occupancy;
 	struct function *function = module_function(&job->tenant->modules, wish->function);
 	CUresult code = CUDA_ERROR_INVALID_HANDLE;
-	uint64_t value = 0;
+	uint32_t sms = cap_sms(job->tenant);
+	uint64_t values[2] = {0, BACKEND_SMS_UNITS(sms) * job->executor->device.sm_granule};
 
 	if (wish->attributes.count % sizeof(struct frmps_launch_attribute) ||
 		(wish->grid.count != 0 && wish->grid.count != 3) ||
@@ -259,8 +260,8 @@ static void query_occupancy(struct job *job)
 		code = CUDA_ERROR_INVALID_VALUE;
 	else if (function)
 		code = executor_code(job->executor,
-			job->executor->ops->occupancy(function->backend, wish, cap_sms(job->tenant), &value));
-	job_reply(job, code, &value, code ? 0 : 1, NULL);
+			job->executor->ops->occupancy(function->backend, wish, sms, &values[0]));
+	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 
 /* The daemon asks an executor that serves this session alone: nobody else waits until nothing runs. */

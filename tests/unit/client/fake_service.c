@@ -122,7 +122,8 @@ static CUresult occupancy(const struct wire_occupancy *query, struct wire_reply 
 	if (query->shared_bytes > 0 && 232448 / query->shared_bytes < blocks)
 		blocks = 232448 / query->shared_bytes;
 	values[0] = query->attributes.count ? query->attributes.at[8] : blocks;
-	reply->values.count = 1;
+	values[1] = fake.sms;
+	reply->values.count = 2;
 	return CUDA_SUCCESS;
 }
 

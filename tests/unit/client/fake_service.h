@@ -27,6 +27,7 @@ struct fake_service {
 	const char *text;	/* log of a load */
 	bool nonsense;		/* descriptions of kernels are cut short */
 	uint64_t listed;	/* number of kernels that is said; 0: the true one */
+	uint64_t sms;		/* that answers about occupancy are for */
 	uint32_t page;		/* names in one answer, at most; 0: all */
 	uint32_t registers;	/* of every kernel */
 	int32_t kernel_threads; /* of every kernel */

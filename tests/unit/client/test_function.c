@@ -739,6 +739,25 @@ START_TEST(occupancy_memo)
 }
 END_TEST
 
+/* The session may be on its way to other multiprocessors than the program was told. */
+START_TEST(occupancy_of_other_multiprocessors_is_not_remembered)
+{
+	CUfunction add = find(load_module(), "add");
+	CUlaunchConfig config = {
+		.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1};
+	int clusters;
+
+	fake.sms = 8;
+	for (int i = 0; i < 2; ++i)
+		ck_assert_int_eq(cuOccupancyMaxActiveClusters(&clusters, add, &config), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.calls[WIRE_QUERY_OCCUPANCY], 2);
+	fake.sms = 0;
+	for (int i = 0; i < 2; ++i)
+		ck_assert_int_eq(cuOccupancyMaxActiveClusters(&clusters, add, &config), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.calls[WIRE_QUERY_OCCUPANCY], 3);
+}
+END_TEST
+
 START_TEST(occupancy_errors)
 {
 	CUfunction add = find(load_module(), "add");
@@ -858,8 +877,9 @@ int main(void)
 		no_room_for_text, room_for_variables, variables_without_room, all_ids, jit_logs, jit_errors,
 		lookup_once, nonsense_description, decode_layouts, parameters, attribute_values, permissions,
 		launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration, libraries,
-		library_data, kernels, end_of_context, loading_mode, occupancy_memo, occupancy_errors,
-		block_size_search, clusters, places};
+		library_data, kernels, end_of_context, loading_mode, occupancy_memo,
+		occupancy_of_other_multiprocessors_is_not_remembered, occupancy_errors, block_size_search,
+		clusters, places};
 	Suite *suite = suite_create("function");
 	TCase *tcase = suite_case(suite, "function");
 

@@ -1293,6 +1293,7 @@ START_TEST(what_a_capped_session_asks_before_its_first_command_is_answered_for_i
 		.type = WIRE_QUERY_OCCUPANCY, .occupancy = {.function = 1, .block_size = 128}};
 	ck_assert_int_eq(call(&capped, &request, NULL, 0), 0);
 	ck_assert_uint_eq(message.reply.values.at[0], 16 + BACKEND_SMS(0, 3));
+	ck_assert_uint_eq(message.reply.values.at[1], 3);
 	ck_assert_uint_eq(close_tenant(&capped, 1000), 1);
 	ck_assert_uint_eq(close_tenant(&busy, 1000), 1);
 	close_client(&capped);
