@@ -128,7 +128,7 @@ static CUresult follow(struct tenant *tenant, struct stream *stream, struct back
 	return code ? code : tenant_ops(tenant)->stream_wait(next, event);
 }
 
-static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
+static CUresult try_renew_stream(struct tenant *tenant, struct stream *stream)
 {
 	struct backend_stream *next;
 	CUresult code = stream_make(tenant, stream, &next);
@@ -141,6 +141,14 @@ static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
 	else
 		stream_replace(tenant, stream, next);
 	return code;
+}
+
+/* One that cannot be replaced, for memory may be short, goes on where it is, and the next command tries again. */
+static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
+{
+	CUresult code = try_renew_stream(tenant, stream);
+
+	return code && stream->backend && !backend_is_fatal(code) ? CUDA_SUCCESS : code;
 }
 
 /* The backend's stream, made on first use, and another one where the session's kernels are to run elsewhere now. A group that

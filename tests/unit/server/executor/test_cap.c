@@ -132,14 +132,17 @@ START_TEST(a_stream_that_cannot_be_replaced_stays)
 	fake_let_fail(FAKE_WAIT, CUDA_ERROR_OUT_OF_MEMORY);
 	fixture_launch(1, 0, 2);
 	fixture_turn();
-	ck_assert_uint_eq(word_acquire(&fixture.client.server->late_errors), 1);
-	/* The one that was to take its place is gone, and it takes the next command. */
+	/* The one that was to take its place is gone, and the command is where the one before is. */
 	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 1);
 	ck_assert_ptr_ne(fake_call(FAKE_STREAM_DESTROY, 0)->object, fake_call(FAKE_LAUNCH, 0)->stream);
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
+	ck_assert_ptr_eq(fake_call(FAKE_LAUNCH, 1)->stream, fake_call(FAKE_LAUNCH, 0)->stream);
 	fake_let_fail(FAKE_WAIT, CUDA_SUCCESS);
 	fixture_launch(1, 0, 3);
 	fixture_turn();
-	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 3);
+	ck_assert_ptr_ne(fake_call(FAKE_LAUNCH, 2)->stream, fake_call(FAKE_LAUNCH, 0)->stream);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->late_errors), 0);
 }
 END_TEST
 
