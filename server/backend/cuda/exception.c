@@ -67,7 +67,7 @@
 static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 #define FILL_BYTES 4096u
 /* Kernels whose stopped warps end at the release; those of more exit in their code. */
-#define CONDEMNED_MAX 128u
+#define ENDED_MAX 128u
 /* Grids of which the kernel is remembered during one stop; of more it is read again. */
 #define GRIDS_MAX 128u
 /* The driver writes the text of an assertion about when the event comes. */
@@ -96,6 +96,12 @@ struct grid {
 	uint64_t task, entry;
 };
 
+/* A kernel whose code is overwritten in this stop, and whose stopped warps end. */
+struct ended {
+	uint64_t entry;
+	bool calls; /* as struct code */
+};
+
 /* What one round has found. Too large for a thread's stack with the states. */
 struct finding {
 	struct code code[BACKEND_FAULTS_MAX]; /* kernels that faulted */
@@ -105,9 +111,9 @@ struct finding {
 	bool unknown;	/* something faulted that has no name here: */
 	char what[160]; /* the first such */
 	struct grid grids[GRIDS_MAX];
-	uint32_t grid_count, grid_last;	   /* last: found last, for a grid has many warps */
-	uint64_t condemned[CONDEMNED_MAX]; /* entries of kernels that are overwritten */
-	uint32_t condemned_count;
+	uint32_t grid_count, grid_last; /* last: found last, for a grid has many warps */
+	struct ended ended[ENDED_MAX];
+	uint32_t ended_count;
 };
 
 /* What exception_end() looks for during one stop, and what it has overwritten. */
@@ -358,23 +364,24 @@ static bool overwrite(const struct code *code)
 	return done && code->bytes;
 }
 
-static bool is_condemned(const struct finding *finding, uint64_t entry)
+static const struct ended *find_ended(const struct finding *finding, uint64_t entry)
 {
-	for (uint32_t i = 0; i < finding->condemned_count; i++)
-		if (finding->condemned[i] == entry)
-			return true;
-	return false;
+	for (uint32_t i = 0; i < finding->ended_count; i++)
+		if (finding->ended[i].entry == entry)
+			return &finding->ended[i];
+	return NULL;
 }
 
 /* Return: whether all warps of the kernel end, the stopped ones at the release (but is_to_return()), others when they begin */
-static bool condemn(struct finding *finding, const struct code *code)
+static bool end_all_of(struct finding *finding, const struct code *code)
 {
-	if (is_condemned(finding, code->entry))
+	if (find_ended(finding, code->entry))
 		return true;
-	if (!handler_teach() || !overwrite(code))
+	/* Once a stop is enough: nobody changes the handler meanwhile. */
+	if ((!finding->ended_count && !handler_teach()) || !overwrite(code))
 		return false;
-	if (finding->condemned_count < CONDEMNED_MAX)
-		finding->condemned[finding->condemned_count++] = code->entry;
+	if (finding->ended_count < ENDED_MAX)
+		finding->ended[finding->ended_count++] = (struct ended){code->entry, code->calls};
 	return true;
 }
 
@@ -384,26 +391,27 @@ static bool end_grids(struct finding *finding)
 	bool ends = true;
 
 	for (uint32_t i = 0; i < finding->count; i++)
-		ends &= condemn(finding, &finding->code[i]);
+		ends &= end_all_of(finding, &finding->code[i]);
 	return ends;
 }
 
 /* One that may be in malloc() of the device's heap, which all programs of the context share: ended there it would keep the
  * heap's locks for ever, or leave it in disorder. It returns to its kernel, and exits there. */
-static bool is_to_return(uint64_t entry, uint32_t index)
+static bool is_to_return(const struct ended *kernel, uint32_t index)
 {
-	struct code code, at;
 	struct warp warp;
+	struct code at;
 
-	return code_find_entry(entry, &code) && code.calls && warps_read(exception.area, index, &warp) &&
-	       !warp.error && !code_find(warp.return_to, &at);
+	return kernel->calls && warps_read(exception.area, index, &warp) && !warp.error &&
+	       !code_find(warp.return_to, &at);
 }
 
 static bool is_to_end(struct finding *finding, uint32_t index)
 {
-	uint64_t entry = finding->condemned_count ? entry_of(finding, warps_task(exception.area, index)) : 0;
+	uint64_t entry = finding->ended_count ? entry_of(finding, warps_task(exception.area, index)) : 0;
+	const struct ended *kernel = find_ended(finding, entry);
 
-	return is_condemned(finding, entry) && !is_to_return(entry, index);
+	return kernel && !is_to_return(kernel, index);
 }
 
 static void release(struct finding *finding)
@@ -529,7 +537,7 @@ static void end_kernel(struct ending *ending, struct finding *finding, const str
 {
 	if (!*ending->kernel)
 		snprintf(ending->kernel, BACKEND_KERNEL_BYTES, "%s", code->kernel);
-	if (!condemn(finding, code))
+	if (!end_all_of(finding, code))
 		log_warning("the code of kernel %s cannot be overwritten", code->kernel);
 }
 
