@@ -180,6 +180,16 @@ static void get_device_pinned_mem_limit(const struct verb *verb)
 			terms_lower(domain->memory_limit, default_limit(verb->daemon)));
 }
 
+/* What the service's operator has set for a server, the first word, is no user's to take away. */
+static bool may_set(const struct verb *verb, uint64_t most, uint64_t present)
+{
+	if (quota_is_operator(verb->uid) || terms_lower(most, present) == most)
+		return true;
+	refuse(verb, CUDA_ERROR_NOT_PERMITTED,
+		"server %s has less: only root and the service's own user may set more", verb->words[0]);
+	return false;
+}
+
 static void set_device_pinned_mem_limit(const struct verb *verb)
 {
 	struct domain *domain = find_server(verb, verb->words[0]);
@@ -187,13 +197,8 @@ static void set_device_pinned_mem_limit(const struct verb *verb)
 
 	if (!domain || !is_device(verb, verb->words[1]) || !parse_limit(verb, verb->words[2], &bytes))
 		return;
-	/* What the service's operator has set is no user's to take away. */
-	if (!quota_is_operator(verb->uid) && terms_lower(bytes, domain->memory_limit) != bytes) {
-		refuse(verb, CUDA_ERROR_NOT_PERMITTED,
-			"server %s has less: only root and the service's own user may set more",
-			verb->words[0]);
+	if (!may_set(verb, bytes, domain->memory_limit))
 		return;
-	}
 	domain->memory_limit = bytes;
 	domain_keep(domain);
 	note(verb,
@@ -258,13 +263,8 @@ static void set_active_thread_percentage(const struct verb *verb)
 
 	if (!domain || !parse_percentage(verb, verb->words[1], &percent))
 		return;
-	/* What the service's operator has set is no user's to take away. */
-	if (!quota_is_operator(verb->uid) && terms_lower(percent, domain->sm_percent) != percent) {
-		refuse(verb, CUDA_ERROR_NOT_PERMITTED,
-			"server %s has less: only root and the service's own user may set more",
-			verb->words[0]);
+	if (!may_set(verb, percent, domain->sm_percent))
 		return;
-	}
 	domain->sm_percent = percent;
 	domain_keep(domain);
 	note(verb,
