@@ -117,10 +117,4 @@ static inline bool incident_is_halting(enum incident_state state)
 	return state == INCIDENT_HALTING || state == INCIDENT_HALTED || state == INCIDENT_LEAVING;
 }
 
-/** Whether an executor was lost that has no successor which serves. */
-static inline bool incident_is_open(enum incident_state state)
-{
-	return state >= INCIDENT_HALTING;
-}
-
 #endif

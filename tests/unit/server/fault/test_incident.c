@@ -67,9 +67,10 @@ static bool has_active(unsigned state)
 	return !incident_is_waiting((enum incident_state)state);
 }
 
+/* Those in which an executor was lost that has no successor which serves. */
 static bool is_open(unsigned state)
 {
-	return incident_is_open((enum incident_state)state);
+	return state >= INCIDENT_HALTING;
 }
 
 /* For each step of the table. */
