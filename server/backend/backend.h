@@ -64,6 +64,8 @@ struct backend_device {
 #define BACKEND_SMS_FIRST(sms)	  ((sms) >> 16)
 #define BACKEND_SMS_UNITS(sms)	  ((sms)&0xffffu)
 #define BACKEND_SM_UNITS_MAX	  64u
+/* More than an executor makes of so many units: executor/cap.c. */
+#define BACKEND_SM_GROUPS_MAX 512u
 
 /* Parameter layout and attributes of a kernel. A kept copy may end behind the last parameter: nobody reads
  * beyond param_count. */

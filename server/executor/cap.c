@@ -71,7 +71,7 @@ static struct cap_group *find_or_add(struct caps *caps, uint32_t sms)
 
 	while (i < caps->count && caps->groups[i].sms != sms)
 		i++;
-	if (i < caps->count || i == CAP_GROUPS_MAX)
+	if (i < caps->count || i == BACKEND_SM_GROUPS_MAX)
 		return i < caps->count ? &caps->groups[i] : NULL;
 	caps->groups[i].sms = sms;
 	caps->count++;

@@ -14,9 +14,6 @@
 struct executor;
 struct tenant;
 
-/* More than an executor has: places of all sizes of a device with BACKEND_SM_UNITS_MAX units. */
-#define CAP_GROUPS_MAX 512u
-
 struct cap_group {
 	uint32_t sms;
 	word32 state; /* of enum in cap.c */
@@ -26,7 +23,8 @@ struct cap_group {
 /* Of an executor. */
 struct caps {
 	pthread_mutex_t lock;
-	struct cap_group groups[CAP_GROUPS_MAX]; /* `count` of them; added under the lock, and never moved */
+	struct cap_group
+		groups[BACKEND_SM_GROUPS_MAX]; /* `count` of them; added under the lock, and never moved */
 	uint32_t count;
 	uint32_t sessions[BACKEND_SM_UNITS_MAX]; /* whose group has the unit */
 	word32 wanted;				 /* groups that are to be made */

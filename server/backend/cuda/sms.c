@@ -13,9 +13,6 @@
 #include "server/backend/cuda/cuda.h"
 #include "shm/order.h"
 
-/* More than an executor makes: cap.c. */
-#define GROUPS_MAX 512u
-
 struct group {
 	uint32_t sms;
 	driver_green green;
@@ -26,7 +23,7 @@ struct group {
 static struct driver_resource units[BACKEND_SM_UNITS_MAX];
 static unsigned int unit_count;
 static CUdevice device;
-static struct group groups[GROUPS_MAX];
+static struct group groups[BACKEND_SM_GROUPS_MAX];
 static word32 group_count; /* released when the group before it is whole */
 
 void cuda_sms_read(CUdevice of, struct backend_device *description)
@@ -94,7 +91,7 @@ CUresult cuda_sms_make(uint32_t sms)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (find(sms))
 		return CUDA_SUCCESS;
-	if (count == GROUPS_MAX)
+	if (count == BACKEND_SM_GROUPS_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = make(sms, &groups[count]);
 	if (!code)
