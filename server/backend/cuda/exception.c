@@ -7,7 +7,8 @@
 //
 // Every stopped warp has a record in the save area (warps.h). It says what the warp has done, and leads to the descriptor
 // of its grid and so to the kernel's entry; code.h knows whose that is. A warp whose access found no mapping has no record:
-// it is over, and the error state of its multiprocessor has the program counter.
+// it is over, and the error state of its multiprocessor has the program counter. Another warp may have come into its slot
+// since, which is stopped before its first instruction: its record then has the error of the one before.
 //
 // A released warp would go on behind the instruction that faulted, and blocks that have not begun begin. So the whole code of
 // a kernel that faulted is overwritten with EXIT first, and each stopped warp of it ends when it is released, wherever it is
@@ -254,6 +255,17 @@ static void add_warp(struct finding *finding, const struct warp *warp)
 	memcpy(finding->faults[i].block, warp->block, sizeof(warp->block));
 }
 
+/* Whether the error in a record is of the warp that was in the slot before. */
+static bool is_of_another(struct finding *finding, const struct warp *warp)
+{
+	uint64_t entry = entry_of(finding, warp->task);
+	struct code code;
+
+	if ((warp->error & WARP_KIND) != ERROR_UNMAPPED || warp->error_at == entry)
+		return false;
+	return warp->return_to == entry || (code_find(warp->error_at, &code) && code.entry != entry);
+}
+
 static void look_at_warps(struct finding *finding)
 {
 	struct warp warp;
@@ -262,7 +274,7 @@ static void look_at_warps(struct finding *finding)
 		i = warps_next(exception.area, i + 1)) {
 		if (!warps_read(exception.area, i, &warp))
 			note_unknown(finding, "a record of another form", &warp, 0);
-		else if (warp.error)
+		else if (warp.error && !is_of_another(finding, &warp))
 			add_warp(finding, &warp);
 		else
 			finding->excited |= (warp.reason & ~(WARP_HALTED | WARP_HELD)) != 0;
@@ -270,13 +282,13 @@ static void look_at_warps(struct finding *finding)
 }
 
 /* Whether the warp that a state names has a record, which says more. */
-static bool has_record(uint32_t sm)
+static bool has_record(struct finding *finding, uint32_t sm)
 {
 	uint32_t index = sm * WARPS_PER_SM + (exception.states[sm].warp_error >> 16 & (WARPS_PER_SM - 1));
 	struct warp warp;
 
 	return warps_is_stopped(exception.area, index) && warps_read(exception.area, index, &warp) &&
-	       warp.error & WARP_KIND;
+	       warp.error & WARP_KIND && !is_of_another(finding, &warp);
 }
 
 static void add_state(struct finding *finding, const struct debugger_state *state)
@@ -305,7 +317,7 @@ static bool is_error(const struct debugger_state *state)
 static void look_at_states(struct finding *finding)
 {
 	for (uint32_t sm = 0; sm < exception.sms; sm++)
-		if (is_error(&exception.states[sm]) && !has_record(sm))
+		if (is_error(&exception.states[sm]) && !has_record(finding, sm))
 			add_state(finding, &exception.states[sm]);
 }
 

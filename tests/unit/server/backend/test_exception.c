@@ -400,6 +400,57 @@ START_TEST(an_access_without_a_mapping_is_named_by_the_error_state)
 }
 END_TEST
 
+/* The warp that faulted is over, and another one has come into its slot, whose record has the error of the one before. */
+static void succeed_warp(uint32_t sm, uint32_t slot, uint32_t kernel, uint64_t error_at, uint64_t stands_at)
+{
+	stop_warp(sm, slot, kernel, 0x17, error_at);
+	put(area + WARPS_HEAD_BYTES + (size_t)(sm * WARPS_PER_SM + slot) * WARPS_RECORD_BYTES, 0x288,
+		stands_at, 8);
+	states[sm].warp_error = 0x8000017 | slot << 16;
+	states[sm].pc = error_at;
+}
+
+/* A kernel of another program, one of the driver's, and one that has done something already. */
+START_TEST(who_has_the_slot_of_a_warp_that_faulted_is_not_blamed)
+{
+	const uint64_t stands_at[] = {OTHER, BUILTIN, OTHER + 0x30};
+
+	if (_i == 1)
+		memcpy(memory + TASKS + 0x1000 + 0x98, &stands_at[1], 8);
+	succeed_warp(124, 3, 1, CODE + 0x70, stands_at[_i]);
+	handle(HANDLED);
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_eq(faults[0].module, OURS);
+	ck_assert_int_eq(faults[0].code, CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_uint_eq(faults[0].address, CODE + 0x70);
+	ck_assert(!faults[0].has_block);
+	ck_assert(!is_stopped(124, 3) && !is_to_end(124, 3));
+	ck_assert(is_overwritten(CODE, CODE_BYTES));
+	ck_assert_uint_eq(memory[OTHER], 0x11);
+}
+END_TEST
+
+START_TEST(who_has_the_slot_is_not_blamed_for_code_that_nobody_knows)
+{
+	succeed_warp(124, 3, 1, BUILTIN, OTHER);
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_null(faults[0].module);
+	ck_assert(!is_to_end(124, 3));
+	ck_assert_uint_eq(memory[OTHER], 0x11);
+}
+END_TEST
+
+/* It has faulted itself, at its first instruction. */
+START_TEST(a_first_instruction_can_fault)
+{
+	succeed_warp(124, 3, 1, OTHER, OTHER);
+	handle(HANDLED);
+	ck_assert_ptr_eq(faults[0].module, THEIRS);
+	ck_assert(is_to_end(124, 3));
+}
+END_TEST
+
 /* In nobody's code, or in another program's. */
 START_TEST(who_has_left_the_code_ends_there)
 {
@@ -876,6 +927,9 @@ int main(void)
 	tcase_add_test(tests, the_kernel_that_faulted_is_named_and_its_grid_ends);
 	tcase_add_loop_test(tests, traps_and_assertions_are_named_by_their_grid, 0, 2);
 	tcase_add_test(tests, an_access_without_a_mapping_is_named_by_the_error_state);
+	tcase_add_loop_test(tests, who_has_the_slot_of_a_warp_that_faulted_is_not_blamed, 0, 3);
+	tcase_add_test(tests, who_has_the_slot_is_not_blamed_for_code_that_nobody_knows);
+	tcase_add_test(tests, a_first_instruction_can_fault);
 	tcase_add_loop_test(tests, who_has_left_the_code_ends_there, 0, 2);
 	tcase_add_test(tests, all_warps_of_a_grid_end_with_the_one_that_faulted);
 	tcase_add_test(tests, bystanders_of_the_driver_go_on);
