@@ -334,8 +334,13 @@ static bool is_harmless(const char *name)
 	return !strcmp(name, "vprintf") || !strcmp(name, "__assertfail");
 }
 
+/* What the device runtime of CUDA 12 and later calls to launch a kernel. */
+#define NESTED_LAUNCH "__cuda_syscall_cnp"
+
 static void add_call(struct statics *statics, const char *name)
 {
+	statics->calls = true;
+	statics->nests |= name && !strncmp(name, NESTED_LAUNCH, strlen(NESTED_LAUNCH));
 	if (!name)
 		statics_add_more(statics, NOT_UNDERSTOOD);
 	else if (!strcmp(name, "malloc") || !strcmp(name, "free"))

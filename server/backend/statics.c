@@ -84,6 +84,8 @@ void statics_merge(struct statics *statics, const struct statics *other)
 	for (uint32_t i = 0; i < other->kernel_count; i++)
 		statics_add_kernel(statics, other->kernels[i]);
 	statics->every |= other->every;
+	statics->calls |= other->calls;
+	statics->nests |= other->nests;
 	if (other->more)
 		statics_add_more(statics, other->more);
 }

@@ -22,6 +22,8 @@ struct statics {
 	struct statics_variable *variables; /* that kernels may write; no two of one name */
 	uint32_t count;
 	const char *more; /* why there is, or may be, more than these: a sentence's end; NULL: there is not */
+	bool calls;	  /* kernels call functions of the driver's, also of those that keep nothing */
+	bool nests;	  /* kernels launch kernels */
 
 	/* Kernels that may write them; every: all may. If there is more, all may. */
 	char **kernels;

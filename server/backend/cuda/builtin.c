@@ -5,11 +5,15 @@
 // Their launches are launches of this context: who counts those to find a client's kernel by its number
 // counts these as well.
 //
-// One kernel is made when it is needed: the driver gives a context local memory for as many bytes a thread as
-// any kernel has needed so far, and the first launch of one that needs more waits until nothing runs, with a
-// lock that everybody's calls need (measured, H200, driver 580: nothing up to 1 KiB, from 2 KiB on until the
-// kernel beside it ended; not again for that many bytes or fewer). A kernel of ours that needs as much, run
-// in a gap, takes that upon itself.
+// Two run when they are needed, in a gap, and take upon themselves what the first of a kind waits for:
+//   - The driver gives a context local memory for as many bytes a thread as any kernel has needed so far. The
+//     first launch of one that needs more waits until nothing runs, with a lock that everybody's calls need
+//     (measured, H200, driver 580: nothing up to 1 KiB, from 2 KiB on until the kernel beside it ended; not
+//     again for that many bytes or fewer). So waits the first that can launch kernels: not where 8 KiB a
+//     thread are there, but where 4 are.
+//   - The first kernel that can call malloc(), or assert(), begins when nothing else runs (measured, H100,
+//     driver 580.159.04; the later ones do not wait). Not at the start: what a program asks of the size of
+//     the heap has to come before.
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -45,7 +49,35 @@ static const char text[] =
 	"	ld.param.u64 %d1, [word]; mov.u64 %d2, %globaltimer; st.global.u64 [%d1], %d2; ret;\n"
 	"}\n";
 
-static CUfunction check, stamp; /* NULL: not there */
+/* It calls nothing; which the compiler does not know. */
+static const char calls_text[] =
+	".version 7.0\n"
+	".target sm_70\n"
+	".address_size 64\n"
+	".extern .func (.param .b64 block) malloc (.param .b64 bytes);\n"
+	".extern .func (.param .b32 count) vprintf (.param .b64 format, .param .b64 values);\n"
+	".extern .func __assertfail (.param .b64 message, .param .b64 file, .param .b32 line, .param .b64 "
+	"function, "
+	".param .b64 bytes);\n"
+	".visible .entry frmps_calls(.param .u32 never)\n"
+	"{\n"
+	"	.reg .pred %p; .reg .b32 %r<3>; .reg .b64 %d<3>;\n"
+	"	ld.param.u32 %r1, [never]; setp.eq.u32 %p, %r1, 0; @%p ret;\n"
+	"	cvt.u64.u32 %d1, %r1;\n"
+	"	{ .param .b64 bytes; .param .b64 block;\n"
+	"	st.param.b64 [bytes], %d1; call.uni (block), malloc, (bytes); ld.param.b64 %d2, [block]; }\n"
+	"	{ .param .b64 format; .param .b64 values; .param .b32 count;\n"
+	"	st.param.b64 [format], %d2; st.param.b64 [values], %d2;\n"
+	"	call.uni (count), vprintf, (format, values); ld.param.b32 %r2, [count]; }\n"
+	"	{ .param .b64 message; .param .b64 file; .param .b32 line; .param .b64 function; .param .b64 "
+	"bytes;\n"
+	"	st.param.b64 [message], %d2; st.param.b64 [file], %d2; st.param.b32 [line], %r2;\n"
+	"	st.param.b64 [function], %d2; st.param.b64 [bytes], %d2;\n"
+	"	call.uni __assertfail, (message, file, line, function, bytes); }\n"
+	"	ret;\n"
+	"}\n";
+
+static CUfunction check, stamp, calls; /* NULL: not there */
 
 static CUfunction find(CUlibrary library, const char *name)
 {
@@ -62,17 +94,27 @@ static CUfunction find(CUlibrary library, const char *name)
 	return code ? NULL : function;
 }
 
+static CUlibrary load(const char *source)
+{
+	CUlibrary library = NULL;
+	CUresult code = driver.library_load(&library, source, NULL, NULL, 0, NULL, NULL, 0);
+
+	if (code)
+		fprintf(stderr, "The service's own kernels cannot be loaded (code %d).\n", (int)code);
+	return code ? NULL : library;
+}
+
 void cuda_builtin_open(void)
 {
-	CUlibrary library;
-	CUresult code = driver.library_load(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+	CUlibrary library = load(text);
 
-	if (code) {
-		fprintf(stderr, "The service's own kernels cannot be loaded (code %d).\n", (int)code);
-		return;
+	if (library) {
+		check = find(library, "frmps_check");
+		stamp = find(library, "frmps_stamp");
 	}
-	check = find(library, "frmps_check");
-	stamp = find(library, "frmps_stamp");
+	library = load(calls_text);
+	if (library)
+		calls = find(library, "frmps_calls");
 }
 
 /*
@@ -137,6 +179,30 @@ CUresult cuda_make_room(int bytes)
 	if (!code)
 		atomic_store_explicit(&room, bytes, memory_order_relaxed);
 	driver.library_unload(library);
+	return code;
+}
+
+/*
+ * Functions of the driver's
+ */
+
+static _Atomic bool has_calls;
+
+bool cuda_has_calls(void)
+{
+	return !calls || atomic_load_explicit(&has_calls, memory_order_relaxed);
+}
+
+CUresult cuda_make_calls(void)
+{
+	uint32_t never = 0;
+	void *params[] = {&never};
+	CUresult code = driver.launch(calls, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+
+	if (!code)
+		code = driver.context_synchronize();
+	if (!code)
+		atomic_store_explicit(&has_calls, true, memory_order_relaxed);
 	return code;
 }
 

@@ -114,10 +114,14 @@ CUresult cuda_fence(void);
 void cuda_builtin_open(void);
 /** Whether a kernel with so many bytes of local memory can be launched without waiting for others. Any
  * thread. */
+#define CUDA_NESTED_ROOM 8192 /* what a kernel that launches kernels needs of it. Measured (builtin.c) */
 bool cuda_has_room(int bytes);
 /** Makes the context ready for such kernels; that memory stays. Module thread, in a gap. Errors: as of a
  * launch. */
 CUresult cuda_make_room(int bytes);
+/** The same for kernels that call functions of the driver's. Any thread; module thread, in a gap. Errors: as of a launch. */
+bool cuda_has_calls(void);
+CUresult cuda_make_calls(void);
 CUresult cuda_check(
 	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word);
 

@@ -473,16 +473,32 @@ static CUresult describe(CUfunction function, struct backend_function_info *info
 
 /* So that no launch of it waits for local memory, and nobody for that launch. What cannot be had ahead
  * (memory is short) the launch will ask for itself. */
-static CUresult prepare_local_memory(const struct backend_function_info *info, bool gap)
+static CUresult prepare_local_memory(
+	const struct backend_module *module, const struct backend_function_info *info, bool gap)
 {
 	int bytes = info->attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES];
 	CUresult code;
 
+	if (module->statics.nests && bytes < CUDA_NESTED_ROOM)
+		bytes = CUDA_NESTED_ROOM;
 	if (cuda_has_room(bytes))
 		return CUDA_SUCCESS;
 	if (!gap)
 		return CUDA_ERROR_NOT_READY;
 	code = cuda_make_room(bytes);
+	return backend_is_fatal(code) ? code : CUDA_SUCCESS;
+}
+
+/* The same for what functions of the driver's need. */
+static CUresult prepare_calls(const struct backend_module *module, bool gap)
+{
+	CUresult code;
+
+	if ((!module->statics.calls && !module->statics.more) || cuda_has_calls())
+		return CUDA_SUCCESS;
+	if (!gap)
+		return CUDA_ERROR_NOT_READY;
+	code = cuda_make_calls();
 	return backend_is_fatal(code) ? code : CUDA_SUCCESS;
 }
 
@@ -500,7 +516,9 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 	if (!code)
 		code = describe(found->function, ret_info);
 	if (!code)
-		code = prepare_local_memory(ret_info, gap);
+		code = prepare_local_memory(module, ret_info, gap);
+	if (!code)
+		code = prepare_calls(module, gap);
 	if (code)
 		return code;
 	*ret_function = (struct backend_function *)(void *)found;

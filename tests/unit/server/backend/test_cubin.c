@@ -132,6 +132,7 @@ START_TEST(what_only_asserts_and_prints_leaves_nothing)
 	statics = statics_now();
 	ck_assert_msg(!statics.more, "%s", statics.more);
 	ck_assert(statics_are_none(&statics));
+	ck_assert(statics.calls && !statics.nests);
 	ck_assert(!statics_reached_by(&statics, "complains"));
 	load("printing.cubin");
 	statics = statics_now();
@@ -152,6 +153,25 @@ START_TEST(a_heap_cannot_be_taken_along)
 	change_calls();
 	statics = statics_now();
 	ck_assert_ptr_null(statics.more);
+	statics_deinit(&statics);
+}
+END_TEST
+
+/* The name stands for the one of a call that every kernel that launches kernels makes. */
+START_TEST(kernels_that_launch_kernels_are_known)
+{
+	static const char name[] = "__cuda_syscall_cnpv2LaunchDeviceV2";
+	struct statics statics;
+	Elf64_Shdr *names;
+
+	load("statics_none.cubin");
+	section_in(image, ".strtab", &names);
+	ck_assert_uint_gt(names->sh_size, sizeof(name));
+	memcpy(image + names->sh_offset + names->sh_size - sizeof(name), name, sizeof(name));
+	symbol("vprintf")->st_name = (uint32_t)(names->sh_size - sizeof(name));
+	statics = statics_now();
+	ck_assert(statics.calls && statics.nests);
+	ck_assert_str_eq(statics.more, "its kernels call functions of the driver");
 	statics_deinit(&statics);
 }
 END_TEST
@@ -712,6 +732,7 @@ int main(void)
 	tcase_add_test(tests, parts_that_were_linked_have_variables_of_their_own);
 	tcase_add_test(tests, what_only_asserts_and_prints_leaves_nothing);
 	tcase_add_test(tests, a_heap_cannot_be_taken_along);
+	tcase_add_test(tests, kernels_that_launch_kernels_are_known);
 	tcase_add_test(tests, what_cannot_be_told_is_not_guessed);
 	tcase_add_test(tests, a_literal_is_a_text);
 	tcase_add_loop_test(tests, very_long_literals_count_as_variables, 0, 2);
