@@ -101,7 +101,7 @@ struct wire_hello {
 	uint32_t recovery;
 	const char *identity;
 	uint64_t memory_limit; /* bytes */
-	uint32_t sm_percent;
+	uint32_t sm_percent, priority;
 };
 struct wire_welcome {
 	uint32_t major, minor;

@@ -302,7 +302,7 @@ CUresult connect_look(uint64_t ret_words[WINDOW_WORDS])
 
 /* What the program's environment asks of the service. */
 struct wish {
-	uint32_t recovery, sm_percent;
+	uint32_t recovery, sm_percent, priority;
 	uint64_t memory_limit;
 };
 
@@ -336,7 +336,8 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 	hello.hello = (struct wire_hello){
 		.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
-		.features = FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS,
+		.features =
+			FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PRIORITY,
 		.program = program_invocation_short_name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
@@ -345,6 +346,7 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 		.identity = identity,
 		.memory_limit = wish->memory_limit,
 		.sm_percent = wish->sm_percent,
+		.priority = wish->priority,
 	};
 	return message_send(fd, &hello, NULL, 0) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
@@ -413,6 +415,9 @@ static CUresult judge(const struct wire_welcome *w, const struct packet *packet,
 		client_log(CLIENT_LOG_ERROR,
 			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE has no effect: the service is older "
 			"than it; restart it");
+	if (wish->priority && !(w->features & FRMPS_FEATURE_PRIORITY))
+		client_log(CLIENT_LOG_ERROR,
+			"CUDA_MPS_CLIENT_PRIORITY has no effect: the service is older than it; restart it");
 	if (!ok)
 		client_log(CLIENT_LOG_ERROR, "the service's welcome is not a valid one");
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -517,6 +522,8 @@ static CUresult connect_for(struct control_answer *welcome)
 
 	if (r == CUDA_SUCCESS)
 		r = mps_sm_percent(&wish.sm_percent);
+	if (r == CUDA_SUCCESS)
+		r = mps_priority(&wish.priority);
 	if (r != CUDA_SUCCESS)
 		return r;
 	mps_tell_unsupported();

@@ -105,6 +105,20 @@ CUresult mps_sm_percent(uint32_t *ret_percent)
 	return r;
 }
 
+CUresult mps_priority(uint32_t *ret_priority)
+{
+	const char *text = getenv("CUDA_MPS_CLIENT_PRIORITY");
+
+	*ret_priority = text && !strcmp(text, "1");
+	if (!text || !*text || *ret_priority || !strcmp(text, "0"))
+		return CUDA_SUCCESS;
+	client_log(CLIENT_LOG_ERROR,
+		"CUDA_MPS_CLIENT_PRIORITY=%.64s is neither 0 nor 1: the program does not start with more "
+		"priority than it may mean",
+		text);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
 void mps_socket(char *path, size_t size)
 {
 	const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -123,7 +137,7 @@ void mps_socket(char *path, size_t size)
 
 void mps_tell_unsupported(void)
 {
-	static const char *const names[] = {"CUDA_MPS_CLIENT_PRIORITY",
+	static const char *const names[] = {
 		"CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "CUDA_MPS_SM_PARTITION"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {

@@ -31,6 +31,13 @@ CUresult mps_sm_percent(uint32_t *ret_percent);
 /** The same of a text. */
 CUresult mps_parse_percentage(const char *text, uint32_t *ret_percent);
 
+/**
+ * Reads whether the program wants to come behind others of its user: CUDA_MPS_CLIENT_PRIORITY, 0 or 1.
+ * @ret_priority: 1: it does
+ * Return: CUDA_ERROR_INVALID_VALUE if it cannot be understood, which is logged
+ */
+CUresult mps_priority(uint32_t *ret_priority);
+
 /** Writes the service's socket in CUDA_MPS_PIPE_DIRECTORY. @path: empty if the variable is not set, there is none, or others
  * than root and the program's user could have put it there, which is logged */
 void mps_socket(char *path, size_t size);

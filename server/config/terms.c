@@ -68,8 +68,9 @@ uint64_t terms_lower(uint64_t left, uint64_t right)
 	return left && (!right || left < right) ? left : right;
 }
 
-void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish)
+void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish, uint64_t class_wish)
 {
+	terms->class = class_wish > terms->class ? class_wish : terms->class;
 	terms->sm_percent = terms_lower(sm_wish, terms->sm_percent);
 	terms->memory_limit = terms_lower(memory_wish, terms->memory_limit);
 	if (terms->memory_limit && terms->memory_guarantee > terms->memory_limit)

@@ -72,8 +72,8 @@ void terms_find(const struct rules *rules, const struct subject *subject, struct
 uint64_t terms_lower(uint64_t left, uint64_t right);
 
 /** Makes the limit of device memory as low as a program wants it (bytes; 0: it does not say), the guarantee with it, and the
- * share of multiprocessors (percent, the same). */
-void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish);
+ * share of multiprocessors (percent, the same). It is offline if it wants to be (config.h). */
+void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish, uint64_t class_wish);
 
 /**
  * Whether somebody is guaranteed more memory than it may have, by the keys of one section.

@@ -273,6 +273,33 @@ static void set_active_thread_percentage(const struct verb *verb)
 		(long long)domain->identity.uid, percent, verb->words[0]);
 }
 
+/* Stock MPS has two, normal and below that: the numbers of the classes. */
+static void get_default_client_priority(const struct verb *verb)
+{
+	const struct daemon *daemon = verb->daemon;
+	bool offline = daemon->class_default == CONFIG_CLASS_OFFLINE ||
+		       daemon->rules.general.class == CONFIG_CLASS_OFFLINE;
+
+	strcpy(verb->answer->text, offline ? "1" : "0");
+}
+
+static void set_default_client_priority(const struct verb *verb)
+{
+	uint64_t priority;
+
+	if (!is_operator(verb))
+		return;
+	if (!parse_number(verb->words[0], CONFIG_CLASS_OFFLINE, &priority)) {
+		refuse(verb, CUDA_ERROR_INVALID_VALUE, "%s is neither 0, normal, nor 1, below that",
+			verb->words[0]);
+		return;
+	}
+	verb->daemon->class_default = priority;
+	daemon_keep(verb->daemon);
+	note(verb, "programs that start from now on are %s",
+		priority ? "offline" : "of the class that the configuration says");
+}
+
 /*
  * Starting and ending
  */
@@ -364,17 +391,6 @@ static void answer_not_supported(const struct verb *verb, const char *why)
 	userlog_event(verb->daemon, verb->uid, USERLOG_operator, LOG_LEVEL_WARNING,
 		"%s: an operator of uid %lld asks for it, and it is not supported: %s", verb->name,
 		(long long)verb->uid, why);
-}
-
-/* Of what is not limited. */
-static void get_default_client_priority(const struct verb *verb)
-{
-	strcpy(verb->answer->text, "0");
-}
-
-static void refuse_priority(const struct verb *verb)
-{
-	answer_not_supported(verb, "the service does not prefer one program's work to another's");
 }
 
 static void refuse_partition(const struct verb *verb)

@@ -98,8 +98,9 @@ struct daemon {
 	struct device_health health;
 	uint64_t
 		memory_default; /* most device memory of sessions that begin now, an operator's word (control/mps.h); 0: none */
-	uint64_t sm_default;   /* the same of multiprocessors, percent */
-	uint64_t stop_seconds; /* how long programs have to finish when the service ends */
+	uint64_t sm_default;	/* the same of multiprocessors, percent */
+	uint64_t class_default; /* the class of such sessions, at best (config.h) */
+	uint64_t stop_seconds;	/* how long programs have to finish when the service ends */
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;

@@ -45,6 +45,7 @@ void daemon_keep(struct daemon *daemon)
 		.health = daemon->health,
 		.memory_default = daemon->memory_default,
 		.sm_default = daemon->sm_default,
+		.class_default = daemon->class_default,
 		.stop_seconds = daemon->stop_seconds,
 		.counters = daemon->counters};
 

@@ -164,7 +164,7 @@ bool guarantee_refuses_rules(
 		if (session->state != SESSION_SERVED)
 			continue;
 		terms_find(rules, &session->subject, &terms);
-		terms_tighten(&terms, session->memory_wish, session->sm_wish);
+		terms_tighten(&terms, session->memory_wish, session->sm_wish, session->class_wish);
 		sum += terms.memory_guarantee;
 		sessions++;
 	}

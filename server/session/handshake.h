@@ -10,7 +10,8 @@
 #include "protocol/wire.h"
 
 /* Feature bits that this service understands. */
-#define HANDSHAKE_FEATURES (FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS)
+#define HANDSHAKE_FEATURES                                                                                   \
+	(FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PRIORITY)
 
 struct session;
 

@@ -24,7 +24,7 @@ struct kept_service {
 	uint32_t listener, listener_lock; /* descriptors */
 	bool ready;
 	struct device_health health;
-	uint64_t memory_default, sm_default, stop_seconds;
+	uint64_t memory_default, sm_default, class_default, stop_seconds;
 	struct counters counters;
 };
 

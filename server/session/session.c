@@ -155,7 +155,7 @@ void session_tell_share(struct session *session)
 void session_set_terms(struct session *session)
 {
 	terms_find(&session->daemon->rules, &session->subject, &session->terms);
-	terms_tighten(&session->terms, session->memory_wish, session->sm_wish);
+	terms_tighten(&session->terms, session->memory_wish, session->sm_wish, session->class_wish);
 	session_tell_share(session);
 }
 

@@ -90,6 +90,7 @@ struct session {
 	uint64_t features;
 	uint64_t memory_wish;	/* most device memory, as it or an operator wants; 0: nobody says */
 	uint64_t sm_wish;	/* most multiprocessors, percent; the same */
+	uint64_t class_wish;	/* the class (config.h); online: nobody says */
 	struct subject subject; /* whom its terms are for, as it was when it connected */
 	char program[SESSION_PROGRAM_MAX];    /* its name, for people */
 	char identity[SESSION_IDENTITY_MAX];  /* what it is (session/offender.h) */

@@ -195,6 +195,7 @@ static void take_hello(struct session *session, const struct wire_hello *hello)
 	session->features = hello->features & HANDSHAKE_FEATURES;
 	session->memory_wish = memory_wish(session, hello);
 	session->sm_wish = sm_wish(session, hello);
+	session->class_wish = hello->priority ? CONFIG_CLASS_OFFLINE : session->daemon->class_default;
 	session_set_terms(session);
 	session->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)session->terms.recovery;
 }

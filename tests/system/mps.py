@@ -40,9 +40,9 @@ def run(program, *words, lines=None, **more):
 
 
 class Program:
-    def __init__(self):
+    def __init__(self, **environment):
         self.process = subprocess.Popen([sys.executable, '-c', PROGRAM, os.path.join(BUILD, 'client', 'libcuda.so.1')],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **environment})
         self.pid = self.process.pid
         self.bytes = int(self.process.stdout.readline())
 
@@ -69,8 +69,8 @@ class Bed(unittest.TestCase):
             program.end()
         self.folder.cleanup()
 
-    def program(self):
-        self.programs.append(Program())
+    def program(self, **environment):
+        self.programs.append(Program(**environment))
         return self.programs[-1]
 
     def says(self, text, *words, program='frmpsctl'):
@@ -187,13 +187,28 @@ class Verbs(Bed):
         self.assertRegex(run('frmpsctl', 'status').stdout, 'multiprocessors are granted, 30 % is the most')
         self.refuses('no percentage from 1 to 100', 'set_default_active_thread_percentage', '0')
 
+    def classes(self):
+        return [one['class'] for domain in self.status_or_none()['domains'] for one in domain['clients']]
+
+    def test_priority(self):
+        self.says('0\n', 'get_default_client_priority')
+        self.program()
+        self.program(CUDA_MPS_CLIENT_PRIORITY='1')
+        self.says('', 'set_default_client_priority', '1')
+        self.says('1\n', 'get_default_client_priority')
+        self.assertIn('programs that start from now on are offline', self.log())
+        self.program(CUDA_MPS_CLIENT_PRIORITY='0')
+        self.says('', 'set_default_client_priority', '0')
+        self.program()
+        self.assertEqual(self.classes(), ['online', 'offline', 'offline', 'online'])
+        self.refuses('neither 0, normal, nor 1', 'set_default_client_priority', 'low')
+
     def test_what_there_is_not(self):
         self.program()
         server = self.servers()[0]
         self.says('100.0\n', 'get_default_active_thread_percentage')
         self.says('100.0\n', 'get_active_thread_percentage', server)
-        self.says('0\n', 'get_default_client_priority')
-        for words in (['set_default_client_priority', '1'], ['sm_partition', 'add', '0', '2'], ['sm_partition', 'rm', '0', 'X'],
+        for words in (['sm_partition', 'add', '0', '2'], ['sm_partition', 'rm', '0', 'X'],
                       ['lspart']):
             self.refuses(f'{words[0]}: it is not supported', *words)
             self.assertIn(f'{words[0]}: an operator of uid {os.getuid()} asks for it, and it is not supported', self.log())
@@ -255,7 +270,7 @@ class Verbs(Bed):
     def test_others_see_and_end_nothing(self):
         program = self.program()
         server = self.servers()[0]
-        for words in (['quit'], ['set_default_device_pinned_mem_limit', '0', '1G'], ['start_server', '-uid', '0'],
+        for words in (['quit'], ['set_default_device_pinned_mem_limit', '0', '1G'], ['set_default_client_priority', '1'], ['start_server', '-uid', '0'],
                       ['shutdown_server', server, '-f'], ['set_device_pinned_mem_limit', server, '0', '1G'],
                       ['terminate_client', server, str(program.pid)]):
             self.refuses(r"root|another user's|there is no server", *words, user=12345, group=12345)

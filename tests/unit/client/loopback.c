@@ -406,7 +406,9 @@ static void welcome(const struct wire_message *hello)
 	self.window = pick_window(&hello->hello);
 	m = (struct wire_message){.type = WIRE_WELCOME, .id = hello->id};
 	m.welcome = (struct wire_welcome){.major = FRMPS_PROTOCOL_MAJOR,
-		.features = word_relaxed(&loopback->is_old) ? 0 : FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS,
+		.features = word_relaxed(&loopback->is_old)
+				    ? 0
+				    : FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PRIORITY,
 		.session = 77,
 		.window_base = self.window,
 		.device_bytes = DEVICE_PART,
@@ -435,6 +437,7 @@ static bool receive(void)
 	if (m.type == WIRE_HELLO) {
 		word_set(&loopback->memory_limit, m.hello.memory_limit);
 		word_set(&loopback->sm_percent, m.hello.sm_percent);
+		word_set(&loopback->priority, m.hello.priority);
 		atomic_fetch_add(&loopback->greetings, 1);
 		if (word_relaxed(&loopback->deaths)) {
 			atomic_fetch_sub(&loopback->deaths, 1);

@@ -39,6 +39,7 @@ struct loopback {
 	word32 slow_times;    /* 1: times of events are written when somebody asks for a wake-up; 2: never */
 
 	word32 sm_percent; /* of the latest Hello */
+	word32 priority;   /* the same */
 	word32 is_old;	   /* the service knows no features */
 
 	/* What happened. */

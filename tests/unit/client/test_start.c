@@ -96,14 +96,33 @@ START_TEST(stock_mps_percentage_is_understood)
 }
 END_TEST
 
-/* It had no effect there before, and has none now. */
-START_TEST(an_older_service_does_not_heed_a_percentage_and_that_is_told)
+static const struct {
+	const char *value;
+	uint32_t priority; /* UINT32_MAX: it cannot be understood */
+} priorities[] = {{"0", 0}, {"1", 1}, {"", 0}, {"2", UINT32_MAX}, {"-1", UINT32_MAX}, {"low", UINT32_MAX}};
+
+START_TEST(stock_mps_priority_is_understood)
+{
+	const bool good = priorities[_i].priority != UINT32_MAX;
+
+	setenv("CUDA_MPS_CLIENT_PRIORITY", priorities[_i].value, 1);
+	ck_assert_int_eq(cuInit(0), good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(loopback->greetings, good);
+	ck_assert_uint_eq(loopback->priority, good ? priorities[_i].priority : 0);
+}
+END_TEST
+
+static const char *const unheeded[][2] = {
+	{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50"}, {"CUDA_MPS_CLIENT_PRIORITY", "1"}};
+
+/* They had no effect there before, and have none now. */
+START_TEST(what_an_older_service_does_not_heed_is_told)
 {
 	CUlogIterator before, after;
 
 	OK(cuLogsCurrent(&before, 0));
 	word_set(&loopback->is_old, 1);
-	setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50", 1);
+	setenv(unheeded[_i][0], unheeded[_i][1], 1);
 	OK(cuInit(0));
 	OK(cuLogsCurrent(&after, 0));
 	ck_assert_uint_eq(after, before + 1);
@@ -126,7 +145,7 @@ START_TEST(what_has_no_effect_is_told)
 	CUlogIterator before, after;
 
 	OK(cuLogsCurrent(&before, 0));
-	setenv("CUDA_MPS_CLIENT_PRIORITY", "1", 1);
+	setenv("CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "1", 1);
 	setenv("CUDA_MPS_SM_PARTITION", "", 1);
 	OK(cuInit(0));
 	OK(cuLogsCurrent(&after, 0));
@@ -576,7 +595,10 @@ int main(void)
 	tcase_add_loop_test(
 		start, stock_mps_percentage_is_understood, 0, sizeof(percentages) / sizeof(percentages[0]));
 	tcase_add_test(start, an_older_service_is_not_trusted_with_a_limit);
-	tcase_add_test(start, an_older_service_does_not_heed_a_percentage_and_that_is_told);
+	tcase_add_loop_test(
+		start, what_an_older_service_does_not_heed_is_told, 0, sizeof(unheeded) / sizeof(*unheeded));
+	tcase_add_loop_test(
+		start, stock_mps_priority_is_understood, 0, sizeof(priorities) / sizeof(*priorities));
 	tcase_add_test(start, what_has_no_effect_is_told);
 	tcase_add_test(start, the_socket_may_lie_in_the_folder_of_stock_mps);
 	tcase_add_test(start, a_folder_that_others_can_write_has_no_socket);

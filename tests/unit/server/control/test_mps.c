@@ -173,7 +173,8 @@ static const struct {
 	{"set_default_active_thread_percentage", {"50%"}, CUDA_ERROR_INVALID_VALUE, "50% is no percentage"},
 	{"set_default_active_thread_percentage", {"-1"}, CUDA_ERROR_INVALID_VALUE, "-1 is no percentage"},
 	{"set_active_thread_percentage", {"1", "50"}, CUDA_ERROR_NOT_FOUND, "there is no server 1"},
-	{"set_default_client_priority", {"1"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
+	{"set_default_client_priority", {"2"}, CUDA_ERROR_INVALID_VALUE, "2 is neither 0, normal, nor 1"},
+	{"set_default_client_priority", {"-1"}, CUDA_ERROR_INVALID_VALUE, "-1 is neither 0"},
 	{"sm_partition", {"add", "0", "1"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
 	{"lspart", {NULL}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
 };
@@ -208,6 +209,33 @@ START_TEST(percentages_hold_for_sessions_that_begin_later)
 		CUDA_ERROR_NOT_PERMITTED);
 	ck_assert_int_eq(say_as(STRANGER, "set_active_thread_percentage", server, "5", NULL),
 		CUDA_ERROR_NOT_PERMITTED);
+	fake_leave(fake, &second);
+	fake_leave(fake, &third);
+}
+END_TEST
+
+START_TEST(priority_holds_for_sessions_that_begin_later)
+{
+	static const char set[] = "set_default_client_priority", get[] = "get_default_client_priority";
+	struct fake_client second, third;
+
+	ck_assert_int_eq(say(set, "1", NULL, NULL), CUDA_SUCCESS);
+	expect_text("1", get, NULL, NULL);
+	fake_join(fake, &second, &fake->children[1], &fake->children[2]);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	expect_text("1", get, NULL, NULL);
+	ck_assert_uint_eq(fake_session(fake, 0)->terms.class, CONFIG_CLASS_ONLINE);
+	ck_assert_uint_eq(fake_session(fake, 1)->terms.class, CONFIG_CLASS_OFFLINE);
+	ck_assert_int_eq(say(set, "0", NULL, NULL), CUDA_SUCCESS);
+	expect_text("0", get, NULL, NULL);
+	/* It stays what it was when it began, and is never more than the configuration says. */
+	session_set_terms(fake_session(fake, 1));
+	ck_assert_uint_eq(fake_session(fake, 1)->terms.class, CONFIG_CLASS_OFFLINE);
+	fake->daemon.rules.general.class = CONFIG_CLASS_OFFLINE;
+	expect_text("1", get, NULL, NULL);
+	fake_join(fake, &third, &fake->children[1], &fake->children[2]);
+	ck_assert_uint_eq(fake_session(fake, 2)->terms.class, CONFIG_CLASS_OFFLINE);
+	ck_assert_int_eq(say_as(STRANGER, set, "1", NULL, NULL), CUDA_ERROR_NOT_PERMITTED);
 	fake_leave(fake, &second);
 	fake_leave(fake, &third);
 }
@@ -382,6 +410,7 @@ int main(void)
 	tcase_add_checked_fixture(lives, set_up, tear_down);
 	tcase_add_test(lives, limits_hold_for_sessions_that_begin_later);
 	tcase_add_test(lives, percentages_hold_for_sessions_that_begin_later);
+	tcase_add_test(lives, priority_holds_for_sessions_that_begin_later);
 	tcase_add_test(lives, server_ends_with_its_last_program);
 	tcase_add_test(lives, how_long_programs_have_is_not_forgotten);
 	suite_add_tcase(suite, lives);
