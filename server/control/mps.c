@@ -90,15 +90,23 @@ bool mps_parse_value(const char *text, uint64_t *ret_bytes)
 	return length && strchr("MmGg", text[length - 1]) && config_parse_number(text, true, ret_bytes);
 }
 
-/* As scripts read it: whole gigabytes as those. */
-static void print_value(char *text, size_t size, uint64_t bytes)
+static void answer_number(const struct verb *verb, uint64_t number)
 {
+	verb->answer->is_number = true;
+	verb->answer->number = number;
+}
+
+/* As scripts read it: whole gigabytes as those. */
+static void print_value(const struct verb *verb, uint64_t bytes)
+{
+	struct mps_answer *answer = verb->answer;
 	const uint64_t mib = bytes >> 20;
 
+	answer_number(verb, bytes);
 	if (mib && mib % 1024 == 0)
-		snprintf(text, size, "%" PRIu64 "G", mib / 1024);
+		snprintf(answer->text, sizeof(answer->text), "%" PRIu64 "G", mib / 1024);
 	else
-		snprintf(text, size, "%" PRIu64 "M", mib);
+		snprintf(answer->text, sizeof(answer->text), "%" PRIu64 "M", mib);
 }
 
 /* Whether a word names the device that is served: 0, or the beginning of its UUID. */
@@ -148,7 +156,7 @@ static uint64_t default_limit(const struct daemon *daemon)
 static void get_default_device_pinned_mem_limit(const struct verb *verb)
 {
 	if (!verb->count || is_device(verb, verb->words[0]))
-		print_value(verb->answer->text, sizeof(verb->answer->text), default_limit(verb->daemon));
+		print_value(verb, default_limit(verb->daemon));
 }
 
 static bool parse_limit(const struct verb *verb, const char *word, uint64_t *ret_bytes)
@@ -176,8 +184,7 @@ static void get_device_pinned_mem_limit(const struct verb *verb)
 	const struct domain *domain = find_server(verb, verb->words[0]);
 
 	if (domain && is_device(verb, verb->words[1]))
-		print_value(verb->answer->text, sizeof(verb->answer->text),
-			terms_lower(domain->memory_limit, default_limit(verb->daemon)));
+		print_value(verb, terms_lower(domain->memory_limit, default_limit(verb->daemon)));
 }
 
 /* What the service's operator has set for a server, the first word, is no user's to take away. */
@@ -223,6 +230,7 @@ static bool parse_percentage(const struct verb *verb, const char *word, uint64_t
 
 static void print_percentage(const struct verb *verb, uint64_t percent)
 {
+	answer_number(verb, percent);
 	snprintf(verb->answer->text, sizeof(verb->answer->text), "%" PRIu64 ".0", percent);
 }
 
@@ -277,10 +285,11 @@ static void set_active_thread_percentage(const struct verb *verb)
 static void get_default_client_priority(const struct verb *verb)
 {
 	const struct daemon *daemon = verb->daemon;
-	bool offline = daemon->class_default == CONFIG_CLASS_OFFLINE ||
-		       daemon->rules.general.class == CONFIG_CLASS_OFFLINE;
+	uint64_t class = daemon->rules.general.class;
 
-	strcpy(verb->answer->text, offline ? "1" : "0");
+	class = class > daemon->class_default ? class : daemon->class_default;
+	answer_number(verb, class);
+	snprintf(verb->answer->text, sizeof(verb->answer->text), "%" PRIu64, class);
 }
 
 static void set_default_client_priority(const struct verb *verb)

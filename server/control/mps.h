@@ -18,6 +18,8 @@ struct operator_request;
 struct mps_answer {
 	int32_t code;	       /* CUresult; 0: done */
 	char text[256];	       /* what the verb prints, or why it is refused */
+	bool is_number;	       /* what it prints is one: */
+	uint64_t number;       /* bytes, percent, a priority */
 	bool stops;	       /* the service is to end once this is sent */
 	uint64_t stop_seconds; /* how long programs have for it */
 };

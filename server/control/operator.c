@@ -354,6 +354,15 @@ static void answer_faults(struct operator* operator)
 	answer_document(operator, faults_json(operator->daemon, operator->guest.uid));
 }
 
+static json_t *verb_json(const struct mps_answer *answer)
+{
+	json_t *json = json_pack("{ss}", "text", answer->text);
+
+	if (json && answer->is_number)
+		json_object_set_new(json, "value", json_integer((json_int_t)answer->number));
+	return json;
+}
+
 /* With the end of the service the operator is gone. */
 static void answer_verb(struct operator* operator)
 {
@@ -364,7 +373,7 @@ static void answer_verb(struct operator* operator)
 	if (answer.code)
 		refuse(operator,(CUresult) answer.code, "%s", answer.text);
 	else
-		say(operator, operator->request.id, CUDA_SUCCESS, json_pack("{ss}", "text", answer.text));
+		say(operator, operator->request.id, CUDA_SUCCESS, verb_json(&answer));
 	if (answer.stops)
 		daemon_quit(daemon, answer.stop_seconds);
 }

@@ -42,6 +42,20 @@ static bool wants_help(const struct manual_row *row, const struct call *call)
 	       (!strcmp(call->arguments[0], "--help") || !strcmp(call->arguments[0], "-h"));
 }
 
+/* Takes --json out of the words behind a command that looks at its options itself. */
+static void take_json(struct call *call)
+{
+	int kept = 0;
+
+	for (int i = 0; i < call->count; i++) {
+		if (!strcmp(call->arguments[i], "--json"))
+			call->json = true;
+		else
+			call->arguments[kept++] = call->arguments[i];
+	}
+	call->count = kept;
+}
+
 int command_run(const struct commands *commands, struct call *call, int count, char **words)
 {
 	const struct manual *manual = commands->manual;
@@ -55,6 +69,8 @@ int command_run(const struct commands *commands, struct call *call, int count, c
 	call->arguments = words + used;
 	if (wants_help(row, call))
 		return command_help(commands, count, words);
+	if (row->number == MANUAL_TAKES_ALL)
+		take_json(call);
 	r = check_arguments(manual, row, call);
 	for (size_t i = 0; !r && i < commands->count; i++)
 		if (!strcmp(commands->rows[i].name, row->name))
@@ -123,6 +139,13 @@ int command_read(
 int command_flush(FILE *out)
 {
 	return fflush(out) || ferror(out) ? 1 : 0;
+}
+
+int command_print(const json_t *root)
+{
+	json_dumpf(root, stdout, JSON_INDENT(2));
+	puts("");
+	return command_flush(stdout);
 }
 
 int call_fail(const struct call *call, int error, const char *text)

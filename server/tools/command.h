@@ -35,7 +35,8 @@ struct commands {
 	size_t count;
 };
 
-/** Runs the command that words begin with. @call: program, path, json and follow of it. Return: exit code */
+/** Runs the command that words begin with. @call: program, path, json and follow of it. A command that takes everything behind its
+ * name still leaves --json to us. @words: changed. Return: exit code */
 int command_run(const struct commands *commands, struct call *call, int count, char **words);
 
 /** Prints the help of the command that words begin with, or of the program. Return: exit code */
@@ -57,6 +58,9 @@ int command_read(
 
 /** Writes out what was printed. Return: exit code: whether some of it could not be written */
 int command_flush(FILE *out);
+
+/** Prints a document. Return: exit code */
+int command_print(const json_t *root);
 
 /** Says why a question was not answered with success (ask.h). Return: exit code */
 int call_fail(const struct call *call, int error, const char *text);

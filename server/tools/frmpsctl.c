@@ -179,14 +179,6 @@ static void print_quarantine(const json_t *root)
 
 static const struct wire_names no_arguments;
 
-/* A document on standard output. Return: exit code */
-static int print_json(const json_t *root)
-{
-	json_dumpf(root, stdout, JSON_INDENT(2));
-	puts("");
-	return command_flush(stdout);
-}
-
 /* @seconds: how long the service may take */
 static int show(
 	const struct call *call, const char *command, unsigned seconds, void (*print)(const json_t *root))
@@ -197,7 +189,7 @@ static int show(
 	if (!root)
 		return code;
 	if (call->json) {
-		code = print_json(root);
+		code = command_print(root);
 	} else {
 		print(root);
 		code = command_flush(stdout);
@@ -318,7 +310,7 @@ static void print_top_json(const json_t *before, const json_t *now, uint64_t ns)
 {
 	json_t *root = top_json(before, now, ns);
 
-	print_json(root);
+	command_print(root);
 	json_decref(root);
 }
 

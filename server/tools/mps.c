@@ -86,22 +86,72 @@ static bool is_client(const json_t *client)
 	return strcmp(field_text(client, "state", ""), "closing") != 0;
 }
 
-typedef void client_fn(const json_t *root, long long server, const json_t *client);
-
-static void for_clients(const json_t *root, const json_t *only, client_fn *act)
+/* The number of a process's PID namespace. @size: 24 at least */
+static void describe_namespace(long long pid, char *text, size_t size)
 {
-	const json_t *clients;
+	char path[48], target[64];
+	unsigned long long number;
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "/proc/%lld/ns/pid", pid);
+	length = readlink(path, target, sizeof(target) - 1);
+	target[length > 0 ? length : 0] = '\0';
+	snprintf(text, size, "-");
+	if (sscanf(target, "pid:[%llu]", &number) == 1)
+		snprintf(text, size, "%llu", number);
+}
+
+static json_t *client_json(const json_t *root, long long server, const json_t *client)
+{
+	long long pid = field_number(client, "pid");
+	char namespace[32];
+
+	describe_namespace(pid, namespace, sizeof(namespace));
+	return json_pack("{sI sI sI ss ss ss}", "pid", (json_int_t)pid, "session",
+		(json_int_t)field_number(client, "session"), "server", (json_int_t)server, "device",
+		uuid_of(root), "namespace", namespace, "program", field_text(client, "program", "-"));
+}
+
+/* What is said of each client. @only: of one domain; NULL: of all */
+static json_t *clients_json(const json_t *root, const json_t *only)
+{
+	json_t *list = json_array(), *domain, *client;
 	size_t i, j;
-	json_t *domain, *client;
 
 	json_array_foreach (json_object_get(root, "domains"), i, domain) {
 		if (!server_of(domain) || (only && domain != only))
 			continue;
-		clients = json_object_get(domain, "clients");
-		json_array_foreach (clients, j, client)
+		json_array_foreach (json_object_get(domain, "clients"), j, client)
 			if (is_client(client))
-				act(root, server_of(domain), client);
+				json_array_append_new(list, client_json(root, server_of(domain), client));
 	}
+	return list;
+}
+
+/* Return: exit code */
+static int print_document(json_t *root)
+{
+	int code = command_print(root);
+
+	json_decref(root);
+	return code;
+}
+
+typedef void client_fn(const json_t *client);
+
+/* Return: exit code */
+static int print_clients(const struct call *call, json_t *list, const char *headline, client_fn *print)
+{
+	json_t *client;
+	size_t index;
+
+	if (call->json)
+		return print_document(json_pack("{so}", "clients", list));
+	fputs(headline, stdout);
+	json_array_foreach (list, index, client)
+		print(client);
+	json_decref(list);
+	return command_flush(stdout);
 }
 
 /* Prints something of each client. @server: of one; NULL: of all. Return: exit code */
@@ -115,12 +165,9 @@ static int list_clients(const struct call *call, const char *server, const char 
 		return code;
 	if (server)
 		only = find_server(call, root, server);
-	if (!server || only) {
-		fputs(headline, stdout);
-		for_clients(root, only, print);
-	}
+	code = !server || only ? print_clients(call, clients_json(root, only), headline, print) : 1;
 	json_decref(root);
-	return server && !only ? 1 : command_flush(stdout);
+	return code;
 }
 
 /*
@@ -130,15 +177,25 @@ static int list_clients(const struct call *call, const char *server, const char 
 int mps_server_list(const struct call *call)
 {
 	int code;
-	json_t *root = ask_status(call, &code), *domain;
+	json_t *root = ask_status(call, &code), *list = json_array(), *domain;
 	size_t index;
 
-	if (!root)
+	if (!root) {
+		json_decref(list);
 		return code;
-	json_array_foreach (json_object_get(root, "domains"), index, domain)
-		if (server_of(domain))
+	}
+	json_array_foreach (json_object_get(root, "domains"), index, domain) {
+		if (!server_of(domain))
+			continue;
+		if (!call->json)
 			printf("%lld\n", server_of(domain));
+		json_array_append_new(list, json_pack("{sI sO}", "server", (json_int_t)server_of(domain),
+						    "uid", json_object_get(domain, "uid")));
+	}
 	json_decref(root);
+	if (call->json)
+		return print_document(json_pack("{so}", "servers", list));
+	json_decref(list);
 	return command_flush(stdout);
 }
 
@@ -159,16 +216,19 @@ int mps_server_status(const struct call *call)
 	if (!root)
 		return code;
 	domain = find_server(call, root, call->arguments[0]);
-	if (domain)
+	code = 1;
+	if (domain && call->json) {
+		code = print_document(json_pack("{ss}", "status", state_of(root, domain)));
+	} else if (domain) {
 		puts(state_of(root, domain));
+		code = command_flush(stdout);
+	}
 	json_decref(root);
-	return domain ? command_flush(stdout) : 1;
+	return code;
 }
 
-static void print_pid(const json_t *root, long long server, const json_t *client)
+static void print_pid(const json_t *client)
 {
-	(void)root;
-	(void)server;
 	printf("%lld\n", field_number(client, "pid"));
 }
 
@@ -177,10 +237,9 @@ int mps_client_list(const struct call *call)
 	return list_clients(call, call->arguments[0], "", print_pid);
 }
 
-static void print_device_client(const json_t *root, long long server, const json_t *client)
+static void print_device_client(const json_t *client)
 {
-	(void)server;
-	printf("%s %lld\n", uuid_of(root), field_number(client, "pid"));
+	printf("%s %lld\n", field_text(client, "device", "-"), field_number(client, "pid"));
 }
 
 int mps_device_client_list(const struct call *call)
@@ -188,28 +247,11 @@ int mps_device_client_list(const struct call *call)
 	return list_clients(call, call->count ? call->arguments[0] : NULL, "", print_device_client);
 }
 
-/* The number of a process's PID namespace. @size: 24 at least */
-static void describe_namespace(long long pid, char *text, size_t size)
+static void print_process(const json_t *client)
 {
-	char path[48], target[64];
-	unsigned long long number;
-	ssize_t length;
-
-	snprintf(path, sizeof(path), "/proc/%lld/ns/pid", pid);
-	length = readlink(path, target, sizeof(target) - 1);
-	target[length > 0 ? length : 0] = '\0';
-	snprintf(text, size, "-");
-	if (sscanf(target, "pid:[%llu]", &number) == 1)
-		snprintf(text, size, "%llu", number);
-}
-
-static void print_process(const json_t *root, long long server, const json_t *client)
-{
-	char namespace[32];
-
-	describe_namespace(field_number(client, "pid"), namespace, sizeof(namespace));
 	printf("%-9lld %-5lld %-9lld %-*.*s %-11s %s\n", field_number(client, "pid"),
-		field_number(client, "session"), server, PARTIAL_UUID, PARTIAL_UUID, uuid_of(root), namespace,
+		field_number(client, "session"), field_number(client, "server"), PARTIAL_UUID, PARTIAL_UUID,
+		field_text(client, "device", "-"), field_text(client, "namespace", "-"),
 		field_text(client, "program", "-"));
 }
 
@@ -236,15 +278,25 @@ static void print_device(const json_t *root, bool csv)
 	printf(format, "0", uuid_of(root), field_text(device, "name", "-"), units, memory);
 }
 
+static json_t *devices_json(const json_t *root)
+{
+	const json_t *device = json_object_get(root, "device");
+
+	return json_pack("{s[{si ss ss sI sI}]}", "devices", "ordinal", 0, "uuid", uuid_of(root), "name",
+		field_text(device, "name", "-"), "multiprocessors",
+		(json_int_t)field_number(device, "multiprocessors"), "memory_bytes",
+		(json_int_t)field_number(device, "total_bytes"));
+}
+
 int mps_device_query(const struct call *call)
 {
 	const char *server = NULL;
-	bool csv = false, found;
+	bool csv = false;
 	int code;
 	json_t *root;
 
 	for (int i = 0; i < call->count; i++) {
-		if (!strcmp(call->arguments[i], "--csv") && !csv)
+		if (!strcmp(call->arguments[i], "--csv") && !csv && !call->json)
 			csv = true;
 		else if (*call->arguments[i] != '-' && !server)
 			server = call->arguments[i];
@@ -254,11 +306,16 @@ int mps_device_query(const struct call *call)
 	root = ask_status(call, &code);
 	if (!root)
 		return code;
-	found = !server || find_server(call, root, server);
-	if (found)
+	if (server && !find_server(call, root, server)) {
+		code = 1;
+	} else if (call->json) {
+		code = print_document(devices_json(root));
+	} else {
 		print_device(root, csv);
+		code = command_flush(stdout);
+	}
 	json_decref(root);
-	return found ? command_flush(stdout) : 1;
+	return code;
 }
 
 /* Return: the session of a server's client; 0: there is none */
@@ -284,6 +341,8 @@ static int terminate_session(const struct call *call, long long session)
 		sizeof(text));
 	if (r)
 		return call_fail(call, r, text);
+	if (call->json)
+		return print_document(json_pack("{sI}", "session", (json_int_t)session));
 	puts("0");
 	return command_flush(stdout);
 }
@@ -315,6 +374,8 @@ int mps_order(const struct call *call)
 
 	if (!root)
 		return code;
+	if (call->json)
+		return print_document(root);
 	if (*field_text(root, "text", ""))
 		puts(field_text(root, "text", ""));
 	json_decref(root);

@@ -15,6 +15,7 @@ import tempfile
 import unittest
 
 BUILD = sys.argv.pop(1)
+TABLE = os.path.join(os.path.dirname(__file__), '..', '..', 'server', 'tools', 'mps.def')
 TERMINATED, OUT_OF_MEMORY = 810, 2
 GIB = 1 << 30
 # A program: prints the bytes of its device, then allocates and frees so many bytes as a line says and prints the result.
@@ -202,6 +203,50 @@ class Verbs(Bed):
         self.program()
         self.assertEqual(self.classes(), ['online', 'offline', 'offline', 'online'])
         self.refuses('neither 0, normal, nor 1', 'set_default_client_priority', 'low')
+
+    def document(self, *words):
+        for program in 'frmpsctl', 'nvidia-cuda-mps-control':
+            done = run(program, *words, '--json')
+            self.assertEqual((done.returncode, done.stderr), (0, ''), words)
+        self.assertEqual(run('frmpsctl', '--json', *words).stdout, done.stdout)
+        self.assertEqual(run('frmpsctl', lines=' '.join(words) + ' --json').stdout, done.stdout)
+        return json.loads(done.stdout)
+
+    def test_documents(self):
+        first = self.program()
+        server, uuid = self.servers()[0], self.uuid()
+        self.assertEqual(self.document('get_server_list'), {'servers': [{'server': int(server), 'uid': os.getuid()}]})
+        self.assertEqual(self.document('get_server_status', server), {'status': 'ACTIVE'})
+        clients = self.document('ps')
+        for words in ['get_client_list', server], ['get_device_client_list'], ['ps', '-p', server]:
+            self.assertEqual(self.document(*words), clients)
+        client, = clients['clients']
+        self.assertEqual((client['pid'], client['server'], client['device']), (first.pid, int(server), uuid))
+        self.assertRegex(client['program'], 'python3')
+        device, = self.document('device_query', server)['devices']
+        self.assertEqual((device['ordinal'], device['uuid'], device['multiprocessors'], device['memory_bytes']),
+                         (0, uuid, 4, 4 * GIB))
+        self.says('', 'set_device_pinned_mem_limit', server, '0', '2048M')
+        self.says('', 'set_active_thread_percentage', server, '30')
+        for words, text, value in ((['get_device_pinned_mem_limit', server, '0'], '2G', 2 * GIB),
+                                   (['get_default_device_pinned_mem_limit'], '0M', 0),
+                                   (['get_active_thread_percentage', server], '30.0', 30),
+                                   (['get_default_active_thread_percentage'], '100.0', 100),
+                                   (['get_default_client_priority'], '0', 0)):
+            self.assertEqual(self.document(*words), {'text': text, 'value': value})
+        done = run('frmpsctl', 'terminate_client', server, str(first.pid), '--json')
+        self.assertEqual((done.returncode, json.loads(done.stdout)), (0, {'session': client['session']}))
+        self.refuses('takes a server and --csv', 'device_query', '--csv', '--json')
+
+    def test_what_prints_nothing_has_no_document(self):
+        with open(TABLE, encoding='utf-8') as file:
+            rows = re.findall(r'^VERB\("([^"]+)", "([^"]*)", (\d)', file.read(), re.MULTILINE)
+        silent = [(name, int(least)) for name, words, least in rows if '[--json]' not in words]
+        self.assertEqual({name for name, _ in silent if name.startswith('get_')}, set())
+        for name, least in silent:
+            done = run('frmpsctl', name, *['1'] * least, '--json')
+            self.assertEqual((done.returncode, done.stdout), (64, ''), name)
+            self.assertIn(f'{name} has no --json', done.stderr)
 
     def test_what_there_is_not(self):
         self.program()

@@ -54,12 +54,12 @@ END_TEST
 
 static int run(const struct call *call)
 {
-	snprintf(ran, sizeof(ran), "%s %d %s", call->name, call->count,
-		call->count ? call->arguments[0] : "-");
+	snprintf(ran, sizeof(ran), "%s %d %s%s", call->name, call->count,
+		call->count ? call->arguments[0] : "-", call->json ? " json" : "");
 	return 7;
 }
 
-static const struct command rows[] = {{"ps", run}, {"ping", run}};
+static const struct command rows[] = {{"ps", run}, {"quit", run}, {"ping", run}};
 static const struct commands commands = {&manual_ctl, rows, sizeof(rows) / sizeof(rows[0])};
 
 START_TEST(words_find_their_function)
@@ -82,6 +82,21 @@ START_TEST(words_find_their_function)
 }
 END_TEST
 
+/* Wherever it stands behind such a command, it is ours. */
+START_TEST(json_is_no_word_of_a_verb)
+{
+	char *words[] = {(char *)"ps", (char *)"-p", (char *)"--json", (char *)"7"};
+	char *quit[] = {(char *)"quit", (char *)"--json"};
+	struct call call = {.program = "test"}, other = {.program = "test"};
+
+	ck_assert_int_eq(command_run(&commands, &call, 4, words), 7);
+	ck_assert_str_eq(ran, "ps 2 -p json");
+	*ran = '\0';
+	ck_assert_int_eq(command_run(&commands, &other, 2, quit), 64);
+	ck_assert_str_eq(ran, "");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("command");
@@ -89,5 +104,6 @@ int main(void)
 
 	tcase_add_loop_test(tests, lines_are_run_in_turn, 0, sizeof(texts) / sizeof(*texts));
 	tcase_add_test(tests, words_find_their_function);
+	tcase_add_test(tests, json_is_no_word_of_a_verb);
 	return suite_run(suite);
 }

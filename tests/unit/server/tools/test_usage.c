@@ -104,7 +104,7 @@ static const struct {
 	{CTL "ping --json", "ping has no --json"},
 	{CTL "terminate_client 1", "terminate_client needs SERVER CLIENT"},
 	{CTL "lspart all", "lspart: unexpected argument 'all'"},
-	{CTL "--json ps", "ps has no --json"},
+	{CTL "--json quit", "quit has no --json"},
 	{"echo isoltae 7 | " CTL, "unknown command 'isoltae'; the nearest is 'isolate'\n"},
 	{"echo | " CTL, "no command is given"},
 	{CTL "faults --follow", "faults has no --follow"},
