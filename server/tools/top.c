@@ -86,10 +86,11 @@ static void print_line(const struct line *line, const char *end, FILE *out)
 
 	top_bytes(memory, field_number(line->session, "memory_bytes"));
 	top_bytes(pinned, field_number(line->session, "host_bytes"));
-	fprintf(out, "%8lld %8lld %8lld  %-8s %10s %10s %11.0f  %.20s%s",
+	fprintf(out, "%8lld %8lld %8lld  %-8s %5lld %4lld%% %10s %10s %11.0f  %.20s%s",
 		field_number(line->session, "session"), field_number(line->session, "pid"),
-		field_number(line->session, "uid"), field_text(line->session, "state", "-"), memory, pinned,
-		line->rate, field_text(line->session, "program", "-"), end);
+		field_number(line->session, "uid"), field_text(line->session, "state", "-"),
+		field_number(line->session, "multiprocessors"), field_number(line->session, "sm_percent"),
+		memory, pinned, line->rate, field_text(line->session, "program", "-"), end);
 }
 
 void top_print(
@@ -107,8 +108,8 @@ void top_print(
 	fprintf(out, "%s: %zu programs, %s of %s, %s pinned, %.0f commands/s, %lld faults%s%s",
 		field_text(device, "name", "-"), table.count, memory, total, pinned, table.rate,
 		field_number(counters, "culprits"), end, end);
-	fprintf(out, "%8s %8s %8s  %-8s %10s %10s %11s  %s%s", "SESSION", "PID", "UID", "STATE", "MEMORY",
-		"PINNED", "COMMANDS/S", "PROGRAM", end);
+	fprintf(out, "%8s %8s %8s  %-8s %5s %5s %10s %10s %11s  %s%s", "SESSION", "PID", "UID", "STATE",
+		"SMS", "ASKED", "MEMORY", "PINNED", "COMMANDS/S", "PROGRAM", end);
 	shown = rows && table.count + 3 > rows ? rows > 4 ? rows - 4 : 0 : table.count;
 	for (size_t i = 0; i < shown; i++)
 		print_line(&table.lines[i], end, out);

@@ -8,6 +8,7 @@
 
 #define SESSION(number, commands)                                                                            \
 	"{\"session\":" number ",\"pid\":7,\"uid\":8,\"program\":\"p" number "\",\"state\":\"running\","     \
+	"\"multiprocessors\":16,\"sm_percent\":14,"                                                          \
 	"\"memory_bytes\":1572864,\"host_bytes\":0,\"commands\":" commands "}"
 #define STATUS(sessions)                                                                                     \
 	"{\"device\":{\"name\":\"H\",\"total_bytes\":2147483648},\"counters\":{\"culprits\":2},"             \
@@ -40,6 +41,17 @@ START_TEST(the_busiest_comes_first)
 	ck_assert_ptr_eq(
 		strstr(text, "H: 3 programs, 4.5 MiB of 2.0 GiB, 0 B pinned, 2100 commands/s, 2 faults\n"),
 		text);
+	free(text);
+}
+END_TEST
+
+START_TEST(what_is_granted_stands_beside_what_is_asked)
+{
+	char *text = show(NULL, STATUS(SESSION("1", "1")), 0);
+
+	ck_assert_msg(strstr(text, "STATE      SMS ASKED     MEMORY") &&
+			      strstr(text, "running     16   14%    1.5 MiB"),
+		"%s", text);
 	free(text);
 }
 END_TEST
@@ -88,6 +100,7 @@ int main(void)
 	TCase *top = suite_case(suite, "top");
 
 	tcase_add_test(top, the_busiest_comes_first);
+	tcase_add_test(top, what_is_granted_stands_beside_what_is_asked);
 	tcase_add_test(top, the_same_is_a_document);
 	tcase_add_test(top, what_does_not_fit_is_counted);
 	tcase_add_test(top, nobody_is_there);
