@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/state/log.h"
+#include "protocol/percentage.h"
 #include "protocol/socket.h"
 
 /* A number and its unit. Return: where the text goes on; NULL if it is none */
@@ -75,34 +76,18 @@ CUresult mps_memory_limit(uint64_t *ret_bytes)
 	return r;
 }
 
-CUresult mps_parse_percentage(const char *text, uint32_t *ret_percent)
-{
-	char *end;
-	unsigned long percent = strtoul(text, &end, 10);
-
-	if (*end == '.')
-		end += 1 + strspn(end + 1, "0123456789");
-	*ret_percent = (uint32_t)percent;
-	return *text >= '0' && *text <= '9' && !*end && percent >= 1 && percent <= 100
-		       ? CUDA_SUCCESS
-		       : CUDA_ERROR_INVALID_VALUE;
-}
-
 CUresult mps_sm_percent(uint32_t *ret_percent)
 {
 	const char *text = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-	CUresult r;
 
 	*ret_percent = 0;
-	if (!text || !*text)
+	if (!text || !*text || percentage_parse(text, ret_percent))
 		return CUDA_SUCCESS;
-	r = mps_parse_percentage(text, ret_percent);
-	if (r != CUDA_SUCCESS)
-		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%.64s is no percentage from 1 to 100: the program "
-			"does not start without the limit that it may mean",
-			text);
-	return r;
+	client_log(CLIENT_LOG_ERROR,
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%.64s is no percentage from 1 to 100: the program "
+		"does not start without the limit that it may mean",
+		text);
+	return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult mps_priority(uint32_t *ret_priority)

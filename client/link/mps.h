@@ -28,9 +28,6 @@ CUresult mps_parse_limit(const char *text, uint64_t *ret_bytes);
  */
 CUresult mps_sm_percent(uint32_t *ret_percent);
 
-/** The same of a text. */
-CUresult mps_parse_percentage(const char *text, uint32_t *ret_percent);
-
 /**
  * Reads whether the program wants to come behind others of its user: CUDA_MPS_CLIENT_PRIORITY, 0 or 1.
  * @ret_priority: 1: it does

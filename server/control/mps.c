@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/percentage.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/control/operator.h"
@@ -213,16 +214,9 @@ static void set_device_pinned_mem_limit(const struct verb *verb)
 		(long long)domain->identity.uid, verb->words[2], verb->words[0]);
 }
 
-/* Parts of a percent are let go: who says 12.5 gets no more. */
-static bool parse_percentage(const struct verb *verb, const char *word, uint64_t *ret_percent)
+static bool parse_percentage(const struct verb *verb, const char *word, uint32_t *ret_percent)
 {
-	char *end;
-	unsigned long long percent = strtoull(word, &end, 10);
-
-	if (*end == '.')
-		end += 1 + strspn(end + 1, "0123456789");
-	*ret_percent = percent;
-	if (*word >= '0' && *word <= '9' && !*end && percent >= 1 && percent <= 100)
+	if (percentage_parse(word, ret_percent))
 		return true;
 	refuse(verb, CUDA_ERROR_INVALID_VALUE, "%s is no percentage from 1 to 100", word);
 	return false;
@@ -246,14 +240,13 @@ static void get_default_active_thread_percentage(const struct verb *verb)
 
 static void set_default_active_thread_percentage(const struct verb *verb)
 {
-	uint64_t percent;
+	uint32_t percent;
 
 	if (!is_operator(verb) || !parse_percentage(verb, verb->words[0], &percent))
 		return;
 	verb->daemon->sm_default = percent;
 	daemon_keep(verb->daemon);
-	note(verb, "programs that start from now on have at most %" PRIu64 " %% of the multiprocessors",
-		percent);
+	note(verb, "programs that start from now on have at most %u %% of the multiprocessors", percent);
 }
 
 static void get_active_thread_percentage(const struct verb *verb)
@@ -267,7 +260,7 @@ static void get_active_thread_percentage(const struct verb *verb)
 static void set_active_thread_percentage(const struct verb *verb)
 {
 	struct domain *domain = find_server(verb, verb->words[0]);
-	uint64_t percent;
+	uint32_t percent;
 
 	if (!domain || !parse_percentage(verb, verb->words[1], &percent))
 		return;
@@ -276,8 +269,8 @@ static void set_active_thread_percentage(const struct verb *verb)
 	domain->sm_percent = percent;
 	domain_keep(domain);
 	note(verb,
-		"programs of uid %lld that start from now on have at most %" PRIu64
-		" %% of the multiprocessors on server %s",
+		"programs of uid %lld that start from now on have at most %u %% of the multiprocessors on "
+		"server %s",
 		(long long)domain->identity.uid, percent, verb->words[0]);
 }
 
