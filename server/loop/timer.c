@@ -3,7 +3,6 @@
 #include "server/loop/timer.h"
 
 #include <stdlib.h>
-#include <time.h>
 #include <uv.h>
 
 #define NS_PER_MS 1000000u
@@ -63,12 +62,4 @@ struct timer *timer_free(struct timer *timer)
 	if (timer)
 		uv_close((uv_handle_t *)&timer->handle, on_close);
 	return NULL;
-}
-
-uint64_t timer_now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }

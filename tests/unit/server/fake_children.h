@@ -93,6 +93,15 @@ struct session *fake_session(const struct fake *fake, unsigned index);
 		fake_turn(fake);                                                                             \
 	while ((condition) && !sched_yield())
 
+/** The time until the loop's next timer passes at once, for the daemon's clock as well. Return: true */
+bool fake_skip(struct fake *fake);
+
+/** The same as FAKE_RUN_WHILE where only time is waited for: no thread and no process has anything to do. */
+#define FAKE_SKIP_WHILE(fake, condition)                                                                     \
+	do                                                                                                   \
+		fake_turn(fake);                                                                             \
+	while ((condition) && fake_skip(fake))
+
 /** Receives a message of that type on a socket; the test fails when there is none or another. Into
  * fake->message. An operator's answer is waited for: its turn comes by a timer. */
 const struct wire_message *fake_expect(struct fake *fake, int socket, enum wire_type type);

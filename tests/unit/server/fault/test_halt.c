@@ -83,7 +83,7 @@ static void doubt(unsigned index, uint32_t doubt)
 
 static void run_until_killed(struct fake_child *child)
 {
-	FAKE_RUN_WHILE(fake, !child->killed);
+	FAKE_SKIP_WHILE(fake, !child->killed);
 }
 
 /* The standby's orders: one recover code per session. */
@@ -135,7 +135,7 @@ static void stall(void)
 	fake_serve(fake, first, WIRE_HALT);
 	speak(first, 0, fake_session(fake, 0)->number);
 	say(first, WIRE_LOST, 700);
-	FAKE_RUN_WHILE(fake, !fake_domain(fake)->promotion->fence_until_us);
+	FAKE_SKIP_WHILE(fake, !fake_domain(fake)->promotion->fence_until_us);
 	fake_expect(fake, first->socket, WIRE_HALT);
 	ck_assert(fake->message.halt.fence);
 	fake_expect_nothing(fake, second->socket);
@@ -222,9 +222,7 @@ START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
 	ck_assert_uint_eq(fake->message.session, gone);
 	fake_expect(fake, second->socket, WIRE_CLOSE_SESSION);
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
-	/* Blocks for its timer. */
-	while (incident_is_serving(fake_domain(fake)->promotion->state))
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_SKIP_WHILE(fake, incident_is_serving(fake_domain(fake)->promotion->state));
 	ck_assert(!first->killed);
 	fake_serve(fake, first, WIRE_HALT);
 	finish(1, 2);
@@ -404,7 +402,7 @@ START_TEST(without_an_exception_marks_count)
 	issue(1, 2);
 	say(first, WIRE_LOST, 719);
 	fake_serve(fake, first, WIRE_HALT);
-	FAKE_RUN_WHILE(fake, !fake_domain(fake)->promotion->fence_until_us);
+	FAKE_SKIP_WHILE(fake, !fake_domain(fake)->promotion->fence_until_us);
 	fake_expect(fake, first->socket, WIRE_HALT);
 	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
 	expect_activate(recover, 2);

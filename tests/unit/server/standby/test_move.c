@@ -161,11 +161,10 @@ static bool has_message(struct fake_child *child)
 	return poll(&poller, 1, 0) != 0;
 }
 
-/* Blocks for what its timers do, which the condition shows. */
+/* For what its timers do, which the condition shows. */
 static void wait_while_silent(struct fake_child *child)
 {
-	while (!has_message(child) && !child->killed)
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_SKIP_WHILE(fake, !has_message(child) && !child->killed);
 }
 
 /* Its main thread is in the driver for good. That is a sign of trouble, and nobody's fault. */
