@@ -43,8 +43,8 @@ count() { # count LOG
 	skipped=$((skipped + $(number Skipped "$1")))
 }
 
-prefix= # how compilers are started
-# Configures and compiles a folder. What that prints, and whether it worked, is kept for test_build.
+prefix= # how compilers and tests are started
+# Configures and compiles a folder. What that prints, and whether it worked, is kept for show_tests.
 build() { # build FOLDER OPTIONS...
 	folder=$1
 	shift
@@ -53,67 +53,93 @@ build() { # build FOLDER OPTIONS...
 	} >"$scratch/$folder.log" 2>&1
 }
 
-# The sanitizers' builds, one after the other. Optimised less, with fewer notes for debuggers, they compile in two thirds
-# of the time, and their tests are no slower.
-build_sanitized() {
+# Runs tests of a folder. What that prints, and its exit status, is kept for show_tests, under a name.
+run_tests() { # run_tests NAME FOLDER MESON-OPTIONS...
+	name=$1
+	folder=$2
+	shift 2
+	[ -e "$scratch/$folder.built" ] || return 0
+	$prefix meson test -C "$folder" "$@" --print-errorlogs --num-processes "$jobs" --logbase "$name" \
+		${wrapper:+--wrapper "$wrapper"} >"$scratch/$name.tests" 2>&1
+	echo $? >"$scratch/$name.status"
+}
+
+# The sanitizers' builds, one after the other, and those of their tests that need no machine of their own. Optimised less,
+# with fewer notes for debuggers, they compile in two thirds of the time, and their tests are no slower.
+sanitized() {
 	for kind in 'asan address,undefined' 'tsan thread'; do
 		name=${kind% *}
 		sanitizers=${kind#* }
-		if starts "$sanitizers"; then
-			build "build-$name" -Ddebug=true -Doptimization=1 -Dc_args=-g1 -Dcpp_args=-g1 -Db_sanitize="$sanitizers" -Db_lundef=false
-		else
+		if ! starts "$sanitizers"; then
 			touch "$scratch/build-$name.foreign"
+			continue
 		fi
+		prefix='nice -n 19'
+		build "build-$name" -Ddebug=true -Doptimization=1 -Dc_args=-g1 -Dcpp_args=-g1 -Db_sanitize="$sanitizers" -Db_lundef=false
+		# A test that never had its turn would run out of time.
+		prefix='nice -n 10'
+		run_tests "$name" "build-$name" --suite "$name" --no-suite "$name-alone"
 	done
 }
 
-test_build() { # test_build FOLDER SUITE
-	folder=$1
-	suite=$2
-	echo "== $folder"
-	if [ -e "$scratch/$folder.foreign" ]; then
+# Whether a folder was built; else says why not.
+is_built() { # is_built FOLDER
+	[ ! -e "$scratch/$1.built" ] || return 0
+	echo "== $1"
+	if [ -e "$scratch/$1.foreign" ]; then
 		echo "programs with its sanitizers do not run on this machine: skipped"
 		skipped=$((skipped + 1))
-		return
+		return 1
 	fi
-	if [ ! -e "$scratch/$folder.built" ]; then
-		grep -E -A 12 'error|ERROR|FAILED' "$scratch/$folder.log" | head -n 60
-		echo "$folder: does not build" | tee -a "$scratch/failures"
-		failed=$((failed + 1))
-		return
-	fi
-	meson test -C "$folder" --suite "$suite" --print-errorlogs --num-processes "$jobs" \
-		${wrapper:+--wrapper "$wrapper"} >"$scratch/log" 2>&1
-	status=$?
-	grep -E '^ *[0-9]+/[0-9]+ ' "$scratch/log" | sed 's/^ *[0-9]*\/[0-9]* *//'
-	if [ $status -ne 0 ]; then
-		sed '/^ *[0-9]*\/[0-9]* /d' "$scratch/log" | tail -n 200
+	grep -E -A 12 'error|ERROR|FAILED' "$scratch/$1.log" | head -n 60
+	echo "$1: does not build" | tee -a "$scratch/failures"
+	failed=$((failed + 1))
+	return 1
+}
+
+# Shows what tests have said, and counts them.
+show_tests() { # show_tests NAME
+	log=$scratch/$1.tests
+	status=$(cat "$scratch/$1.status")
+	echo "== $1"
+	grep -E '^ *[0-9]+/[0-9]+ ' "$log" | sed 's/^ *[0-9]*\/[0-9]* *//'
+	if [ "$status" -ne 0 ]; then
+		sed '/^ *[0-9]*\/[0-9]* /d' "$log" | tail -n 200
 		# The programs of a system test say much before they end: what failed is repeated as the last that is shown.
 		{
-			grep -E '^ *[0-9]+/[0-9]+ .*(FAIL|TIMEOUT|UNEXPECTEDPASS)' "$scratch/log" | sed 's/^ *[0-9]*\/[0-9]* *//'
-			grep -E ':[FE]:|ERROR: |runtime error' "$scratch/log" | head -n 40
-		} | awk -v name="$folder" '!seen[$0]++ { print name ": " $0 }' >>"$scratch/failures"
+			grep -E '^ *[0-9]+/[0-9]+ .*(FAIL|TIMEOUT|UNEXPECTEDPASS)' "$log" | sed 's/^ *[0-9]*\/[0-9]* *//'
+			grep -E ':[FE]:|ERROR: |runtime error' "$log" | head -n 40
+		} | awk -v name="$1" '!seen[$0]++ { print name ": " $0 }' >>"$scratch/failures"
 	fi
 	before=$((passed + failed + skipped))
-	count "$scratch/log"
+	count "$log"
 	# No summary: there were no tests.
 	if [ $((passed + failed + skipped)) -eq "$before" ]; then
-		echo "$folder: no test ran" | tee -a "$scratch/failures"
+		echo "$1: no test ran" | tee -a "$scratch/failures"
 		failed=$((failed + 1))
 	fi
 }
 
 install_packages
 build build -Dbuildtype=debugoptimized
-# The plain build's tests wait for most of their time. What compiles meanwhile does so at the lowest priority, and
+# The plain build's tests wait for most of their time. What compiles and runs meanwhile does so at a low priority, and
 # they do not notice it.
-prefix='nice -n 19'
-build_sanitized &
+sanitized &
 builder=$!
-test_build build plain
+if is_built build; then
+	run_tests plain build --suite plain
+	show_tests plain
+fi
 wait "$builder"
-test_build build-asan asan
-test_build build-tsan tsan
+builder=
+if is_built build-asan; then
+	show_tests asan
+	run_tests asan-alone build-asan --suite asan-alone
+	show_tests asan-alone
+fi
+if is_built build-tsan; then
+	show_tests tsan
+fi
 
 if [ -s "$scratch/failures" ]; then
 	echo "== failures"
