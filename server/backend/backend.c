@@ -10,6 +10,7 @@ struct last_words *backend_last_words;
 const struct backend_watch *_Atomic backend_watch;
 bool backend_contains;
 bool backend_is_served;
+bool backend_is_unproved;
 
 struct backend_copy backend_copy_on(const struct backend_copy *copy, uint64_t to)
 {

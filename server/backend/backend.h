@@ -168,6 +168,9 @@ struct backend_time {
 struct backend_ops {
 	const char *name; /* "cuda" or "host" */
 
+	/* With what it is proved that faults of kernels are contained (trial.h); NULL: there is nothing to prove. */
+	const struct trial_kernels *trial;
+
 	/* Whether this machine can run the backend at all: driver there, new enough, a device. Takes no
 	 * context. */
 	CUresult (*probe)(struct backend_probe *ret_probe);
@@ -418,5 +421,8 @@ extern bool backend_contains;
 
 /* Whether this process serves programs; it does not in tools. Set before open_executor. */
 extern bool backend_is_served;
+
+/* Whether kernels' faults are left to the driver, because the trial has failed. Set before open_executor. */
+extern bool backend_is_unproved;
 
 #endif

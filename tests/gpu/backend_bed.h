@@ -74,6 +74,9 @@ CUresult copy_line(struct backend_stream *stream, uint64_t dst, uint64_t src, ui
 /* backend_fence.c */
 void check_fence(bool fault);
 
+/* backend_trial.c */
+void check_trial(bool off);
+
 /* backend_sms.c */
 void check_groups(void);
 

@@ -184,6 +184,8 @@ corpus() { # corpus NAME
 	check "backend operations" "$folder/tests/backend_check"
 	check "backend fence" "$folder/tests/backend_check" --fence
 	check "backend fence beside a fault" "$folder/tests/backend_check" --fence fault
+	check "trial of contained faults" "$folder/tests/backend_check" --trial
+	check "trial where faults are not contained" "$folder/tests/backend_check" --trial off
 }
 for suite in trouble limits exact bursts sharing placing events timing guard device caps; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"

@@ -105,6 +105,32 @@ static void occupy(const struct host_grid *grid, const struct host_block_index *
 		nap(&ns);
 }
 
+/* Counts for the trial (server/backend/trial.h). */
+static void count_beside(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	_Atomic uint64_t *count = HOST_POINTER(_Atomic uint64_t, params[0]);
+	uint64_t *results = HOST_POINTER(uint64_t, params[1]), counted = 0;
+	_Atomic uint32_t *gate = HOST_POINTER(_Atomic uint32_t, params[2]);
+	long ns = 50000;
+
+	(void)grid;
+	(void)block;
+	while (!atomic_load(gate)) {
+		counted++;
+		atomic_fetch_add(count, 1);
+		nap(&ns);
+	}
+	results[0] = results[1] = counted;
+}
+
+/* The same, and a step is taken twice. */
+static void count_beside_wrong(
+	const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	count_beside(grid, block, params);
+	atomic_fetch_add(HOST_POINTER(_Atomic uint64_t, params[0]), 1);
+}
+
 static uint64_t nanoseconds(void)
 {
 	struct timespec now;
@@ -348,6 +374,8 @@ static const struct host_param bump_surfaces_list[] = {
 static const struct host_param scale_list[] = {P(scale, data), P(scale, count), P(scale, factor)};
 static const struct host_param count_up_list[] = {P(count_up, word), P(count_up, by)};
 static const struct host_param spin_until_list[] = {P(spin_until, word), P(spin_until, value)};
+static const struct host_param count_beside_list[] = {
+	P(count_beside, counts), P(count_beside, results), P(count_beside, gate)};
 static const struct host_param occupy_list[] = {P(occupy, words)};
 static const struct host_param spin_ns_list[] = {P(spin_ns, ns)};
 static const struct host_param read_limits_list[] = {P(read_limits, out)};
@@ -366,6 +394,7 @@ static const struct host_param crash_when_told_list[] = {
 HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_list),
 	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list),
 	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
+	HOST_KERNEL(count_beside, count_beside_list), HOST_KERNEL(count_beside_wrong, count_beside_list),
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),
 	HOST_KERNEL(fetch_pairs, fetch_pairs_list), HOST_KERNEL(bump_surfaces, bump_surfaces_list),
 	HOST_KERNEL(mark_sms, mark_sms_list), HOST_KERNEL(read_words, read_words_list),

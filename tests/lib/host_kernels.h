@@ -33,6 +33,9 @@ struct spin_until_params {
 	uint64_t word;
 	uint32_t value;
 };
+struct count_beside_params {
+	uint64_t counts, results, gate;
+};
 struct occupy_params {
 	uint64_t words;
 };

@@ -44,7 +44,8 @@ static void arm(void)
 {
 	int multiprocessors = 0;
 
-	if (!driver.device_attribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, cuda.device))
+	if (!backend_is_unproved && !driver.device_attribute(&multiprocessors,
+					    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, cuda.device))
 		exception_open((uint32_t)multiprocessors);
 	contain_arm();
 }
@@ -89,6 +90,7 @@ static CUresult thread_enter(void)
 
 const struct backend_ops backend_cuda = {
 	.name = "cuda",
+	.trial = &cuda_trial,
 	.probe = cuda_probe,
 	.open_keeper = start,
 	.open_executor = open_executor,

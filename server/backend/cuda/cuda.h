@@ -128,6 +128,9 @@ CUresult cuda_check(
 /** Writes the device's timer, ns, to a word of registered memory. Errors: CUDA_ERROR_NOT_SUPPORTED, as of a launch. */
 CUresult cuda_stamp(CUstream stream, uint64_t *word);
 
+/* trial.c */
+extern const struct trial_kernels cuda_trial;
+
 /* clock.c */
 /** Finds out where the context's clock lies on the device's timer; the context is current and nothing runs in it.
  * Failing is not fatal: times are then known within this process, or not at all. */

@@ -1,0 +1,302 @@
+// See trial.h. For each culprit:
+//
+//   survivor counts ─► culprit faults ─► the backend names it ─► survivor has gone on ─► culprit's stream is empty
+//                                                                          ─► gate opens ─► all counts are equal
+//
+// Survivors count in place: in registers, in shared memory and in host memory. A fault that costs a survivor a step, or
+// that makes it take one twice, leaves the three different. The second culprit follows the first in the same context, with
+// the survivor launched anew.
+//
+// One thread, and the backend's own, which calls back.
+
+#include "server/backend/trial.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "server/backend/backend.h"
+#include "shm/order.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define LOOK_NS	  100000
+
+enum verdict { VERDICT_NONE, VERDICT_CONTAINED, VERDICT_UNCONTAINED };
+
+/* What survivors write, and read. */
+struct board {
+	word32 gate;
+	word64 counts[TRIAL_THREADS_MAX];
+	uint64_t results[TRIAL_THREADS_MAX][2];
+};
+
+/* What the backend says of a fault. */
+struct heard {
+	struct backend_fault fault; /* the first; written before the verdict, and not again */
+	word32 others;		    /* whether other kernels were named */
+	word32 verdict;
+};
+
+struct trial {
+	const struct backend_ops *ops;
+	const struct trial_kernels *kernels;
+	uint64_t patience_ns;
+	char *why;
+	struct board *board;
+	struct backend_module *module;
+	struct backend_stream *beside, *bad;
+	const char *culprit;
+	uint64_t before[TRIAL_THREADS_MAX]; /* counts as the round began */
+	uint64_t seen;			    /* count of the first thread */
+	CUresult code;			    /* of the latest query */
+};
+
+static struct heard heard;
+
+/* ---- the backend's thread ---- */
+
+static void ignore(void *context)
+{
+	(void)context;
+}
+
+static void contained(void *context, const struct backend_fault *faults, uint32_t count)
+{
+	(void)context;
+	if (!count)
+		return;
+	if (word_acquire(&heard.verdict) == VERDICT_NONE)
+		heard.fault = faults[0];
+	/* The same one may be seen again as the device goes on. */
+	for (uint32_t i = 0; i < count; i++)
+		if (faults[i].module != heard.fault.module ||
+			strcmp(faults[i].kernel, heard.fault.kernel) != 0)
+			word_release(&heard.others, 1);
+	if (word_acquire(&heard.verdict) == VERDICT_NONE)
+		word_release(&heard.verdict, VERDICT_CONTAINED);
+}
+
+static void uncontained(void *context, const struct backend_fault *faults, uint32_t count)
+{
+	(void)context;
+	(void)faults;
+	(void)count;
+	word_release(&heard.verdict, VERDICT_UNCONTAINED);
+}
+
+static const struct backend_watch watch = {
+	.suspected = ignore, .stopped = ignore, .contained = contained, .uncontained = uncontained};
+
+/* ---- the trial's ---- */
+
+/* Return: false, for the caller to return */
+static bool fail(struct trial *trial, const char *what)
+{
+	if (trial->culprit)
+		snprintf(trial->why, TRIAL_TEXT, "after %s: %s", trial->culprit, what);
+	else
+		snprintf(trial->why, TRIAL_TEXT, "%s", what);
+	return false;
+}
+
+static bool fail_with(struct trial *trial, const char *what, CUresult code)
+{
+	char text[TRIAL_TEXT / 2];
+
+	snprintf(text, sizeof(text), "%s (code %d)", what, (int)code);
+	return fail(trial, text);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 * NS_PER_MS + (uint64_t)now.tv_nsec;
+}
+
+typedef bool is_so_fn(struct trial *trial);
+
+/* Nobody wakes us for what the device has written. Return: whether it is so within the time */
+static bool await(struct trial *trial, is_so_fn *is_so)
+{
+	const struct timespec pause = {.tv_nsec = LOOK_NS};
+	uint64_t until = now_ns() + trial->patience_ns;
+
+	while (!is_so(trial)) {
+		if (now_ns() >= until)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+static bool has_counted(struct trial *trial)
+{
+	return word_acquire(&trial->board->counts[0]) > trial->seen;
+}
+
+static bool is_judged(struct trial *trial)
+{
+	(void)trial;
+	return word_acquire(&heard.verdict) != VERDICT_NONE;
+}
+
+static bool is_empty(struct trial *trial, struct backend_stream *stream)
+{
+	trial->code = trial->ops->stream_query(stream);
+	return trial->code != CUDA_ERROR_NOT_READY;
+}
+
+static bool bad_is_empty(struct trial *trial)
+{
+	return is_empty(trial, trial->bad);
+}
+
+static bool beside_is_empty(struct trial *trial)
+{
+	return is_empty(trial, trial->beside);
+}
+
+static CUresult launch(struct trial *trial, struct backend_stream *stream, const char *name,
+	const void *arguments, uint32_t blocks, uint32_t threads)
+{
+	struct backend_function_info info;
+	struct backend_launch launch = {
+		.grid = {blocks, 1, 1}, .block = {threads, 1, 1}, .info = &info, .arguments = arguments};
+	CUresult code = trial->ops->function_find(trial->module, name, true, &launch.function, &info);
+
+	launch.argument_bytes = info.argument_bytes;
+	return code ? code : trial->ops->launch(stream, &launch);
+}
+
+static bool prepare(struct trial *trial)
+{
+	const struct backend_ops *ops = trial->ops;
+	char log[512] = "";
+	CUresult code;
+
+	trial->board =
+		mmap(NULL, sizeof(*trial->board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (trial->board == MAP_FAILED)
+		return fail(trial, "no memory for it");
+	code = ops->host_register(trial->board, sizeof(*trial->board));
+	if (!code)
+		code = ops->module_load(trial->kernels->image, trial->kernels->bytes, NULL, NULL, NULL, log,
+			sizeof(log), &trial->module);
+	if (!code)
+		code = ops->stream_create(0, 0, &trial->beside);
+	if (!code)
+		code = ops->stream_create(0, 0, &trial->bad);
+	return code ? fail_with(trial, "its kernels cannot be loaded", code) : true;
+}
+
+/* Return: whether it counts */
+static bool start_survivor(struct trial *trial)
+{
+	const uint64_t arguments[] = {(uintptr_t)trial->board->counts, (uintptr_t)trial->board->results,
+		(uintptr_t)&trial->board->gate};
+	CUresult code;
+
+	for (uint32_t i = 0; i < TRIAL_THREADS_MAX; i++)
+		trial->before[i] = word_acquire(&trial->board->counts[i]);
+	memset(trial->board->results, 0, sizeof(trial->board->results));
+	word_release(&trial->board->gate, 0);
+	trial->seen = trial->before[0];
+	code = launch(trial, trial->beside, trial->kernels->survivor, arguments, trial->kernels->blocks,
+		trial->kernels->threads);
+	if (code)
+		return fail_with(trial, "a kernel cannot be launched", code);
+	return await(trial, has_counted) || fail(trial, "a kernel does not begin");
+}
+
+static bool is_exact(const struct trial *trial)
+{
+	uint32_t threads = trial->kernels->blocks * trial->kernels->threads;
+
+	for (uint32_t i = 0; i < threads; i++) {
+		uint64_t counted = word_acquire(&trial->board->counts[i]) - trial->before[i];
+
+		if (!counted || trial->board->results[i][0] != counted ||
+			trial->board->results[i][1] != counted)
+			return false;
+	}
+	return true;
+}
+
+/* Whether exactly the culprit was named. */
+static bool is_named(struct trial *trial, CUresult code)
+{
+	const struct backend_fault *fault = &heard.fault;
+
+	if (word_acquire(&heard.verdict) == VERDICT_UNCONTAINED)
+		return fail(trial, "the fault is not contained");
+	if (word_acquire(&heard.others) || fault->module != trial->module ||
+		strcmp(fault->kernel, trial->culprit) != 0)
+		return fail(trial, "another kernel was named");
+	return fault->code == code || fail_with(trial, "another fault was named", fault->code);
+}
+
+static bool end_survivor(struct trial *trial, CUresult wanted)
+{
+	word_release(&trial->board->gate, 1);
+	if (!await(trial, beside_is_empty))
+		return fail(trial, "the kernel beside it does not end");
+	if (trial->code)
+		return fail_with(trial, "the kernel beside it fails", trial->code);
+	/* What was said since. */
+	if (!is_named(trial, wanted))
+		return false;
+	return is_exact(trial) || fail(trial, "the kernel beside it has counted wrong");
+}
+
+static bool fault(struct trial *trial, CUresult wanted)
+{
+	CUresult code;
+
+	word_release(&heard.others, 0);
+	word_release(&heard.verdict, VERDICT_NONE);
+	code = launch(trial, trial->bad, trial->culprit, NULL, 1, 1);
+	if (code)
+		return fail_with(trial, "it cannot be launched", code);
+	if (!await(trial, is_judged))
+		return fail(trial, "nothing was said of the fault in time");
+	if (!is_named(trial, wanted))
+		return false;
+	if (!await(trial, bad_is_empty))
+		return fail(trial, "it does not end");
+	if (trial->code)
+		return fail_with(trial, "its stream fails", trial->code);
+	/* What one step of a thread has written may be on its way: two are behind the fault for certain. */
+	trial->seen = word_acquire(&trial->board->counts[0]) + 1;
+	return await(trial, has_counted) || fail(trial, "the kernel beside it does not go on");
+}
+
+static bool try_all(struct trial *trial)
+{
+	for (uint32_t i = 0; i < TRIAL_CULPRITS; i++) {
+		trial->culprit = NULL;
+		if (!start_survivor(trial))
+			return false;
+		trial->culprit = trial->kernels->culprits[i].name;
+		if (!fault(trial, trial->kernels->culprits[i].code) ||
+			!end_survivor(trial, trial->kernels->culprits[i].code))
+			return false;
+	}
+	return true;
+}
+
+void trial_run(const struct backend_ops *ops, const struct trial_kernels *kernels, unsigned patience_ms,
+	char *ret_why)
+{
+	static struct trial trial;
+
+	*ret_why = '\0';
+	trial = (struct trial){
+		.ops = ops, .kernels = kernels, .patience_ns = patience_ms * NS_PER_MS, .why = ret_why};
+	atomic_store_explicit(&backend_watch, &watch, memory_order_release);
+	if (prepare(&trial))
+		try_all(&trial);
+}

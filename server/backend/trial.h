@@ -1,0 +1,42 @@
+// The proof by trial that a backend contains faults: a kernel faults on purpose beside one that counts.
+
+#ifndef FRMPS_SERVER_BACKEND_TRIAL_H
+#define FRMPS_SERVER_BACKEND_TRIAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+struct backend_ops;
+
+#define TRIAL_CULPRITS	  2u
+#define TRIAL_THREADS_MAX 1024u
+#define TRIAL_TEXT	  256u
+
+/* What a backend is tried with. */
+struct trial_kernels {
+	const void *image;
+	size_t bytes;
+	/* Each thread counts in a word of its own in `counts`, and in other places beside, until the word at `gate`
+	 * is not 0. Then it writes what it has counted there into two words of its own in `results`. Three parameters:
+	 * the addresses counts, results, gate. */
+	const char *survivor;
+	uint32_t blocks, threads; /* blocks * threads <= TRIAL_THREADS_MAX */
+	/* Kernels of one thread without parameters, and with what they fault. */
+	struct {
+		const char *name;
+		CUresult code;
+	} culprits[TRIAL_CULPRITS];
+};
+
+/**
+ * Tries the context of this process. Calls backend_watch's part of the service: nobody else is told of faults from here
+ * on. What it makes is left behind, so the process is to end.
+ * @patience_ms: for each step
+ * @ret_why: TRIAL_TEXT; empty, or why it is not proved
+ */
+void trial_run(const struct backend_ops *ops, const struct trial_kernels *kernels, unsigned patience_ms,
+	char *ret_why);
+
+#endif

@@ -1,0 +1,102 @@
+// The trial, on the host backend: what it finds where faults are contained, and where they are not.
+
+#include "server/backend/trial.h"
+
+#include <stdlib.h>
+
+#include "tests/unit/server/backend/bed.h"
+
+#define PATIENCE_MS 2000u
+
+static char why[TRIAL_TEXT];
+
+static struct trial_kernels kernels = {.survivor = "count_beside",
+	.blocks = 1,
+	.threads = 1,
+	.culprits = {
+		{"crash_trap", CUDA_ERROR_LAUNCH_FAILED}, {"crash_illegal", CUDA_ERROR_ILLEGAL_INSTRUCTION}}};
+
+static void *image;
+
+static void try(const char *mode, unsigned patience_ms)
+{
+	setenv("FRMPS_HOST_FAULTS", mode, 1);
+	ok(OPS->open_executor(0, &bed.device));
+	ok(OPS->thread_enter());
+	image = host_kernels_read(&kernels.bytes);
+	kernels.image = image;
+	trial_run(OPS, &kernels, patience_ms, why);
+	free(image);
+}
+
+START_TEST(faults_that_are_contained_are_proved_to_be)
+{
+	try("named", PATIENCE_MS);
+	ck_assert_str_eq(why, "");
+}
+END_TEST
+
+START_TEST(a_fault_that_is_not_contained_is_no_proof)
+{
+	try("unknown", PATIENCE_MS);
+	ck_assert_str_eq(why, "after crash_trap: the fault is not contained");
+}
+END_TEST
+
+START_TEST(a_fault_of_which_nothing_is_said_is_no_proof)
+{
+	try("silent", 200);
+	ck_assert_str_eq(why, "after crash_trap: nothing was said of the fault in time");
+}
+END_TEST
+
+START_TEST(a_fault_that_is_taken_for_another_is_no_proof)
+{
+	kernels.culprits[1].code = CUDA_ERROR_ASSERT;
+	try("named", PATIENCE_MS);
+	ck_assert_str_eq(why, "after crash_illegal: another fault was named (code 715)");
+}
+END_TEST
+
+START_TEST(a_count_that_is_not_exact_is_no_proof)
+{
+	kernels.survivor = "count_beside_wrong";
+	try("named", PATIENCE_MS);
+	ck_assert_str_eq(why, "after crash_trap: the kernel beside it has counted wrong");
+}
+END_TEST
+
+START_TEST(a_kernel_that_does_not_begin_is_no_proof)
+{
+	kernels.survivor = "crash_stack_and_there_is_none";
+	try("named", PATIENCE_MS);
+	ck_assert_str_eq(why, "a kernel cannot be launched (code 500)");
+}
+END_TEST
+
+/* As if the driver were not known. */
+START_TEST(an_executor_that_is_told_so_contains_nothing)
+{
+	backend_is_unproved = true;
+	try("named", PATIENCE_MS);
+	ck_assert(!backend_contains);
+	ck_assert_str_eq(why, "after crash_trap: the fault is not contained");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("trial");
+	TCase *tests = tcase_create("trial");
+
+	tcase_set_timeout(tests, 20);
+	tcase_add_test(tests, faults_that_are_contained_are_proved_to_be);
+	tcase_add_test(tests, a_fault_that_is_not_contained_is_no_proof);
+	tcase_add_test(tests, a_fault_of_which_nothing_is_said_is_no_proof);
+	tcase_add_test(tests, a_fault_that_is_taken_for_another_is_no_proof);
+	tcase_add_test(tests, a_count_that_is_not_exact_is_no_proof);
+	tcase_add_test(tests, a_kernel_that_does_not_begin_is_no_proof);
+	tcase_add_test(tests, an_executor_that_is_told_so_contains_nothing);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
