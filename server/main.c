@@ -20,10 +20,14 @@
 #include "server/keeper/keeper.h"
 #include "server/log.h"
 #include "server/probe.h"
+#include "server/prove.h"
 #include "server/role.h"
 #include "server/tools/manual.h"
 #include "server/tools/shim.h"
 #include "server/version.h"
+
+/* The driver's start and a context take less than a second, on a machine with many devices several. */
+#define PROOF_PATIENCE_MS 30000u
 
 struct options {
 	const char *config;
@@ -59,6 +63,9 @@ static bool take_internal(struct options *options, int option)
 		return true;
 	case 'L':
 		options->log_level = (enum log_level)atoi(optarg);
+		return true;
+	case 'U':
+		backend_is_unproved = true;
 		return true;
 	case 'P':
 		options->load_patience_ms = (unsigned)strtoul(optarg, NULL, 10);
@@ -193,6 +200,19 @@ static bool narrow(const struct config *config, struct heritage *heritage, const
 	return heritage->environment != NULL;
 }
 
+/* Before any executor is there, so that all are alike, whoever starts them. */
+static void prove(struct heritage *heritage)
+{
+	const struct proof *proof = &heritage->proof;
+
+	prove_ask("/proc/self/exe", heritage, PROOF_PATIENCE_MS);
+	if (proof->state == PROOF_GOOD)
+		log_info("faults of kernels are contained: proved in %u ms", (unsigned)proof->ms);
+	else if (proof->state == PROOF_FAILED)
+		log_warning("faults of kernels are not contained, and each one ends its executor: %s",
+			proof->why);
+}
+
 /* Fills in what children get. Return: 0, or the exit code after an error line. */
 static int choose_backend(const struct config *config, struct heritage *heritage)
 {
@@ -213,6 +233,8 @@ static int choose_backend(const struct config *config, struct heritage *heritage
 		code = EXIT_FAILURE;
 	}
 	free(shim);
+	if (!code && ops->trial)
+		prove(heritage);
 	return code;
 }
 
@@ -278,6 +300,11 @@ static int run_child(const struct options *options, char **arguments)
 	}
 	if (strcmp(options->role, "probe") == 0)
 		return probe_main(ops, options->control_fd);
+	if (strcmp(options->role, "trial") == 0) {
+		fix_addresses(arguments);
+		log_init(options->log_level, "frmps trial");
+		return prove_main(ops, options->device, options->control_fd);
+	}
 	/* A signal that is sent to all processes of the service is the daemon's to answer: it needs its
 	 * children to let programs finish. They end when it says so, or with it. */
 	signal(SIGTERM, SIG_IGN);

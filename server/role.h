@@ -6,6 +6,7 @@
 #define FRMPS_SERVER_ROLE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum role { ROLE_KEEPER, ROLE_EXECUTOR };
 
@@ -18,6 +19,19 @@ enum role { ROLE_KEEPER, ROLE_EXECUTOR };
 /* Exit status of an executor that cannot take its user's identity on. */
 #define HERITAGE_EXIT_IDENTITY 126
 
+/* Whether the service's own handling of a kernel's exception was proved (prove.h). */
+enum proof_state {
+	PROOF_NONE, /* the backend needs none */
+	PROOF_GOOD,
+	PROOF_FAILED /* executors leave exceptions to the driver */
+};
+
+struct proof {
+	enum proof_state state;
+	uint32_t ms;   /* that the trial took */
+	char why[256]; /* PROOF_FAILED */
+};
+
 /* Everything a child inherits. Owned by the daemon's main function, constant while children run. */
 struct heritage {
 	const char *backend; /* name */
@@ -25,6 +39,7 @@ struct heritage {
 	int log_level;	     /* enum log_level */
 	unsigned load_patience_ms;
 	char **environment; /* cleaned: heritage_environment() */
+	struct proof proof;
 	bool as_user; /* executors run as the user of their programs (identity.h): the host backend, the service is root */
 };
 

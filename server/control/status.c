@@ -8,6 +8,10 @@
 //     pid, state		state: starting, serving, condemned
 //     overdue_seconds		0, or how long it has owed an answer: whoever asks for device memory waits, until
 //				it is replaced after a minute
+//   proof			null: the backend needs none; or whether faults of kernels were proved to be contained
+//     proved			false: executors leave them to the driver, and each one ends its executor
+//     ms			that the trial took
+//     reason			only when not proved: why
 //   device			zeros before an executor was up
 //     name, total_bytes, driver_version, multiprocessors
 //     uuid			as the driver's tools write it
@@ -267,15 +271,27 @@ static json_t *device_json(const struct daemon *daemon)
 	return json;
 }
 
+static json_t *proof_json(const struct proof *proof)
+{
+	json_t *json;
+
+	if (proof->state == PROOF_NONE)
+		return json_null();
+	json = json_pack("{sb si}", "proved", proof->state == PROOF_GOOD, "ms", (int)proof->ms);
+	if (json && proof->state == PROOF_FAILED)
+		json_object_set_new(json, "reason", foreign(proof->why));
+	return json;
+}
+
 char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
 
-	return document_text(json_pack("{ss ss so si si sI sb so so so so so}", "version", SERVER_VERSION,
+	return document_text(json_pack("{ss ss so si si sI sb so so so so so so}", "version", SERVER_VERSION,
 		"backend", daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid",
 		(int)getpid(), "holder", (int)getppid(), "uptime_seconds",
 		(json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready", daemon->ready,
-		"keeper", keeper_json(daemon), "device", device_json(daemon), "domains",
-		domains_json(daemon, uid, all), "counters", counters_json(daemon), "events",
-		event_counters_json(daemon)));
+		"keeper", keeper_json(daemon), "device", device_json(daemon), "proof",
+		proof_json(&daemon->heritage->proof), "domains", domains_json(daemon, uid, all), "counters",
+		counters_json(daemon), "events", event_counters_json(daemon)));
 }

@@ -111,6 +111,16 @@ static void print_domain(const json_t *domain)
 	print_clients(json_object_get(domain, "clients"));
 }
 
+static void print_proof(const json_t *proof)
+{
+	if (json_is_true(json_object_get(proof, "proved")))
+		printf("faults of kernels: contained by the service (proved in %lld ms)\n",
+			field_number(proof, "ms"));
+	else if (json_is_object(proof))
+		printf("faults of kernels: the driver's fence, because the trial failed: %s\n",
+			field_text(proof, "reason", "-"));
+}
+
 static void print_status(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device"), *keeper = json_object_get(root, "keeper");
@@ -133,6 +143,7 @@ static void print_status(const json_t *root)
 	if (field_number(keeper, "overdue_seconds"))
 		printf("the keeper has not answered for %lld s: who asks for device memory waits\n",
 			field_number(keeper, "overdue_seconds"));
+	print_proof(json_object_get(root, "proof"));
 	if (!strcmp(field_text(device, "state", "-"), "failed"))
 		printf("%s\nall programs get code %lld until the service is restarted\n",
 			field_text(device, "reason", "-"), field_number(device, "code"));

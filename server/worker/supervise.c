@@ -93,7 +93,8 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	const struct heritage *heritage = worker->crew->heritage;
 	char role[32], backend[32], device[32], level[32], patience[40], control[32], words[32];
 	char *arguments[] = {(char *)"frmps-server", role, backend, device, level, patience, control,
-		words_fd >= 0 ? words : NULL, NULL};
+		words_fd >= 0 ? words : NULL,
+		heritage->proof.state == PROOF_FAILED ? (char *)"--unproved" : NULL, NULL};
 	char **environment =
 		worker->role == ROLE_EXECUTOR ? exceptions_environment(heritage->environment) : NULL;
 	/* The keeper runs nobody's code. */

@@ -100,6 +100,32 @@ START_TEST(service_without_clients_is_described)
 }
 END_TEST
 
+/* Whether faults of kernels are contained was found out before the daemon was there. */
+START_TEST(the_proof_is_described)
+{
+	json_t *root, *proof;
+
+	fake = fake_new(1);
+	root = status_of(0);
+	ck_assert(json_is_null(json_object_get(root, "proof")));
+	json_decref(root);
+	fake->heritage.proof = (struct proof){.state = PROOF_GOOD, .ms = 42};
+	root = status_of(0);
+	proof = json_object_get(root, "proof");
+	ck_assert(json_is_true(json_object_get(proof, "proved")));
+	ck_assert_int_eq(json_integer_value(json_object_get(proof, "ms")), 42);
+	ck_assert_ptr_null(json_object_get(proof, "reason"));
+	json_decref(root);
+	fake->heritage.proof = (struct proof){.state = PROOF_FAILED, .why = "no kernel begins"};
+	root = status_of(0);
+	proof = json_object_get(root, "proof");
+	ck_assert(json_is_false(json_object_get(proof, "proved")));
+	ck_assert_str_eq(string(proof, "reason"), "no kernel begins");
+	json_decref(root);
+	end();
+}
+END_TEST
+
 /* A path is any bytes. */
 START_TEST(service_at_a_socket_that_is_no_text_is_described)
 {
@@ -853,6 +879,7 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_test(tests, service_without_clients_is_described);
+	tcase_add_test(tests, the_proof_is_described);
 	tcase_add_test(tests, service_at_a_socket_that_is_no_text_is_described);
 	tcase_add_test(tests, client_is_described);
 	tcase_add_test(tests, memory_is_what_is_mapped_now);

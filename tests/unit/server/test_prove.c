@@ -1,0 +1,151 @@
+// The process that proves that faults are contained, as the service sees it: it answers, crashes, hangs, or is not there.
+
+#include "server/prove.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/backend/backend.h"
+#include "server/backend/trial.h"
+#include "tests/lib/suite.h"
+
+#define PATIENCE_MS 20000u
+
+static char *environment[] = {(char *)"PATH=/bin:/usr/bin", NULL};
+static struct heritage heritage = {.backend = "cuda", .environment = environment};
+static char path[64];
+
+/* A program that does something else instead. */
+static void ask(const char *script, unsigned patience_ms)
+{
+	FILE *file;
+	int fd;
+
+	strcpy(path, "/tmp/frmps-prove-XXXXXX");
+	fd = mkstemp(path);
+	ck_assert_int_ge(fd, 0);
+	file = fdopen(fd, "w");
+	ck_assert_ptr_nonnull(file);
+	fprintf(file, "#!/bin/sh\n%s\n", script);
+	ck_assert_int_eq(fclose(file), 0);
+	ck_assert_int_eq(chmod(path, 0700), 0);
+	prove_ask(path, &heritage, patience_ms);
+	unlink(path);
+	/* Nothing of it is left. */
+	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+	ck_assert_int_eq(errno, ECHILD);
+}
+
+START_TEST(a_trial_that_crashes_proves_nothing)
+{
+	ask("kill -SEGV $$", PATIENCE_MS);
+	ck_assert_int_eq(heritage.proof.state, PROOF_FAILED);
+	ck_assert_str_eq(heritage.proof.why, "the trial was ended by signal 11");
+}
+END_TEST
+
+START_TEST(a_trial_that_hangs_is_ended)
+{
+	ask("exec sleep 1000", 100);
+	ck_assert_int_eq(heritage.proof.state, PROOF_FAILED);
+	ck_assert_str_eq(heritage.proof.why, "the trial did not end within 100 ms");
+}
+END_TEST
+
+START_TEST(a_trial_that_says_something_else_proves_nothing)
+{
+	ask("echo proved >&3; exit 3", PATIENCE_MS);
+	ck_assert_int_eq(heritage.proof.state, PROOF_FAILED);
+	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 3");
+}
+END_TEST
+
+START_TEST(a_trial_that_is_not_there_proves_nothing)
+{
+	prove_ask("/nonexistent", &heritage, PATIENCE_MS);
+	ck_assert_int_eq(heritage.proof.state, PROOF_FAILED);
+	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 127");
+}
+END_TEST
+
+/* As an executor: the driver is to handle exceptions as for a debugger, and to have where to write. */
+START_TEST(a_trial_is_started_as_an_executor_is)
+{
+	ask("test \"$CUDA_ENABLE_COREDUMP_ON_EXCEPTION\" = 1 && test -e /proc/self/fd/5 && "
+	    "test \"$1 $2 $3 $5\" = '--role=trial --backend=cuda --device=0 --control-fd=3' && exit 42",
+		PATIENCE_MS);
+	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 42");
+}
+END_TEST
+
+/* ---- the child, where there is no device ---- */
+
+static CUresult open_nothing(int device, struct backend_device *ret_device)
+{
+	(void)device;
+	(void)ret_device;
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult open_unknown(int device, struct backend_device *ret_device)
+{
+	(void)device;
+	(void)ret_device;
+	return CUDA_SUCCESS;
+}
+
+static CUresult enter(void)
+{
+	return CUDA_SUCCESS;
+}
+
+static const struct {
+	CUresult (*open)(int device, struct backend_device *ret_device);
+	const char *why;
+} refusals[] = {{open_nothing, "the device cannot be opened (code 2)"},
+	{open_unknown, "the driver or the device is not known"}};
+
+START_TEST(a_device_that_cannot_be_tried_is_said)
+{
+	static const struct trial_kernels kernels = {.survivor = "none"};
+	struct backend_ops ops = {
+		.trial = &kernels, .open_executor = refusals[_i].open, .thread_enter = enter};
+	char answer[1024];
+	int ends[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ends), 0);
+	pid = fork();
+	if (!pid)
+		_exit(prove_main(&ops, 0, ends[1]));
+	close(ends[1]);
+	n = read(ends[0], answer, sizeof(answer) - 1);
+	ck_assert_int_gt(n, 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ck_assert_ptr_nonnull(memmem(answer, (size_t)n, refusals[_i].why, strlen(refusals[_i].why) + 1));
+	close(ends[0]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("prove");
+	TCase *tests = tcase_create("prove");
+
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, a_trial_that_crashes_proves_nothing);
+	tcase_add_test(tests, a_trial_that_hangs_is_ended);
+	tcase_add_test(tests, a_trial_that_says_something_else_proves_nothing);
+	tcase_add_test(tests, a_trial_that_is_not_there_proves_nothing);
+	tcase_add_test(tests, a_trial_is_started_as_an_executor_is);
+	tcase_add_loop_test(tests, a_device_that_cannot_be_tried_is_said, 0, 2);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
