@@ -257,6 +257,32 @@ START_TEST(a_refusal_says_why)
 }
 END_TEST
 
+static const struct {
+	const char *answer, *line; /* line: NULL: none */
+} proofs[] = {
+	{"{\"proof\": {\"proved\": true, \"ms\": 42}}",
+		"\nfaults of kernels: contained by the service (proved in 42 ms)\n"},
+	{"{\"proof\": {\"proved\": false, \"ms\": 3000, \"reason\": \"a kernel does not begin\"}}",
+		"\nfaults of kernels: the driver's fence, because the trial failed: a kernel does not "
+		"begin\n"},
+	{"{\"proof\": null}", NULL},
+};
+
+START_TEST(the_status_says_who_contains_faults)
+{
+	char path[128], output[4096];
+	const char *arguments[] = {"--socket", path, "status", NULL};
+	pid_t service;
+
+	json = proofs[_i].answer;
+	service = start_service(path, sizeof(path));
+	ck_assert_int_eq(control(arguments, output), 0);
+	ck_assert_msg(strstr(output, proofs[_i].line ? proofs[_i].line : "\ndaemon ") != NULL, "%s", output);
+	ck_assert(proofs[_i].line || !strstr(output, "faults of kernels"));
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+}
+END_TEST
+
 START_TEST(control_checks_its_usage)
 {
 	static const char *const lists[][3] = {{"--help"}, {"--version"}, {NULL}, {"nonsense"}, {"isolate"},
@@ -286,6 +312,8 @@ int main(void)
 	tcase_add_test(tests, unknown_programs_are_127);
 	tcase_add_loop_test(tests, a_refusal_is_no_missing_service, 0, sizeof(asked) / sizeof(asked[0]));
 	tcase_add_test(tests, a_refusal_says_why);
+	tcase_add_loop_test(
+		tests, the_status_says_who_contains_faults, 0, sizeof(proofs) / sizeof(proofs[0]));
 	tcase_add_test(tests, control_checks_its_usage);
 	return suite_run(suite);
 }
