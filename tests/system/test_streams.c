@@ -143,13 +143,12 @@ static CUevent event_in_place_of(CUevent former)
 	CUevent event;
 
 	ck_cuda(cuEventDestroy_v2(former));
-	for (int i = 0; i < 100000; i++) {
+	for (int i = 0;; i++) {
 		ck_cuda(cuEventCreate(&event, 0));
-		if (((uintptr_t)event ^ (uintptr_t)former) % (SHM_EVENTS << 4) == 0)
-			break;
+		if (((uintptr_t)event ^ (uintptr_t)former) % (SHM_EVENTS << 4) == 0 || i == 100000)
+			return event;
 		ck_cuda(cuEventDestroy_v2(event));
 	}
-	return event;
 }
 
 /* What a stream comes to later does not count: an event was recorded there, and then elsewhere, or is another one

@@ -201,8 +201,8 @@ CUresult cuda_make_calls(void)
 
 	if (!code)
 		code = driver.context_synchronize();
-	if (!code)
-		atomic_store_explicit(&has_calls, true, memory_order_relaxed);
+	/* Where it cannot be had (memory is short), it is not asked for at each lookup. */
+	atomic_store_explicit(&has_calls, true, memory_order_relaxed);
 	return code;
 }
 

@@ -37,15 +37,18 @@ START_TEST(backends_have_names)
 }
 END_TEST
 
-/* Every operation is there in both; the compiler would take a missing one for NULL. */
+/* Every operation is there in both; the compiler would take a missing one for NULL. Only the trial may be: the host has nothing
+ * to prove. */
 START_TEST(tables_are_complete)
 {
 	const struct backend_ops *both[] = {&backend_cuda, &backend_host};
 
 	for (int i = 0; i < 2; i++)
 		for (size_t j = 0; j < sizeof(struct backend_ops) / sizeof(void *); j++)
-			ck_assert_msg(((void *const *)both[i])[j] != NULL, "%s lacks operation %zu",
-				both[i]->name, j);
+			ck_assert_msg(
+				((void *const *)both[i])[j] != NULL ||
+					(i && j == offsetof(struct backend_ops, trial) / sizeof(void *)),
+				"%s lacks operation %zu", both[i]->name, j);
 }
 END_TEST
 
