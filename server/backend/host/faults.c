@@ -4,8 +4,9 @@
 //
 //   named    (default) it is contained: the sign at once, the kernel is over, and what is queued behind it goes on, its mark
 //            first, before it is known that the kernel faulted. A while later it is named, and nothing of it is left
-//   unknown  as behind a driver that the service does not know, or that has failed the trial (backend_is_unproved): the sign at once, and a while later nobody is named. Who
-//            asks for something that waits until nothing runs never comes back, from the fault on (host_faults_wait_for_idle)
+//   unknown  as behind a driver that the service does not know, or that has failed the trial (backend_is_unproved): the
+//            sign at once, and a while later nobody is named. Who asks for something that waits until nothing runs never
+//            comes back, from the fault on (host_faults_wait_for_idle)
 //   silent   nobody says anything: the kernel is over, nothing that is queued begins any more, its mark first, and only when
 //            no kernel runs any more do calls return the code: an assertion beside a kernel without end
 //
