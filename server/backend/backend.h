@@ -58,11 +58,9 @@ struct backend_device {
 	uint32_t sm_granule, sm_units;
 };
 
-/* A group of multiprocessors: so many units, from the first on. 0: all of the device's, also those that are in no
- * unit. */
-#define BACKEND_SMS(first, units) ((uint32_t)(first) << 16 | (uint32_t)(units))
-#define BACKEND_SMS_FIRST(sms)	  ((sms) >> 16)
-#define BACKEND_SMS_UNITS(sms)	  ((sms)&0xffffu)
+/* A group of multiprocessors: bit i: unit i is in it. 0: all of the device's, also those that are in no unit. */
+#define BACKEND_SMS(first, units) ((units) ? UINT64_MAX >> (64 - (units)) << (first) : 0)
+#define BACKEND_SMS_UNITS(sms)	  ((uint32_t)__builtin_popcountll(sms))
 #define BACKEND_SM_UNITS_MAX	  64u
 /* More than an executor makes of so many units: executor/cap.c. */
 #define BACKEND_SM_GROUPS_MAX 512u
@@ -275,7 +273,7 @@ struct backend_ops {
 	CUresult (*function_set)(struct backend_function *function, uint32_t attribute, int64_t value);
 	/* sms: of the streams that are meant. */
 	CUresult (*occupancy)(struct backend_function *function, const struct wire_occupancy *query,
-		uint32_t sms, uint64_t *ret_value);
+		uint64_t sms, uint64_t *ret_value);
 
 	/* Arrays, textures and surfaces. Making one holds nobody up; freeing an array makes the driver wait
 	 * for all that runs, so it belongs into a gap. One thread calls all of these. */
@@ -299,11 +297,11 @@ struct backend_ops {
 	/* Makes a group of multiprocessors, for good; twice is fine. Waits for all that runs on the device, and holds
 	 * up everybody else meanwhile: it belongs into a gap. One thread. CUDA_ERROR_NOT_SUPPORTED,
 	 * CUDA_ERROR_INVALID_VALUE: there is no such group. */
-	CUresult (*sms_make)(uint32_t sms);
+	CUresult (*sms_make)(uint64_t sms);
 
 	/* Streams: always non-blocking towards everything else in the context. sms: where its kernels run, a group
 	 * that was made, or 0. */
-	CUresult (*stream_create)(int32_t priority, uint32_t sms, struct backend_stream **ret_stream);
+	CUresult (*stream_create)(int32_t priority, uint64_t sms, struct backend_stream **ret_stream);
 	CUresult (*stream_destroy)(struct backend_stream *stream);
 	/* CUDA_SUCCESS: everything issued is done; CUDA_ERROR_NOT_READY; or a fatal code. */
 	CUresult (*stream_query)(struct backend_stream *stream);
@@ -331,7 +329,7 @@ struct backend_ops {
 	 * launch has. Launching it is work in stream order like the above;
 	 * two launches of one graph run one after the other. graph_free
 	 * while nothing of it runs. graph_make, graph_free: [any] */
-	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 		struct backend_graph **ret_graph);
 	CUresult (*graph_free)(struct backend_graph *graph);
 	CUresult (*graph_launch)(struct backend_stream *stream, struct backend_graph *graph);

@@ -35,8 +35,9 @@ void caps_deinit(struct caps *caps)
 
 static void use(struct caps *caps, const struct cap_group *group, uint32_t sessions)
 {
-	for (uint32_t i = 0; group && i < BACKEND_SMS_UNITS(group->sms); i++)
-		caps->sessions[BACKEND_SMS_FIRST(group->sms) + i] += sessions;
+	for (uint32_t i = 0; group && i < BACKEND_SM_UNITS_MAX; i++)
+		if (group->sms >> i & 1)
+			caps->sessions[i] += sessions;
 }
 
 static uint32_t count_sessions(const struct caps *caps, uint32_t first, uint32_t units)
@@ -48,7 +49,7 @@ static uint32_t count_sessions(const struct caps *caps, uint32_t first, uint32_t
 	return sum;
 }
 
-static uint32_t choose(const struct caps *caps, uint32_t units, uint32_t all)
+static uint64_t choose(const struct caps *caps, uint32_t units, uint32_t all)
 {
 	uint32_t best = 0, least = UINT32_MAX;
 
@@ -65,7 +66,7 @@ static uint32_t choose(const struct caps *caps, uint32_t units, uint32_t all)
 }
 
 /* NULL: there are too many, which no device has. */
-static struct cap_group *find_or_add(struct caps *caps, uint32_t sms)
+static struct cap_group *find_or_add(struct caps *caps, uint64_t sms)
 {
 	uint32_t i = 0;
 
@@ -120,7 +121,7 @@ static uint32_t state_of(const struct cap_group *group)
 	return group ? word_acquire(&((struct cap_group *)group)->state) : GROUP_MADE;
 }
 
-static uint32_t sms_of(const struct cap_group *group)
+static uint64_t sms_of(const struct cap_group *group)
 {
 	return group ? group->sms : 0;
 }
@@ -137,7 +138,7 @@ void cap_look(struct tenant *tenant)
 		word_set(&tenant->sms, sms_of(tenant->cap.group));
 }
 
-uint32_t cap_sms(struct tenant *tenant)
+uint64_t cap_sms(struct tenant *tenant)
 {
 	struct caps *caps = &tenant->executor->caps;
 	const struct cap_group *group;

@@ -15,7 +15,7 @@ struct executor;
 struct tenant;
 
 struct cap_group {
-	uint32_t sms;
+	uint64_t sms;
 	word32 state; /* of enum in cap.c */
 	bool told;    /* that it was refused. Module thread */
 };
@@ -49,7 +49,7 @@ void cap_look(struct tenant *tenant);
 
 /** Where the session's next commands go: as in tenant.sms, but for its group of which its serving thread has not seen yet that
  * it was made. Any thread. */
-uint32_t cap_sms(struct tenant *tenant);
+uint64_t cap_sms(struct tenant *tenant);
 
 /** Its units are free for others. Main thread, when it is not served any more. */
 void cap_leave(struct tenant *tenant);

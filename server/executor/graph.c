@@ -26,7 +26,7 @@ struct memory_versions {
  * no more than sizes that the device can give out. */
 struct built {
 	struct built *earlier;
-	uint32_t sms;
+	uint64_t sms;
 	struct backend_graph *backend;
 	struct backend_node nodes[]; /* point into the graph's bytes */
 };
@@ -215,7 +215,7 @@ static CUresult build(struct tenant *tenant, struct graph *graph)
 /* What the session may use now is what it was built for, or what it was built for once. */
 static CUresult build_again(struct tenant *tenant, struct graph *graph)
 {
-	uint32_t sms = word_relaxed(&tenant->sms);
+	uint64_t sms = word_relaxed(&tenant->sms);
 	struct built **at = &graph->built, *built;
 
 	while ((built = *at) && built->sms != sms)

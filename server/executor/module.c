@@ -251,7 +251,7 @@ static void query_occupancy(struct job *job)
 	const struct wire_occupancy *wish = &job->message.occupancy;
 	struct function *function = module_function(&job->tenant->modules, wish->function);
 	CUresult code = CUDA_ERROR_INVALID_HANDLE;
-	uint32_t sms = cap_sms(job->tenant);
+	uint64_t sms = cap_sms(job->tenant);
 	uint64_t values[2] = {0, BACKEND_SMS_UNITS(sms) * job->executor->device.sm_granule};
 
 	if (wish->attributes.count % sizeof(struct frmps_launch_attribute) ||

@@ -54,7 +54,7 @@ struct stream {
 	struct journal_place cursor; /* the next command to issue; valid while issued < journaled */
 	struct frmps_head *latest; /* in the journal: the command issued last; valid while issued > marked */
 	struct backend_stream *backend; /* NULL until first used */
-	uint32_t sms;			/* where its kernels run: tenant.sms when it was made */
+	uint64_t sms;			/* where its kernels run: tenant.sms when it was made */
 	struct backend_event *join;	/* for waits of other streams on no event of the client's */
 	uint64_t join_seq;		/* command behind which join was recorded */
 	int32_t priority;

@@ -103,7 +103,7 @@ struct tenant {
 	word32 served;
 	word64 asked, answered;
 	word32 slots; /* streams from here on never had anything on the device; serving thread writes */
-	word32 sms;   /* where its next kernels run: a group of the backend, or 0. As `cap` */
+	word64 sms;   /* where its next kernels run: a group of the backend, or 0. As `cap` */
 
 	/* Serving thread, from here on. */
 	TAILQ_ENTRY(tenant) served_link;

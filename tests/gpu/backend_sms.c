@@ -44,7 +44,7 @@ static uint32_t count_launch(struct backend_stream *stream, uint32_t where[MOST]
 	return count(stream, where);
 }
 
-static uint32_t count_graph(struct backend_stream *stream, uint32_t sms, uint32_t where[MOST])
+static uint32_t count_graph(struct backend_stream *stream, uint64_t sms, uint32_t where[MOST])
 {
 	struct marks_params params = {.out = WINDOW};
 	struct backend_node node = {.op = FRMPS_OP_LAUNCH,
@@ -67,7 +67,7 @@ static uint32_t count_graph(struct backend_stream *stream, uint32_t sms, uint32_
 
 void check_groups(void)
 {
-	const uint32_t first = BACKEND_SMS(0, 4), second = BACKEND_SMS(4, 3);
+	const uint64_t first = BACKEND_SMS(0, 4), second = BACKEND_SMS(4, 3);
 	struct backend_stream *everywhere = stream_new(), *streams[2] = {NULL};
 	uint32_t all = (uint32_t)device.attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
 	uint32_t where[MOST] = {0}, unused[MOST] = {0}, twice = 0;

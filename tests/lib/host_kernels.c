@@ -166,8 +166,9 @@ static void read_limits(const struct host_grid *grid, const struct host_block_in
 static void mark_sms(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
 	(void)block;
-	for (uint32_t i = 0; i < grid->sms; i++)
-		HOST_POINTER(uint32_t, params[0])[i] = 1;
+	for (uint32_t i = 0; i < 64; i++)
+		if (grid->sms >> i & 1)
+			HOST_POINTER(uint32_t, params[0])[i] = 1;
 }
 
 static void read_words(const struct host_grid *grid, const struct host_block_index *block, void **params)

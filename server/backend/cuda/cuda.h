@@ -163,13 +163,13 @@ struct cuda_arguments {
 void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_launch *launch);
 
 /* graph.c */
-CUresult cuda_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+CUresult cuda_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 	struct backend_graph **ret_graph);
 CUresult cuda_graph_free(struct backend_graph *graph);
 CUresult cuda_graph_launch(struct backend_stream *stream, struct backend_graph *graph);
 
 /* occupancy.c */
-CUresult cuda_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+CUresult cuda_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint64_t sms,
 	uint64_t *ret_value);
 
 /* copy.c */
@@ -181,15 +181,15 @@ CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form
 /* sms.c */
 /** Learns how the device's multiprocessors can be given out; the context is current. What cannot is left at 0. */
 void cuda_sms_read(CUdevice device, struct backend_device *description);
-CUresult cuda_sms_make(uint32_t sms);
+CUresult cuda_sms_make(uint64_t sms);
 /** Of a group that was made; NULL: there is none. */
-CUcontext cuda_sms_context(uint32_t sms);
+CUcontext cuda_sms_context(uint64_t sms);
 /** A stream of the group on which nothing ever runs, to ask by; NULL: there is none. */
-CUstream cuda_sms_stream(uint32_t sms);
-CUresult cuda_sms_stream_create(uint32_t sms, int32_t priority, CUstream *ret_stream);
+CUstream cuda_sms_stream(uint64_t sms);
+CUresult cuda_sms_stream_create(uint64_t sms, int32_t priority, CUstream *ret_stream);
 
 /* stream.c */
-CUresult cuda_stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream);
+CUresult cuda_stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream);
 CUresult cuda_stream_destroy(struct backend_stream *stream);
 CUresult cuda_stream_query(struct backend_stream *stream);
 CUresult cuda_event_create(bool timing, struct backend_event **ret_event);

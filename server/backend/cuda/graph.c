@@ -146,7 +146,7 @@ static CUresult add_all(CUgraph graph, const struct backend_node *nodes, uint32_
 	return code;
 }
 
-CUresult cuda_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+CUresult cuda_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 	struct backend_graph **ret_graph)
 {
 	CUcontext context = sms ? cuda_sms_context(sms) : cuda.context;

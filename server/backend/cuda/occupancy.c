@@ -16,7 +16,7 @@ static bool fill_dims(const struct wire_u32s *dims, unsigned int *x, unsigned in
 }
 
 static CUresult ask_cluster(
-	CUfunction function, const struct wire_occupancy *query, uint32_t sms, uint64_t *ret_value)
+	CUfunction function, const struct wire_occupancy *query, uint64_t sms, uint64_t *ret_value)
 {
 	struct frmps_launch_attribute given[FRMPS_ATTRIBUTE_MAX];
 	CUlaunchAttribute attributes[FRMPS_ATTRIBUTE_MAX];
@@ -66,7 +66,7 @@ static CUresult ask_shared(CUfunction function, const struct wire_occupancy *que
 	return code;
 }
 
-CUresult cuda_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+CUresult cuda_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint64_t sms,
 	uint64_t *ret_value)
 {
 	if (query->block_size > INT_MAX || query->blocks > INT_MAX)

@@ -14,7 +14,7 @@
 #include "shm/order.h"
 
 struct group {
-	uint32_t sms;
+	uint64_t sms;
 	driver_green green;
 	CUcontext context;
 	CUstream stream;
@@ -44,7 +44,7 @@ void cuda_sms_read(CUdevice of, struct backend_device *description)
 	description->sm_granule = units[0].sms;
 }
 
-static const struct group *find(uint32_t sms)
+static const struct group *find(uint64_t sms)
 {
 	/* Pairs with the release in cuda_sms_make(). */
 	uint32_t count = word_acquire(&group_count);
@@ -55,15 +55,16 @@ static const struct group *find(uint32_t sms)
 	return NULL;
 }
 
-static CUresult make(uint32_t sms, struct group *group)
+static CUresult make(uint64_t sms, struct group *group)
 {
 	struct driver_resource chosen[BACKEND_SM_UNITS_MAX];
-	unsigned int count = BACKEND_SMS_UNITS(sms);
+	unsigned int count = 0;
 	driver_description description;
 	CUresult code;
 
-	for (unsigned int i = 0; i < count; i++)
-		chosen[i] = units[BACKEND_SMS_FIRST(sms) + i];
+	for (unsigned int i = 0; i < unit_count; i++)
+		if (sms >> i & 1)
+			chosen[count++] = units[i];
 	code = driver.resource_describe(&description, chosen, count);
 	if (!code)
 		code = driver.green_create(&group->green, description, device, DRIVER_GREEN_DEFAULT_STREAM);
@@ -80,14 +81,14 @@ static CUresult make(uint32_t sms, struct group *group)
 	return code;
 }
 
-CUresult cuda_sms_make(uint32_t sms)
+CUresult cuda_sms_make(uint64_t sms)
 {
 	uint32_t count = word_relaxed(&group_count);
 	CUresult code;
 
 	if (!unit_count)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!BACKEND_SMS_UNITS(sms) || BACKEND_SMS_FIRST(sms) + BACKEND_SMS_UNITS(sms) > unit_count)
+	if (!sms || sms & ~BACKEND_SMS(0, unit_count))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (find(sms))
 		return CUDA_SUCCESS;
@@ -99,21 +100,21 @@ CUresult cuda_sms_make(uint32_t sms)
 	return code;
 }
 
-CUcontext cuda_sms_context(uint32_t sms)
+CUcontext cuda_sms_context(uint64_t sms)
 {
 	const struct group *group = find(sms);
 
 	return group ? group->context : NULL;
 }
 
-CUstream cuda_sms_stream(uint32_t sms)
+CUstream cuda_sms_stream(uint64_t sms)
 {
 	const struct group *group = find(sms);
 
 	return group ? group->stream : NULL;
 }
 
-CUresult cuda_sms_stream_create(uint32_t sms, int32_t priority, CUstream *ret_stream)
+CUresult cuda_sms_stream_create(uint64_t sms, int32_t priority, CUstream *ret_stream)
 {
 	const struct group *group = find(sms);
 

@@ -2,7 +2,7 @@
 
 #include "server/backend/cuda/cuda.h"
 
-CUresult cuda_stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream)
+CUresult cuda_stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream)
 {
 	CUstream stream;
 	CUresult code = sms ? cuda_sms_stream_create(sms, priority, &stream)

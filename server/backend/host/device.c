@@ -2,6 +2,7 @@
 // blocks of a grid running one after another cannot do (cooperative launches, clusters) is said to be
 // missing.
 
+#include <assert.h>
 #include <string.h>
 
 #include "server/backend/host/host.h"
@@ -95,29 +96,29 @@ CUresult host_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value)
 	return CUDA_SUCCESS;
 }
 
-/* By first and number of units. */
-static word32 made[HOST_SMS][HOST_SMS + 1];
+/* Bit i: the group i is made. */
+static word64 made;
 
-static bool is_group(uint32_t sms)
+static_assert(HOST_SM_GRANULE == 1 && HOST_SMS <= 5, "a group is a number below 64");
+
+static bool is_group(uint64_t sms)
 {
-	return BACKEND_SMS_UNITS(sms) && BACKEND_SMS_FIRST(sms) + BACKEND_SMS_UNITS(sms) <= HOST_SMS;
+	return sms && !(sms >> HOST_SMS);
 }
 
-CUresult host_sms_make(uint32_t sms)
+CUresult host_sms_make(uint64_t sms)
 {
 	if (!is_group(sms))
 		return CUDA_ERROR_INVALID_VALUE;
-	word_set(&made[BACKEND_SMS_FIRST(sms)][BACKEND_SMS_UNITS(sms)], 1);
+	atomic_fetch_or(&made, UINT64_C(1) << sms);
 	return CUDA_SUCCESS;
 }
 
-uint32_t host_sms_count(uint32_t sms)
+uint64_t host_sms_mask(uint64_t sms)
 {
 	if (!sms)
-		return HOST_SMS;
-	if (!is_group(sms) || !word_relaxed(&made[BACKEND_SMS_FIRST(sms)][BACKEND_SMS_UNITS(sms)]))
-		return 0;
-	return BACKEND_SMS_UNITS(sms) * HOST_SM_GRANULE;
+		return BACKEND_SMS(0, HOST_SMS);
+	return is_group(sms) && word_relaxed(&made) >> sms & 1 ? sms : 0;
 }
 
 void host_device_read(struct backend_device *ret_device)

@@ -9,7 +9,8 @@
 
 struct backend_graph {
 	struct backend_event *latest; /* behind the latest launch */
-	uint32_t count, sms;
+	uint32_t count;
+	uint64_t sms;
 	struct backend_node nodes[];
 };
 
@@ -27,11 +28,11 @@ static CUresult check(const struct backend_node *nodes, uint32_t count)
 	return code;
 }
 
-CUresult host_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+CUresult host_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 	struct backend_graph **ret_graph)
 {
 	struct backend_graph *graph;
-	CUresult code = host_sms_count(sms) ? check(nodes, count) : CUDA_ERROR_INVALID_VALUE;
+	CUresult code = host_sms_mask(sms) ? check(nodes, count) : CUDA_ERROR_INVALID_VALUE;
 
 	(void)flags; /* streams have no priorities here */
 	if (code)
@@ -46,7 +47,7 @@ CUresult host_graph_make(const struct backend_node *nodes, uint32_t count, uint3
 	}
 	memcpy(graph->nodes, nodes, count * sizeof(*nodes));
 	graph->count = count;
-	graph->sms = host_sms_count(sms);
+	graph->sms = host_sms_mask(sms);
 	*ret_graph = graph;
 	return CUDA_SUCCESS;
 }
@@ -58,7 +59,7 @@ CUresult host_graph_free(struct backend_graph *graph)
 	return CUDA_SUCCESS;
 }
 
-static CUresult queue_node(struct backend_stream *stream, const struct backend_node *node, uint32_t sms)
+static CUresult queue_node(struct backend_stream *stream, const struct backend_node *node, uint64_t sms)
 {
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:

@@ -99,8 +99,8 @@ CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, ch
 /** Stops every command where it is, for good, and begins no other one. */
 CUresult host_pool_fence(void);
 /** sms: what its kernels are told */
-struct backend_stream *host_stream_new(uint32_t sms);
-uint32_t host_stream_sms(const struct backend_stream *stream);
+struct backend_stream *host_stream_new(uint64_t sms);
+uint64_t host_stream_sms(const struct backend_stream *stream);
 /** The stream is freed once all its work is done; the caller forgets it now. */
 void host_stream_free(struct backend_stream *stream);
 bool host_stream_idle(struct backend_stream *stream);
@@ -188,9 +188,9 @@ void host_array_resolve(struct backend_copy *copy);
 
 /* device.c */
 void host_device_read(struct backend_device *ret_device);
-CUresult host_sms_make(uint32_t sms);
-/** Multiprocessors of a group that was made; of all for 0. 0: there is no such group. */
-uint32_t host_sms_count(uint32_t sms);
+CUresult host_sms_make(uint64_t sms);
+/** A group that was made, as bits of multiprocessors; for 0 all of them. 0: there is no such group. */
+uint64_t host_sms_mask(uint64_t sms);
 /* Of this process, as kernels see them; by CUlimit. */
 extern word64 host_limits[BACKEND_DEVICE_LIMITS];
 CUresult host_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value);
@@ -218,7 +218,7 @@ CUresult host_function_list(
 CUresult host_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
 
 /* stream.c */
-CUresult host_stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream);
+CUresult host_stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream);
 CUresult host_stream_destroy(struct backend_stream *stream);
 CUresult host_stream_query(struct backend_stream *stream);
 CUresult host_stream_wait(struct backend_stream *stream, struct backend_event *event);
@@ -234,7 +234,7 @@ CUresult host_copy(struct backend_stream *stream, const struct backend_copy *cop
 CUresult host_set(struct backend_stream *stream, const struct frmps_set *set);
 
 /* graph.c */
-CUresult host_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+CUresult host_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 	struct backend_graph **ret_graph);
 CUresult host_graph_free(struct backend_graph *graph);
 CUresult host_graph_launch(struct backend_stream *stream, struct backend_graph *graph);
@@ -247,10 +247,10 @@ static inline struct host_function *host_function(struct backend_function *funct
 /* launch.c */
 CUresult host_launch(struct backend_stream *stream, const struct backend_launch *launch);
 /** The same on another number of multiprocessors than the stream's. */
-CUresult host_launch_on(struct backend_stream *stream, const struct backend_launch *launch, uint32_t sms);
+CUresult host_launch_on(struct backend_stream *stream, const struct backend_launch *launch, uint64_t sms);
 /** Whether a launch could be queued. */
 CUresult host_launch_check(const struct backend_launch *launch);
-CUresult host_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+CUresult host_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint64_t sms,
 	uint64_t *ret_value);
 
 #endif

@@ -37,7 +37,7 @@ struct host_grid {
 	struct host_dims grid;	/* blocks */
 	struct host_dims block; /* threads of a block */
 	uint32_t shared_bytes;	/* dynamic shared memory of a block */
-	uint32_t sms;		/* multiprocessors that it may use; nothing runs faster or slower for it */
+	uint64_t sms; /* bits of the multiprocessors that it may use; nothing runs faster or slower for it */
 };
 
 /* What a texture or surface object is over. Of a mipmapped array its first level. */

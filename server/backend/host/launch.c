@@ -90,7 +90,7 @@ static struct host_work *new_launch(const struct host_function *function, const 
 	return work;
 }
 
-CUresult host_launch_on(struct backend_stream *stream, const struct backend_launch *launch, uint32_t sms)
+CUresult host_launch_on(struct backend_stream *stream, const struct backend_launch *launch, uint64_t sms)
 {
 	struct host_work *work;
 	CUresult code = host_launch_check(launch);
@@ -135,7 +135,7 @@ static uint64_t available_shared(uint64_t blocks)
 	return each < HOST_SHARED_MAX ? each : HOST_SHARED_MAX;
 }
 
-CUresult host_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+CUresult host_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint64_t sms,
 	uint64_t *ret_value)
 {
 	(void)function; /* all kernels need the same */

@@ -42,7 +42,7 @@
 
 struct backend_stream {
 	struct host_work *head, **tail;
-	uint32_t sms;
+	uint64_t sms;
 	bool active;		     /* ready, run or parked */
 	bool dying;		     /* free it when it becomes idle */
 	struct backend_stream *next; /* in the ready list or in a record's list */
@@ -345,7 +345,7 @@ void host_pool_deinit(void)
 	pthread_mutex_unlock(&pool.lock);
 }
 
-struct backend_stream *host_stream_new(uint32_t sms)
+struct backend_stream *host_stream_new(uint64_t sms)
 {
 	struct backend_stream *stream = calloc(1, sizeof(*stream));
 
@@ -356,7 +356,7 @@ struct backend_stream *host_stream_new(uint32_t sms)
 	return stream;
 }
 
-uint32_t host_stream_sms(const struct backend_stream *stream)
+uint64_t host_stream_sms(const struct backend_stream *stream)
 {
 	return stream->sms;
 }

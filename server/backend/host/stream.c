@@ -6,14 +6,14 @@
 #include "server/backend/host/host.h"
 
 /* Priorities order nothing here: every stream that can run does. */
-CUresult host_stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream)
+CUresult host_stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream)
 {
 	struct backend_stream *stream;
 
 	(void)priority;
-	if (!host_sms_count(sms))
+	if (!host_sms_mask(sms))
 		return CUDA_ERROR_INVALID_VALUE;
-	stream = host_stream_new(host_sms_count(sms));
+	stream = host_stream_new(host_sms_mask(sms));
 	if (!stream)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*ret_stream = stream;

@@ -409,7 +409,7 @@ static CUresult function_set(struct backend_function *function, uint32_t attribu
 	return value < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+static CUresult occupancy(struct backend_function *function, const struct wire_occupancy *query, uint64_t sms,
 	uint64_t *ret_value)
 {
 	(void)function;
@@ -425,12 +425,12 @@ static CUresult limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value)
 	return value == 13 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-static CUresult sms_make(uint32_t sms)
+static CUresult sms_make(uint64_t sms)
 {
 	return note((struct fake_call){.kind = FAKE_SMS_MAKE, .value = sms});
 }
 
-static CUresult stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream)
+static CUresult stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream)
 {
 	(void)priority;
 	return make_of(FAKE_STREAM_CREATE, sms, (void **)ret_stream);
@@ -521,7 +521,7 @@ static CUresult write_value(struct backend_stream *stream, const struct frmps_wr
 		.value = what->value});
 }
 
-static CUresult graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+static CUresult graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 	struct backend_graph **ret_graph)
 {
 	CUresult code = note((struct fake_call){.kind = FAKE_GRAPH_MAKE,

@@ -217,7 +217,7 @@ struct other {
 	struct tenant tenant;
 };
 
-static uint32_t place_of(struct other *other, uint32_t count)
+static uint64_t place_of(struct other *other, uint32_t count)
 {
 	other->tenant.executor = &fixture.executor;
 	other->tenant.view.server = &other->server;
