@@ -104,6 +104,8 @@ enum shm_session_state {
 #define SHM_SHARE_WEIGHT_MASK UINT32_C(0x0000ffff) /* up to SHM_SHARE_WEIGHT_MOST; 0: SHM_SHARE_WEIGHT */
 #define SHM_SHARE_SMS_MASK    UINT32_C(0x03ff0000) /* multiprocessors that its kernels may use; 0: all */
 #define SHM_SHARE_SMS_SHIFT   16u
+#define SHM_SHARE_LENT                                                                                       \
+	UINT32_C(0x04000000) /* these are for certain, and it may use more while nobody else does */
 #define SHM_SHARE_OFFLINE     UINT32_C(0x40000000) /* sessions without it come first */
 #define SHM_SHARE_PAUSED      UINT32_C(0x80000000) /* nothing more goes to the device; what is there ends */
 #define SHM_SHARE_WEIGHT      100u
@@ -161,6 +163,9 @@ struct shm_server_header {
 	/* ns: device time that was counted for the session, as far as shares were (executor/share.c). Serving thread of an
 	 * executor writes, the daemon reads. Added as well. */
 	word64 device_ns;
+	/* Units of multiprocessors that are the partition of the session, as bits (server/backend/backend.h); 0: it has none. The
+	 * daemon writes it at any moment, executors read it. Added as well. */
+	word64 partition;
 };
 
 /* Completion word of one stream: the highest seq known done. Written by the GPU (mark) or, while nothing of
@@ -228,6 +233,7 @@ static_assert(offsetof(struct shm_server_header, reason) == 120, "part of the AB
 static_assert(offsetof(struct shm_server_header, ran) == 376, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, assertion) == 888, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, device_ns) == 3960, "part of the ABI");
+static_assert(offsetof(struct shm_server_header, partition) == 3968, "part of the ABI");
 static_assert(sizeof(struct shm_server_header) <= 4096, "no more than a page: the states are behind it");
 static_assert(sizeof(struct shm_timeline) == SHM_STREAMS * 16, "part of the ABI");
 static_assert(sizeof(struct shm_time) == 32, "part of the ABI");

@@ -1,8 +1,16 @@
 // See cap.h.
 //
-// Which ones. A group is some units that follow each other. Of each size there are as few places as cover the device, so that
-// there are not many groups, and a session gets the place whose units are in the fewest groups of others. So sessions with half
-// of the device each do not meet. Nobody has units for himself, and who is not capped runs everywhere.
+// Which ones. A session that is capped gets some units that follow each other. Of each size there are as few places as cover
+// the units that it may use, so that there are not many groups, and it gets the place whose units are in the fewest groups of
+// others. So sessions with half of the device each do not meet.
+//
+// Partitions. A session with a partition runs on the units of that alone, and keeps all sessions off these that have none:
+// they run on the units that nobody keeps. It does so while it has work, and for CAP_LEND_NS after that. Then it lends its
+// units: the others run there as well. It takes them back with its next command: at their next turn the others go on
+// elsewhere, and what they have on the device ends where it is. Sessions of one partition share its units. Nobody
+// keeps a unit here for a session of another executor: the device runs contexts in turn.
+//
+// Without a cap, and while no unit is kept, a session runs everywhere.
 //
 // When. The backend makes a group in a gap (backend.h), as code is loaded. So the module thread makes what is wanted in the
 // first gap that it has for anything, before it does what the gap is for: the first kernel of a session needs such a gap to be
@@ -10,7 +18,7 @@
 // Until it is there, the session stays where it was. What the backend refuses, for memory may be short, is tried again in each
 // gap that is made for something else.
 //
-// A group is never given back: there are some 50 at most, of 6 MiB each.
+// A group is never given back: it has 6 MiB. Caps alone need some 50 at most, and each size of a partition some more.
 
 #include "server/executor/cap.h"
 
@@ -40,32 +48,39 @@ static void use(struct caps *caps, const struct cap_group *group, uint32_t sessi
 			caps->sessions[i] += sessions;
 }
 
-static uint32_t count_sessions(const struct caps *caps, uint32_t first, uint32_t units)
+/* `units` of the `count` units in the list. */
+static uint64_t choose_of(const struct caps *caps, const uint32_t *list, uint32_t count, uint32_t units)
 {
-	uint32_t sum = 0;
+	uint32_t least = UINT32_MAX;
+	uint64_t best = 0;
 
-	for (uint32_t i = 0; i < units; i++)
-		sum += caps->sessions[first + i];
-	return sum;
-}
+	for (uint32_t place = 0; place < count; place += units) {
+		uint32_t first = place < count - units ? place : count - units, sessions = 0;
+		uint64_t sms = 0;
 
-static uint64_t choose(const struct caps *caps, uint32_t units, uint32_t all)
-{
-	uint32_t best = 0, least = UINT32_MAX;
-
-	for (uint32_t place = 0; place < all; place += units) {
-		uint32_t first = place < all - units ? place : all - units;
-		uint32_t sessions = count_sessions(caps, first, units);
-
+		for (uint32_t i = first; i < first + units; i++) {
+			sessions += caps->sessions[list[i]];
+			sms |= UINT64_C(1) << list[i];
+		}
 		if (sessions < least) {
 			least = sessions;
-			best = first;
+			best = sms;
 		}
 	}
-	return BACKEND_SMS(best, units);
+	return best;
 }
 
-/* NULL: there are too many, which no device has. */
+static uint64_t choose(const struct caps *caps, uint32_t units, uint64_t allowed)
+{
+	uint32_t list[BACKEND_SM_UNITS_MAX], count = 0;
+
+	for (uint32_t i = 0; i < BACKEND_SM_UNITS_MAX; i++)
+		if (allowed >> i & 1)
+			list[count++] = i;
+	return units < count ? choose_of(caps, list, count, units) : allowed;
+}
+
+/* NULL: there are too many. */
 static struct cap_group *find_or_add(struct caps *caps, uint64_t sms)
 {
 	uint32_t i = 0;
@@ -80,39 +95,117 @@ static struct cap_group *find_or_add(struct caps *caps, uint64_t sms)
 	return &caps->groups[i];
 }
 
-static uint32_t units_of(const struct backend_device *device, uint32_t count)
+static uint64_t all_units(const struct backend_device *device)
 {
-	uint32_t units = device->sm_granule ? count / device->sm_granule : 0;
-
-	return units < device->sm_units ? units : device->sm_units;
+	return BACKEND_SMS(0, device->sm_units);
 }
 
-static void settle(struct tenant *tenant, uint32_t count)
+static uint32_t units_of(const struct backend_device *device, uint32_t wish)
 {
-	struct executor *executor = tenant->executor;
-	struct caps *caps = &executor->caps;
-	uint32_t units = units_of(&executor->device, count);
+	uint32_t count = (wish & SHM_SHARE_SMS_MASK) >> SHM_SHARE_SMS_SHIFT;
 
-	pthread_mutex_lock(&caps->lock);
+	/* No cap: it is what remains beside all partitions. */
+	if (wish & SHM_SHARE_LENT || !device->sm_granule)
+		return 0;
+	return count / device->sm_granule;
+}
+
+/* Return: the units of its group; 0: everywhere */
+static uint64_t find_place(const struct tenant *tenant)
+{
+	const struct caps *caps = &tenant->executor->caps;
+	const struct cap *cap = &tenant->cap;
+	uint64_t all = all_units(&tenant->executor->device);
+	uint64_t allowed = cap->partition ? cap->partition : all & ~cap->kept;
+	uint32_t units = units_of(&tenant->executor->device, cap->wish);
+
+	/* Nobody is without: the daemon leaves a unit to those that have no partition. */
+	allowed = allowed ? allowed : all;
+	if (units)
+		return choose(caps, units, allowed);
+	return allowed == all ? 0 : allowed;
+}
+
+static void keep_off(struct tenant *tenant, uint64_t units, bool keeps)
+{
+	struct caps *caps = &tenant->executor->caps;
+	uint64_t kept = 0;
+
+	for (uint32_t i = 0; i < BACKEND_SM_UNITS_MAX; i++) {
+		if (tenant->cap.keeps && tenant->cap.partition >> i & 1)
+			caps->keepers[i]--;
+		if (keeps && units >> i & 1)
+			caps->keepers[i]++;
+		kept |= (uint64_t)(caps->keepers[i] != 0) << i;
+	}
+	tenant->cap.partition = units;
+	tenant->cap.keeps = keeps;
+	word_set(&caps->kept, kept);
+}
+
+/* Where there is no place for one more group, it stays where it is. */
+static void settle(struct caps *caps, struct tenant *tenant)
+{
+	uint64_t sms;
+	const struct cap_group *group;
+
 	use(caps, tenant->cap.group, UINT32_MAX); /* one less */
-	tenant->cap.group = units ? find_or_add(caps, choose(caps, units, executor->device.sm_units)) : NULL;
+	sms = find_place(tenant);
+	group = sms ? find_or_add(caps, sms) : NULL;
+	if (group || !sms) {
+		tenant->cap.group = group;
+	} else if (!caps->told_full) {
+		caps->told_full = true;
+		log_error("there are %u groups of multiprocessors, and no more can be made: programs stay "
+			  "where they "
+			  "are",
+			caps->count);
+	}
 	use(caps, tenant->cap.group, 1);
-	pthread_mutex_unlock(&caps->lock);
-	tenant->cap.count = count;
-	if (word_relaxed(&caps->wanted))
-		module_worker_wake(executor);
 }
 
 /* ---- sessions ---- */
 
-static uint32_t count_of(const struct tenant *tenant)
+static uint32_t wish_of(const struct tenant *tenant)
 {
-	return (word_relaxed(&tenant->view.server->share) & SHM_SHARE_SMS_MASK) >> SHM_SHARE_SMS_SHIFT;
+	return word_relaxed(&tenant->view.server->share) & (SHM_SHARE_SMS_MASK | SHM_SHARE_LENT);
+}
+
+static uint64_t partition_of(const struct tenant *tenant)
+{
+	return word_relaxed(&tenant->view.server->partition) & all_units(&tenant->executor->device);
+}
+
+static uint64_t latest_work(const struct tenant *tenant)
+{
+	return tenant->busy_at > tenant->cap.busy_at ? tenant->busy_at : tenant->cap.busy_at;
+}
+
+/* As of the turn before, if work has just come. */
+static bool has_work(const struct tenant *tenant)
+{
+	return tenant->now - latest_work(tenant) < CAP_LEND_NS;
+}
+
+/* Whether something is not as it was when its group was chosen. */
+static bool is_changed(const struct tenant *tenant)
+{
+	const struct cap *cap = &tenant->cap;
+
+	if (wish_of(tenant) != cap->wish || partition_of(tenant) != cap->partition)
+		return true;
+	return cap->partition ? cap->keeps != has_work(tenant)
+			      : word_relaxed(&tenant->executor->caps.kept) != cap->kept;
 }
 
 bool cap_is_due(const struct tenant *tenant)
 {
-	return count_of(tenant) != tenant->cap.count || tenant->cap.waits;
+	return tenant->cap.waits || is_changed(tenant);
+}
+
+uint64_t cap_next_look(const struct tenant *tenant)
+{
+	return tenant->cap.keeps ? latest_work(tenant) + CAP_LEND_NS : UINT64_MAX;
 }
 
 /* Pairs with the release in make(). */
@@ -126,12 +219,38 @@ static uint64_t sms_of(const struct cap_group *group)
 	return group ? group->sms : 0;
 }
 
+/* What it is to have now. Return: whether its group is to be chosen anew */
+static bool update(struct caps *caps, struct tenant *tenant)
+{
+	struct cap *cap = &tenant->cap;
+	uint64_t partition = partition_of(tenant), kept;
+	bool moved = wish_of(tenant) != cap->wish || partition != cap->partition;
+
+	/* A kernel may run for longer than that. */
+	if (cap->keeps && !has_work(tenant) && tenant_is_busy(tenant))
+		cap->busy_at = tenant->now;
+	keep_off(tenant, partition, partition && has_work(tenant));
+	cap->wish = wish_of(tenant);
+	kept = partition ? 0 : word_relaxed(&caps->kept);
+	moved |= kept != cap->kept;
+	cap->kept = kept;
+	return moved;
+}
+
 void cap_look(struct tenant *tenant)
 {
+	struct executor *executor = tenant->executor;
+	struct caps *caps = &executor->caps;
 	uint32_t state;
 
-	if (count_of(tenant) != tenant->cap.count)
-		settle(tenant, count_of(tenant));
+	if (is_changed(tenant)) {
+		pthread_mutex_lock(&caps->lock);
+		if (update(caps, tenant))
+			settle(caps, tenant);
+		pthread_mutex_unlock(&caps->lock);
+		if (word_relaxed(&caps->wanted))
+			module_worker_wake(executor);
+	}
 	state = state_of(tenant->cap.group);
 	tenant->cap.waits = state != GROUP_MADE;
 	if (state == GROUP_MADE)
@@ -156,6 +275,7 @@ void cap_leave(struct tenant *tenant)
 	pthread_mutex_lock(&caps->lock);
 	use(caps, tenant->cap.group, UINT32_MAX);
 	tenant->cap.group = NULL;
+	keep_off(tenant, 0, false);
 	pthread_mutex_unlock(&caps->lock);
 }
 

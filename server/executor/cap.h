@@ -1,5 +1,5 @@
-// On which multiprocessors a session's kernels run: the daemon says how many (shm/layout.h, SHM_SHARE_SMS_MASK), the executor
-// chooses which, and makes them a group of the backend. The rules are in cap.c.
+// On which multiprocessors a session's kernels run: the daemon says how many (shm/layout.h, SHM_SHARE_SMS_MASK) and which are
+// its partition, the executor chooses which, and makes them a group of the backend. The rules are in cap.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CAP_H
 #define FRMPS_SERVER_EXECUTOR_CAP_H
@@ -14,6 +14,9 @@
 struct executor;
 struct tenant;
 
+/* A partition is lent to others when its sessions have had nothing to do for so long. */
+#define CAP_LEND_NS UINT64_C(1000000000)
+
 struct cap_group {
 	uint64_t sms;
 	word32 state; /* of enum in cap.c */
@@ -27,12 +30,19 @@ struct caps {
 		groups[BACKEND_SM_GROUPS_MAX]; /* `count` of them; added under the lock, and never moved */
 	uint32_t count;
 	uint32_t sessions[BACKEND_SM_UNITS_MAX]; /* whose group has the unit */
-	word32 wanted;				 /* groups that are to be made */
+	uint32_t keepers[BACKEND_SM_UNITS_MAX];	 /* sessions that keep others off the unit */
+	word64 kept;	/* units that have keepers, as bits. Written under the lock */
+	word32 wanted;	/* groups that are to be made */
+	bool told_full; /* that there is no place for one more group */
 };
 
 /* Of a session. Serving thread, main thread while it is not served. */
 struct cap {
-	uint32_t count;		       /* multiprocessors, as the daemon said last; 0: all */
+	uint32_t wish;	    /* what the daemon said last: of shm_server_header.share */
+	uint64_t partition; /* the same: its units, as bits */
+	uint64_t kept; /* of a session without a partition: caps.kept, as it was when its group was chosen */
+	bool keeps;    /* of one with a partition: it keeps others off */
+	uint64_t busy_at;	       /* ns: when something of it was last seen on the device, for `keeps` */
 	const struct cap_group *group; /* where it is to run; NULL: everywhere. Written under caps.lock */
 	bool waits;		       /* for that to be made, or tried again */
 };
@@ -46,6 +56,9 @@ bool cap_is_due(const struct tenant *tenant);
 /** Lets the session's next commands go where the daemon wants them, if there is such a group; else it is asked for, and the
  * session stays where it is. */
 void cap_look(struct tenant *tenant);
+
+/** When the session is to be looked at because it lends its partition then; UINT64_MAX: never. Serving thread. */
+uint64_t cap_next_look(const struct tenant *tenant);
 
 /** Where the session's next commands go: as in tenant.sms, but for its group of which its serving thread has not seen yet that
  * it was made. Any thread. */

@@ -180,6 +180,8 @@ uint64_t serve_next_look(const struct tenant *tenant, uint64_t now)
 	next = at < next ? at : next;
 	at = sharing_next_look(tenant, now);
 	next = at < next ? at : next;
+	at = cap_next_look(tenant);
+	next = at < next ? at : next;
 	if (!tenant_is_running(tenant))
 		return next;
 	at = hold_next_look(tenant, now);

@@ -268,6 +268,139 @@ START_TEST(a_session_that_gets_less_leaves_what_it_had)
 }
 END_TEST
 
+/* ---- partitions ---- */
+
+#define ALL BACKEND_SMS(0, UNITS)
+
+/* A look at a time, ns. @partition: as the daemon does */
+static uint64_t place_with(struct other *other, uint64_t partition, uint64_t now)
+{
+	word_release(&other->server.partition, partition);
+	other->tenant.now = now;
+	return place_of(
+		other, (word_relaxed(&other->server.share) & SHM_SHARE_SMS_MASK) >> SHM_SHARE_SMS_SHIFT);
+}
+
+/* One with work at that time. */
+static uint64_t place_busy(struct other *other, uint64_t partition, uint64_t now)
+{
+	other->tenant.busy_at = now;
+	return place_with(other, partition, now);
+}
+
+START_TEST(a_partition_keeps_others_off_while_it_has_work)
+{
+	const uint64_t partition = BACKEND_SMS(11, 4), rest = BACKEND_SMS(0, 11);
+
+	ck_assert_uint_eq(place_with(&others[0], 0, 1), 0);
+	ck_assert_uint_eq(place_busy(&others[1], partition, 1), partition);
+	ck_assert(cap_is_due(&others[0].tenant));
+	ck_assert_uint_eq(place_with(&others[0], 0, 1), rest);
+	/* One more of the same partition. */
+	ck_assert_uint_eq(place_busy(&others[2], partition, 1), partition);
+	ck_assert(!cap_is_due(&others[0].tenant));
+	cap_leave(&others[1].tenant);
+	ck_assert(!cap_is_due(&others[0].tenant));
+	cap_leave(&others[2].tenant);
+	ck_assert_uint_eq(place_with(&others[0], 0, 1), 0);
+}
+END_TEST
+
+START_TEST(a_partition_is_lent_while_it_has_none)
+{
+	const uint64_t partition = BACKEND_SMS(11, 4), rest = BACKEND_SMS(0, 11);
+	uint64_t now = 5 * CAP_LEND_NS;
+
+	fixture_turn();
+	word_release(&fixture.tenant->view.server->partition, partition);
+	fixture.tenant->busy_at = fixture.tenant->now = now;
+	cap_look(fixture.tenant);
+	ck_assert_uint_eq(place_with(&others[0], 0, now), rest);
+	ck_assert_uint_eq(cap_next_look(fixture.tenant), now + CAP_LEND_NS);
+	cap_look(fixture.tenant);
+	fixture.tenant->now = now + CAP_LEND_NS - 1;
+	ck_assert(!cap_is_due(fixture.tenant));
+	fixture.tenant->now = now + CAP_LEND_NS;
+	ck_assert(cap_is_due(fixture.tenant));
+	cap_look(fixture.tenant);
+	ck_assert_uint_eq(cap_next_look(fixture.tenant), UINT64_MAX);
+	ck_assert_uint_eq(place_with(&others[0], 0, now), 0);
+	/* Its own place is what it was, and it comes back to that. */
+	fixture.tenant->busy_at = fixture.tenant->now;
+	ck_assert(cap_is_due(fixture.tenant));
+	cap_look(fixture.tenant);
+	ck_assert_uint_eq(place_with(&others[0], 0, now), rest);
+	ck_assert_uint_eq(word_relaxed(&fixture.tenant->sms), partition);
+}
+END_TEST
+
+START_TEST(a_long_kernel_is_work)
+{
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	word_release(&fixture.tenant->view.server->partition, BACKEND_SMS(11, 4));
+	fixture.tenant->busy_at = 1;
+	fixture.tenant->now = 1 + CAP_LEND_NS;
+	cap_look(fixture.tenant);
+	ck_assert(!fixture.tenant->cap.keeps);
+	fixture.tenant->busy_at = fixture.tenant->now;
+	cap_look(fixture.tenant);
+	ck_assert(fixture.tenant->cap.keeps);
+	fixture.tenant->now += CAP_LEND_NS;
+	cap_look(fixture.tenant);
+	ck_assert(fixture.tenant->cap.keeps);
+	ck_assert_uint_eq(cap_next_look(fixture.tenant), fixture.tenant->now + CAP_LEND_NS);
+}
+END_TEST
+
+START_TEST(a_partition_changes_and_goes)
+{
+	ck_assert_uint_eq(place_busy(&others[0], BACKEND_SMS(13, 2), 1), BACKEND_SMS(13, 2));
+	/* Units need not follow each other. */
+	ck_assert_uint_eq(place_busy(&others[1], BACKEND_SMS(10, 3), 1), BACKEND_SMS(10, 3));
+	ck_assert_uint_eq(place_busy(&others[0], BACKEND_SMS(13, 2) | 1, 1), BACKEND_SMS(13, 2) | 1);
+	ck_assert_uint_eq(place_with(&others[2], 0, 1), BACKEND_SMS(1, 9));
+	ck_assert_uint_eq(place_busy(&others[0], 0, 1), BACKEND_SMS(0, 10) | BACKEND_SMS(13, 2));
+	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
+	ck_assert_uint_eq(place_with(&others[2], 0, 1), 0);
+	ck_assert_uint_eq(place_with(&others[0], 0, 1), 0);
+}
+END_TEST
+
+START_TEST(caps_hold_within_a_partition_and_beside_it)
+{
+	const uint64_t partition = BACKEND_SMS(11, 4);
+
+	word_release(&others[0].server.share, 2 * GRANULE << SHM_SHARE_SMS_SHIFT);
+	word_release(&others[1].server.share, 2 * GRANULE << SHM_SHARE_SMS_SHIFT);
+	word_release(&others[2].server.share, 12 * GRANULE << SHM_SHARE_SMS_SHIFT);
+	ck_assert_uint_eq(place_busy(&others[0], partition, 1), BACKEND_SMS(11, 2));
+	ck_assert_uint_eq(place_busy(&others[1], partition, 1), BACKEND_SMS(13, 2));
+	ck_assert_uint_eq(place_with(&others[2], 0, 1), BACKEND_SMS(0, 11));
+	/* What is for certain is no cap. */
+	ck_assert_uint_eq(place_with(&others[3], 0, 1), BACKEND_SMS(0, 11));
+	word_release(&others[3].server.share, 11 * GRANULE << SHM_SHARE_SMS_SHIFT | SHM_SHARE_LENT);
+	cap_look(&others[3].tenant);
+	ck_assert_uint_eq(cap_sms(&others[3].tenant), BACKEND_SMS(0, 11));
+	cap_leave(&others[0].tenant);
+	cap_leave(&others[1].tenant);
+	cap_look(&others[3].tenant);
+	ck_assert_uint_eq(cap_sms(&others[3].tenant), 0);
+}
+END_TEST
+
+/* What is on its way for a program in the region is no number that an executor trusts. */
+START_TEST(units_that_the_device_does_not_have_are_nobodys)
+{
+	ck_assert_uint_eq(place_busy(&others[0], UINT64_MAX << UNITS, 1), 0);
+	ck_assert_uint_eq(place_busy(&others[0], UINT64_MAX, 1), 0);
+	/* And nobody is without. */
+	ck_assert_uint_eq(place_with(&others[1], 0, 1), 0);
+	for (unsigned i = 0; i < BACKEND_SM_UNITS_MAX; i++)
+		ck_assert_uint_eq(fixture.executor.caps.keepers[i], i < UNITS);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cap");
@@ -285,6 +418,12 @@ int main(void)
 	tcase_add_test(tests, sessions_do_not_meet_while_there_is_room);
 	tcase_add_test(tests, a_device_is_covered_to_its_end);
 	tcase_add_test(tests, a_session_that_gets_less_leaves_what_it_had);
+	tcase_add_test(tests, a_partition_keeps_others_off_while_it_has_work);
+	tcase_add_test(tests, a_partition_is_lent_while_it_has_none);
+	tcase_add_test(tests, a_long_kernel_is_work);
+	tcase_add_test(tests, a_partition_changes_and_goes);
+	tcase_add_test(tests, caps_hold_within_a_partition_and_beside_it);
+	tcase_add_test(tests, units_that_the_device_does_not_have_are_nobodys);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
