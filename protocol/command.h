@@ -13,10 +13,11 @@
 #define FRMPS_PROTOCOL_MINOR 0u
 
 /* Feature bits of Hello and Welcome. */
-#define FRMPS_FEATURE_TEXT     UINT64_C(1) /* the client takes its kernels' text out of a ring (shm/text.h) */
-#define FRMPS_FEATURE_LIMIT    UINT64_C(2) /* Hello.memory_limit is heeded */
-#define FRMPS_FEATURE_SMS      UINT64_C(4) /* Hello.sm_percent is heeded */
-#define FRMPS_FEATURE_PRIORITY UINT64_C(16) /* Hello.priority is heeded */
+#define FRMPS_FEATURE_TEXT	UINT64_C(1) /* the client takes its kernels' text out of a ring (shm/text.h) */
+#define FRMPS_FEATURE_LIMIT	UINT64_C(2)  /* Hello.memory_limit is heeded */
+#define FRMPS_FEATURE_SMS	UINT64_C(4)  /* Hello.sm_percent is heeded */
+#define FRMPS_FEATURE_PARTITION UINT64_C(8)  /* Hello.sm_partition is heeded */
+#define FRMPS_FEATURE_PRIORITY	UINT64_C(16) /* Hello.priority is heeded */
 
 /* Records start at multiples of this and have sizes that are multiples of it. */
 #define FRMPS_RECORD_ALIGN 16u

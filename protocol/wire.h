@@ -102,6 +102,7 @@ struct wire_hello {
 	const char *identity;
 	uint64_t memory_limit; /* bytes */
 	uint32_t sm_percent, priority;
+	const char *sm_partition;
 };
 struct wire_welcome {
 	uint32_t major, minor;

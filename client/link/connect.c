@@ -304,6 +304,7 @@ CUresult connect_look(uint64_t ret_words[WINDOW_WORDS])
 struct wish {
 	uint32_t recovery, sm_percent, priority;
 	uint64_t memory_limit;
+	const char *sm_partition;
 };
 
 /* What the program says of its commands in doubt; 0: nothing, or what nobody understands. */
@@ -336,8 +337,8 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 	hello.hello = (struct wire_hello){
 		.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
-		.features =
-			FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PRIORITY,
+		.features = FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS |
+			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY,
 		.program = program_invocation_short_name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
@@ -347,6 +348,7 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 		.memory_limit = wish->memory_limit,
 		.sm_percent = wish->sm_percent,
 		.priority = wish->priority,
+		.sm_partition = wish->sm_partition,
 	};
 	return message_send(fd, &hello, NULL, 0) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
@@ -418,6 +420,9 @@ static CUresult judge(const struct wire_welcome *w, const struct packet *packet,
 	if (wish->priority && !(w->features & FRMPS_FEATURE_PRIORITY))
 		client_log(CLIENT_LOG_ERROR,
 			"CUDA_MPS_CLIENT_PRIORITY has no effect: the service is older than it; restart it");
+	if (*wish->sm_partition && !(w->features & FRMPS_FEATURE_PARTITION))
+		client_log(CLIENT_LOG_ERROR,
+			"CUDA_MPS_SM_PARTITION has no effect: the service is older than it; restart it");
 	if (!ok)
 		client_log(CLIENT_LOG_ERROR, "the service's welcome is not a valid one");
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -515,7 +520,7 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 static CUresult connect_for(struct control_answer *welcome)
 {
 	int64_t deadline = now_ms() + timeout_ms();
-	struct wish wish = {.recovery = recovery_wish()};
+	struct wish wish = {.recovery = recovery_wish(), .sm_partition = mps_sm_partition()};
 	uint64_t refused[WINDOW_WORDS] = {0};
 	CUresult r = mps_memory_limit(&wish.memory_limit);
 	bool again = true, hung_up = false;

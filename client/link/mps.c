@@ -104,6 +104,13 @@ CUresult mps_priority(uint32_t *ret_priority)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
+const char *mps_sm_partition(void)
+{
+	const char *name = getenv("CUDA_MPS_SM_PARTITION");
+
+	return name ? name : "";
+}
+
 void mps_socket(char *path, size_t size)
 {
 	const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -122,14 +129,10 @@ void mps_socket(char *path, size_t size)
 
 void mps_tell_unsupported(void)
 {
-	static const char *const names[] = {
-		"CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "CUDA_MPS_SM_PARTITION"};
+	static const char name[] = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING";
+	const char *value = getenv(name);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		const char *value = getenv(names[i]);
-
-		if (value && *value)
-			client_log(CLIENT_LOG_ERROR, "%s=%.64s has no effect: the service cannot do that yet",
-				names[i], value);
-	}
+	if (value && *value)
+		client_log(CLIENT_LOG_ERROR, "%s=%.64s has no effect: the service cannot do that yet", name,
+			value);
 }

@@ -35,6 +35,9 @@ CUresult mps_sm_percent(uint32_t *ret_percent);
  */
 CUresult mps_priority(uint32_t *ret_priority);
 
+/** The name of the SM partition that the program belongs to: CUDA_MPS_SM_PARTITION. Return: empty if it is not set */
+const char *mps_sm_partition(void);
+
 /** Writes the service's socket in CUDA_MPS_PIPE_DIRECTORY. @path: empty if the variable is not set, there is none, or others
  * than root and the program's user could have put it there, which is logged */
 void mps_socket(char *path, size_t size);

@@ -88,6 +88,7 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->memory_default = kept.memory_default;
 	daemon->sm_default = kept.sm_default;
 	daemon->class_default = kept.class_default;
+	daemon->partitions = kept.partitions;
 	daemon->stop_seconds = kept.stop_seconds;
 	daemon->counters = kept.counters;
 	daemon->counters.daemons_lost++;

@@ -18,7 +18,9 @@
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/partition.h"
 #include "server/session/quota.h"
+#include "server/session/session.h"
 #include "server/worker/worker.h"
 #include "shm/layout.h"
 
@@ -303,6 +305,111 @@ static void set_default_client_priority(const struct verb *verb)
 }
 
 /*
+ * Partitions
+ */
+
+/* Return: whether a partition that has `now` units may have as many as the word says; else that has been said */
+static bool parse_chunks(const struct verb *verb, const char *word, uint32_t now, uint32_t *ret_units)
+{
+	const struct backend_device *device = &verb->daemon->device;
+	uint32_t most = partition_room(verb->daemon) + now;
+	uint64_t units = 0;
+
+	if (!verb->daemon->device_known || !device->sm_granule) {
+		refuse(verb, CUDA_ERROR_NOT_SUPPORTED,
+			"the device does not give out multiprocessors, or is not known yet");
+	} else if (!parse_number(word, UINT32_MAX, &units) || !units) {
+		refuse(verb, CUDA_ERROR_INVALID_VALUE, "%s is no number of chunks", word);
+	} else if (units > most) {
+		refuse(verb, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+			"%s chunks are more than it can have, %u: the device has %u of %u multiprocessors, "
+			"and one stays "
+			"for programs without a partition",
+			word, most, device->sm_units, device->sm_granule);
+		units = 0;
+	}
+	*ret_units = (uint32_t)units;
+	return !verb->answer->code;
+}
+
+/* Everybody's multiprocessors may be others now. */
+static void tell_partitions(struct daemon *daemon)
+{
+	struct session *session;
+
+	daemon_keep(daemon);
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		session_tell_share(session);
+}
+
+static void note_partition(const struct verb *verb, const char *name, const char *what, uint32_t units)
+{
+	note(verb, "SM partition %s %s %u multiprocessors", name, what,
+		units * verb->daemon->device.sm_granule);
+}
+
+static void add_partition(const struct verb *verb)
+{
+	char uuid[BACKEND_UUID_TEXT], name[PARTITION_NAME];
+	const struct partition *partition;
+	uint32_t units;
+
+	if (!parse_chunks(verb, verb->words[2], 0, &units))
+		return;
+	partition = partition_add(verb->daemon, units);
+	if (!partition) {
+		refuse(verb, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+			"there are %u partitions, and no more can be", PARTITIONS_MAX);
+		return;
+	}
+	partition_name(partition, name);
+	backend_uuid_text(verb->daemon->device.uuid, uuid);
+	snprintf(verb->answer->text, sizeof(verb->answer->text), "Partition %s/%s created", uuid, name);
+	note_partition(verb, name, "is made, of", units);
+}
+
+static void change_partition(const struct verb *verb, bool removes)
+{
+	struct partition *partition = partition_find(verb->daemon, verb->words[2]);
+	char name[PARTITION_NAME];
+	uint32_t units;
+
+	if (!partition) {
+		refuse(verb, CUDA_ERROR_NOT_FOUND, "there is no partition %s (lspart lists them)",
+			verb->words[2]);
+		return;
+	}
+	partition_name(partition, name);
+	units = BACKEND_SMS_UNITS(partition->units);
+	if (removes) {
+		note(verb, "SM partition %s is removed: its programs, %u, go on as others do", name,
+			partition_sessions(verb->daemon, partition->number));
+		partition_remove(verb->daemon, partition);
+	} else if (parse_chunks(verb, verb->words[3], units, &units)) {
+		partition_resize(verb->daemon, partition, units);
+		note_partition(verb, name, "has from now on", units);
+	}
+}
+
+static void sm_partition(const struct verb *verb)
+{
+	const char *what = verb->words[0];
+	bool adds = !strcmp(what, "add"), removes = !strcmp(what, "rm"), resizes = !strcmp(what, "resize");
+
+	if (verb->count != (resizes ? 4u : 3u) || (!adds && !removes && !resizes))
+		refuse(verb, CUDA_ERROR_INVALID_VALUE,
+			"it takes add DEVICE CHUNKS, resize DEVICE PARTITION CHUNKS, or rm DEVICE PARTITION");
+	else if (!is_operator(verb) || !is_device(verb, verb->words[1]))
+		return;
+	else if (adds)
+		add_partition(verb);
+	else
+		change_partition(verb, removes);
+	if (!verb->answer->code)
+		tell_partitions(verb->daemon);
+}
+
+/*
  * Starting and ending
  */
 
@@ -381,23 +488,6 @@ static void quit(const struct verb *verb)
 		verb->answer->stops = true;
 		verb->answer->stop_seconds = seconds;
 	}
-}
-
-/*
- * What there is not
- */
-
-static void answer_not_supported(const struct verb *verb, const char *why)
-{
-	refuse(verb, CUDA_ERROR_NOT_SUPPORTED, "it is not supported: %s", why);
-	userlog_event(verb->daemon, verb->uid, USERLOG_operator, LOG_LEVEL_WARNING,
-		"%s: an operator of uid %lld asks for it, and it is not supported: %s", verb->name,
-		(long long)verb->uid, why);
-}
-
-static void refuse_partition(const struct verb *verb)
-{
-	answer_not_supported(verb, "the service has no SM partitions");
 }
 
 static const struct {

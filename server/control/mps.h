@@ -3,7 +3,8 @@
 //
 // A server of stock MPS is the active executor of a domain, and is named by its process. Limits and priority tighten what the
 // configuration allows. The default is the daemon's (memory_default, sm_default, class_default), a server's limits are its
-// domain's (memory_limit, sm_percent); both hold for sessions that begin later.
+// domain's (memory_limit, sm_percent); both hold for sessions that begin later. SM partitions (session/partition.h) change for
+// sessions that are there as well.
 
 #ifndef FRMPS_SERVER_CONTROL_MPS_H
 #define FRMPS_SERVER_CONTROL_MPS_H

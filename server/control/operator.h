@@ -20,7 +20,7 @@ struct desk;
 #define OPERATOR_FILES_MAX 4u
 
 /* Of what is asked no more is kept: no command is as long, or has as many arguments. */
-#define OPERATOR_ARGUMENTS_MAX 3u
+#define OPERATOR_ARGUMENTS_MAX 4u
 #define OPERATOR_WORD_MAX      48u
 
 /* A private copy of what an operator asks. */

@@ -15,8 +15,14 @@
 //   device			zeros before an executor was up
 //     name, total_bytes, driver_version, multiprocessors
 //     uuid			as the driver's tools write it
+//     chunks, chunk_multiprocessors	in what multiprocessors are given out: how many, and how many each has; 0: they are not
+//     free_chunks		how many more SM partitions can have
 //     state			serving; or failed: nobody is served before the service is restarted
 //     code, reason		only when failed: the CUresult that programs get, and why
+//   partitions			a list, of SM partitions
+//     name
+//     chunks, multiprocessors	that it has
+//     clients			programs that belong to it, of all users
 //   domains			a list; others than root and the service's user see their own alone
 //     uid			null: nobody's yet
 //     alone			null, or why it is for one program alone
@@ -49,7 +55,8 @@
 //	 memory_limit, memory_guarantee, pinned_limit, image_limit	bytes; 0: none
 //	 weight, class		asked for; class: online, offline
 //	 sm_percent		most multiprocessors that it may use: asked for
-//	 multiprocessors	granted: all of the device's, or fewer
+//	 sm_partition		null, or the name of its SM partition
+//	 multiprocessors	granted, for certain: all of the device's, or fewer
 //	 device_ms		time of the device that was counted for it. Nothing is counted while no program of its
 //				executor has a weight other than 100 or is offline
 //	 sections		null; or the sections of the configuration that apply to it
@@ -76,6 +83,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
+#include "server/session/partition.h"
 #include "server/session/quota.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
@@ -122,6 +130,15 @@ static uint64_t count_commands(const struct session *session)
 	return sum;
 }
 
+static json_t *partition_of(const struct session *session)
+{
+	struct partition partition = {.number = session->partition};
+	char name[PARTITION_NAME];
+
+	partition_name(&partition, name);
+	return partition_units(session->daemon, session->partition) ? json_string(name) : json_null();
+}
+
 /* Who it is as the kernel says, and on which terms it is served. */
 static void add_terms(json_t *json, const struct session *session)
 {
@@ -138,6 +155,7 @@ static void add_terms(json_t *json, const struct session *session)
 	json_object_set_new(json, "weight", json_integer((json_int_t)session->terms.weight));
 	json_object_set_new(json, "class",
 		json_string(session->terms.class == CONFIG_CLASS_OFFLINE ? "offline" : "online"));
+	json_object_set_new(json, "sm_partition", partition_of(session));
 	json_object_set_new(json, "sm_percent", json_integer((json_int_t)session->terms.sm_percent));
 	json_object_set_new(json, "multiprocessors", json_integer((json_int_t)session_sms(session)));
 	json_object_set_new(json, "device_ms",
@@ -262,8 +280,12 @@ static json_t *device_json(const struct daemon *daemon)
 		device_state_name(health->state));
 
 	backend_uuid_text(device->uuid, uuid);
-	if (json)
+	if (json) {
 		json_object_set_new(json, "uuid", json_string(uuid));
+		json_object_set_new(json, "chunks", json_integer(device->sm_units));
+		json_object_set_new(json, "chunk_multiprocessors", json_integer(device->sm_granule));
+		json_object_set_new(json, "free_chunks", json_integer(partition_room(daemon)));
+	}
 	if (json && daemon_has_failed(daemon)) {
 		json_object_set_new(json, "code", json_integer(health->code));
 		json_object_set_new(json, "reason", foreign(health->reason));
@@ -283,15 +305,36 @@ static json_t *proof_json(const struct proof *proof)
 	return json;
 }
 
+static json_t *partition_json(const struct daemon *daemon, const struct partition *partition)
+{
+	uint32_t units = BACKEND_SMS_UNITS(partition->units);
+	char name[PARTITION_NAME];
+
+	partition_name(partition, name);
+	return json_pack("{ss si si si}", "name", name, "chunks", (int)units, "multiprocessors",
+		(int)(units * daemon->device.sm_granule), "clients",
+		(int)partition_sessions(daemon, partition->number));
+}
+
+static json_t *partitions_json(const struct daemon *daemon)
+{
+	json_t *partitions = json_array();
+
+	for (uint32_t i = 0; i < daemon->partitions.count; i++)
+		json_array_append_new(partitions, partition_json(daemon, &daemon->partitions.all[i]));
+	return partitions;
+}
+
 char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
 
-	return document_text(json_pack("{ss ss so si si sI sb so so so so so so}", "version", SERVER_VERSION,
-		"backend", daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid",
-		(int)getpid(), "holder", (int)getppid(), "uptime_seconds",
-		(json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready", daemon->ready,
-		"keeper", keeper_json(daemon), "device", device_json(daemon), "proof",
-		proof_json(&daemon->heritage->proof), "domains", domains_json(daemon, uid, all), "counters",
-		counters_json(daemon), "events", event_counters_json(daemon)));
+	return document_text(json_pack("{ss ss so si si sI sb so so so so so so so}", "version",
+		SERVER_VERSION, "backend", daemon->heritage->backend, "socket",
+		foreign(daemon->config->socket), "pid", (int)getpid(), "holder", (int)getppid(),
+		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready",
+		daemon->ready, "keeper", keeper_json(daemon), "device", device_json(daemon), "proof",
+		proof_json(&daemon->heritage->proof), "partitions", partitions_json(daemon), "domains",
+		domains_json(daemon, uid, all), "counters", counters_json(daemon), "events",
+		event_counters_json(daemon)));
 }

@@ -29,6 +29,7 @@
 #include "server/session/events.h"
 #include "server/session/handout.h"
 #include "server/session/health.h"
+#include "server/session/partition.h"
 #include "server/session/reclaim.h"
 #include "server/session/userlog.h"
 #include "server/worker/crew.h"
@@ -100,7 +101,8 @@ struct daemon {
 		memory_default; /* most device memory of sessions that begin now, an operator's word (control/mps.h); 0: none */
 	uint64_t sm_default;	/* the same of multiprocessors, percent */
 	uint64_t class_default; /* the class of such sessions, at best (config.h) */
-	uint64_t stop_seconds;	/* how long programs have to finish when the service ends */
+	struct partitions partitions;
+	uint64_t stop_seconds; /* how long programs have to finish when the service ends */
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;

@@ -46,6 +46,7 @@ void daemon_keep(struct daemon *daemon)
 		.memory_default = daemon->memory_default,
 		.sm_default = daemon->sm_default,
 		.class_default = daemon->class_default,
+		.partitions = daemon->partitions,
 		.stop_seconds = daemon->stop_seconds,
 		.counters = daemon->counters};
 

@@ -13,6 +13,7 @@
 #include "server/identity.h"
 #include "server/session/counters.h"
 #include "server/session/health.h"
+#include "server/session/partition.h"
 
 /* Executors of a domain that a session's end can be told to; more are replaced after the daemon's death. */
 #define KEPT_CLOSES 8u
@@ -25,6 +26,7 @@ struct kept_service {
 	bool ready;
 	struct device_health health;
 	uint64_t memory_default, sm_default, class_default, stop_seconds;
+	struct partitions partitions;
 	struct counters counters;
 };
 

@@ -14,6 +14,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/partition.h"
 #include "server/session/reclaim.h"
 #include "server/session/rooms.h"
 #include "server/session/shared_event.h"
@@ -116,21 +117,40 @@ static void wake_executor(struct worker *worker)
 		worker_request(worker, &ping, NULL, 0, worker_ignore_reply, NULL);
 }
 
+static bool has_partition(const struct session *session)
+{
+	return partition_units(session->daemon, session->partition);
+}
+
+/* Units that it may use for certain. */
+static uint64_t units_for(const struct session *session)
+{
+	uint64_t partition = partition_units(session->daemon, session->partition);
+
+	return partition ? partition : partition_rest(session->daemon);
+}
+
+/* Whether its terms give it fewer than all. */
+static bool is_capped(const struct session *session)
+{
+	return terms_lower(100, session->terms.sm_percent) != 100;
+}
+
 uint32_t session_sms(const struct session *session)
 {
 	const struct backend_device *device = &session->daemon->device;
 	uint32_t all = (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
-	uint64_t percent = terms_lower(100, session->terms.sm_percent);
-	uint32_t units;
+	uint32_t room = BACKEND_SMS_UNITS(units_for(session)), units = room;
 
-	if (percent == 100 || !device->sm_granule)
+	if (!device->sm_granule || (!is_capped(session) && room == device->sm_units))
 		return all;
-	units = (uint32_t)(all * percent / 100) / device->sm_granule;
-	units = units < device->sm_units ? units : device->sm_units;
+	if (is_capped(session))
+		units = (uint32_t)(all * session->terms.sm_percent / 100) / device->sm_granule;
+	units = units < room ? units : room;
 	return units ? units * device->sm_granule : device->sm_granule;
 }
 
-/* For executors; 0: no cap. */
+/* For executors; 0: all. */
 static uint32_t share_of_sms(const struct session *session)
 {
 	const struct backend_device *device = &session->daemon->device;
@@ -138,7 +158,8 @@ static uint32_t share_of_sms(const struct session *session)
 
 	if (sms == (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT])
 		return 0;
-	return sms << SHM_SHARE_SMS_SHIFT & SHM_SHARE_SMS_MASK;
+	return (sms << SHM_SHARE_SMS_SHIFT & SHM_SHARE_SMS_MASK) |
+	       (is_capped(session) || has_partition(session) ? 0 : SHM_SHARE_LENT);
 }
 
 void session_tell_share(struct session *session)
@@ -146,10 +167,12 @@ void session_tell_share(struct session *session)
 	const struct terms *terms = &session->terms;
 	uint32_t weight = terms->weight == SHM_SHARE_WEIGHT ? 0 : (uint32_t)terms->weight;
 
-	if (session->state != SESSION_CLOSING && session->view.server)
-		set_share(session, weight | share_of_sms(session) |
-					   (terms->class == CONFIG_CLASS_OFFLINE ? SHM_SHARE_OFFLINE : 0) |
-					   (session_is_paused(session) ? SHM_SHARE_PAUSED : 0));
+	if (session->state == SESSION_CLOSING || !session->view.server)
+		return;
+	word_release(&session->view.server->partition, partition_units(session->daemon, session->partition));
+	set_share(session, weight | share_of_sms(session) |
+				   (terms->class == CONFIG_CLASS_OFFLINE ? SHM_SHARE_OFFLINE : 0) |
+				   (session_is_paused(session) ? SHM_SHARE_PAUSED : 0));
 }
 
 void session_set_terms(struct session *session)

@@ -91,6 +91,7 @@ struct session {
 	uint64_t memory_wish;	/* most device memory, as it or an operator wants; 0: nobody says */
 	uint64_t sm_wish;	/* most multiprocessors, percent; the same */
 	uint64_t class_wish;	/* the class (config.h); online: nobody says */
+	uint32_t partition;	/* number of the SM partition that it has named; 0: none. It may be gone */
 	struct subject subject; /* whom its terms are for, as it was when it connected */
 	char program[SESSION_PROGRAM_MAX];    /* its name, for people */
 	char identity[SESSION_IDENTITY_MAX];  /* what it is (session/offender.h) */
@@ -165,7 +166,8 @@ int session_new(struct domain *domain, struct connection *connection, const stru
 /** It is served on the terms that are in force, but for what it wants less of itself. */
 void session_set_terms(struct session *session);
 
-/** How many multiprocessors its kernels may run on: what its terms ask for, as far as the device can give it. */
+/** How many multiprocessors its kernels may run on for certain: what its terms ask for, as far as the device and partitions can
+ * give it. */
 uint32_t session_sms(const struct session *session);
 
 /** Tells executors its weight, class and multiprocessors, if it has its regions. Twice is fine. */

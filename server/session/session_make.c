@@ -23,6 +23,7 @@
 #include "server/session/domain.h"
 #include "server/session/handshake.h"
 #include "server/session/message.h"
+#include "server/session/partition.h"
 #include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
@@ -188,6 +189,15 @@ static uint64_t sm_wish(const struct session *session, const struct wire_hello *
 		hello->sm_percent, terms_lower(session->domain->sm_percent, session->daemon->sm_default));
 }
 
+/* Return: whether there is the partition that it names, if it names one */
+static bool take_partition(struct session *session, const struct wire_hello *hello)
+{
+	const struct partition *partition = partition_find(session->daemon, hello->sm_partition);
+
+	session->partition = partition ? partition->number : 0;
+	return partition || !*hello->sm_partition;
+}
+
 static void take_hello(struct session *session, const struct wire_hello *hello)
 {
 	handshake_copy_name(session->program, sizeof(session->program), hello->program);
@@ -212,6 +222,11 @@ int session_new(struct domain *domain, struct connection *connection, const stru
 		return SESSION_E_REFUSED;
 	}
 	take_hello(session, hello);
+	if (!take_partition(session, hello))
+		return refuse_new(session, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+			"there is no SM partition of the name that CUDA_MPS_SM_PARTITION has (lspart lists "
+			"them)",
+			ret_code, ret_text);
 	session->window = window_take(&domain->windows, &hello->free_windows);
 	if (session->window == WINDOW_NONE)
 		return refuse_new(session, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,

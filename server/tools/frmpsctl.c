@@ -71,6 +71,9 @@ static void print_clients(const json_t *clients)
 			printf("            %lld multiprocessors are granted, %lld %% is the most that it "
 			       "may use\n",
 				field_number(one, "multiprocessors"), field_number(one, "sm_percent"));
+		if (json_is_string(json_object_get(one, "sm_partition")))
+			printf("            %lld multiprocessors are granted, of partition %s\n",
+				field_number(one, "multiprocessors"), field_text(one, "sm_partition", "-"));
 		if (error)
 			printf("            error %lld: %s\n", field_number(error, "code"),
 				field_text(error, "reason", "-"));

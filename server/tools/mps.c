@@ -318,6 +318,66 @@ int mps_device_query(const struct call *call)
 	return code;
 }
 
+#define PARTITION_ROW "%-12.12s  %-9s  %-6s  %-6s  %-4s  %-4s  %s\n"
+
+/* A number as a column. @text: 24 bytes */
+static const char *column(char *text, long long number)
+{
+	snprintf(text, 24, "%lld", number);
+	return text;
+}
+
+static void print_partitions(const json_t *root)
+{
+	const json_t *device = json_object_get(root, "device"),
+		     *partitions = json_object_get(root, "partitions");
+	long long granule = field_number(device, "chunk_multiprocessors"), used = 0;
+	char chunks[2][24], sms[2][24];
+	size_t index;
+	json_t *one;
+
+	json_array_foreach (partitions, index, one)
+		used += field_number(one, "chunks");
+	printf(PARTITION_ROW, "GPU", "Partition", "free", "used", "free", "used", "clients");
+	printf(PARTITION_ROW, "", "", "chunks", "chunks", "SM", "SM", "");
+	printf(PARTITION_ROW, uuid_of(root), "-", column(chunks[0], field_number(device, "free_chunks")),
+		column(chunks[1], used),
+		column(sms[0], field_number(device, "multiprocessors") - used * granule),
+		column(sms[1], used * granule), "-");
+	json_array_foreach (partitions, index, one)
+		printf(PARTITION_ROW, uuid_of(root), field_text(one, "name", "-"), "-",
+			column(chunks[1], field_number(one, "chunks")), "-",
+			column(sms[1], field_number(one, "multiprocessors")),
+			field_number(one, "clients") ? "Yes" : "No");
+}
+
+static json_t *partitions_json(const json_t *root)
+{
+	const json_t *device = json_object_get(root, "device");
+
+	return json_pack("{ss sI sI sO}", "device", uuid_of(root), "free_chunks",
+		(json_int_t)field_number(device, "free_chunks"), "chunk_multiprocessors",
+		(json_int_t)field_number(device, "chunk_multiprocessors"), "partitions",
+		json_object_get(root, "partitions"));
+}
+
+int mps_partitions(const struct call *call)
+{
+	int code;
+	json_t *root = ask_status(call, &code);
+
+	if (!root)
+		return code;
+	if (call->json) {
+		code = print_document(partitions_json(root));
+	} else {
+		print_partitions(root);
+		code = command_flush(stdout);
+	}
+	json_decref(root);
+	return code;
+}
+
 /* Return: the session of a server's client; 0: there is none */
 static long long session_of(const json_t *domain, const char *client)
 {

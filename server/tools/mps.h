@@ -14,6 +14,7 @@ int mps_client_list(const struct call *call);
 int mps_device_client_list(const struct call *call);
 int mps_ps(const struct call *call);
 int mps_device_query(const struct call *call);
+int mps_partitions(const struct call *call);
 int mps_terminate_client(const struct call *call);
 /** A verb that the service itself knows. */
 int mps_order(const struct call *call);

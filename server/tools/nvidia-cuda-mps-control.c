@@ -249,10 +249,8 @@ int main(int count, char **arguments)
 			mode = option;
 			break;
 		case 'm':
-			break;
 		case 'S':
-			fputs(PROGRAM ": -S is not supported: the service has no SM partitions\n", stderr);
-			return 1;
+			break;
 		case 'v':
 			puts(PROGRAM " of frmps " SERVER_VERSION);
 			return 0;

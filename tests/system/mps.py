@@ -248,23 +248,59 @@ class Verbs(Bed):
             self.assertEqual((done.returncode, done.stdout), (64, ''), name)
             self.assertIn(f'{name} has no --json', done.stderr)
 
-    def test_what_there_is_not(self):
+    def partitions(self, program='frmpsctl'):
+        """The rows of lspart, as words, without the device's."""
+        done = run(program, lines='lspart\n')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        rows = [line.split() for line in done.stdout.splitlines()]
+        self.assertEqual(rows[:2], [['GPU', 'Partition', 'free', 'used', 'free', 'used', 'clients'], ['chunks', 'chunks', 'SM', 'SM']])
+        for row in rows[2:]:
+            self.assertEqual(row[0], self.uuid()[:12])
+        return [row[1:] for row in rows[2:]]
+
+    def test_partitions(self):
+        uuid = self.uuid()
         self.program()
-        server = self.servers()[0]
-        self.says('100.0\n', 'get_default_active_thread_percentage')
-        self.says('100.0\n', 'get_active_thread_percentage', server)
-        for words in (['sm_partition', 'add', '0', '2'], ['sm_partition', 'rm', '0', 'X'],
-                      ['lspart']):
-            self.refuses(f'{words[0]}: it is not supported', *words)
-            self.assertIn(f'{words[0]}: an operator of uid {os.getuid()} asks for it, and it is not supported', self.log())
-        self.says('100.0\n', 'get_default_active_thread_percentage')
+        self.assertEqual(self.partitions(), [['-', '3', '0', '4', '0', '-']])
+        self.says_once(f'Partition {uuid}/p1 created\n', 'sm_partition', 'add', uuid, '1')
+        done = run('nvidia-cuda-mps-control', lines=f'sm_partition add {uuid[:12]} 1\n')
+        self.assertEqual((done.returncode, done.stdout), (0, f'Partition {uuid}/p2 created\n'))
+        os.environ['CUDA_MPS_SM_PARTITION'] = f'{uuid}/p2'
+        try:
+            member = self.program()
+        finally:
+            del os.environ['CUDA_MPS_SM_PARTITION']
+        expected = [['-', '1', '2', '2', '2', '-'], ['p1', '-', '1', '-', '1', 'No'], ['p2', '-', '1', '-', '1', 'Yes']]
+        self.assertEqual(self.partitions(), expected)
+        self.assertEqual(self.partitions('nvidia-cuda-mps-control'), expected)
+        self.assertEqual(self.document('lspart'), {
+            'device': uuid, 'free_chunks': 1, 'chunk_multiprocessors': 1,
+            'partitions': [{'name': 'p1', 'chunks': 1, 'multiprocessors': 1, 'clients': 0},
+                           {'name': 'p2', 'chunks': 1, 'multiprocessors': 1, 'clients': 1}]})
+        self.refuses('2 chunks are more than it can have, 1', 'sm_partition', 'add', '0', '2')
+        self.refuses('there is no partition p3', 'sm_partition', 'rm', '0', 'p3')
+        self.says('', 'sm_partition', 'resize', '0', 'p2', '2')
+        self.assertRegex(run('frmpsctl', 'status').stdout, '2 multiprocessors are granted, of partition p2')
+        self.assertIn('SM partition p2 has from now on 2 multiprocessors', self.log())
+        status = self.status_or_none()
+        self.assertEqual(status['partitions'], [{'name': 'p1', 'chunks': 1, 'multiprocessors': 1, 'clients': 0},
+                                                {'name': 'p2', 'chunks': 2, 'multiprocessors': 2, 'clients': 1}])
+        clients = status['domains'][0]['clients']
+        self.assertEqual([(one['sm_partition'], one['multiprocessors']) for one in clients], [(None, 1), ('p2', 2)])
+        # As a script does that removes what there is.
+        for name in 'p1', 'p2':
+            self.says_once('', 'sm_partition', 'rm', uuid[:12], name)
+        self.assertEqual(self.partitions(), [['-', '3', '0', '4', '0', '-']])
+        self.assertIn('SM partition p2 is removed: its programs, 1, go on as others do', self.log())
+        self.assertEqual(member.allocate(4096), 0)
 
     def test_lines(self):
         """A line that fails is no end, the latest such line decides, and quit is the last one."""
-        done = run('frmpsctl', lines='\n  get_default_client_priority\t\nlspart\r\nget_default_active_thread_percentage\n')
+        done = run('frmpsctl', lines='\n  get_default_client_priority\t\nsm_partition rm 0 p9\r\n'
+                   'get_default_active_thread_percentage\n')
         self.assertEqual((done.returncode, done.stdout), (1, '0\n100.0\n'))
-        self.assertEqual(run('frmpsctl', lines='nonsense\nlspart').returncode, 1)
-        self.assertEqual(run('frmpsctl', lines='lspart\nnonsense').returncode, 64)
+        self.assertEqual(run('frmpsctl', lines='nonsense\nsm_partition rm 0 p9').returncode, 1)
+        self.assertEqual(run('frmpsctl', lines='sm_partition rm 0 p9\nnonsense').returncode, 64)
         self.assertEqual(run('frmpsctl', lines='ping\nstatus --json\n').returncode, 0)
         done = run('frmpsctl', '--socket', '/nonexistent/frmps.sock', lines='get_server_list\n')
         self.assertEqual(done.returncode, 69)
@@ -316,6 +352,7 @@ class Verbs(Bed):
         program = self.program()
         server = self.servers()[0]
         for words in (['quit'], ['set_default_device_pinned_mem_limit', '0', '1G'], ['set_default_client_priority', '1'], ['start_server', '-uid', '0'],
+                      ['sm_partition', 'add', '0', '1'],
                       ['shutdown_server', server, '-f'], ['set_device_pinned_mem_limit', server, '0', '1G'],
                       ['terminate_client', server, str(program.pid)]):
             self.refuses(r"root|another user's|there is no server", *words, user=12345, group=12345)
@@ -330,7 +367,7 @@ class Verbs(Bed):
         server = self.servers()[0]
         self.says(f'{server}\n', 'get_server_list', program=stand_in)
         self.says(f'{first.pid}\n', 'get_client_list', server, program=stand_in)
-        self.refuses('lspart: it is not supported', 'lspart', program=stand_in)
+        self.refuses('there is no partition p9', 'sm_partition', 'rm', '0', 'p9', program=stand_in)
         self.refuses('there is no server 1', 'ps', '-p', '1', program=stand_in)
         # As a script would.
         script = (f'server=$(echo get_server_list | {stand_in}); for client in $(echo get_client_list $server | {stand_in}); do '
@@ -419,7 +456,7 @@ class StandIn(Bed):
         done = self.control('-d', CUDA_MPS_LOG_DIRECTORY='/nonexistent/log')
         self.assertEqual(done.returncode, 1)
         self.assertIn('/nonexistent/log/control.log: No such file or directory', done.stderr)
-        for words, pattern in ((['-S'], '-S is not supported'), (['-x'], 'unrecognized option'), (['-S', '-d'], 'not supported')):
+        for words, pattern in ((['-x'], 'unrecognized option'), (['-S', '-x'], 'unrecognized option')):
             done = self.control(*words)
             self.assertEqual((done.returncode, done.stdout), (1, ''))
             self.assertIn(pattern, done.stderr)

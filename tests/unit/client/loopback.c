@@ -408,7 +408,8 @@ static void welcome(const struct wire_message *hello)
 	m.welcome = (struct wire_welcome){.major = FRMPS_PROTOCOL_MAJOR,
 		.features = word_relaxed(&loopback->is_old)
 				    ? 0
-				    : FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PRIORITY,
+				    : FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PARTITION |
+					      FRMPS_FEATURE_PRIORITY,
 		.session = 77,
 		.window_base = self.window,
 		.device_bytes = DEVICE_PART,
@@ -438,6 +439,7 @@ static bool receive(void)
 		word_set(&loopback->memory_limit, m.hello.memory_limit);
 		word_set(&loopback->sm_percent, m.hello.sm_percent);
 		word_set(&loopback->priority, m.hello.priority);
+		word_set(&loopback->has_partition, !strcmp(m.hello.sm_partition, "p1"));
 		atomic_fetch_add(&loopback->greetings, 1);
 		if (word_relaxed(&loopback->deaths)) {
 			atomic_fetch_sub(&loopback->deaths, 1);

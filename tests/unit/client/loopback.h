@@ -38,9 +38,10 @@ struct loopback {
 	word64 arena_bytes;   /* staging memory of a session that is to begin */
 	word32 slow_times;    /* 1: times of events are written when somebody asks for a wake-up; 2: never */
 
-	word32 sm_percent; /* of the latest Hello */
-	word32 priority;   /* the same */
-	word32 is_old;	   /* the service knows no features */
+	word32 sm_percent;    /* of the latest Hello */
+	word32 priority;      /* the same */
+	word32 has_partition; /* the latest Hello names "p1" */
+	word32 is_old;	      /* the service knows no features */
 
 	/* What happened. */
 	word32 broken;	/* line of loopback.c where a rule was found broken, 0 = none */

@@ -112,8 +112,8 @@ START_TEST(stock_mps_priority_is_understood)
 }
 END_TEST
 
-static const char *const unheeded[][2] = {
-	{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50"}, {"CUDA_MPS_CLIENT_PRIORITY", "1"}};
+static const char *const unheeded[][2] = {{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50"},
+	{"CUDA_MPS_CLIENT_PRIORITY", "1"}, {"CUDA_MPS_SM_PARTITION", "p1"}};
 
 /* They had no effect there before, and have none now. */
 START_TEST(what_an_older_service_does_not_heed_is_told)
@@ -146,10 +146,17 @@ START_TEST(what_has_no_effect_is_told)
 
 	OK(cuLogsCurrent(&before, 0));
 	setenv("CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "1", 1);
-	setenv("CUDA_MPS_SM_PARTITION", "", 1);
 	OK(cuInit(0));
 	OK(cuLogsCurrent(&after, 0));
 	ck_assert_uint_eq(after, before + 1);
+}
+END_TEST
+
+START_TEST(the_service_is_told_of_a_partition)
+{
+	setenv("CUDA_MPS_SM_PARTITION", "p1", 1);
+	OK(cuInit(0));
+	ck_assert_uint_eq(loopback->has_partition, 1);
 }
 END_TEST
 
@@ -600,6 +607,7 @@ int main(void)
 	tcase_add_loop_test(
 		start, stock_mps_priority_is_understood, 0, sizeof(priorities) / sizeof(*priorities));
 	tcase_add_test(start, what_has_no_effect_is_told);
+	tcase_add_test(start, the_service_is_told_of_a_partition);
 	tcase_add_test(start, the_socket_may_lie_in_the_folder_of_stock_mps);
 	tcase_add_test(start, a_folder_that_others_can_write_has_no_socket);
 	tcase_add_test(start, a_link_to_a_folder_has_no_socket);

@@ -124,7 +124,7 @@ static struct wire_message *sample(enum wire_type type)
 	switch (type) {
 	case WIRE_HELLO:
 		m->hello = (struct wire_hello){1, UINT32_MAX, UINT64_MAX, "program", ALL(wide), 1,
-			UINT64_MAX - 2, UINT32_MAX - 1, "/usr/bin/program", UINT64_MAX - 3, 100, 1};
+			UINT64_MAX - 2, UINT32_MAX - 1, "/usr/bin/program", UINT64_MAX - 3, 100, 1, "p1"};
 		break;
 	case WIRE_WELCOME:
 		m->welcome = (struct wire_welcome){1, 2, 3, 4, UINT64_MAX, 6, 7, 8, shape, INT32_MIN, {{0}},
@@ -291,6 +291,7 @@ static void same_hello(const struct wire_hello *a, const struct wire_hello *b)
 	ck_assert_uint_eq(a->memory_limit, b->memory_limit);
 	ck_assert_uint_eq(a->sm_percent, b->sm_percent);
 	ck_assert_uint_eq(a->priority, b->priority);
+	ck_assert_str_eq(a->sm_partition, b->sm_partition);
 }
 
 static void same_welcome(const struct wire_welcome *a, const struct wire_welcome *b)

@@ -37,6 +37,7 @@ static uint64_t skipped_ms;
 /* The spawner has no argument of its own. */
 static struct fake *current;
 bool fake_with_records;
+const char *fake_partition = "";
 
 static int start(struct worker *worker, int control_fd, int words_fd)
 {
@@ -494,7 +495,8 @@ void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid)
 		.program = "fake",
 		.free_windows = {all, 7},
 		.window_base = WINDOW_GRID_BASE,
-		.window_bytes = WINDOW_BYTES};
+		.window_bytes = WINDOW_BYTES,
+		.sm_partition = fake_partition};
 	fake_send(fake, client->socket, &hello, NULL, 0);
 }
 

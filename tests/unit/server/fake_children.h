@@ -60,6 +60,8 @@ struct fake_client {
 
 /* Set before fake_new(): there are records, and fake_come_back(). */
 extern bool fake_with_records;
+/* The SM partition that programs name in their Hello. */
+extern const char *fake_partition;
 
 /** First line of main(): opens what libuv keeps open for the process, so that leak checks do not see it come.
  */

@@ -7,9 +7,12 @@
 #include "protocol/cuda_abi.h"
 #include "server/control/mps.h"
 #include "server/control/operator.h"
+#include "server/holder/store.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
+#include "server/session/partition.h"
 #include "server/session/session.h"
+#include "shm/layout.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -39,17 +42,27 @@ static void tear_down(void)
 }
 
 /* Return: code of the answer */
-static int32_t say_as(uid_t uid, const char *verb, const char *one, const char *two, const char *three)
+static int32_t say_words(uid_t uid, const char *verb, const char *const words[4])
 {
-	const char *const words[] = {one, two, three};
 	struct operator_request request = {.id = 1};
 
 	snprintf(request.command, sizeof(request.command), "%s", verb);
-	for (; request.argument_count < 3 && words[request.argument_count]; request.argument_count++)
+	for (; request.argument_count < 4 && words[request.argument_count]; request.argument_count++)
 		snprintf(request.arguments[request.argument_count], OPERATOR_WORD_MAX, "%s",
 			words[request.argument_count]);
 	mps_do(&fake->daemon, uid, &request, &answer);
 	return answer.code;
+}
+
+static int32_t say_as(uid_t uid, const char *verb, const char *one, const char *two, const char *three)
+{
+	return say_words(uid, verb, (const char *const[]){one, two, three, NULL});
+}
+
+static int32_t say_four(
+	const char *verb, const char *one, const char *two, const char *three, const char *four)
+{
+	return say_words(geteuid(), verb, (const char *const[]){one, two, three, four});
 }
 
 static int32_t say(const char *verb, const char *one, const char *two, const char *three)
@@ -175,8 +188,11 @@ static const struct {
 	{"set_active_thread_percentage", {"1", "50"}, CUDA_ERROR_NOT_FOUND, "there is no server 1"},
 	{"set_default_client_priority", {"2"}, CUDA_ERROR_INVALID_VALUE, "2 is neither 0, normal, nor 1"},
 	{"set_default_client_priority", {"-1"}, CUDA_ERROR_INVALID_VALUE, "-1 is neither 0"},
-	{"sm_partition", {"add", "0", "1"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
-	{"lspart", {NULL}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
+	{"sm_partition", {"add", "0", "1"}, CUDA_ERROR_NOT_SUPPORTED, "does not give out multiprocessors"},
+	{"sm_partition", {"add", "1", "1"}, CUDA_ERROR_INVALID_DEVICE, "there is no device 1"},
+	{"sm_partition", {"move", "0", "1"}, CUDA_ERROR_INVALID_VALUE, "it takes add DEVICE CHUNKS"},
+	{"sm_partition", {"resize", "0", "p1"}, CUDA_ERROR_INVALID_VALUE, "it takes add DEVICE CHUNKS"},
+	{"sm_partition", {"rm", "0", "p1"}, CUDA_ERROR_NOT_FOUND, "there is no partition p1"},
 };
 
 /* As limits of memory do. */
@@ -238,6 +254,135 @@ START_TEST(priority_holds_for_sessions_that_begin_later)
 	ck_assert_int_eq(say_as(STRANGER, set, "1", NULL, NULL), CUDA_ERROR_NOT_PERMITTED);
 	fake_leave(fake, &second);
 	fake_leave(fake, &third);
+}
+END_TEST
+
+/* As on an H100. */
+static void have_chunks(void)
+{
+	fake->daemon.device.sm_granule = 8;
+	fake->daemon.device.sm_units = 15;
+	fake->daemon.device.attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132;
+	store_put_single(
+		fake->daemon.store, RECORD_DEVICE, &fake->daemon.device, sizeof(fake->daemon.device));
+}
+
+/* What an executor and the program are told. */
+static void expect_share(unsigned index, uint64_t partition, uint32_t sms, uint32_t flag)
+{
+	struct session *session = fake_session(fake, index);
+
+	ck_assert_uint_eq(session_sms(session), sms);
+	ck_assert_uint_eq(word_acquire(&session->view.server->partition), partition);
+	ck_assert_uint_eq(word_acquire(&session->view.server->share),
+		(sms == 132 ? 0 : sms << SHM_SHARE_SMS_SHIFT) | flag);
+}
+
+static void join_partition(struct fake_client *member, const char *name)
+{
+	fake_partition = name;
+	fake_join(fake, member, &fake->children[1], &fake->children[2]);
+	fake_partition = "";
+}
+
+START_TEST(partitions_are_made_resized_and_removed)
+{
+	struct fake_client member;
+	char uuid[BACKEND_UUID_TEXT], text[64];
+
+	have_chunks();
+	backend_uuid_text(fake->daemon.device.uuid, uuid);
+	snprintf(text, sizeof(text), "Partition %s/p1 created", uuid);
+	ck_assert_int_eq(say("sm_partition", "add", "0", "2"), CUDA_SUCCESS);
+	ck_assert_str_eq(answer.text, text);
+	/* The session that is there has what remains, for certain. */
+	expect_share(0, 0, 13 * 8, SHM_SHARE_LENT);
+	snprintf(text, sizeof(text), "%s/p1", uuid);
+	join_partition(&member, text);
+	expect_share(1, BACKEND_SMS(13, 2), 2 * 8, 0);
+	ck_assert_uint_eq(partition_sessions(&fake->daemon, 1), 1);
+	ck_assert_int_eq(say_four("sm_partition", "resize", "0", "p1", "5"), CUDA_SUCCESS);
+	expect_share(1, BACKEND_SMS(10, 5), 5 * 8, 0);
+	expect_share(0, 0, 10 * 8, SHM_SHARE_LENT);
+	ck_assert_int_eq(say("sm_partition", "add", "0", "1"), CUDA_SUCCESS);
+	ck_assert_int_eq(say_four("sm_partition", "resize", "0", "p1", "3"), CUDA_SUCCESS);
+	expect_share(1, BACKEND_SMS(12, 3), 3 * 8, 0);
+	/* They outlive the daemon, and nobody's place moves with another one's. */
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	expect_share(0, 0, 11 * 8, SHM_SHARE_LENT);
+	expect_share(1, BACKEND_SMS(12, 3), 3 * 8, 0);
+	ck_assert_uint_eq(partition_units(&fake->daemon, 2), BACKEND_SMS(9, 1));
+	/* Those of one that is removed go on, and its name is nobody's any more. */
+	ck_assert_int_eq(say("sm_partition", "rm", "0", "p1"), CUDA_SUCCESS);
+	expect_share(1, 0, 14 * 8, SHM_SHARE_LENT);
+	ck_assert_int_eq(say("sm_partition", "rm", "0", "p2"), CUDA_SUCCESS);
+	expect_share(0, 0, 132, 0);
+	expect_share(1, 0, 132, 0);
+	ck_assert_int_eq(say("sm_partition", "add", "0", "1"), CUDA_SUCCESS);
+	ck_assert_ptr_nonnull(strstr(answer.text, "/p3 created"));
+	expect_share(1, 0, 14 * 8, SHM_SHARE_LENT);
+	fake_leave(fake, &member);
+}
+END_TEST
+
+START_TEST(partitions_leave_a_unit_to_others)
+{
+	have_chunks();
+	ck_assert_int_eq(say("sm_partition", "add", "0", "15"), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+	expect_said("more than it can have, 14: the device has 15 of 8 multiprocessors");
+	ck_assert_int_eq(say("sm_partition", "add", "0", "0"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(say("sm_partition", "add", "0", "x"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(say("sm_partition", "add", "0", "10"), CUDA_SUCCESS);
+	ck_assert_int_eq(say("sm_partition", "add", "0", "5"), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+	ck_assert_int_eq(say_four("sm_partition", "resize", "0", "p1", "15"),
+		CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+	ck_assert_int_eq(say_four("sm_partition", "resize", "0", "p1", "14"), CUDA_SUCCESS);
+	expect_share(0, 0, 8, SHM_SHARE_LENT);
+	ck_assert_int_eq(say_as(STRANGER, "sm_partition", "add", "0", "1"), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(say_as(STRANGER, "sm_partition", "rm", "0", "p1"), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_uint_eq(fake->daemon.partitions.count, 1);
+}
+END_TEST
+
+START_TEST(there_are_only_so_many_partitions)
+{
+	have_chunks();
+	fake->daemon.device.sm_units = BACKEND_SM_UNITS_MAX;
+	for (unsigned i = 0; i < PARTITIONS_MAX; i++)
+		ck_assert_int_eq(say("sm_partition", "add", "0", "1"), CUDA_SUCCESS);
+	ck_assert_int_eq(say("sm_partition", "add", "0", "1"), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+	ck_assert_uint_eq(partition_rest(&fake->daemon), BACKEND_SMS(0, 32));
+}
+END_TEST
+
+/* A cap holds within a partition, and beside it. */
+START_TEST(a_cap_and_a_partition_both_hold)
+{
+	struct fake_client member;
+
+	have_chunks();
+	fake->daemon.rules.general.sm_percent = 50;
+	ck_assert_int_eq(say("sm_partition", "add", "0", "10"), CUDA_SUCCESS);
+	join_partition(&member, "p1");
+	session_set_terms(fake_session(fake, 0));
+	expect_share(0, 0, 5 * 8, 0);
+	expect_share(1, BACKEND_SMS(5, 10), 8 * 8, 0);
+	fake_leave(fake, &member);
+}
+END_TEST
+
+START_TEST(a_program_that_names_no_partition_there_is_is_refused)
+{
+	struct fake_client member = {0};
+
+	have_chunks();
+	fake_partition = "p1";
+	fake_hello(fake, &member);
+	fake_partition = "";
+	ck_assert_int_eq(fake_expect(fake, member.socket, WIRE_REFUSE)->refuse.code,
+		CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+	ck_assert_ptr_nonnull(strstr(fake->message.refuse.text, "CUDA_MPS_SM_PARTITION"));
+	close(member.socket);
 }
 END_TEST
 
@@ -411,6 +556,11 @@ int main(void)
 	tcase_add_test(lives, limits_hold_for_sessions_that_begin_later);
 	tcase_add_test(lives, percentages_hold_for_sessions_that_begin_later);
 	tcase_add_test(lives, priority_holds_for_sessions_that_begin_later);
+	tcase_add_test(lives, partitions_are_made_resized_and_removed);
+	tcase_add_test(lives, partitions_leave_a_unit_to_others);
+	tcase_add_test(lives, there_are_only_so_many_partitions);
+	tcase_add_test(lives, a_cap_and_a_partition_both_hold);
+	tcase_add_test(lives, a_program_that_names_no_partition_there_is_is_refused);
 	tcase_add_test(lives, server_ends_with_its_last_program);
 	tcase_add_test(lives, how_long_programs_have_is_not_forgotten);
 	suite_add_tcase(suite, lives);
