@@ -1,5 +1,5 @@
-// Programs that may use some of the multiprocessors alone: what they see, where their kernels run, and that it can change
-// while they run. A program says how many it counts; status says how many it has.
+// Programs that may use some of the multiprocessors alone, and programs that have some for themselves: what they see, where their
+// kernels run, and that it can change while they run. A program says how many it counts, or which; status says how many it has.
 
 #include <jansson.h>
 #include <signal.h>
@@ -336,6 +336,264 @@ START_TEST(a_next_daemon_keeps_to_it)
 }
 END_TEST
 
+/*
+ * Partitions
+ */
+
+/* An order to end, other than that of child_order(). */
+#define STOP '\n'
+
+/* Where a program's kernels ran, bit i: on multiprocessor i; of a launch and of a graph. And how many it sees. */
+struct sight {
+	uint64_t launch[MOST / 64], graph[MOST / 64];
+	int seen;
+};
+
+static void mark(struct ways *ways, bool graph, uint64_t ret_where[MOST / 64])
+{
+	static uint32_t seen[MOST];
+
+	count(ways, graph);
+	ck_cuda(cuMemcpyDtoH_v2(seen, ways->words, sizeof(seen)));
+	for (unsigned i = 0; i < MOST; i++)
+		ret_where[i / 64] |= (uint64_t)(seen[i] != 0) << i % 64;
+}
+
+/* At each order: runs its kernels and says where. */
+static int look_at_each_order(int progress, int orders)
+{
+	struct ways ways;
+	char order;
+
+	open_ways(&ways);
+	while (read(orders, &order, 1) == 1 && order != STOP) {
+		struct sight sight = {.seen = attribute()};
+
+		mark(&ways, false, sight.launch);
+		mark(&ways, true, sight.graph);
+		if (write(progress, &sight, sizeof(sight)) != sizeof(sight))
+			return 1;
+	}
+	return 0;
+}
+
+static char partition[128];
+
+static int look_in_a_partition(int progress, int orders)
+{
+	setenv("CUDA_MPS_SM_PARTITION", partition, 1);
+	return look_at_each_order(progress, orders);
+}
+
+static int be_refused(int progress, int orders)
+{
+	(void)progress;
+	(void)orders;
+	setenv("CUDA_MPS_SM_PARTITION", partition, 1);
+	return cuInit(0) == CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION ? 0 : 1;
+}
+
+static struct sight look(const struct child *child)
+{
+	struct sight sight;
+
+	child_order(child);
+	ck_assert_int_eq(read(child->progress, &sight, sizeof(sight)), sizeof(sight));
+	return sight;
+}
+
+static void stop_looking(struct child *child)
+{
+	ck_assert_int_eq(write(child->orders, &(char){STOP}, 1), 1);
+	ck_assert_int_eq(child_end(child), 0);
+}
+
+static int count_bits(const uint64_t where[MOST / 64])
+{
+	int bits = 0;
+
+	for (unsigned i = 0; i < MOST / 64; i++)
+		bits += __builtin_popcountll(where[i]);
+	return bits;
+}
+
+static bool runs_on(const struct sight *sight, int count)
+{
+	return count_bits(sight->launch) == count && count_bits(sight->graph) == count;
+}
+
+static bool do_not_meet(const struct sight *one, const struct sight *other)
+{
+	for (unsigned i = 0; i < MOST / 64; i++)
+		if ((one->launch[i] | one->graph[i]) & (other->launch[i] | other->graph[i]))
+			return false;
+	return true;
+}
+
+/* The device, as status has it. */
+static int device_number(const char *name)
+{
+	json_t *status = status_of(&service);
+	int number = (int)json_integer_value(json_object_get(json_object_get(status, "device"), name));
+
+	json_decref(status);
+	return number;
+}
+
+static void order_partition(const char *const *words, unsigned count)
+{
+	const struct wire_names names = {words, count};
+	char text[400];
+
+	ck_assert_msg(
+		!ask_with(service.socket, "sm_partition", &names, RELOAD_SECONDS, NULL, text, sizeof(text)),
+		"%s", text);
+}
+
+/* The first partition of a service has this name. */
+static void make_partition(const char *chunks)
+{
+	order_partition((const char *const[]){"add", "0", chunks}, 3);
+	snprintf(partition, sizeof(partition), "p1");
+}
+
+static void resize_partition(int chunks)
+{
+	char number[12];
+
+	snprintf(number, sizeof(number), "%d", chunks);
+	order_partition((const char *const[]){"resize", "0", "p1", number}, 4);
+}
+
+static void remove_partition(void)
+{
+	order_partition((const char *const[]){"rm", "0", "p1"}, 3);
+}
+
+/* Until the member runs on so many chunks and the other one elsewhere; and that it stays so while both go on. */
+static void expect_apart(const struct child *member, const struct child *other, int chunks)
+{
+	int granule = device_number("chunk_multiprocessors"), rest = device_number("chunks") - chunks;
+	struct sight in, out;
+
+	do {
+		in = look(member);
+		out = look(other);
+	} while (
+		!runs_on(&in, chunks * granule) || !runs_on(&out, rest * granule) || !do_not_meet(&in, &out));
+	for (int i = 0; i < 20; i++) {
+		in = look(member);
+		out = look(other);
+		ck_assert(runs_on(&in, chunks * granule));
+		ck_assert(do_not_meet(&in, &out));
+		ck_assert_int_eq(in.seen, chunks * granule);
+		ck_assert_int_eq(out.seen, rest * granule);
+	}
+}
+
+static void await_everywhere(const struct child *child)
+{
+	int all = device_number("multiprocessors");
+	struct sight sight;
+
+	do
+		sight = look(child);
+	while (!runs_on(&sight, all));
+}
+
+START_TEST(a_partition_is_made_resized_and_removed_while_programs_run)
+{
+	struct child member, other;
+
+	start("");
+	other = child_start(look_at_each_order);
+	await_everywhere(&other);
+	make_partition("1");
+	member = child_start(look_in_a_partition);
+	expect_apart(&member, &other, 1);
+	resize_partition(device_number("chunks") / 2);
+	expect_apart(&member, &other, device_number("chunks") / 2);
+	resize_partition(1);
+	expect_apart(&member, &other, 1);
+	remove_partition();
+	await_everywhere(&member);
+	await_everywhere(&other);
+	ck_assert_int_eq(look(&member).seen, device_number("multiprocessors"));
+	ck_assert_int_eq(look(&other).seen, device_number("multiprocessors"));
+	stop_looking(&member);
+	stop_looking(&other);
+}
+END_TEST
+
+START_TEST(an_idle_partition_is_lent_and_taken_back)
+{
+	struct child member, other;
+
+	start("");
+	make_partition("1");
+	other = child_start(look_at_each_order);
+	await_everywhere(&other);
+	member = child_start(look_in_a_partition);
+	expect_apart(&member, &other, 1);
+	await_everywhere(&other);
+	/* It sees what it has for certain. */
+	ck_assert_int_eq(
+		look(&other).seen, (device_number("chunks") - 1) * device_number("chunk_multiprocessors"));
+	expect_apart(&member, &other, 1);
+	stop_looking(&member);
+	await_everywhere(&other);
+	stop_looking(&other);
+}
+END_TEST
+
+START_TEST(a_partition_holds_beside_a_full_device)
+{
+	struct child member, other, busy;
+
+	start("");
+	busy = child_start(flood);
+	child_wait(&busy, 1);
+	make_partition("1");
+	member = child_start(look_in_a_partition);
+	other = child_start(look_at_each_order);
+	expect_apart(&member, &other, 1);
+	stop_looking(&other);
+	stop_looking(&member);
+	end(&busy);
+}
+END_TEST
+
+START_TEST(next_executors_and_daemons_keep_partitions)
+{
+	struct child member, other;
+
+	start("");
+	make_partition("1");
+	member = child_start(look_in_a_partition);
+	other = child_start(look_at_each_order);
+	expect_apart(&member, &other, 1);
+	status_replace_active(&service, 1);
+	expect_apart(&member, &other, 1);
+	kill(status_daemon(&service), SIGKILL);
+	status_await_executors(&service);
+	resize_partition(2);
+	expect_apart(&member, &other, 2);
+	stop_looking(&other);
+	stop_looking(&member);
+}
+END_TEST
+
+START_TEST(a_partition_that_is_not_there_is_an_error)
+{
+	struct child child;
+
+	start("");
+	snprintf(partition, sizeof(partition), "p1");
+	child = child_start(be_refused);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("caps");
@@ -349,6 +607,11 @@ int main(void)
 	tcase_add_test(tests, it_holds_beside_a_full_device);
 	tcase_add_test(tests, a_next_executor_keeps_to_it);
 	tcase_add_test(tests, a_next_daemon_keeps_to_it);
+	tcase_add_test(tests, a_partition_is_made_resized_and_removed_while_programs_run);
+	tcase_add_test(tests, an_idle_partition_is_lent_and_taken_back);
+	tcase_add_test(tests, a_partition_holds_beside_a_full_device);
+	tcase_add_test(tests, next_executors_and_daemons_keep_partitions);
+	tcase_add_test(tests, a_partition_that_is_not_there_is_an_error);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
