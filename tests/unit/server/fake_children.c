@@ -197,6 +197,8 @@ bool fake_skip(struct fake *fake)
 	if (!ms)
 		return true;
 	skipped_ms += ms;
+	fake->skipped_ms += ms;
+	ck_assert_msg(fake->skipped_ms < FAKE_SKIP_MAX_MS, "what is waited for does not come in time");
 	uv_walk(&fake->loop, bring_forward, &ms);
 	return true;
 }

@@ -21,6 +21,8 @@
 #include "shm/region.h"
 
 #define FAKE_CHILDREN_MAX 32
+/* Longer than any limit that a test waits for; what comes later than that came by another one. */
+#define FAKE_SKIP_MAX_MS 30000u
 
 /* A child as the daemon started it. */
 struct fake_child {
@@ -44,7 +46,8 @@ struct fake {
 	struct daemon daemon;
 	struct fake_child children[FAKE_CHILDREN_MAX]; /* in the order of their start */
 	unsigned child_count;
-	bool refuse_start; /* the next starts fail */
+	bool refuse_start;   /* the next starts fail */
+	uint64_t skipped_ms; /* by fake_skip() */
 	/* What came last, valid until the next receive. */
 	struct packet packet;
 	struct wire_message message;
@@ -95,7 +98,8 @@ struct session *fake_session(const struct fake *fake, unsigned index);
 		fake_turn(fake);                                                                             \
 	while ((condition) && !sched_yield())
 
-/** The time until the loop's next timer passes at once, for the daemon's clock as well. Return: true */
+/** The time until the loop's next timer passes at once, for the daemon's clock as well. The test fails when that is more than
+ * FAKE_SKIP_MAX_MS in all. Return: true */
 bool fake_skip(struct fake *fake);
 
 /** The same as FAKE_RUN_WHILE where only time is waited for: no thread and no process has anything to do. */
