@@ -50,6 +50,7 @@
 static __thread struct {
 	const struct host_launch *volatile launch; /* set last, cleared first */
 	sigjmp_buf *back;
+	sigset_t mask; /* before the signal that led back */
 	uintptr_t stack_low;
 	int32_t code;
 	void *handler_stack;
@@ -92,14 +93,21 @@ static UNCHECKED int32_t code_of(int number, const siginfo_t *info)
 	}
 }
 
+/* Signals stay blocked until host_faults_back(): the next one would come in the middle of this jump, and a sanitizer's
+ * siglongjmp() allocates. */
+static UNCHECKED void lead_back(const ucontext_t *context, int how)
+{
+	now.mask = context->uc_sigmask;
+	siglongjmp(*now.back, how);
+}
+
 static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 {
 	struct sigaction deadly = {.sa_handler = SIG_DFL};
 
 	if (now.launch && atomic_load_explicit(&backend_watch, memory_order_acquire)) {
 		now.code = code_of(number, info);
-		pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);
-		siglongjmp(*now.back, HOST_BACK_FAULT);
+		lead_back(context, HOST_BACK_FAULT);
 	}
 	sigaction(number, &deadly, NULL);
 	raise(number); /* delivered as soon as this handler returns */
@@ -112,10 +120,8 @@ static UNCHECKED void end_kernel(int number, siginfo_t *info, void *context)
 
 	(void)number;
 	(void)info;
-	if (!launch || !word_acquire(&launch->over))
-		return;
-	pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);
-	siglongjmp(*now.back, HOST_BACK_ENDED);
+	if (launch && word_acquire(&launch->over))
+		lead_back(context, HOST_BACK_ENDED);
 }
 
 bool host_is_set_to(const char *name, const char *value)
@@ -267,19 +273,14 @@ static void note_fault(const struct host_launch *launch, const struct backend_wa
 void host_faults_settle(const struct host_launch *launch)
 {
 	const struct backend_watch *watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
-	sigset_t all, before;
 
 	if (mode == SILENT) {
 		word_release(&stopped, 1);
 		word_release(&hushed, (uint32_t)now.code);
 		return;
 	}
-	if (!watch)
-		return; /* it has just gone */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	note_fault(launch, watch);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (watch) /* it may just have gone */
+		note_fault(launch, watch);
 }
 
 static void find_stack(void)
@@ -332,4 +333,10 @@ void host_faults_end(void)
 {
 	atomic_signal_fence(memory_order_seq_cst);
 	now.launch = NULL;
+}
+
+void host_faults_back(void)
+{
+	host_faults_end();
+	pthread_sigmask(SIG_SETMASK, &now.mask, NULL);
 }

@@ -135,15 +135,17 @@ void host_faults_leave_thread(void);
 #define HOST_BACK_ENDED 2
 /**
  * Between begin and end, a fault of this thread is the kernel's: it leads back to the place that `back` was set at
- * by sigsetjmp(back, 0); `back` stays valid until end.
+ * by sigsetjmp(back, 0); `back` stays valid until end. Who was led back has all signals blocked, and calls
+ * host_faults_back() in the place of host_faults_end().
  */
 void host_faults_begin(const struct host_launch *launch, sigjmp_buf *back);
 void host_faults_end(void);
+void host_faults_back(void);
 /** Where the driver waits until nothing runs: behind a fault that may be for ever. Any thread. */
 void host_faults_wait_for_idle(void);
 /** Of the signal that ends the kernel of one thread. Installed with the other handlers. */
 #define HOST_END_SIGNAL SIGURG
-/** A kernel of this thread led back for a fault: what becomes of it. */
+/** A kernel of this thread led back for a fault: what becomes of it. Before host_faults_back(). */
 void host_faults_settle(const struct host_launch *launch);
 /** What every call of a lost context returns; CUDA_SUCCESS while it is not known to be lost. Any thread. */
 CUresult host_faults_code(void);

@@ -30,14 +30,15 @@ static void run_launch(const struct host_launch *launch)
 		/* The signal may have come before. */
 		if (!word_acquire(&launch->over))
 			run_blocks(launch);
-		break;
+		host_faults_end();
+		return;
 	case HOST_BACK_FAULT:
 		host_faults_settle(launch);
 		break;
 	default:
 		break; /* it was ended */
 	}
-	host_faults_end();
+	host_faults_back();
 }
 
 static void run_copy(const struct backend_copy *copy)
