@@ -3,6 +3,7 @@
 
 usage: framework_faults.py [--build BUILD] [--rows ROW,...] [--loops LOOP,...] [--programs N,...] [--lives N]
                            [--every SECONDS --for SECONDS] [--burst N] [--strict] [--out FILE.json]
+                           [--keep FOLDER]
 
 A life is one service with the first N of the loops (framework_survivor.py) at once. Beside them each fault (the
 culprits of the fault matrix) happens once, one after the other; a loop that was told an error begins anew before the
@@ -19,6 +20,9 @@ Afterwards each loop runs natively, without the service and without faults, as f
 The pause is the longest time between two ends of WINDOW iterations, less the ordinary one, from before the fault until
 three further windows are done; with --every it is the longest of all that time.
 
+--keep leaves the log of each life's service in a folder that exists, and what everybody waited for each time that no loop
+went on for some seconds (stacks.py).
+
 How long it takes, about: the start, the native errors of the culprits and the end 1 minute; each life 20 s for its
 start and 2 s a fault, or twice --for, or 10 s for a burst; the native runs of the loops as long as all lives, and
 longer where there are several loops, because natively they share the device in turns.
@@ -31,6 +35,7 @@ faults, or if a culprit got another error than natively); 77 without a GPU or wi
 
 import argparse
 import collections
+import contextlib
 import importlib.util
 import itertools
 import json
@@ -47,6 +52,7 @@ import matrix  # noqa: E402
 from machine import machine  # noqa: E402
 from matrix_systems import Broken, System  # noqa: E402
 from program import Program  # noqa: E402
+from stacks import Stall  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
 LOOPS = ("graph", "graph-state", "train", "eager")
@@ -151,8 +157,8 @@ class Ahead:
 class Life:
     """Of one service."""
 
-    def __init__(self, options, kernels, programs, work):
-        self.options, self.programs, self.work = options, programs, work
+    def __init__(self, options, kernels, programs, work, number):
+        self.options, self.programs, self.work, self.number = options, programs, work, number
         self.loops = options.loops[:programs]
         self.system = service(options, kernels)
         self.alive, self.ended, self.events, self.bad = {}, [], [], []
@@ -347,6 +353,20 @@ class Life:
               "\n  errors of the culprits: " + ", ".join(f"{count} x {text}" for text, count in codes.items()),
               flush=True)
 
+    def stall(self):
+        """A watch over loops that all stand still, where what it finds is kept."""
+        if not self.options.keep:
+            return contextlib.nullcontext()
+
+        def report(lines):
+            with open(self.options.keep / f"stacks-{self.number}", "a") as kept:
+                kept.write("\n".join(lines) + "\n")
+
+        def pids():
+            return [self.system.server.pid, *(survivor.program.pid for survivor in list(self.alive.values()))]
+
+        return Stall(lambda: sum(survivor.iterations() for survivor in list(self.alive.values())), pids, report)
+
     def happen(self):
         if self.options.every:
             self.every()
@@ -359,7 +379,8 @@ class Life:
     def play(self):
         self.system.up()
         try:
-            self.happen()
+            with self.stall():
+                self.happen()
         except Broken as problem:
             self.bad += [str(problem), *self.system.log.since(0)[-40:]]
         finally:
@@ -367,6 +388,8 @@ class Life:
                 survivor.end()
                 self.ended.append(survivor)
             self.bad += [self.system.crash()] if self.system.crash() else []
+            if self.options.keep:
+                shutil.copy(self.system.log.copy, self.options.keep / f"log-{self.number}")
             self.system.down()
 
     def judge(self, references):
@@ -475,6 +498,7 @@ def arguments():
     parser.add_argument("--burst", type=count, metavar="N")
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--out", default="")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER")
     options = parser.parse_args()
     options.build, options.backend = options.build.resolve(), "cuda"
     options.programs = options.programs or [len(options.loops)]
@@ -497,7 +521,7 @@ def run(options, work):
         print(HEAD)
     for programs in options.programs:
         for _ in range(options.lives):
-            lives.append(Life(options, kernels, programs, work))
+            lives.append(Life(options, kernels, programs, work, len(lives) + 1))
             lives[-1].play()
     known, bad = references(options, kernels, [survivor for life in lives for survivor in life.ended], work)
     for life in lives:

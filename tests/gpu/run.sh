@@ -6,7 +6,8 @@
 # The programs of corpus/ and of frameworks.py run natively and through one service; their outputs must be the same to the
 # byte; what differs runs natively once more. FRMPS_GPU_TEST_ONLY is a pattern (of grep -E) for the names of the checks to
 # run. FRMPS_GPU_TEST_DEVICE is a folder for what nvcc builds; what is there already is not built again.
-# FRMPS_GPU_TEST_LOG is a file for the log of that service.
+# FRMPS_GPU_TEST_LOG is a file for the log of that service; what it and a program that does not end wait for goes into a
+# second one beside it, .stacks.
 #
 # FRMPS_GPU_TEST_SCALE=full runs the long forms: 100 000 launches of each of eight clients, 1000 killed clients, 64
 # clients at a time, 20 programs one after the other that get an executor of their own (4, because a context needs its
@@ -17,6 +18,7 @@ folder=$(cd "${1:-build}" && pwd) || exit 1
 nvidia-smi -L >/dev/null 2>&1 || { echo "no GPU"; exit 77; }
 PATH=$PATH:/usr/local/cuda/bin
 scratch=$(mktemp -d)
+log=${FRMPS_GPU_TEST_LOG:-$scratch/log}
 server=
 trap 'kill $server 2>/dev/null; rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
@@ -132,9 +134,13 @@ natively() { # natively FILE COMMAND...
 }
 
 served() { # served FILE COMMAND...
-	local into=$1
+	local into=$1 program
 	shift
-	FRMPS_SOCKET="$scratch/frmps.sock" timeout 240 "$folder/server/frmps-run" "$@" >"$into" 2>"$into.err"
+	FRMPS_SOCKET="$scratch/frmps.sock" timeout 240 "$folder/server/frmps-run" "$@" >"$into" 2>"$into.err" &
+	program=$!
+	timeout 200 tail --pid="$program" --sleep-interval=0.1 -f /dev/null ||
+		python3 -B tests/gpu/stacks.py "$program" "$server" >>"$log.stacks"
+	wait "$program"
 	echo "exit status $?" >>"$into"
 }
 
@@ -187,7 +193,7 @@ corpus() { # corpus NAME
 	check "trial of contained faults" "$folder/tests/backend_check" --trial
 	check "trial where faults are not contained" "$folder/tests/backend_check" --trial off
 }
-for suite in trouble limits exact bursts sharing placing events timing guard device caps; do
+for suite in trouble limits exact bursts sharing placing events timing guard device caps pauses weights; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done
 for suite in semantics contexts streams threads calls process graphs graph_memory captures capture_modes text arrays; do
@@ -198,7 +204,7 @@ done
 collect
 
 "$folder/server/frmps-server" --config /dev/null --socket "$scratch/frmps.sock" --backend cuda \
-	2>"${FRMPS_GPU_TEST_LOG:-$scratch/log}" &
+	2>"$log" &
 server=$!
 tries=0
 until FRMPS_SOCKET="$scratch/frmps.sock" "$folder/server/frmpsctl" status >/dev/null 2>&1 || [ $tries -gt 300 ]; do
