@@ -93,8 +93,8 @@ static UNCHECKED int32_t code_of(int number, const siginfo_t *info)
 	}
 }
 
-/* Signals stay blocked until host_faults_back(): the next one would come in the middle of this jump, and a sanitizer's
- * siglongjmp() allocates. */
+/* Signals stay blocked until host_faults_back(). Else the next one comes in the middle of this jump, and more of them run over
+ * the stack of handlers. */
 static UNCHECKED void lead_back(const ucontext_t *context, int how)
 {
 	now.mask = context->uc_sigmask;
