@@ -25,12 +25,21 @@ static const struct figure session_figures[] = {
 	{"session_pinned_memory_bytes", "gauge", "Pinned host memory that is mapped for the program.",
 		"host_bytes"},
 	{"session_image_bytes", "gauge", "Images of the modules that the program has loaded.", "image_bytes"},
-	{"session_multiprocessors", "gauge", "Multiprocessors that the program's kernels may run on.",
+	{"session_memory_limit_bytes", "gauge", "Most device memory that the program may have; 0: no limit.",
+		"memory_limit"},
+	{"session_memory_guarantee_bytes", "gauge", "Device memory that the program has for certain.",
+		"memory_guarantee"},
+	{"session_multiprocessors", "gauge", "Multiprocessors that the program has for certain.",
 		"multiprocessors"},
 	{"session_commands_total", "counter", "Commands that the program has given to the service.",
 		"commands"},
 	{"session_moves_total", "counter", "How often the program went on in another executor.",
 		"promotions"},
+};
+
+static const struct figure partition_figures[] = {
+	{"partition_multiprocessors", "gauge", "Multiprocessors of an SM partition.", "multiprocessors"},
+	{"partition_sessions", "gauge", "Programs that belong to an SM partition.", "clients"},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
@@ -116,6 +125,19 @@ static void say_events(FILE *out, const json_t *events)
 	}
 }
 
+static void say_partitions(FILE *out, const json_t *partitions, const struct figure *figure)
+{
+	const json_t *partition;
+	size_t i;
+
+	say_kind(out, figure->name, figure->type, figure->help);
+	json_array_foreach (partitions, i, partition) {
+		fprintf(out, "frmps_%s{", figure->name);
+		say_label(out, "partition", field_text(partition, "name", ""));
+		fprintf(out, "} %lld\n", field_number(partition, figure->key));
+	}
+}
+
 /* ---- executors ---- */
 
 static void say_executor(FILE *out, const json_t *domain, const json_t *executor, const char *name, int value)
@@ -128,18 +150,30 @@ static void say_executor(FILE *out, const json_t *domain, const json_t *executor
 	fprintf(out, "} %d\n", value);
 }
 
-static void say_executors(FILE *out, const json_t *domains)
+/* @key: what is said of each, true or false; NULL: 1. One that belongs to no user yet has no label for it. */
+static void say_each_executor(FILE *out, const json_t *domains, const char *name, const char *key)
 {
 	const json_t *domain, *executor;
 	size_t i, k;
 
-	say_kind(out, "executor", "gauge", "An executor, its role and its state; always 1.");
 	json_array_foreach (domains, i, domain) {
-		/* One that belongs to no user yet has no label for it. */
 		if (json_is_integer(json_object_get(domain, "uid")))
 			json_array_foreach (json_object_get(domain, "executors"), k, executor)
-				say_executor(out, domain, executor, "executor", 1);
+				say_executor(out, domain, executor, name,
+					!key || json_is_true(json_object_get(executor, key)));
 	}
+}
+
+static void say_executors(FILE *out, const json_t *domains)
+{
+	const json_t *domain;
+	size_t i;
+
+	say_kind(out, "executor", "gauge", "An executor, its role and its state; always 1.");
+	say_each_executor(out, domains, "executor", NULL);
+	say_kind(out, "executor_contains_faults", "gauge",
+		"1: a kernel's fault ends its program alone; 0: it ends this executor, or it is not ready.");
+	say_each_executor(out, domains, "executor_contains_faults", "contains");
 	say_kind(out, "unpinning_bytes", "gauge",
 		"Pinned host memory that programs have freed and that stays pinned until nothing runs.");
 	json_array_foreach (domains, i, domain) {
@@ -229,6 +263,8 @@ static void say_all(FILE *out, const json_t *status)
 	say_service(out, status);
 	say_counters(out, json_object_get(status, "counters"));
 	say_events(out, json_object_get(status, "events"));
+	for (size_t i = 0; i < COUNT(partition_figures); i++)
+		say_partitions(out, json_object_get(status, "partitions"), &partition_figures[i]);
 	say_executors(out, domains);
 	for (size_t i = 0; i < COUNT(session_figures); i++)
 		say_sessions(out, domains, &session_figures[i]);

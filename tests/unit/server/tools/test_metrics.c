@@ -11,11 +11,14 @@
 static const char document[] =
 	"{\"version\":\"1\",\"backend\":\"cuda\",\"uptime_seconds\":7,\"keeper\":null,"
 	"\"device\":{\"name\":\"H\",\"total_bytes\":100,\"state\":\"serving\"},"
-	"\"counters\":{\"faults\":3,\"unheard_of\":4},\"events\":{\"verdict\":3,\"limit\":0},\"domains\":["
+	"\"counters\":{\"faults\":3,\"unheard_of\":4},\"events\":{\"verdict\":3,\"limit\":0},"
+	"\"partitions\":[{\"name\":\"GPU-1/"
+	"2\",\"chunks\":3,\"multiprocessors\":24,\"clients\":2}],\"domains\":["
 	"{\"uid\":null,\"unpinning_bytes\":0,\"executors\":[{\"pid\":5,\"role\":\"active\",\"state\":"
 	"\"warm\"}],\"clients\":[]},"
 	"{\"uid\":1000,\"unpinning_bytes\":9,\"executors\":[{\"pid\":6,\"role\":\"standby\",\"state\":"
-	"\"warm\"}],\"clients\":["
+	"\"warm\",\"contains\":true},{\"pid\":7,\"role\":\"active\",\"state\":\"active\",\"contains\":false}]"
+	",\"clients\":["
 	"{\"session\":1,\"pid\":10,\"uid\":1000,\"program\":\"a "
 	"\\\"b\\\\\\nc\",\"state\":\"running\",\"memory_bytes\":11,"
 	"\"cgroup\":\"/kubepods.slice/kubepods-pod01234567_89ab_cdef_0123_456789abcdef.slice\"},"
@@ -69,6 +72,12 @@ START_TEST(what_the_service_says_of_itself)
 	expect(text, "frmps_events_total{kind=\"verdict\"} 3");
 	expect(text, "frmps_events_total{kind=\"limit\"} 0");
 	expect(text, "frmps_executor{uid=\"1000\",pid=\"6\",role=\"standby\",state=\"warm\"} 1");
+	expect(text,
+		"frmps_executor_contains_faults{uid=\"1000\",pid=\"6\",role=\"standby\",state=\"warm\"} 1");
+	expect(text,
+		"frmps_executor_contains_faults{uid=\"1000\",pid=\"7\",role=\"active\",state=\"active\"} 0");
+	expect(text, "frmps_partition_multiprocessors{partition=\"GPU-1/2\"} 24");
+	expect(text, "frmps_partition_sessions{partition=\"GPU-1/2\"} 2");
 	/* Nobody's yet, and not known to this version. */
 	ck_assert_ptr_null(strstr(text, "pid=\"5\""));
 	ck_assert_ptr_null(strstr(text, "unheard_of"));
