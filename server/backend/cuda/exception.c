@@ -490,27 +490,32 @@ static void examine(const struct backend_watch *watch)
 	clear_states();
 }
 
-/* Return: whether the device stood still */
+/* Return: whether the device stood still, and goes on */
 static bool handle_once(const struct backend_watch *watch)
 {
-	bool stopped = debugger_stop();
+	bool stopped = debugger_stop(), goes_on;
 
 	watch->stopped(watch->context);
 	if (stopped)
 		examine(watch);
-	else
+	goes_on = debugger_resume() && stopped;
+	if (!goes_on) {
 		watch->uncontained(watch->context, NULL, 0);
-	if (!debugger_resume() || !stopped)
 		log_error("the device does not stop, or does not go on, after an exception");
+	}
 	if (stopped && exception.finding.unknown)
 		log_warning("an exception is nobody's: %s", exception.finding.what);
-	return stopped;
+	return goes_on;
 }
 
-/* What faults, or is held, as soon as the device goes on. */
+/* What faults, or is held, as soon as the device goes on. What is still held then, nobody would release. */
 static void handle_rest(const struct backend_watch *watch)
 {
-	for (int i = 1; is_stopped() && i < ROUNDS_MAX; i++) {
+	for (int rounds = 1; is_stopped(); rounds++) {
+		if (rounds == ROUNDS_MAX) {
+			watch->uncontained(watch->context, NULL, 0);
+			return;
+		}
 		watch->suspected(watch->context);
 		if (!handle_once(watch))
 			return;

@@ -40,7 +40,7 @@ static uint8_t *area;
 static uint8_t memory[MEMORY_END];
 static struct debugger_state states[SMS];
 static void (*at_resume)(void); /* once */
-static bool stops, hides;
+static bool stops, hides, goes_on;
 
 static void tell(const char *word)
 {
@@ -119,7 +119,7 @@ static uint32_t resume(void)
 	at_resume = NULL;
 	if (then)
 		then();
-	return 0;
+	return goes_on ? 0 : 0x40;
 }
 
 static uint32_t control(uint32_t command, void *parameters)
@@ -258,7 +258,7 @@ static void set_up(void)
 	area = mmap(NULL, WARPS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(area, MAP_FAILED);
 	memset(memory, 0x11, sizeof(memory));
-	stops = true;
+	stops = goes_on = true;
 	hides = false;
 	debugger_reset(execute);
 	note_alloc(0x83de, DEBUGGER, 0);
@@ -766,8 +766,32 @@ START_TEST(a_device_that_does_not_stop_is_not_contained)
 {
 	stops = false;
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
-	handle("suspected stop stopped uncontained resume ");
+	handle("suspected stop stopped resume uncontained ");
 	ck_assert_uint_eq(fault_count, 0);
+}
+END_TEST
+
+/* Its culprit is named, and everybody else would wait for ever. */
+START_TEST(a_device_that_does_not_go_on_is_not_contained)
+{
+	goes_on = false;
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	handle("suspected stop stopped contained resume uncontained ");
+}
+END_TEST
+
+static void stop_for_ever(void)
+{
+	stop_again();
+	at_resume = stop_for_ever;
+	story[0] = '\0';
+}
+
+START_TEST(warps_that_nobody_can_release_are_not_contained)
+{
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	at_resume = stop_for_ever;
+	handle("uncontained ");
 }
 END_TEST
 
@@ -953,6 +977,8 @@ int main(void)
 	tcase_add_test(tests, an_exception_without_a_culprit_is_not_contained);
 	tcase_add_test(tests, nothing_is_stopped_without_evidence);
 	tcase_add_test(tests, a_device_that_does_not_stop_is_not_contained);
+	tcase_add_test(tests, a_device_that_does_not_go_on_is_not_contained);
+	tcase_add_test(tests, warps_that_nobody_can_release_are_not_contained);
 	tcase_add_test(tests, all_kernels_of_a_module_that_run_are_ended_and_no_others);
 	tcase_add_test(tests, a_fault_that_is_found_meanwhile_is_handled);
 	tcase_add_test(tests, a_fault_that_nobody_can_be_named_for_is_not_hidden);
