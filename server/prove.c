@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,8 +83,23 @@ static int lift(int fd)
 	return fcntl(fd, F_DUPFD_CLOEXEC, HERITAGE_DUMP_FD + 1);
 }
 
+/* It ends with the service, and has nothing else of it. */
+static bool set_apart(pid_t service, int answer_fd, int dump_fd)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	answer_fd = lift(answer_fd);
+	dump_fd = lift(dump_fd);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != service || dup2(null, 0) != 0 ||
+		dup2(answer_fd, HERITAGE_CONTROL_FD) < 0)
+		return false;
+	/* Kernels before 5.11 cannot. */
+	close_range(HERITAGE_CONTROL_FD + 1, UINT32_MAX, CLOSE_RANGE_CLOEXEC);
+	return dup2(dump_fd, HERITAGE_DUMP_FD) >= 0;
+}
+
 static _Noreturn void become(const char *program, const struct heritage *heritage, char *const *environment,
-	int answer_fd, int dump_fd)
+	pid_t service, int answer_fd, int dump_fd)
 {
 	char backend[32], device[32], level[32], control[32];
 	char *arguments[] = {
@@ -93,9 +109,7 @@ static _Noreturn void become(const char *program, const struct heritage *heritag
 	snprintf(device, sizeof(device), "--device=%d", heritage->device);
 	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
-	answer_fd = lift(answer_fd);
-	dump_fd = lift(dump_fd);
-	if (dup2(answer_fd, HERITAGE_CONTROL_FD) >= 0 && dup2(dump_fd, HERITAGE_DUMP_FD) >= 0)
+	if (set_apart(service, answer_fd, dump_fd))
 		execve(program, arguments, environment);
 	_exit(127);
 }
@@ -105,11 +119,11 @@ static pid_t start(const char *program, const struct heritage *heritage, int ans
 {
 	char **environment = exceptions_environment(heritage->environment);
 	int dump_fd = memfd_create("frmps-dump", MFD_CLOEXEC);
-	pid_t pid = environment && dump_fd >= 0 ? fork() : -1;
+	pid_t self = getpid(), pid = environment && dump_fd >= 0 ? fork() : -1;
 	int error = errno;
 
 	if (pid == 0)
-		become(program, heritage, environment, answer_fd, dump_fd);
+		become(program, heritage, environment, self, answer_fd, dump_fd);
 	exceptions_environment_free(environment);
 	if (dump_fd >= 0)
 		close(dump_fd);

@@ -3,6 +3,9 @@
 #include "server/prove.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +23,8 @@ static char *environment[] = {(char *)"PATH=/bin:/usr/bin", NULL};
 static struct heritage heritage = {.backend = "cuda", .environment = environment};
 static char path[64];
 
-/* A program that does something else instead. */
-static void ask(const char *script, unsigned patience_ms)
+/* Puts a program that does something else instead at `path`. */
+static void write_program(const char *script)
 {
 	FILE *file;
 	int fd;
@@ -34,6 +37,11 @@ static void ask(const char *script, unsigned patience_ms)
 	fprintf(file, "#!/bin/sh\n%s\n", script);
 	ck_assert_int_eq(fclose(file), 0);
 	ck_assert_int_eq(chmod(path, 0700), 0);
+}
+
+static void ask(const char *script, unsigned patience_ms)
+{
+	write_program(script);
 	prove_ask(path, &heritage, patience_ms);
 	unlink(path);
 	/* Nothing of it is left. */
@@ -80,6 +88,54 @@ START_TEST(a_trial_is_started_as_an_executor_is)
 	    "test \"$1 $2 $3 $5\" = '--role=trial --backend=cuda --device=0 --control-fd=3' && exit 42",
 		PATIENCE_MS);
 	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 42");
+}
+END_TEST
+
+/* Who started the service may have left it more. */
+START_TEST(a_trial_has_no_descriptors_but_its_own)
+{
+	int others[] = {HERITAGE_WORDS_FD, HERITAGE_DUMP_FD + 1};
+
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_ge(dup2(STDERR_FILENO, others[i]), 0);
+	ask("test \"$(readlink /proc/$$/fd/0)\" = /dev/null && test ! -e /proc/$$/fd/4 && "
+	    "test ! -e /proc/$$/fd/6 && exit 42",
+		PATIENCE_MS);
+	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 42");
+}
+END_TEST
+
+/* Return: whether the other ends are all closed within the time */
+static bool has_hung_up(int fifo)
+{
+	struct pollfd end = {.fd = fifo, .events = POLLIN};
+
+	return poll(&end, 1, 10000) == 1 && end.revents & POLLHUP;
+}
+
+/* It would keep the device, and may hang there for ever. */
+START_TEST(a_trial_does_not_outlive_the_service)
+{
+	char fifo[80], script[200];
+	pid_t service;
+	int fd;
+
+	snprintf(fifo, sizeof(fifo), "/tmp/frmps-prove-fifo-%d", (int)getpid());
+	ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+	snprintf(script, sizeof(script), "exec sleep 30 >%s", fifo);
+	write_program(script);
+	service = fork();
+	if (!service) {
+		prove_ask(path, &heritage, PATIENCE_MS);
+		_exit(0);
+	}
+	fd = open(fifo, O_RDONLY); /* waits for the trial */
+	kill(service, SIGKILL);
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+	ck_assert(has_hung_up(fd));
+	close(fd);
+	unlink(fifo);
+	unlink(path);
 }
 END_TEST
 
@@ -145,6 +201,8 @@ int main(void)
 	tcase_add_test(tests, a_trial_that_says_something_else_proves_nothing);
 	tcase_add_test(tests, a_trial_that_is_not_there_proves_nothing);
 	tcase_add_test(tests, a_trial_is_started_as_an_executor_is);
+	tcase_add_test(tests, a_trial_has_no_descriptors_but_its_own);
+	tcase_add_test(tests, a_trial_does_not_outlive_the_service);
 	tcase_add_loop_test(tests, a_device_that_cannot_be_tried_is_said, 0, 2);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
