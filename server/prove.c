@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server/backend/backend.h"
@@ -23,6 +24,8 @@
 
 /* A step of the trial. Where other processes use the device, it runs the contexts in turn. */
 #define STEP_MS 3000u
+/* Between two trials, where the device cannot be opened. */
+#define AGAIN_NS 250000000
 /* Until a killed process is gone: what it still holds then the driver does not give back. */
 #define END_MS 8000
 
@@ -30,6 +33,7 @@
 struct verdict {
 	enum proof_state state;
 	uint32_t ms;
+	bool is_closed; /* the device cannot be opened: nothing was tried */
 	char why[TRIAL_TEXT];
 };
 
@@ -49,6 +53,7 @@ static void judge(const struct backend_ops *ops, int device, struct verdict *ver
 	if (!code)
 		code = ops->thread_enter();
 	if (code) {
+		verdict->is_closed = true;
 		snprintf(verdict->why, sizeof(verdict->why), "the device cannot be opened (code %d)",
 			(int)code);
 		return;
@@ -180,19 +185,32 @@ static void hear(pid_t pid, int fd, unsigned patience_ms, struct verdict *ret_ve
 			WEXITSTATUS(status));
 }
 
-void prove_ask(const char *program, struct heritage *heritage, unsigned patience_ms)
+static void ask(const char *program, const struct heritage *heritage, unsigned patience_ms,
+	struct verdict *ret_verdict)
 {
-	struct verdict verdict = {.state = PROOF_FAILED, .why = "the trial cannot be started"};
 	int ends[2];
 	pid_t pid;
 
-	if (pipe2(ends, O_CLOEXEC) == 0) {
-		pid = start(program, heritage, ends[1]);
-		close(ends[1]);
-		if (pid > 0)
-			hear(pid, ends[0], patience_ms, &verdict);
-		close(ends[0]);
-	}
+	*ret_verdict = (struct verdict){.state = PROOF_FAILED, .why = "the trial cannot be started"};
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return;
+	pid = start(program, heritage, ends[1]);
+	close(ends[1]);
+	if (pid > 0)
+		hear(pid, ends[0], patience_ms, ret_verdict);
+	close(ends[0]);
+}
+
+/* Who has the device, or its memory, may go: what the trial says holds for as long as the service lives. */
+void prove_ask(const char *program, struct heritage *heritage, unsigned patience_ms)
+{
+	const struct timespec pause = {.tv_nsec = AGAIN_NS};
+	uint64_t until = timer_now_us() + patience_ms * UINT64_C(1000);
+	struct verdict verdict;
+
+	do
+		ask(program, heritage, patience_ms, &verdict);
+	while (verdict.is_closed && timer_now_us() < until && !nanosleep(&pause, NULL));
 	verdict.why[sizeof(verdict.why) - 1] = '\0';
 	heritage->proof = (struct proof){.state = verdict.state, .ms = verdict.ms};
 	snprintf(heritage->proof.why, sizeof(heritage->proof.why), "%s", verdict.why);

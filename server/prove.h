@@ -13,8 +13,9 @@ struct backend_ops;
 /**
  * Starts the process and waits for its verdict, which becomes heritage->proof. One that has not said it in time is killed,
  * and nothing is proved.
+ * Where the device cannot be opened, another process is started, for as long.
  * @program: path of frmps-server
- * @patience_ms: for all of it
+ * @patience_ms: for one of them
  */
 void prove_ask(const char *program, struct heritage *heritage, unsigned patience_ms);
 

@@ -19,9 +19,9 @@
 
 #define PATIENCE_MS 20000u
 
-static char *environment[] = {(char *)"PATH=/bin:/usr/bin", NULL};
+static char path[64], path_variable[80];
+static char *environment[] = {(char *)"PATH=/bin:/usr/bin", path_variable, NULL};
 static struct heritage heritage = {.backend = "cuda", .environment = environment};
-static char path[64];
 
 /* Puts a program that does something else instead at `path`. */
 static void write_program(const char *script)
@@ -190,11 +190,41 @@ START_TEST(a_device_that_cannot_be_tried_is_said)
 }
 END_TEST
 
-int main(void)
+/* ---- the child, which is this test again ---- */
+
+/* Somebody else has all of its memory, until it is asked once more. */
+static CUresult open_at_the_second_time(int device, struct backend_device *ret_device)
+{
+	(void)device;
+	(void)ret_device;
+	return unlink(getenv("FRMPS_TEST_FULL")) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static int be_the_child(void)
+{
+	static const struct trial_kernels kernels = {.survivor = "none"};
+	static const struct backend_ops ops = {
+		.trial = &kernels, .open_executor = open_at_the_second_time, .thread_enter = enter};
+
+	return prove_main(&ops, 0, HERITAGE_CONTROL_FD);
+}
+
+START_TEST(a_device_that_cannot_be_opened_is_tried_again)
+{
+	write_program("");
+	snprintf(path_variable, sizeof(path_variable), "FRMPS_TEST_FULL=%s", path);
+	prove_ask("/proc/self/exe", &heritage, PATIENCE_MS);
+	ck_assert_str_eq(heritage.proof.why, "the driver or the device is not known");
+}
+END_TEST
+
+int main(int count, char **arguments)
 {
 	Suite *suite = suite_create("prove");
 	TCase *tests = tcase_create("prove");
 
+	if (count > 1 && strcmp(arguments[1], "--role=trial") == 0)
+		return be_the_child();
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, a_trial_that_crashes_proves_nothing);
 	tcase_add_test(tests, a_trial_that_hangs_is_ended);
@@ -204,6 +234,7 @@ int main(void)
 	tcase_add_test(tests, a_trial_has_no_descriptors_but_its_own);
 	tcase_add_test(tests, a_trial_does_not_outlive_the_service);
 	tcase_add_loop_test(tests, a_device_that_cannot_be_tried_is_said, 0, 2);
+	tcase_add_test(tests, a_device_that_cannot_be_opened_is_tried_again);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
