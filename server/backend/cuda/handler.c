@@ -22,6 +22,8 @@
 // The handler runs as well where the device saves a context to run another one. A warp that is to end keeps its record
 // then, and ends when it is back. The byte is 0 for all others, so nothing changes for them.
 //
+// The free room is looked at as the context is made, and once more at each fault: the driver may have put code there.
+//
 // All multiprocessors that have run the handler have dropped what they keep of code before a warp leaves its pause.
 
 #include "server/backend/cuda/handler.h"
@@ -81,6 +83,7 @@ static struct {
 	uint64_t restore_at, lesson_at;
 	struct instruction first;
 	struct instruction lesson[LESSON_LENGTH];
+	struct instruction room[LESSON_LENGTH]; /* what was there */
 	bool is_found;
 } handler;
 
@@ -199,6 +202,7 @@ static void compose(const struct search *search, uint64_t base, uint64_t room)
 	lesson[LESSON_FIRST] = at(search, search->restore);
 	handler.restore_at = base + search->restore;
 	handler.lesson_at = base + room;
+	memcpy(handler.room, search->bytes + room, sizeof(handler.room));
 	lesson[LESSON_BACK] = jump(handler.lesson_at + LESSON_BACK * sizeof(struct instruction),
 		handler.restore_at + sizeof(struct instruction));
 	handler.first = lesson[LESSON_FIRST];
@@ -240,15 +244,27 @@ bool handler_find(const void *area)
 	return handler.is_found;
 }
 
+/* Return: whether the handler leads to the lesson, and nothing else has come to where that is */
+static bool is_taught(const struct instruction *there)
+{
+	if (!memcmp(there, handler.lesson, sizeof(handler.lesson)))
+		return true;
+	/* No warp is to run that. */
+	debugger_write(handler.restore_at, &handler.first, sizeof(handler.first));
+	return false;
+}
+
 bool handler_teach(void)
 {
-	struct instruction first, hook = jump(handler.restore_at, handler.lesson_at);
+	struct instruction first, there[LESSON_LENGTH], hook = jump(handler.restore_at, handler.lesson_at);
 
-	if (!handler.is_found || !debugger_read(handler.restore_at, &first, sizeof(first)))
+	if (!handler.is_found || !debugger_read(handler.restore_at, &first, sizeof(first)) ||
+		!debugger_read(handler.lesson_at, there, sizeof(there)))
 		return false;
 	if (!memcmp(&first, &hook, sizeof(first)))
-		return true;
+		return is_taught(there);
 	return !memcmp(&first, &handler.first, sizeof(first)) &&
+	       !memcmp(there, handler.room, sizeof(there)) &&
 	       debugger_write(handler.lesson_at, handler.lesson, sizeof(handler.lesson)) &&
 	       debugger_write(handler.restore_at, &hook, sizeof(hook));
 }

@@ -594,6 +594,24 @@ START_TEST(a_handler_that_is_another_one_meanwhile_is_left_alone)
 }
 END_TEST
 
+/* The driver loads code when somebody needs it: where nothing was as the context began, or where the handler jumps to. */
+START_TEST(code_that_has_come_to_where_there_was_room_is_left_alone)
+{
+	uint64_t first = low_of(RESTORE);
+
+	if (_i) {
+		stop_warp(3, 7, 0, WARP_TRAP, CODE);
+		handle(HANDLED);
+	}
+	put_instruction(ROOM + 16 * 16, 0x202 | 0x77000, 0);
+	stop_warp(3, 8, 0, WARP_TRAP, CODE);
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(low_of(ROOM + 16 * 16), 0x202 | 0x77000);
+	ck_assert_uint_eq(low_of(RESTORE), first);
+	ck_assert(!is_stopped(3, 8) && !is_to_end(3, 8));
+}
+END_TEST
+
 /* A field of a record that is elsewhere, or of something else. */
 START_TEST(where_records_have_another_form_exceptions_are_the_drivers)
 {
@@ -963,6 +981,7 @@ int main(void)
 	tcase_add_test(tests, the_handler_is_changed_at_the_first_fault_only);
 	tcase_add_test(tests, a_handler_that_the_driver_has_put_back_is_changed_again);
 	tcase_add_test(tests, a_handler_that_is_another_one_meanwhile_is_left_alone);
+	tcase_add_loop_test(tests, code_that_has_come_to_where_there_was_room_is_left_alone, 0, 2);
 	tcase_add_loop_test(tests, where_records_have_another_form_exceptions_are_the_drivers, 0, 2 * 10);
 	tcase_add_loop_test(tests, without_a_handler_of_the_known_form_exceptions_are_the_drivers, 0, 10);
 	tcase_add_loop_test(tests, a_kernel_that_nobody_knows_is_not_contained, 0, 3);
