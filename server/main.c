@@ -169,9 +169,9 @@ static int check_configuration(const struct options *options)
 static int try_backend(const struct config *config, const struct heritage *heritage)
 {
 	struct probe_answer answer = {0};
-	int r = heritage->environment
-			? probe_ask("/proc/self/exe", heritage->backend, heritage->environment, &answer)
-			: -ENOMEM;
+	int r = heritage->environment ? probe_ask("/proc/self/exe", heritage->backend, heritage->environment,
+						PROBE_PATIENCE_MS, &answer)
+				      : -ENOMEM;
 
 	if (r < 0) {
 		log_error("the %s backend cannot be probed: %s", heritage->backend, strerror(-r));

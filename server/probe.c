@@ -1,17 +1,16 @@
-// The probe, both sides. See probe.h. A driver that crashes or ends its process when it is loaded is an
+// The probe, both sides. See probe.h. A driver that crashes, hangs, or ends its process when it is loaded is an
 // answer, too.
 
 #include "server/probe.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <fcntl.h>
 
 #include "server/backend/backend.h"
 #include "server/role.h"
+#include "server/throwaway.h"
 
 static void try_backend(const struct backend_ops *ops, struct probe_answer *answer)
 {
@@ -38,20 +37,6 @@ int probe_main(const struct backend_ops *ops, int answer_fd)
 	return n == (ssize_t)sizeof(answer) ? 0 : 1;
 }
 
-static void run_child(const char *program, const char *backend, char *const *environment, int fd)
-{
-	char option[32], number[32];
-	char *arguments[] = {(char *)"frmps-server", (char *)"--role=probe", option, number, NULL};
-
-	snprintf(option, sizeof(option), "--backend=%s", backend);
-	snprintf(number, sizeof(number), "--control-fd=%d", HERITAGE_CONTROL_FD);
-	/* dup2 onto itself would leave the descriptor close-on-exec. */
-	if (fd == HERITAGE_CONTROL_FD ? fcntl(fd, F_SETFD, 0) < 0 : dup2(fd, HERITAGE_CONTROL_FD) < 0)
-		_exit(126);
-	execve(program, arguments, environment);
-	_exit(127);
-}
-
 static void describe_death(int status, struct probe_answer *answer)
 {
 	*answer = (struct probe_answer){0};
@@ -63,33 +48,29 @@ static void describe_death(int status, struct probe_answer *answer)
 			WEXITSTATUS(status));
 }
 
-int probe_ask(
-	const char *program, const char *backend, char *const *environment, struct probe_answer *ret_answer)
+int probe_ask(const char *program, const char *backend, char *const *environment, unsigned patience_ms,
+	struct probe_answer *ret_answer)
 {
-	struct probe_answer answer;
-	int ends[2], status = 0, error;
-	ssize_t n;
-	pid_t pid;
+	char option[32], control[32];
+	char *arguments[] = {(char *)"frmps-server", (char *)"--role=probe", option, control, NULL};
+	const struct throwaway probe = {.program = program,
+		.arguments = arguments,
+		.environment = environment,
+		.dump_fd = -1,
+		.patience_ms = patience_ms};
+	struct probe_answer answer = {0};
+	int status = 0, r;
 
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return -errno;
-	pid = fork();
-	if (pid == 0)
-		run_child(program, backend, environment, ends[1]);
-	error = errno;
-	close(ends[1]);
-	if (pid < 0) {
-		close(ends[0]);
-		return -error;
-	}
-	do {
-		n = read(ends[0], &answer, sizeof(answer));
-	} while (n < 0 && errno == EINTR);
-	close(ends[0]);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (n != (ssize_t)sizeof(answer))
+	snprintf(option, sizeof(option), "--backend=%s", backend);
+	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
+	r = throwaway_ask(&probe, &answer, sizeof(answer), &status);
+	if (r == -ETIMEDOUT)
+		snprintf(answer.text, sizeof(answer.text), "the driver did not answer within %u ms",
+			patience_ms);
+	else if (r == -EPROTO)
 		describe_death(status, &answer);
+	else if (r)
+		return r;
 	answer.text[sizeof(answer.text) - 1] = '\0';
 	*ret_answer = answer;
 	return 0;

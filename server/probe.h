@@ -15,15 +15,19 @@ struct probe_answer {
 	char text[256];	      /* why it does not */
 };
 
+/* A driver that nobody uses starts for seconds, on a machine with many devices. */
+#define PROBE_PATIENCE_MS 60000u
+
 /**
  * Spawns the question and waits for its answer.
  * @program: path of frmps-server
  * @backend: cuda or host
  * @environment: of the child
+ * @patience_ms: for the answer
  * Return: 0 or -errno; @ret_answer->device_count says whether the backend works
  */
-int probe_ask(
-	const char *program, const char *backend, char *const *environment, struct probe_answer *ret_answer);
+int probe_ask(const char *program, const char *backend, char *const *environment, unsigned patience_ms,
+	struct probe_answer *ret_answer);
 
 /** The child: answers on the descriptor. Return: exit code. */
 int probe_main(const struct backend_ops *ops, int answer_fd);

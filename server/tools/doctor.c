@@ -116,7 +116,8 @@ static void look_at_driver(struct examination *e)
 	else if (!e->doctor->server)
 		find(e, "driver", LEVEL_ERROR, "install the whole service below one prefix",
 			"frmps-server, which would be asked, is not found beside this program");
-	else if (!environment || (r = probe_ask(e->doctor->server, "cuda", environment, &answer)) < 0)
+	else if (!environment ||
+		 (r = probe_ask(e->doctor->server, "cuda", environment, PROBE_PATIENCE_MS, &answer)) < 0)
 		find(e, "driver", LEVEL_ERROR, "look at the limits of processes and memory",
 			"the driver cannot be asked: %s", strerror(r ? -r : ENOMEM));
 	else if (!answer.device_count)

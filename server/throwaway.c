@@ -1,0 +1,117 @@
+// See throwaway.h.
+
+#include "server/throwaway.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/role.h"
+
+/* Until a killed process is gone: what it still holds then the driver does not give back. */
+#define END_MS 8000
+
+/* ---- the child, between fork and exec ---- */
+
+/* Moves a descriptor beyond those that it will have. */
+static int lift(int fd)
+{
+	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, HERITAGE_DUMP_FD + 1);
+}
+
+/* It ends with its parent, and has nothing else of it. */
+static bool set_apart(pid_t parent, int answer_fd, int dump_fd)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	answer_fd = lift(answer_fd);
+	dump_fd = lift(dump_fd);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent || dup2(null, 0) != 0 ||
+		dup2(answer_fd, HERITAGE_CONTROL_FD) < 0)
+		return false;
+	/* Kernels before 5.11 cannot. */
+	close_range(HERITAGE_CONTROL_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+	return dump_fd < 0 || dup2(dump_fd, HERITAGE_DUMP_FD) >= 0;
+}
+
+static pid_t start(const struct throwaway *asked, int answer_fd)
+{
+	pid_t self = getpid(), pid = fork();
+
+	if (pid)
+		return pid;
+	if (set_apart(self, answer_fd, asked->dump_fd))
+		execve(asked->program, asked->arguments, asked->environment);
+	_exit(127);
+}
+
+/* ---- who asks ---- */
+
+/* Return: whether there is something to be read, or an end, within the time */
+static bool await(int fd, unsigned patience_ms)
+{
+	struct pollfd waiting = {.fd = fd, .events = POLLIN};
+	int ready;
+
+	do
+		ready = poll(&waiting, 1, (int)patience_ms);
+	while (ready < 0 && errno == EINTR);
+	return ready > 0;
+}
+
+/* Others need its memory. One that stays in the driver is left behind. Return: its status, 0: it stays */
+static int bury(pid_t pid, int process)
+{
+	int status = 0;
+
+	if (!await(process, END_MS)) {
+		kill(pid, SIGKILL);
+		await(process, END_MS);
+	}
+	waitpid(pid, &status, WNOHANG);
+	return status;
+}
+
+static int hear(const struct throwaway *asked, pid_t pid, int answer_fd, void *ret_answer, size_t size,
+	int *ret_status)
+{
+	int process = (int)syscall(SYS_pidfd_open, pid, 0), error = errno;
+	bool in_time = process >= 0 && await(answer_fd, asked->patience_ms);
+	ssize_t n = in_time ? read(answer_fd, ret_answer, size) : 0;
+
+	if (!in_time)
+		kill(pid, SIGKILL);
+	/* It is not in the driver yet. */
+	if (process < 0) {
+		waitpid(pid, NULL, 0);
+		return -error;
+	}
+	*ret_status = bury(pid, process);
+	close(process);
+	if (!in_time)
+		return -ETIMEDOUT;
+	return n == (ssize_t)size ? 0 : -EPROTO;
+}
+
+int throwaway_ask(const struct throwaway *asked, void *ret_answer, size_t size, int *ret_status)
+{
+	int ends[2], r;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	pid = start(asked, ends[1]);
+	r = pid < 0 ? -errno : 0;
+	close(ends[1]);
+	if (!r)
+		r = hear(asked, pid, ends[0], ret_answer, size, ret_status);
+	close(ends[0]);
+	return r;
+}

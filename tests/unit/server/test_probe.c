@@ -1,0 +1,75 @@
+// The process that looks whether the driver works here, as the service sees it: it answers, crashes, or hangs.
+
+#include "server/probe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/lib/suite.h"
+
+#define PATIENCE_MS 20000u
+
+static struct probe_answer answer;
+
+/* A program that does something else instead. */
+static void ask(const char *script, unsigned patience_ms)
+{
+	char *environment[] = {(char *)"PATH=/bin:/usr/bin", NULL}, path[64] = "/tmp/frmps-probe-XXXXXX";
+	int fd = mkstemp(path);
+	FILE *file;
+
+	ck_assert_int_ge(fd, 0);
+	file = fdopen(fd, "w");
+	ck_assert_ptr_nonnull(file);
+	fprintf(file, "#!/bin/sh\n%s\n", script);
+	ck_assert_int_eq(fclose(file), 0);
+	ck_assert_int_eq(chmod(path, 0700), 0);
+	ck_assert_int_eq(probe_ask(path, "cuda", environment, patience_ms, &answer), 0);
+	unlink(path);
+	/* Nothing of it is left. */
+	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+START_TEST(a_driver_that_hangs_is_an_answer)
+{
+	ask("exec sleep 1000", 100);
+	ck_assert_int_eq(answer.device_count, 0);
+	ck_assert_str_eq(answer.text, "the driver did not answer within 100 ms");
+}
+END_TEST
+
+START_TEST(a_driver_that_crashes_is_an_answer)
+{
+	ask("kill -SEGV $$", PATIENCE_MS);
+	ck_assert_int_eq(answer.device_count, 0);
+	ck_assert_str_eq(answer.text, "asking the driver ended the process by signal 11");
+}
+END_TEST
+
+START_TEST(what_a_driver_says_is_an_answer)
+{
+	ask("test \"$*\" = '--role=probe --backend=cuda --control-fd=3' && "
+	    "{ printf '\\002\\000\\000\\000'; head -c 256 /dev/zero; } | "
+	    "dd bs=260 iflag=fullblock >&3 2>/dev/null",
+		PATIENCE_MS);
+	ck_assert_int_eq(answer.device_count, 2);
+	ck_assert_str_eq(answer.text, "");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("probe");
+	TCase *tests = tcase_create("probe");
+
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, a_driver_that_hangs_is_an_answer);
+	tcase_add_test(tests, a_driver_that_crashes_is_an_answer);
+	tcase_add_test(tests, what_a_driver_says_is_an_answer);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
