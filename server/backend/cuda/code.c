@@ -64,9 +64,9 @@ void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t
 	names = elf_section(&elf, elf.names);
 	for (uint64_t i = 0; i < elf.count; i++) {
 		Elf64_Shdr section = elf_section(&elf, i);
-		const char *name = elf_section_begins(&elf, &section, TEXT)
-					   ? elf_text(&elf, &names, section.sh_name)
-					   : NULL;
+		/* One without bytes in the image could be of any length. */
+		bool is_code = section.sh_type != SHT_NOBITS && elf_section_begins(&elf, &section, TEXT);
+		const char *name = is_code ? elf_text(&elf, &names, section.sh_name) : NULL;
 
 		if (name)
 			add_length(lengths, hash(name + strlen(TEXT)), section.sh_size);
@@ -166,21 +166,29 @@ void code_forget(const struct backend_module *module)
 	pthread_mutex_unlock(&codes.lock);
 }
 
+/* Under the lock. The length is what a program's image says: where the next kernel begins this one ends at the latest. */
+static void take(uint32_t at, struct code *ret_code)
+{
+	*ret_code = codes.at[at];
+	if (at + 1 < codes.count && codes.at[at + 1].entry - ret_code->entry < ret_code->bytes)
+		ret_code->bytes = codes.at[at + 1].entry - ret_code->entry;
+}
+
 static bool find(uint64_t address, bool is_entry, struct code *ret_code)
 {
-	const struct code *code;
+	struct code code;
 	bool found = false;
 	uint32_t next;
 
 	pthread_mutex_lock(&codes.lock);
 	next = above(address);
 	if (next) {
-		code = &codes.at[next - 1];
-		found = is_entry ? code->entry == address : address - code->entry < code->bytes;
-		if (found)
-			*ret_code = *code;
+		take(next - 1, &code);
+		found = is_entry ? code.entry == address : address - code.entry < code.bytes;
 	}
 	pthread_mutex_unlock(&codes.lock);
+	if (found)
+		*ret_code = code;
 	return found;
 }
 

@@ -48,6 +48,20 @@ START_TEST(of_several_images_the_shortest_counts)
 }
 END_TEST
 
+START_TEST(code_without_bytes_has_no_length)
+{
+	Elf64_Shdr *section;
+
+	load("printing.cubin");
+	section_in(image, ".text.prints", &section);
+	section->sh_type = SHT_NOBITS;
+	section->sh_size = UINT64_C(1) << 40;
+	code_lengths_add(&lengths, image, image_bytes);
+	ck_assert_uint_eq(code_length(&lengths, "prints"), 0);
+	ck_assert_uint_eq(code_length(&lengths, "does_not"), 0x100);
+}
+END_TEST
+
 START_TEST(an_address_is_in_one_kernel_or_in_none)
 {
 	struct code code;
@@ -69,6 +83,24 @@ START_TEST(an_address_is_in_one_kernel_or_in_none)
 	ck_assert(code_find_entry(0x2000, &code) && code.bytes == 0x100);
 	code_forget(THEIRS);
 	ck_assert(!code_find(0x2000, &code));
+}
+END_TEST
+
+/* An image may say anything. What faults is overwritten: not the code of others. */
+START_TEST(a_kernel_ends_where_the_next_one_begins)
+{
+	struct code code;
+
+	code_note(&(struct code){.module = OURS, .entry = 0x1000, .bytes = UINT64_MAX}, "first");
+	code_note(&(struct code){.module = THEIRS, .entry = 0x2000, .bytes = 0x100}, "second");
+	ck_assert(code_find_entry(0x1000, &code));
+	ck_assert_uint_eq(code.bytes, 0x1000);
+	ck_assert(code_find(0x1fff, &code));
+	ck_assert_ptr_eq(code.module, OURS);
+	ck_assert_uint_eq(code.bytes, 0x1000);
+	ck_assert(code_find_entry(0x2000, &code));
+	ck_assert_uint_eq(code.bytes, 0x100);
+	forget();
 }
 END_TEST
 
@@ -94,6 +126,8 @@ int main(void)
 	tcase_add_test(tests, lengths_are_those_of_the_image);
 	tcase_add_test(tests, of_several_images_the_shortest_counts);
 	tcase_add_test(tests, an_address_is_in_one_kernel_or_in_none);
+	tcase_add_test(tests, code_without_bytes_has_no_length);
+	tcase_add_test(tests, a_kernel_ends_where_the_next_one_begins);
 	tcase_add_test(tests, there_is_room_for_any_number);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
