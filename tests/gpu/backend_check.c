@@ -4,6 +4,8 @@
 //
 //   backend_check          run
 //   backend_check --ptx    print the kernels' text (for ptxas)
+//   backend_check --fence [fault]       the fence alone, also beside a fault
+//   backend_check --trial [off|TIMES]   the proof that faults are contained: as it is, where they are not, or so often
 //
 // The last check loses the context on purpose. Timings are printed for the reader and judged only where
 // waiting for the device would be a bug.
@@ -499,9 +501,12 @@ static void check_work(void)
 }
 
 /* The process has a context in which kernels have faulted: it ends without the driver's cleaning up. */
-static _Noreturn void run_trial(bool off)
+static _Noreturn void run_trial(const char *how)
 {
-	check_trial(off);
+	if (how && strcmp(how, "off") != 0)
+		check_trials((unsigned)strtoul(how, NULL, 10));
+	else
+		check_trial(how != NULL);
 	printf("%d failures\n", failures);
 	_exit(failures ? 1 : 0);
 }
@@ -566,7 +571,7 @@ int main(int argc, char **argv)
 	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 	if (argc > 1 && !strcmp(argv[1], "--trial"))
-		run_trial(argc > 2);
+		run_trial(argc > 2 ? argv[2] : NULL);
 	run(argc > 1 && !strcmp(argv[1], "--fence") ? argc > 2 ? END_FENCE_FAULT : END_FENCE : END_LOSS);
 	printf("%d failures\n", failures);
 	return failures ? 1 : 0;
