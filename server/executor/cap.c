@@ -181,7 +181,7 @@ static uint64_t latest_work(const struct tenant *tenant)
 	return tenant->busy_at > tenant->cap.busy_at ? tenant->busy_at : tenant->cap.busy_at;
 }
 
-/* As of the turn before, if work has just come. */
+/* As of the turn before, if work has just come. In a standby all have, so that the groups for that are there in time. */
 static bool has_work(const struct tenant *tenant)
 {
 	return tenant->now - latest_work(tenant) < CAP_LEND_NS;
@@ -192,6 +192,9 @@ static bool is_changed(const struct tenant *tenant)
 {
 	const struct cap *cap = &tenant->cap;
 
+	/* Nothing more of it goes anywhere. */
+	if (tenant->stopped)
+		return cap->keeps && !has_work(tenant);
 	if (wish_of(tenant) != cap->wish || partition_of(tenant) != cap->partition)
 		return true;
 	return cap->partition ? cap->keeps != has_work(tenant)
@@ -266,6 +269,20 @@ uint64_t cap_sms(struct tenant *tenant)
 	group = tenant->cap.group;
 	pthread_mutex_unlock(&caps->lock);
 	return state_of(group) == GROUP_MADE ? sms_of(group) : word_relaxed(&tenant->sms);
+}
+
+void cap_lend_unserved(struct executor *executor)
+{
+	struct caps *caps = &executor->caps;
+	struct tenant *tenant;
+
+	pthread_mutex_lock(&executor->tenants_lock);
+	pthread_mutex_lock(&caps->lock);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		if (!word_acquire(&tenant->served))
+			keep_off(tenant, tenant->cap.partition, false);
+	pthread_mutex_unlock(&caps->lock);
+	pthread_mutex_unlock(&executor->tenants_lock);
 }
 
 void cap_leave(struct tenant *tenant)

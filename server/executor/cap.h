@@ -64,6 +64,9 @@ uint64_t cap_next_look(const struct tenant *tenant);
  * it was made. Any thread. */
 uint64_t cap_sms(struct tenant *tenant);
 
+/** Sessions that are not served keep nobody off, until they are. Main thread, when it is known who is. */
+void cap_lend_unserved(struct executor *executor);
+
 /** Its units are free for others. Main thread, when it is not served any more. */
 void cap_leave(struct tenant *tenant);
 

@@ -139,11 +139,12 @@ bool serve_turn(struct tenant *tenant, uint64_t now)
 	suspect_sentence(tenant);
 	if (gate_is_shut(&tenant->executor->gate) && !executor_is_lost(tenant->executor))
 		retire_mark_all(tenant);
+	/* Also of one that has ended: it is not to keep others off. */
+	if (cap_is_due(tenant) && !executor_is_lost(tenant->executor))
+		cap_look(tenant);
 	if (can_serve(tenant)) {
 		if (sharing_is_on(tenant))
 			sharing_begin(tenant);
-		if (cap_is_due(tenant))
-			cap_look(tenant);
 		if (tenant_is_running(tenant))
 			moved = take_and_issue(tenant);
 		else
@@ -172,6 +173,8 @@ uint64_t serve_next_look(const struct tenant *tenant, uint64_t now)
 		return next;
 	at = sentry_next_look(tenant, now);
 	next = at < next ? at : next;
+	at = cap_next_look(tenant);
+	next = at < next ? at : next;
 	if (tenant->stopped)
 		return next;
 	at = retire_next_look(tenant, now);
@@ -179,8 +182,6 @@ uint64_t serve_next_look(const struct tenant *tenant, uint64_t now)
 	at = timing_next_look(tenant, now);
 	next = at < next ? at : next;
 	at = sharing_next_look(tenant, now);
-	next = at < next ? at : next;
-	at = cap_next_look(tenant);
 	next = at < next ? at : next;
 	if (!tenant_is_running(tenant))
 		return next;

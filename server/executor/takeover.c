@@ -542,6 +542,7 @@ static void activate(struct job *job, struct activation *activation)
 	take_all(job, activation);
 	taken = clock_now();
 	serve_all(activation);
+	cap_lend_unserved(job->executor);
 	canary_begin(job->executor, job->message.activate.canary_ms);
 	job_reply(job, CUDA_SUCCESS, activation->verdicts, activation->count, NULL);
 	say_if_long(activation, begin, taken, clock_of(CLOCK_THREAD_CPUTIME_ID) - begin_work);

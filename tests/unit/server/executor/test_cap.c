@@ -401,6 +401,85 @@ START_TEST(units_that_the_device_does_not_have_are_nobodys)
 }
 END_TEST
 
+/* The fixture's session has a partition and work. Return: its units */
+static uint64_t take_partition(void)
+{
+	const uint64_t partition = BACKEND_SMS(11, 4);
+
+	word_release(&fixture.tenant->view.server->partition, partition);
+	fixture.tenant->busy_at = fixture.now;
+	fixture_turn();
+	ck_assert(fixture.tenant->cap.keeps);
+	ck_assert_uint_eq(place_with(&others[0], 0, 1), ALL & ~partition);
+	return partition;
+}
+
+/* Its program may live on for as long as it likes, with an error. */
+START_TEST(a_session_that_was_ended_keeps_nobody_off)
+{
+	take_partition();
+	tenant_end(fixture.tenant, SHM_SESSION_FAULTED, CUDA_ERROR_ILLEGAL_ADDRESS, "");
+	ck_assert_uint_le(serve_next_look(fixture.tenant, fixture.now), fixture.now + CAP_LEND_NS);
+	fixture_pass(CAP_LEND_NS / CLOCK_US);
+	ck_assert(!fixture.tenant->cap.keeps);
+	ck_assert_uint_eq(place_with(&others[0], 0, 1), 0);
+}
+END_TEST
+
+START_TEST(what_an_ended_session_has_on_the_device_is_work)
+{
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	take_partition();
+	tenant_end(fixture.tenant, SHM_SESSION_FAULTED, CUDA_ERROR_ILLEGAL_ADDRESS, "");
+	fixture_pass(CAP_LEND_NS / CLOCK_US);
+	ck_assert(fixture.tenant->cap.keeps);
+	fake_arrive();
+	fixture_pass(CAP_LEND_NS / CLOCK_US);
+	ck_assert(!fixture.tenant->cap.keeps);
+}
+END_TEST
+
+/* A next executor knows the session, as a standby does, and is told whom it serves. */
+static void activate_next(uint64_t *sessions, uint32_t count)
+{
+	static struct packet packet;
+	struct job *job;
+
+	fixture_kill();
+	have_units();
+	cap_look(fixture.tenant);
+	/* Groups of others are chosen as for later. */
+	ck_assert(fixture.tenant->cap.keeps);
+	job = job_new(&fixture.executor);
+	job->message.type = WIRE_ACTIVATE;
+	job->message.activate = (struct wire_activate){.generation = 2,
+		.code = CUDA_ERROR_ILLEGAL_ADDRESS,
+		.sessions = {sessions, count},
+		.reason = ""};
+	takeover_handle(job);
+	ck_assert_int_eq(packet_receive(fixture.control[1], &packet), 0);
+}
+
+/* It had its error before. */
+START_TEST(a_session_that_a_next_executor_does_not_serve_keeps_nobody_off)
+{
+	take_partition();
+	activate_next(NULL, 0);
+	ck_assert(!fixture.tenant->cap.keeps);
+	ck_assert_uint_eq(word_relaxed(&fixture.executor.caps.kept), 0);
+}
+END_TEST
+
+START_TEST(a_session_that_ends_while_it_is_taken_over_keeps_nobody_off)
+{
+	take_partition();
+	word_release(&fixture.tenant->view.server->state, SHM_SESSION_CLOSED);
+	activate_next(&(uint64_t){fixture.tenant->id}, 1);
+	ck_assert(!fixture.tenant->cap.keeps);
+	ck_assert_uint_eq(word_relaxed(&fixture.executor.caps.kept), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cap");
@@ -424,6 +503,10 @@ int main(void)
 	tcase_add_test(tests, a_partition_changes_and_goes);
 	tcase_add_test(tests, caps_hold_within_a_partition_and_beside_it);
 	tcase_add_test(tests, units_that_the_device_does_not_have_are_nobodys);
+	tcase_add_test(tests, a_session_that_was_ended_keeps_nobody_off);
+	tcase_add_test(tests, what_an_ended_session_has_on_the_device_is_work);
+	tcase_add_test(tests, a_session_that_a_next_executor_does_not_serve_keeps_nobody_off);
+	tcase_add_test(tests, a_session_that_ends_while_it_is_taken_over_keeps_nobody_off);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
