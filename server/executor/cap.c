@@ -226,14 +226,16 @@ static uint64_t sms_of(const struct cap_group *group)
 static bool update(struct caps *caps, struct tenant *tenant)
 {
 	struct cap *cap = &tenant->cap;
+	/* Once: the daemon may write them at this moment. */
 	uint64_t partition = partition_of(tenant), kept;
-	bool moved = wish_of(tenant) != cap->wish || partition != cap->partition;
+	uint32_t wish = wish_of(tenant);
+	bool moved = wish != cap->wish || partition != cap->partition;
 
 	/* A kernel may run for longer than that. */
 	if (cap->keeps && !has_work(tenant) && tenant_is_busy(tenant))
 		cap->busy_at = tenant->now;
 	keep_off(tenant, partition, partition && has_work(tenant));
-	cap->wish = wish_of(tenant);
+	cap->wish = wish;
 	kept = partition ? 0 : word_relaxed(&caps->kept);
 	moved |= kept != cap->kept;
 	cap->kept = kept;

@@ -1,5 +1,8 @@
 // On which multiprocessors a session's kernels run: which group it gets, when it goes there, and in which order.
 
+#include <pthread.h>
+#include <sched.h>
+
 #include "server/executor/cap.h"
 #include "server/executor/serve.h"
 #include "tests/unit/server/executor/fixture.h"
@@ -480,6 +483,52 @@ START_TEST(a_session_that_ends_while_it_is_taken_over_keeps_nobody_off)
 }
 END_TEST
 
+/* ---- at any moment ---- */
+
+#define ROUNDS 100u
+
+static word32 round_said, round_done;
+
+static uint32_t sms_of_round(uint32_t round)
+{
+	return 1 + round % 2;
+}
+
+/* The daemon says another number each time that the executor has seen the one before. */
+static void *say_again_and_again(void *unused)
+{
+	for (uint32_t round = 1; round <= ROUNDS; round++) {
+		set_sms(sms_of_round(round) * GRANULE);
+		word_release(&round_said, round);
+		while (word_acquire(&round_done) != round)
+			sched_yield();
+	}
+	return unused;
+}
+
+START_TEST(what_is_said_while_a_session_is_looked_at_is_not_lost)
+{
+	struct tenant *tenant = fixture.tenant;
+	pthread_t daemon;
+
+	word_release(&tenant->view.server->partition, BACKEND_SMS(11, 4));
+	ck_assert_int_eq(pthread_create(&daemon, NULL, say_again_and_again, NULL), 0);
+	for (uint32_t round = 1; round <= ROUNDS; round++) {
+		/* It lends its partition and takes it back, again and again, wherever the daemon interrupts it. */
+		while (word_acquire(&round_said) != round) {
+			tenant->now += CAP_LEND_NS;
+			cap_look(tenant);
+			tenant->busy_at = tenant->now;
+			cap_look(tenant);
+		}
+		cap_look(tenant);
+		ck_assert_uint_eq(BACKEND_SMS_UNITS(tenant->cap.group->sms), sms_of_round(round));
+		word_release(&round_done, round);
+	}
+	ck_assert_int_eq(pthread_join(daemon, NULL), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cap");
@@ -507,6 +556,7 @@ int main(void)
 	tcase_add_test(tests, what_an_ended_session_has_on_the_device_is_work);
 	tcase_add_test(tests, a_session_that_a_next_executor_does_not_serve_keeps_nobody_off);
 	tcase_add_test(tests, a_session_that_ends_while_it_is_taken_over_keeps_nobody_off);
+	tcase_add_test(tests, what_is_said_while_a_session_is_looked_at_is_not_lost);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
