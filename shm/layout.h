@@ -166,6 +166,8 @@ struct shm_server_header {
 	/* Units of multiprocessors that are the partition of the session, as bits (server/backend/backend.h); 0: it has none. The
 	 * daemon writes it at any moment, executors read it. Added as well. */
 	word64 partition;
+	/* Units that are in no partition. As the word before. */
+	word64 rest;
 };
 
 /* Completion word of one stream: the highest seq known done. Written by the GPU (mark) or, while nothing of
@@ -234,6 +236,7 @@ static_assert(offsetof(struct shm_server_header, ran) == 376, "part of the ABI")
 static_assert(offsetof(struct shm_server_header, assertion) == 888, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, device_ns) == 3960, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, partition) == 3968, "part of the ABI");
+static_assert(offsetof(struct shm_server_header, rest) == 3976, "part of the ABI");
 static_assert(sizeof(struct shm_server_header) <= 4096, "no more than a page: the states are behind it");
 static_assert(sizeof(struct shm_timeline) == SHM_STREAMS * 16, "part of the ABI");
 static_assert(sizeof(struct shm_time) == 32, "part of the ABI");

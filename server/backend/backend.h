@@ -62,7 +62,7 @@ struct backend_device {
 #define BACKEND_SMS(first, units) ((units) ? UINT64_MAX >> (64 - (units)) << (first) : 0)
 #define BACKEND_SMS_UNITS(sms)	  ((uint32_t)__builtin_popcountll(sms))
 #define BACKEND_SM_UNITS_MAX	  64u
-/* More than an executor makes of so many units: executor/cap.c. */
+/* More than an executor makes, unless an operator changes partitions again and again (cap.c). */
 #define BACKEND_SM_GROUPS_MAX 512u
 
 /* Parameter layout and attributes of a kernel. A kept copy may end behind the last parameter: nobody reads

@@ -18,7 +18,8 @@
 // Until it is there, the session stays where it was. What the backend refuses, for memory may be short, is tried again in each
 // gap that is made for something else.
 //
-// A group is never given back: it has 6 MiB. Caps alone need some 50 at most, and each size of a partition some more.
+// A group is never given back: it has 6 MiB. Caps alone need some 50 at most, and each size of a
+// partition some more. What is lent would need one for each set of partitions: CAP_LENT_GROUPS.
 
 #include "server/executor/cap.h"
 
@@ -80,19 +81,25 @@ static uint64_t choose(const struct caps *caps, uint32_t units, uint64_t allowed
 	return units < count ? choose_of(caps, list, count, units) : allowed;
 }
 
+static struct cap_group *find(struct caps *caps, uint64_t sms)
+{
+	for (uint32_t i = 0; i < caps->count; i++)
+		if (caps->groups[i].sms == sms)
+			return &caps->groups[i];
+	return NULL;
+}
+
 /* NULL: there are too many. */
 static struct cap_group *find_or_add(struct caps *caps, uint64_t sms)
 {
-	uint32_t i = 0;
+	struct cap_group *group = find(caps, sms);
 
-	while (i < caps->count && caps->groups[i].sms != sms)
-		i++;
-	if (i < caps->count || i == BACKEND_SM_GROUPS_MAX)
-		return i < caps->count ? &caps->groups[i] : NULL;
-	caps->groups[i].sms = sms;
-	caps->count++;
+	if (group || caps->count == BACKEND_SM_GROUPS_MAX)
+		return group;
+	group = &caps->groups[caps->count++];
+	group->sms = sms;
 	atomic_fetch_add(&caps->wanted, 1);
-	return &caps->groups[i];
+	return group;
 }
 
 static uint64_t all_units(const struct backend_device *device)
@@ -110,15 +117,18 @@ static uint32_t units_of(const struct backend_device *device, uint32_t wish)
 	return count / device->sm_granule;
 }
 
-/* Return: the units of its group; 0: everywhere */
-static uint64_t find_place(const struct tenant *tenant)
+/* @lent: also where units are lent to it. Return: the units of its group; 0: everywhere */
+static uint64_t find_place(const struct tenant *tenant, bool lent)
 {
 	const struct caps *caps = &tenant->executor->caps;
 	const struct cap *cap = &tenant->cap;
 	uint64_t all = all_units(&tenant->executor->device);
 	uint64_t allowed = cap->partition ? cap->partition : all & ~cap->kept;
+	uint64_t rest = allowed & word_relaxed(&tenant->view.server->rest);
 	uint32_t units = units_of(&tenant->executor->device, cap->wish);
 
+	if (!lent && cap->kept && rest)
+		allowed = rest;
 	/* Nobody is without: the daemon leaves a unit to those that have no partition. */
 	allowed = allowed ? allowed : all;
 	if (units)
@@ -150,7 +160,9 @@ static void settle(struct caps *caps, struct tenant *tenant)
 	const struct cap_group *group;
 
 	use(caps, tenant->cap.group, UINT32_MAX); /* one less */
-	sms = find_place(tenant);
+	sms = find_place(tenant, true);
+	if (caps->count >= CAP_LENT_GROUPS && !find(caps, sms))
+		sms = find_place(tenant, false);
 	group = sms ? find_or_add(caps, sms) : NULL;
 	if (group || !sms) {
 		tenant->cap.group = group;
@@ -181,7 +193,7 @@ static uint64_t latest_work(const struct tenant *tenant)
 	return tenant->busy_at > tenant->cap.busy_at ? tenant->busy_at : tenant->cap.busy_at;
 }
 
-/* As of the turn before, if work has just come. In a standby all have, so that the groups for that are there in time. */
+/* As of the turn before, if work has just come. In a standby all have: groups are there in time. */
 static bool has_work(const struct tenant *tenant)
 {
 	return tenant->now - latest_work(tenant) < CAP_LEND_NS;

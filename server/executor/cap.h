@@ -17,6 +17,10 @@ struct tenant;
 /* A partition is lent to others when its sessions have had nothing to do for so long. */
 #define CAP_LEND_NS UINT64_C(1000000000)
 
+/* Each set of partitions with work leaves others another set of units. An executor with so many
+ * groups makes no further one with lent units: sessions without a partition stay on the rest. */
+#define CAP_LENT_GROUPS 64u
+
 struct cap_group {
 	uint64_t sms;
 	word32 state; /* of enum in cap.c */

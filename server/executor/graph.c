@@ -22,8 +22,8 @@ struct memory_versions {
 	uint64_t device, host, globals;
 };
 
-/* A graph as it was built for some multiprocessors. Earlier ones may still run, so they stay until the graph goes: there are
- * no more than sizes that the device can give out. */
+/* A graph as it was built for some multiprocessors. Earlier ones may still run, so they stay until
+ * the graph goes: there are no more than groups that the executor makes (cap.c). */
 struct built {
 	struct built *earlier;
 	uint64_t sms;

@@ -170,6 +170,7 @@ void session_tell_share(struct session *session)
 	if (session->state == SESSION_CLOSING || !session->view.server)
 		return;
 	word_release(&session->view.server->partition, partition_units(session->daemon, session->partition));
+	word_release(&session->view.server->rest, partition_rest(session->daemon));
 	set_share(session, weight | share_of_sms(session) |
 				   (terms->class == CONFIG_CLASS_OFFLINE ? SHM_SHARE_OFFLINE : 0) |
 				   (session_is_paused(session) ? SHM_SHARE_PAUSED : 0));

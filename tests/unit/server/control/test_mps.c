@@ -274,6 +274,7 @@ static void expect_share(unsigned index, uint64_t partition, uint32_t sms, uint3
 
 	ck_assert_uint_eq(session_sms(session), sms);
 	ck_assert_uint_eq(word_acquire(&session->view.server->partition), partition);
+	ck_assert_uint_eq(word_acquire(&session->view.server->rest), partition_rest(&fake->daemon));
 	ck_assert_uint_eq(word_acquire(&session->view.server->share),
 		(sms == 132 ? 0 : sms << SHM_SHARE_SMS_SHIFT) | flag);
 }

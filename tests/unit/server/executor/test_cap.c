@@ -483,6 +483,38 @@ START_TEST(a_session_that_ends_while_it_is_taken_over_keeps_nobody_off)
 }
 END_TEST
 
+/* Each set of partitions with work leaves others another set of units. */
+START_TEST(programs_in_many_partitions_do_not_make_groups_without_end)
+{
+	static struct other members[10];
+	const uint64_t rest = BACKEND_SMS(0, UNITS - 10);
+
+	word_release(&others[0].server.rest, rest);
+	for (unsigned round = 1; round < 1u << 10; round++) {
+		/* One that comes or goes. */
+		unsigned n = (unsigned)__builtin_ctz(round);
+		uint64_t unit = BACKEND_SMS(UNITS - 1 - n, 1), kept, place;
+
+		if (members[n].tenant.cap.keeps) {
+			cap_leave(&members[n].tenant);
+			members[n] = (struct other){0};
+		} else {
+			ck_assert_uint_eq(place_busy(&members[n], unit, 1), unit);
+		}
+		kept = word_relaxed(&fixture.executor.caps.kept);
+		place = place_with(&others[0], 0, 1);
+		place = place ? place : ALL;
+		ck_assert_msg(!(place & kept), "round %u: %#jx of %#jx are kept", round, (uintmax_t)place,
+			(uintmax_t)kept);
+		ck_assert_uint_eq(place & rest, rest);
+		if (fixture.executor.caps.count < CAP_LENT_GROUPS)
+			ck_assert_uint_eq(place, ALL & ~kept);
+	}
+	/* Those of the partitions, and the rest. */
+	ck_assert_uint_le(fake_count(FAKE_SMS_MAKE), CAP_LENT_GROUPS + 10 + 1);
+}
+END_TEST
+
 /* ---- at any moment ---- */
 
 #define ROUNDS 100u
@@ -556,6 +588,7 @@ int main(void)
 	tcase_add_test(tests, what_an_ended_session_has_on_the_device_is_work);
 	tcase_add_test(tests, a_session_that_a_next_executor_does_not_serve_keeps_nobody_off);
 	tcase_add_test(tests, a_session_that_ends_while_it_is_taken_over_keeps_nobody_off);
+	tcase_add_test(tests, programs_in_many_partitions_do_not_make_groups_without_end);
 	tcase_add_test(tests, what_is_said_while_a_session_is_looked_at_is_not_lost);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
