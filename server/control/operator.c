@@ -427,6 +427,12 @@ static const struct {
 
 void operator_answer(struct operator* operator)
 {
+	if (operator->request.is_cut) {
+		refuse(operator, CUDA_ERROR_INVALID_VALUE,
+			"%s: a word has more than %u bytes", operator->request.command,
+			OPERATOR_WORD_MAX - 1);
+		return;
+	}
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (strcmp(commands[i].name, operator->request.command) == 0) {
 			commands[i].answer(operator);
@@ -446,7 +452,8 @@ static void await_answer(struct operator* operator, const struct wire_message * 
 	*request = (struct operator_request){.id = message->id, .argument_count = arguments->count};
 	snprintf(request->command, sizeof(request->command), "%s", message->admin.command);
 	for (unsigned i = 0; i < arguments->count && i < OPERATOR_ARGUMENTS_MAX; i++)
-		snprintf(request->arguments[i], OPERATOR_WORD_MAX, "%s", arguments->at[i]);
+		request->is_cut |= snprintf(request->arguments[i], OPERATOR_WORD_MAX, "%s",
+					   arguments->at[i]) >= (int)OPERATOR_WORD_MAX;
 	turn_await(operator);
 }
 

@@ -19,15 +19,17 @@ struct desk;
 /* Documents in files that one is sent ahead of those that it has read. */
 #define OPERATOR_FILES_MAX 4u
 
-/* Of what is asked no more is kept: no command is as long, or has as many arguments. */
+/* Of what is asked no more is kept: no command has as many arguments, or as long ones. The longest
+ * is "GPU-cb1213a3-d6a4-be7f-0102-030405060708/p4294967295". */
 #define OPERATOR_ARGUMENTS_MAX 4u
-#define OPERATOR_WORD_MAX      48u
+#define OPERATOR_WORD_MAX      64u
 
 /* A private copy of what an operator asks. */
 struct operator_request {
 	uint64_t id;
 	char command[OPERATOR_WORD_MAX];
 	unsigned argument_count; /* that there were */
+	bool is_cut;		 /* not all of an argument was kept */
 	char arguments[OPERATOR_ARGUMENTS_MAX][OPERATOR_WORD_MAX];
 };
 

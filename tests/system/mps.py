@@ -279,6 +279,10 @@ class Verbs(Bed):
                            {'name': 'p2', 'chunks': 1, 'multiprocessors': 1, 'clients': 1}]})
         self.refuses('2 chunks are more than it can have, 1', 'sm_partition', 'add', '0', '2')
         self.refuses('there is no partition p3', 'sm_partition', 'rm', '0', 'p3')
+        # Of a word no part is left out: the first 47 bytes of these are 1, the first 63 as well.
+        self.refuses(r'000001000 chunks are more than', 'sm_partition', 'add', '0', '1000'.rjust(50, '0'))
+        self.refuses('sm_partition: a word has more than 63 bytes', 'sm_partition', 'add', '0', '1000'.rjust(66, '0'))
+        self.refuses('there is no partition .*/p4294967295 ', 'sm_partition', 'rm', '0', f'{uuid}/p4294967295')
         self.says('', 'sm_partition', 'resize', '0', 'p2', '2')
         self.assertRegex(run('frmpsctl', 'status').stdout, '2 multiprocessors are granted, of partition p2')
         self.assertIn('SM partition p2 has from now on 2 multiprocessors', self.log())
