@@ -10,6 +10,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -23,6 +24,8 @@ enum state { FREE, CLAIMED, WORK, DONE };
 
 /* How long the porter looks for the next piece before it sleeps. */
 #define SPIN_NS UINT64_C(100000)
+/* How often the other half is looked for before it is given way to. */
+#define LOOKS 1000u
 
 static struct {
 	word32 state;
@@ -106,7 +109,7 @@ void porter_copy(porter_copy_fn *copy, void *dst, const void *src, uint64_t byte
 	}
 	give(copy, (uint8_t *)dst + own, (const uint8_t *)src + own, bytes - own);
 	copy(dst, src, own);
-	while (word_acquire(&job.state) != DONE)
-		word_pause();
+	for (unsigned int looks = 0; word_acquire(&job.state) != DONE; ++looks)
+		looks < LOOKS ? word_pause() : (void)sched_yield();
 	word_release(&job.state, FREE);
 }

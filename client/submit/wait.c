@@ -4,6 +4,9 @@
 
 #include "client/submit/wait.h"
 
+#include <sched.h>
+#include <stdbool.h>
+
 #include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/clock.h"
@@ -23,6 +26,8 @@
 /* Nearly everything that is waited for from its beginning to its end is done by then; so long a wait does not
  * leave the processor to its other half. */
 #define EAGER_NS UINT64_C(20000)
+/* A yield that takes as long has let somebody else run: alone it takes some 0.5 us. */
+#define SWITCH_NS UINT64_C(3000)
 
 static word32 late_seen; /* late errors that were reported or are being reported */
 
@@ -115,18 +120,37 @@ static bool any_is_done(const struct wait_target *targets, uint32_t count)
 	return false;
 }
 
-/* Spins. Return: whether one of the commands is done; false also when the session is over. */
+/* Whether the calling thread's latest yield has let somebody else run. */
+static __thread bool is_crowded;
+
+/* Where more threads want to run than there are processors, whoever spins keeps others from it: the thread of the executor
+ * that is to serve it among them. */
+static void give_way(void)
+{
+	uint64_t begin = clock_now_ns();
+
+	sched_yield();
+	is_crowded = clock_now_ns() - begin >= SWITCH_NS;
+}
+
+/* Spins, and gives way meanwhile unless the context asks for spinning. Return: whether one of the commands is done; false also
+ * when the session is over. */
 static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 {
 	struct shm_server_header *server = connection.view.server;
+	bool yields = thread_scheduling() != CU_CTX_SCHED_SPIN;
 	uint64_t begin = clock_now_ns(), passed = 0;
 
 	while (passed < ns) {
-		if (look_at_each(targets, count, passed < EAGER_NS) && is_believed())
+		bool late = passed >= EAGER_NS;
+
+		if (look_at_each(targets, count, !late || is_crowded) && is_believed())
 			return true;
 		/* The executor writes this cache line when it takes records: not looked at more often. */
 		if (word_relaxed(&server->state) > SHM_SESSION_HELD)
 			return false;
+		if (yields && (late || is_crowded))
+			give_way();
 		passed = clock_now_ns() - begin;
 	}
 	return false;

@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -13,6 +15,15 @@
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 #include "tests/unit/client/shim.h"
+
+/* In the place of the C library's. */
+static _Atomic unsigned int yields;
+
+int sched_yield(void)
+{
+	atomic_fetch_add(&yields, 1);
+	return (int)syscall(SYS_sched_yield);
+}
 
 START_TEST(stream_handles)
 {
@@ -675,6 +686,69 @@ START_TEST(a_wait_for_credit_does_not_spin)
 }
 END_TEST
 
+static void *wait_for_all(void *context)
+{
+	CUresult result = cuCtxSetCurrent(context);
+
+	return (void *)(uintptr_t)(result ? result : cuCtxSynchronize());
+}
+
+/* @ret_tail: of the ring, before it waits */
+static pthread_t begin_to_wait(CUcontext context, uint64_t *ret_tail)
+{
+	pthread_t thread;
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuCtxSynchronize());
+	shim_pause();
+	OK(cuMemsetD8Async(p, 1, 64, CU_STREAM_LEGACY));
+	*ret_tail = word_acquire(&connection.view.client->tail);
+	atomic_store(&yields, 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_all, context), 0);
+	return thread;
+}
+
+static void end_to_wait(pthread_t thread)
+{
+	void *result;
+
+	shim_resume();
+	pthread_join(thread, &result);
+	OK((CUresult)(uintptr_t)result);
+}
+
+/* Who is to serve it may need the processor. */
+START_TEST(a_wait_that_spins_gives_way)
+{
+	pthread_t thread;
+	uint64_t tail;
+
+	connection.spin_us = 3600u * 1000000u;
+	thread = begin_to_wait(shim_context, &tail);
+	while (atomic_load(&yields) < 3)
+		syscall(SYS_sched_yield);
+	end_to_wait(thread);
+}
+END_TEST
+
+START_TEST(a_context_that_asks_for_spinning_keeps_the_processor)
+{
+	pthread_t thread;
+	CUcontext context;
+	uint64_t tail;
+
+	connection.spin_us = 100;
+	OK(cuCtxCreate_v2(&context, CU_CTX_SCHED_SPIN, 0));
+	thread = begin_to_wait(context, &tail);
+	/* It asks for a mark, which is one record, and to be woken when it spins no more. */
+	while (word_acquire(&connection.view.client->tail) < tail + 2 * 2 * FRMPS_RECORD_ALIGN)
+		syscall(SYS_sched_yield);
+	ck_assert_uint_eq(atomic_load(&yields), 0);
+	end_to_wait(thread);
+}
+END_TEST
+
 /* The end of a stream is a command, too, but the program may do what its commands wait for only behind the call. */
 START_TEST(a_full_stream_is_destroyed_without_a_wait)
 {
@@ -920,6 +994,8 @@ int main(void)
 	tcase_add_test(threads, threads_keep_the_order);
 	tcase_add_test(threads, the_credit_is_kept);
 	tcase_add_test(threads, a_wait_for_credit_does_not_spin);
+	tcase_add_test(threads, a_wait_that_spins_gives_way);
+	tcase_add_test(threads, a_context_that_asks_for_spinning_keeps_the_processor);
 	tcase_add_test(threads, a_full_stream_is_destroyed_without_a_wait);
 	tcase_add_loop_test(threads, a_command_and_its_early_return_are_one, 0, 3);
 	tcase_add_test(threads, a_drained_ring_is_empty);
