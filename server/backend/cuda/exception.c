@@ -390,7 +390,11 @@ static bool end_all_of(struct finding *finding, const struct code *code)
 	if (find_ended(finding, code->entry))
 		return true;
 	/* Once a stop is enough: nobody changes the handler meanwhile. */
-	if ((!finding->ended_count && !handler_teach()) || !overwrite(code))
+	if (!finding->ended_count && !handler_teach()) {
+		log_warning("the driver's trap handler is not as it was found, or cannot be changed");
+		return false;
+	}
+	if (!overwrite(code))
 		return false;
 	if (finding->ended_count < ENDED_MAX)
 		finding->ended[finding->ended_count++] = (struct ended){code->entry, code->calls};

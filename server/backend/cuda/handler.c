@@ -83,7 +83,6 @@ static struct {
 	uint64_t restore_at, lesson_at;
 	struct instruction first;
 	struct instruction lesson[LESSON_LENGTH];
-	struct instruction room[LESSON_LENGTH]; /* what was there */
 	bool is_found;
 } handler;
 
@@ -156,10 +155,8 @@ static uint32_t writes(const struct search *search, uint64_t offset)
 	return written;
 }
 
-static bool is_free(const struct search *search, uint64_t offset)
+static bool is_free(struct instruction instruction)
 {
-	struct instruction instruction = at(search, offset);
-
 	return instruction.low == NOP || (!instruction.low && !instruction.high);
 }
 
@@ -173,7 +170,7 @@ static uint64_t find_room(const struct search *search)
 	if (last > search->count)
 		return 0;
 	for (uint64_t offset = end; offset < last; offset += sizeof(struct instruction))
-		if (!is_free(search, offset))
+		if (!is_free(at(search, offset)))
 			return 0;
 	return room;
 }
@@ -202,7 +199,6 @@ static void compose(const struct search *search, uint64_t base, uint64_t room)
 	lesson[LESSON_FIRST] = at(search, search->restore);
 	handler.restore_at = base + search->restore;
 	handler.lesson_at = base + room;
-	memcpy(handler.room, search->bytes + room, sizeof(handler.room));
 	lesson[LESSON_BACK] = jump(handler.lesson_at + LESSON_BACK * sizeof(struct instruction),
 		handler.restore_at + sizeof(struct instruction));
 	handler.first = lesson[LESSON_FIRST];
@@ -254,6 +250,14 @@ static bool is_taught(const struct instruction *there)
 	return false;
 }
 
+static bool are_free(const struct instruction *there)
+{
+	for (uint32_t i = 0; i < LESSON_LENGTH; i++)
+		if (!is_free(there[i]))
+			return false;
+	return true;
+}
+
 bool handler_teach(void)
 {
 	struct instruction first, there[LESSON_LENGTH], hook = jump(handler.restore_at, handler.lesson_at);
@@ -263,8 +267,7 @@ bool handler_teach(void)
 		return false;
 	if (!memcmp(&first, &hook, sizeof(first)))
 		return is_taught(there);
-	return !memcmp(&first, &handler.first, sizeof(first)) &&
-	       !memcmp(there, handler.room, sizeof(there)) &&
+	return !memcmp(&first, &handler.first, sizeof(first)) && are_free(there) &&
 	       debugger_write(handler.lesson_at, handler.lesson, sizeof(handler.lesson)) &&
 	       debugger_write(handler.restore_at, &hook, sizeof(hook));
 }
