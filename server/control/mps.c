@@ -340,6 +340,7 @@ static void tell_partitions(struct daemon *daemon)
 	daemon_keep(daemon);
 	TAILQ_FOREACH (session, &daemon->sessions, link)
 		session_tell_share(session);
+	session_wake_all(daemon);
 }
 
 static void note_partition(const struct verb *verb, const char *name, const char *what, uint32_t units)

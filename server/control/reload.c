@@ -44,6 +44,7 @@ static void take_effect(struct reload *reload)
 	store_put_single(daemon->store, RECORD_RULES, &daemon->rules, sizeof(daemon->rules));
 	TAILQ_FOREACH (session, &daemon->sessions, link)
 		session_set_terms(session);
+	session_wake_all(daemon);
 	config_differences(daemon->config, &reload->config, reload->text, sizeof(reload->text));
 }
 

@@ -183,6 +183,15 @@ void session_set_terms(struct session *session)
 	session_tell_share(session);
 }
 
+void session_wake_all(struct daemon *daemon)
+{
+	struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (!TAILQ_EMPTY(&domain->sessions))
+			wake_executor(domain->active);
+}
+
 void session_set_recovery(struct session *session, bool replay)
 {
 	session->recovery = replay;

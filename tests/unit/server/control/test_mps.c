@@ -279,6 +279,12 @@ static void expect_share(unsigned index, uint64_t partition, uint32_t sms, uint3
 		(sms == 132 ? 0 : sms << SHM_SHARE_SMS_SHIFT) | flag);
 }
 
+/* An executor that sleeps sees it at once. */
+static void expect_wake(void)
+{
+	fake_serve(fake, &fake->children[1], WIRE_PING);
+}
+
 static void join_partition(struct fake_client *member, const char *name)
 {
 	fake_partition = name;
@@ -296,6 +302,7 @@ START_TEST(partitions_are_made_resized_and_removed)
 	snprintf(text, sizeof(text), "Partition %s/p1 created", uuid);
 	ck_assert_int_eq(say("sm_partition", "add", "0", "2"), CUDA_SUCCESS);
 	ck_assert_str_eq(answer.text, text);
+	expect_wake();
 	/* The session that is there has what remains, for certain. */
 	expect_share(0, 0, 13 * 8, SHM_SHARE_LENT);
 	snprintf(text, sizeof(text), "%s/p1", uuid);
@@ -303,10 +310,13 @@ START_TEST(partitions_are_made_resized_and_removed)
 	expect_share(1, BACKEND_SMS(13, 2), 2 * 8, 0);
 	ck_assert_uint_eq(partition_sessions(&fake->daemon, 1), 1);
 	ck_assert_int_eq(say_four("sm_partition", "resize", "0", "p1", "5"), CUDA_SUCCESS);
+	expect_wake();
 	expect_share(1, BACKEND_SMS(10, 5), 5 * 8, 0);
 	expect_share(0, 0, 10 * 8, SHM_SHARE_LENT);
 	ck_assert_int_eq(say("sm_partition", "add", "0", "1"), CUDA_SUCCESS);
+	expect_wake();
 	ck_assert_int_eq(say_four("sm_partition", "resize", "0", "p1", "3"), CUDA_SUCCESS);
+	expect_wake();
 	expect_share(1, BACKEND_SMS(12, 3), 3 * 8, 0);
 	/* They outlive the daemon, and nobody's place moves with another one's. */
 	ck_assert_int_eq(fake_come_back(fake), 0);
@@ -315,6 +325,7 @@ START_TEST(partitions_are_made_resized_and_removed)
 	ck_assert_uint_eq(partition_units(&fake->daemon, 2), BACKEND_SMS(9, 1));
 	/* Those of one that is removed go on, and its name is nobody's any more. */
 	ck_assert_int_eq(say("sm_partition", "rm", "0", "p1"), CUDA_SUCCESS);
+	expect_wake();
 	expect_share(1, 0, 14 * 8, SHM_SHARE_LENT);
 	ck_assert_int_eq(say("sm_partition", "rm", "0", "p2"), CUDA_SUCCESS);
 	expect_share(0, 0, 132, 0);
@@ -364,6 +375,7 @@ START_TEST(a_cap_and_a_partition_both_hold)
 	have_chunks();
 	fake->daemon.rules.general.sm_percent = 50;
 	ck_assert_int_eq(say("sm_partition", "add", "0", "10"), CUDA_SUCCESS);
+	expect_wake();
 	join_partition(&member, "p1");
 	session_set_terms(fake_session(fake, 0));
 	expect_share(0, 0, 5 * 8, 0);

@@ -100,6 +100,8 @@ START_TEST(limits_change_for_sessions_that_are_there)
 	write_file(section);
 	ck_assert_uint_eq(terms()->memory_limit, 0);
 	expect_answer(0, "{\"restart\":\"\"}");
+	/* An executor that sleeps sees at once what has changed for it. */
+	fake_serve(fake, &fake->children[1], WIRE_PING);
 	fake_request(fake, &client, &query, -1);
 	fake_expect(fake, fake->children[1].socket, WIRE_QUERY_MEMORY);
 	fake_reply(fake, fake->children[1].socket, fake->message.id, 0, values, 2);
