@@ -2,17 +2,40 @@
 
 #include "server/role.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *role_name(enum role role)
 {
 	static const char *const names[] = {"keeper", "executor"};
 
 	return names[role];
+}
+
+/* Moves a descriptor beyond those that a child has. */
+static int lift(int fd)
+{
+	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, HERITAGE_DUMP_FD + 1);
+}
+
+bool heritage_place(int control_fd, int words_fd, int dump_fd)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	control_fd = lift(control_fd);
+	words_fd = lift(words_fd);
+	dump_fd = lift(dump_fd);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(control_fd, HERITAGE_CONTROL_FD) < 0)
+		return false;
+	/* Kernels before 5.11 cannot. */
+	close_range(HERITAGE_CONTROL_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+	return (words_fd < 0 || dup2(words_fd, HERITAGE_WORDS_FD) >= 0) &&
+	       (dump_fd < 0 || dup2(dump_fd, HERITAGE_DUMP_FD) >= 0);
 }
 
 /* Set by us for every child, so the parent's values are dropped. */

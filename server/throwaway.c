@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -18,41 +17,18 @@
 /* Until a killed process is gone: what it still holds then the driver does not give back. */
 #define END_MS 8000
 
-/* ---- the child, between fork and exec ---- */
-
-/* Moves a descriptor beyond those that it will have. */
-static int lift(int fd)
-{
-	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, HERITAGE_DUMP_FD + 1);
-}
-
-/* It ends with its parent, and has nothing else of it. */
-static bool set_apart(pid_t parent, int answer_fd, int dump_fd)
-{
-	int null = open("/dev/null", O_RDWR);
-
-	answer_fd = lift(answer_fd);
-	dump_fd = lift(dump_fd);
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent || dup2(null, 0) != 0 ||
-		dup2(answer_fd, HERITAGE_CONTROL_FD) < 0)
-		return false;
-	/* Kernels before 5.11 cannot. */
-	close_range(HERITAGE_CONTROL_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
-	return dump_fd < 0 || dup2(dump_fd, HERITAGE_DUMP_FD) >= 0;
-}
-
 static pid_t start(const struct throwaway *asked, int answer_fd)
 {
 	pid_t self = getpid(), pid = fork();
 
 	if (pid)
 		return pid;
-	if (set_apart(self, answer_fd, asked->dump_fd))
+	/* It ends with its parent. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == self &&
+		heritage_place(answer_fd, -1, asked->dump_fd))
 		execve(asked->program, asked->arguments, asked->environment);
 	_exit(127);
 }
-
-/* ---- who asks ---- */
 
 /* Return: whether there is something to be read, or an end, within the time */
 static bool await(int fd, unsigned patience_ms)

@@ -5,7 +5,6 @@
 #include "server/worker/supervise.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,12 +31,6 @@ struct process {
 /* The same file that this process runs, even if a newer one lies at its path by now. */
 #define OWN_PROGRAM "/proc/self/exe"
 
-/* Moves a descriptor beyond those that the child will have. */
-static int lift(int fd)
-{
-	return fd < 0 ? fd : fcntl(fd, F_DUPFD, HERITAGE_DUMP_FD + 1);
-}
-
 /* In the child. */
 static void take_identity(const struct identity *identity)
 {
@@ -58,19 +51,9 @@ static void take_identity(const struct identity *identity)
 static _Noreturn void become(char *const *arguments, char *const *environment,
 	const struct identity *identity, int control_fd, int words_fd, int dump_fd)
 {
-	int null = open("/dev/null", O_RDWR);
-
 	/* Who reads the log may go at any time: it stays ignored. */
 	signal(SIGPIPE, SIG_IGN);
-	control_fd = lift(control_fd);
-	words_fd = lift(words_fd);
-	dump_fd = lift(dump_fd);
-	if (null >= 0 && dup2(null, 0) == 0 && dup2(control_fd, HERITAGE_CONTROL_FD) >= 0 &&
-		(words_fd < 0 || dup2(words_fd, HERITAGE_WORDS_FD) >= 0) &&
-		(dump_fd < 0 || dup2(dump_fd, HERITAGE_DUMP_FD) >= 0)) {
-		/* Everything else is close-on-exec but the copies. */
-		close_range(HERITAGE_WORDS_FD + (words_fd >= 0) + (dump_fd >= 0), UINT32_MAX,
-			CLOSE_RANGE_CLOEXEC);
+	if (heritage_place(control_fd, words_fd, dump_fd)) {
 		if (identity)
 			take_identity(identity);
 		execve(OWN_PROGRAM, arguments, environment);
