@@ -2,13 +2,10 @@
 
 #include "server/probe.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/lib/script.h"
 #include "tests/lib/suite.h"
 
 #define PATIENCE_MS 20000u
@@ -19,15 +16,8 @@ static struct probe_answer answer;
 static void ask(const char *script, unsigned patience_ms)
 {
 	char *environment[] = {(char *)"PATH=/bin:/usr/bin", NULL}, path[64] = "/tmp/frmps-probe-XXXXXX";
-	int fd = mkstemp(path);
-	FILE *file;
 
-	ck_assert_int_ge(fd, 0);
-	file = fdopen(fd, "w");
-	ck_assert_ptr_nonnull(file);
-	fprintf(file, "#!/bin/sh\n%s\n", script);
-	ck_assert_int_eq(fclose(file), 0);
-	ck_assert_int_eq(chmod(path, 0700), 0);
+	script_make(path, script);
 	ck_assert_int_eq(probe_ask(path, "cuda", environment, patience_ms, &answer), 0);
 	unlink(path);
 	/* Nothing of it is left. */
@@ -64,12 +54,10 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("probe");
-	TCase *tests = tcase_create("probe");
+	TCase *tests = suite_case(suite, "probe");
 
-	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, a_driver_that_hangs_is_an_answer);
 	tcase_add_test(tests, a_driver_that_crashes_is_an_answer);
 	tcase_add_test(tests, what_a_driver_says_is_an_answer);
-	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

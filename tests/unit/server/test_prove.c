@@ -15,6 +15,7 @@
 
 #include "server/backend/backend.h"
 #include "server/backend/trial.h"
+#include "tests/lib/script.h"
 #include "tests/lib/suite.h"
 
 #define PATIENCE_MS 20000u
@@ -26,17 +27,8 @@ static struct heritage heritage = {.backend = "cuda", .environment = environment
 /* Puts a program that does something else instead at `path`. */
 static void write_program(const char *script)
 {
-	FILE *file;
-	int fd;
-
 	strcpy(path, "/tmp/frmps-prove-XXXXXX");
-	fd = mkstemp(path);
-	ck_assert_int_ge(fd, 0);
-	file = fdopen(fd, "w");
-	ck_assert_ptr_nonnull(file);
-	fprintf(file, "#!/bin/sh\n%s\n", script);
-	ck_assert_int_eq(fclose(file), 0);
-	ck_assert_int_eq(chmod(path, 0700), 0);
+	script_make(path, script);
 }
 
 static void ask(const char *script, unsigned patience_ms)
