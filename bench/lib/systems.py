@@ -14,6 +14,8 @@ import tempfile
 import time
 import weakref
 
+from processes import with_children
+
 
 def is_gpu_here():
     if not shutil.which("nvidia-smi"):
@@ -151,12 +153,7 @@ class Frmps(System):
 
     def processes(self):
         """The service's own and all that it has started, at any depth."""
-        found = [self.server.pid]
-        for pid in found:
-            with contextlib.suppress(OSError):
-                for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-                    found += [int(child) for child in path.read_text().split()]
-        return found
+        return with_children([self.server.pid])
 
     def is_complete(self):
         """Whether no executor is starting any more: what is measured is not to pay for it."""

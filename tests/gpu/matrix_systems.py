@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 
+from processes import with_children
 from program import Program
 
 
@@ -293,12 +294,7 @@ class Frmps(System):
 
     def tree(self):
         """The service's own and all that it has started, at any depth."""
-        pids = [self.server.pid]
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-                    pids += [int(child) for child in path.read_text().split()]
-        return pids
+        return with_children([self.server.pid])
 
     def holdings(self):
         """What the service's processes hold now, as numbers by name."""

@@ -18,6 +18,9 @@ import sys
 import threading
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "lib"))
+from processes import with_children  # noqa: E402
+
 STALL_SECONDS = 5.0
 LOG_LINES = 40
 CALLS = {0: "read", 7: "poll", 16: "ioctl", 35: "nanosleep", 47: "recvmsg", 61: "wait4", 202: "futex", 230: "clock_nanosleep",
@@ -28,15 +31,6 @@ def text_of(path):
     with contextlib.suppress(OSError):
         return pathlib.Path(path).read_text(errors="replace").strip()
     return ""
-
-
-def with_children(pids):
-    found = list(dict.fromkeys(pids))
-    for pid in found:
-        with contextlib.suppress(OSError):
-            for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-                found += [int(child) for child in text_of(path).split() if int(child) not in found]
-    return found
 
 
 def place(maps, address):
@@ -91,7 +85,7 @@ def kernel_log():
 
 def stacks(pids):
     """Lines. What can be read without stopping anybody comes first, of all."""
-    everybody = with_children(pids)
+    everybody = with_children(dict.fromkeys(pids))
     lines = [f"at {time.time():.3f}, {text_of('/proc/uptime').split()[0]} s after the machine's start"]
     for pid in everybody:
         command = text_of(f"/proc/{pid}/cmdline").replace("\0", " ")[:120]
