@@ -5,7 +5,6 @@
 #include "client/submit/wait.h"
 
 #include <sched.h>
-#include <stdbool.h>
 
 #include "client/link/connect.h"
 #include "client/link/lost.h"

@@ -172,7 +172,7 @@ uint32_t session_sms(const struct session *session);
 
 /** Tells executors its weight, class and multiprocessors, if it has its regions. Twice is fine. */
 void session_tell_share(struct session *session);
-/** Lets executors that sleep see now what they have been told of sessions, and not at the next command. */
+/** Lets executors that sleep read now what the daemon has written for sessions, and not at the next command. */
 void session_wake_all(struct daemon *daemon);
 
 /** Records the session as it is. */

@@ -442,7 +442,7 @@ START_TEST(what_an_ended_session_has_on_the_device_is_work)
 }
 END_TEST
 
-/* A next executor knows the session, as a standby does, and is told whom it serves. */
+/* A next executor knows the session, as a standby does. Activate names those that it serves. */
 static void activate_next(uint64_t *sessions, uint32_t count)
 {
 	static struct packet packet;
