@@ -76,7 +76,7 @@ void check_fence(bool fault);
 
 /* backend_trial.c */
 void check_trial(bool off);
-void check_trials(unsigned times);
+void check_trials(unsigned times, bool leave);
 
 /* backend_sms.c */
 void check_groups(void);

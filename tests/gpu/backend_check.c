@@ -5,7 +5,8 @@
 //   backend_check          run
 //   backend_check --ptx    print the kernels' text (for ptxas)
 //   backend_check --fence [fault]       the fence alone, also beside a fault
-//   backend_check --trial [off|TIMES]   the proof that faults are contained: as it is, where they are not, or so often
+//   backend_check --trial [off|[leave] TIMES]   the proof that faults are contained: as it is, where they are not, or so
+//                                               often, with leave of warps that are not in their kernel's code
 //
 // The last check loses the context on purpose. Timings are printed for the reader and judged only where
 // waiting for the device would be a bug.
@@ -501,12 +502,14 @@ static void check_work(void)
 }
 
 /* The process has a context in which kernels have faulted: it ends without the driver's cleaning up. */
-static _Noreturn void run_trial(const char *how)
+static _Noreturn void run_trial(int count, char **words)
 {
-	if (how && strcmp(how, "off") != 0)
-		check_trials((unsigned)strtoul(how, NULL, 10));
+	bool leave = count > 1 && !strcmp(words[0], "leave");
+
+	if (!count || !strcmp(words[0], "off"))
+		check_trial(count > 0);
 	else
-		check_trial(how != NULL);
+		check_trials((unsigned)strtoul(words[leave], NULL, 10), leave);
 	printf("%d failures\n", failures);
 	_exit(failures ? 1 : 0);
 }
@@ -571,7 +574,7 @@ int main(int argc, char **argv)
 	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 	if (argc > 1 && !strcmp(argv[1], "--trial"))
-		run_trial(argc > 2 ? argv[2] : NULL);
+		run_trial(argc - 2, &argv[2]);
 	run(argc > 1 && !strcmp(argv[1], "--fence") ? argc > 2 ? END_FENCE_FAULT : END_FENCE : END_LOSS);
 	printf("%d failures\n", failures);
 	return failures ? 1 : 0;

@@ -1,6 +1,8 @@
 // The trial on the device, in this process: it succeeds as an executor is set up, and fails where the service's own handling
 // of exceptions is switched off. Or many times in one context, with a survivor of so many blocks that each culprit has some
-// beside it on its multiprocessor. This is the end of the context.
+// beside it on its multiprocessor; half-way the driver gets more local memory, for which it could make its handler anew. Or
+// with culprits that are not in their kernel's code, and have to be led there (backend/cuda/handler.c). This is the end of the
+// context.
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +14,8 @@
 #include "server/worker/exceptions.h"
 #include "tests/gpu/backend_bed.h"
 
-#define STEP_MS 3000u
+#define STEP_MS	    3000u
+#define STACK_BYTES 16384
 
 /* What supervise.c gives an executor. Before the driver is opened. */
 static void become_executor(void)
@@ -48,17 +51,55 @@ void check_trial(bool off)
 	check(off == (why[0] != '\0'));
 }
 
-void check_trials(unsigned times)
+/* Kernels whose warps are not in their own code when they have faulted: behind a jump to nowhere, and in a function. */
+static const char elsewhere[] = ".visible .entry frmps_trial_jump()\n"
+				"{\n"
+				"	.reg .b64 %d;\n"
+				"	mov.u64 %d, 0x5000;\n"
+				"form:	.callprototype _ ();\n"
+				"	call %d, form;\n"
+				"	ret;\n"
+				"}\n"
+				".func frmps_trial_trap_there() .noreturn { trap; }\n"
+				".global .u64 frmps_trial_there = frmps_trial_trap_there;\n"
+				".visible .entry frmps_trial_function()\n"
+				"{\n"
+				"	.reg .b64 %d;\n"
+				"	ld.volatile.global.u64 %d, [frmps_trial_there];\n"
+				"form:	.callprototype _ ();\n"
+				"	call %d, form;\n"
+				"	ret;\n"
+				"}\n";
+
+static void use_elsewhere(struct trial_kernels *kernels)
+{
+	static char text[8192];
+
+	snprintf(text, sizeof(text), "%s%s", (const char *)kernels->image, elsewhere);
+	kernels->image = text;
+	kernels->bytes = strlen(text) + 1;
+	kernels->culprits[0].name = "frmps_trial_jump";
+	kernels->culprits[0].code = CUDA_ERROR_ILLEGAL_ADDRESS;
+	kernels->culprits[1].name = "frmps_trial_function";
+	kernels->culprits[1].code = CUDA_ERROR_LAUNCH_FAILED;
+}
+
+void check_trials(unsigned times, bool leave)
 {
 	struct trial_kernels kernels = *OPS->trial;
 	char why[TRIAL_TEXT] = "";
 	double begin, longest = 0, took;
+	uint64_t stack;
 	unsigned i;
 
 	open_context(false);
+	if (leave)
+		use_elsewhere(&kernels);
 	kernels.blocks = TRIAL_THREADS_MAX;
 	kernels.threads = 1;
 	for (i = 0; i < times && !why[0]; i++) {
+		if (i == times / 2)
+			ok(OPS->limit_set(CU_LIMIT_STACK_SIZE, STACK_BYTES, &stack));
 		begin = now_us();
 		trial_run(OPS, &kernels, STEP_MS, why);
 		took = now_us() - begin;

@@ -192,6 +192,7 @@ corpus() { # corpus NAME
 	check "backend fence beside a fault" "$folder/tests/backend_check" --fence fault
 	check "trial of contained faults" "$folder/tests/backend_check" --trial
 	check "trial of contained faults, 100 times" "$folder/tests/backend_check" --trial 100
+	check "trial with warps outside their kernel" "$folder/tests/backend_check" --trial leave 50
 	check "trial where faults are not contained" "$folder/tests/backend_check" --trial off
 }
 for suite in trouble limits exact bursts sharing placing events timing guard device caps pauses weights; do

@@ -72,12 +72,13 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		close_backend();
 	else
 		cuda_sms_read(cuda.device, ret_device);
+	/* Before anything runs: the trap handler is changed (handler.h). */
+	if (!code && backend_is_served)
+		arm();
 	if (!code)
 		cuda_builtin_open();
 	if (!code)
 		cuda_clock_open();
-	if (!code && backend_is_served)
-		arm();
 	return code;
 }
 

@@ -11,9 +11,9 @@
 // since, which is stopped before its first instruction: its record then has the error of the one before.
 //
 // A released warp would go on behind the instruction that faulted, and blocks that have not begun begin. So the whole code of
-// a kernel that faulted is overwritten with EXIT first, and each stopped warp of it ends when it is released, wherever it is
-// (handler.h): in its own code, in the driver's code of assert(), or behind a jump to a bad address. Then its grid is over,
-// however large it is, nothing of it stays on the device, and what waits for an idle device does not wait for ever.
+// a kernel that faulted is overwritten with EXIT first, and each stopped warp of it that is elsewhere goes on in that code
+// (handler.h): one in the driver's code of assert(), or behind a jump to a bad address. Then its grid is over, however large
+// it is, nothing of it stays on the device, and what waits for an idle device does not wait for ever.
 //
 // Whose program ends is decided before anybody goes on, and no completion is published until then (backend.h, struct
 // backend_watch). Where a kernel cannot be named, nobody is guessed: the fault is not contained.
@@ -25,8 +25,8 @@
 //     code would stop everybody for longer. It is safe as well: a module is unloaded only while nothing runs, so the code
 //     of a kernel that runs is still there. A kernel of the module that waits in a queue needs another call.
 //   - Blocks that have not begun, and launches of the same kernel that are queued, begin and exit.
-//   - A warp that is elsewhere, in a function that is not inlined, ends there. So it does in code of the driver, but where
-//     that may be malloc(): then it returns to its kernel, and exits there.
+//   - A warp that is elsewhere, in a function that is not inlined, goes to its kernel's code, and exits there. So it does from
+//     code of the driver, but where that may be malloc(): then it returns to its kernel by itself.
 // An exception that is found during that stop is handled as any other.
 //
 // Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of 100 us: the event comes
@@ -67,7 +67,7 @@
 /* EXIT, with no predicate and no barrier, for compute capability 7.0 to 9.0. */
 static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 #define FILL_BYTES 4096u
-/* Kernels whose stopped warps end at the release; those of more exit in their code. */
+/* Kernels whose stopped warps go to their code at the release, wherever they are; those of more go on where they were. */
 #define ENDED_MAX 128u
 /* Grids of which the kernel is remembered during one stop; of more it is read again. */
 #define GRIDS_MAX 128u
@@ -97,7 +97,7 @@ struct grid {
 	uint64_t task, entry;
 };
 
-/* A kernel whose code is overwritten in this stop, and whose stopped warps end. */
+/* A kernel whose code is overwritten in this stop. */
 struct ended {
 	uint64_t entry;
 	bool calls; /* as struct code */
@@ -384,14 +384,14 @@ static const struct ended *find_ended(const struct finding *finding, uint64_t en
 	return NULL;
 }
 
-/* Return: whether all warps of the kernel end, the stopped ones at the release (but is_to_return()), others when they begin */
+/* Return: whether all warps of the kernel end, the stopped ones after the release, others when they begin */
 static bool end_all_of(struct finding *finding, const struct code *code)
 {
 	if (find_ended(finding, code->entry))
 		return true;
 	/* Once a stop is enough: nobody changes the handler meanwhile. */
-	if (!finding->ended_count && !handler_teach()) {
-		log_warning("the driver's trap handler is not as it was found, or cannot be changed");
+	if (!finding->ended_count && !handler_is_taught()) {
+		log_warning("the driver's trap handler is not as it was left");
 		return false;
 	}
 	if (!overwrite(code))
@@ -411,30 +411,35 @@ static bool end_grids(struct finding *finding)
 	return ends;
 }
 
-/* One that may be in malloc() of the device's heap, which all programs of the context share: ended there it would keep the
- * heap's locks for ever, or leave it in disorder. It returns to its kernel, and exits there. */
-static bool is_to_return(const struct ended *kernel, uint32_t index)
+/* In malloc() of the device's heap, perhaps, which all programs of the context share: led away it would keep the heap's locks
+ * for ever, or leave it in disorder. It returns to its kernel, and exits there. */
+static bool is_to_return(const struct ended *kernel, const struct warp *warp, bool in_code)
 {
-	struct warp warp;
-	struct code at;
-
-	return kernel->calls && warps_read(exception.area, index, &warp) && !warp.error &&
-	       !code_find(warp.return_to, &at);
+	return kernel->calls && !warp->error && !in_code;
 }
 
-static bool is_to_end(struct finding *finding, uint32_t index)
+/* Return: where a warp that is elsewhere goes, to exit there; 0: on, and where that is in code that is overwritten, it exits */
+static uint64_t leads_to(struct finding *finding, uint32_t index)
 {
 	uint64_t entry = finding->ended_count ? entry_of(finding, warps_task(exception.area, index)) : 0;
 	const struct ended *kernel = find_ended(finding, entry);
+	struct warp warp;
+	struct code at;
+	bool in_code;
 
-	return kernel && !is_to_return(kernel, index);
+	if (!kernel || !warps_read(exception.area, index, &warp))
+		return 0;
+	in_code = code_find(warp.return_to, &at);
+	if (in_code && at.entry == kernel->entry)
+		return 0;
+	return is_to_return(kernel, &warp, in_code) ? 0 : kernel->entry;
 }
 
 static void release(struct finding *finding)
 {
 	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
 		i = warps_next(exception.area, i + 1))
-		warps_release(exception.area, i, is_to_end(finding, i));
+		warps_release(exception.area, i, leads_to(finding, i));
 	/* The device sees them before the resume. */
 	atomic_thread_fence(memory_order_seq_cst);
 }
@@ -667,9 +672,9 @@ bool exception_open(uint32_t sms)
 		log_warning("exceptions are left to the driver: its save area is not known");
 		return false;
 	}
-	if (!handler_find(exception.area)) {
-		log_warning(
-			"exceptions are left to the driver: its trap handler is not of a form that is known");
+	if (!handler_teach(exception.area)) {
+		log_warning("exceptions are left to the driver: its trap handler is not of a form that is "
+			    "known, or cannot be changed");
 		return false;
 	}
 	exception.event = debugger_event();

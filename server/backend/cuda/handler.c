@@ -5,26 +5,28 @@
 //                      ▲   │                                    │
 //                      └───┼────────────────────────────────────┘
 //                          ▼
-//                       restore ─► go on behind the trap
+//                       restore ─► go on where the warp was
 //
-// Where the warp goes on lies in its own local memory, which nothing here reaches. So the first instruction of "restore"
-// becomes a jump into free room behind the handler:
+// Where the warp goes on lies in its own local memory, which only the warp itself reaches. So the first instruction of
+// "restore" becomes a jump into free room behind the handler:
 //
 //   restore: jump to lesson              lesson: the address of the warp's record, and a byte of it
-//            ...                                 not 0: make it 0, and end
+//            ...                                 not 0: take the address in the record, make the byte 0, and write the
+//                                                       address to where it lies in local memory
 //                                                the first instruction of "restore"
 //                                                jump to the second
 //
+// So the warp leaves the handler as any other. It must not end in the handler: with EXIT there, warps of a fault ended, and
+// beside PyTorch programs after two to eleven faults the device neither stopped nor changed the context any more.
+//
 // The instructions for the address and the byte are the handler's own, which read whether the warp is still to wait: they
 // are copied from where they are found, with the offset of another byte. Registers that they use are restored afterwards.
-// A warp ends wherever it was: in its kernel, in the driver's code, or nowhere.
 //
-// The handler runs as well where the device saves a context to run another one. A warp that is to end keeps its record
-// then, and ends when it is back. The byte is 0 for all others, so nothing changes for them.
+// The handler runs as well where the device saves a context to run another one. A warp that is to go elsewhere keeps its
+// record then, and goes there when it is back. The byte is 0 for all others, so nothing changes for them.
 //
-// The free room is looked at as the context is made, and once more at each fault: the driver may have put code there.
-//
-// All multiprocessors that have run the handler have dropped what they keep of code before a warp leaves its pause.
+// The change is made as the context is, before anything runs in it: a multiprocessor keeps lines of code that it has run,
+// and those behind them. At each fault both places are looked at: the driver may have put code there.
 
 #include "server/backend/cuda/handler.h"
 
@@ -62,6 +64,19 @@ enum look_part {
 #define READ_BYTE UINT64_C(0x04007980)
 #define TEST_LOW  UINT64_C(0x000000ff0000720c)
 #define TEST_HIGH UINT64_C(0x03f05270)
+/* Who reads sees what the processor and other warps have written last, and nothing that the multiprocessor keeps. */
+#define SCOPE	     UINT64_C(0x1ff000)
+#define SCOPE_SYSTEM UINT64_C(0x114000)
+/* Only if P0: R2, R3 = 8 bytes at R4 (the rest is as reading the byte), 0 to a byte at R4, and R2, R3 to local memory, to
+ * where the address lies. The latter two wait for all that is fetched. */
+#define READ_ADDRESS  UINT64_C(0x04020980)
+#define WIDTH	      (UINT64_C(7) << 9)
+#define WIDTH_ADDRESS (UINT64_C(5) << 9)
+#define CLEAR_LOW     UINT64_C(0x04000385)
+#define CLEAR_HIGH    UINT64_C(0x03f3e400005141ff)
+#define LOCAL_ADDRESS 0xffffa800
+#define STORE_LOW     (UINT64_C(0x02ff000387) | (uint64_t)LOCAL_ADDRESS << 32)
+#define STORE_HIGH    UINT64_C(0x03f3e40000100a00)
 
 /* What it writes into a record, and from where: a special register (S2R, CS2R), the constants of the launch (LDC), or what it
  * has saved itself (LDL). Each is an instruction that fetches a value, and the store behind it. */
@@ -73,17 +88,24 @@ static const struct field {
 } fields[] = {{0x919, 0x0300, WARPS_PLACE}, {0x919, 0x4000, WARPS_REASON}, {0x919, 0x4200, WARPS_ERROR},
 	{0x805, 0x15400, WARPS_ERROR_AT}, {0x919, 0x2500, WARPS_BLOCK}, {0x919, 0x2600, WARPS_BLOCK + 4},
 	{0x919, 0x2700, WARPS_BLOCK + 8}, {0xb82, 0xe00, WARPS_TASK}, {0xb82, 0xc00, WARPS_ORDINAL},
-	{0x983, 0xffffa800, WARPS_RETURN_TO}};
+	{0x983, LOCAL_ADDRESS, WARPS_RETURN_TO}};
 #define FIELDS	   (sizeof(fields) / sizeof(fields[0]))
 #define ALL_FIELDS ((UINT32_C(1) << FIELDS) - 1)
 
-enum lesson_part { LESSON_CLEAR = LOOK_LENGTH, LESSON_END, LESSON_FIRST, LESSON_BACK, LESSON_LENGTH };
+enum lesson_part {
+	LESSON_ADDRESS = LOOK_LENGTH,
+	LESSON_CLEAR,
+	LESSON_STORE,
+	LESSON_FIRST,
+	LESSON_BACK,
+	LESSON_LENGTH
+};
 
 static struct {
 	uint64_t restore_at, lesson_at;
 	struct instruction first;
 	struct instruction lesson[LESSON_LENGTH];
-	bool is_found;
+	bool is_taught;
 } handler;
 
 /* What is known while one piece of memory is searched. */
@@ -191,11 +213,12 @@ static void compose(const struct search *search, uint64_t base, uint64_t room)
 
 	for (uint32_t i = 0; i < LOOK_LENGTH; i++)
 		lesson[i] = look_part(search, search->look, i);
-	lesson[LOOK_BYTE].low = READ_BYTE | (uint64_t)WARPS_ENDS << 32;
-	/* Only if P0: 0 to that byte, and EXIT. */
-	lesson[LESSON_CLEAR] = (struct instruction){
-		UINT64_C(0x04000385) | (uint64_t)WARPS_ENDS << 32, UINT64_C(0x0033e400005081ff)};
-	lesson[LESSON_END] = (struct instruction){UINT64_C(0x094d), UINT64_C(0x003fea0003800000)};
+	lesson[LOOK_BYTE].low = READ_BYTE | (uint64_t)WARPS_LEAVES << 32;
+	lesson[LOOK_BYTE].high = (lesson[LOOK_BYTE].high & ~SCOPE) | SCOPE_SYSTEM;
+	lesson[LESSON_ADDRESS] = (struct instruction){READ_ADDRESS | (uint64_t)WARPS_RETURN_TO << 32,
+		(lesson[LOOK_BYTE].high & ~WIDTH) | WIDTH_ADDRESS};
+	lesson[LESSON_CLEAR] = (struct instruction){CLEAR_LOW | (uint64_t)WARPS_LEAVES << 32, CLEAR_HIGH};
+	lesson[LESSON_STORE] = (struct instruction){STORE_LOW, STORE_HIGH};
 	lesson[LESSON_FIRST] = at(search, search->restore);
 	handler.restore_at = base + search->restore;
 	handler.lesson_at = base + room;
@@ -232,42 +255,36 @@ static bool look_into(void *context, uint64_t base, const uint8_t *bytes, uint64
 	return room != 0;
 }
 
-bool handler_find(const void *area)
+static struct instruction hook(void)
 {
-	struct search search = {.area = (uintptr_t)area};
-
-	handler.is_found = debugger_search(look_into, &search);
-	return handler.is_found;
+	return jump(handler.restore_at, handler.lesson_at);
 }
 
-/* Return: whether the handler leads to the lesson, and nothing else has come to where that is */
-static bool is_taught(const struct instruction *there)
+bool handler_teach(const void *area)
 {
-	if (!memcmp(there, handler.lesson, sizeof(handler.lesson)))
+	struct search search = {.area = (uintptr_t)area};
+	struct instruction first;
+
+	handler.is_taught = false;
+	if (!debugger_search(look_into, &search))
+		return false;
+	first = hook();
+	handler.is_taught = debugger_write(handler.lesson_at, handler.lesson, sizeof(handler.lesson)) &&
+			    debugger_write(handler.restore_at, &first, sizeof(first));
+	return handler.is_taught;
+}
+
+bool handler_is_taught(void)
+{
+	struct instruction first, there[LESSON_LENGTH], wanted = hook();
+
+	if (!handler.is_taught || !debugger_read(handler.restore_at, &first, sizeof(first)) ||
+		!debugger_read(handler.lesson_at, there, sizeof(there)) ||
+		memcmp(&first, &wanted, sizeof(first)) != 0)
+		return false;
+	if (!memcmp(there, handler.lesson, sizeof(there)))
 		return true;
 	/* No warp is to run that. */
 	debugger_write(handler.restore_at, &handler.first, sizeof(handler.first));
 	return false;
-}
-
-static bool are_free(const struct instruction *there)
-{
-	for (uint32_t i = 0; i < LESSON_LENGTH; i++)
-		if (!is_free(there[i]))
-			return false;
-	return true;
-}
-
-bool handler_teach(void)
-{
-	struct instruction first, there[LESSON_LENGTH], hook = jump(handler.restore_at, handler.lesson_at);
-
-	if (!handler.is_found || !debugger_read(handler.restore_at, &first, sizeof(first)) ||
-		!debugger_read(handler.lesson_at, there, sizeof(there)))
-		return false;
-	if (!memcmp(&first, &hook, sizeof(first)))
-		return is_taught(there);
-	return !memcmp(&first, &handler.first, sizeof(first)) && are_free(there) &&
-	       debugger_write(handler.lesson_at, handler.lesson, sizeof(handler.lesson)) &&
-	       debugger_write(handler.restore_at, &hook, sizeof(hook));
 }

@@ -1,5 +1,5 @@
 // The trap handler: the driver's code on the device that every stopped warp runs. It writes the warp's record (warps.h),
-// waits, and lets the warp go on behind where it was. Here it learns to end a warp instead, where the record says so.
+// waits, and lets the warp go on behind where it was. Here it learns to let a warp go on elsewhere, where the record says so.
 // One thread at a time: the one that makes the context, then the one that handles exceptions.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_HANDLER_H
@@ -8,18 +8,19 @@
 #include <stdbool.h>
 
 /**
- * Looks for the handler in the memory that the driver has made for itself, and checks that it is of the form that is known
- * and works on records as warps.h describes them. Nothing is changed.
+ * Looks for the handler in the memory that the driver has made for itself, checks that it is of the form that is known and
+ * works on records as warps.h describes them, and changes it: from now on a warp whose record says so (warps_release())
+ * goes on at the address that is there. Before any kernel has run in the context: what a multiprocessor keeps of code is not changed.
  * @area: the save area's address
- * Return: whether it is there, once
+ * Return: whether the handler is there, once, and has been changed
  */
-bool handler_find(const void *area);
+bool handler_teach(const void *area);
 
 /**
- * From now on a warp whose record says so (warps_release()) ends when it would go on. While the device stands still;
- * the first time it writes, and again where the driver has put its own code back.
- * Return: whether the handler does so
+ * While the device stands still. Where other code has come to what the handler jumps to, it gets the driver's own
+ * instruction back.
+ * Return: whether the handler is as handler_teach() has left it
  */
-bool handler_teach(void);
+bool handler_is_taught(void);
 
 #endif

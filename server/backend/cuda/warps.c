@@ -3,7 +3,7 @@
 //   0x20c  grid (3 words)            0x244  reason              0x270  parameters (address)
 //   0x218  ordinal of the launch     0x248  place               0x284  mask of threads
 //   0x220  block (3 words)           0x264  error               0x288  where it goes on
-//   0x22c  threads a block (3)       0x268  exception at        0x29c  1: saved, 0x100: stopped, 0x10000: ends
+//   0x22c  threads a block (3)       0x268  exception at        0x29c  1: saved, 0x100: stopped, 0x10000: leaves
 //   0x238  task (address)
 //
 // A place is the slot in bits 8 to 15 and the multiprocessor in bits 20 to 28; between and above is the number of the block
@@ -11,12 +11,13 @@
 
 #include "server/backend/cuda/warps.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define STATE 0x29cu
 
 #define STATE_STOPPED 0x100u
-#define STATE_ENDS    0x10000u
+#define STATE_LEAVES  0x10000u
 
 static size_t record_at(uint32_t index)
 {
@@ -75,9 +76,12 @@ uint64_t warps_task(const void *area, uint32_t index)
 	return address((const uint8_t *)area + record_at(index), WARPS_TASK);
 }
 
-void warps_release(void *area, uint32_t index, bool ends)
+void warps_release(void *area, uint32_t index, uint64_t to)
 {
 	volatile uint32_t *state = state_of(area, index);
 
-	*state = (*state & ~(STATE_STOPPED | STATE_ENDS)) | (ends ? STATE_ENDS : 0);
+	if (to)
+		memcpy((uint8_t *)area + record_at(index) + WARPS_RETURN_TO, &to, sizeof(to));
+	atomic_thread_fence(memory_order_release);
+	*state = (*state & ~(STATE_STOPPED | STATE_LEAVES)) | (to ? STATE_LEAVES : 0);
 }

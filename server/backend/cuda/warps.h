@@ -26,9 +26,9 @@
 #define WARPS_ERROR	0x264u
 #define WARPS_ERROR_AT	0x268u
 #define WARPS_RETURN_TO 0x288u
-/* Bytes of a record: not 0 while the warp waits; not 0 if it is to end (not the driver's: handler.h). */
-#define WARPS_WAITS 0x29du
-#define WARPS_ENDS  0x29eu
+/* Bytes of a record: not 0 while the warp waits; not 0 if it goes on elsewhere (not the driver's: handler.h). */
+#define WARPS_WAITS  0x29du
+#define WARPS_LEAVES 0x29eu
 
 /* What a warp has done: the kind of its exception, or, where that is 0, one of these. 0 in all: it was stopped for others,
  * on its multiprocessor or elsewhere. */
@@ -66,7 +66,7 @@ bool warps_read(const void *area, uint32_t index, struct warp *ret_warp);
 /** The task alone of a stopped warp, whatever its record is. */
 uint64_t warps_task(const void *area, uint32_t index);
 
-/** The warp goes on at the next resume, or, if @ends, is over then (handler.h). */
-void warps_release(void *area, uint32_t index, bool ends);
+/** The warp goes on at the next resume. @to: an address of code, where it goes on (handler.h); 0: where it was */
+void warps_release(void *area, uint32_t index, uint64_t to);
 
 #endif
