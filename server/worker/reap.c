@@ -9,14 +9,14 @@
 
 #define LOOK_MS 1000u
 
-/* Return: for how many looks it has had no processor time, one after the other. */
+/* Return: for how many looks it has come no further, one after the other. */
 static unsigned count_still(struct worker *worker)
 {
 	struct vitals vitals;
 
 	if (!worker->crew->spawner->look(worker, &vitals))
 		return worker->still = 0;
-	if (vitals.processor_ms != worker->processor_ms)
+	if (vitals.threads <= 1 && vitals.processor_ms != worker->processor_ms)
 		worker->still = 0;
 	worker->processor_ms = vitals.processor_ms;
 	return ++worker->still;

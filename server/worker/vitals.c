@@ -12,10 +12,14 @@ static bool parse(const char *text, struct vitals *ret_vitals)
 {
 	const char *behind_name = strrchr(text, ')');
 	unsigned long long user, kernel;
+	unsigned threads;
 
-	if (!behind_name || sscanf(behind_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
-				    &user, &kernel) != 2)
+	if (!behind_name ||
+		sscanf(behind_name + 1,
+			" %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %u", &user,
+			&kernel, &threads) != 3)
 		return false;
+	ret_vitals->threads = threads;
 	ret_vitals->processor_ms = (user + kernel) * 1000 / (unsigned long long)sysconf(_SC_CLK_TCK);
 	return true;
 }

@@ -282,6 +282,22 @@ START_TEST(an_executor_that_does_not_end_is_the_devices_failure)
 }
 END_TEST
 
+/* Threads of it ask the firmware again and again, which does not answer. */
+START_TEST(an_executor_whose_threads_do_not_end_does_nothing_useful)
+{
+	join();
+	active->seen = standby->seen = true;
+	worker_condemn(active->worker, "a test");
+	active->vitals.threads = 2;
+	for (unsigned i = 0; i < REAP_LOOKS; i++) {
+		active->vitals.processor_ms += 1000;
+		look(active, 1);
+	}
+	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "was killed and does not end");
+	forget(&client);
+}
+END_TEST
+
 /* The timer itself. */
 START_TEST(an_executor_that_was_killed_is_looked_at)
 {
@@ -362,6 +378,7 @@ int main(void)
 	tcase_add_test(xids, a_contained_fault_of_somebody_else_has_no_consequence);
 	tcase_add_loop_test(xids, a_contained_fault_without_a_process_is_everybodys, 0, 2);
 	tcase_add_test(ends, an_executor_that_does_not_end_is_the_devices_failure);
+	tcase_add_test(ends, an_executor_whose_threads_do_not_end_does_nothing_useful);
 	tcase_add_test(ends, an_executor_that_was_killed_is_looked_at);
 	tcase_add_test(ends, an_executor_that_nobody_waits_for_may_take_its_time);
 	tcase_add_test(ends, a_keeper_that_does_not_end_is_the_devices_failure);

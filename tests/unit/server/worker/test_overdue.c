@@ -4,6 +4,7 @@
 #include "server/worker/overdue.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -298,6 +299,31 @@ START_TEST(process_that_computes_is_seen_to)
 }
 END_TEST
 
+static void *wait_for_the_end(void *descriptor)
+{
+	char unused;
+
+	ck_assert_int_eq(read(*(int *)descriptor, &unused, 1), 0);
+	return NULL;
+}
+
+START_TEST(threads_of_a_process_are_counted)
+{
+	struct vitals before, now;
+	pthread_t thread;
+	int ends[2];
+
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert(vitals_read(getpid(), &before));
+	ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_the_end, &ends[0]), 0);
+	ck_assert(vitals_read(getpid(), &now));
+	ck_assert_uint_eq(now.threads, before.threads + 1);
+	close(ends[1]);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	close(ends[0]);
+}
+END_TEST
+
 START_TEST(process_that_is_gone_is_not_seen)
 {
 	struct vitals vitals;
@@ -329,6 +355,7 @@ int main(void)
 	tcase_add_test(keepers, keeper_that_answers_again_goes_on);
 	tcase_add_test(keepers, keeper_that_hangs_at_its_start_is_replaced);
 	tcase_add_test(processes, process_that_computes_is_seen_to);
+	tcase_add_test(processes, threads_of_a_process_are_counted);
 	tcase_add_test(processes, process_that_is_gone_is_not_seen);
 	return suite_run(suite);
 }
