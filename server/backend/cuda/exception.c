@@ -38,6 +38,9 @@
 //     multiprocessor with an error of its own, three where several of its warps have one, and 1.6 ms for each line. A grid
 //     that faults on all 132 multiprocessors has 396 lines and takes 0.68 s. No control comes through meanwhile, and no
 //     mode of the debugger object that was tried writes fewer. A trap or an assertion has no line: 14 ms for 1000 blocks.
+//   - Beside another context with work of its own a stop takes 15 to 40 ms. Where two contexts with kernels on all
+//     multiprocessors were stopped and resumed at the same time, a resume took 60 to 180 ms, and twice one of them did not
+//     go on until it was resumed once more.
 //   - At the first exception of a context warps that went on were stopped again as soon as they did, with no exception of
 //     their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At later exceptions never (some 140).
 
@@ -48,6 +51,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server/backend/cuda/code.h"
@@ -67,6 +71,9 @@
 /* EXIT, with no predicate and no barrier, for compute capability 7.0 to 9.0. */
 static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 #define FILL_BYTES 4096u
+/* For a released warp to be back on the device: at first, and at last. Other contexts have the device for some milliseconds. */
+#define BACK_LEAST_MS 200u
+#define BACK_MOST_MS  1600u
 /* Kernels whose stopped warps go to their code at the release, wherever they are; those of more go on where they were. */
 #define ENDED_MAX 128u
 /* Grids of which the kernel is remembered during one stop; of more it is read again. */
@@ -499,6 +506,30 @@ static void examine(const struct backend_watch *watch)
 	clear_states();
 }
 
+static void sleep_ms(uint32_t ms)
+{
+	nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
+}
+
+/* Return: whether the released warps are back on the device, or stopped again, within the time */
+static bool are_back(uint32_t ms)
+{
+	while (warps_are_away(exception.area) && ms--)
+		sleep_ms(1);
+	return !warps_are_away(exception.area);
+}
+
+/* Where another context was stopped or resumed at the same time, this one may stay where it was saved, until it is resumed
+ * once more. Return: whether the device stood still, and goes on */
+static bool go_on(bool stopped)
+{
+	bool goes_on = debugger_resume() && stopped;
+
+	for (uint32_t ms = BACK_LEAST_MS; goes_on && !are_back(ms); ms *= 2)
+		goes_on = ms < BACK_MOST_MS && debugger_resume();
+	return goes_on;
+}
+
 /* Return: whether the device stood still, and goes on */
 static bool handle_once(const struct backend_watch *watch)
 {
@@ -507,7 +538,7 @@ static bool handle_once(const struct backend_watch *watch)
 	watch->stopped(watch->context);
 	if (stopped)
 		examine(watch);
-	goes_on = debugger_resume() && stopped;
+	goes_on = go_on(stopped);
 	if (!goes_on) {
 		watch->uncontained(watch->context, NULL, 0);
 		log_error("the device does not stop, or does not go on, after an exception");
@@ -620,7 +651,7 @@ static bool end_once(const struct backend_watch *watch, struct ending *ending)
 
 	if (stopped)
 		end_and_release(watch, ending);
-	if (!debugger_resume() || !stopped) {
+	if (!go_on(stopped)) {
 		log_error("the device does not stop, or does not go on, to end kernels");
 		return false;
 	}

@@ -16,6 +16,7 @@
 
 #define STATE 0x29cu
 
+#define STATE_SAVED   0x1u
 #define STATE_STOPPED 0x100u
 #define STATE_LEAVES  0x10000u
 
@@ -53,6 +54,15 @@ uint32_t warps_next(const void *area, uint32_t from)
 	while (from < WARPS_COUNT && !warps_is_stopped(area, from))
 		from++;
 	return from;
+}
+
+bool warps_are_away(const void *area)
+{
+	uint32_t index = 0;
+
+	while (index < WARPS_COUNT && (*state_of(area, index) & (STATE_SAVED | STATE_STOPPED)) != STATE_SAVED)
+		index++;
+	return index < WARPS_COUNT;
 }
 
 bool warps_read(const void *area, uint32_t index, struct warp *ret_warp)

@@ -60,6 +60,9 @@ uint32_t warps_next(const void *area, uint32_t from);
 
 bool warps_is_stopped(const void *area, uint32_t index);
 
+/** Whether some warp that is not stopped is still where the device has saved it to make room for another context. */
+bool warps_are_away(const void *area);
+
 /** Reads a stopped warp, of the driver's own kernels as well. Return: whether the record is one of that place */
 bool warps_read(const void *area, uint32_t index, struct warp *ret_warp);
 

@@ -41,6 +41,7 @@ static uint8_t memory[MEMORY_END];
 static struct debugger_state states[SMS];
 static void (*at_resume)(void); /* once */
 static bool stops, hides, goes_on;
+static uint32_t stays_away; /* resumes that leave warps where they are saved */
 
 static void tell(const char *word)
 {
@@ -111,11 +112,22 @@ static uint32_t move(const struct control_read *wish, bool is_write)
 	return 0;
 }
 
+/* The device had saved them to make room for another context. */
+static void bring_back(void)
+{
+	for (uint32_t i = 0; i < WARPS_COUNT; i++)
+		area[WARPS_HEAD_BYTES + (size_t)i * WARPS_RECORD_BYTES + 0x29c] = 0;
+}
+
 static uint32_t resume(void)
 {
 	void (*then)(void) = at_resume;
 
 	tell("resume");
+	if (stays_away)
+		stays_away--;
+	else
+		bring_back();
 	at_resume = NULL;
 	if (then)
 		then();
@@ -259,6 +271,7 @@ static void set_up(void)
 	ck_assert_ptr_ne(area, MAP_FAILED);
 	memset(memory, 0x11, sizeof(memory));
 	stops = goes_on = true;
+	stays_away = 0;
 	hides = false;
 	debugger_reset(execute);
 	note_alloc(0x83de, DEBUGGER, 0);
@@ -746,6 +759,41 @@ START_TEST(what_is_only_held_is_released)
 END_TEST
 
 /* One control for all multiprocessors is cheaper than one for each of many. */
+/* Another context was resumed at the same time. */
+START_TEST(warps_that_stay_away_are_resumed_once_more)
+{
+	stays_away = 1;
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	handle(HANDLED "resume ");
+	ck_assert(!warps_are_away(area));
+}
+END_TEST
+
+START_TEST(a_device_whose_warps_do_not_come_back_does_not_go_on)
+{
+	stays_away = UINT32_MAX;
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	handle(HANDLED "resume resume resume uncontained ");
+	ck_assert_uint_eq(fault_count, 0);
+}
+END_TEST
+
+/* Those are handled first. */
+static void stop_again_and_away(void)
+{
+	stays_away = 1;
+	stop_again();
+}
+
+START_TEST(warps_that_are_stopped_again_are_not_waited_for)
+{
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	at_resume = stop_again_and_away;
+	handle(HANDLED "suspected stop stopped none resume resume ");
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
 START_TEST(many_error_states_are_cleared_at_once)
 {
 	for (uint32_t sm = 0; sm < SMS; sm++) {
@@ -986,6 +1034,9 @@ int main(void)
 	tcase_add_test(tests, kernels_that_fault_at_once_are_all_named);
 	tcase_add_test(tests, what_faults_as_soon_as_the_device_goes_on_is_handled_as_well);
 	tcase_add_test(tests, what_is_only_held_is_released);
+	tcase_add_test(tests, warps_that_stay_away_are_resumed_once_more);
+	tcase_add_test(tests, a_device_whose_warps_do_not_come_back_does_not_go_on);
+	tcase_add_test(tests, warps_that_are_stopped_again_are_not_waited_for);
 	tcase_add_test(tests, many_error_states_are_cleared_at_once);
 	tcase_add_test(tests, an_exception_without_a_culprit_is_not_contained);
 	tcase_add_test(tests, nothing_is_stopped_without_evidence);
