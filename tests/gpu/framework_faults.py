@@ -20,7 +20,7 @@ Afterwards each loop runs natively, without the service and without faults, as f
 The pause is the longest time between two ends of WINDOW iterations, less the ordinary one, from before the fault until
 three further windows are done; with --every it is the longest of all that time.
 
---keep leaves the log of each life's service in a folder that exists, and what everybody waited for each time that no loop
+--keep writes the log of each life's service into a folder that exists, and what everybody waited for each time that no loop
 went on for some seconds (stacks.py).
 
 How long it takes, about: the start, the native errors of the culprits and the end 1 minute; each life 20 s for its
@@ -161,6 +161,8 @@ class Life:
         self.options, self.programs, self.work, self.number = options, programs, work, number
         self.loops = options.loops[:programs]
         self.system = service(options, kernels)
+        if options.keep:
+            self.system.log_path = str(options.keep / f"log-{number}")
         self.alive, self.ended, self.events, self.bad = {}, [], [], []
 
     def gather(self):
@@ -388,8 +390,6 @@ class Life:
                 survivor.end()
                 self.ended.append(survivor)
             self.bad += [self.system.crash()] if self.system.crash() else []
-            if self.options.keep:
-                shutil.copy(self.system.log.copy, self.options.keep / f"log-{self.number}")
             self.system.down()
 
     def judge(self, references):

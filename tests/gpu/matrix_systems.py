@@ -151,6 +151,7 @@ class Frmps(System):
         self.backend = backend
         self.socket = self.work + "/frmps.sock"
         self.config = f"log_level = debug\nquarantine_faults = 0\n{more}"
+        self.log_path = self.work + "/log"
         self.server = None
         self.log = None
         self.sessions = {}
@@ -168,7 +169,7 @@ class Frmps(System):
         path.write_text(self.config)
         self.server = subprocess.Popen([str(self.build / "server" / "frmps-server"), "--config", str(path), "--socket",
                                         self.socket, "--backend", self.backend], stderr=subprocess.PIPE, text=True)
-        self.log = Log(self.server.stderr, self.work + "/log")
+        self.log = Log(self.server.stderr, self.log_path)
         self.log.wait(lambda: any("ready: " in line for line in self.log.since(0)), time.monotonic() + 60)
         if not any("ready: " in line for line in self.log.since(0)):
             raise Broken("frmps-server did not come up:\n" + "\n".join(self.log.since(0)[-20:]))
