@@ -104,7 +104,7 @@ struct grid {
 	uint64_t task, entry;
 };
 
-/* A kernel whose code is overwritten in this stop. */
+/* A kernel whose code is overwritten. */
 struct ended {
 	uint64_t entry;
 	bool calls; /* as struct code */
@@ -120,7 +120,8 @@ struct finding {
 	char what[160]; /* the first such */
 	struct grid grids[GRIDS_MAX];
 	uint32_t grid_count, grid_last; /* last: found last, for a grid has many warps */
-	struct ended ended[ENDED_MAX];
+	bool is_taught;			/* the handler is as it was left: looked at in this round */
+	struct ended ended[ENDED_MAX];	/* in this round, or in one before it */
 	uint32_t ended_count;
 };
 
@@ -367,6 +368,28 @@ static void clear_states(void)
 
 /* ---- what is done about it ---- */
 
+/* Whether the code that begins there is overwritten. */
+static bool is_overwritten(uint64_t entry)
+{
+	uint64_t first[2];
+
+	return debugger_read(entry, first, sizeof(first)) && !memcmp(first, exit_instruction, sizeof(first));
+}
+
+/* A round begins. A warp can be stopped again before it has gone where the last round sent it (WARP_HELD). So
+ * kernels that were ended are kept, except where other code lies meanwhile. */
+static void renew(struct finding *finding)
+{
+	struct ended ended[ENDED_MAX];
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < finding->ended_count; i++)
+		if (is_overwritten(finding->ended[i].entry))
+			ended[count++] = finding->ended[i];
+	*finding = (struct finding){.ended_count = count};
+	memcpy(finding->ended, ended, count * sizeof(ended[0]));
+}
+
 static bool overwrite(const struct code *code)
 {
 	uint64_t fill[FILL_BYTES / sizeof(uint64_t)];
@@ -394,13 +417,14 @@ static const struct ended *find_ended(const struct finding *finding, uint64_t en
 /* Return: whether all warps of the kernel end, the stopped ones after the release, others when they begin */
 static bool end_all_of(struct finding *finding, const struct code *code)
 {
-	if (find_ended(finding, code->entry))
-		return true;
 	/* Once a stop is enough: nobody changes the handler meanwhile. */
-	if (!finding->ended_count && !handler_is_taught()) {
+	finding->is_taught = finding->is_taught || handler_is_taught();
+	if (!finding->is_taught) {
 		log_warning("the driver's trap handler is not as it was left");
 		return false;
 	}
+	if (find_ended(finding, code->entry))
+		return true;
 	if (!overwrite(code))
 		return false;
 	if (finding->ended_count < ENDED_MAX)
@@ -494,7 +518,7 @@ static void examine(const struct backend_watch *watch)
 {
 	struct finding *finding = &exception.finding;
 
-	*finding = (struct finding){0};
+	renew(finding);
 	if (!read_states()) {
 		finding->unknown = true;
 		snprintf(finding->what, sizeof(finding->what), "error states cannot be read");
@@ -564,6 +588,7 @@ static void handle_rest(const struct backend_watch *watch)
 
 static void handle(const struct backend_watch *watch)
 {
+	exception.finding.ended_count = 0;
 	watch->suspected(watch->context);
 	/* The text of an assertion that came too late for its fault is not this one's. */
 	said_forget(TEXT_MS);

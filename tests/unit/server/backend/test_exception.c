@@ -758,6 +758,42 @@ START_TEST(what_is_only_held_is_released)
 }
 END_TEST
 
+/* The warp itself, which has not gone where it was sent: its record has its old place again, and no error. */
+static void hold_where_it_was(void)
+{
+	halt_warp(1, 0, 0, BUILTIN);
+	give_reason(1, 0, WARP_HELD);
+}
+
+static void hold_in_other_code(void)
+{
+	hold_where_it_was();
+	memset(memory + CODE, 0x11, CODE_BYTES);
+}
+
+START_TEST(who_is_held_before_it_was_led_is_led_again)
+{
+	stop_warp(1, 0, 0, WARP_ASSERT, BUILTIN);
+	at_resume = hold_where_it_was;
+	handle(HANDLED "suspected stop stopped none resume ");
+	ck_assert(!is_stopped(1, 0) && is_led(1, 0) && is_to_end(1, 0));
+	/* That fault is over. */
+	hold_where_it_was();
+	handle("suspected stop stopped none resume ");
+	ck_assert(!is_stopped(1, 0) && !is_led(1, 0));
+}
+END_TEST
+
+/* Led there it would run a kernel of somebody else's from its beginning. */
+START_TEST(nobody_is_led_to_code_that_was_loaded_since)
+{
+	stop_warp(1, 0, 0, WARP_ASSERT, BUILTIN);
+	at_resume = hold_in_other_code;
+	handle(HANDLED "suspected stop stopped none resume ");
+	ck_assert(!is_stopped(1, 0) && !is_led(1, 0));
+}
+END_TEST
+
 /* One control for all multiprocessors is cheaper than one for each of many. */
 /* Another context was resumed at the same time. */
 START_TEST(warps_that_stay_away_are_resumed_once_more)
@@ -943,6 +979,16 @@ START_TEST(what_is_held_once_more_is_released_once_more)
 }
 END_TEST
 
+/* In a function without end it would stay for ever. */
+START_TEST(who_is_to_end_and_is_held_once_more_ends)
+{
+	halt_warp(1, 0, 0, BUILTIN);
+	at_resume = hold_where_it_was;
+	end_ours("stop resume suspected stop stopped none resume ");
+	ck_assert(!is_stopped(1, 0) && is_led(1, 0) && is_to_end(1, 0));
+}
+END_TEST
+
 START_TEST(kernels_can_only_be_ended_while_somebody_watches)
 {
 	struct backend_module *const modules[] = {OURS};
@@ -1037,6 +1083,8 @@ int main(void)
 	tcase_add_test(tests, warps_that_stay_away_are_resumed_once_more);
 	tcase_add_test(tests, a_device_whose_warps_do_not_come_back_does_not_go_on);
 	tcase_add_test(tests, warps_that_are_stopped_again_are_not_waited_for);
+	tcase_add_test(tests, who_is_held_before_it_was_led_is_led_again);
+	tcase_add_test(tests, nobody_is_led_to_code_that_was_loaded_since);
 	tcase_add_test(tests, many_error_states_are_cleared_at_once);
 	tcase_add_test(tests, an_exception_without_a_culprit_is_not_contained);
 	tcase_add_test(tests, nothing_is_stopped_without_evidence);
@@ -1048,6 +1096,7 @@ int main(void)
 	tcase_add_test(tests, a_fault_that_nobody_can_be_named_for_is_not_hidden);
 	tcase_add_test(tests, kernels_that_nobody_knows_go_on);
 	tcase_add_test(tests, what_is_held_once_more_is_released_once_more);
+	tcase_add_test(tests, who_is_to_end_and_is_held_once_more_ends);
 	tcase_add_test(tests, kernels_can_only_be_ended_while_somebody_watches);
 	tcase_add_test(tests, memory_that_is_freed_is_not_written);
 	tcase_add_test(tests, without_a_save_area_exceptions_are_the_drivers);
