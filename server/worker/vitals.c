@@ -13,13 +13,15 @@ static bool parse(const char *text, struct vitals *ret_vitals)
 	const char *behind_name = strrchr(text, ')');
 	unsigned long long user, kernel;
 	unsigned threads;
+	char state;
 
 	if (!behind_name ||
 		sscanf(behind_name + 1,
-			" %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %u", &user,
-			&kernel, &threads) != 3)
+			" %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %u", &state,
+			&user, &kernel, &threads) != 4)
 		return false;
-	ret_vitals->threads = threads;
+	/* The first one is counted until the process is reaped. Its state is the one here. */
+	ret_vitals->threads = threads - (state == 'Z' && threads);
 	ret_vitals->processor_ms = (user + kernel) * 1000 / (unsigned long long)sysconf(_SC_CLK_TCK);
 	return true;
 }

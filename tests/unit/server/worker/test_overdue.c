@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -324,6 +325,42 @@ START_TEST(threads_of_a_process_are_counted)
 }
 END_TEST
 
+/* Says that it runs, and ends the process when it is told. */
+static void *outlive_the_first(void *descriptor)
+{
+	int fd = *(int *)descriptor;
+	char byte = 0;
+
+	_exit(write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 0);
+}
+
+/* What the process had is taken apart by the last of its threads, which need not be the first. */
+START_TEST(first_thread_that_has_ended_is_not_counted)
+{
+	struct vitals vitals = {.threads = 2};
+	int ends[2], status;
+	pthread_t thread;
+	pid_t child;
+	char byte;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	child = fork();
+	if (!child) {
+		close(ends[1]);
+		if (pthread_create(&thread, NULL, outlive_the_first, &ends[0]))
+			_exit(1);
+		pthread_exit(NULL);
+	}
+	close(ends[0]);
+	ck_assert_int_eq(read(ends[1], &byte, 1), 1);
+	while (vitals.threads != 1)
+		ck_assert(vitals_read(child, &vitals));
+	close(ends[1]);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 START_TEST(process_that_is_gone_is_not_seen)
 {
 	struct vitals vitals;
@@ -356,6 +393,7 @@ int main(void)
 	tcase_add_test(keepers, keeper_that_hangs_at_its_start_is_replaced);
 	tcase_add_test(processes, process_that_computes_is_seen_to);
 	tcase_add_test(processes, threads_of_a_process_are_counted);
+	tcase_add_test(processes, first_thread_that_has_ended_is_not_counted);
 	tcase_add_test(processes, process_that_is_gone_is_not_seen);
 	return suite_run(suite);
 }
