@@ -105,7 +105,6 @@ static struct {
 	uint64_t restore_at, lesson_at;
 	struct instruction first;
 	struct instruction lesson[LESSON_LENGTH];
-	bool is_taught;
 } handler;
 
 /* What is known while one piece of memory is searched. */
@@ -265,20 +264,18 @@ bool handler_teach(const void *area)
 	struct search search = {.area = (uintptr_t)area};
 	struct instruction first;
 
-	handler.is_taught = false;
 	if (!debugger_search(look_into, &search))
 		return false;
 	first = hook();
-	handler.is_taught = debugger_write(handler.lesson_at, handler.lesson, sizeof(handler.lesson)) &&
-			    debugger_write(handler.restore_at, &first, sizeof(first));
-	return handler.is_taught;
+	return debugger_write(handler.lesson_at, handler.lesson, sizeof(handler.lesson)) &&
+	       debugger_write(handler.restore_at, &first, sizeof(first));
 }
 
 bool handler_is_taught(void)
 {
 	struct instruction first, there[LESSON_LENGTH], wanted = hook();
 
-	if (!handler.is_taught || !debugger_read(handler.restore_at, &first, sizeof(first)) ||
+	if (!debugger_read(handler.restore_at, &first, sizeof(first)) ||
 		!debugger_read(handler.lesson_at, there, sizeof(there)) ||
 		memcmp(&first, &wanted, sizeof(first)) != 0)
 		return false;

@@ -516,9 +516,11 @@ START_TEST(nobody_ends_in_the_heap_of_all)
 	halt_warp(3, 9, 0, CODE + 0x40);
 	stop_warp(3, 10, 0, WARP_ASSERT, BUILTIN);
 	stop_warp(3, 11, 0, 0x9, UINT64_C(0xcf05237a1100));
+	halt_warp(3, 12, 0, OTHER + 0x20); /* no driver's code */
 	handle(HANDLED);
 	ck_assert(!is_to_end(3, 8) && !is_stopped(3, 8));
 	ck_assert(is_to_end(3, 7) && is_to_end(3, 9) && is_to_end(3, 10) && is_to_end(3, 11));
+	ck_assert(is_to_end(3, 12));
 	ck_assert(is_overwritten(CODE, CODE_BYTES));
 }
 END_TEST
@@ -566,6 +568,12 @@ START_TEST(a_warp_of_each_of_many_grids_is_told_from_the_others)
 }
 END_TEST
 
+static void expect_instruction(uint64_t at, uint64_t low, uint64_t high)
+{
+	ck_assert_uint_eq(low_of(at), low);
+	ck_assert_uint_eq(low_of(at + 8), high);
+}
+
 /* Once a kernel has run, multiprocessors keep some of the handler. */
 START_TEST(the_handler_is_changed_as_the_context_is_made)
 {
@@ -573,16 +581,15 @@ START_TEST(the_handler_is_changed_as_the_context_is_made)
 	uint8_t before[sizeof(memory) - HANDLER];
 
 	/* There and back: the distances count in words, from the instruction behind. */
-	ck_assert_uint_eq(low_of(RESTORE), 0x100007947 | (ROOM - RESTORE - 16) / 4 << 16);
-	ck_assert_uint_eq(low_of(ROOM), low_of(LOOK));
-	ck_assert_uint_eq(low_of(ROOM + 16 * 12), 0x04007980 | UINT64_C(0x29e) << 32);
-	ck_assert_uint_eq(low_of(ROOM + 16 * 14), 0x04020980 | UINT64_C(0x288) << 32);
-	ck_assert_uint_eq(low_of(ROOM + 16 * 12 + 8), 0x11410c);
-	ck_assert_uint_eq(low_of(ROOM + 16 * 14 + 8), 0x114b0c);
-	ck_assert_uint_eq(low_of(ROOM + 16 * 15), 0x04000385 | UINT64_C(0x29e) << 32);
-	ck_assert_uint_eq(low_of(ROOM + 16 * 16), UINT64_C(0xffffa802ff000387));
-	ck_assert_uint_eq(low_of(ROOM + 16 * 17), first);
-	ck_assert_uint_eq(low_of(ROOM + 16 * 18), UINT64_C(0xfffffffd00587947));
+	expect_instruction(RESTORE, 0x100007947 | (ROOM - RESTORE - 16) / 4 << 16, 0x003ff20003800000);
+	expect_instruction(ROOM, low_of(LOOK), low_of(LOOK + 8));
+	expect_instruction(ROOM + 16 * 12, 0x04007980 | UINT64_C(0x29e) << 32, 0x11410c);
+	expect_instruction(ROOM + 16 * 13, low_of(LOOK + 16 * 13), 0x003fda0003f05270);
+	expect_instruction(ROOM + 16 * 14, 0x04020980 | UINT64_C(0x288) << 32, 0x114b0c);
+	expect_instruction(ROOM + 16 * 15, 0x04000385 | UINT64_C(0x29e) << 32, 0x03f3e400005141ff);
+	expect_instruction(ROOM + 16 * 16, UINT64_C(0xffffa802ff000387), 0x03f3e40000100a00);
+	expect_instruction(ROOM + 16 * 17, first, 0x200);
+	expect_instruction(ROOM + 16 * 18, UINT64_C(0xfffffffd00587947), 0x003ff2000383ffff);
 	ck_assert_uint_eq(low_of(RESTORE + 16), 0x356 | 0x55000);
 	ck_assert_uint_eq(low_of(ROOM + 16 * 19), 0);
 	/* It stays. */
