@@ -51,25 +51,32 @@ void check_trial(bool off)
 	check(off == (why[0] != '\0'));
 }
 
-/* Kernels whose warps are not in their own code when they have faulted: behind a jump to nowhere, and in a function. */
-static const char elsewhere[] = ".visible .entry frmps_trial_jump()\n"
-				"{\n"
-				"	.reg .b64 %d;\n"
-				"	mov.u64 %d, 0x5000;\n"
-				"form:	.callprototype _ ();\n"
-				"	call %d, form;\n"
-				"	ret;\n"
-				"}\n"
-				".func frmps_trial_trap_there() .noreturn { trap; }\n"
-				".global .u64 frmps_trial_there = frmps_trial_trap_there;\n"
-				".visible .entry frmps_trial_function()\n"
-				"{\n"
-				"	.reg .b64 %d;\n"
-				"	ld.volatile.global.u64 %d, [frmps_trial_there];\n"
-				"form:	.callprototype _ ();\n"
-				"	call %d, form;\n"
-				"	ret;\n"
-				"}\n";
+/* Kernels whose warps are not in their own code when they have faulted: behind a jump to nowhere, and in the driver's code of
+ * assert(). No function of the module may have its address taken: the compiler would put a copy of it behind the kernel, into
+ * the kernel's own code, and read where to jump from a table. So the address is added to the kernel's own. */
+static const char elsewhere[] =
+	".extern .func __assertfail (.param .b64 message, .param .b64 file, .param .b32 line, .param .b64 "
+	"function, .param .b64 bytes);\n"
+	".global .b8 frmps_trial_name[2] = {120, 0};\n"
+	".visible .entry frmps_trial_jump()\n"
+	"{\n"
+	"	.reg .b64 %d;\n"
+	"	mov.u64 %d, 0xdead0000;\n"
+	"form:	.callprototype _ ();\n"
+	"	call %d, form;\n"
+	"	ret;\n"
+	"}\n"
+	".visible .entry frmps_trial_assert()\n"
+	"{\n"
+	"	.reg .b64 %d;\n"
+	"	mov.u64 %d, frmps_trial_name; cvta.global.u64 %d, %d;\n"
+	"	{ .param .b64 message; .param .b64 file; .param .b32 line; .param .b64 function; .param .b64 "
+	"bytes;\n"
+	"	st.param.b64 [message], %d; st.param.b64 [file], %d; st.param.b32 [line], 1;\n"
+	"	st.param.b64 [function], %d; st.param.b64 [bytes], 1;\n"
+	"	call.uni __assertfail, (message, file, line, function, bytes); }\n"
+	"	ret;\n"
+	"}\n";
 
 static void use_elsewhere(struct trial_kernels *kernels)
 {
@@ -80,8 +87,8 @@ static void use_elsewhere(struct trial_kernels *kernels)
 	kernels->bytes = strlen(text) + 1;
 	kernels->culprits[0].name = "frmps_trial_jump";
 	kernels->culprits[0].code = CUDA_ERROR_ILLEGAL_ADDRESS;
-	kernels->culprits[1].name = "frmps_trial_function";
-	kernels->culprits[1].code = CUDA_ERROR_LAUNCH_FAILED;
+	kernels->culprits[1].name = "frmps_trial_assert";
+	kernels->culprits[1].code = CUDA_ERROR_ASSERT;
 }
 
 void check_trials(unsigned times, bool leave)
