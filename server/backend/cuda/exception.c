@@ -25,8 +25,9 @@
 //     code would stop everybody for longer. It is safe as well: a module is unloaded only while nothing runs, so the code
 //     of a kernel that runs is still there. A kernel of the module that waits in a queue needs another call.
 //   - Blocks that have not begun, and launches of the same kernel that are queued, begin and exit.
-//   - A warp that is elsewhere, in a function that is not inlined, goes to its kernel's code, and exits there. So it does from
-//     code of the driver, but where that may be malloc(): then it returns to its kernel by itself.
+//   - A warp that is elsewhere, in a function of its module or of the driver, goes to its kernel's code, and exits there.
+//     Where its module may call malloc(), nobody knows whether the warp is there. Then it returns to its kernel by itself,
+//     and from a function without end it does not return.
 // An exception that is found during that stop is handled as any other.
 //
 // Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of 100 us: the event comes

@@ -22,6 +22,9 @@
 // The instructions for the address and the byte are the handler's own, which read whether the warp is still to wait: they
 // are copied from where they are found, with the offset of another byte. Registers that they use are restored afterwards.
 //
+// Threads of a warp that have gone different ways have an address each, and only those that ran last go elsewhere. The others
+// go on where they are. In their kernel's code they exit; anywhere else it takes another stop.
+//
 // The handler runs as well where the device saves a context to run another one. A warp that is to go elsewhere keeps its
 // record then, and goes there when it is back. The byte is 0 for all others, so nothing changes for them.
 //

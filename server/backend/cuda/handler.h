@@ -9,8 +9,9 @@
 
 /**
  * Looks for the handler in the memory that the driver has made for itself, checks that it is of the form that is known and
- * works on records as warps.h describes them, and changes it: from now on a warp whose record says so (warps_release())
- * goes on at the address that is there. Before any kernel has run in the context: what a multiprocessor keeps of code is not changed.
+ * works on records as warps.h describes them, and changes it. From now on a warp whose record says so (warps_release())
+ * goes on at the address that is there. Call it before any kernel has run in the context: what a multiprocessor keeps of
+ * code is not changed.
  * @area: the save area's address
  * Return: whether the handler is there, once, and has been changed
  */
