@@ -16,7 +16,7 @@ static unsigned count_still(struct worker *worker)
 
 	if (!worker->crew->spawner->look(worker, &vitals))
 		return worker->still = 0;
-	if (vitals.threads <= 1 && vitals.processor_ms != worker->processor_ms)
+	if (vitals.is_ending && vitals.processor_ms != worker->processor_ms)
 		worker->still = 0;
 	worker->processor_ms = vitals.processor_ms;
 	return ++worker->still;

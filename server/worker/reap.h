@@ -6,10 +6,9 @@
 
 struct worker;
 
-/* Looks at which the worker has come no further, one after the other, after which it does not end any more. The last thread
- * takes apart what a process had, which uses processor time. Threads before it end at once, unless the driver holds them,
- * and one of them may wait there for the device's firmware by asking again and again. The driver's longest wait that was seen
- * and ended is 4.8 s. */
+/* Looks at which the worker has come no further, one after the other, after which it does not end any more. Taking apart what a
+ * process had uses processor time. So does a thread that the driver holds and that asks the device's firmware again and again,
+ * but that one has not begun to end. The driver's longest wait that was seen and ended is 4.8 s. */
 #define REAP_LOOKS 8u
 
 /** A worker was killed: looks at it from now on. Twice is fine. */

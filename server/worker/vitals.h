@@ -1,4 +1,4 @@
-// What the kernel says of a process from outside: whether it computes, and how far its end is. Any thread.
+// What the kernel says of a process from outside: whether it computes, and whether it ends. Any thread.
 
 #ifndef FRMPS_SERVER_WORKER_VITALS_H
 #define FRMPS_SERVER_WORKER_VITALS_H
@@ -9,7 +9,7 @@
 
 struct vitals {
 	uint64_t processor_ms; /* that it has had, in user and in kernel mode, all its threads together */
-	uint32_t threads;      /* that have not ended */
+	bool is_ending;	       /* all its threads are: none is held by a system call */
 };
 
 /** Return: whether it is known; *ret_vitals is only then written. */

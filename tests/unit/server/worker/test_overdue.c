@@ -300,44 +300,21 @@ START_TEST(process_that_computes_is_seen_to)
 }
 END_TEST
 
-static void *wait_for_the_end(void *descriptor)
-{
-	char unused;
-
-	ck_assert_int_eq(read(*(int *)descriptor, &unused, 1), 0);
-	return NULL;
-}
-
-START_TEST(threads_of_a_process_are_counted)
-{
-	struct vitals before, now;
-	pthread_t thread;
-	int ends[2];
-
-	ck_assert_int_eq(pipe(ends), 0);
-	ck_assert(vitals_read(getpid(), &before));
-	ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_the_end, &ends[0]), 0);
-	ck_assert(vitals_read(getpid(), &now));
-	ck_assert_uint_eq(now.threads, before.threads + 1);
-	close(ends[1]);
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
-	close(ends[0]);
-}
-END_TEST
-
-/* Says that it runs, and ends the process when it is told. */
+/* Says that it runs, and ends the process when the other end is closed. */
 static void *outlive_the_first(void *descriptor)
 {
-	int fd = *(int *)descriptor;
+	int end = *(int *)descriptor;
 	char byte = 0;
 
-	_exit(write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 0);
+	if (write(end, &byte, 1) != 1 || read(end, &byte, 1) != 0)
+		_exit(1);
+	_exit(0);
 }
 
-/* What the process had is taken apart by the last of its threads, which need not be the first. */
-START_TEST(first_thread_that_has_ended_is_not_counted)
+/* Its first thread has ended, and another one has not. Then that one ends as well. */
+START_TEST(process_is_ending_when_all_its_threads_are)
 {
-	struct vitals vitals = {.threads = 2};
+	struct vitals vitals = {.is_ending = true};
 	int ends[2], status;
 	pthread_t thread;
 	pid_t child;
@@ -353,9 +330,10 @@ START_TEST(first_thread_that_has_ended_is_not_counted)
 	}
 	close(ends[0]);
 	ck_assert_int_eq(read(ends[1], &byte, 1), 1);
-	while (vitals.threads != 1)
-		ck_assert(vitals_read(child, &vitals));
+	ck_assert(vitals_read(child, &vitals) && !vitals.is_ending);
 	close(ends[1]);
+	ck_assert_int_eq(waitid(P_PID, (id_t)child, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+	ck_assert(vitals_read(child, &vitals) && vitals.is_ending);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
 }
@@ -392,8 +370,7 @@ int main(void)
 	tcase_add_test(keepers, keeper_that_answers_again_goes_on);
 	tcase_add_test(keepers, keeper_that_hangs_at_its_start_is_replaced);
 	tcase_add_test(processes, process_that_computes_is_seen_to);
-	tcase_add_test(processes, threads_of_a_process_are_counted);
-	tcase_add_test(processes, first_thread_that_has_ended_is_not_counted);
+	tcase_add_test(processes, process_is_ending_when_all_its_threads_are);
 	tcase_add_test(processes, process_that_is_gone_is_not_seen);
 	return suite_run(suite);
 }
