@@ -58,8 +58,9 @@ char **heritage_environment(char *const *parent, const char *shim_directory, con
 char **heritage_environment_free(char **environment);
 
 /**
- * Gives a child its descriptors, of which -1 stands for no words or no dump, and leaves it no others. Between fork and exec: only calls that
- * are safe there. Return: false with errno set
+ * Gives a child its descriptors, of which -1 stands for no words or no dump, and leaves it no others.
+ * Between fork and exec: only calls that are safe there.
+ * Return: false with errno set
  */
 bool heritage_place(int control_fd, int words_fd, int dump_fd);
 

@@ -122,8 +122,6 @@ struct finding {
 	struct grid grids[GRIDS_MAX];
 	uint32_t grid_count, grid_last; /* last: found last, for a grid has many warps */
 	bool is_taught;			/* the handler is as it was left: looked at in this round */
-	struct ended ended[ENDED_MAX];	/* in this round, or in one before it */
-	uint32_t ended_count;
 };
 
 /* What exception_end() looks for during one stop, and what it has overwritten. */
@@ -141,6 +139,9 @@ static struct {
 	uint32_t sms; /* multiprocessors of the device */
 	struct debugger_state states[WARPS_SMS];
 	struct finding finding;
+	/* In all rounds of one handling: a warp can be stopped again before it has gone where a round sent it (WARP_HELD). */
+	struct ended ended[ENDED_MAX];
+	uint32_t ended_count;
 	char said[SHM_ASSERTION_BYTES];
 } exception = {.lock = PTHREAD_MUTEX_INITIALIZER, .event = -1};
 
@@ -377,18 +378,15 @@ static bool is_overwritten(uint64_t entry)
 	return debugger_read(entry, first, sizeof(first)) && !memcmp(first, exit_instruction, sizeof(first));
 }
 
-/* A round begins. A warp can be stopped again before it has gone where the last round sent it (WARP_HELD). So
- * kernels that were ended are kept, except where other code lies meanwhile. */
-static void renew(struct finding *finding)
+/* Other code may lie there since an earlier round. */
+static void forget_replaced(void)
 {
-	struct ended ended[ENDED_MAX];
-	uint32_t count = 0;
+	uint32_t kept = 0;
 
-	for (uint32_t i = 0; i < finding->ended_count; i++)
-		if (is_overwritten(finding->ended[i].entry))
-			ended[count++] = finding->ended[i];
-	*finding = (struct finding){.ended_count = count};
-	memcpy(finding->ended, ended, count * sizeof(ended[0]));
+	for (uint32_t i = 0; i < exception.ended_count; i++)
+		if (is_overwritten(exception.ended[i].entry))
+			exception.ended[kept++] = exception.ended[i];
+	exception.ended_count = kept;
 }
 
 static bool overwrite(const struct code *code)
@@ -407,11 +405,11 @@ static bool overwrite(const struct code *code)
 	return done && code->bytes;
 }
 
-static const struct ended *find_ended(const struct finding *finding, uint64_t entry)
+static const struct ended *find_ended(uint64_t entry)
 {
-	for (uint32_t i = 0; i < finding->ended_count; i++)
-		if (finding->ended[i].entry == entry)
-			return &finding->ended[i];
+	for (uint32_t i = 0; i < exception.ended_count; i++)
+		if (exception.ended[i].entry == entry)
+			return &exception.ended[i];
 	return NULL;
 }
 
@@ -424,12 +422,12 @@ static bool end_all_of(struct finding *finding, const struct code *code)
 		log_warning("the driver's trap handler is not as it was left");
 		return false;
 	}
-	if (find_ended(finding, code->entry))
+	if (find_ended(code->entry))
 		return true;
 	if (!overwrite(code))
 		return false;
-	if (finding->ended_count < ENDED_MAX)
-		finding->ended[finding->ended_count++] = (struct ended){code->entry, code->calls};
+	if (exception.ended_count < ENDED_MAX)
+		exception.ended[exception.ended_count++] = (struct ended){code->entry, code->calls};
 	return true;
 }
 
@@ -443,28 +441,26 @@ static bool end_grids(struct finding *finding)
 	return ends;
 }
 
-/* In malloc() of the device's heap, perhaps, which all programs of the context share: led away it would keep the heap's locks
- * for ever, or leave it in disorder. It returns to its kernel, and exits there. */
-static bool is_to_return(const struct ended *kernel, const struct warp *warp, bool in_code)
+/* Of a warp that is in nobody's code: in malloc() of the device's heap, perhaps, which all programs of the context share. Led
+ * away it would keep the heap's locks for ever, or leave it in disorder. It returns to its kernel, and exits there. */
+static bool is_to_return(const struct ended *kernel, const struct warp *warp)
 {
-	return kernel->calls && !warp->error && !in_code;
+	return kernel->calls && !warp->error;
 }
 
 /* Return: where a warp that is elsewhere goes, to exit there; 0: on, and where that is in code that is overwritten, it exits */
 static uint64_t leads_to(struct finding *finding, uint32_t index)
 {
-	uint64_t entry = finding->ended_count ? entry_of(finding, warps_task(exception.area, index)) : 0;
-	const struct ended *kernel = find_ended(finding, entry);
+	uint64_t entry = exception.ended_count ? entry_of(finding, warps_task(exception.area, index)) : 0;
+	const struct ended *kernel = find_ended(entry);
 	struct warp warp;
 	struct code at;
-	bool in_code;
+	bool goes_on;
 
 	if (!kernel || !warps_read(exception.area, index, &warp))
 		return 0;
-	in_code = code_find(warp.return_to, &at);
-	if (in_code && at.entry == kernel->entry)
-		return 0;
-	return is_to_return(kernel, &warp, in_code) ? 0 : kernel->entry;
+	goes_on = code_find(warp.return_to, &at) ? at.entry == entry : is_to_return(kernel, &warp);
+	return goes_on ? 0 : entry;
 }
 
 static void release(struct finding *finding)
@@ -519,7 +515,8 @@ static void examine(const struct backend_watch *watch)
 {
 	struct finding *finding = &exception.finding;
 
-	renew(finding);
+	*finding = (struct finding){0};
+	forget_replaced();
 	if (!read_states()) {
 		finding->unknown = true;
 		snprintf(finding->what, sizeof(finding->what), "error states cannot be read");
@@ -531,17 +528,17 @@ static void examine(const struct backend_watch *watch)
 	clear_states();
 }
 
-static void sleep_ms(uint32_t ms)
-{
-	nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
-}
-
 /* Return: whether the released warps are back on the device, or stopped again, within the time */
 static bool are_back(uint32_t ms)
 {
-	while (warps_are_away(exception.area) && ms--)
-		sleep_ms(1);
-	return !warps_are_away(exception.area);
+	const struct timespec pause = {.tv_nsec = 1000000};
+
+	for (; warps_are_away(exception.area); ms--) {
+		if (!ms)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
 }
 
 /* Where another context was stopped or resumed at the same time, this one may stay where it was saved, until it is resumed
@@ -589,7 +586,7 @@ static void handle_rest(const struct backend_watch *watch)
 
 static void handle(const struct backend_watch *watch)
 {
-	exception.finding.ended_count = 0;
+	exception.ended_count = 0;
 	watch->suspected(watch->context);
 	/* The text of an assertion that came too late for its fault is not this one's. */
 	said_forget(TEXT_MS);
@@ -657,6 +654,7 @@ static void end_and_release(const struct backend_watch *watch, struct ending *en
 	bool has_faults;
 
 	*finding = (struct finding){0};
+	exception.ended_count = 0;
 	end_kernels(ending, finding);
 	has_faults = look_for_faults(finding);
 	if (has_faults) {

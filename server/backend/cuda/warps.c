@@ -11,7 +11,6 @@
 
 #include "server/backend/cuda/warps.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #define STATE 0x29cu
@@ -92,6 +91,5 @@ void warps_release(void *area, uint32_t index, uint64_t to)
 
 	if (to)
 		memcpy((uint8_t *)area + record_at(index) + WARPS_RETURN_TO, &to, sizeof(to));
-	atomic_thread_fence(memory_order_release);
 	*state = (*state & ~(STATE_STOPPED | STATE_LEAVES)) | (to ? STATE_LEAVES : 0);
 }

@@ -69,7 +69,10 @@ bool warps_read(const void *area, uint32_t index, struct warp *ret_warp);
 /** The task alone of a stopped warp, whatever its record is. */
 uint64_t warps_task(const void *area, uint32_t index);
 
-/** The warp goes on at the next resume. @to: an address of code, where it goes on (handler.h); 0: where it was */
+/**
+ * The warp goes on at the next resume, before which the caller makes sure that the device sees it.
+ * @to: an address of code, where it goes on (handler.h); 0: where it was
+ */
 void warps_release(void *area, uint32_t index, uint64_t to);
 
 #endif
