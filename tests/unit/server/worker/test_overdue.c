@@ -315,9 +315,10 @@ static void *outlive_the_first(void *descriptor)
 START_TEST(process_is_ending_when_all_its_threads_are)
 {
 	struct vitals vitals = {.is_ending = true};
-	int ends[2], status;
+	static int ends[2]; /* the first thread's stack is gone before they are read */
 	pthread_t thread;
 	pid_t child;
+	int status;
 	char byte;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
