@@ -4,8 +4,8 @@
 //                                                                          ─► gate opens ─► all counts are equal
 //
 // Survivors count in place: in registers, in shared memory and in host memory. A fault that costs a survivor a step, or
-// that makes it take one twice, leaves the three different. The second culprit follows the first in the same context, with
-// the survivor launched anew.
+// that makes it take one twice, leaves the three different. One culprit follows the other in the same context, with the
+// survivor launched anew.
 //
 // One thread, and the backend's own, which calls back.
 
@@ -276,7 +276,7 @@ static bool fault(struct trial *trial, CUresult wanted)
 
 static bool try_all(struct trial *trial)
 {
-	for (uint32_t i = 0; i < TRIAL_CULPRITS; i++) {
+	for (uint32_t i = 0; i < TRIAL_CULPRITS && trial->kernels->culprits[i].name; i++) {
 		trial->culprit = NULL;
 		if (!start_survivor(trial))
 			return false;

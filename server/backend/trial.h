@@ -10,7 +10,7 @@
 
 struct backend_ops;
 
-#define TRIAL_CULPRITS	  2u
+#define TRIAL_CULPRITS	  3u
 #define TRIAL_THREADS_MAX 1024u
 #define TRIAL_TEXT	  256u
 
@@ -23,7 +23,7 @@ struct trial_kernels {
 	 * the addresses counts, results, gate. */
 	const char *survivor;
 	uint32_t blocks, threads; /* blocks * threads <= TRIAL_THREADS_MAX */
-	/* Kernels of one thread without parameters, and with what they fault. */
+	/* Kernels of one thread without parameters, and with what they fault; fewer end with a NULL name. */
 	struct {
 		const char *name;
 		CUresult code;

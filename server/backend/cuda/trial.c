@@ -1,5 +1,6 @@
 // The kernels of the trial (trial.h), as text that the driver compiles. A trap leaves a stopped warp with a record; a write
-// to where nothing is mapped ends its warp, and leaves the error state of a multiprocessor alone (exception.c).
+// to where nothing is mapped ends its warp, and leaves the error state of a multiprocessor alone (exception.c). Behind a jump
+// to nowhere a warp is not in its kernel's code, and is led there (handler.h).
 
 #include "server/backend/trial.h"
 
@@ -33,6 +34,14 @@ static const char text[] =
 	"{\n"
 	"	.reg .b32 %r; .reg .b64 %d;\n"
 	"	mov.u64 %d, 64; mov.u32 %r, 1; st.volatile.global.u32 [%d], %r; ret;\n"
+	"}\n"
+	".visible .entry frmps_trial_jump()\n"
+	"{\n"
+	"	.reg .b64 %d;\n"
+	"	mov.u64 %d, 0xdead0000;\n"
+	"form:	.callprototype _ ();\n"
+	"	call %d, form;\n"
+	"	ret;\n"
 	"}\n";
 
 const struct trial_kernels cuda_trial = {
@@ -42,5 +51,6 @@ const struct trial_kernels cuda_trial = {
 	.blocks = 16,
 	.threads = THREADS,
 	.culprits = {{"frmps_trial_trap", CUDA_ERROR_LAUNCH_FAILED},
-		{"frmps_trial_write", CUDA_ERROR_ILLEGAL_ADDRESS}},
+		{"frmps_trial_write", CUDA_ERROR_ILLEGAL_ADDRESS},
+		{"frmps_trial_jump", CUDA_ERROR_ILLEGAL_ADDRESS}},
 };
