@@ -1,6 +1,12 @@
 // Kernels that do not end. The daemon asks for their end when a program is over its limit of time (EndKernels); a session
 // that is closed asks itself when its work goes on beyond the patience (open.c).
 //
+//   EndKernels ─► kernels_wait(): others' kernels are on the device, and none of the session's ─► it waits: nothing is done
+//                      │ not so                                                                    (SUCCESS, and no error)
+//                      ▼
+//              the session has its error
+//                      │        ┌─ session that is closed
+//                      ▼        ▼
 //   list the session's modules ─► kernels_end() ─► wait until the session's work is done, at most LOOK_NS ─► done
 //             ▲                  (a thread of its own)                     │ not done
 //             └────────────────────────────────────────────────────────────┘ at most TRIES times
@@ -40,6 +46,8 @@ struct end_kernels {
 	pthread_t thread;
 	bool has_thread;
 	word32 over; /* the call has returned */
+	bool looks;  /* it is kernels_wait(), not kernels_end() */
+	bool waits;  /* what that has found */
 	CUresult code;
 	char ended[BACKEND_KERNEL_BYTES];  /* by this call */
 	char kernel[BACKEND_KERNEL_BYTES]; /* the first of all that was ended */
@@ -60,7 +68,10 @@ static void *call(void *argument)
 	struct executor *executor = end->executor;
 
 	prctl(PR_SET_NAME, "frmps-end");
-	end->code = executor->ops->kernels_end(end->modules, end->count, end->ended);
+	if (end->looks)
+		end->code = executor->ops->kernels_wait(end->modules, end->count, &end->waits);
+	else
+		end->code = executor->ops->kernels_end(end->modules, end->count, end->ended);
 	/* Pairs with the acquire in await_call(). */
 	word_release(&end->over, 1);
 	job_board_kick(&executor->board);
@@ -136,14 +147,34 @@ static void note_call(struct end_kernels *end)
 		memcpy(end->kernel, end->ended, sizeof(end->kernel));
 }
 
+static void looked(struct job *job);
+
 static int await_call(struct job *job)
 {
 	if (!word_acquire(&job->end->over))
 		return JOB_E_WAIT;
 	join(job->end);
+	if (job->end->looks) {
+		looked(job);
+		return 0;
+	}
 	note_call(job->end);
 	drain_begin(job, LOOK_NS, look);
 	return 0;
+}
+
+/* Calls the backend for the session's modules. Return: whether it was called */
+static bool ask(struct job *job)
+{
+	struct end_kernels *end = job->end;
+
+	free(end->modules);
+	end->modules = contain_list_modules(job->executor, job->tenant->id, &end->count);
+	job->step = await_call;
+	if (!end->count || !start(end))
+		return false;
+	job_park(job);
+	return true;
 }
 
 static void try(struct job *job)
@@ -151,30 +182,32 @@ static void try(struct job *job)
 	struct end_kernels *end = job->end;
 
 	end->tries++;
-	free(end->modules);
-	end->modules = contain_list_modules(job->executor, job->tenant->id, &end->count);
-	if (!end->count || !start(end)) {
-		/* Without a module there is no kernel. */
-		end->tries = TRIES;
-		drain_begin(job, LOOK_NS, look);
+	if (ask(job))
 		return;
-	}
-	job->step = await_call;
-	job_park(job);
+	/* Without a module there is no kernel. */
+	end->tries = TRIES;
+	drain_begin(job, LOOK_NS, look);
+}
+
+static bool prepare(struct job *job, void (*then)(struct job *job))
+{
+	job->end = calloc(1, sizeof(*job->end));
+	if (!job->end)
+		return false;
+	job->drop = drop;
+	job->end->executor = job->executor;
+	job->end->then = then;
+	return true;
 }
 
 void end_kernels_begin(struct job *job, void (*then)(struct job *job))
 {
-	job->end = calloc(1, sizeof(*job->end));
-	if (!job->end) {
+	if (prepare(job, then)) {
+		try(job);
+	} else {
 		job->drained = false;
 		then(job);
-		return;
 	}
-	job->drop = drop;
-	job->end->executor = job->executor;
-	job->end->then = then;
-	try(job);
 }
 
 /* ---- EndKernels ---- */
@@ -189,10 +222,33 @@ static void answer(struct job *job)
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "its work goes on");
 }
 
+static void tell_and_try(struct job *job)
+{
+	const struct wire_trouble *why = &job->message.trouble;
+
+	/* From here on nothing of it is issued (serve.c). */
+	tenant_tell_end(job->tenant, SHM_SESSION_FAULTED, (CUresult)why->code, why->text, NULL);
+	job->end->looks = false;
+	try(job);
+}
+
+/* A fault that was found meanwhile is the session's error then. */
+static void looked(struct job *job)
+{
+	const struct end_kernels *end = job->end;
+
+	if (job->tenant->gone || !word_relaxed(&job->tenant->generation))
+		job_reply(
+			job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session is not served here any more");
+	else if (!end->code && end->waits)
+		job_reply(job, CUDA_SUCCESS, NULL, 0, "");
+	else
+		tell_and_try(job);
+}
+
 void end_kernels_handle(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
-	const struct wire_trouble *why = &job->message.trouble;
 
 	if (!end_kernels_can(job->executor)) {
 		job_reply(job, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, "the backend cannot end kernels");
@@ -202,7 +258,11 @@ void end_kernels_handle(struct job *job)
 		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session is not served here");
 		return;
 	}
-	/* From here on nothing of it is issued (serve.c). */
-	tenant_tell_end(tenant, SHM_SESSION_FAULTED, (CUresult)why->code, why->text, NULL);
-	end_kernels_begin(job, answer);
+	if (!prepare(job, answer)) {
+		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, "no memory to end kernels");
+		return;
+	}
+	job->end->looks = true;
+	if (!ask(job))
+		tell_and_try(job);
 }

@@ -6,6 +6,7 @@
 //                                            (session_close.c), and says so
 //
 //   endless_over_limit() ── EndKernels ──► answered: done ───────────► report
+//                                          answered: it waits for others ───► its time begins anew
 //                                          answered: it cannot, or something does not end ┐
 //                                          no answer within ANSWER_MS ────────────────────┴► promote_over_limit()
 //
@@ -22,6 +23,7 @@
 #include "server/config/config.h"
 #include "server/fault/convict.h"
 #include "server/fault/evidence.h"
+#include "server/fault/overrun.h"
 #include "server/fault/promote.h"
 #include "server/fault/verdict.h"
 #include "server/log.h"
@@ -68,6 +70,15 @@ static void report(struct domain *domain, const struct session *session, const c
 	verdict_over_limit(domain, session, kernel, timer_now_us() - session->evidence->endless.asked_us);
 }
 
+/* None of its kernels is on the device: what it has there waits for those of others. */
+static void begin_anew(struct session *session)
+{
+	log_debug("work of session %llu waits for that of others, for longer than max_kernel_seconds",
+		(unsigned long long)session->number);
+	session->evidence->endless = (struct session_endless){0};
+	overrun_forget(session);
+}
+
 static void on_ended(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -78,7 +89,9 @@ static void on_ended(
 	if (reply && worker == domain->active &&
 		worker->generation == session->evidence->endless.generation) {
 		session->evidence->endless.is_open = false;
-		if (!reply->code)
+		if (!reply->code && session_is_live(session))
+			begin_anew(session);
+		else if (!reply->code)
 			report(domain, session, reply->text);
 		else if (!domain_worker_is_failing(worker))
 			promote_over_limit(domain, session);

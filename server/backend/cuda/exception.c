@@ -28,7 +28,8 @@
 //   - A warp that is elsewhere, in a function of its module or of the driver, goes to its kernel's code, and exits there.
 //     Where its module may call malloc(), nobody knows whether the warp is there. Then it returns to its kernel by itself,
 //     and from a function without end it does not return.
-// An exception that is found during that stop is handled as any other.
+// An exception that is found during that stop is handled as any other. Before anything is ended the same stop says who has a
+// kernel on the device at all (exception_wait()): a program that waits for another one's kernels is not to blame.
 //
 // Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of 100 us: the event comes
 // 1 to 3 ms after the fault, stop 0.5 ms, error states 0.4, records 0.1 (8448 of them 4), code 0.1, resume 1.2. Beside
@@ -124,11 +125,13 @@ struct finding {
 	bool is_taught;			/* the handler is as it was left: looked at in this round */
 };
 
-/* What exception_end() looks for during one stop, and what it has overwritten. */
+/* What exception_end() and exception_wait() look for during one stop, and what they have found. */
 struct ending {
 	struct backend_module *const *modules;
 	uint32_t module_count;
-	char *kernel; /* BACKEND_KERNEL_BYTES: the name of the first */
+	char *kernel;  /* BACKEND_KERNEL_BYTES: the name of the first that was ended; NULL: none is to be */
+	bool is_there; /* a kernel of the modules is on the device */
+	bool others;   /* something else is */
 };
 
 static struct {
@@ -615,6 +618,9 @@ static bool is_named(const struct ending *ending, const struct backend_module *m
 
 static void end_kernel(struct ending *ending, struct finding *finding, const struct code *code)
 {
+	ending->is_there = true;
+	if (!ending->kernel)
+		return;
 	if (!*ending->kernel)
 		snprintf(ending->kernel, BACKEND_KERNEL_BYTES, "%s", code->kernel);
 	if (!end_all_of(finding, code))
@@ -635,6 +641,8 @@ static void end_kernels(struct ending *ending, struct finding *finding)
 		task = warp.task;
 		if (find_kernel(finding, task, &code) && is_named(ending, code.module))
 			end_kernel(ending, finding, &code);
+		else
+			ending->others = true;
 	}
 }
 
@@ -676,29 +684,44 @@ static bool end_once(const struct backend_watch *watch, struct ending *ending)
 	if (stopped)
 		end_and_release(watch, ending);
 	if (!go_on(stopped)) {
-		log_error("the device does not stop, or does not go on, to end kernels");
+		log_error("the device does not stop, or does not go on, to look at kernels");
 		return false;
 	}
 	handle_rest(watch);
 	return true;
 }
 
-CUresult exception_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
+static CUresult stop_for(struct ending *ending)
 {
 	const struct backend_watch *watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
-	struct ending ending = {.modules = modules, .module_count = count, .kernel = ret_kernel};
 	bool done;
 
-	*ret_kernel = '\0';
 	if (!exception_is_ours() || !watch)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!count)
+	if (!ending->module_count)
 		return CUDA_SUCCESS;
 	contain_enter_thread();
 	pthread_mutex_lock(&exception.lock);
-	done = end_once(watch, &ending);
+	done = end_once(watch, ending);
 	pthread_mutex_unlock(&exception.lock);
 	return done ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+CUresult exception_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
+{
+	struct ending ending = {.modules = modules, .module_count = count, .kernel = ret_kernel};
+
+	*ret_kernel = '\0';
+	return stop_for(&ending);
+}
+
+CUresult exception_wait(struct backend_module *const *modules, uint32_t count, bool *ret_wait)
+{
+	struct ending ending = {.modules = modules, .module_count = count};
+	CUresult code = stop_for(&ending);
+
+	*ret_wait = ending.others && !ending.is_there;
+	return code;
 }
 
 /* ---- the thread ---- */

@@ -26,6 +26,9 @@ void exception_handle(const struct backend_watch *watch);
 /** backend.h, kernels_end(). Any thread. */
 CUresult exception_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
 
+/** backend.h, kernels_wait(). Any thread. */
+CUresult exception_wait(struct backend_module *const *modules, uint32_t count, bool *ret_wait);
+
 /**
  * What the driver would tell the program.
  * @error: of a warp (warps.h); in_code: whether the exception is at an instruction of a known kernel

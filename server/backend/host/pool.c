@@ -449,6 +449,24 @@ CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, ch
 	return CUDA_SUCCESS;
 }
 
+CUresult host_pool_wait(struct backend_module *const *modules, uint32_t count, bool *ret_wait)
+{
+	bool is_there = false, others = false;
+
+	if (pool.ends_none)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	pthread_mutex_lock(&pool.lock);
+	for (unsigned i = 0; i < HOST_WORKERS_MAX; i++) {
+		const struct host_work *work = pool.runners[i].runs;
+
+		is_there |= work && is_of(work, modules, count);
+		others |= work && !is_of(work, modules, count);
+	}
+	pthread_mutex_unlock(&pool.lock);
+	*ret_wait = others && !is_there;
+	return CUDA_SUCCESS;
+}
+
 void host_pool_stop(void)
 {
 	pthread_mutex_lock(&pool.lock);

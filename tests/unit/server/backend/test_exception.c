@@ -996,6 +996,49 @@ START_TEST(who_is_to_end_and_is_held_once_more_ends)
 }
 END_TEST
 
+static bool is_waiting(const char *expected)
+{
+	struct backend_module *const modules[] = {OURS};
+	bool waits = false;
+
+	atomic_store(&backend_watch, &watch);
+	story[0] = '\0';
+	ck_assert_int_eq(exception_wait(modules, 1, &waits), CUDA_SUCCESS);
+	ck_assert_str_eq(story, expected);
+	ck_assert(!is_overwritten(CODE, CODE_BYTES));
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+	return waits;
+}
+
+START_TEST(a_program_waits_where_only_others_have_kernels_on_the_device)
+{
+	ck_assert(!is_waiting("stop resume "));
+	halt_warp(1, 0, 1, OTHER + 0x40);
+	ck_assert(is_waiting("stop resume "));
+	halt_warp(0, 0, 0, CODE + 0x40);
+	ck_assert(!is_waiting("stop resume "));
+	halt_warp(1, 0, 1, OTHER + 0x40);
+	halt_warp(0, 0, 0, BUILTIN);
+	ck_assert(!is_waiting("stop resume "));
+	/* A kernel that nobody knows is somebody's. */
+	code_forget(THEIRS);
+	halt_warp(1, 0, 1, OTHER + 0x40);
+	ck_assert(is_waiting("stop resume "));
+}
+END_TEST
+
+START_TEST(a_fault_that_others_wait_for_is_handled)
+{
+	stop_warp(16, 1, 1, 0xf, OTHER + 0x40);
+	states[16].warp_error = 0xf;
+	states[16].pc = OTHER + 0x40;
+	ck_assert(is_waiting("stop suspected stopped contained resume "));
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_eq(faults[0].module, THEIRS);
+	ck_assert(is_overwritten(OTHER, CODE_BYTES));
+}
+END_TEST
+
 START_TEST(kernels_can_only_be_ended_while_somebody_watches)
 {
 	struct backend_module *const modules[] = {OURS};
@@ -1104,6 +1147,8 @@ int main(void)
 	tcase_add_test(tests, kernels_that_nobody_knows_go_on);
 	tcase_add_test(tests, what_is_held_once_more_is_released_once_more);
 	tcase_add_test(tests, who_is_to_end_and_is_held_once_more_ends);
+	tcase_add_test(tests, a_program_waits_where_only_others_have_kernels_on_the_device);
+	tcase_add_test(tests, a_fault_that_others_wait_for_is_handled);
 	tcase_add_test(tests, kernels_can_only_be_ended_while_somebody_watches);
 	tcase_add_test(tests, memory_that_is_freed_is_not_written);
 	tcase_add_test(tests, without_a_save_area_exceptions_are_the_drivers);

@@ -324,6 +324,15 @@ static CUresult kernels_end(struct backend_module *const *modules, uint32_t coun
 	return code;
 }
 
+static CUresult kernels_wait(struct backend_module *const *modules, uint32_t count, bool *ret_wait)
+{
+	note((struct fake_call){.kind = FAKE_LOOK, .object = modules[0], .value = count});
+	while (fake.end_stuck == 2)
+		sched_yield();
+	*ret_wait = fake.waits;
+	return CUDA_SUCCESS;
+}
+
 static void thread_show(pthread_t thread)
 {
 	(void)thread;
@@ -559,6 +568,7 @@ const struct backend_ops fake_ops = {
 	.fence = fence,
 	.thread_show = thread_show,
 	.kernels_end = kernels_end,
+	.kernels_wait = kernels_wait,
 	.window_reserve = window_reserve,
 	.window_release = window_reserve,
 	.chunk_map = chunk_map,

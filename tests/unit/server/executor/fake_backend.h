@@ -40,7 +40,8 @@ enum fake_kind {
 	FAKE_GRAPH_LAUNCH,
 	FAKE_THREAD_SHOW,
 	FAKE_FENCE,
-	FAKE_END, /* object: the first module, value: how many there are */
+	FAKE_END,  /* object: the first module, value: how many there are */
+	FAKE_LOOK, /* the same */
 	FAKE_KINDS
 };
 
@@ -81,7 +82,8 @@ struct fake {
 	uint64_t undoing_ns;	    /* how long all of that has taken */
 	_Atomic bool can_end;	    /* kernels_end is supported, */
 	_Atomic bool ends;	    /* and each call lets the oldest mark arrive */
-	_Atomic unsigned end_stuck; /* each call waits for it to be 0 */
+	_Atomic unsigned end_stuck; /* each call waits for it to be 0; one of kernels_wait, not to be 2 */
+	_Atomic bool waits;	    /* what kernels_wait finds */
 };
 
 extern struct fake fake;

@@ -1084,6 +1084,31 @@ START_TEST(a_program_over_its_limit_ends_and_others_go_on)
 }
 END_TEST
 
+START_TEST(a_program_that_waits_for_others_is_told_nothing)
+{
+	struct wire_message request = over_limit();
+	struct client client;
+	uint64_t number;
+
+	prepare(&client, 1);
+	fake.can_end = fake.ends = fake.waits = true;
+	fake.immediate = false;
+	number = launch(&client, 0, 0);
+	while (!fake_count(FAKE_MARK))
+		sched_yield();
+	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_SUCCESS);
+	ck_assert_str_eq(message.reply.text, "");
+	ck_assert_uint_eq(fake_count(FAKE_LOOK), 1);
+	ck_assert_uint_eq(fake_call(FAKE_LOOK, 0)->value, 1);
+	ck_assert_uint_eq(fake_count(FAKE_END), 0);
+	fake_arrive();
+	wait_for(&client, 0, number);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
 /* No kernel, or one that the backend cannot end; with an error it is not tried again. */
 START_TEST(what_cannot_be_ended_is_answered_in_time)
 {
@@ -1137,6 +1162,9 @@ START_TEST(kernels_of_a_program_that_is_gone_are_ended_behind_its_patience)
 }
 END_TEST
 
+/* Where a call of the backend does not come back, by fake.end_stuck - 1. */
+static const enum fake_kind stuck_in[] = {FAKE_END, FAKE_LOOK};
+
 START_TEST(nobody_waits_while_kernels_are_ended)
 {
 	struct wire_message request = over_limit();
@@ -1145,11 +1173,11 @@ START_TEST(nobody_waits_while_kernels_are_ended)
 
 	prepare(&other, 2);
 	fake.can_end = fake.ends = true;
-	fake.end_stuck = 1;
+	fake.end_stuck = (unsigned)_i + 1;
 	prepare_endless(&client, 1, 1);
 	request.session = 1;
 	id = send_request(&request, NULL, 0);
-	while (!fake_count(FAKE_END))
+	while (!fake_count(stuck_in[_i]))
 		sched_yield();
 	ck_assert_int_eq(call(NULL, &(struct wire_message){.type = WIRE_PING}, NULL, 0), 0);
 	ck_assert_int_eq(load(&other, 2, "M two"), 0);
@@ -1166,7 +1194,7 @@ START_TEST(nobody_waits_while_kernels_are_ended)
 }
 END_TEST
 
-/* The program is told an error, and may be gone before anything has ended. */
+/* The program may be gone while it is looked at, or before anything has ended. */
 START_TEST(a_session_is_closed_while_its_kernels_are_ended)
 {
 	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {60000}};
@@ -1175,11 +1203,11 @@ START_TEST(a_session_is_closed_while_its_kernels_are_ended)
 	uint64_t ids[2];
 
 	fake.can_end = fake.ends = true;
-	fake.end_stuck = 1;
+	fake.end_stuck = (unsigned)_i + 1;
 	prepare_endless(&client, 1, 1);
 	request.session = 1;
 	ids[0] = send_request(&request, NULL, 0);
-	while (!fake_count(FAKE_END))
+	while (!fake_count(stuck_in[_i]))
 		sched_yield();
 	ids[1] = send_request(&close, NULL, 0);
 	fake_arrive();
@@ -1733,11 +1761,12 @@ int main(void)
 	tcase_add_test(role, the_end_of_much_goes_with_rests);
 	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
 	tcase_add_test(role, a_program_over_its_limit_ends_and_others_go_on);
+	tcase_add_test(role, a_program_that_waits_for_others_is_told_nothing);
 	tcase_add_loop_test(role, what_cannot_be_ended_is_answered_in_time, 0, 2);
 	tcase_add_test(role, a_backend_that_ends_no_kernels_changes_nothing);
 	tcase_add_test(role, kernels_of_a_program_that_is_gone_are_ended_behind_its_patience);
-	tcase_add_test(role, nobody_waits_while_kernels_are_ended);
-	tcase_add_test(role, a_session_is_closed_while_its_kernels_are_ended);
+	tcase_add_loop_test(role, nobody_waits_while_kernels_are_ended, 0, 2);
+	tcase_add_loop_test(role, a_session_is_closed_while_its_kernels_are_ended, 0, 2);
 	tcase_add_test(role, one_that_ends_while_it_is_let_go);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
 	tcase_add_test(role, idle_threads_sleep_and_wake);

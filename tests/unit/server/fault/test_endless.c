@@ -9,6 +9,7 @@
 #include "server/fault/evidence.h"
 #include "server/fault/overrun.h"
 #include "server/fault/promote.h"
+#include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "tests/lib/suite.h"
@@ -184,6 +185,24 @@ START_TEST(the_next_executor_is_asked_anew)
 }
 END_TEST
 
+/* No kernel of it was on the device, and somebody else's was. */
+START_TEST(the_time_of_a_program_that_waits_for_others_begins_anew)
+{
+	boot();
+	ask();
+	answer(first, 0);
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 0);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	ck_assert_str_eq(fake_domain(fake)->promotion->verdict_text, "");
+	/* It is asked once more, and nobody replaces the executor. */
+	ask();
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	leave_all();
+	end();
+}
+END_TEST
+
 /* A program that is told an error ends, as a rule before its kernels have. */
 START_TEST(the_program_is_gone_before_the_answer)
 {
@@ -287,6 +306,23 @@ START_TEST(the_limit_leads_there_until_the_work_is_done)
 }
 END_TEST
 
+START_TEST(who_waits_for_others_is_asked_once_in_the_time_of_the_limit)
+{
+	uint64_t answered_us;
+
+	boot();
+	fake->config.max_kernel_seconds = 1;
+	ck_assert_int_eq(overrun_init(fake_domain(fake)), 0);
+	wait_for_question();
+	answer(first, 0);
+	answered_us = timer_now_us();
+	wait_for_question();
+	ck_assert_uint_ge(timer_now_us() - answered_us, 900000);
+	leave_all();
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite;
@@ -296,6 +332,8 @@ int main(void)
 	suite = suite_create("endless");
 	tests = suite_case(suite, "endless");
 	tcase_add_test(tests, a_program_over_its_limit_ends_alone);
+	tcase_add_test(tests, the_time_of_a_program_that_waits_for_others_begins_anew);
+	tcase_add_test(tests, who_waits_for_others_is_asked_once_in_the_time_of_the_limit);
 	tcase_add_loop_test(tests, an_executor_that_cannot_end_it_is_replaced, 0, 3);
 	tcase_add_test(tests, an_executor_that_does_not_answer_is_replaced);
 	tcase_add_test(tests, the_next_executor_is_asked_anew);
