@@ -145,6 +145,8 @@ static struct {
 	/* In all rounds of one handling: a warp can be stopped again before it has gone where a round sent it (WARP_HELD). */
 	struct ended ended[ENDED_MAX];
 	uint32_t ended_count;
+	uint32_t released[WARPS_COUNT]; /* by the latest release(): indices */
+	uint32_t released_count;
 	char said[SHM_ASSERTION_BYTES];
 } exception = {.lock = PTHREAD_MUTEX_INITIALIZER, .event = -1};
 
@@ -468,9 +470,12 @@ static uint64_t leads_to(struct finding *finding, uint32_t index)
 
 static void release(struct finding *finding)
 {
+	exception.released_count = 0;
 	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
-		i = warps_next(exception.area, i + 1))
+		i = warps_next(exception.area, i + 1)) {
 		warps_release(exception.area, i, leads_to(finding, i));
+		exception.released[exception.released_count++] = i;
+	}
 	/* The device sees them before the resume. */
 	atomic_thread_fence(memory_order_seq_cst);
 }
@@ -531,12 +536,22 @@ static void examine(const struct backend_watch *watch)
 	clear_states();
 }
 
-/* Return: whether the released warps are back on the device, or stopped again, within the time */
-static bool are_back(uint32_t ms)
+/* A context comes back as a whole, so one of its warps is enough. Some that are over can stay marked as saved. */
+static bool is_back(void)
+{
+	uint32_t i = 0;
+
+	while (i < exception.released_count && warps_is_away(exception.area, exception.released[i]))
+		i++;
+	return !exception.released_count || i < exception.released_count;
+}
+
+/* Return: whether a released warp is back on the device, or stopped again, within the time */
+static bool comes_back(uint32_t ms)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 
-	for (; warps_are_away(exception.area); ms--) {
+	for (; !is_back(); ms--) {
 		if (!ms)
 			return false;
 		nanosleep(&pause, NULL);
@@ -550,7 +565,7 @@ static bool go_on(bool stopped)
 {
 	bool goes_on = debugger_resume() && stopped;
 
-	for (uint32_t ms = BACK_LEAST_MS; goes_on && !are_back(ms); ms *= 2)
+	for (uint32_t ms = BACK_LEAST_MS; goes_on && !comes_back(ms); ms *= 2)
 		goes_on = ms < BACK_MOST_MS && debugger_resume();
 	return goes_on;
 }

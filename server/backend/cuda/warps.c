@@ -55,13 +55,9 @@ uint32_t warps_next(const void *area, uint32_t from)
 	return from;
 }
 
-bool warps_are_away(const void *area)
+bool warps_is_away(const void *area, uint32_t index)
 {
-	uint32_t index = 0;
-
-	while (index < WARPS_COUNT && (*state_of(area, index) & (STATE_SAVED | STATE_STOPPED)) != STATE_SAVED)
-		index++;
-	return index < WARPS_COUNT;
+	return (*state_of(area, index) & (STATE_SAVED | STATE_STOPPED)) == STATE_SAVED;
 }
 
 bool warps_read(const void *area, uint32_t index, struct warp *ret_warp)

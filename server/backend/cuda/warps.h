@@ -60,8 +60,8 @@ uint32_t warps_next(const void *area, uint32_t from);
 
 bool warps_is_stopped(const void *area, uint32_t index);
 
-/** Whether some warp that is not stopped is still where the device has saved it to make room for another context. */
-bool warps_are_away(const void *area);
+/** Whether a warp is not stopped, and is still where the device has saved it to make room for another context. */
+bool warps_is_away(const void *area, uint32_t index);
 
 /** Reads a stopped warp, of the driver's own kernels as well. Return: whether the record is one of that place */
 bool warps_read(const void *area, uint32_t index, struct warp *ret_warp);

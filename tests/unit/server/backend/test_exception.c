@@ -808,7 +808,7 @@ START_TEST(warps_that_stay_away_are_resumed_once_more)
 	stays_away = 1;
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	handle(HANDLED "resume ");
-	ck_assert(!warps_are_away(area));
+	ck_assert(!warps_is_away(area, WARPS_PER_SM));
 }
 END_TEST
 
@@ -818,6 +818,31 @@ START_TEST(a_device_whose_warps_do_not_come_back_does_not_go_on)
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	handle(HANDLED "resume resume resume uncontained ");
 	ck_assert_uint_eq(fault_count, 0);
+}
+END_TEST
+
+static void mark_as_saved(uint32_t sm, uint32_t slot)
+{
+	area[WARPS_HEAD_BYTES + (size_t)(sm * WARPS_PER_SM + slot) * WARPS_RECORD_BYTES + 0x29c] = 1;
+}
+
+static void leave_a_mark(void)
+{
+	mark_as_saved(1, 1);
+}
+
+/* One of those that come back is over and stays marked, another one has been for long. */
+START_TEST(marks_of_warps_that_are_over_are_not_waited_for)
+{
+	mark_as_saved(2, 0);
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	stop_warp(1, 1, 0, WARP_TRAP, CODE);
+	at_resume = leave_a_mark;
+	handle(HANDLED);
+	mark_as_saved(2, 0);
+	states[3].warp_error = 0x17;
+	states[3].pc = CODE + 0x40;
+	handle(HANDLED);
 }
 END_TEST
 
@@ -1132,6 +1157,7 @@ int main(void)
 	tcase_add_test(tests, what_is_only_held_is_released);
 	tcase_add_test(tests, warps_that_stay_away_are_resumed_once_more);
 	tcase_add_test(tests, a_device_whose_warps_do_not_come_back_does_not_go_on);
+	tcase_add_test(tests, marks_of_warps_that_are_over_are_not_waited_for);
 	tcase_add_test(tests, warps_that_are_stopped_again_are_not_waited_for);
 	tcase_add_test(tests, who_is_held_before_it_was_led_is_led_again);
 	tcase_add_test(tests, nobody_is_led_to_code_that_was_loaded_since);
