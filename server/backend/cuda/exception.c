@@ -43,6 +43,8 @@
 //   - Beside another context with work of its own a stop takes 15 to 40 ms. Where two contexts with kernels on all
 //     multiprocessors were stopped and resumed at the same time, a resume took 60 to 180 ms, and twice one of them did not
 //     go on until it was resumed once more.
+//     Two such processes that faulted again and again got no event for a trap after 1 to 14 rounds. So the thread also looks
+//     twice a second whether warps are stopped: who is still stopped at the next look has faulted, announced or not.
 //   - At the first exception of a context warps that went on were stopped again as soon as they did, with no exception of
 //     their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At later exceptions never (some 140).
 
@@ -78,6 +80,8 @@ static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea
 #define BACK_MOST_MS  1600u
 /* Kernels whose stopped warps go to their code at the release, wherever they are; those of more go on where they were. */
 #define ENDED_MAX 128u
+/* Between two looks for a fault that was not announced. */
+#define LOOK_MS 500
 /* Grids of which the kernel is remembered during one stop; of more it is read again. */
 #define GRIDS_MAX 128u
 /* The driver writes the text of an assertion about when the event comes. */
@@ -147,6 +151,8 @@ static struct {
 	uint32_t ended_count;
 	uint32_t released[WARPS_COUNT]; /* by the latest release(): indices */
 	uint32_t released_count;
+	bool was_there;	  /* what the look before has found; the thread's alone */
+	bool is_given_up; /* the executor is to be replaced, and warps may stay stopped until then */
 	char said[SHM_ASSERTION_BYTES];
 } exception = {.lock = PTHREAD_MUTEX_INITIALIZER, .event = -1};
 
@@ -480,6 +486,12 @@ static void release(struct finding *finding)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
+static void give_up(const struct backend_watch *watch, const struct backend_fault *faults, uint32_t count)
+{
+	exception.is_given_up = true;
+	watch->uncontained(watch->context, faults, count);
+}
+
 /* What has no name is a fault as well. Without room its kernel takes the place of the last that has one. */
 static void add_unknown(struct finding *finding)
 {
@@ -496,7 +508,7 @@ static void say(const struct backend_watch *watch, struct finding *finding)
 	if (finding->unknown)
 		add_unknown(finding);
 	if (finding->unknown || !ends || (!finding->count && finding->excited)) {
-		watch->uncontained(watch->context, finding->faults, finding->count);
+		give_up(watch, finding->faults, finding->count);
 		return;
 	}
 	/* Of several nobody knows whose lines are whose. */
@@ -580,7 +592,7 @@ static bool handle_once(const struct backend_watch *watch)
 		examine(watch);
 	goes_on = go_on(stopped);
 	if (!goes_on) {
-		watch->uncontained(watch->context, NULL, 0);
+		give_up(watch, NULL, 0);
 		log_error("the device does not stop, or does not go on, after an exception");
 	}
 	if (stopped && exception.finding.unknown)
@@ -593,7 +605,7 @@ static void handle_rest(const struct backend_watch *watch)
 {
 	for (int rounds = 1; is_stopped(); rounds++) {
 		if (rounds == ROUNDS_MAX) {
-			watch->uncontained(watch->context, NULL, 0);
+			give_up(watch, NULL, 0);
 			return;
 		}
 		watch->suspected(watch->context);
@@ -741,18 +753,40 @@ CUresult exception_wait(struct backend_module *const *modules, uint32_t count, b
 
 /* ---- the thread ---- */
 
+static void handle_unannounced(const struct backend_watch *watch)
+{
+	pthread_mutex_lock(&exception.lock);
+	/* Not those of a stop that has ended since. */
+	if (is_stopped() && !exception.is_given_up) {
+		log_warning("warps are stopped, and no exception was announced");
+		handle(watch);
+	}
+	pthread_mutex_unlock(&exception.lock);
+}
+
+void exception_look(const struct backend_watch *watch)
+{
+	bool is_there = is_stopped();
+
+	if (is_there && exception.was_there)
+		handle_unannounced(watch);
+	exception.was_there = is_there && !exception.was_there;
+}
+
 static void *run(void *unused)
 {
 	struct pollfd event = {.fd = exception.event, .events = POLLIN | POLLPRI};
 	const struct backend_watch *watch;
+	int ready;
 
 	contain_enter_thread();
 	for (;;) {
-		if (poll(&event, 1, -1) <= 0)
-			continue;
+		ready = poll(&event, 1, LOOK_MS);
 		watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
-		if (watch)
+		if (ready > 0 && watch)
 			exception_handle(watch);
+		else if (!ready && watch)
+			exception_look(watch);
 	}
 	return unused;
 }

@@ -821,6 +821,50 @@ START_TEST(a_device_whose_warps_do_not_come_back_does_not_go_on)
 }
 END_TEST
 
+static void stop_for_ever(void)
+{
+	stop_again();
+	at_resume = stop_for_ever;
+	story[0] = '\0';
+}
+
+static void look(const char *expected)
+{
+	story[0] = '\0';
+	exception_look(&watch);
+	ck_assert_str_eq(story, expected);
+}
+
+START_TEST(who_is_given_up_is_not_looked_at)
+{
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	at_resume = stop_for_ever;
+	exception_handle(&watch);
+	look("");
+	look("");
+}
+END_TEST
+
+/* At one look alone a stop may be under way. */
+START_TEST(a_fault_that_is_not_announced_is_found_at_the_second_look)
+{
+	look("");
+	stop_warp(16, 0, 0, 0xf, CODE + 0x40);
+	look("");
+	look(HANDLED);
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_eq(faults[0].module, OURS);
+	look("");
+	stop_warp(16, 0, 0, 0xf, OTHER + 0x40);
+	look("");
+	handle(HANDLED);
+	look("");
+	stop_warp(16, 0, 0, 0xf, OTHER + 0x40);
+	look("");
+	look(HANDLED);
+}
+END_TEST
+
 static void mark_as_saved(uint32_t sm, uint32_t slot)
 {
 	area[WARPS_HEAD_BYTES + (size_t)(sm * WARPS_PER_SM + slot) * WARPS_RECORD_BYTES + 0x29c] = 1;
@@ -908,13 +952,6 @@ START_TEST(a_device_that_does_not_go_on_is_not_contained)
 	handle("suspected stop stopped contained resume uncontained ");
 }
 END_TEST
-
-static void stop_for_ever(void)
-{
-	stop_again();
-	at_resume = stop_for_ever;
-	story[0] = '\0';
-}
 
 START_TEST(warps_that_nobody_can_release_are_not_contained)
 {
@@ -1157,6 +1194,8 @@ int main(void)
 	tcase_add_test(tests, what_is_only_held_is_released);
 	tcase_add_test(tests, warps_that_stay_away_are_resumed_once_more);
 	tcase_add_test(tests, a_device_whose_warps_do_not_come_back_does_not_go_on);
+	tcase_add_test(tests, who_is_given_up_is_not_looked_at);
+	tcase_add_test(tests, a_fault_that_is_not_announced_is_found_at_the_second_look);
 	tcase_add_test(tests, marks_of_warps_that_are_over_are_not_waited_for);
 	tcase_add_test(tests, warps_that_are_stopped_again_are_not_waited_for);
 	tcase_add_test(tests, who_is_held_before_it_was_led_is_led_again);
