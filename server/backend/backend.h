@@ -199,7 +199,7 @@ struct backend_ops {
 	 * ret_kernel: BACKEND_KERNEL_BYTES, the name of one that was on the device; empty if there was none. */
 	CUresult (*kernels_end)(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
 	/* Looks whether kernels of these modules wait for others: none of theirs is on the device at this moment, and
-	 * something else is. Ends nothing, stops everybody for as long; otherwise as kernels_end(). [any] */
+	 * one of other modules is. Ends nothing, stops everybody for as long; otherwise as kernels_end(). [any] */
 	CUresult (*kernels_wait)(struct backend_module *const *modules, uint32_t count, bool *ret_wait);
 
 	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is

@@ -232,15 +232,25 @@ static void tell_and_try(struct job *job)
 	try(job);
 }
 
-/* A fault that was found meanwhile is the session's error then. */
+/* Not once the executor is to be replaced: the next one has the session then. */
+static bool may_tell(const struct job *job)
+{
+	return !executor_is_lost(job->executor) && !job->tenant->gone &&
+	       word_relaxed(&job->tenant->generation);
+}
+
+/* A fault that was found meanwhile is the session's error then. Where it is not known whose it is, nobody ends for another
+ * reason. */
 static void looked(struct job *job)
 {
 	const struct end_kernels *end = job->end;
 
-	if (job->tenant->gone || !word_relaxed(&job->tenant->generation))
+	if (!may_tell(job))
 		job_reply(
 			job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session is not served here any more");
-	else if (!end->code && end->waits)
+	else if (end->code)
+		job_reply(job, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, "the backend cannot look for kernels");
+	else if (end->waits || contain_is_open(job->executor))
 		job_reply(job, CUDA_SUCCESS, NULL, 0, "");
 	else
 		tell_and_try(job);
@@ -263,6 +273,10 @@ void end_kernels_handle(struct job *job)
 		return;
 	}
 	job->end->looks = true;
-	if (!ask(job))
+	if (ask(job))
+		return;
+	if (job->end->count)
+		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, "no thread to look for kernels");
+	else
 		tell_and_try(job);
 }

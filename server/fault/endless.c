@@ -79,6 +79,12 @@ static void begin_anew(struct session *session)
 	overrun_forget(session);
 }
 
+/* It was looked at when it went, and had no error. */
+static bool has_left(const struct session *session, const struct wire_reply *reply)
+{
+	return reply->code == CUDA_ERROR_INVALID_CONTEXT && !session_is_live(session);
+}
+
 static void on_ended(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -93,7 +99,7 @@ static void on_ended(
 			begin_anew(session);
 		else if (!reply->code)
 			report(domain, session, reply->text);
-		else if (!domain_worker_is_failing(worker))
+		else if (!domain_worker_is_failing(worker) && !has_left(session, reply))
 			promote_over_limit(domain, session);
 	}
 	session_unref(session);

@@ -63,10 +63,11 @@ static void look(struct domain *domain)
 		if (!convict_was_served(session, domain->active) ||
 			!(session_is_live(session) || endless_has_ended(domain, session)))
 			continue;
-		if (overrun_is_over(session, now_us, limit_us)) {
+		/* All of them: who is at fault may come behind any number that wait for it. */
+		if (overrun_is_over(session, now_us, limit_us))
 			endless_over_limit(domain, session);
+		if (!incident_is_serving(domain->promotion->state))
 			return;
-		}
 	}
 }
 

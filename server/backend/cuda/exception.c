@@ -44,7 +44,7 @@
 //     multiprocessors were stopped and resumed at the same time, a resume took 60 to 180 ms, and twice one of them did not
 //     go on until it was resumed once more.
 //     Two such processes that faulted again and again got no event for a trap after 1 to 14 rounds. So the thread also looks
-//     twice a second whether warps are stopped: who is still stopped at the next look has faulted, announced or not.
+//     twice a second whether warps are stopped: if some are for four seconds, nobody has announced why.
 //   - At the first exception of a context warps that went on were stopped again as soon as they did, with no exception of
 //     their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At later exceptions never (some 140).
 
@@ -78,10 +78,14 @@ static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea
 /* For a released warp to be back on the device: at first, and at last. Other contexts have the device for some milliseconds. */
 #define BACK_LEAST_MS 200u
 #define BACK_MOST_MS  1600u
+/* For the rest of them, once the first is. */
+#define REST_MS 10u
 /* Kernels whose stopped warps go to their code at the release, wherever they are; those of more go on where they were. */
 #define ENDED_MAX 128u
-/* Between two looks for a fault that was not announced. */
+/* Between two looks for a fault that was not announced, and looks in a row that find stopped warps. Announcements take up to
+ * 1.4 s where many multiprocessors have errors. */
 #define LOOK_MS 500
+#define LOOKS	8u
 /* Grids of which the kernel is remembered during one stop; of more it is read again. */
 #define GRIDS_MAX 128u
 /* The driver writes the text of an assertion about when the event comes. */
@@ -135,7 +139,7 @@ struct ending {
 	uint32_t module_count;
 	char *kernel;  /* BACKEND_KERNEL_BYTES: the name of the first that was ended; NULL: none is to be */
 	bool is_there; /* a kernel of the modules is on the device */
-	bool others;   /* something else is */
+	bool others;   /* one of others is */
 };
 
 static struct {
@@ -151,7 +155,7 @@ static struct {
 	uint32_t ended_count;
 	uint32_t released[WARPS_COUNT]; /* by the latest release(): indices */
 	uint32_t released_count;
-	bool was_there;	  /* what the look before has found; the thread's alone */
+	uint32_t looks;	  /* in a row that have found stopped warps; the thread's alone */
 	bool is_given_up; /* the executor is to be replaced, and warps may stay stopped until then */
 	char said[SHM_ASSERTION_BYTES];
 } exception = {.lock = PTHREAD_MUTEX_INITIALIZER, .event = -1};
@@ -548,26 +552,35 @@ static void examine(const struct backend_watch *watch)
 	clear_states();
 }
 
-/* A context comes back as a whole, so one of its warps is enough. Some that are over can stay marked as saved. */
-static bool is_back(void)
+/* Of the released warps: those that are back on the device, or stopped again. */
+static uint32_t count_back(void)
 {
-	uint32_t i = 0;
+	uint32_t count = 0;
 
-	while (i < exception.released_count && warps_is_away(exception.area, exception.released[i]))
-		i++;
-	return !exception.released_count || i < exception.released_count;
+	for (uint32_t i = 0; i < exception.released_count; i++)
+		count += !warps_is_away(exception.area, exception.released[i]);
+	return count;
 }
 
-/* Return: whether a released warp is back on the device, or stopped again, within the time */
-static bool comes_back(uint32_t ms)
+static bool are_back(uint32_t least, uint32_t ms)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 
-	for (; !is_back(); ms--) {
+	for (; count_back() < least; ms--) {
 		if (!ms)
 			return false;
 		nanosleep(&pause, NULL);
 	}
+	return true;
+}
+
+/* A context comes back as a whole, so one of its warps proves it. The others may be held again as they come. Some that are
+ * over can stay marked as saved. Return: whether it is back within the time */
+static bool comes_back(uint32_t ms)
+{
+	if (!are_back(exception.released_count ? 1 : 0, ms))
+		return false;
+	are_back(exception.released_count, REST_MS);
 	return true;
 }
 
@@ -666,7 +679,10 @@ static void end_kernels(struct ending *ending, struct finding *finding)
 		if (!warps_read(exception.area, i, &warp) || warp.task == task)
 			continue;
 		task = warp.task;
-		if (find_kernel(finding, task, &code) && is_named(ending, code.module))
+		/* One without a name may be anybody's. */
+		if (!find_kernel(finding, task, &code))
+			continue;
+		if (is_named(ending, code.module))
 			end_kernel(ending, finding, &code);
 		else
 			ending->others = true;
@@ -766,11 +782,11 @@ static void handle_unannounced(const struct backend_watch *watch)
 
 void exception_look(const struct backend_watch *watch)
 {
-	bool is_there = is_stopped();
-
-	if (is_there && exception.was_there)
-		handle_unannounced(watch);
-	exception.was_there = is_there && !exception.was_there;
+	exception.looks = is_stopped() ? exception.looks + 1 : 0;
+	if (exception.looks < LOOKS)
+		return;
+	exception.looks = 0;
+	handle_unannounced(watch);
 }
 
 static void *run(void *unused)

@@ -23,7 +23,7 @@ bool exception_is_ours(void);
 /** Handles what has faulted by now. For the thread, and for tests. */
 void exception_handle(const struct backend_watch *watch);
 
-/** Every half second: handles what has been stopped since the call before, for nobody has announced it. For the same. */
+/** Every half second: handles what is stopped at eight calls in a row, for nobody has announced it. For the same. */
 void exception_look(const struct backend_watch *watch);
 
 /** backend.h, kernels_end(). Any thread. */

@@ -460,7 +460,7 @@ CUresult host_pool_wait(struct backend_module *const *modules, uint32_t count, b
 		const struct host_work *work = pool.runners[i].runs;
 
 		is_there |= work && is_of(work, modules, count);
-		others |= work && !is_of(work, modules, count);
+		others |= work && work->kind == HOST_LAUNCH && !is_of(work, modules, count);
 	}
 	pthread_mutex_unlock(&pool.lock);
 	*ret_wait = others && !is_there;

@@ -835,33 +835,39 @@ static void look(const char *expected)
 	ck_assert_str_eq(story, expected);
 }
 
+static void look_often(void)
+{
+	for (unsigned i = 0; i < 7; i++)
+		look("");
+}
+
+/* Before that a stop may be under way, or the announcement. */
+START_TEST(a_fault_that_is_not_announced_is_found_at_the_eighth_look)
+{
+	look_often();
+	look("");
+	stop_warp(16, 0, 0, 0xf, CODE + 0x40);
+	look_often();
+	look(HANDLED);
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_eq(faults[0].module, OURS);
+	stop_warp(16, 0, 0, 0xf, OTHER + 0x40);
+	look_often();
+	handle(HANDLED);
+	look("");
+	stop_warp(16, 0, 0, 0xf, OTHER + 0x40);
+	look_often();
+	look(HANDLED);
+}
+END_TEST
+
 START_TEST(who_is_given_up_is_not_looked_at)
 {
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	at_resume = stop_for_ever;
 	exception_handle(&watch);
+	look_often();
 	look("");
-	look("");
-}
-END_TEST
-
-/* At one look alone a stop may be under way. */
-START_TEST(a_fault_that_is_not_announced_is_found_at_the_second_look)
-{
-	look("");
-	stop_warp(16, 0, 0, 0xf, CODE + 0x40);
-	look("");
-	look(HANDLED);
-	ck_assert_uint_eq(fault_count, 1);
-	ck_assert_ptr_eq(faults[0].module, OURS);
-	look("");
-	stop_warp(16, 0, 0, 0xf, OTHER + 0x40);
-	look("");
-	handle(HANDLED);
-	look("");
-	stop_warp(16, 0, 0, 0xf, OTHER + 0x40);
-	look("");
-	look(HANDLED);
 }
 END_TEST
 
@@ -1082,10 +1088,10 @@ START_TEST(a_program_waits_where_only_others_have_kernels_on_the_device)
 	halt_warp(1, 0, 1, OTHER + 0x40);
 	halt_warp(0, 0, 0, BUILTIN);
 	ck_assert(!is_waiting("stop resume "));
-	/* A kernel that nobody knows is somebody's. */
+	/* A kernel that nobody knows may be its own. */
 	code_forget(THEIRS);
 	halt_warp(1, 0, 1, OTHER + 0x40);
-	ck_assert(is_waiting("stop resume "));
+	ck_assert(!is_waiting("stop resume "));
 }
 END_TEST
 
@@ -1195,7 +1201,7 @@ int main(void)
 	tcase_add_test(tests, warps_that_stay_away_are_resumed_once_more);
 	tcase_add_test(tests, a_device_whose_warps_do_not_come_back_does_not_go_on);
 	tcase_add_test(tests, who_is_given_up_is_not_looked_at);
-	tcase_add_test(tests, a_fault_that_is_not_announced_is_found_at_the_second_look);
+	tcase_add_test(tests, a_fault_that_is_not_announced_is_found_at_the_eighth_look);
 	tcase_add_test(tests, marks_of_warps_that_are_over_are_not_waited_for);
 	tcase_add_test(tests, warps_that_are_stopped_again_are_not_waited_for);
 	tcase_add_test(tests, who_is_held_before_it_was_led_is_led_again);

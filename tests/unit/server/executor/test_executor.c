@@ -1109,6 +1109,30 @@ START_TEST(a_program_that_waits_for_others_is_told_nothing)
 }
 END_TEST
 
+/* The next executor has it then. */
+START_TEST(a_session_of_an_executor_that_is_halted_is_told_nothing)
+{
+	struct wire_message request = over_limit();
+	struct client client;
+
+	fake.can_end = fake.ends = true;
+	fake.end_stuck = 2;
+	prepare_endless(&client, 1, 1);
+	request.session = 1;
+	send_request(&request, NULL, 0);
+	while (!fake_count(FAKE_LOOK))
+		sched_yield();
+	send_request(&(struct wire_message){.type = WIRE_HALT}, NULL, 0);
+	receive(WIRE_REPLY);
+	fake.end_stuck = 0;
+	for (int i = 0; i < 200 && !fake_count(FAKE_END); i++)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	ck_assert_uint_eq(fake_count(FAKE_END), 0);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	close_client(&client);
+}
+END_TEST
+
 /* No kernel, or one that the backend cannot end; with an error it is not tried again. */
 START_TEST(what_cannot_be_ended_is_answered_in_time)
 {
@@ -1762,6 +1786,7 @@ int main(void)
 	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
 	tcase_add_test(role, a_program_over_its_limit_ends_and_others_go_on);
 	tcase_add_test(role, a_program_that_waits_for_others_is_told_nothing);
+	tcase_add_test(role, a_session_of_an_executor_that_is_halted_is_told_nothing);
 	tcase_add_loop_test(role, what_cannot_be_ended_is_answered_in_time, 0, 2);
 	tcase_add_test(role, a_backend_that_ends_no_kernels_changes_nothing);
 	tcase_add_test(role, kernels_of_a_program_that_is_gone_are_ended_behind_its_patience);

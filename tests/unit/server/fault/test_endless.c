@@ -306,6 +306,40 @@ START_TEST(the_limit_leads_there_until_the_work_is_done)
 }
 END_TEST
 
+/* Who does not wait may come last. */
+START_TEST(everybody_over_the_limit_is_asked)
+{
+	struct pollfd poller;
+
+	boot();
+	fake_issue(&fake_session(fake, 1)->view, 4);
+	fake->config.max_kernel_seconds = 1;
+	ck_assert_int_eq(overrun_init(fake_domain(fake)), 0);
+	poller = (struct pollfd){.fd = first->socket, .events = POLLIN};
+	FAKE_RUN_WHILE(fake, poll(&poller, 1, 0) == 0);
+	expect_question(first, fake_session(fake, 0)->number);
+	FAKE_RUN_WHILE(fake, poll(&poller, 1, 0) == 0);
+	expect_question(first, fake_session(fake, 1)->number);
+	leave_all();
+	end();
+}
+END_TEST
+
+START_TEST(a_program_leaves_while_it_is_looked_at)
+{
+	boot();
+	ask();
+	fake_leave(fake, &clients[0]);
+	answer_close(second, 1, 0, 0);
+	answer_close(first, 1, 0, 0);
+	answer(first, CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	fake_leave(fake, &clients[1]);
+	end();
+}
+END_TEST
+
 START_TEST(who_waits_for_others_is_asked_once_in_the_time_of_the_limit)
 {
 	uint64_t answered_us;
@@ -333,6 +367,8 @@ int main(void)
 	tests = suite_case(suite, "endless");
 	tcase_add_test(tests, a_program_over_its_limit_ends_alone);
 	tcase_add_test(tests, the_time_of_a_program_that_waits_for_others_begins_anew);
+	tcase_add_test(tests, everybody_over_the_limit_is_asked);
+	tcase_add_test(tests, a_program_leaves_while_it_is_looked_at);
 	tcase_add_test(tests, who_waits_for_others_is_asked_once_in_the_time_of_the_limit);
 	tcase_add_loop_test(tests, an_executor_that_cannot_end_it_is_replaced, 0, 3);
 	tcase_add_test(tests, an_executor_that_does_not_answer_is_replaced);
