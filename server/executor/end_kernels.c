@@ -248,10 +248,10 @@ static void looked(struct job *job)
 	if (!may_tell(job))
 		job_reply(
 			job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session is not served here any more");
+	else if (contain_is_open(job->executor) || (!end->code && end->waits))
+		job_reply(job, CUDA_SUCCESS, NULL, 0, "");
 	else if (end->code)
 		job_reply(job, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, "the backend cannot look for kernels");
-	else if (end->waits || contain_is_open(job->executor))
-		job_reply(job, CUDA_SUCCESS, NULL, 0, "");
 	else
 		tell_and_try(job);
 }
