@@ -459,8 +459,12 @@ CUresult host_pool_wait(struct backend_module *const *modules, uint32_t count, b
 	for (unsigned i = 0; i < HOST_WORKERS_MAX; i++) {
 		const struct host_work *work = pool.runners[i].runs;
 
-		is_there |= work && is_of(work, modules, count);
-		others |= work && work->kind == HOST_LAUNCH && !is_of(work, modules, count);
+		if (!work || work->kind != HOST_LAUNCH)
+			continue;
+		if (is_of(work, modules, count))
+			is_there = true;
+		else
+			others = true;
 	}
 	pthread_mutex_unlock(&pool.lock);
 	*ret_wait = others && !is_there;

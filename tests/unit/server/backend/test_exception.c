@@ -801,7 +801,6 @@ START_TEST(nobody_is_led_to_code_that_was_loaded_since)
 }
 END_TEST
 
-/* One control for all multiprocessors is cheaper than one for each of many. */
 /* Another context was resumed at the same time. */
 START_TEST(warps_that_stay_away_are_resumed_once_more)
 {
@@ -912,6 +911,7 @@ START_TEST(warps_that_are_stopped_again_are_not_waited_for)
 }
 END_TEST
 
+/* One control for all multiprocessors is cheaper than one for each of many. */
 START_TEST(many_error_states_are_cleared_at_once)
 {
 	for (uint32_t sm = 0; sm < SMS; sm++) {
