@@ -23,7 +23,7 @@ void log_init(enum log_level level, const char *name);
  */
 void log_clean(char *text);
 
-/** Where the log is written; standard error before. */
+/** Where the log is written instead of standard error, for tests. */
 void log_set_descriptor(int fd);
 
 /** The journal's socket, instead of the usual one, for tests (static string). */

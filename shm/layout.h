@@ -95,8 +95,6 @@ enum shm_session_state {
 	SHM_SESSION_CLOSED = 4,	 /* the service ended the session: protocol error, limit, shutdown */
 };
 
-#define SHM_ASSERTION_BYTES 3072u
-
 /* Longest time from a fault to its first sign. */
 #define SHM_SIGN_NS UINT64_C(1000000000)
 
@@ -157,9 +155,7 @@ struct shm_server_header {
 	 * behind there that no program can see. Serving and module thread of an executor write, the next one
 	 * reads (executor/remains.c). Added at the end of a page that older clients have mapped as well. */
 	word64 ran[SHM_MODULES / 64];
-	/* Where a kernel's assertion failed: lines for the program's standard error, which the driver would
-	 * have written; empty: none. Written before state. Added as well. */
-	char assertion[SHM_ASSERTION_BYTES];
+	char reserved1[3072];
 	/* ns: device time that was counted for the session, as far as shares were (executor/share.c). Serving thread of an
 	 * executor writes, the daemon reads. Added as well. */
 	word64 device_ns;
@@ -233,7 +229,6 @@ static_assert(sizeof(struct shm_stream_state) == 64, "one cache line per stream"
 static_assert(offsetof(struct shm_server_header, head) == 64, "own cache line");
 static_assert(offsetof(struct shm_server_header, reason) == 120, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, ran) == 376, "part of the ABI");
-static_assert(offsetof(struct shm_server_header, assertion) == 888, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, device_ns) == 3960, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, partition) == 3968, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, rest) == 3976, "part of the ABI");

@@ -2,8 +2,8 @@
 // of the host part of its window, that its kernels write and its own process empties. No executor reads it,
 // so it is there as long as the program is, whatever becomes of executors.
 //
-// The program makes the ring when it has loaded a module whose kernels print. A record lies at its position
-// modulo `bytes` and may wrap; words of eight bytes never do.
+// The program makes the ring when it has loaded a module whose kernels print or assert. A record lies at its
+// position modulo `bytes` and may wrap; words of eight bytes never do.
 //
 //   kernel   takes room: `head` moves on by the record's size, whatever was there; writes the record but for
 //            its first word; then the first word, which says where it lies as well, so that it cannot be
@@ -13,9 +13,10 @@
 //            buffer: it goes on at the oldest record that is left
 //
 // So records are taken out in the order in which room was taken for them, and no kernel waits for the
-// program. A kernel that is cut off between the two leaves room in which no record comes: the program looks
-// for the next one when nothing of it runs any more. What is in the ring is the program's own kernels' and
-// may be anything: the reader checks it.
+// program. Assertions get half a ring in all: their program is at its end, and a grid of them would write over
+// its own records. A kernel that is cut off between the two leaves room in which no record comes: the program
+// looks for the next one when nothing of it runs any more. What is in the ring is the program's own kernels'
+// and may be anything: the reader checks it.
 //
 // A record's body is words: texts are NUL-terminated and padded with NULs to whole words.
 //   SHM_TEXT_PRINTF  the format; then one word for each argument in the format's order, a text for a %s
@@ -43,9 +44,15 @@ struct shm_text {
 	uint64_t bytes; /* of records: a power of two. The program's, constant while kernels run that print */
 	uint64_t reserved1[6];
 	_Alignas(64) word64 head; /* kernels write */
-	uint64_t reserved2[7];
+	word64 asserted;	  /* bytes of assertions, and of those that had no room. Kernels write */
+	word64 told;		  /* not 0: there is a whole record of an assertion. Kernels write */
+	uint64_t reserved2[5];
 	word64 words[];
 };
+
+/* What the kernels of a module do with the ring: bits of the answer to LoadModule. */
+#define SHM_TEXT_PRINTS	 UINT64_C(1)
+#define SHM_TEXT_ASSERTS UINT64_C(2)
 
 /* First word of a record, from the lowest bit: its size in bytes with this word (32 bits), its kind (8), its
  * position in words (24: more than a lap). */
@@ -63,6 +70,8 @@ static inline uint64_t shm_text_address(uint64_t window_base, uint64_t device_by
 
 static_assert(offsetof(struct shm_text, bytes) == 8, "part of the ABI");
 static_assert(offsetof(struct shm_text, head) == 64, "part of the ABI");
+static_assert(offsetof(struct shm_text, asserted) == 72, "part of the ABI");
+static_assert(offsetof(struct shm_text, told) == 80, "part of the ABI");
 static_assert(sizeof(struct shm_text) == 128, "part of the ABI");
 
 #endif

@@ -5,8 +5,7 @@
 #include "client/link/lost.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -20,20 +19,11 @@
 /* As long as a waiting thread sleeps between two looks at the control socket. */
 #define GLANCE_NS UINT64_C(100000000)
 
-/* What the driver would have said. */
-static void say_assertion(const struct shm_server_header *server)
-{
-	static word32 is_said;
-	char lines[sizeof(server->assertion)];
-	int cancelable;
+static lost_ended_fn *_Atomic watcher; /* NULL: nobody */
 
-	if (atomic_exchange(&is_said, 1))
-		return;
-	memcpy(lines, server->assertion, sizeof(lines));
-	lines[sizeof(lines) - 1] = '\0';
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-	fputs(lines, stderr);
-	pthread_setcancelstate(cancelable, NULL);
+void lost_watch(lost_ended_fn *ended)
+{
+	atomic_store(&watcher, ended);
 }
 
 CUresult lost_verdict(void)
@@ -41,6 +31,7 @@ CUresult lost_verdict(void)
 	const struct shm_server_header *server = connection.view.server;
 	uint32_t state = word_acquire(&((struct shm_server_header *)server)->state);
 	char reason[sizeof(server->reason)];
+	lost_ended_fn *ended;
 	uint32_t code;
 
 	if (state != SHM_SESSION_FAULTED && state != SHM_SESSION_CLOSED)
@@ -48,8 +39,9 @@ CUresult lost_verdict(void)
 	code = word_relaxed(&((struct shm_server_header *)server)->error);
 	memcpy(reason, server->reason, sizeof(reason));
 	reason[sizeof(reason) - 1] = '\0';
-	if (code == CUDA_ERROR_ASSERT)
-		say_assertion(server);
+	ended = atomic_load(&watcher);
+	if (ended)
+		ended();
 	return process_fail(code ? (CUresult)code : CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
 }
 

@@ -15,6 +15,10 @@ CUresult lost_check(void);
 /** The same for what a program calls again and again: it asks the system only if nobody did for a while. */
 CUresult lost_glance(void);
 
+/** @ended: is called whenever somebody sees a verdict, by that thread, which may hold locks. Any thread */
+typedef void lost_ended_fn(void);
+void lost_watch(lost_ended_fn *ended);
+
 /** The service is gone, or says so. Return: the sticky error, which may be an earlier one or a verdict. */
 CUresult lost_report(const char *how);
 

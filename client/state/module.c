@@ -21,6 +21,7 @@
 #include "client/state/renew.h"
 #include "client/submit/wait.h"
 #include "client/text/text.h"
+#include "shm/text.h"
 
 struct client_global {
 	struct client_global *next;
@@ -169,7 +170,7 @@ static bool is_moved(const struct control_answer *answer)
 }
 
 static CUresult send_load(struct client_module *module, struct image *image, struct jit *jit,
-	struct control_answer *answer, bool *ret_prints)
+	struct control_answer *answer, uint64_t *ret_uses)
 {
 	struct wire_message request = {.type = WIRE_LOAD_MODULE};
 	const char *text = "";
@@ -188,9 +189,9 @@ static CUresult send_load(struct client_module *module, struct image *image, str
 		module->variables = NULL;
 	else if (result != CUDA_SUCCESS || !is_moved(answer))
 		leave_room(module);
-	if (result == CUDA_SUCCESS && answer->message.reply.values.count > 1 &&
-		answer->message.reply.values.at[1])
-		*ret_prints = true;
+	*ret_uses = result == CUDA_SUCCESS && answer->message.reply.values.count > 1
+			    ? answer->message.reply.values.at[1]
+			    : 0;
 	if (answer && answer->message.type == WIRE_REPLY && answer->message.reply.text)
 		text = answer->message.reply.text;
 	jit_end(jit, result == CUDA_SUCCESS, text);
@@ -216,12 +217,15 @@ static CUresult send_unload(struct client_module *module)
 	return result;
 }
 
-/* The kernels of a new module print: there has to be a place for it, as large as the program wants. */
-static CUresult receive_text(struct client_module *module)
+/* The kernels of a new module print or assert: there has to be a place for it, for what they print as large as the
+ * program wants. */
+static CUresult receive_text(struct client_module *module, uint64_t uses)
 {
 	CUcontext context = module->context ? module->context : context_current();
 	size_t bytes = 0;
 
+	if (!(uses & SHM_TEXT_PRINTS))
+		return uses ? text_open_small() : CUDA_SUCCESS;
 	if (text_is_open())
 		return CUDA_SUCCESS;
 	if (context_limit(context, CU_LIMIT_PRINTF_FIFO_SIZE, &bytes) != CUDA_SUCCESS)
@@ -236,7 +240,7 @@ CUresult module_load(
 	struct client_module *module;
 	CUresult result;
 	uint32_t id = id_take();
-	bool prints = false;
+	uint64_t uses;
 
 	if (id == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -251,10 +255,10 @@ CUresult module_load(
 	module->device = context ? context_device(context) : 0;
 	pthread_mutex_init(&module->lock, NULL);
 	answer = control_answer_new();
-	result = send_load(module, image, jit, answer, &prints);
+	result = send_load(module, image, jit, answer, &uses);
 	control_answer_free(answer);
-	if (result == CUDA_SUCCESS && prints) {
-		result = receive_text(module);
+	if (result == CUDA_SUCCESS) {
+		result = receive_text(module, uses);
 		if (result != CUDA_SUCCESS)
 			send_unload(module);
 	}
@@ -430,13 +434,13 @@ static CUresult load_again(struct client_module *module)
 	struct image image;
 	struct jit jit;
 	CUresult result = renewal_open(module->renewal, &image, &jit);
-	bool prints;
+	uint64_t uses;
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	answer = control_answer_new();
-	/* There is a place for what it prints since it was loaded first. */
-	result = send_load(module, &image, &jit, answer, &prints);
+	/* There is a place for its text since it was loaded first. */
+	result = send_load(module, &image, &jit, answer, &uses);
 	control_answer_free(answer);
 	image_close(&image);
 	return result;

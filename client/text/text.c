@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "client/link/connect.h"
+#include "client/link/lost.h"
 #include "client/link/map.h"
 #include "client/state/log.h"
 #include "client/text/render.h"
@@ -24,6 +25,8 @@ static struct shm_text *_Atomic ring; /* NULL: none */
 static uint64_t bytes, mapped;	      /* its size; what there is for it, with the head */
 static word64 taken;		      /* up to here it was read */
 static word32 settled;		      /* generation of executors whose predecessors left nothing half done */
+static word32 prints;		      /* the ring is for what kernels print as well */
+static word32 ended;		      /* what was left at the session's end has come out */
 
 /* ---- records ---- */
 
@@ -169,6 +172,26 @@ void text_settle(void)
 	word_set(&settled, generation);
 }
 
+/* The session is over. Left to another thread if one is at it: the caller may hold locks. */
+static void end(void)
+{
+	struct shm_text *text = atomic_load(&ring);
+	int cancelable;
+
+	if (!text || word_relaxed(&ended))
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	if (!ftrylockfile(stdout)) {
+		if (!pthread_mutex_trylock(&lock)) {
+			take_whatever(text);
+			word_set(&ended, 1);
+			pthread_mutex_unlock(&lock);
+		}
+		funlockfile(stdout);
+	}
+	pthread_setcancelstate(cancelable, NULL);
+}
+
 /* ---- the ring ---- */
 
 /* The largest ring that is not larger than a wish. */
@@ -192,33 +215,49 @@ static CUresult map(uint64_t address, uint64_t size)
 	return r;
 }
 
-CUresult text_open(uint64_t wish)
+/* Under the lock. */
+static CUresult make(uint64_t wish)
 {
 	uint64_t address =
 		shm_text_address(connection.window_base, connection.device_bytes, connection.host_bytes);
 	struct shm_text *text = (struct shm_text *)(uintptr_t)address;
-	CUresult r = CUDA_SUCCESS;
+	CUresult r = address ? map(address, ring_bytes(wish)) : CUDA_ERROR_NOT_SUPPORTED;
 
-	if (!address)
-		return CUDA_ERROR_NOT_SUPPORTED;
+	if (r != CUDA_SUCCESS)
+		return r;
+	text->magic = SHM_TEXT_MAGIC;
+	text->bytes = bytes = ring_bytes(wish);
+	word_set(&settled, word_acquire(&connection.view.server->generation));
+	atomic_store(&ring, text);
+	lost_watch(end);
+	return CUDA_SUCCESS;
+}
+
+CUresult text_open(uint64_t wish)
+{
+	CUresult r;
+
 	pthread_mutex_lock(&lock);
-	if (text_is_used())
-		r = CUDA_ERROR_INVALID_VALUE;
+	r = text_is_used() ? CUDA_ERROR_INVALID_VALUE : make(wish);
 	if (r == CUDA_SUCCESS)
-		r = map(address, ring_bytes(wish));
-	if (r == CUDA_SUCCESS) {
-		text->magic = SHM_TEXT_MAGIC;
-		text->bytes = bytes = ring_bytes(wish);
-		word_set(&settled, word_acquire(&connection.view.server->generation));
-		atomic_store(&ring, text);
-	}
+		word_set(&prints, 1);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+CUresult text_open_small(void)
+{
+	CUresult r;
+
+	pthread_mutex_lock(&lock);
+	r = atomic_load(&ring) ? CUDA_SUCCESS : make(SHM_TEXT_BYTES_MIN);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
 
 bool text_is_open(void)
 {
-	return atomic_load(&ring) != NULL;
+	return word_acquire(&prints);
 }
 
 bool text_is_used(void)

@@ -1,10 +1,11 @@
-// What the program's kernels print: the reading end of its ring (shm/text.h). A program that loads no module
-// with such kernels has none.
+// What the program's kernels print, and the text of assertions that fail in them: the reading end of its ring
+// (shm/text.h). A program that loads no module with such kernels has none.
 //
 // Text comes out where the driver lets it out: when the program synchronises with a context, a stream or an
 // event, whichever, at synchronous copies, when it loads or unloads modules, frees memory, and when a context
 // ends. Never between those, so that it stands in the right place among what the program writes itself.
-// Unlike the driver's, none of these waits for other streams because there is text.
+// Unlike the driver's, none of these waits for other streams because there is text. What is left when the session is
+// over comes out where the program first hears of that.
 
 #ifndef FRMPS_CLIENT_TEXT_TEXT_H
 #define FRMPS_CLIENT_TEXT_TEXT_H
@@ -24,7 +25,10 @@
  */
 CUresult text_open(uint64_t wish);
 
-/** Whether there is a ring. */
+/** Makes a ring for assertions alone, unless there is one. Return: as above */
+CUresult text_open_small(void);
+
+/** Whether there is a ring for what kernels print. */
 bool text_is_open(void);
 
 /** Whether a kernel has printed. */

@@ -130,6 +130,7 @@ struct backend_probe {
 struct backend_text {
 	uint64_t ring; /* address of the ring that they write (shm/text.h) */
 	bool prints;   /* answered: some of them do. The ring must be there before they run */
+	bool asserts;  /* answered, as well */
 };
 
 /* An input of the device linker. */
@@ -387,7 +388,6 @@ struct backend_fault {
 	uint32_t block[3];
 	bool has_block;
 	char kernel[128]; /* empty: not known */
-	const char *said; /* lines for the program's standard error; NULL: none. For the call's time */
 };
 #define BACKEND_FAULTS_MAX 8u
 

@@ -263,7 +263,7 @@ static void end_tenant(struct tenant *tenant, const struct backend_fault *fault)
 			fault->block[2]);
 	snprintf(reason, sizeof(reason), "a fault in kernel %s,%s instruction at %#llx",
 		fault->kernel[0] ? fault->kernel : "(unnamed)", place, (unsigned long long)fault->address);
-	tenant_tell_end(tenant, SHM_SESSION_FAULTED, fault->code, reason, fault->said);
+	tenant_tell_end(tenant, SHM_SESSION_FAULTED, fault->code, reason);
 }
 
 static void end_tenant_of(struct executor *executor, uint64_t id, const struct backend_fault *fault)

@@ -227,7 +227,7 @@ static void tell_and_try(struct job *job)
 	const struct wire_trouble *why = &job->message.trouble;
 
 	/* From here on nothing of it is issued (serve.c). */
-	tenant_tell_end(job->tenant, SHM_SESSION_FAULTED, (CUresult)why->code, why->text, NULL);
+	tenant_tell_end(job->tenant, SHM_SESSION_FAULTED, (CUresult)why->code, why->text);
 	job->end->looks = false;
 	try(job);
 }

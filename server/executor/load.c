@@ -22,6 +22,7 @@
 #include "server/executor/tenant.h"
 #include "server/executor/variable.h"
 #include "server/log.h"
+#include "shm/text.h"
 
 #define LOG_BYTES 16384u
 
@@ -60,14 +61,14 @@ static int make_file(const struct load *load)
 	return fd;
 }
 
-/* Values: whether its kernels leave nothing behind; whether they print; bytes of what was compiled, if that
- * goes along; whether its variables are in the client's block. */
-static void answer(struct job *job, const struct module *module, bool prints)
+/* Values: whether its kernels leave nothing behind; what they do with the ring for text (shm/text.h); bytes of
+ * what was compiled, if that goes along; whether its variables are in the client's block. */
+static void answer(struct job *job, const struct module *module, uint64_t uses)
 {
 	struct load *load = job->load;
 	int fd = load->code ? make_file(load) : -1;
 	const uint64_t values[] = {
-		!module->leaves, prints, fd < 0 ? 0 : load->code_bytes, load->variables.bytes > 0};
+		!module->leaves, uses, fd < 0 ? 0 : load->code_bytes, load->variables.bytes > 0};
 	struct wire_reply reply = {.values = {values, 4}, .text = load->log};
 
 	job_reply_file(job, &reply, fd);
@@ -75,8 +76,8 @@ static void answer(struct job *job, const struct module *module, bool prints)
 		close(fd);
 }
 
-/* @prints: whether its kernels do */
-static CUresult put_in(struct job *job, struct module *module, bool *ret_prints)
+/* @ret_uses: what its kernels do with the ring for text */
+static CUresult put_in(struct job *job, struct module *module, uint64_t *ret_uses)
 {
 	const struct wire_load_module *wish = &job->message.load_module;
 	struct load *load = job->load;
@@ -92,7 +93,7 @@ static CUresult put_in(struct job *job, struct module *module, bool *ret_prints)
 	else
 		result = job->executor->ops->module_load(load->image, wish->bytes, &wish->options,
 			text.ring ? &text : NULL, variables, load->log, LOG_BYTES, &module->backend);
-	*ret_prints = text.prints;
+	*ret_uses = (text.prints ? SHM_TEXT_PRINTS : 0) | (text.asserts ? SHM_TEXT_ASSERTS : 0);
 	return executor_code(job->executor, result);
 }
 
@@ -145,12 +146,12 @@ static void load(struct job *job)
 {
 	struct module **slot = module_slot(job->tenant, job->message.load_module.module);
 	struct module *module = slot && !*slot ? calloc(1, sizeof(*module)) : NULL;
-	bool prints = false;
+	uint64_t uses = 0;
 	CUresult result = module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
 	job->load->variables.at = job->message.load_module.variables;
 	if (!result)
-		result = put_in(job, module, &prints);
+		result = put_in(job, module, &uses);
 	if (!result)
 		result = fill_variables(job, module);
 	if (result) {
@@ -161,7 +162,7 @@ static void load(struct job *job)
 	contain_note_module(job->executor, module->backend, job->tenant->id);
 	remains_add_module(job->tenant, module);
 	*slot = module;
-	answer(job, module, prints);
+	answer(job, module, uses);
 }
 
 /* Module thread again. */

@@ -102,8 +102,7 @@ bool tenant_admits_anywhere(struct tenant *tenant, uint64_t address, uint64_t by
 	return admits(tenant, address, bytes, &device, &host, &global);
 }
 
-void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason,
-	const char *assertion)
+void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason)
 {
 	struct shm_server_header *server = tenant->view.server;
 	pthread_mutex_t *lock = &tenant->executor->ends_lock;
@@ -114,8 +113,6 @@ void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresu
 	is_first = word_acquire(&server->state) <= SHM_SESSION_HELD;
 	if (is_first) {
 		snprintf(server->reason, sizeof(server->reason), "%s", reason);
-		if (assertion)
-			snprintf(server->assertion, sizeof(server->assertion), "%s", assertion);
 		word_set(&server->error, (uint32_t)code);
 		/* Pairs with the client's look at state: error and reason are there. */
 		word_release(&server->state, state);
@@ -128,7 +125,7 @@ void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresu
 void tenant_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason)
 {
 	tenant->stopped = true;
-	tenant_tell_end(tenant, state, code, reason, NULL);
+	tenant_tell_end(tenant, state, code, reason);
 }
 
 void tenant_offend(struct tenant *tenant, const char *format, ...)

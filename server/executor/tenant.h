@@ -163,10 +163,9 @@ void tenant_offend(struct tenant *tenant, const char *format, ...) __attribute__
 
 /**
  * Tells the program that its session has ended, unless it was told already: two threads may have different reasons.
- * @assertion: where a kernel's failed, NULL: none did. Any thread, also with tenants_lock
+ * Any thread, also with tenants_lock.
  */
-void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason,
-	const char *assertion);
+void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);
 
 /** The same, and it is not served any more. The threads of tenant_offend(). */
 void tenant_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);

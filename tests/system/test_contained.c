@@ -299,32 +299,6 @@ START_TEST(only_the_culprit_is_hurt)
 }
 END_TEST
 
-static int asserter(int standard_error)
-{
-	dup2(standard_error, STDERR_FILENO);
-	driver_open();
-	if (launch("crash_assert", 1, 1, NULL, NULL))
-		return 1;
-	return cuCtxSynchronize() == CUDA_ERROR_ASSERT ? 0 : 2;
-}
-
-/* As the driver writes it, and nowhere else. */
-START_TEST(an_assertion_is_told_on_its_programs_standard_error)
-{
-	char text[4096] = "";
-	int ends[2];
-
-	start("50");
-	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-	ck_assert_int_eq(exit_status(spawn(asserter, ends[1])), 0);
-	close(ends[1]);
-	ck_assert_int_gt(read(ends[0], text, sizeof(text) - 1), 0);
-	close(ends[0]);
-	ck_assert_msg(strstr(text, "crash_assert: block: [0,0,0] Assertion failed.\n") != NULL, "%s", text);
-	ck_assert_int_eq(service_log_count(&service, "Assertion failed."), 0);
-}
-END_TEST
-
 START_TEST(a_kernel_that_faulted_never_looks_finished)
 {
 	struct child survivors[SURVIVORS];
@@ -426,7 +400,6 @@ int main(void)
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, only_the_culprit_is_hurt);
-	tcase_add_test(tests, an_assertion_is_told_on_its_programs_standard_error);
 	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);
 	tcase_add_test(tests, long_kernels_go_on);
 	tcase_add_test(tests, others_come_and_go_behind_a_trap);

@@ -30,9 +30,9 @@
 
 #include "server/backend/backend.h"
 #include "server/backend/cuda/channels.h"
+#include "server/backend/cuda/crash.h"
 #include "server/backend/cuda/debugger.h"
 #include "server/backend/cuda/exception.h"
-#include "server/backend/cuda/said.h"
 
 /* What the driver reads a fault with. */
 #define DEBUGGER "libcudadebugger.so.1"
@@ -45,7 +45,7 @@ word32 contain_parked;
 void contain_arm(void)
 {
 	word_set(&suspected, 0);
-	said_listen();
+	crash_watch();
 	backend_contains = exception_is_ours();
 	word_release(&armed, 1);
 }

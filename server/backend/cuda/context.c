@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 #include "server/backend/cuda/contain.h"
+#include "server/backend/cuda/crash.h"
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/exception.h"
-#include "server/backend/cuda/said.h"
 #include "server/backend/cuda/text.h"
 
 struct cuda cuda;
@@ -75,8 +75,10 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 	/* Before anything runs: the trap handler is changed (handler.h). */
 	if (!code && backend_is_served)
 		arm();
-	if (!code)
+	if (!code) {
 		cuda_builtin_open();
+		cuda_text_open();
+	}
 	if (!code)
 		cuda_clock_open();
 	return code;
@@ -85,7 +87,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 static CUresult thread_enter(void)
 {
 	contain_enter_thread();
-	said_enter_thread();
+	crash_enter_thread();
 	return cuda.context ? driver.context_set(cuda.context) : CUDA_SUCCESS;
 }
 
@@ -98,7 +100,7 @@ const struct backend_ops backend_cuda = {
 	.close = close_backend,
 	.thread_enter = thread_enter,
 	.fence = cuda_fence,
-	.thread_show = said_show_thread,
+	.thread_show = crash_show_thread,
 	.kernels_end = exception_end,
 	.kernels_wait = exception_wait,
 	.chunk_create = cuda_chunk_create,

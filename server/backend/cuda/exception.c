@@ -62,7 +62,6 @@
 #include "server/backend/cuda/contain.h"
 #include "server/backend/cuda/debugger.h"
 #include "server/backend/cuda/handler.h"
-#include "server/backend/cuda/said.h"
 #include "server/detached.h"
 #include "server/log.h"
 #include "shm/layout.h"
@@ -88,8 +87,6 @@ static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea
 #define LOOKS	8u
 /* Grids of which the kernel is remembered during one stop; of more it is read again. */
 #define GRIDS_MAX 128u
-/* The driver writes the text of an assertion about when the event comes. */
-#define TEXT_MS 100u
 /* To clear the error states of all multiprocessors takes as long as to clear so many one by one (36 and 0.5 ms). */
 #define CLEAR_EACH_MAX 64u
 
@@ -157,7 +154,6 @@ static struct {
 	uint32_t released_count;
 	uint32_t looks;	  /* in a row that have found stopped warps; the thread's alone */
 	bool is_given_up; /* the executor is to be replaced, and warps may stay stopped until then */
-	char said[SHM_ASSERTION_BYTES];
 } exception = {.lock = PTHREAD_MUTEX_INITIALIZER, .event = -1};
 
 CUresult exception_code(uint32_t error, bool in_code)
@@ -515,11 +511,6 @@ static void say(const struct backend_watch *watch, struct finding *finding)
 		give_up(watch, finding->faults, finding->count);
 		return;
 	}
-	/* Of several nobody knows whose lines are whose. */
-	if (finding->count == 1 && finding->faults[0].code == CUDA_ERROR_ASSERT) {
-		said_take(exception.said, sizeof(exception.said));
-		finding->faults[0].said = exception.said;
-	}
 	watch->contained(watch->context, finding->faults, finding->count);
 }
 
@@ -574,8 +565,8 @@ static bool are_back(uint32_t least, uint32_t ms)
 	return true;
 }
 
-/* A context comes back as a whole, so one of its warps proves it. The others may be held again as they come. Some that are
- * over can stay marked as saved. Return: whether it is back within the time */
+/* A context comes back as a whole, so one of its warps proves it. The others may be held again as they come, or be over.
+ * Return: whether it is back within the time */
 static bool comes_back(uint32_t ms)
 {
 	if (!are_back(exception.released_count ? 1 : 0, ms))
@@ -631,8 +622,6 @@ static void handle(const struct backend_watch *watch)
 {
 	exception.ended_count = 0;
 	watch->suspected(watch->context);
-	/* The text of an assertion that came too late for its fault is not this one's. */
-	said_forget(TEXT_MS);
 	if (!has_evidence())
 		watch->contained(watch->context, NULL, 0);
 	else if (handle_once(watch))
@@ -710,7 +699,6 @@ static void end_and_release(const struct backend_watch *watch, struct ending *en
 	has_faults = look_for_faults(finding);
 	if (has_faults) {
 		watch->suspected(watch->context);
-		said_forget(TEXT_MS);
 		watch->stopped(watch->context);
 		say(watch, finding);
 	}

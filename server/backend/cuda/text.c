@@ -1,8 +1,11 @@
-// See text.h. The ring's address is part of our function's code, so there is one for each address; they are
-// those of the sessions' windows, some hundred. A function is compiled when it is first needed.
+// See text.h. The ring's address is part of our functions' code. They are compiled when the executor starts, for two
+// addresses: where the two codes differ, the address stands, and there that of a session's ring is put.
 //
 // An image that cannot be changed is loaded as it is: what its kernels print goes to this process's standard
 // output then, and so into the service's log, which is told why.
+//
+// A trap has a number, which is 3 in the driver's assert() and 1 where a compiler makes it, and by which the two are
+// told apart (warps.h). PTX cannot say 3, so it is changed in the machine code.
 
 #include "server/backend/cuda/text.h"
 
@@ -14,8 +17,9 @@
 #include "server/backend/cuda/weave.h"
 #include "server/log.h"
 
-/* What the driver calls it, and we in our own code. */
+/* What the driver calls them, and we in our own code. */
 #define PRINTF "vprintf"
+#define ASSERT "__assertfail"
 /* Callers of a function of the driver have this many registers. */
 #define REGISTERS 24u
 
@@ -25,14 +29,29 @@ static const char code[] =
 /* Stands in it for the ring's address. */
 #define PLACE "0x1122334455667788"
 
-struct function {
-	struct function *next;
-	uint64_t ring;
-	struct fatbin_bytes cubin;
-	struct weave_function woven; /* lies in the cubin */
+/* Two addresses that differ in both halves, by different numbers. Rings are so aligned: of another address the compiler puts
+ * the lowest 24 bits elsewhere, where memory is accessed. */
+#define FIRST_RING  UINT64_C(0x0000712c34000000)
+#define SECOND_RING UINT64_C(0x00005a3456000000)
+#define RING_ALIGN  (UINT64_C(1) << 24)
+
+/* BPT.TRAP without a predicate, for compute capability 7.5 to 10.0: first half of the instruction. */
+#define TRAP_OF_COMPILER UINT64_C(0x000000040000795c)
+#define TRAP_OF_ASSERT	 UINT64_C(0x0000000c0000795c)
+
+struct instruction {
+	uint64_t low, high;
 };
 
-static struct function *functions;
+/* Our functions for one address. */
+struct functions {
+	struct fatbin_bytes cubin;
+	struct weave_function prints, asserts; /* their code lies in it */
+};
+
+static struct functions first, second; /* without code: not there */
+
+/* ---- our functions ---- */
 
 static CUresult compile(const char *source, struct fatbin_bytes *ret)
 {
@@ -44,8 +63,8 @@ static CUresult compile(const char *source, struct fatbin_bytes *ret)
 
 	if (result)
 		return result;
-	result = driver.link_add(link, CU_JIT_INPUT_PTX, (void *)(uintptr_t)source, strlen(source) + 1,
-		"printf", 0, NULL, NULL);
+	result = driver.link_add(
+		link, CU_JIT_INPUT_PTX, (void *)(uintptr_t)source, strlen(source) + 1, "text", 0, NULL, NULL);
 	if (!result)
 		result = driver.link_complete(link, &cubin, &size);
 	if (!result) {
@@ -59,69 +78,201 @@ static CUresult compile(const char *source, struct fatbin_bytes *ret)
 	return result;
 }
 
-static struct function *function_free(struct function *function)
+static void functions_free(struct functions *functions)
 {
-	if (function)
-		free(function->cubin.at);
-	free(function);
-	return NULL;
+	free(functions->cubin.at);
+	*functions = (struct functions){0};
 }
 
-static struct function *function_new(uint64_t ring)
+static bool take(struct functions *functions)
 {
-	struct function *function = calloc(1, sizeof(*function));
-	char source[sizeof(code)], address[sizeof(PLACE)], *place;
+	const struct fatbin_bytes *cubin = &functions->cubin;
 
-	if (!function)
-		return NULL;
+	return weave_take(cubin->at, cubin->count, PRINTF, &functions->prints) &&
+	       weave_take(cubin->at, cubin->count, ASSERT, &functions->asserts);
+}
+
+/* An instruction of a function; the function's code lies in the cubin, which is ours. */
+static uint8_t *instruction_at(
+	const struct functions *functions, const struct weave_function *function, size_t at)
+{
+	return functions->cubin.at + (function->code - functions->cubin.at) + at;
+}
+
+static struct instruction read_at(const struct weave_function *function, size_t at)
+{
+	struct instruction instruction;
+
+	memcpy(&instruction, function->code + at, sizeof(instruction));
+	return instruction;
+}
+
+/* Return: whether there was one trap */
+static bool mark_trap(struct functions *functions)
+{
+	const struct weave_function *asserts = &functions->asserts;
+	const uint64_t marked = TRAP_OF_ASSERT;
+	uint32_t count = 0;
+
+	for (size_t at = 0; at + sizeof(struct instruction) <= asserts->bytes;
+		at += sizeof(struct instruction))
+		if (read_at(asserts, at).low == TRAP_OF_COMPILER) {
+			memcpy(instruction_at(functions, asserts, at), &marked, sizeof(marked));
+			count++;
+		}
+	return count == 1;
+}
+
+static bool functions_make(uint64_t ring, struct functions *ret)
+{
+	char source[sizeof(code)], address[sizeof(PLACE)];
+
 	memcpy(source, code, sizeof(code));
 	snprintf(address, sizeof(address), "0x%016llx", (unsigned long long)ring);
-	place = strstr(source, PLACE);
-	log_bug_on(!place);
-	memcpy(place, address, strlen(address));
-	function->ring = ring;
-	if (compile(source, &function->cubin) ||
-		!weave_take(function->cubin.at, function->cubin.count, PRINTF, &function->woven))
-		return function_free(function);
-	function->next = functions;
-	functions = function;
-	return function;
+	for (char *place = source; (place = strstr(place, PLACE));)
+		memcpy(place, address, strlen(address));
+	return !compile(source, &ret->cubin) && take(ret) && mark_trap(ret);
 }
 
-static struct function *find(uint64_t ring)
+/* ---- for a ring ---- */
+
+/* A half of an address, or what lies near it, as an operand of an instruction. */
+static bool move_half(uint32_t *operand, uint32_t other, uint32_t from, uint32_t to, uint32_t goal)
 {
-	for (struct function *function = functions; function; function = function->next)
-		if (function->ring == ring)
-			return function;
-	return function_new(ring);
+	if (other - *operand != to - from)
+		return false;
+	*operand += goal - from;
+	return true;
+}
+
+/* An instruction that is another one for the second address. Return: whether only an address makes the difference */
+static bool move_instruction(struct instruction *instruction, struct instruction other, uint64_t ring)
+{
+	uint32_t operand = (uint32_t)(instruction->low >> 32), others = (uint32_t)(other.low >> 32);
+
+	if ((uint32_t)instruction->low != (uint32_t)other.low || instruction->high != other.high)
+		return false;
+	if (!move_half(&operand, others, (uint32_t)FIRST_RING, (uint32_t)SECOND_RING, (uint32_t)ring) &&
+		!move_half(&operand, others, FIRST_RING >> 32, SECOND_RING >> 32, (uint32_t)(ring >> 32)))
+		return false;
+	instruction->low = (uint32_t)instruction->low | (uint64_t)operand << 32;
+	return true;
+}
+
+static bool move_function(const struct functions *functions, const struct weave_function *function,
+	const struct weave_function *other, uint64_t ring)
+{
+	if (function->bytes != other->bytes)
+		return false;
+	for (size_t at = 0; at + sizeof(struct instruction) <= function->bytes;
+		at += sizeof(struct instruction)) {
+		struct instruction here = read_at(function, at), there = read_at(other, at);
+
+		if (!memcmp(&here, &there, sizeof(here)))
+			continue;
+		if (!move_instruction(&here, there, ring))
+			return false;
+		memcpy(instruction_at(functions, function, at), &here, sizeof(here));
+	}
+	return true;
+}
+
+/* Our functions for a ring. The caller frees them, also if they are not there. Return: whether they are */
+static bool functions_for(uint64_t ring, struct functions *ret)
+{
+	*ret = (struct functions){
+		.cubin = {first.cubin.at ? malloc(first.cubin.count) : NULL, first.cubin.count}};
+	if (!ret->cubin.at || ring % RING_ALIGN)
+		return false;
+	memcpy(ret->cubin.at, first.cubin.at, first.cubin.count);
+	return take(ret) && move_function(ret, &ret->prints, &second.prints, ring) &&
+	       move_function(ret, &ret->asserts, &second.asserts, ring);
+}
+
+static bool is_same(const struct weave_function *function, const struct weave_function *other)
+{
+	return function->bytes == other->bytes && !memcmp(function->code, other->code, other->bytes);
+}
+
+/* Whether the second functions can be made of the first. */
+static bool can_move(void)
+{
+	struct functions moved;
+	bool can = functions_for(SECOND_RING, &moved) && is_same(&moved.prints, &second.prints) &&
+		   is_same(&moved.asserts, &second.asserts);
+
+	functions_free(&moved);
+	return can;
+}
+
+void cuda_text_open(void)
+{
+	if (functions_make(FIRST_RING, &first) && functions_make(SECOND_RING, &second) && can_move())
+		return;
+	log_warning("what kernels print goes to the log: the service's own functions for it cannot be "
+		    "compiled, or "
+		    "are not of the form that is known");
+	cuda_text_close();
+}
+
+void cuda_text_close(void)
+{
+	functions_free(&first);
+	functions_free(&second);
+}
+
+/* ---- images ---- */
+
+/* @io: what has become of the cubin; without bytes nothing has so far. Left alone if this does not succeed */
+static CUresult weave(
+	const struct weave_function *function, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *io)
+{
+	struct fatbin_bytes woven;
+	CUresult result = weave_in(io->at ? io->at : cubin, io->at ? io->count : bytes, function, &woven);
+
+	if (!result) {
+		free(io->at);
+		*io = woven;
+	}
+	return result;
+}
+
+/* @ret: on the heap, also if this does not succeed */
+static CUresult direct(const struct backend_text *text, const struct backend_text *wants,
+	const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
+{
+	struct functions functions;
+	CUresult result = functions_for(text->ring, &functions) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+
+	if (!result && wants->prints)
+		result = weave(&functions.prints, cubin, bytes, ret);
+	if (!result && wants->asserts)
+		result = weave(&functions.asserts, cubin, bytes, ret);
+	functions_free(&functions);
+	return result;
 }
 
 CUresult cuda_text_direct(
 	struct backend_text *text, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
-	struct function *function;
+	const struct backend_text wants = {
+		.prints = weave_wants(cubin, bytes, PRINTF), .asserts = weave_wants(cubin, bytes, ASSERT)};
+	struct fatbin_bytes directed = {0};
 	CUresult result;
 
-	if (!weave_wants(cubin, bytes, PRINTF))
+	if (!wants.prints && !wants.asserts)
 		return CUDA_SUCCESS;
-	function = find(text->ring);
-	result = function ? weave_in(cubin, bytes, &function->woven, ret) : CUDA_ERROR_NOT_SUPPORTED;
+	result = direct(text, &wants, cubin, bytes, &directed);
+	if (!result) {
+		text->prints |= wants.prints;
+		text->asserts |= wants.asserts;
+		*ret = directed;
+		return CUDA_SUCCESS;
+	}
+	free(directed.at);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		return result;
-	if (result)
-		log_warning("what kernels of a module print cannot be directed to its program (code %d)",
-			(int)result);
-	else
-		text->prints = true;
+	log_warning(
+		"what kernels of a module print cannot be directed to its program (code %d)", (int)result);
 	return CUDA_SUCCESS;
-}
-
-void cuda_text_close(void)
-{
-	struct function *function;
-
-	while ((function = functions)) {
-		functions = function->next;
-		function_free(function);
-	}
 }

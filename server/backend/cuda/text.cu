@@ -1,9 +1,14 @@
-// What stands for the driver's vprintf in kernels of clients: writes a record into the client's ring
-// (shm/text.h) instead of into the context's buffer, which all clients share. text_ptx.inc is made from this
-// file by text.sh; that is what is compiled for the device when a client first needs it (text.c).
+// What stands for the driver's vprintf and __assertfail in kernels of clients: each writes a record into the
+// client's ring (shm/text.h) instead of into the context's buffer, which all clients share. text_ptx.inc is made
+// from this file by text.sh; that is what is compiled for the device when a client first needs it (text.c).
 //
-// It is put into code that was compiled for somebody else's function: it refers to nothing outside itself,
-// and has to do with 24 registers.
+// They are put into code that was compiled for somebody else's functions: they refer to nothing outside
+// themselves, and have to do with 24 registers.
+//
+// Nobody waits for room. The driver's __assertfail does: where its buffer is full, each thread looks 10 000 times
+// across the bus whether somebody has made room. Nobody does in a context that nobody synchronises. A kernel in whose 8192
+// blocks an assertion failed had the device for more than four seconds before its first trap, and so had the next program's
+// (H100, driver 580.159.04).
 //
 // A format is walked twice, first to find out how large the record is, then to write it. Arguments lie behind
 // `arguments` in their order, each aligned to its size, four bytes or eight; client/text/render.c takes
@@ -17,14 +22,21 @@ struct ring {
 	uint32 magic, reserved0;
 	uint64 bytes;
 	uint64 reserved1[6];
-	uint64 head;
-	uint64 reserved2[7];
+	uint64 head, asserted, told;
+	uint64 reserved2[5];
 	volatile uint64 words[];
 };
 
 #define KIND_PRINTF   1
+#define KIND_ASSERT   3
 #define RETURN_NULL   (-1) /* the format is NULL */
 #define RETURN_FULL   (-2) /* the record is larger than the ring */
+#define RING_FULL     (~0ull)
+/* For the first assertion's record: 20 ms at most, in steps that leave the bus to those who write. */
+#define TOLD_TRIES 40
+#define TOLD_NS	   500000
+/* What the first warp of each multiprocessor is ahead of the others. */
+#define AHEAD_NS 1000000
 #define TEXT_OF_NULL  0x296c6c756e28ull /* "(null)" */
 
 struct writer {
@@ -58,9 +70,29 @@ static __device__ __forceinline__ void put_text(struct writer &writer, const cha
 	} while (c);
 }
 
+/* Where 8448 warps asked for room at once, the first trap came after 0.1 s (H100): accesses queue at the bus. So the first
+ * warp of each multiprocessor goes ahead. Those fill the ring, and the others see that it is full. */
+static __device__ __forceinline__ void let_others_ask()
+{
+	uint32 warp;
+
+	asm volatile("mov.u32 %0, %%warpid;" : "=r"(warp));
+	if (warp)
+		asm volatile("nanosleep.u32 %0;" : : "n"(AHEAD_NS));
+}
+
+/* Whether assertions have had their half of the ring. A grid of them would go round it many times, and threads would write
+ * over what others are writing. */
+static __device__ __forceinline__ bool is_full(struct ring *ring, uint32 total)
+{
+	uint64 most = ring->bytes / 2;
+
+	return *(volatile uint64 *)&ring->asserted > most || atomicAdd(&ring->asserted, (uint64)total) > most;
+}
+
 /* Takes room for a record. The ring lies behind the bus: one access for all threads of a warp that are here
- * together, in their order. */
-static __device__ __forceinline__ uint64 take(struct ring *ring, uint32 bytes)
+ * together, in their order. Return: where; RING_FULL, for assertions alone */
+static __device__ __forceinline__ uint64 take(struct ring *ring, uint32 bytes, bool asserts)
 {
 	uint32 mask = __activemask(), lane, total = 0, before = 0, leader = __ffs(mask) - 1;
 	uint64 start = 0;
@@ -74,8 +106,9 @@ static __device__ __forceinline__ uint64 take(struct ring *ring, uint32 bytes)
 		before += from < lane ? its : 0;
 	}
 	if (lane == leader)
-		start = atomicAdd(&ring->head, (uint64)total);
-	return __shfl_sync(mask, start, leader) + before;
+		start = asserts && is_full(ring, total) ? RING_FULL : atomicAdd(&ring->head, (uint64)total);
+	start = __shfl_sync(mask, start, leader);
+	return asserts && start == RING_FULL ? start : start + before;
 }
 
 /* The ring's address is a number that text.c replaces: nothing may be computed from it before. */
@@ -183,9 +216,66 @@ extern "C" __device__ int frmps_vprintf(const char *format, const char *argument
 			break;
 		if (writer.at > writer.ring->bytes)
 			return RETURN_FULL;
-		writer.at = start = take(writer.ring, (uint32)writer.at);
+		writer.at = start = take(writer.ring, (uint32)writer.at, false);
 		writer.writes = true;
 	}
 	finish(writer, start, KIND_PRINTF);
 	return count;
+}
+
+/* Who has no room would come to its trap at once, and the stop would come before a word is written. */
+static __device__ __forceinline__ void let_others_tell(const struct ring *ring)
+{
+#pragma unroll 1
+	for (int i = 0; i < TOLD_TRIES && !*(const volatile uint64 *)&ring->told; i++)
+		asm volatile("nanosleep.u32 %0;" : : "n"(TOLD_NS));
+}
+
+/* The condition, the file and the function behind the numbers. */
+static __device__ __forceinline__ void put_assertion(struct writer &writer, const char *condition, const char *file,
+	uint32 line, const char *function)
+{
+	writer.at += 8;
+	put(writer, line);
+	put(writer, blockIdx.x);
+	put(writer, blockIdx.y);
+	put(writer, blockIdx.z);
+	put(writer, threadIdx.x);
+	put(writer, threadIdx.y);
+	put(writer, threadIdx.z);
+#pragma unroll 1
+	for (int i = 0; i < 3; i++)
+		put_text(writer, i == 0 ? condition : i == 1 ? file : function, -1);
+}
+
+/* text.c makes the trap that of an assertion. The thread returns behind it, as from the driver's. */
+extern "C" __device__ void frmps_assertfail(
+	const char *condition, const char *file, uint32 line, const char *function, uint64 char_bytes)
+{
+	struct writer writer;
+	uint64 start = 0;
+
+	writer.ring = find_ring();
+	writer.at = 0;
+	writer.writes = false;
+	let_others_ask();
+#pragma unroll 1
+	for (;;) {
+		put_assertion(writer, condition, file, line, function);
+		if (writer.writes || writer.at > writer.ring->bytes / 2)
+			break;
+		writer.at = start = take(writer.ring, (uint32)writer.at, true);
+		if (start == RING_FULL)
+			break;
+		writer.writes = true;
+	}
+	if (writer.writes) {
+		finish(writer, start, KIND_ASSERT);
+		*(volatile uint64 *)&writer.ring->told = 1;
+	} else {
+		let_others_tell(writer.ring);
+	}
+	/* Always. The compiler does not know, and so has a return behind the trap instead of a loop without end. */
+	if (__activemask())
+		asm volatile("trap;");
 }

@@ -191,18 +191,6 @@ CUresult host_faults_init(void)
 
 /* ---- what becomes of them ---- */
 
-/* What a driver says of an assertion that failed, if there is one such fault. Under the lock. */
-static void say_assertion(struct backend_fault *faults, uint32_t count)
-{
-	static char said[256];
-
-	if (count != 1 || faults[0].code != CUDA_ERROR_ASSERT)
-		return;
-	snprintf(said, sizeof(said), "%s: block: [%u,%u,%u] Assertion failed.\n", faults[0].kernel,
-		faults[0].block[0], faults[0].block[1], faults[0].block[2]);
-	faults[0].said = said;
-}
-
 /* Under the lock. */
 static void conclude_round(const struct backend_watch *watch)
 {
@@ -213,7 +201,6 @@ static void conclude_round(const struct backend_watch *watch)
 		watch->uncontained(watch->context, NULL, 0);
 		return;
 	}
-	say_assertion(handling.faults, count);
 	watch->contained(watch->context, handling.faults, count);
 }
 

@@ -85,7 +85,7 @@ static CUresult load(const struct wire_message *request, struct wire_reply *repl
 	if (fake.variables && fake.block == WIRE_VARIABLES_ASKED)
 		return CUDA_ERROR_NOT_READY;
 	values[0] = 0;
-	values[1] = fake.prints;
+	values[1] = fake.text_uses;
 	values[2] = 0;
 	values[3] = fake.block == FAKE_BLOCK && !fake.keeps_variables;
 	reply->values.count = 4;
@@ -221,6 +221,12 @@ CUresult context_limit(CUcontext context, CUlimit limit, size_t *ret_value)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	*ret_value = fake.text_limit;
 	return CUDA_SUCCESS;
+}
+
+CUresult text_open_small(void)
+{
+	fake.small_texts += fake.text_code == CUDA_SUCCESS;
+	return fake.text_code;
 }
 
 bool text_is_open(void)

@@ -31,7 +31,7 @@ struct fake_service {
 	uint32_t page;		/* names in one answer, at most; 0: all */
 	uint32_t registers;	/* of every kernel */
 	int32_t kernel_threads; /* of every kernel */
-	bool prints;		/* kernels of a loaded module do */
+	uint64_t text_uses;	/* what kernels of a loaded module do with the ring (shm/text.h) */
 	CUresult text_code;	/* of making room for that */
 	size_t text_limit;	/* of the current context */
 	uint64_t variables;	/* bytes that a module wants for its own; 0: none */
@@ -48,6 +48,7 @@ struct fake_service {
 	uint64_t bytes;
 	int seals;
 	unsigned texts; /* rings made */
+	unsigned small_texts;
 	uint64_t text_bytes;
 	unsigned loaded[4096];		      /* modules by id */
 	unsigned drains;		      /* wait_all() */

@@ -9,6 +9,7 @@
 #include "client/state/function.h"
 #include "client/state/module.h"
 #include "client/text/text.h"
+#include "shm/text.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/client/fake_service.h"
 
@@ -114,7 +115,7 @@ START_TEST(printing_modules)
 
 	load_module();
 	ck_assert_uint_eq(fake.texts, 0);
-	fake.prints = true;
+	fake.text_uses = SHM_TEXT_PRINTS;
 	fake.text_limit = 5000;
 	load_module();
 	ck_assert_uint_eq(fake.texts, 1);
@@ -128,12 +129,26 @@ START_TEST(printing_modules)
 }
 END_TEST
 
+/* For assertions alone a small place is enough, until a module prints. */
+START_TEST(asserting_modules)
+{
+	fake.text_uses = SHM_TEXT_ASSERTS;
+	load_module();
+	ck_assert_uint_eq(fake.small_texts, 1);
+	ck_assert_uint_eq(fake.texts, 0);
+	fake.text_uses = SHM_TEXT_PRINTS | SHM_TEXT_ASSERTS;
+	load_module();
+	ck_assert_uint_eq(fake.small_texts, 1);
+	ck_assert_uint_eq(fake.texts, 1);
+}
+END_TEST
+
 /* Without a place the module is not there. */
 START_TEST(no_room_for_text)
 {
 	CUmodule module = NULL;
 
-	fake.prints = true;
+	fake.text_uses = SHM_TEXT_PRINTS;
 	fake.text_code = CUDA_ERROR_OUT_OF_MEMORY;
 	ck_assert_int_eq(cuModuleLoadData(&module, ptx), CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_ptr_null(module);
@@ -874,12 +889,12 @@ int main(void)
 {
 	const TTest *const tests[] = {load_and_unload, a_file_that_is_forgotten_is_sent_again, load_errors,
 		unload_error, libraries_sleep_and_wake, libraries_that_do_not_wake, printing_modules,
-		no_room_for_text, room_for_variables, variables_without_room, all_ids, jit_logs, jit_errors,
-		lookup_once, nonsense_description, decode_layouts, parameters, attribute_values, permissions,
-		launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration, libraries,
-		library_data, kernels, end_of_context, loading_mode, occupancy_memo,
-		occupancy_of_other_multiprocessors_is_not_remembered, occupancy_errors, block_size_search,
-		clusters, places};
+		asserting_modules, no_room_for_text, room_for_variables, variables_without_room, all_ids,
+		jit_logs, jit_errors, lookup_once, nonsense_description, decode_layouts, parameters,
+		attribute_values, permissions, launches_keep_the_value_they_were_made_with, cache_config,
+		globals, enumeration, libraries, library_data, kernels, end_of_context, loading_mode,
+		occupancy_memo, occupancy_of_other_multiprocessors_is_not_remembered, occupancy_errors,
+		block_size_search, clusters, places};
 	Suite *suite = suite_create("function");
 	TCase *tcase = suite_case(suite, "function");
 

@@ -165,7 +165,7 @@ START_TEST(who_was_told_its_end_has_no_turn)
 		fixture_launch(1, 0, 1);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), SHARE_QUEUE_FIRST);
-	tenant_tell_end(fixture.tenant, SHM_SESSION_FAULTED, CUDA_ERROR_ILLEGAL_ADDRESS, "", NULL);
+	tenant_tell_end(fixture.tenant, SHM_SESSION_FAULTED, CUDA_ERROR_ILLEGAL_ADDRESS, "");
 	fake_arrive();
 	fixture_pass(1000);
 	fixture_pass(1000);

@@ -1,5 +1,4 @@
-// What goes over standard error once somebody listens: assertions are kept, everything else comes out, and
-// the log does not go that way; and crashes, and threads that are asked where they are.
+// What a process says of its crash, and threads that are asked where they are.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,20 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "server/backend/cuda/said.h"
-#include "server/log.h"
-#include "shm/layout.h"
+#include "server/backend/cuda/crash.h"
 #include "tests/lib/suite.h"
 
-#define LINE                                                                                                 \
-	"a/b.cu:16: void insist(const int *, int): block: [0,0,0], thread: [33,0,0] Assertion `x <= 'y'` "   \
-	"failed.\n"
-
 static int outside; /* what was standard error */
-static char kept[SHM_ASSERTION_BYTES];
 
 /* Each test has a process of its own. */
-static void listen_here(void)
+static void watch_here(void)
 {
 	int ends[2];
 
@@ -39,7 +31,7 @@ static void listen_here(void)
 	dup2(ends[1], STDERR_FILENO);
 	close(ends[1]);
 	outside = ends[0];
-	said_listen();
+	crash_watch();
 }
 
 static void say(const char *text)
@@ -64,98 +56,6 @@ static const char *heard(const char *end)
 	return text;
 }
 
-START_TEST(assertions_are_kept)
-{
-	listen_here();
-	say("before\n" LINE LINE "behind\n");
-	said_take(kept, sizeof(kept));
-	ck_assert_str_eq(kept, LINE LINE);
-	ck_assert_str_eq(heard("behind\n"), "before\nbehind\n");
-	said_take(kept, sizeof(kept));
-	ck_assert_str_eq(kept, "");
-}
-END_TEST
-
-static void pass_two_ms(void)
-{
-	struct timespec begin, now;
-
-	clock_gettime(CLOCK_MONOTONIC, &begin);
-	do
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	while ((now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec < 2000000);
-}
-
-START_TEST(old_assertions_are_forgotten)
-{
-	listen_here();
-	say(LINE);
-	said_forget(60000);
-	say(LINE);
-	said_take(kept, sizeof(kept));
-	ck_assert_str_eq(kept, LINE LINE);
-	say(LINE);
-	said_forget(60000); /* has read it */
-	pass_two_ms();
-	said_forget(0);
-	said_take(kept, sizeof(kept));
-	ck_assert_str_eq(kept, "");
-	/* What comes then is new. */
-	say(LINE);
-	said_forget(60000);
-	said_take(kept, sizeof(kept));
-	ck_assert_str_eq(kept, LINE);
-}
-END_TEST
-
-/* In parts, as a library writes it. */
-START_TEST(lines_come_in_parts)
-{
-	listen_here();
-	for (const char *at = LINE; *at; at++)
-		ck_assert_int_eq(write(STDERR_FILENO, at, 1), 1);
-	said_take(kept, sizeof(kept));
-	ck_assert_str_eq(kept, LINE);
-}
-END_TEST
-
-START_TEST(whole_lines_are_kept)
-{
-	char small[2 * sizeof(LINE) - 4];
-
-	listen_here();
-	say(LINE LINE);
-	said_take(small, sizeof(small));
-	ck_assert_str_eq(small, LINE);
-	/* More than there is room for. */
-	for (int i = 0; i < 100; i++)
-		say(LINE);
-	said_take(kept, sizeof(kept));
-	ck_assert_uint_eq(strlen(kept), (sizeof(kept) - 1) / strlen(LINE) * strlen(LINE));
-}
-END_TEST
-
-START_TEST(long_lines_come_out)
-{
-	char *text = malloc(10001);
-
-	listen_here();
-	memset(text, 'x', 10000);
-	strcpy(text + 9999, "\n");
-	say(text);
-	ck_assert_str_eq(heard("\n"), text);
-	free(text);
-}
-END_TEST
-
-START_TEST(the_log_goes_its_own_way)
-{
-	listen_here();
-	log_info("hello");
-	ck_assert_ptr_nonnull(strstr(heard("hello\n"), "info: hello"));
-}
-END_TEST
-
 /* ---- crashes ---- */
 
 /* Lets a child crash, which is ended by signal `end`. Return: what comes out; it is in the pipe, or out already. */
@@ -171,7 +71,7 @@ static const char *heard_of(void (*crash)(int number), int number, int end)
 	child = fork();
 	if (child == 0) {
 		dup2(ends[1], STDERR_FILENO);
-		said_listen();
+		crash_watch();
 		say("last words\n");
 		crash(number);
 		_exit(0);
@@ -199,7 +99,7 @@ static void crash_here(int number)
 	raise(number);
 }
 
-START_TEST(a_crash_is_reported_with_what_was_said_last)
+START_TEST(a_crash_is_reported)
 {
 	const int numbers[] = {SIGABRT, SIGSEGV};
 	const char *text = heard_of(crash_here, numbers[_i], numbers[_i]);
@@ -223,7 +123,7 @@ static void *enter_and_go_deeper(void *unused)
 {
 	char first = 0;
 
-	said_enter_thread();
+	crash_enter_thread();
 	go_deeper(&first);
 	return unused;
 }
@@ -248,8 +148,8 @@ END_TEST
 
 static void *enter(void *ret_stack)
 {
-	said_enter_thread();
-	said_enter_thread();
+	crash_enter_thread();
+	crash_enter_thread();
 	sigaltstack(NULL, ret_stack);
 	return NULL;
 }
@@ -274,7 +174,7 @@ START_TEST(a_thread_takes_its_stack_for_crashes_along)
 }
 END_TEST
 
-static char fifo[] = "/tmp/frmps-said-XXXXXX/library";
+static char fifo[] = "/tmp/frmps-crash-XXXXXX/library";
 
 static void *load_for_ever(void *unused)
 {
@@ -321,7 +221,7 @@ static void *wait_for_a_byte(void *argument)
 	pid_t tid = gettid();
 	char byte;
 
-	said_enter_thread();
+	crash_enter_thread();
 	prctl(PR_SET_NAME, "patient");
 	ck_assert_int_eq(write(reader->told[1], &tid, sizeof(tid)), sizeof(tid));
 	reader->got = read(reader->awaited[0], &byte, 1);
@@ -354,14 +254,14 @@ START_TEST(a_thread_says_where_it_is_and_goes_on)
 	pthread_t thread;
 	pid_t tid;
 
-	listen_here();
+	watch_here();
 	ck_assert_int_eq(pipe2(reader.told, O_CLOEXEC), 0);
 	ck_assert_int_eq(pipe2(reader.awaited, O_CLOEXEC), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_a_byte, &reader), 0);
 	ck_assert_int_eq(read(reader.told[0], &tid, sizeof(tid)), sizeof(tid));
 	while (!sleeps(tid))
 		sched_yield();
-	said_show_thread(thread);
+	crash_show_thread(thread);
 	/* From then on it is in the handler, or waits again. */
 	snprintf(text, sizeof(text), "%s", heard("]\n"));
 	ck_assert_msg(strstr(text, "where thread patient is:\n") != NULL, "%s", text);
@@ -375,38 +275,32 @@ START_TEST(a_thread_says_where_it_is_and_goes_on)
 END_TEST
 
 /* An executor that contains no faults has no handler. */
-START_TEST(who_does_not_listen_asks_nobody)
+START_TEST(who_does_not_watch_asks_nobody)
 {
-	said_show_thread(pthread_self());
+	crash_show_thread(pthread_self());
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("said");
-	TCase *tests = tcase_create("said");
+	Suite *suite = suite_create("crash");
+	TCase *tests = tcase_create("crash");
 
-	tcase_add_test(tests, assertions_are_kept);
-	tcase_add_test(tests, old_assertions_are_forgotten);
-	tcase_add_test(tests, lines_come_in_parts);
-	tcase_add_test(tests, whole_lines_are_kept);
-	tcase_add_test(tests, long_lines_come_out);
-	tcase_add_test(tests, the_log_goes_its_own_way);
 	/* The thread sanitizer keeps the signal until the call comes back. */
 #ifndef __SANITIZE_THREAD__
 	tcase_add_test(tests, a_thread_says_where_it_is_and_goes_on);
 #else
 	(void)a_thread_says_where_it_is_and_goes_on;
 #endif
-	tcase_add_test(tests, who_does_not_listen_asks_nobody);
+	tcase_add_test(tests, who_does_not_watch_asks_nobody);
 	/* Sanitizers have handlers of their own for that. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-	tcase_add_loop_test(tests, a_crash_is_reported_with_what_was_said_last, 0, 2);
+	tcase_add_loop_test(tests, a_crash_is_reported, 0, 2);
 	tcase_add_test(tests, a_stack_that_is_used_up_is_reported);
 	tcase_add_test(tests, a_thread_takes_its_stack_for_crashes_along);
 	tcase_add_test(tests, a_crash_ends_the_process_whoever_is_loading);
 #else
-	(void)a_crash_is_reported_with_what_was_said_last;
+	(void)a_crash_is_reported;
 	(void)a_stack_that_is_used_up_is_reported;
 	(void)a_thread_takes_its_stack_for_crashes_along;
 	(void)a_crash_ends_the_process_whoever_is_loading;

@@ -1,0 +1,243 @@
+// Tests of server/backend/cuda/text.c: the functions that stand for the driver's in kernels that print or assert. The images
+// text_first.cubin and text_second.cubin are what ptxas -arch sm_90 -c -maxrregcount 24 makes of the source that the compiler
+// of these tests is given.
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/text.h"
+#include "tests/lib/suite.h"
+
+#define RING	   UINT64_C(0x00007f3498000000)
+#define FIRST_HALF UINT32_C(0x712c) /* of the first address that is compiled */
+#define TRAP	   UINT64_C(0x0000000c0000795c)
+#define PLAIN_TRAP UINT64_C(0x000000040000795c)
+
+struct image {
+	uint8_t at[1 << 16];
+	size_t bytes;
+};
+
+static struct image compiled[2], image;
+static unsigned compilations;
+static CUresult link_code;
+
+static void read_image(const char *name, struct image *ret)
+{
+	char path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s.cubin", getenv("FRMPS_TEST_IMAGES"), name);
+	file = fopen(path, "rb");
+	ck_assert_ptr_nonnull(file);
+	ret->bytes = fread(ret->at, 1, sizeof(ret->at), file);
+	ck_assert_uint_gt(ret->bytes, 1000);
+	fclose(file);
+}
+
+/* ---- the driver's compiler ---- */
+
+static CUresult link_create(unsigned int count, CUjit_option *options, void **values, CUlinkState *ret_state)
+{
+	(void)count, (void)options, (void)values;
+	*ret_state = NULL;
+	return link_code;
+}
+
+/* Both functions have a place for the address. */
+static CUresult link_add(CUlinkState state, CUjitInputType type, void *data, size_t bytes, const char *name,
+	unsigned int count, CUjit_option *options, void **values)
+{
+	const char *address = compilations ? "0x00005a3456000000" : "0x0000712c34000000";
+	const char *source = data, *place = strstr(source, address);
+
+	(void)state, (void)name, (void)count, (void)options, (void)values;
+	ck_assert_int_eq(type, CU_JIT_INPUT_PTX);
+	ck_assert_uint_eq(strlen(source) + 1, bytes);
+	ck_assert_ptr_nonnull(place);
+	ck_assert_ptr_nonnull(strstr(place + 1, address));
+	return CUDA_SUCCESS;
+}
+
+static CUresult link_complete(CUlinkState state, void **ret_cubin, size_t *ret_bytes)
+{
+	(void)state;
+	*ret_cubin = compiled[compilations].at;
+	*ret_bytes = compiled[compilations++].bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult link_destroy(CUlinkState state)
+{
+	(void)state;
+	return CUDA_SUCCESS;
+}
+
+static void setup(void)
+{
+	driver.link_create = link_create;
+	driver.link_add = link_add;
+	driver.link_complete = link_complete;
+	driver.link_destroy = link_destroy;
+	read_image("text_first", &compiled[0]);
+	read_image("text_second", &compiled[1]);
+	read_image("asserting", &image);
+}
+
+static void teardown(void)
+{
+	cuda_text_close();
+}
+
+/* ---- what comes out ---- */
+
+/* How many instructions of a function's code have that in their first half. */
+static uint32_t count(const struct fatbin_bytes *cubin, const char *function, uint64_t mask, uint64_t value)
+{
+	char wanted[64];
+	Elf64_Ehdr header;
+	Elf64_Shdr names, shdr;
+	uint32_t found = 0;
+	uint64_t half;
+
+	snprintf(wanted, sizeof(wanted), ".text.%s", function);
+	memcpy(&header, cubin->at, sizeof(header));
+	memcpy(&names, cubin->at + header.e_shoff + header.e_shstrndx * sizeof(names), sizeof(names));
+	for (unsigned i = 0; i < header.e_shnum; i++) {
+		memcpy(&shdr, cubin->at + header.e_shoff + i * sizeof(shdr), sizeof(shdr));
+		if (strcmp((const char *)cubin->at + names.sh_offset + shdr.sh_name, wanted) != 0)
+			continue;
+		for (uint64_t at = 0; at < shdr.sh_size; at += 16) {
+			memcpy(&half, cubin->at + shdr.sh_offset + at, sizeof(half));
+			found += (half & mask) == value;
+		}
+	}
+	return found;
+}
+
+static uint32_t count_operands(const struct fatbin_bytes *cubin, const char *function, uint32_t operand)
+{
+	return count(cubin, function, UINT64_C(0xffffffff00000000), (uint64_t)operand << 32);
+}
+
+static void expect_function(const struct fatbin_bytes *cubin, const char *function)
+{
+	ck_assert_uint_gt(count_operands(cubin, function, RING >> 32), 0);
+	ck_assert_uint_gt(count_operands(cubin, function, (uint32_t)RING), 0);
+	ck_assert_uint_eq(count_operands(cubin, function, FIRST_HALF), 0);
+}
+
+START_TEST(kernels_that_assert_have_the_rings_address_and_an_assertions_trap)
+{
+	struct backend_text text = {.ring = RING};
+	struct fatbin_bytes cubin = {0};
+
+	cuda_text_open();
+	ck_assert_int_eq(cuda_text_direct(&text, image.at, image.bytes, &cubin), CUDA_SUCCESS);
+	ck_assert(text.asserts);
+	ck_assert(text.prints);
+	expect_function(&cubin, "__assertfail");
+	expect_function(&cubin, "vprintf");
+	ck_assert_uint_eq(count(&cubin, "__assertfail", UINT64_MAX, TRAP), 1);
+	ck_assert_uint_eq(count(&cubin, "__assertfail", UINT64_MAX, PLAIN_TRAP), 0);
+	free(cubin.at);
+}
+END_TEST
+
+START_TEST(kernels_that_only_print_get_no_more)
+{
+	struct backend_text text = {.ring = RING};
+	struct fatbin_bytes cubin = {0};
+
+	cuda_text_open();
+	read_image("printing", &image);
+	ck_assert_int_eq(cuda_text_direct(&text, image.at, image.bytes, &cubin), CUDA_SUCCESS);
+	ck_assert(text.prints);
+	ck_assert(!text.asserts);
+	expect_function(&cubin, "vprintf");
+	ck_assert_uint_eq(count_operands(&cubin, "__assertfail", RING >> 32), 0);
+	free(cubin.at);
+}
+END_TEST
+
+static void expect_unchanged(uint64_t ring)
+{
+	struct backend_text text = {.ring = ring};
+	struct fatbin_bytes cubin = {0};
+
+	ck_assert_int_eq(cuda_text_direct(&text, image.at, image.bytes, &cubin), CUDA_SUCCESS);
+	ck_assert_ptr_null(cubin.at);
+	ck_assert(!text.prints);
+	ck_assert(!text.asserts);
+}
+
+START_TEST(kernels_that_do_neither_stay_as_they_are)
+{
+	cuda_text_open();
+	read_image("constants", &image);
+	expect_unchanged(RING);
+}
+END_TEST
+
+START_TEST(for_a_ring_that_is_not_aligned_nothing_is_changed)
+{
+	cuda_text_open();
+	expect_unchanged(RING + 4096);
+}
+END_TEST
+
+/* ---- compilers ---- */
+
+START_TEST(without_a_compiler_nothing_is_changed)
+{
+	link_code = CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+	cuda_text_open();
+	expect_unchanged(RING);
+}
+END_TEST
+
+static uint8_t *find(struct image *in, uint64_t half)
+{
+	uint8_t *at = memmem(in->at, in->bytes, &half, sizeof(half));
+
+	ck_assert_ptr_nonnull(at);
+	return at;
+}
+
+/* There is no trap that could be marked. */
+START_TEST(functions_of_an_unknown_form_are_not_used)
+{
+	memset(find(&compiled[_i], PLAIN_TRAP), 0, sizeof(uint64_t));
+	cuda_text_open();
+	expect_unchanged(RING);
+}
+END_TEST
+
+START_TEST(functions_that_differ_in_more_than_the_address_are_not_used)
+{
+	find(&compiled[1], PLAIN_TRAP)[16] ^= 1;
+	cuda_text_open();
+	expect_unchanged(RING);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("text");
+	TCase *tests = tcase_create("text");
+
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, kernels_that_assert_have_the_rings_address_and_an_assertions_trap);
+	tcase_add_test(tests, kernels_that_only_print_get_no_more);
+	tcase_add_test(tests, kernels_that_do_neither_stay_as_they_are);
+	tcase_add_test(tests, for_a_ring_that_is_not_aligned_nothing_is_changed);
+	tcase_add_test(tests, without_a_compiler_nothing_is_changed);
+	tcase_add_loop_test(tests, functions_of_an_unknown_form_are_not_used, 0, 2);
+	tcase_add_test(tests, functions_that_differ_in_more_than_the_address_are_not_used);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
