@@ -29,11 +29,10 @@ static const char code[] =
 /* Stands in it for the ring's address. */
 #define PLACE "0x1122334455667788"
 
-/* Two addresses that differ in both halves, by different numbers. Rings are so aligned: of another address the compiler puts
- * the lowest 24 bits elsewhere, where memory is accessed. */
-#define FIRST_RING  UINT64_C(0x0000712c34000000)
-#define SECOND_RING UINT64_C(0x00005a3456000000)
-#define RING_ALIGN  (UINT64_C(1) << 24)
+/* Two rings as sessions have them: windows begin at multiples of 4 GiB, so all rings have the same lower half. A compiler
+ * adds it up in ways that depend on its bits: for compute capability 7.5 it becomes an offset with a sign. */
+#define FIRST_RING  UINT64_C(0x0000353ff8000000)
+#define SECOND_RING UINT64_C(0x00005a7ff8000000)
 
 /* BPT.TRAP without a predicate, for compute capability 7.5 to 10.0: first half of the instruction. */
 #define TRAP_OF_COMPILER UINT64_C(0x000000040000795c)
@@ -136,25 +135,16 @@ static bool functions_make(uint64_t ring, struct functions *ret)
 
 /* ---- for a ring ---- */
 
-/* A half of an address, or what lies near it, as an operand of an instruction. */
-static bool move_half(uint32_t *operand, uint32_t other, uint32_t from, uint32_t to, uint32_t goal)
-{
-	if (other - *operand != to - from)
-		return false;
-	*operand += goal - from;
-	return true;
-}
-
-/* An instruction that is another one for the second address. Return: whether only an address makes the difference */
+/* An instruction that is another one for the second address. Return: whether only the upper half of an address, as an
+ * operand, makes the difference */
 static bool move_instruction(struct instruction *instruction, struct instruction other, uint64_t ring)
 {
 	uint32_t operand = (uint32_t)(instruction->low >> 32), others = (uint32_t)(other.low >> 32);
 
-	if ((uint32_t)instruction->low != (uint32_t)other.low || instruction->high != other.high)
+	if ((uint32_t)instruction->low != (uint32_t)other.low || instruction->high != other.high ||
+		others - operand != (uint32_t)((SECOND_RING >> 32) - (FIRST_RING >> 32)))
 		return false;
-	if (!move_half(&operand, others, (uint32_t)FIRST_RING, (uint32_t)SECOND_RING, (uint32_t)ring) &&
-		!move_half(&operand, others, FIRST_RING >> 32, SECOND_RING >> 32, (uint32_t)(ring >> 32)))
-		return false;
+	operand += (uint32_t)((ring >> 32) - (FIRST_RING >> 32));
 	instruction->low = (uint32_t)instruction->low | (uint64_t)operand << 32;
 	return true;
 }
@@ -182,7 +172,7 @@ static bool functions_for(uint64_t ring, struct functions *ret)
 {
 	*ret = (struct functions){
 		.cubin = {first.cubin.at ? malloc(first.cubin.count) : NULL, first.cubin.count}};
-	if (!ret->cubin.at || ring % RING_ALIGN)
+	if (!ret->cubin.at || (uint32_t)ring != (uint32_t)FIRST_RING)
 		return false;
 	memcpy(ret->cubin.at, first.cubin.at, first.cubin.count);
 	return take(ret) && move_function(ret, &ret->prints, &second.prints, ring) &&
