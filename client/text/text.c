@@ -46,20 +46,23 @@ static uint64_t first_word(struct shm_text *text, uint64_t position)
 	return size >= WORD && size % WORD == 0 && size <= bytes ? first : 0;
 }
 
-/* The first record from a position on; `head` if there is none. */
+/* The first record from a position on, which is not behind `head`; `head` if there is none. */
 static uint64_t next_record(struct shm_text *text, uint64_t position, uint64_t head)
 {
-	while (position < head && !first_word(text, position))
+	while (head - position >= WORD && !first_word(text, position))
 		position += WORD;
-	return position < head ? position : head;
+	return head - position >= WORD ? position : head;
 }
 
 /* Goes on at the oldest record that is left, if kernels have written a whole lap since. */
-static void catch_up(struct shm_text *text)
+static void catch_up(struct shm_text *text, uint64_t head)
 {
-	uint64_t head = word_acquire(&text->head), position = word_relaxed(&taken);
+	uint64_t position = word_relaxed(&taken);
 
-	if (head - position <= bytes)
+	/* Kernels have spoiled it: what was taken does not come again. */
+	if (head < position)
+		word_set(&taken, head);
+	if (head < position || head - position <= bytes)
 		return;
 	client_log(CLIENT_LOG_INFO, "text of kernels was overwritten before it was read: "
 				    "CU_LIMIT_PRINTF_FIFO_SIZE gives it more room");
@@ -98,13 +101,14 @@ static void render(uint32_t kind, const uint64_t *body, size_t words)
 /* Takes the next record out. Return: false if there is none. */
 static bool take(struct shm_text *text)
 {
-	uint64_t position, first, *body;
+	uint64_t head = word_acquire(&text->head), position, first, *body;
 	size_t words;
 
-	catch_up(text);
+	catch_up(text, head);
 	position = word_relaxed(&taken);
-	first = position < word_acquire(&text->head) ? first_word(text, position) : 0;
-	if (!first)
+	first = position < head ? first_word(text, position) : 0;
+	/* Room was taken for all of it. */
+	if (!first || SHM_TEXT_SIZE(first) > head - position)
 		return false;
 	body = copy_record(text, position, first, &words);
 	word_set(&taken, position + SHM_TEXT_SIZE(first));
@@ -128,12 +132,13 @@ static void take_all(struct shm_text *text)
 /* Goes over room in which no record comes any more. */
 static void take_whatever(struct shm_text *text)
 {
-	uint64_t head = word_acquire(&text->head);
+	uint64_t head = word_acquire(&text->head), position;
 
 	take_all(text);
-	while (word_relaxed(&taken) < head) {
+	/* It goes back only where kernels have spoiled it. */
+	while ((position = word_relaxed(&taken)) < head && word_acquire(&text->head) >= head) {
 		client_log(CLIENT_LOG_INFO, "text of kernels that were cut off is lost");
-		word_set(&taken, next_record(text, word_relaxed(&taken) + WORD, head));
+		word_set(&taken, head - position > WORD ? next_record(text, position + WORD, head) : head);
 		take_all(text);
 	}
 }

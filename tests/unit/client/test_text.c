@@ -1,0 +1,129 @@
+// Tests of client/text/text.c: what comes out of a ring that kernels have filled or spoiled, and of what is left when the
+// session is over. The test writes what kernels would.
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/link/connect.h"
+#include "client/text/text.h"
+#include "shm/text.h"
+#include "tests/unit/client/shim.h"
+
+#define BYTES	    SHM_TEXT_BYTES_MIN
+#define KIND_NOBODY 9u /* says nothing */
+
+static struct shm_text *ring;
+static int said_fd, old_stderr;
+
+static void setup(void)
+{
+	shim_setup();
+	OK(text_open_small());
+	ring = (struct shm_text *)(uintptr_t)shm_text_address(
+		connection.window_base, connection.device_bytes, connection.host_bytes);
+	said_fd = memfd_create("said", MFD_CLOEXEC);
+	old_stderr = dup(STDERR_FILENO);
+	dup2(said_fd, STDERR_FILENO);
+}
+
+static void teardown(void)
+{
+	dup2(old_stderr, STDERR_FILENO);
+	close(old_stderr);
+	close(said_fd);
+	shim_teardown();
+}
+
+static void put_first(uint64_t position, uint64_t size, uint64_t kind)
+{
+	word_release(&ring->words[(position & (BYTES - 1)) / 8], SHM_TEXT_FIRST(size, kind, position));
+}
+
+/* An assertion that failed, behind what is there. */
+static void assert_at(uint64_t position)
+{
+	static const uint64_t numbers[7] = {7, 1, 2, 3, 4, 5, 6};
+	static const char *const texts[3] = {"x", "f.cu", "g"};
+	uint64_t words[10] = {0};
+
+	memcpy(words, numbers, sizeof(numbers));
+	for (unsigned int i = 0; i < 3; ++i)
+		memcpy(&words[7 + i], texts[i], strlen(texts[i]));
+	for (unsigned int i = 0; i < 10; ++i)
+		word_set(&ring->words[position / 8 + 1 + i], words[i]);
+	put_first(position, 88, SHM_TEXT_ASSERT);
+	word_release(&ring->head, position + 88);
+}
+
+static void expect_said(const char *expected)
+{
+	char said[256] = "";
+	ssize_t bytes = pread(said_fd, said, sizeof(said) - 1, 0);
+
+	ck_assert_int_ge(bytes, 0);
+	ck_assert_str_eq(said, expected);
+}
+
+static const char line[] = "f.cu:7: g: block: [1,2,3], thread: [4,5,6] Assertion `x` failed.\n";
+
+/* The service ends the session while something is under way. */
+static void end_session(void)
+{
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	shim_pause();
+	OK(cuMemsetD8Async(p, 1, 64, NULL));
+	word_set(&loopback->fault, CUDA_ERROR_ASSERT);
+}
+
+/* ---- a spoiled ring ---- */
+
+/* A record that ends behind all that was written is none: it would come again and again. */
+START_TEST(a_record_without_room)
+{
+	put_first(24, BYTES, KIND_NOBODY);
+	word_release(&ring->head, BYTES + 16);
+	text_flush();
+	ck_assert(text_is_used());
+}
+END_TEST
+
+/* Positions go on at 0 behind the last one. */
+START_TEST(a_head_at_the_end_of_numbers)
+{
+	word_release(&ring->head, UINT64_MAX - 7);
+	text_flush();
+	word_release(&ring->head, UINT64_MAX);
+	end_session();
+	FAILS(cuCtxSynchronize(), ASSERT);
+}
+END_TEST
+
+/* ---- the end ---- */
+
+START_TEST(assertions_come_with_the_error)
+{
+	assert_at(0);
+	end_session();
+	FAILS(cuCtxSynchronize(), ASSERT);
+	expect_said(line);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("text");
+	TCase *tests = tcase_create("text");
+
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, a_record_without_room);
+	tcase_add_test(tests, a_head_at_the_end_of_numbers);
+	tcase_add_test(tests, assertions_come_with_the_error);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
