@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "client/link/connect.h"
+#include "client/link/lost.h"
 #include "client/state/context.h"
 #include "client/state/log.h"
 #include "client/state/thread.h"
@@ -51,7 +52,13 @@ static CUresult look_for_errors(void)
 {
 	CUresult r = look();
 
-	return r == CUDA_SUCCESS ? process_error() : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = process_error();
+	/* Who heard of the session's end first may not have been able to write what was left. */
+	if (__builtin_expect(r != CUDA_SUCCESS, 0))
+		lost_verdict();
+	return r;
 }
 
 CUresult process_enter_context(void)

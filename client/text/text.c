@@ -177,7 +177,8 @@ void text_settle(void)
 	word_set(&settled, generation);
 }
 
-/* The session is over. Left to another thread if one is at it: the caller may hold locks. */
+/* The session is over. The caller may hold locks, so it does not wait for who is writing: the program's next call tries
+ * again. */
 static void end(void)
 {
 	struct shm_text *text = atomic_load(&ring);

@@ -2,6 +2,7 @@
 // session is over. The test writes what kernels would.
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,37 @@ START_TEST(assertions_come_with_the_error)
 }
 END_TEST
 
+static pthread_barrier_t barrier;
+
+static void *hold_output(void *unused)
+{
+	flockfile(stdout);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	funlockfile(stdout);
+	return unused;
+}
+
+/* Who hears of the end does not wait for a thread that writes. Then they come with the next error. */
+START_TEST(assertions_are_not_lost_while_output_is_held)
+{
+	pthread_t holder;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	ck_assert_int_eq(pthread_create(&holder, NULL, hold_output, NULL), 0);
+	pthread_barrier_wait(&barrier);
+	assert_at(0);
+	end_session();
+	while (cuStreamQuery(NULL) != CUDA_ERROR_ASSERT)
+		continue;
+	expect_said("");
+	pthread_barrier_wait(&barrier);
+	ck_assert_int_eq(pthread_join(holder, NULL), 0);
+	FAILS(cuStreamQuery(NULL), ASSERT);
+	expect_said(line);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("text");
@@ -124,6 +156,7 @@ int main(void)
 	tcase_add_test(tests, a_record_without_room);
 	tcase_add_test(tests, a_head_at_the_end_of_numbers);
 	tcase_add_test(tests, assertions_come_with_the_error);
+	tcase_add_test(tests, assertions_are_not_lost_while_output_is_held);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
