@@ -218,14 +218,21 @@ static CUresult send_unload(struct client_module *module)
 }
 
 /* The kernels of a new module print or assert: there has to be a place for it, for what they print as large as the
- * program wants. */
+ * program wants. Without one for assertions the module is there all the same: one that fails is an illegal access then. */
 static CUresult receive_text(struct client_module *module, uint64_t uses)
 {
 	CUcontext context = module->context ? module->context : context_current();
 	size_t bytes = 0;
+	CUresult result;
 
-	if (!(uses & SHM_TEXT_PRINTS))
-		return uses ? text_open_small() : CUDA_SUCCESS;
+	if (!(uses & SHM_TEXT_PRINTS)) {
+		result = uses ? text_open_small() : CUDA_SUCCESS;
+		if (result != CUDA_ERROR_OUT_OF_MEMORY)
+			return result;
+		client_log(
+			CLIENT_LOG_INFO, "there is no pinned memory for the text of assertions in kernels");
+		return CUDA_SUCCESS;
+	}
 	if (text_is_open())
 		return CUDA_SUCCESS;
 	if (context_limit(context, CU_LIMIT_PRINTF_FIFO_SIZE, &bytes) != CUDA_SUCCESS)
@@ -233,14 +240,28 @@ static CUresult receive_text(struct client_module *module, uint64_t uses)
 	return text_open(bytes);
 }
 
+/* Loads it, and has a place for its text. */
+static CUresult load_image(struct client_module *module, struct image *image, struct jit *jit)
+{
+	struct control_answer *answer = control_answer_new();
+	uint64_t uses;
+	CUresult result = send_load(module, image, jit, answer, &uses);
+
+	control_answer_free(answer);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = receive_text(module, uses);
+	if (result != CUDA_SUCCESS)
+		send_unload(module);
+	return result;
+}
+
 CUresult module_load(
 	struct image *image, CUcontext context, struct jit *jit, struct client_module **ret_module)
 {
-	struct control_answer *answer;
 	struct client_module *module;
 	CUresult result;
 	uint32_t id = id_take();
-	uint64_t uses;
 
 	if (id == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -254,14 +275,7 @@ CUresult module_load(
 	module->context = context;
 	module->device = context ? context_device(context) : 0;
 	pthread_mutex_init(&module->lock, NULL);
-	answer = control_answer_new();
-	result = send_load(module, image, jit, answer, &uses);
-	control_answer_free(answer);
-	if (result == CUDA_SUCCESS) {
-		result = receive_text(module, uses);
-		if (result != CUDA_SUCCESS)
-			send_unload(module);
-	}
+	result = load_image(module, image, jit);
 	if (result != CUDA_SUCCESS) {
 		id_give(id);
 		slab_give(&module_slab, module);
@@ -430,18 +444,13 @@ CUresult module_load_instance(
 
 static CUresult load_again(struct client_module *module)
 {
-	struct control_answer *answer;
 	struct image image;
 	struct jit jit;
 	CUresult result = renewal_open(module->renewal, &image, &jit);
-	uint64_t uses;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	answer = control_answer_new();
-	/* There is a place for its text since it was loaded first. */
-	result = send_load(module, &image, &jit, answer, &uses);
-	control_answer_free(answer);
+	result = load_image(module, &image, &jit);
 	image_close(&image);
 	return result;
 }

@@ -143,6 +143,30 @@ START_TEST(asserting_modules)
 }
 END_TEST
 
+/* A program without pinned memory has its module, as natively. */
+START_TEST(no_room_for_assertions)
+{
+	fake.text_uses = SHM_TEXT_ASSERTS;
+	fake.text_code = CUDA_ERROR_OUT_OF_MEMORY;
+	load_module();
+	ck_assert_uint_eq(fake.loaded[fake.module], 1);
+}
+END_TEST
+
+/* The executor may be another one since, that can direct what its kernels print. */
+START_TEST(libraries_that_print_once_they_wake)
+{
+	CUlibrary library = load_library();
+	CUkernel kernel;
+
+	ck_assert_int_eq(cuLibraryGetKernel(&kernel, library, "add"), CUDA_SUCCESS);
+	ck_assert_int_eq(module_sleep_libraries(0), CUDA_SUCCESS);
+	fake.text_uses = SHM_TEXT_PRINTS;
+	ck_assert_int_eq(cuLibraryGetKernel(&kernel, library, "plain"), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.texts, 1);
+}
+END_TEST
+
 /* Without a place the module is not there. */
 START_TEST(no_room_for_text)
 {
@@ -889,12 +913,13 @@ int main(void)
 {
 	const TTest *const tests[] = {load_and_unload, a_file_that_is_forgotten_is_sent_again, load_errors,
 		unload_error, libraries_sleep_and_wake, libraries_that_do_not_wake, printing_modules,
-		asserting_modules, no_room_for_text, room_for_variables, variables_without_room, all_ids,
-		jit_logs, jit_errors, lookup_once, nonsense_description, decode_layouts, parameters,
-		attribute_values, permissions, launches_keep_the_value_they_were_made_with, cache_config,
-		globals, enumeration, libraries, library_data, kernels, end_of_context, loading_mode,
-		occupancy_memo, occupancy_of_other_multiprocessors_is_not_remembered, occupancy_errors,
-		block_size_search, clusters, places};
+		asserting_modules, no_room_for_assertions, libraries_that_print_once_they_wake,
+		no_room_for_text, room_for_variables, variables_without_room, all_ids, jit_logs, jit_errors,
+		lookup_once, nonsense_description, decode_layouts, parameters, attribute_values, permissions,
+		launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration, libraries,
+		library_data, kernels, end_of_context, loading_mode, occupancy_memo,
+		occupancy_of_other_multiprocessors_is_not_remembered, occupancy_errors, block_size_search,
+		clusters, places};
 	Suite *suite = suite_create("function");
 	TCase *tcase = suite_case(suite, "function");
 
