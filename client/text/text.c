@@ -1,4 +1,4 @@
-// See text.h. Runs on the program's threads. Text is written through the program's own stdio and flushed, as
+// See text.h. Runs on the program's threads. What kernels print is written through the program's own stdio and flushed, as
 // the driver does it, so that it keeps its place among what the program has written there.
 //
 // Locks: standard output's own comes first, so that a program that holds it across a call of ours cannot wait
@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "client/link/connect.h"
 #include "client/link/lost.h"
@@ -81,6 +82,21 @@ static uint64_t *copy_record(struct shm_text *text, uint64_t position, uint64_t 
 	return body;
 }
 
+/* Past stdio: a thread of the program that holds stderr may be waiting for the caller. */
+static void put_assertion(const uint64_t *body, size_t words)
+{
+	char *lines = NULL;
+	size_t size;
+	FILE *out = open_memstream(&lines, &size);
+
+	if (!out)
+		return;
+	render_assert(out, body, words);
+	if (!fclose(out))
+		dprintf(STDERR_FILENO, "%s", lines);
+	free(lines);
+}
+
 static void render(uint32_t kind, const uint64_t *body, size_t words)
 {
 	switch (kind) {
@@ -91,7 +107,7 @@ static void render(uint32_t kind, const uint64_t *body, size_t words)
 		render_plain(stdout, body, words);
 		break;
 	case SHM_TEXT_ASSERT:
-		render_assert(stderr, body, words);
+		put_assertion(body, words);
 		break;
 	default:
 		break;

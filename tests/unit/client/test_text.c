@@ -118,13 +118,13 @@ END_TEST
 
 static pthread_barrier_t barrier;
 
-static void *hold_output(void *unused)
+static void *hold(void *file)
 {
-	flockfile(stdout);
+	flockfile(file);
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
-	funlockfile(stdout);
-	return unused;
+	funlockfile(file);
+	return NULL;
 }
 
 /* Who hears of the end does not wait for a thread that writes. Then they come with the next error. */
@@ -133,7 +133,7 @@ START_TEST(assertions_are_not_lost_while_output_is_held)
 	pthread_t holder;
 
 	pthread_barrier_init(&barrier, NULL, 2);
-	ck_assert_int_eq(pthread_create(&holder, NULL, hold_output, NULL), 0);
+	ck_assert_int_eq(pthread_create(&holder, NULL, hold, stdout), 0);
 	pthread_barrier_wait(&barrier);
 	assert_at(0);
 	end_session();
@@ -147,6 +147,23 @@ START_TEST(assertions_are_not_lost_while_output_is_held)
 }
 END_TEST
 
+/* A thread that holds it may be waiting for who writes them. */
+START_TEST(assertions_do_not_wait_for_who_holds_standard_error)
+{
+	pthread_t holder;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	ck_assert_int_eq(pthread_create(&holder, NULL, hold, stderr), 0);
+	pthread_barrier_wait(&barrier);
+	assert_at(0);
+	end_session();
+	FAILS(cuCtxSynchronize(), ASSERT);
+	expect_said(line);
+	pthread_barrier_wait(&barrier);
+	ck_assert_int_eq(pthread_join(holder, NULL), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("text");
@@ -157,6 +174,7 @@ int main(void)
 	tcase_add_test(tests, a_head_at_the_end_of_numbers);
 	tcase_add_test(tests, assertions_come_with_the_error);
 	tcase_add_test(tests, assertions_are_not_lost_while_output_is_held);
+	tcase_add_test(tests, assertions_do_not_wait_for_who_holds_standard_error);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
