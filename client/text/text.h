@@ -5,7 +5,7 @@
 // event, whichever, at synchronous copies, when it loads or unloads modules, frees memory, and when a context
 // ends. Never between those, so that it stands in the right place among what the program writes itself.
 // Unlike the driver's, none of these waits for other streams because there is text. What is left when the session is
-// over comes out where the program first hears of that.
+// over comes out where the program first hears of that, or at its next call if a thread held standard output just then.
 
 #ifndef FRMPS_CLIENT_TEXT_TEXT_H
 #define FRMPS_CLIENT_TEXT_TEXT_H
@@ -25,7 +25,7 @@
  */
 CUresult text_open(uint64_t wish);
 
-/** Makes a ring for assertions alone, unless there is one. Return: as above */
+/** Makes a ring for assertions alone, unless there is one. Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY */
 CUresult text_open_small(void);
 
 /** Whether there is a ring for what kernels print. */
