@@ -1,6 +1,6 @@
 // What stands for the driver's vprintf and __assertfail in kernels of clients: each writes a record into the
 // client's ring (shm/text.h) instead of into the context's buffer, which all clients share. text_ptx.inc is made
-// from this file by text.sh; that is what is compiled for the device when a client first needs it (text.c).
+// from this file by text.sh; that is what is compiled for the device when an executor starts (text.c).
 //
 // They are put into code that was compiled for somebody else's functions: they refer to nothing outside
 // themselves, and have to do with 24 registers.
