@@ -72,7 +72,7 @@ static CUresult set_text_limit(size_t *value)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (text_is_open())
 		r = wait_all();
-	return r == CUDA_SUCCESS && text_is_open() ? text_open(*value) : r;
+	return r == CUDA_SUCCESS && text_is_open() ? text_resize(*value) : r;
 }
 
 CUresult limit_set(CUcontext handle, CUlimit limit, size_t value)

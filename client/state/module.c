@@ -233,8 +233,6 @@ static CUresult receive_text(struct client_module *module, uint64_t uses)
 			CLIENT_LOG_INFO, "there is no pinned memory for the text of assertions in kernels");
 		return CUDA_SUCCESS;
 	}
-	if (text_is_open())
-		return CUDA_SUCCESS;
 	if (context_limit(context, CU_LIMIT_PRINTF_FIFO_SIZE, &bytes) != CUDA_SUCCESS)
 		bytes = TEXT_BYTES_DEFAULT;
 	return text_open(bytes);

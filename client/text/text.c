@@ -255,14 +255,30 @@ static CUresult make(uint64_t wish)
 	return CUDA_SUCCESS;
 }
 
+/* Under the lock. Positions of records depend on the size. */
+static CUresult make_unused(uint64_t wish)
+{
+	return text_is_used() ? CUDA_ERROR_INVALID_VALUE : make(wish);
+}
+
 CUresult text_open(uint64_t wish)
 {
 	CUresult r;
 
 	pthread_mutex_lock(&lock);
-	r = text_is_used() ? CUDA_ERROR_INVALID_VALUE : make(wish);
+	r = text_is_open() ? CUDA_SUCCESS : make_unused(wish);
 	if (r == CUDA_SUCCESS)
 		word_set(&prints, 1);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+CUresult text_resize(uint64_t wish)
+{
+	CUresult r;
+
+	pthread_mutex_lock(&lock);
+	r = make_unused(wish);
 	pthread_mutex_unlock(&lock);
 	return r;
 }

@@ -19,11 +19,14 @@
 #define TEXT_BYTES_DEFAULT (UINT64_C(8) << 20)
 
 /**
- * Makes the ring, before the first kernel that prints can run, or changes its size.
+ * Makes the ring for what kernels print, unless there is one. Before the first that prints can run.
  * @wish: bytes of text that the program wants to have room for
- * Return: CUDA_SUCCESS; CUDA_ERROR_INVALID_VALUE: a kernel has printed; CUDA_ERROR_OUT_OF_MEMORY.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_INVALID_VALUE: an assertion has failed
  */
 CUresult text_open(uint64_t wish);
+
+/** Changes its size. Return: as above; CUDA_ERROR_INVALID_VALUE: a kernel has printed */
+CUresult text_resize(uint64_t wish);
 
 /** Makes a ring for assertions alone, unless there is one. Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY */
 CUresult text_open_small(void);

@@ -236,6 +236,8 @@ bool text_is_open(void)
 
 CUresult text_open(uint64_t bytes)
 {
+	if (fake.texts)
+		return CUDA_SUCCESS;
 	fake.text_bytes = bytes;
 	fake.texts += fake.text_code == CUDA_SUCCESS;
 	return fake.text_code;

@@ -105,6 +105,21 @@ START_TEST(a_head_at_the_end_of_numbers)
 }
 END_TEST
 
+/* ---- sizes ---- */
+
+/* Two threads may load the first module that prints at the same time, and one of them may have printed already. */
+START_TEST(a_second_module_that_prints)
+{
+	OK(text_open(2 * BYTES));
+	OK(text_resize(4 * BYTES));
+	ck_assert_uint_eq(ring->bytes, 4 * BYTES);
+	word_release(&ring->head, 8);
+	OK(text_open(2 * BYTES));
+	FAILS(text_resize(2 * BYTES), INVALID_VALUE);
+	ck_assert_uint_eq(ring->bytes, 4 * BYTES);
+}
+END_TEST
+
 /* ---- the end ---- */
 
 START_TEST(assertions_come_with_the_error)
@@ -172,6 +187,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, a_record_without_room);
 	tcase_add_test(tests, a_head_at_the_end_of_numbers);
+	tcase_add_test(tests, a_second_module_that_prints);
 	tcase_add_test(tests, assertions_come_with_the_error);
 	tcase_add_test(tests, assertions_are_not_lost_while_output_is_held);
 	tcase_add_test(tests, assertions_do_not_wait_for_who_holds_standard_error);
