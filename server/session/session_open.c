@@ -110,6 +110,8 @@ static void serve(struct session *session)
 		session_refuse(session, CUDA_ERROR_OUT_OF_MEMORY, text);
 		return;
 	}
+	/* It may have come before the device was known, of which its multiprocessors are a part. */
+	session_tell_share(session);
 	session->daemon->standby_room->opened(session);
 	r = handshake_welcome(session);
 	if (r) {

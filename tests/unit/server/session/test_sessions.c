@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "protocol/cuda_abi.h"
 #include "server/holder/store.h"
 #include "server/session/domain.h"
 #include "server/session/quota.h"
@@ -34,6 +35,33 @@ START_TEST(only_the_first_executor_describes_the_device)
 	ck_assert_str_eq(fake->daemon.device.name, "fake device");
 	ck_assert_uint_eq(fake->daemon.device.total_bytes, UINT64_C(1) << 36);
 	end();
+}
+END_TEST
+
+/* Nobody knows yet what the device can give out. */
+START_TEST(who_comes_before_the_device_is_known_is_capped_all_the_same)
+{
+	static const int32_t attributes[] = {[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132};
+	static const uint8_t uuid[16] = {1};
+	const struct wire_device device = {.name = "as an H100",
+		.uuid = {uuid, sizeof(uuid)},
+		.attributes = {attributes, sizeof(attributes) / sizeof(attributes[0])}};
+	const struct wire_message ready = {
+		.type = WIRE_READY, .ready = {.device = device, .sm_granule = 8, .sm_units = 15}};
+
+	fake = fake_new(0);
+	active = &fake->children[1];
+	fake->daemon.rules.general.sm_percent = 50;
+	fake_hello(fake, &client);
+	fake_ready(fake, &fake->children[0]);
+	fake_send(fake, active->socket, &ready, NULL, 0);
+	fake_serve(fake, active, WIRE_PING);
+	fake_serve(fake, active, WIRE_ACTIVATE);
+	fake_open(fake, active);
+	fake_welcome(fake, &client);
+	ck_assert_uint_eq(session_sms(fake_session(fake, 0)), 64);
+	ck_assert_uint_eq(word_acquire(&client.view.server->share), 64 << SHM_SHARE_SMS_SHIFT);
+	part();
 }
 END_TEST
 
@@ -598,6 +626,7 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_test(sessions, only_the_first_executor_describes_the_device);
+	tcase_add_test(sessions, who_comes_before_the_device_is_known_is_capped_all_the_same);
 	tcase_add_test(sessions, welcome_describes_device_and_window);
 	tcase_add_test(sessions, server_region_is_read_only_for_the_client);
 	tcase_add_test(sessions, full_service_refuses);
