@@ -83,6 +83,7 @@ struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, 
 	*chunk = (struct chunk){
 		.daemon = daemon, .refs = 1, .handle = kept->handle, .keeper = kept->keeper, .fd = fd};
 	memcpy(chunk->token, kept->token, sizeof(chunk->token));
+	TAILQ_INIT(&chunk->owners);
 	return chunk;
 }
 
@@ -101,6 +102,7 @@ struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
 	}
 	*chunk = (struct chunk){
 		.daemon = daemon, .refs = 1, .handle = handle, .keeper = daemon->keeper_number, .fd = shared};
+	TAILQ_INIT(&chunk->owners);
 	log_bug_on(getrandom(chunk->token, sizeof(chunk->token), 0) != sizeof(chunk->token));
 	return chunk;
 }

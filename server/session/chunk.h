@@ -7,8 +7,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct daemon;
+struct holding;
 struct kept_chunk;
 struct kept_doomed;
 struct record;
@@ -22,6 +24,8 @@ struct chunk {
 	uint32_t keeper;   /* which keeper of the service's life made it; it may have ended since */
 	uint64_t token[2]; /* proves the right to import it (ExportMemory) */
 	unsigned holders;  /* holdings that have it, of any session */
+	/* Those among them that count as memory. The first one's session owns it (holdings.h). */
+	TAILQ_HEAD(, holding) owners;
 	struct shared_fd *fd;
 	const struct record *record; /* while doomed */
 };

@@ -34,7 +34,7 @@ static uint64_t less(uint64_t from, uint64_t what)
 /* With what it is about to get. */
 static uint64_t held_by(const struct session *session)
 {
-	return session->holdings.memory_bytes +
+	return session->holdings.owned_bytes +
 	       (session->request ? guarantee_wish(&session->request->message) : 0);
 }
 
@@ -54,7 +54,7 @@ static uint64_t freed_beyond(const struct session *session)
 	const struct request *request = session->request;
 	uint64_t coming = request && request->chunk ? guarantee_wish(&request->message) : 0;
 
-	return less(session->holdings.memory_bytes + coming, session->terms.memory_guarantee);
+	return less(session->holdings.owned_bytes + coming, session->terms.memory_guarantee);
 }
 
 /* What the device has for so many sessions. */

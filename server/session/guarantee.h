@@ -2,7 +2,7 @@
 // for it: others are refused beyond their own guarantees (memory_policy = refuse), or may take it and end when it is
 // needed (evict). Only looks and computes; daemon, loop thread only.
 //
-// All figures are what sessions hold: whole chunks, with those that are imported for each session that has them. What a
+// All figures are what sessions hold: whole chunks. One that several have counts for who has had it longest. What a
 // session gave back and executors have not unmapped yet is free here: a request for it waits (reclaim.h). The device has
 // its total bytes, without the sinks of sessions, and on a GPU without GUARANTEE_EXECUTOR_BYTES for each executor.
 

@@ -11,6 +11,7 @@
 #include "protocol/wire.h"
 
 struct chunk;
+struct holdings;
 struct kept_holding;
 struct record;
 struct shared_fd;
@@ -43,7 +44,9 @@ struct holding {
 	uint32_t form_bytes;
 	struct shared_fd *fd; /* host memory, image, description of a graph */
 	struct chunk *chunk;  /* MAP_MEMORY, CREATE_MEMORY; BACK_ARRAY: that of the mapping it is a part of */
-	uint64_t serial;      /* of its record, which gives the order */
+	TAILQ_ENTRY(holding) owners_link; /* of the chunk, where the entry counts as memory */
+	struct holdings *holdings;	  /* in which it is */
+	uint64_t serial;		  /* of its record, which gives the order */
 	const struct record *record;
 };
 

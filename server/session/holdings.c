@@ -23,6 +23,30 @@ static bool counts(const struct holding *entry)
 	return entry->type == WIRE_CREATE_MEMORY || (entry->type == WIRE_MAP_MEMORY && !entry->memory);
 }
 
+static void own(struct holdings *holdings, struct holding *entry)
+{
+	struct chunk *chunk = entry->chunk;
+
+	if (!chunk || TAILQ_EMPTY(&chunk->owners))
+		holdings->owned_bytes += entry->range.bytes;
+	if (chunk)
+		TAILQ_INSERT_TAIL(&chunk->owners, entry, owners_link);
+}
+
+static void disown(struct holdings *holdings, struct holding *entry)
+{
+	struct chunk *chunk = entry->chunk;
+	bool owns = !chunk || TAILQ_FIRST(&chunk->owners) == entry;
+
+	if (owns)
+		holdings->owned_bytes -= entry->range.bytes;
+	if (!chunk)
+		return;
+	TAILQ_REMOVE(&chunk->owners, entry, owners_link);
+	if (owns && !TAILQ_EMPTY(&chunk->owners))
+		TAILQ_FIRST(&chunk->owners)->holdings->owned_bytes += entry->range.bytes;
+}
+
 static uint32_t window_count(const struct holding *entry)
 {
 	return entry->type == WIRE_RESERVE_WINDOW ? (uint32_t)(entry->range.bytes / WINDOW_BYTES) : 0;
@@ -56,6 +80,8 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 	holdings->fds -= entry->fd || entry->chunk;
 	if (counts(entry))
 		holdings->memory_bytes -= entry->range.bytes;
+	if (counts(entry) && !holdings->disowned)
+		disown(holdings, entry);
 	if (entry->chunk)
 		entry->chunk->holders--;
 	holdings->windows -= window_count(entry);
@@ -81,12 +107,15 @@ static void add_entry(struct holdings *holdings, struct holding *entry)
 	uint64_t *ids = id_words(holdings, entry);
 
 	TAILQ_INSERT_TAIL(&holdings->entries, entry, link);
+	entry->holdings = holdings;
 	holdings->count++;
 	holdings->kept_bytes += holding_kept_bytes(entry);
 	holdings->record_bytes += holding_record_bytes(entry);
 	holdings->fds += entry->fd || entry->chunk;
-	if (counts(entry))
+	if (counts(entry)) {
 		holdings->memory_bytes += entry->range.bytes;
+		own(holdings, entry);
+	}
 	if (entry->chunk)
 		entry->chunk->holders++;
 	holdings->windows += window_count(entry);
@@ -350,6 +379,16 @@ int holdings_adopt(struct holdings *holdings, const struct record *record, const
 	if (window_count(entry) && holdings->window_set)
 		window_take_again(holdings->window_set, window_at(entry->range.address), window_count(entry));
 	return 0;
+}
+
+void holdings_disown(struct holdings *holdings)
+{
+	struct holding *entry;
+
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (counts(entry))
+			disown(holdings, entry);
+	holdings->disowned = true;
 }
 
 void holdings_drop_range(struct holdings *holdings, struct holding *entry)

@@ -32,7 +32,10 @@ struct window_set;
 struct holdings {
 	TAILQ_HEAD(holding_list, holding) entries;
 	uint32_t count;
-	uint64_t memory_bytes; /* device memory, mapped or not; each piece counts once */
+	uint64_t memory_bytes; /* device memory, mapped or not; what was imported as often as it was */
+	/* The same, of which each piece counts once in the whole service: for the session that has had it longest. */
+	uint64_t owned_bytes;
+	bool disowned; /* it owns nothing any more: its session ends */
 	uint64_t host_bytes;
 	uint64_t image_bytes;  /* images of modules */
 	uint64_t kept_bytes;   /* see HOLDINGS_KEPT_MAX */
@@ -102,6 +105,9 @@ void holdings_keep(struct holdings *holdings, struct holding *entry);
  */
 int holdings_adopt(struct holdings *holdings, const struct record *record, const struct kept_holding *kept,
 	size_t bytes, struct shared_fd *fd, struct chunk *chunk);
+
+/** The session ends: whoever else has some of its memory owns that from now on. Once, and nothing is added behind that. */
+void holdings_disown(struct holdings *holdings);
 
 /** Takes a mapping, or physical memory, away. */
 void holdings_drop_range(struct holdings *holdings, struct holding *entry);

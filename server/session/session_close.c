@@ -112,6 +112,7 @@ static void send_close(struct session *session)
 
 void session_closing_again(struct session *session)
 {
+	holdings_disown(&session->holdings);
 	if (!session->closings) {
 		closing_done(session);
 		return;

@@ -164,7 +164,10 @@ START_TEST(physical_memory_is_checked)
 	struct check_finding finding;
 	struct holding *entry;
 
-	chunks[0] = chunks[1] = (struct chunk){.refs = 9};
+	for (int i = 0; i < 2; i++) {
+		chunks[i] = (struct chunk){.refs = 9};
+		TAILQ_INIT(&chunks[i].owners);
+	}
 	scope.memory_limit = 32 * MIB;
 	for (int i = 0; i < 4; i++)
 		ck_assert_int_eq(holdings_note(holdings, &had[i], &none, NULL,

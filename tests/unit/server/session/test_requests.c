@@ -10,6 +10,7 @@
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
+#include "server/session/guarantee.h"
 #include "server/session/quota.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
@@ -368,6 +369,59 @@ START_TEST(who_only_asks_for_memory_does_not_end_for_a_guarantee)
 }
 END_TEST
 
+/* Imports it that many times. */
+static void import_memory(struct fake_client *who, const uint64_t token[2], uint64_t handle, unsigned times)
+{
+	struct wire_message import = {.type = WIRE_IMPORT_MEMORY};
+
+	memcpy(import.memory.token, token, sizeof(import.memory.token));
+	for (unsigned i = 0; i < times; i++) {
+		import.memory.handle = handle + i;
+		ck_assert_int_eq(ask(who, &import), 0);
+	}
+}
+
+/* The device has it once, whoever has it: so long as somebody has it. */
+START_TEST(memory_that_is_shared_is_taken_from_what_others_may_have_once)
+{
+	struct fake_client sharer, third;
+	uint64_t token[2];
+
+	join();
+	/* What two executors take, and 16 MiB. */
+	fake->daemon.device.total_bytes = 2 * GUARANTEE_EXECUTOR_BYTES + 16 * MIB;
+	fake_join(fake, &sharer, active, standby);
+	fake_join(fake, &third, active, standby);
+	fake_session(fake, 1)->terms.memory_guarantee = 4 * MIB;
+	create_memory(&client, 9, 5);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 10 * MIB);
+	ck_assert_int_eq(
+		ask(&client, &(struct wire_message){.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}}), 0);
+	memcpy(token, fake->message.reply.values.at, sizeof(token));
+	import_memory(&client, token, 10, 3);
+	import_memory(&sharer, token, 10, 3);
+	ck_assert_uint_eq(fake_session(fake, 1)->holdings.memory_bytes, 6 * MIB);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 10 * MIB);
+	ck_assert_int_eq(release_memory(&client, 9), 0);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 10 * MIB);
+	/* From here on it is the sharer's, of its guarantee, before the executors have let go of the session. */
+	close(client.socket);
+	fake_turn(fake);
+	ck_assert_int_eq(fake_session(fake, 0)->state, SESSION_CLOSING);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 12 * MIB);
+	import_memory(&third, token, 20, 1);
+	ck_assert_int_eq(release_memory(&sharer, 10), 0);
+	ck_assert_int_eq(release_memory(&sharer, 11), 0);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 12 * MIB);
+	ck_assert_int_eq(release_memory(&sharer, 12), 0);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 10 * MIB);
+	client.socket = dup(STDERR_FILENO);
+	fake_leave(fake, &sharer);
+	fake_leave(fake, &third);
+	part();
+}
+END_TEST
+
 /* ---- memory on its way back ---- */
 
 static void map_memory(uint64_t keepers_handle)
@@ -625,6 +679,7 @@ int main(void)
 	tcase_add_test(tests, limited_client_sees_its_limit);
 	tcase_add_test(tests, physical_memory_is_counted_once);
 	tcase_add_test(tests, who_only_asks_for_memory_does_not_end_for_a_guarantee);
+	tcase_add_test(tests, memory_that_is_shared_is_taken_from_what_others_may_have_once);
 	tcase_add_loop_test(tests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2);
 	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
 	tcase_add_test(tests, nobody_waits_for_what_somebody_else_has_freed);
