@@ -389,11 +389,17 @@ static int check_occupancy(const struct check_scope *scope, const struct wire_oc
 }
 
 /* Those that kernels fail without. */
-static int check_limit(const struct wire_limit *wish, struct check_finding *finding)
+static int check_limit(
+	const struct check_scope *scope, const struct wire_limit *wish, struct check_finding *finding)
 {
+	uint64_t held = scope->holdings->memory_bytes - holdings_heap_bytes(scope->holdings);
+
 	switch (wish->limit) {
-	case CU_LIMIT_STACK_SIZE:
 	case CU_LIMIT_MALLOC_HEAP_SIZE:
+		if (is_over(scope->memory_limit, held, wish->value))
+			return over(finding, "memory_limit", wish->value);
+		return wish->value <= INT64_MAX ? 0 : answer(finding, CUDA_ERROR_INVALID_VALUE);
+	case CU_LIMIT_STACK_SIZE:
 	case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
 	case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
 		return wish->value <= INT64_MAX ? 0 : answer(finding, CUDA_ERROR_INVALID_VALUE);
@@ -431,7 +437,7 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 	case WIRE_QUERY_ELAPSED: /* an older library's */
 		return answer(finding, CUDA_ERROR_NOT_SUPPORTED);
 	case WIRE_SET_LIMIT:
-		return check_limit(&message->limit, finding);
+		return check_limit(scope, &message->limit, finding);
 	case WIRE_QUERY_MEMORY:
 	case WIRE_LINK_DROP:
 	case WIRE_MAKE_FILE:

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -21,6 +22,8 @@ uint64_t guarantee_wish(const struct wire_message *message)
 		return message->range.bytes;
 	case WIRE_CREATE_MEMORY:
 		return message->memory.bytes;
+	case WIRE_SET_LIMIT:
+		return message->limit.limit == CU_LIMIT_MALLOC_HEAP_SIZE ? message->limit.value : 0;
 	default:
 		return 0;
 	}

@@ -17,10 +17,16 @@ void holdings_init(struct holdings *holdings)
 	TAILQ_INIT(&holdings->entries);
 }
 
+static bool is_heap(const struct holding *entry)
+{
+	return entry->type == WIRE_SET_LIMIT && entry->attribute == CU_LIMIT_MALLOC_HEAP_SIZE;
+}
+
 /* Mappings of a handle are counted with it. */
 static bool counts(const struct holding *entry)
 {
-	return entry->type == WIRE_CREATE_MEMORY || (entry->type == WIRE_MAP_MEMORY && !entry->memory);
+	return entry->type == WIRE_CREATE_MEMORY || is_heap(entry) ||
+	       (entry->type == WIRE_MAP_MEMORY && !entry->memory);
 }
 
 static void own(struct holdings *holdings, struct holding *entry)
@@ -220,6 +226,16 @@ struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t h
 	return NULL;
 }
 
+uint64_t holdings_heap_bytes(const struct holdings *holdings)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (is_heap(entry))
+			return entry->range.bytes;
+	return 0;
+}
+
 bool holdings_is_only_memory(const struct holdings *holdings, const struct holding *memory)
 {
 	const struct holding *entry;
@@ -308,6 +324,13 @@ static struct holding *note_new(struct holdings *holdings, const struct wire_mes
 	return entry;
 }
 
+static void resize(struct holdings *holdings, struct holding *entry, uint64_t bytes)
+{
+	holdings->memory_bytes += bytes - entry->range.bytes;
+	holdings->owned_bytes += bytes - entry->range.bytes;
+	entry->range.bytes = bytes;
+}
+
 int holdings_note(struct holdings *holdings, const struct wire_message *message,
 	const struct wire_u64s *values, struct shared_fd *fd, struct chunk *chunk, struct holding **ret_entry)
 {
@@ -322,6 +345,8 @@ int holdings_note(struct holdings *holdings, const struct wire_message *message,
 		return 0;
 	entry->value =
 		message->type == WIRE_SET_LIMIT ? (int64_t)message->limit.value : message->set_function.value;
+	if (is_heap(entry))
+		resize(holdings, entry, message->limit.value);
 	*ret_entry = entry;
 	return 0;
 }

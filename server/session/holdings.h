@@ -72,6 +72,8 @@ struct holding *holdings_find_range(
 
 /** The physical memory with this handle, NULL if there is none. */
 struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t handle);
+/** The heap of its kernels that it has asked for; it counts as memory. */
+uint64_t holdings_heap_bytes(const struct holdings *holdings);
 /** Whether no other handle of the session is for the same memory. */
 bool holdings_is_only_memory(const struct holdings *holdings, const struct holding *memory);
 /** Some mapping of a chunk, NULL if there is none. */

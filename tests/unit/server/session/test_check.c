@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "protocol/cuda_abi.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
 #include "server/session/holdings.h"
@@ -93,6 +94,35 @@ START_TEST(ranges_lie_in_the_window_and_apart)
 	ck_assert_int_eq(check(&message, -1, &finding), ranges[_i].outcome);
 	if (ranges[_i].outcome == CHECK_E_BROKEN)
 		ck_assert_ptr_nonnull(finding.reason);
+}
+END_TEST
+
+/* What kernels allocate lies there, beside what the keeper makes. */
+START_TEST(the_heap_of_kernels_is_device_memory_too)
+{
+	struct wire_message heap = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_MALLOC_HEAP_SIZE, 7 * MIB}};
+	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {BASE, 4 * MIB, 0}};
+	struct check_finding finding;
+
+	scope.memory_limit = 6 * MIB;
+	ck_assert_int_eq(check(&heap, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_str_eq(finding.limit, "memory_limit");
+	heap.limit.value = 4 * MIB;
+	ck_assert_int_eq(check(&heap, -1, &finding), 0);
+	note(&heap);
+	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_ANSWER);
+	/* One takes the other's place. */
+	heap.limit.value = 6 * MIB;
+	ck_assert_int_eq(check(&heap, -1, &finding), 0);
+	heap.limit.value = 2 * MIB;
+	note(&heap);
+	ck_assert_uint_eq(holdings->memory_bytes, 2 * MIB);
+	ck_assert_uint_eq(holdings->owned_bytes, 2 * MIB);
+	ck_assert_int_eq(check(&map, -1, &finding), 0);
+	note(&map);
+	heap.limit.value = 3 * MIB;
+	ck_assert_int_eq(check(&heap, -1, &finding), CHECK_E_ANSWER);
 }
 END_TEST
 
@@ -688,6 +718,7 @@ int main(void)
 	tcase_add_checked_fixture(requests, hold, let_go);
 	tcase_add_loop_test(
 		requests, ranges_lie_in_the_window_and_apart, 0, sizeof(ranges) / sizeof(ranges[0]));
+	tcase_add_test(requests, the_heap_of_kernels_is_device_memory_too);
 	tcase_add_test(requests, memory_limit_is_an_answer);
 	tcase_add_loop_test(requests, physical_memory_is_checked, 0, sizeof(physical) / sizeof(*physical));
 	tcase_add_test(requests, windows_are_whole_and_limited);
