@@ -58,6 +58,7 @@ void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t
 {
 	struct elf elf;
 	Elf64_Shdr names;
+	uint64_t left = bytes; /* that names may still have: they may overlap */
 
 	if (!elf_open(cubin, bytes, &elf))
 		return;
@@ -68,8 +69,12 @@ void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t
 		bool is_code = section.sh_type != SHT_NOBITS && elf_section_begins(&elf, &section, TEXT);
 		const char *name = is_code ? elf_text(&elf, &names, section.sh_name) : NULL;
 
-		if (name)
-			add_length(lengths, hash(name + strlen(TEXT)), section.sh_size);
+		if (!is_code)
+			continue;
+		if (!name || strlen(name) >= left)
+			break;
+		left -= strlen(name) + 1;
+		add_length(lengths, hash(name + strlen(TEXT)), section.sh_size);
 	}
 	if (lengths->count)
 		qsort(lengths->at, lengths->count, sizeof(lengths->at[0]), compare_lengths);

@@ -62,6 +62,35 @@ START_TEST(code_without_bytes_has_no_length)
 }
 END_TEST
 
+#define NAME_BYTES 60000u
+
+/* So many sections of code, all of one long name. */
+static void build_code(unsigned sections)
+{
+	size_t at;
+	Elf64_Shdr *table = begin_image(2 + sections, NAME_BYTES, &at);
+
+	memset(image + at + 1, 'k', NAME_BYTES - 2);
+	memcpy(image + at + 1, ".text.", 6);
+	table[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = at, .sh_size = NAME_BYTES};
+	for (unsigned i = 0; i < sections; i++)
+		table[2 + i] =
+			(Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_name = 1, .sh_offset = at, .sh_size = 16};
+}
+
+/* A file of 64 MiB would have names of 64 GiB, all of which are gone through. */
+START_TEST(names_of_kernels_may_overlap)
+{
+	build_code(1);
+	code_lengths_add(&lengths, image, image_bytes);
+	ck_assert_uint_eq(lengths.count, 1);
+	forget();
+	build_code(1000);
+	code_lengths_add(&lengths, image, image_bytes);
+	ck_assert_uint_le(lengths.count, image_bytes / NAME_BYTES);
+}
+END_TEST
+
 START_TEST(an_address_is_in_one_kernel_or_in_none)
 {
 	struct code code;
@@ -125,6 +154,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, NULL, forget);
 	tcase_add_test(tests, lengths_are_those_of_the_image);
 	tcase_add_test(tests, of_several_images_the_shortest_counts);
+	tcase_add_test(tests, names_of_kernels_may_overlap);
 	tcase_add_test(tests, an_address_is_in_one_kernel_or_in_none);
 	tcase_add_test(tests, code_without_bytes_has_no_length);
 	tcase_add_test(tests, a_kernel_ends_where_the_next_one_begins);
