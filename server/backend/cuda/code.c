@@ -76,6 +76,10 @@ void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t
 		left -= strlen(name) + 1;
 		add_length(lengths, hash(name + strlen(TEXT)), section.sh_size);
 	}
+}
+
+void code_lengths_sort(struct code_lengths *lengths)
+{
 	if (lengths->count)
 		qsort(lengths->at, lengths->count, sizeof(lengths->at[0]), compare_lengths);
 }

@@ -20,6 +20,8 @@ struct code_lengths {
  * Any bytes; what is not understood adds nothing. One thread at a time.
  */
 void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t bytes);
+/** When all are added, before anybody asks. An image may have very many cubins: not after each. */
+void code_lengths_sort(struct code_lengths *lengths);
 /** Return: bytes; 0: not known. Any thread, while nobody adds. */
 uint64_t code_length(const struct code_lengths *lengths, const char *kernel);
 void code_lengths_deinit(struct code_lengths *lengths);

@@ -239,6 +239,7 @@ static CUresult load(struct backend_module *module, const void *image, size_t by
 	if (!code && variables)
 		code = move_variables(&look, variables, image, bytes, &changed);
 	module->moved_to = look.moved_to;
+	code_lengths_sort(&module->lengths);
 	if (!code)
 		code = driver.library_load(
 			&module->library, changed.at ? changed.at : image, NULL, NULL, 0, NULL, NULL, 0);
