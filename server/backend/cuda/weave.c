@@ -277,13 +277,16 @@ CUresult weave_in(
 	uint32_t sym = open_cubin(bytes, count, &cubin) ? find_function(&cubin, function->name, false) : 0;
 	unsigned info = sym ? find_section(&cubin, ".nv.info") : 0;
 	struct build build = {.cubin = &cubin};
+	uint64_t copied;
 	size_t room;
 
 	if (!info || strlen(function->name) > 64)
 		return CUDA_ERROR_INVALID_IMAGE;
-	room = count + function->bytes + section(&cubin, info).sh_size +
-	       section(&cubin, cubin.elf.header.e_shstrndx).sh_size +
-	       (cubin.elf.header.e_shnum + 1u) * sizeof(Elf64_Shdr) + 1024;
+	copied = section(&cubin, info).sh_size + section(&cubin, cubin.elf.header.e_shstrndx).sh_size;
+	/* Sections that lie on each other would make an image several times as large. */
+	if (copied > count)
+		return CUDA_ERROR_INVALID_IMAGE;
+	room = count + function->bytes + copied + (cubin.elf.header.e_shnum + 1u) * sizeof(Elf64_Shdr) + 1024;
 	build.callers = find_callers(&cubin, sym);
 	build.at = build.callers.calls ? calloc(1, room) : NULL;
 	if (build.at) {

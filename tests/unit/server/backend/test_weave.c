@@ -197,6 +197,26 @@ START_TEST(names_by_the_long_way)
 }
 END_TEST
 
+/* Attributes that reach over the whole file, which would be copied with them. */
+START_TEST(sections_that_lie_on_each_other)
+{
+	struct fatbin_bytes woven = {0};
+	Elf64_Ehdr header;
+	Elf64_Shdr shdr;
+	unsigned info = 1;
+
+	memcpy(&header, cubin, sizeof(header));
+	while (strcmp(section_name(cubin, info), ".nv.info"))
+		info++;
+	shdr = section(cubin, info);
+	shdr.sh_offset = 0;
+	shdr.sh_size = cubin_bytes;
+	memcpy(cubin + header.e_shoff + info * sizeof(shdr), &shdr, sizeof(shdr));
+	ck_assert_int_eq(image_check(cubin, cubin_bytes), IMAGE_ELF);
+	ck_assert_int_eq(weave_in(cubin, cubin_bytes, &function, &woven), CUDA_ERROR_INVALID_IMAGE);
+}
+END_TEST
+
 /* Whatever is in it: no look beyond the image, and no success that is none. */
 START_TEST(spoilt_images)
 {
@@ -421,8 +441,8 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {who_wants_it, the_function_is_there, needs_of_kernels, all_else_stays,
-		names_by_the_long_way, spoilt_images, members_are_shown, members_are_replaced,
-		members_that_lie, members_that_are_too_much_together};
+		names_by_the_long_way, sections_that_lie_on_each_other, spoilt_images, members_are_shown,
+		members_are_replaced, members_that_lie, members_that_are_too_much_together};
 	Suite *suite = suite_create("weave");
 	TCase *all = suite_case(suite, "weave");
 
