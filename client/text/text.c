@@ -27,7 +27,6 @@ static uint64_t bytes, mapped;	      /* its size; what there is for it, with the
 static word64 taken;		      /* up to here it was read */
 static word32 settled;		      /* generation of executors whose predecessors left nothing half done */
 static word32 prints;		      /* the ring is for what kernels print as well */
-static word32 ended;		      /* what was left at the session's end has come out */
 
 /* ---- records ---- */
 
@@ -159,25 +158,48 @@ static void take_whatever(struct shm_text *text)
 	}
 }
 
-static void flush_with(struct shm_text *text, void (*taking)(struct shm_text *text))
+/* Return: whether the caller has both locks */
+static bool try_locks(void)
+{
+	if (ftrylockfile(stdout))
+		return false;
+	if (!pthread_mutex_trylock(&lock))
+		return true;
+	funlockfile(stdout);
+	return false;
+}
+
+static bool take_locks(void)
+{
+	flockfile(stdout);
+	pthread_mutex_lock(&lock);
+	return true;
+}
+
+static void flush_with(struct shm_text *text, bool (*locking)(void), void (*taking)(struct shm_text *text))
 {
 	int cancelable;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-	flockfile(stdout);
-	pthread_mutex_lock(&lock);
-	taking(text);
-	pthread_mutex_unlock(&lock);
-	funlockfile(stdout);
+	if (locking()) {
+		taking(text);
+		pthread_mutex_unlock(&lock);
+		funlockfile(stdout);
+	}
 	pthread_setcancelstate(cancelable, NULL);
+}
+
+static bool has_more(struct shm_text *text)
+{
+	return text && word_acquire(&text->head) != word_acquire(&taken);
 }
 
 void text_flush(void)
 {
 	struct shm_text *text = atomic_load(&ring);
 
-	if (text && word_acquire(&text->head) != word_acquire(&taken))
-		flush_with(text, take_all);
+	if (has_more(text))
+		flush_with(text, take_locks, take_all);
 }
 
 void text_settle(void)
@@ -189,7 +211,7 @@ void text_settle(void)
 		text_flush();
 		return;
 	}
-	flush_with(text, take_whatever);
+	flush_with(text, take_locks, take_whatever);
 	word_set(&settled, generation);
 }
 
@@ -198,20 +220,9 @@ void text_settle(void)
 static void end(void)
 {
 	struct shm_text *text = atomic_load(&ring);
-	int cancelable;
 
-	if (!text || word_relaxed(&ended))
-		return;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-	if (!ftrylockfile(stdout)) {
-		if (!pthread_mutex_trylock(&lock)) {
-			take_whatever(text);
-			word_set(&ended, 1);
-			pthread_mutex_unlock(&lock);
-		}
-		funlockfile(stdout);
-	}
-	pthread_setcancelstate(cancelable, NULL);
+	if (has_more(text))
+		flush_with(text, try_locks, take_whatever);
 }
 
 /* ---- the ring ---- */

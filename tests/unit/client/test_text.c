@@ -132,6 +132,7 @@ START_TEST(assertions_come_with_the_error)
 END_TEST
 
 static pthread_barrier_t barrier;
+static pthread_t holder;
 
 static void *hold(void *file)
 {
@@ -142,21 +143,29 @@ static void *hold(void *file)
 	return NULL;
 }
 
+static void let_hold(FILE *file)
+{
+	pthread_barrier_init(&barrier, NULL, 2);
+	ck_assert_int_eq(pthread_create(&holder, NULL, hold, file), 0);
+	pthread_barrier_wait(&barrier);
+}
+
+static void end_hold(void)
+{
+	pthread_barrier_wait(&barrier);
+	ck_assert_int_eq(pthread_join(holder, NULL), 0);
+}
+
 /* Who hears of the end does not wait for a thread that writes. Then they come with the next error. */
 START_TEST(assertions_are_not_lost_while_output_is_held)
 {
-	pthread_t holder;
-
-	pthread_barrier_init(&barrier, NULL, 2);
-	ck_assert_int_eq(pthread_create(&holder, NULL, hold, stdout), 0);
-	pthread_barrier_wait(&barrier);
+	let_hold(stdout);
 	assert_at(0);
 	end_session();
 	while (cuStreamQuery(NULL) != CUDA_ERROR_ASSERT)
 		continue;
 	expect_said("");
-	pthread_barrier_wait(&barrier);
-	ck_assert_int_eq(pthread_join(holder, NULL), 0);
+	end_hold();
 	FAILS(cuStreamQuery(NULL), ASSERT);
 	expect_said(line);
 }
@@ -165,17 +174,12 @@ END_TEST
 /* A thread that holds it may be waiting for who writes them. */
 START_TEST(assertions_do_not_wait_for_who_holds_standard_error)
 {
-	pthread_t holder;
-
-	pthread_barrier_init(&barrier, NULL, 2);
-	ck_assert_int_eq(pthread_create(&holder, NULL, hold, stderr), 0);
-	pthread_barrier_wait(&barrier);
+	let_hold(stderr);
 	assert_at(0);
 	end_session();
 	FAILS(cuCtxSynchronize(), ASSERT);
 	expect_said(line);
-	pthread_barrier_wait(&barrier);
-	ck_assert_int_eq(pthread_join(holder, NULL), 0);
+	end_hold();
 }
 END_TEST
 
