@@ -388,18 +388,23 @@ static int check_occupancy(const struct check_scope *scope, const struct wire_oc
 	return check_function(scope, occupancy->function, finding);
 }
 
+/* A new size of the heap takes the old one's place. */
+static bool heap_is_over(const struct check_scope *scope, const struct wire_limit *wish)
+{
+	uint64_t held = scope->holdings->memory_bytes - holdings_heap_bytes(scope->holdings);
+
+	return wish->limit == CU_LIMIT_MALLOC_HEAP_SIZE && is_over(scope->memory_limit, held, wish->value);
+}
+
 /* Those that kernels fail without. */
 static int check_limit(
 	const struct check_scope *scope, const struct wire_limit *wish, struct check_finding *finding)
 {
-	uint64_t held = scope->holdings->memory_bytes - holdings_heap_bytes(scope->holdings);
-
+	if (heap_is_over(scope, wish))
+		return over(finding, "memory_limit", wish->value);
 	switch (wish->limit) {
-	case CU_LIMIT_MALLOC_HEAP_SIZE:
-		if (is_over(scope->memory_limit, held, wish->value))
-			return over(finding, "memory_limit", wish->value);
-		return wish->value <= INT64_MAX ? 0 : answer(finding, CUDA_ERROR_INVALID_VALUE);
 	case CU_LIMIT_STACK_SIZE:
+	case CU_LIMIT_MALLOC_HEAP_SIZE:
 	case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
 	case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
 		return wish->value <= INT64_MAX ? 0 : answer(finding, CUDA_ERROR_INVALID_VALUE);

@@ -84,10 +84,11 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 	holdings->kept_bytes -= holding_kept_bytes(entry);
 	holdings->record_bytes -= holding_record_bytes(entry);
 	holdings->fds -= entry->fd || entry->chunk;
-	if (counts(entry))
+	if (counts(entry)) {
 		holdings->memory_bytes -= entry->range.bytes;
-	if (counts(entry) && !holdings->disowned)
-		disown(holdings, entry);
+		if (!holdings->disowned)
+			disown(holdings, entry);
+	}
 	if (entry->chunk)
 		entry->chunk->holders--;
 	holdings->windows -= window_count(entry);

@@ -58,7 +58,7 @@ void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t
 {
 	struct elf elf;
 	Elf64_Shdr names;
-	uint64_t left = bytes; /* that names may still have: they may overlap */
+	uint64_t left = bytes, length; /* what names may still have, as they may overlap; a name's */
 
 	if (!elf_open(cubin, bytes, &elf))
 		return;
@@ -71,9 +71,10 @@ void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t
 
 		if (!is_code)
 			continue;
-		if (!name || strlen(name) >= left)
+		length = name ? strlen(name) : bytes;
+		if (length >= left)
 			break;
-		left -= strlen(name) + 1;
+		left -= length + 1;
 		add_length(lengths, hash(name + strlen(TEXT)), section.sh_size);
 	}
 }
