@@ -129,8 +129,7 @@ struct backend_probe {
 /* What kernels of a module print. */
 struct backend_text {
 	uint64_t ring; /* address of the ring that they write (shm/text.h) */
-	bool prints;   /* answered: some of them do. The ring must be there before they run */
-	bool asserts;  /* answered, as well */
+	uint64_t uses; /* answered: what for (SHM_TEXT_PRINTS, …). The ring must be there before they run */
 };
 
 /* An input of the device linker. */

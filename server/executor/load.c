@@ -22,7 +22,6 @@
 #include "server/executor/tenant.h"
 #include "server/executor/variable.h"
 #include "server/log.h"
-#include "shm/text.h"
 
 #define LOG_BYTES 16384u
 
@@ -93,7 +92,7 @@ static CUresult put_in(struct job *job, struct module *module, uint64_t *ret_use
 	else
 		result = job->executor->ops->module_load(load->image, wish->bytes, &wish->options,
 			text.ring ? &text : NULL, variables, load->log, LOG_BYTES, &module->backend);
-	*ret_uses = (text.prints ? SHM_TEXT_PRINTS : 0) | (text.asserts ? SHM_TEXT_ASSERTS : 0);
+	*ret_uses = text.uses;
 	return executor_code(job->executor, result);
 }
 

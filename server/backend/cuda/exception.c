@@ -64,7 +64,6 @@
 #include "server/backend/cuda/handler.h"
 #include "server/detached.h"
 #include "server/log.h"
-#include "shm/layout.h"
 
 /* A fault beside one that is handled is seen when that one is done. A program whose kernels fault again and again is ended
  * at the first. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/backend/cuda/driver.h"
+
 /* Options that are plain numbers, one bit per id. The log buffers are ours; wall time is an answer, not a
  * wish; how many threads a compilation has is not for one of many programs to say. */
 #define BIT(id)	      (UINT64_C(1) << (id))
@@ -84,4 +86,35 @@ CUresult jit_text(const void *text, size_t bytes, void **ret_copy, size_t *ret_b
 	*ret_copy = copy;
 	*ret_bytes = length + 1;
 	return CUDA_SUCCESS;
+}
+
+static CUresult copy_code(const void *code, size_t bytes, void **ret_code, size_t *ret_bytes)
+{
+	void *copy = malloc(bytes);
+
+	if (!copy)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(copy, code, bytes);
+	*ret_code = copy;
+	*ret_bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult jit_compile(CUjitInputType type, const void *source, size_t bytes, unsigned count,
+	CUjit_option *options, void **values, void **ret_code, size_t *ret_bytes)
+{
+	CUlinkState link;
+	void *cubin;
+	size_t size;
+	CUresult code = driver.link_create(count, options, values, &link);
+
+	if (code)
+		return code;
+	code = driver.link_add(link, type, (void *)(uintptr_t)source, bytes, "image", 0, NULL, NULL);
+	if (!code)
+		code = driver.link_complete(link, &cubin, &size);
+	if (!code)
+		code = copy_code(cubin, size, ret_code, ret_bytes);
+	driver.link_destroy(link);
+	return code;
 }

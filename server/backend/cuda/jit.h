@@ -1,5 +1,5 @@
-// What the driver's compiler is told besides the text: a client's options, and log buffers of ours. No state;
-// any thread.
+// The driver's compiler, and what it is told besides the text: a client's options, and log buffers of ours. No
+// state; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_JIT_H
 #define FRMPS_SERVER_BACKEND_CUDA_JIT_H
@@ -39,5 +39,15 @@ void jit_hand_out_log(const struct jit *jit, char *log, size_t size);
 /** A copy up to the first NUL, and with one: the compiler reads that far; the client's text may come without, or with
  * much behind it. free() it. @ret_bytes: with the NUL */
 CUresult jit_text(const void *text, size_t bytes, void **ret_copy, size_t *ret_bytes);
+
+/**
+ * Compiles one input to machine code.
+ * @source: NUL-terminated if it is text
+ * @count, options, values: as the driver takes them
+ * @ret_code: on the heap, the caller's
+ * Return: the driver's code, or CUDA_ERROR_OUT_OF_MEMORY
+ */
+CUresult jit_compile(CUjitInputType type, const void *source, size_t bytes, unsigned count,
+	CUjit_option *options, void **values, void **ret_code, size_t *ret_bytes);
 
 #endif

@@ -255,38 +255,6 @@ bool cuda_module_is_source(const void *image, size_t bytes)
 	       (kind == IMAGE_FATBIN && !image_has_code(image, bytes, compute_capability()));
 }
 
-static CUresult copy_code(const void *code, size_t bytes, void **ret_code, size_t *ret_bytes)
-{
-	void *copy = malloc(bytes);
-
-	if (!copy)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	memcpy(copy, code, bytes);
-	*ret_code = copy;
-	*ret_bytes = bytes;
-	return CUDA_SUCCESS;
-}
-
-/* @source: NUL-terminated if it is text */
-static CUresult compile(CUjitInputType type, const void *source, size_t bytes, struct jit *jit,
-	void **ret_code, size_t *ret_bytes)
-{
-	CUlinkState link;
-	void *cubin;
-	size_t size;
-	CUresult code = driver.link_create(jit->options.count, jit->options.ids, jit->options.values, &link);
-
-	if (code)
-		return code;
-	code = driver.link_add(link, type, (void *)(uintptr_t)source, bytes, "image", 0, NULL, NULL);
-	if (!code)
-		code = driver.link_complete(link, &cubin, &size);
-	if (!code)
-		code = copy_code(cubin, size, ret_code, ret_bytes);
-	driver.link_destroy(link);
-	return code;
-}
-
 CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, void **ret_code, size_t *ret_bytes)
 {
@@ -299,8 +267,9 @@ CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_
 	if (!code && is_text)
 		code = jit_text(image, bytes, &text, &text_bytes);
 	if (!code)
-		code = compile(is_text ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY, text ? text : image,
-			text ? text_bytes : bytes, &jit, ret_code, ret_bytes);
+		code = jit_compile(is_text ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY, text ? text : image,
+			text ? text_bytes : bytes, jit.options.count, jit.options.ids, jit.options.values,
+			ret_code, ret_bytes);
 	free(text);
 	jit_hand_out_log(&jit, log, log_bytes);
 	return code;

@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/jit.h"
 #include "server/backend/cuda/weave.h"
 #include "server/log.h"
+#include "shm/text.h"
 
 /* What the driver calls them, and we in our own code. */
 #define PRINTF "vprintf"
@@ -51,31 +52,6 @@ struct functions {
 static struct functions first, second; /* without code: not there */
 
 /* ---- our functions ---- */
-
-static CUresult compile(const char *source, struct fatbin_bytes *ret)
-{
-	CUjit_option option = CU_JIT_MAX_REGISTERS;
-	void *value = (void *)(uintptr_t)REGISTERS, *cubin;
-	CUlinkState link;
-	size_t size;
-	CUresult result = driver.link_create(1, &option, &value, &link);
-
-	if (result)
-		return result;
-	result = driver.link_add(
-		link, CU_JIT_INPUT_PTX, (void *)(uintptr_t)source, strlen(source) + 1, "text", 0, NULL, NULL);
-	if (!result)
-		result = driver.link_complete(link, &cubin, &size);
-	if (!result) {
-		*ret = (struct fatbin_bytes){malloc(size), size};
-		if (ret->at)
-			memcpy(ret->at, cubin, size);
-		else
-			result = CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	driver.link_destroy(link);
-	return result;
-}
 
 static void functions_free(struct functions *functions)
 {
@@ -125,12 +101,18 @@ static bool mark_trap(struct functions *functions)
 static bool functions_make(uint64_t ring, struct functions *ret)
 {
 	char source[sizeof(code)], address[sizeof(PLACE)];
+	CUjit_option option = CU_JIT_MAX_REGISTERS;
+	void *registers = (void *)(uintptr_t)REGISTERS, *cubin;
+	size_t bytes;
 
 	memcpy(source, code, sizeof(code));
 	snprintf(address, sizeof(address), "0x%016llx", (unsigned long long)ring);
 	for (char *place = source; (place = strstr(place, PLACE));)
 		memcpy(place, address, strlen(address));
-	return !compile(source, &ret->cubin) && take(ret) && mark_trap(ret);
+	if (jit_compile(CU_JIT_INPUT_PTX, source, sizeof(source), 1, &option, &registers, &cubin, &bytes))
+		return false;
+	ret->cubin = (struct fatbin_bytes){cubin, bytes};
+	return take(ret) && mark_trap(ret);
 }
 
 /* ---- for a ring ---- */
@@ -199,9 +181,8 @@ void cuda_text_open(void)
 {
 	if (functions_make(FIRST_RING, &first) && functions_make(SECOND_RING, &second) && can_move())
 		return;
-	log_warning("what kernels print goes to the log: the service's own functions for it cannot be "
-		    "compiled, or "
-		    "are not of the form that is known");
+	log_warning("what kernels print goes to the log: the service's own functions for it "
+		    "cannot be compiled, or are not of the form that is known");
 	cuda_text_close();
 }
 
@@ -228,15 +209,15 @@ static CUresult weave(
 }
 
 /* @ret: on the heap, also if this does not succeed */
-static CUresult direct(const struct backend_text *text, const struct backend_text *wants,
-	const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
+static CUresult direct(
+	uint64_t ring, uint64_t wants, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
 	struct functions functions;
-	CUresult result = functions_for(text->ring, &functions) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+	CUresult result = functions_for(ring, &functions) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 
-	if (!result && wants->prints)
+	if (!result && wants & SHM_TEXT_PRINTS)
 		result = weave(&functions.prints, cubin, bytes, ret);
-	if (!result && wants->asserts)
+	if (!result && wants & SHM_TEXT_ASSERTS)
 		result = weave(&functions.asserts, cubin, bytes, ret);
 	functions_free(&functions);
 	return result;
@@ -245,17 +226,16 @@ static CUresult direct(const struct backend_text *text, const struct backend_tex
 CUresult cuda_text_direct(
 	struct backend_text *text, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
-	const struct backend_text wants = {
-		.prints = weave_wants(cubin, bytes, PRINTF), .asserts = weave_wants(cubin, bytes, ASSERT)};
+	uint64_t wants = (weave_wants(cubin, bytes, PRINTF) ? SHM_TEXT_PRINTS : 0) |
+			 (weave_wants(cubin, bytes, ASSERT) ? SHM_TEXT_ASSERTS : 0);
 	struct fatbin_bytes directed = {0};
 	CUresult result;
 
-	if (!wants.prints && !wants.asserts)
+	if (!wants)
 		return CUDA_SUCCESS;
-	result = direct(text, &wants, cubin, bytes, &directed);
+	result = direct(text->ring, wants, cubin, bytes, &directed);
 	if (!result) {
-		text->prints |= wants.prints;
-		text->asserts |= wants.asserts;
+		text->uses |= wants;
 		*ret = directed;
 		return CUDA_SUCCESS;
 	}

@@ -32,12 +32,12 @@ struct ring {
 #define RETURN_NULL   (-1) /* the format is NULL */
 #define RETURN_FULL   (-2) /* the record is larger than the ring */
 #define RING_FULL     (~0ull)
-/* For the first assertion's record: 20 ms at most, in steps that leave the bus to those who write. */
-#define TOLD_TRIES 40
-#define TOLD_NS	   500000
-/* What the first warp of each multiprocessor is ahead of the others. */
-#define AHEAD_NS 1000000
 #define TEXT_OF_NULL  0x296c6c756e28ull /* "(null)" */
+/* For the first assertion's record: 20 ms at most, in steps that leave the bus to those who write. */
+#define TOLD_TRIES    40
+#define TOLD_NS	      500000
+/* What the first warp of each multiprocessor is ahead of the others. */
+#define AHEAD_NS      1000000
 
 struct writer {
 	struct ring *ring;

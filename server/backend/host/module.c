@@ -20,6 +20,7 @@
 #include "server/backend/host/host.h"
 #include "server/backend/image.h"
 #include "server/backend/statics.h"
+#include "shm/text.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -152,7 +153,7 @@ static void direct_text(void *library, struct backend_text *text)
 	if (!variable || !text)
 		return;
 	*variable = (struct shm_text *)(uintptr_t)text->ring;
-	text->prints = true;
+	text->uses |= SHM_TEXT_PRINTS;
 }
 
 /* A library that the linker keeps (it may) keeps its name too: then the descriptor must not be used again. */

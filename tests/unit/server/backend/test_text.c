@@ -2,7 +2,6 @@
 // text_first.cubin and text_second.cubin are what ptxas -arch sm_90 -c -maxrregcount 24 makes of the source that the compiler
 // of these tests is given, text_third.cubin what it makes of it for RING.
 
-#include <elf.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,10 @@
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/text.h"
+#include "server/backend/cuda/weave.h"
+#include "shm/text.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/server/backend/image_bed.h"
 
 #define RING	   UINT64_C(0x000010fff8000000) /* the fourth session's */
 #define FIRST_HALF UINT32_C(0x353f)		/* of the first address that is compiled */
@@ -18,25 +20,19 @@
 #define PLAIN_TRAP UINT64_C(0x000000040000795c)
 
 struct image {
-	uint8_t at[1 << 16];
+	uint8_t at[IMAGE_BYTES];
 	size_t bytes;
 };
 
-static struct image compiled[2], image;
+static struct image compiled[2];
 static unsigned compilations;
 static CUresult link_code;
 
 static void read_image(const char *name, struct image *ret)
 {
-	char path[4096];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s.cubin", getenv("FRMPS_TEST_IMAGES"), name);
-	file = fopen(path, "rb");
-	ck_assert_ptr_nonnull(file);
-	ret->bytes = fread(ret->at, 1, sizeof(ret->at), file);
-	ck_assert_uint_gt(ret->bytes, 1000);
-	fclose(file);
+	load(name);
+	memcpy(ret->at, image, image_bytes);
+	ret->bytes = image_bytes;
 }
 
 /* ---- the driver's compiler ---- */
@@ -83,55 +79,34 @@ static void setup(void)
 	driver.link_add = link_add;
 	driver.link_complete = link_complete;
 	driver.link_destroy = link_destroy;
-	read_image("text_first", &compiled[0]);
-	read_image("text_second", &compiled[1]);
-	read_image("asserting", &image);
+	read_image("text_first.cubin", &compiled[0]);
+	read_image("text_second.cubin", &compiled[1]);
+	load("asserting.cubin");
 }
 
 static void teardown(void)
 {
 	cuda_text_close();
+	unload();
 }
 
 /* ---- what comes out ---- */
 
-struct function {
-	const uint8_t *at;
-	size_t bytes;
-};
-
-/* Without bytes: it is not there. */
-static struct function function_of(const uint8_t *cubin, const char *name)
-{
-	char wanted[64];
-	Elf64_Ehdr header;
-	Elf64_Shdr names, shdr;
-
-	snprintf(wanted, sizeof(wanted), ".text.%s", name);
-	memcpy(&header, cubin, sizeof(header));
-	memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof(names), sizeof(names));
-	for (unsigned i = 0; i < header.e_shnum; i++) {
-		memcpy(&shdr, cubin + header.e_shoff + i * sizeof(shdr), sizeof(shdr));
-		if (!strcmp((const char *)cubin + names.sh_offset + shdr.sh_name, wanted))
-			return (struct function){cubin + shdr.sh_offset, shdr.sh_size};
-	}
-	return (struct function){0};
-}
-
-static uint64_t half_at(const struct function *function, size_t at)
+static uint64_t half_at(const struct weave_function *function, size_t at)
 {
 	uint64_t half;
 
-	memcpy(&half, function->at + at, sizeof(half));
+	memcpy(&half, function->code + at, sizeof(half));
 	return half;
 }
 
 /* How many instructions of a function's code have that in their first half. */
 static uint32_t count(const struct fatbin_bytes *cubin, const char *name, uint64_t mask, uint64_t value)
 {
-	struct function function = function_of(cubin->at, name);
+	struct weave_function function = {0};
 	uint32_t found = 0;
 
+	weave_take(cubin->at, cubin->count, name, &function);
 	for (size_t at = 0; at < function.bytes; at += 16)
 		found += (half_at(&function, at) & mask) == value;
 	return found;
@@ -146,10 +121,11 @@ static uint32_t count_operands(const struct fatbin_bytes *cubin, const char *fun
 static void expect_function(const struct fatbin_bytes *cubin, const char *name)
 {
 	static struct image third;
-	struct function now = function_of(cubin->at, name), wanted;
+	struct weave_function now, wanted;
 
-	read_image("text_third", &third);
-	wanted = function_of(third.at, name);
+	read_image("text_third.cubin", &third);
+	ck_assert(weave_take(cubin->at, cubin->count, name, &now));
+	ck_assert(weave_take(third.at, third.bytes, name, &wanted));
 	ck_assert_uint_gt(wanted.bytes, 0);
 	ck_assert_uint_eq(now.bytes, wanted.bytes);
 	for (size_t at = 0; at < now.bytes; at += 8)
@@ -165,9 +141,8 @@ START_TEST(kernels_that_assert_have_the_rings_address_and_an_assertions_trap)
 	struct fatbin_bytes cubin = {0};
 
 	cuda_text_open();
-	ck_assert_int_eq(cuda_text_direct(&text, image.at, image.bytes, &cubin), CUDA_SUCCESS);
-	ck_assert(text.asserts);
-	ck_assert(text.prints);
+	ck_assert_int_eq(cuda_text_direct(&text, image, image_bytes, &cubin), CUDA_SUCCESS);
+	ck_assert_uint_eq(text.uses, SHM_TEXT_PRINTS | SHM_TEXT_ASSERTS);
 	expect_function(&cubin, "__assertfail");
 	expect_function(&cubin, "vprintf");
 	ck_assert_uint_eq(count(&cubin, "__assertfail", UINT64_MAX, TRAP), 1);
@@ -182,10 +157,9 @@ START_TEST(kernels_that_only_print_get_no_more)
 	struct fatbin_bytes cubin = {0};
 
 	cuda_text_open();
-	read_image("printing", &image);
-	ck_assert_int_eq(cuda_text_direct(&text, image.at, image.bytes, &cubin), CUDA_SUCCESS);
-	ck_assert(text.prints);
-	ck_assert(!text.asserts);
+	load("printing.cubin");
+	ck_assert_int_eq(cuda_text_direct(&text, image, image_bytes, &cubin), CUDA_SUCCESS);
+	ck_assert_uint_eq(text.uses, SHM_TEXT_PRINTS);
 	expect_function(&cubin, "vprintf");
 	ck_assert_uint_eq(count_operands(&cubin, "__assertfail", RING >> 32), 0);
 	free(cubin.at);
@@ -197,16 +171,15 @@ static void expect_unchanged(uint64_t ring)
 	struct backend_text text = {.ring = ring};
 	struct fatbin_bytes cubin = {0};
 
-	ck_assert_int_eq(cuda_text_direct(&text, image.at, image.bytes, &cubin), CUDA_SUCCESS);
+	ck_assert_int_eq(cuda_text_direct(&text, image, image_bytes, &cubin), CUDA_SUCCESS);
 	ck_assert_ptr_null(cubin.at);
-	ck_assert(!text.prints);
-	ck_assert(!text.asserts);
+	ck_assert_uint_eq(text.uses, 0);
 }
 
 START_TEST(kernels_that_do_neither_stay_as_they_are)
 {
 	cuda_text_open();
-	read_image("constants", &image);
+	load("constants.cubin");
 	expect_unchanged(RING);
 }
 END_TEST

@@ -10,6 +10,7 @@
 
 #include "server/executor/clock.h"
 #include "shm/order.h"
+#include "shm/text.h"
 
 struct fake fake;
 
@@ -348,7 +349,7 @@ static CUresult module_load(const void *image, size_t bytes, const struct wire_o
 	if (log_bytes)
 		strcpy(log, "fine");
 	if (text)
-		text->prints = bytes > 1 && ((const char *)image)[1] == 'P';
+		text->uses = bytes > 1 && ((const char *)image)[1] == 'P' ? SHM_TEXT_PRINTS : 0;
 	if (*(const char *)image != 'M' && !module_is_source(image, bytes))
 		return CUDA_ERROR_INVALID_IMAGE;
 	return make(FAKE_MODULE_LOAD, (void **)ret_module);
