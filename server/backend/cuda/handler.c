@@ -1,5 +1,5 @@
 // See handler.h. A handler of another driver or device may look otherwise: then it is not found, and nothing is changed.
-// What was measured and read on an H100 with driver 580.159.04:
+// What was measured and read on an H100 and an H200 with driver 580.159.04:
 //
 //   enter ─► save ─► what is asked? ─► write the record, pause ─┐
 //                      ▲   │                                    │
@@ -8,7 +8,7 @@
 //                       restore ─► go on where the warp was
 //
 // Where the warp goes on lies in its own local memory, which only the warp itself reaches. So the first instruction of
-// "restore" becomes a jump into free room behind the handler:
+// "restore" becomes a jump into free room: the nearest gap behind it, between two pieces of the driver's code.
 //
 //   restore: jump to lesson              lesson: the address of the warp's record, and a byte of it
 //            ...                                 not 0: take the address in the record, make the byte 0, and write the
@@ -184,19 +184,27 @@ static bool is_free(struct instruction instruction)
 	return instruction.low == NOP || (!instruction.low && !instruction.high);
 }
 
-/* Behind "restore". Return: an offset; 0: there is none */
+/* To the lines that a multiprocessor keeps. */
+static uint64_t align(uint64_t offset)
+{
+	return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* The nearest one behind "restore". Return: an offset; 0: there is none */
 static uint64_t find_room(const struct search *search)
 {
-	uint64_t end = search->restore + sizeof(restore) / sizeof(restore[0]) * sizeof(struct instruction);
-	uint64_t room = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	uint64_t last = room + LESSON_LENGTH * sizeof(struct instruction);
+	const uint64_t needed = LESSON_LENGTH * sizeof(struct instruction);
+	uint64_t room =
+		align(search->restore + sizeof(restore) / sizeof(restore[0]) * sizeof(struct instruction));
 
-	if (last > search->count)
-		return 0;
-	for (uint64_t offset = end; offset < last; offset += sizeof(struct instruction))
+	for (uint64_t offset = room; offset + sizeof(struct instruction) <= search->count;
+		offset += sizeof(struct instruction)) {
 		if (!is_free(at(search, offset)))
-			return 0;
-	return room;
+			room = align(offset + 1);
+		else if (offset + sizeof(struct instruction) >= room + needed)
+			return room;
+	}
+	return 0;
 }
 
 /* A jump. The distance counts in words, from the instruction behind. */

@@ -217,10 +217,11 @@ static void note_event(void)
 
 /* ---- the trap handler ---- */
 
-#define LOOK	UINT64_C(0x38100) /* reads whether the warp waits */
-#define STORES	UINT64_C(0x38200) /* writes the record */
-#define RESTORE UINT64_C(0x38400)
-#define ROOM	UINT64_C(0x38580)
+#define LOOK	  UINT64_C(0x38100) /* reads whether the warp waits */
+#define STORES	  UINT64_C(0x38200) /* writes the record */
+#define RESTORE	  UINT64_C(0x38400)
+#define ROOM	  UINT64_C(0x38580)
+#define NEXT_ROOM UINT64_C(0x38700)
 
 static void put_instruction(uint64_t at, uint64_t low, uint64_t high)
 {
@@ -638,7 +639,32 @@ START_TEST(where_records_have_another_form_exceptions_are_the_drivers)
 }
 END_TEST
 
-/* What the handler must be: one, with records of that length at that place, of which it reads that byte, and room behind. */
+/* An H200's has other code of the driver's right behind it. */
+START_TEST(the_handler_jumps_to_the_nearest_gap_that_is_large_enough)
+{
+	put_handler();
+	put_instruction(ROOM + 16 * (uint64_t)(_i ? 18 : 0), 0x202 | 0x77000, 0);
+	put_instruction(NEXT_ROOM - 16, 0x202 | 0x77000, 0);
+	ck_assert(handler_teach(area));
+	ck_assert(handler_is_taught());
+	ck_assert_uint_eq(low_of(ROOM + 16), 0);
+	ck_assert_uint_ne(low_of(NEXT_ROOM), 0);
+	ck_assert_uint_ne(low_of(NEXT_ROOM + 16 * 18), 0);
+	ck_assert_uint_eq(low_of(NEXT_ROOM + 16 * 19), 0);
+}
+END_TEST
+
+START_TEST(without_room_behind_the_handler_exceptions_are_the_drivers)
+{
+	put_handler();
+	for (uint64_t at = ROOM + 16 * 18; at < MEMORY_END; at += 16 * 19)
+		put_instruction(at, 0x202 | 0x77000, 0);
+	ck_assert(!exception_open(SMS));
+	ck_assert_uint_eq(low_of(RESTORE), 0x983 | 0x55000);
+}
+END_TEST
+
+/* What the handler must be: one, with records of that length at that place, of which it reads that byte. */
 START_TEST(without_a_handler_of_the_known_form_exceptions_are_the_drivers)
 {
 	static const struct {
@@ -646,8 +672,7 @@ START_TEST(without_a_handler_of_the_known_form_exceptions_are_the_drivers)
 	} other[] = {{RESTORE + 16 * 4, 0x353, 0}, {LOOK + 16 * 3, 0x819, 0},
 		{LOOK + 16 * 5, 0x824 | UINT64_C(0x2b0) << 32, 0}, {LOOK + 16 * 6, 0x802, 0},
 		{LOOK + 16 * 7, 0x802, 0}, {LOOK + 16 * 8, 0x810 | UINT64_C(0x20) << 32, 0},
-		{LOOK + 16 * 12, 0x04007980 | UINT64_C(0x29c) << 32, 0}, {LOOK + 16 * 13, 0xff0000720c, 0},
-		{ROOM + 16 * 18, 0x947, 0}, {RESTORE + 16 * 19, 0x947, 0}};
+		{LOOK + 16 * 12, 0x04007980 | UINT64_C(0x29c) << 32, 0}, {LOOK + 16 * 13, 0xff0000720c, 0}};
 
 	put_handler();
 	put_instruction(other[_i].at, other[_i].low, other[_i].high);
@@ -1189,7 +1214,9 @@ int main(void)
 	tcase_add_loop_test(tests, a_handler_that_the_driver_has_put_back_is_left_alone, 0, 2);
 	tcase_add_test(tests, code_that_has_come_to_where_the_handler_jumps_is_left_alone);
 	tcase_add_loop_test(tests, where_records_have_another_form_exceptions_are_the_drivers, 0, 2 * 10);
-	tcase_add_loop_test(tests, without_a_handler_of_the_known_form_exceptions_are_the_drivers, 0, 10);
+	tcase_add_loop_test(tests, without_a_handler_of_the_known_form_exceptions_are_the_drivers, 0, 8);
+	tcase_add_loop_test(tests, the_handler_jumps_to_the_nearest_gap_that_is_large_enough, 0, 2);
+	tcase_add_test(tests, without_room_behind_the_handler_exceptions_are_the_drivers);
 	tcase_add_loop_test(tests, a_kernel_that_nobody_knows_is_not_contained, 0, 3);
 	tcase_add_test(tests, what_nobody_knows_beside_a_kernel_with_a_name_is_told);
 	tcase_add_loop_test(tests, states_that_cannot_be_read_are_not_contained, 0, 2);
