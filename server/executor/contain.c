@@ -8,8 +8,8 @@
 //   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this executor as
 //                for any sign. This is final: what is seen later takes nobody's doubt away
 //
-// A sign that is followed by nothing for SIGN_NS, and a fault that is not explained within STOP_NS, are the daemon's as
-// well: a driver that does not do what the backend expects.
+// A sign that is not explained within EXAMINE_NS is the daemon's as well: a driver that does not do what the backend
+// expects.
 //
 // The calls run in a thread of the driver, while the multiprocessors stand still and with locks of the driver
 // held that another of our threads may wait for in a call. So they take tenants_lock, contain.lock and ends_lock
@@ -28,10 +28,9 @@
 #include "server/log.h"
 #include "shm/doorbell.h"
 
-/* A stop takes milliseconds, a control that comes behind the driver's lines in the kernel log up to a second
+/* A stop takes milliseconds, one that comes behind the driver's lines in the kernel log up to five seconds
  * (backend/cuda/exception.c). */
-#define SIGN_NS (UINT64_C(2000) * CLOCK_MS)
-#define STOP_NS (UINT64_C(10000) * CLOCK_MS)
+#define EXAMINE_NS (UINT64_C(10000) * CLOCK_MS)
 
 /* ---- whose ---- */
 
@@ -406,8 +405,6 @@ static void hand_to_daemon(struct executor *executor, const char *why)
 /* What the backend's thread has left here. */
 static void take_news(struct executor *executor, uint64_t now)
 {
-	static const uint64_t patience[CONTAIN_PHASES] = {
-		[CONTAIN_SUSPECTED] = SIGN_NS, [CONTAIN_STOPPED] = STOP_NS};
 	struct contain *contain = &executor->contain;
 	struct contain_fault *faults;
 	enum contain_phase phase;
@@ -423,7 +420,10 @@ static void take_news(struct executor *executor, uint64_t now)
 	hopeless = contain->hopeless;
 	contain->hopeless = false;
 	pthread_mutex_unlock(&contain->lock);
-	contain->until = patience[phase] ? now + patience[phase] : 0;
+	if (phase != CONTAIN_SUSPECTED && phase != CONTAIN_STOPPED)
+		contain->until = 0;
+	else if (!contain->until)
+		contain->until = now + EXAMINE_NS;
 	for (uint32_t i = 0; i < count; i++)
 		tell_fault(executor, &faults[i]);
 	free(faults);

@@ -18,8 +18,7 @@ enum contain_phase {
 	CONTAIN_CLEAR,
 	CONTAIN_SUSPECTED, /* a sign was seen */
 	CONTAIN_STOPPED,   /* there is a fault, and it is not known whose */
-	CONTAIN_GIVEN_UP,  /* it is not contained: the next executor knows what is done */
-	CONTAIN_PHASES
+	CONTAIN_GIVEN_UP   /* it is not contained: the next executor knows what is done */
 };
 
 struct contain_fault {

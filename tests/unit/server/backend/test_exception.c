@@ -878,7 +878,7 @@ START_TEST(a_fault_that_is_not_announced_is_found_at_the_eighth_look)
 	stop_warp(16, 0, 0, 0xf, OTHER + 0x40);
 	look_often();
 	handle(HANDLED);
-	look("");
+	/* Looks before an announcement say nothing of the next fault. */
 	stop_warp(16, 0, 0, 0xf, OTHER + 0x40);
 	look_often();
 	look(HANDLED);
