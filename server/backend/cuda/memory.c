@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "server/backend/cuda/cuda.h"
 
@@ -149,6 +150,9 @@ CUresult cuda_host_register(void *address, uint64_t bytes)
 	CUdeviceptr seen = 0;
 	CUresult code;
 
+	/* The driver makes pages that are not there with its locks held, and everybody's launches wait. What fails here,
+	 * fails there. */
+	madvise(address, bytes, MADV_POPULATE_WRITE);
 	code = driver.host_register(
 		address, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 	if (code)
