@@ -26,6 +26,7 @@ Exit status: 1 if anything did not hold, or cells were not run; 2: usage; 77 wit
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import re
@@ -48,6 +49,7 @@ from matrix_systems import PATIENCE, Broken  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
 SECONDS = 470  # of a part: below eight minutes
+XIDS = 10  # lines of the kernel log that are kept of an event
 MORE = "more 20"  # kernels of a survivor that a pause is measured with
 
 
@@ -66,6 +68,12 @@ def named(lines, pid_of):
             pids = re.findall(r"process (\d+)", match[1]) or map(pid_of, re.findall(r"session (\d+)", match[1]))
             found |= {int(pid): int(match[2]) for pid in pids}
     return found
+
+
+def told_shortly(lines):
+    """The firmware writes hundreds of lines about one fault: only the first of them are kept."""
+    xids = itertools.count()
+    return [line for line in lines if "Xid" not in line or next(xids) < XIDS]
 
 
 class Life:
@@ -147,7 +155,7 @@ class Event:
         self.judge_culprits([culprit.pid for culprit in culprits], lines)
         self.judge_executors(before != self.life.executors())
         if self.found["bad"]:
-            self.found["log"] = lines
+            self.found["log"] = told_shortly(lines)
 
     def judge_survivors(self):
         for survivor in self.survivors:

@@ -64,9 +64,9 @@ class Cell:
         """About how long it takes on a GPU: what a part is made up by."""
         if self.script:
             return 180
-        start = 3 + 0.3 * len(BESIDE[self.beside])
-        fault = {"warp": 0.7, "1000": 2, "100000": 5}.get(self.grid, 3)
-        return start + self.times * (0.5 + self.together * fault)
+        fault = 0.3 if self.grid == "warp" else 5 if self.grid == "100000" else 1
+        kernels = 3 if self.beside == "long" else 0  # of the survivor, that are measured
+        return 1 + self.times * (fault + kernels + 0.1 * self.together + self.apart_ms * self.together / 1000)
 
 
 def pytorch(name, *script):

@@ -63,24 +63,32 @@ def names(cells, key):
     return list(dict.fromkeys(cell[key] for cell in cells))
 
 
+def tables(once):
+    """Of one fault at a time: all sizes beside the first kind of program, and each size that was beside others as well."""
+    by_place = {(cell["classes"][0], cell["grid"], cell["beside"]): cell for cell in once}
+    classes, first = list(dict.fromkeys(cell["classes"][0] for cell in once)), once[0]["beside"]
+    yield [f"Culprits of each size beside {first}:", "", *grid(
+        "fault", classes, names(once, "grid"), lambda row, column: by_place.get((row, column, first)))]
+    for size in names(once, "grid"):
+        beside = names([cell for cell in once if cell["grid"] == size and cell["beside"] != first], "beside")
+        rows = [name for name in classes if any((name, size, one) in by_place for one in beside)]
+        if rows:
+            yield [f"Culprits of size {size} beside other programs:", "", *grid(
+                "fault", rows, beside, lambda row, column, size=size: by_place.get((row, size, column)))]
+
+
 def table(result):
     """Return: Markdown of a result."""
     once = [cell for cell in result["cells"] if cell["how"] == "once"]
-    by_place = {(cell["classes"][0], cell["grid"], cell["beside"]): cell for cell in once}
-    classes = list(dict.fromkeys(cell["classes"][0] for cell in once))
     parts = [["machine: " + ", ".join(f"{name} {value}" for name, value in result["machine"].items()), "",
-              "A place says: events: median and longest pause of a survivor, ms."]]
-    for size in names(once, "grid"):
-        beside = names([cell for cell in once if cell["grid"] == size], "beside")
-        parts.append([f"Culprit's grid {size}, beside:", "", *grid(
-            "fault", [name for name in classes if any((name, size, one) in by_place for one in beside)], beside,
-            lambda row, column, size=size: by_place.get((row, size, column)))])
+              "A place says: events: median and longest pause of a survivor, ms."], *(tables(once) if once else ())]
     others = [cell for cell in result["cells"] if cell["how"] != "once"]
     if others:
         parts.append(["| other cells | faults | pause, ms | outcome |", "|---|---|---|---|", *(
             f"| {cell['name']} | {sum(len(event['classes']) for event in cell.get('events', [])) or '-'} | "
             f"{span(pauses(cell))} | {cell.get('skipped') or ('failed' if cell['bad'] else 'as it must be')} |"
             for cell in others)])
-    failed = [f"- {cell['name']}: {text.splitlines()[0]}" for cell in result["cells"] for text in cell["bad"] if text]
+    failed = [f"- {cell['name']}: {'; '.join(dict.fromkeys(text.splitlines()[0] for text in cell['bad'] if text))[:200]}"
+              for cell in result["cells"] if cell["bad"]]
     parts.append(["Failed:", "", *failed] if failed else ["Nothing failed."])
     return "\n\n".join("\n".join(lines) for lines in parts)
