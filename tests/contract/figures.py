@@ -7,8 +7,12 @@ usage: figures.py [--write]      without --write: exit status 1 and the differen
 import functools
 import json
 import statistics
+import sys
 
 import sections
+
+sys.path.insert(0, str(sections.ROOT / "tests" / "gpu"))
+import exceptions_table  # noqa: E402
 
 DOCUMENTS = ["README.md", "bench/results/README.md"]
 RESULTS = sections.ROOT / "bench" / "results"
@@ -192,9 +196,8 @@ ROWS = {
 }
 
 
-# Faults for which the firmware writes no lines into the kernel log, and some of the others.
-NO_LINES = ("trap", "assert")
-LINES = ("misaligned", "stack", "jump", "far-write")
+# Faults for which the firmware writes no lines into the kernel log.
+NO_LINES = ("trap", "assert", "same")
 
 
 def matrix(name, wanted=lambda command: True):
@@ -205,14 +208,6 @@ def matrix(name, wanted=lambda command: True):
             if wanted(one["command"]):
                 found.setdefault((cell["system"], cell["row"], cell["column"]), []).extend(cell["runs"])
     return found
-
-
-def in_one_block():
-    return matrix("h100_faults.json", lambda command: "--culprit-blocks" not in command)
-
-
-def in_many_blocks():
-    return matrix("h100_faults.json", lambda command: "--culprit-blocks" in command)
 
 
 def pauses(runs):
@@ -242,17 +237,28 @@ def under_mps(row):
     return {"told": "all get an error", "exact": "exact"}.get("/".join(sorted(outcomes(runs))))
 
 
+def plan(grid, wanted=lambda cell: True):
+    """The cells of exceptions.py with one fault at a time of culprits of that size that were as they must be. A survivor
+    with long kernels measures them itself, and sees no pause."""
+    found = [cell for cell in load("h200_classes.json")["cells"] if cell["how"] == "once" and cell["grid"] == grid and
+             cell["beside"] != "long" and wanted(cell)]
+    assert found and not any(cell["bad"] for cell in found)
+    return found
+
+
+def medians(cells):
+    return span([statistics.median(exceptions_table.pauses(cell)) for cell in cells])
+
+
 def fault():
-    small = [all_exact(in_one_block()["frmps", row, "busy-100us"]) for row in ROWS]
-    large = {row: all_exact(in_many_blocks()["frmps", row, "busy-100us"])
-             for row in (*NO_LINES, *LINES)}
-    quick = [pause for row in NO_LINES for pause in pauses(large[row])]
-    slow = [pause for row in LINES for pause in pauses(large[row])]
-    endless = [pause for column in ("busy-100us", "seven-100us")
-               for pause in pauses(all_exact(in_one_block()["frmps", "endless", column]))]
-    torch = [one for one in load("h100_real_culprits.json")["cases"] if one["case"].startswith("torch-")]
-    assert {end for one in torch for end in one["survivors"].values()} == {"exact"}
-    assert not any(one["differs"] for one in torch)
+    one = plan("warp")
+    quick = plan("1000", lambda cell: cell["classes"][0] in NO_LINES)
+    slow = plan("1000", lambda cell: cell["classes"][0] not in NO_LINES)
+    cases = {case["case"]: case for case in load("h200_real_culprits.json")["cases"]}
+    assert {end for case in cases.values() for end in case["survivors"].values()} == {"exact"}
+    assert not any(case["differs"] for case in cases.values())
+    torch = [pause for name, case in cases.items() if name.startswith("torch-") for pause in case["pauses_ms"].values()]
+    endless = list(cases["cuda-endless"]["pauses_ms"].values())
     hurt = {row for row in ROWS if under_mps(row) == "all get an error"}
     assert hurt == set(ROWS) - {"assert"}
     before = matrix("h200_faults.json", lambda command: "--on-fault fast" not in command)
@@ -262,11 +268,10 @@ def fault():
     return table(["what goes wrong", "its program", "every other program", "their pause", "stock MPS"], [
         ["a kernel faults: trap, wild or null pointer, misaligned access, illegal instruction, overflow of stack or shared "
          "memory, `assert`", "the driver's error", "continues, exact",
-         span([statistics.median(pauses(runs)) for runs in small]) +
-         f", longest {max(max(pauses(runs)) for runs in small):.0f} ms", "all get the error, except for `assert`"],
-        ["… in 1000 blocks", "the same", "continues, exact", f"trap, `assert`: {span(quick)}; others: {span(slow)}", ""],
-        ["… PyTorch index out of range", "the same",
-         "continues, exact", span([pause for one in torch for pause in one["pauses_ms"].values()]), ""],
+         f"{medians(one)}, longest {max(pause for cell in one for pause in exceptions_table.pauses(cell)):.0f} ms",
+         "all get the error, except for `assert`"],
+        ["… in 1000 blocks", "the same", "continues, exact", f"trap, `assert`: {medians(quick)}; others: {medians(slow)}", ""],
+        ["… PyTorch index out of range", "the same", "continues, exact", span(torch), ""],
         ["a kernel does not end (`max_kernel_seconds`)", "`CUDA_ERROR_LAUNCH_TIMEOUT`", "continues, exact", span(endless), ""],
         ["a kernel writes or reads just beside its memory", "`CUDA_ERROR_ILLEGAL_ADDRESS` once it is proved",
          "continues, exact", f"at most {max(near):.1f} ms", "all get the error"],
@@ -278,24 +283,11 @@ def fault():
 
 
 def faults():
-    one, many = in_one_block(), in_many_blocks()
-    rows = []
-    for row, text in ROWS.items():
-        runs = all_exact(one["frmps", row, "busy-100us"])
-        line = [text, str(len(runs)), f"{statistics.median(pauses(runs)):.0f}", f"{max(pauses(runs)):.0f}"]
-        for found, column in ((one, "seven-100us"), (many, "busy-100us")):
-            runs = found.get(("frmps", row, column))
-            line.append(span(pauses(all_exact(runs)), "") if runs else "")
-        rows.append([*line, under_mps(row)])
-    steps = [step["contained"] for runs in in_one_block().values() for one in runs for step in one["phases"]
-             if "contained" in step]
-    return [*table(["fault", "runs", "median", "longest", "seven programs", "in 1000 blocks", "stock MPS"], rows),
-            "", f"From the event until everybody goes on: {statistics.median(steps):.1f} ms in the median of {len(steps)} faults, "
-            f"{min(steps):.1f} to {max(steps):.1f}."]
+    return exceptions_table.table(load("h200_classes.json")).split("\n")
 
 
 def culprits():
-    data = load("h100_real_culprits.json")
+    data = load("h200_real_culprits.json")
     texts = {
         "torch-embedding": "PyTorch embedding, index out of range in many blocks",
         "torch-index-select": "PyTorch index_select, index out of range in thousands of blocks",
@@ -313,7 +305,7 @@ def culprits():
     }
     cases = {case["case"]: case for case in data["cases"]}
     assert set(cases) == set(texts)
-    return [source("h100_real_culprits.json", "real_culprits.py"), "", *table(
+    return [source("h200_real_culprits.json", "real_culprits.py"), "", *table(
         ["culprit", "pause of 100 µs kernels, ms", "of a PyTorch graph, ms", "survivors", "differs from native"],
         [[text, *(digits(cases[name]["pauses_ms"][survivor]) if cases[name]["pauses_ms"].get(survivor) else "-"
                   for survivor in ("100us", "graph")),
@@ -377,9 +369,9 @@ FILES = {
     "h200_programs.json": ("programs.py (bench/run now)", "the same for PyTorch programs"),
     "h200_eight.json": ("run.py (bench/run now)", "where the time of eight programs' launches goes"),
     "h100_quick.json": ("bench/run", "[the report](h100_quick.html): frmps beside native and stock MPS, one round"),
-    "h100_faults.json": ("tests/gpu/matrix.py", "what a contained fault costs the others"),
+    "h200_classes.json": ("tests/gpu/exceptions.py", "what a contained fault costs the others"),
     "h200_exceptions.json": ("tests/gpu/matrix.py, framework_faults.py", "the same beside PyTorch programs, and in earlier builds"),
-    "h100_real_culprits.json": ("tests/gpu/real_culprits.py", "what faults as people write them cost the others"),
+    "h200_real_culprits.json": ("tests/gpu/real_culprits.py", "what faults as people write them cost the others"),
     "h200_faults.json": ("tests/gpu/matrix.py", "stock MPS, killed processes, and faults in builds that left them to the driver"),
 }
 
