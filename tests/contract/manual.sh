@@ -62,14 +62,15 @@ fi
 
 # Variables that no user is told of: those of the host backend, of the demo, and what the service tells its children.
 unnamed() { # unnamed FOLDER
-	grep -rhoE --include='*.[ch]' --include='*.cc' '"FRMPS_[A-Z_]+"' "$1" | sort -u | tr -d '"' |
+	grep -rhoE --include='*.[ch]' --include='*.cc' '"(FRMPS|CUDA_MPS)_[A-Z_]+"' "$1" | sort -u | tr -d '"' |
 		grep -vE '^FRMPS_(HOST_.*|DEMO_MODULE)$' | while read -r name; do
 		grep -q "^VARIABLE(\"$name\"," server/tools/*.def || echo "$name"
 	done
 }
 mkdir "$scratch/planted"
-echo 'getenv("FRMPS_PLANTED"); getenv("FRMPS_SOCKET");' >"$scratch/planted/a.c"
-[ "$(unnamed "$scratch/planted")" = FRMPS_PLANTED ] || fail "a variable that is in no table is not noticed"
+echo 'getenv("FRMPS_PLANTED"); getenv("FRMPS_SOCKET"); getenv("CUDA_MPS_PLANTED");' >"$scratch/planted/a.c"
+[ "$(unnamed "$scratch/planted" | tr '\n' ' ')" = 'CUDA_MPS_PLANTED FRMPS_PLANTED ' ] ||
+	fail "a variable that is in no table is not noticed"
 for folder in server client protocol shm; do
 	for name in $(unnamed "$folder"); do
 		fail "$name is read in $folder and is in no table of server/tools"
