@@ -150,7 +150,8 @@ int command_print(const json_t *root)
 
 int call_fail(const struct call *call, int error, const char *text)
 {
-	fprintf(stderr, "%s: %s\n", call->program, text);
+	fprintf(stderr, "%s: %s%s\n", call->program, text,
+		error == ASK_E_REFUSED ? "" : " (frmpsctl doctor says what to do)");
 	return error == ASK_E_REFUSED ? 1 : EX_UNAVAILABLE;
 }
 

@@ -192,8 +192,9 @@ int main(int count, char **arguments)
 	native = ask(socket, "ping", NULL, text, sizeof(text)) != 0;
 	if (native && !options.allow_native) {
 		fprintf(stderr,
-			"frmps-run: %s; %s is not run (--allow-native lets it use the GPU directly)\n", text,
-			arguments[0]);
+			"frmps-run: %s; %s is not run (frmpsctl doctor says what to do; --allow-native lets "
+			"it use the GPU directly)\n",
+			text, arguments[0]);
 		return EX_UNAVAILABLE;
 	}
 	error = find_program(arguments[0], path, sizeof(path), &status);
