@@ -112,6 +112,14 @@ static bool split(char *text, char **ret_address, char **ret_port)
 	return *text != '\0';
 }
 
+/* getaddrinfo() takes a number beyond the largest port, and a negative one, for another port. */
+static bool is_port(const char *text)
+{
+	size_t digits = strspn(text, "0123456789");
+
+	return digits && !text[digits] && strtoul(text, NULL, 10) <= UINT16_MAX;
+}
+
 /* Return: a socket, or -1; errno is 0 where it is no address */
 static int listen_on(const char *where)
 {
@@ -123,7 +131,7 @@ static int listen_on(const char *where)
 
 	snprintf(copy, sizeof(copy), "%s", where);
 	errno = 0;
-	if (!split(copy, &address, &port) || getaddrinfo(address, port, &hints, &found)) {
+	if (!split(copy, &address, &port) || !is_port(port) || getaddrinfo(address, port, &hints, &found)) {
 		errno = 0;
 		return -1;
 	}

@@ -121,8 +121,9 @@ class Exporter(unittest.TestCase):
         self.assertEqual(self.exporter.wait(), 0)
 
     def test_wrong_usage(self):
-        for arguments in ['--listen', 'nowhere'], ['--listen', 'localhost:1'], ['--nonsense'], ['word']:
-            done = subprocess.run([tool('frmps-exporter')] + arguments, capture_output=True, text=True)
+        for arguments in (['--listen', 'nowhere'], ['--listen', 'localhost:1'], ['--listen', '127.0.0.1:65536'],
+                          ['--listen', '127.0.0.1:-1'], ['--nonsense'], ['word']):
+            done = subprocess.run([tool('frmps-exporter')] + arguments, capture_output=True, text=True, timeout=20)
             self.assertEqual((done.returncode, done.stdout), (64, ''), arguments)
             self.assertIn('frmps-exporter: ', done.stderr)
         taken = subprocess.run([tool('frmps-exporter'), '--listen', self.where], capture_output=True, text=True)
