@@ -7,6 +7,7 @@ set -u
 export LC_ALL=C
 unset CK_RUN_CASE CK_RUN_SUITE CK_FORK MESON_TESTTHREADS
 
+[ $# -eq 0 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(nproc 2>/dev/null || echo 2)
 passed=0
