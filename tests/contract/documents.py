@@ -116,6 +116,18 @@ def stale(texts):
             yield f"{test[0]} does not run {pattern}"
 
 
+def unnamed_tests(build, document):
+    """System tests of a meson.build that a document does not name."""
+    # A foreach has the names of most; lines of test() the others'.
+    rows = re.findall(r"foreach name : \[(.*?)\]\n +program = executable\('system-'", build)
+    names = [name for row in rows for name in re.findall(r"'(\w+)'", row)] + re.findall(r"test\('system/(\w+)'", build)
+    for name in names:
+        if not re.search(rf"`(system/)?{name}`", document):
+            yield f"tests/README.md does not name the system test {name}"
+    if not rows:
+        yield "tests/contract/documents.py: finds no system tests in tests/meson.build"
+
+
 def self_check(words):
     # meson.build stands for a script that is not executable.
     planted = ["x" * (README_BYTES + 1), "[a](nowhere.md)", "`server/nowhere.c`", "`no_such_name_" + "of_a_key`", "`FRMPS_NO_SUCH_" + "NAME`",
@@ -123,6 +135,9 @@ def self_check(words):
     for text in planted:
         if len(list(offences(ROOT, "README.md", text + "\n", words))) != 1:
             sys.exit(f"documents.py: does not notice {text[:40]}")
+    planted = "foreach name : ['test_a', 'test_b']\n  program = executable('system-' + name)\ntest('system/c', d)"
+    if len(list(unnamed_tests(planted, "`test_a`"))) != 2:
+        sys.exit("documents.py: does not notice a test that has no row")
 
 
 def main():
@@ -130,6 +145,7 @@ def main():
     self_check(words)
     wrong = [f"{name} {offence}" for name, text in sorted(texts.items()) for offence in offences(ROOT, name, text, words)]
     wrong += [f"tests/contract/documents.py: {row}" for row in stale(texts)]
+    wrong += unnamed_tests((ROOT / "tests/meson.build").read_text(), texts["tests/README.md"])
     print("\n".join(wrong), file=sys.stderr)
     sys.exit(1 if wrong else 0)
 
