@@ -46,9 +46,15 @@ static uint64_t unused_by(const struct session *session)
 	return less(session->terms.memory_guarantee, held_by(session));
 }
 
-static bool is_refused_to_others(const struct session *session)
+static bool is_refused_to_others(const struct terms *terms)
 {
-	return session->terms.memory_policy == CONFIG_MEMORY_POLICY_REFUSE;
+	return terms->memory_policy == CONFIG_MEMORY_POLICY_REFUSE;
+}
+
+/* What is free for it alone on such terms. */
+static uint64_t kept_for(const struct session *session, const struct terms *terms)
+{
+	return is_refused_to_others(terms) ? less(terms->memory_guarantee, held_by(session)) : 0;
 }
 
 /* What its end gives to others beyond its guarantee: what it has not got yet would free nothing. */
@@ -93,7 +99,7 @@ static struct sums sum_up(const struct daemon *daemon, const struct session *exc
 		sums.sessions++;
 		sums.guaranteed += session->terms.memory_guarantee;
 		sums.held += held_by(session);
-		sums.kept += is_refused_to_others(session) ? unused_by(session) : 0;
+		sums.kept += kept_for(session, &session->terms);
 	}
 	return sums;
 }
@@ -126,7 +132,7 @@ bool guarantee_refuses(const struct session *session, char *ret_text, size_t siz
 			(unsigned long long)(most / MIB));
 		return true;
 	}
-	if (is_refused_to_others(session) && others.held + others.kept + own > most) {
+	if (is_refused_to_others(&session->terms) && others.held + others.kept + own > most) {
 		snprintf(ret_text, size,
 			"its memory_guarantee of %llu MiB cannot be kept: others hold %llu MiB, and there "
 			"are "
@@ -153,8 +159,10 @@ bool guarantee_refuses_rules(
 	const struct daemon *daemon, const struct rules *rules, char *ret_text, size_t size)
 {
 	const struct session *session;
-	uint64_t sum = 0, sessions = 0, most;
+	struct sums sums = {0};
+	bool promises = false;
 	struct terms terms;
+	uint64_t most;
 
 	if (!daemon->device_known)
 		return false;
@@ -168,16 +176,32 @@ bool guarantee_refuses_rules(
 			continue;
 		terms_find(rules, &session->subject, &terms);
 		terms_tighten(&terms, session->memory_wish, session->sm_wish, session->class_wish);
-		sum += terms.memory_guarantee;
-		sessions++;
+		sums.sessions++;
+		sums.guaranteed += terms.memory_guarantee;
+		sums.held += held_by(session);
+		sums.kept += kept_for(session, &terms);
+		promises |= terms.memory_guarantee > session->terms.memory_guarantee ||
+			    kept_for(session, &terms) > kept_for(session, &session->terms);
 	}
-	most = capacity(daemon, sessions);
-	if (!sum || sum <= most)
+	most = capacity(daemon, sums.sessions);
+	/* What was promised before more executors came is no reason to refuse everything else. */
+	if (!promises)
 		return false;
-	snprintf(ret_text, size,
-		"memory_guarantee: what is served now would have %llu MiB, and there are %llu MiB",
-		(unsigned long long)(sum / MIB), (unsigned long long)(most / MIB));
-	return true;
+	if (sums.guaranteed > most) {
+		snprintf(ret_text, size,
+			"memory_guarantee: what is served now would have %llu MiB, and there are %llu MiB",
+			(unsigned long long)(sums.guaranteed / MIB), (unsigned long long)(most / MIB));
+		return true;
+	}
+	if (sums.kept && sums.held + sums.kept > most) {
+		snprintf(ret_text, size,
+			"memory_guarantee: what is served now holds %llu MiB and would be guaranteed %llu "
+			"MiB more, and there are %llu MiB (memory_policy = refuse)",
+			(unsigned long long)(sums.held / MIB), (unsigned long long)(sums.kept / MIB),
+			(unsigned long long)(most / MIB));
+		return true;
+	}
+	return false;
 }
 
 struct session *guarantee_victim(const struct session *session, uint64_t bytes)
@@ -185,7 +209,8 @@ struct session *guarantee_victim(const struct session *session, uint64_t bytes)
 	struct session *other, *victim = NULL;
 
 	/* What it asks for is in what it holds already (held_by()). */
-	if (is_refused_to_others(session) || !bytes || held_by(session) > session->terms.memory_guarantee)
+	if (is_refused_to_others(&session->terms) || !bytes ||
+		held_by(session) > session->terms.memory_guarantee)
 		return NULL;
 	TAILQ_FOREACH (other, &session->daemon->sessions, link)
 		if (other != session && other->state == SESSION_SERVED &&

@@ -34,7 +34,8 @@ uint64_t guarantee_room(const struct session *session);
 bool guarantee_refuses(const struct session *session, char *ret_text, size_t size);
 
 /**
- * Whether sessions that are served cannot have the guarantees that rules would give them, or no session could.
+ * Whether rules promise more to sessions that are served than there is, beside what others hold where the policy is
+ * to refuse; or more than the device has to anybody.
  * @ret_text: why
  */
 bool guarantee_refuses_rules(

@@ -206,6 +206,43 @@ START_TEST(a_guarantee_that_cannot_be_kept_changes_nothing)
 }
 END_TEST
 
+/* The policy is to refuse: nobody ends so that another one gets what it is guaranteed. */
+START_TEST(a_guarantee_of_what_others_hold_changes_nothing)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {client.window_base, 10 << 20, 0}};
+	struct fake_client other;
+	struct terms *others;
+
+	fake->daemon.device.total_bytes = (UINT64_C(1) << 30) + (16 << 20);
+	fake_join(fake, &other, &fake->children[1], &fake->children[2]);
+	fake_session(fake, 1)->subject.uid = 4000000000;
+	others = &fake_session(fake, 1)->terms;
+	fake_request(fake, &client, &map, -1);
+	fake_make_chunk(fake, &fake->children[0], 5);
+	fake_serve(fake, &fake->children[1], WIRE_MAP_MEMORY);
+	fake_serve(fake, &fake->children[2], WIRE_MAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	write_file("[user 4000000000]\nmemory_guarantee = 7M\n");
+	expect_answer(CUDA_ERROR_INVALID_VALUE, "{\"reason\":\"memory_guarantee: what is served now holds 10 "
+						"MiB and would be guaranteed 7 MiB "
+						"more, and there are 16 MiB (memory_policy = refuse)\"}");
+	ck_assert_uint_eq(others->memory_guarantee, 0);
+	write_file("[user 4000000000]\nmemory_guarantee = 7M\nmemory_policy = evict\n");
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(others->memory_guarantee, 7 << 20);
+	write_file("[user 4000000000]\nmemory_guarantee = 7M\n");
+	ask();
+	ck_assert_int_eq(hear(), CUDA_ERROR_INVALID_VALUE);
+	write_file("[user 4000000000]\nmemory_guarantee = 6M\n");
+	expect_answer(0, "{\"restart\":\"\"}");
+	/* There is less now than was promised: what promises no more is accepted. */
+	fake->daemon.device.total_bytes -= 8 << 20;
+	write_file("memory_limit = 1G\n[user 4000000000]\nmemory_guarantee = 6M\n");
+	expect_answer(0, "{\"restart\":\"\"}");
+	fake_leave(fake, &other);
+}
+END_TEST
+
 START_TEST(what_needs_a_restart_is_named)
 {
 	write_file("clients_max = 7\nspin_us = 5\n");
@@ -289,6 +326,7 @@ int main(void)
 		sizeof(caps) / sizeof(caps[0]));
 	tcase_add_test(reload, a_file_that_is_wrong_changes_nothing);
 	tcase_add_test(reload, a_guarantee_that_cannot_be_kept_changes_nothing);
+	tcase_add_test(reload, a_guarantee_of_what_others_hold_changes_nothing);
 	tcase_add_test(reload, what_needs_a_restart_is_named);
 	tcase_add_test(reload, others_may_not);
 	tcase_add_test(reload, who_asks_may_be_gone_before_the_answer);
