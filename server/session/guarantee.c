@@ -57,15 +57,6 @@ static uint64_t kept_for(const struct session *session, const struct terms *term
 	return is_refused_to_others(terms) ? less(terms->memory_guarantee, held_by(session)) : 0;
 }
 
-/* What its end gives to others beyond its guarantee: what it has not got yet would free nothing. */
-static uint64_t freed_beyond(const struct session *session)
-{
-	const struct request *request = session->request;
-	uint64_t coming = request && request->chunk ? guarantee_wish(&request->message) : 0;
-
-	return less(session->holdings.owned_bytes + coming, session->terms.memory_guarantee);
-}
-
 /* What the device has for so many sessions. */
 static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
 {
@@ -204,17 +195,37 @@ bool guarantee_refuses_rules(
 	return false;
 }
 
+/* What its request has got already. What it has not got yet would free nothing. */
+static uint64_t coming_to(const struct session *session)
+{
+	const struct request *request = session->request;
+
+	return request && request->chunk ? guarantee_wish(&request->message) : 0;
+}
+
 struct session *guarantee_victim(const struct session *session, uint64_t bytes)
 {
 	struct session *other, *victim = NULL;
+	uint64_t most = 0, most_freed = 0;
 
 	/* What it asks for is in what it holds already (held_by()). */
 	if (is_refused_to_others(&session->terms) || !bytes ||
 		held_by(session) > session->terms.memory_guarantee)
 		return NULL;
-	TAILQ_FOREACH (other, &session->daemon->sessions, link)
-		if (other != session && other->state == SESSION_SERVED &&
-			freed_beyond(other) > (victim ? freed_beyond(victim) : 0))
-			victim = other;
+	TAILQ_FOREACH (other, &session->daemon->sessions, link) {
+		uint64_t coming = coming_to(other), freed;
+		uint64_t over = less(other->holdings.owned_bytes + coming, other->terms.memory_guarantee);
+
+		if (other == session || other->state != SESSION_SERVED || !over || over < most_freed)
+			continue;
+		freed = holdings_sole_bytes(&other->holdings) + coming;
+		freed = freed < over ? freed : over;
+		/* Where nobody's end frees anything, several have the same, and the last of them frees it. */
+		if (freed < most_freed || (freed == most_freed && over <= most))
+			continue;
+		victim = other;
+		most = over;
+		most_freed = freed;
+	}
 	return victim;
 }

@@ -42,8 +42,8 @@ bool guarantee_refuses_rules(
 	const struct daemon *daemon, const struct rules *rules, char *ret_text, size_t size);
 
 /**
- * The session that ends for what another one asks within its guarantee, when there is no memory: the one that holds most
- * beyond its own.
+ * The session that ends for what another one asks within its guarantee, when there is no memory: the one whose end frees
+ * most of what it holds beyond its own.
  * Return: NULL if nobody is to end for it
  */
 struct session *guarantee_victim(const struct session *session, uint64_t bytes);

@@ -237,6 +237,28 @@ uint64_t holdings_heap_bytes(const struct holdings *holdings)
 	return 0;
 }
 
+static bool others_own(const struct holdings *holdings, const struct chunk *chunk)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &chunk->owners, owners_link)
+		if (entry->holdings != holdings)
+			return true;
+	return false;
+}
+
+uint64_t holdings_sole_bytes(const struct holdings *holdings)
+{
+	const struct holding *entry;
+	uint64_t bytes = holdings->owned_bytes;
+
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (counts(entry) && entry->chunk && TAILQ_FIRST(&entry->chunk->owners) == entry &&
+			others_own(holdings, entry->chunk))
+			bytes -= entry->range.bytes;
+	return bytes;
+}
+
 bool holdings_is_only_memory(const struct holdings *holdings, const struct holding *memory)
 {
 	const struct holding *entry;

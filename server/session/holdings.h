@@ -74,6 +74,8 @@ struct holding *holdings_find_range(
 struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t handle);
 /** The heap of its kernels that it has asked for; it counts as memory. */
 uint64_t holdings_heap_bytes(const struct holdings *holdings);
+/** Of what it owns, what nobody else has: its end frees that. */
+uint64_t holdings_sole_bytes(const struct holdings *holdings);
 /** Whether no other handle of the session is for the same memory. */
 bool holdings_is_only_memory(const struct holdings *holdings, const struct holding *memory);
 /** Some mapping of a chunk, NULL if there is none. */

@@ -422,6 +422,44 @@ START_TEST(memory_that_is_shared_is_taken_from_what_others_may_have_once)
 }
 END_TEST
 
+/* What somebody else keeps is not free with its end. The next to end is who frees it then. */
+START_TEST(who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some)
+{
+	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
+	struct fake_client sharer, importer, holder;
+	const struct session *asks;
+	uint64_t token[2];
+
+	join();
+	fake_join(fake, &sharer, active, standby);
+	fake_join(fake, &importer, active, standby);
+	fake_join(fake, &holder, active, standby);
+	asks = fake_session(fake, 0);
+	fake_session(fake, 0)->terms.memory_guarantee = 2 * MIB;
+	fake_session(fake, 0)->terms.memory_policy = CONFIG_MEMORY_POLICY_EVICT;
+	for (uint64_t handle = 9; handle < 12; handle++) {
+		create_memory(&sharer, handle, handle);
+		export.memory.handle = handle;
+		ck_assert_int_eq(ask(&sharer, &export), 0);
+		memcpy(token, fake->message.reply.values.at, sizeof(token));
+		import_memory(&importer, token, handle, 1);
+	}
+	create_memory(&holder, 20, 20);
+	ck_assert_ptr_eq(guarantee_victim(asks, 2 * MIB), fake_session(fake, 3));
+	fake_session(fake, 3)->terms.memory_guarantee = 2 * MIB;
+	ck_assert_ptr_eq(guarantee_victim(asks, 2 * MIB), fake_session(fake, 1));
+	/* It frees what it has alone, of more than it is guaranteed. */
+	create_memory(&sharer, 12, 21);
+	fake_session(fake, 1)->terms.memory_guarantee = 2 * MIB;
+	fake_session(fake, 3)->terms.memory_guarantee = 1 * MIB;
+	ck_assert_ptr_eq(guarantee_victim(asks, 2 * MIB), fake_session(fake, 1));
+	fake_leave(fake, &sharer);
+	fake_leave(fake, &importer);
+	fake_leave(fake, &holder);
+	part();
+}
+END_TEST
+
 /* ---- memory on its way back ---- */
 
 static void map_memory(uint64_t keepers_handle)
@@ -679,6 +717,7 @@ int main(void)
 	tcase_add_test(tests, limited_client_sees_its_limit);
 	tcase_add_test(tests, physical_memory_is_counted_once);
 	tcase_add_test(tests, who_only_asks_for_memory_does_not_end_for_a_guarantee);
+	tcase_add_test(tests, who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some);
 	tcase_add_test(tests, memory_that_is_shared_is_taken_from_what_others_may_have_once);
 	tcase_add_loop_test(tests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2);
 	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
