@@ -418,6 +418,11 @@ int mps_terminate_client(const struct call *call)
 	if (!root)
 		return code;
 	domain = find_server(call, root, server);
+	/* Every process of a PID namespace that the service does not see has this one. */
+	if (domain && is_number(client, 0)) {
+		json_decref(root);
+		return refuse(call, "several may have no PID here (terminate takes the ID that ps lists)");
+	}
 	if (domain)
 		session = session_of(domain, client);
 	json_decref(root);

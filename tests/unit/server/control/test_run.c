@@ -297,6 +297,23 @@ START_TEST(control_checks_its_usage)
 }
 END_TEST
 
+/* Whose PID namespace the service does not see has PID 0, and is one of many. */
+START_TEST(nobody_is_terminated_as_process_0)
+{
+	char path[128], output[4096];
+	const char *arguments[] = {"--socket", path, "terminate_client", "5", "0", NULL};
+	pid_t service;
+
+	code = CUDA_SUCCESS;
+	json = "{\"domains\": [{\"uid\": 1, \"executors\": [{\"role\": \"active\", \"pid\": 5}], "
+	       "\"clients\": [{\"session\": 7, \"pid\": 0}, {\"session\": 8, \"pid\": 0}]}]}";
+	service = start_service(path, sizeof(path));
+	ck_assert_int_eq(control(arguments, output), 1);
+	ck_assert_msg(strstr(output, "terminate_client: several may have no PID here") != NULL, "%s", output);
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("run");
@@ -312,6 +329,7 @@ int main(void)
 	tcase_add_test(tests, unknown_programs_are_127);
 	tcase_add_loop_test(tests, a_refusal_is_no_missing_service, 0, sizeof(asked) / sizeof(asked[0]));
 	tcase_add_test(tests, a_refusal_says_why);
+	tcase_add_test(tests, nobody_is_terminated_as_process_0);
 	tcase_add_loop_test(
 		tests, the_status_says_who_contains_faults, 0, sizeof(proofs) / sizeof(proofs[0]));
 	tcase_add_test(tests, control_checks_its_usage);
