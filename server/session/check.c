@@ -388,29 +388,26 @@ static int check_occupancy(const struct check_scope *scope, const struct wire_oc
 	return check_function(scope, occupancy->function, finding);
 }
 
-/* A new size of the heap takes the old one's place. */
-static bool heap_is_over(const struct check_scope *scope, const struct wire_limit *wish)
+/* Those that kernels fail without. */
+static bool is_needed(uint32_t limit)
 {
-	uint64_t held = scope->holdings->memory_bytes - holdings_heap_bytes(scope->holdings);
-
-	return wish->limit == CU_LIMIT_MALLOC_HEAP_SIZE && is_over(scope->memory_limit, held, wish->value);
+	return limit == CU_LIMIT_STACK_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE ||
+	       limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT;
 }
 
-/* Those that kernels fail without. */
 static int check_limit(
 	const struct check_scope *scope, const struct wire_limit *wish, struct check_finding *finding)
 {
-	if (heap_is_over(scope, wish))
-		return over(finding, "memory_limit", wish->value);
-	switch (wish->limit) {
-	case CU_LIMIT_STACK_SIZE:
-	case CU_LIMIT_MALLOC_HEAP_SIZE:
-	case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
-	case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
-		return wish->value <= INT64_MAX ? 0 : answer(finding, CUDA_ERROR_INVALID_VALUE);
-	default:
+	uint64_t growth = holdings_limit_growth(scope->holdings, wish);
+
+	if (!is_needed(wish->limit))
 		return broken(finding, "a limit that is none of a context's");
-	}
+	if (wish->value > INT64_MAX)
+		return answer(finding, CUDA_ERROR_INVALID_VALUE);
+	/* While it is asked for it counts as held: nobody is refused anything because of what cannot be. */
+	if (growth > scope->holdings->device->total_bytes)
+		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+	return check_memory_limit(scope, growth, finding);
 }
 
 static int check_by_type(const struct check_scope *scope, const struct wire_message *message, int file,

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 
-#include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -15,7 +14,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-uint64_t guarantee_wish(const struct wire_message *message)
+uint64_t guarantee_wish(const struct session *session, const struct wire_message *message)
 {
 	switch (message->type) {
 	case WIRE_MAP_MEMORY:
@@ -23,7 +22,7 @@ uint64_t guarantee_wish(const struct wire_message *message)
 	case WIRE_CREATE_MEMORY:
 		return message->memory.bytes;
 	case WIRE_SET_LIMIT:
-		return message->limit.limit == CU_LIMIT_MALLOC_HEAP_SIZE ? message->limit.value : 0;
+		return holdings_limit_growth(&session->holdings, &message->limit);
 	default:
 		return 0;
 	}
@@ -38,7 +37,7 @@ static uint64_t less(uint64_t from, uint64_t what)
 static uint64_t held_by(const struct session *session)
 {
 	return session->holdings.owned_bytes +
-	       (session->request ? guarantee_wish(&session->request->message) : 0);
+	       (session->request ? guarantee_wish(session, &session->request->message) : 0);
 }
 
 static uint64_t unused_by(const struct session *session)
@@ -200,7 +199,7 @@ static uint64_t coming_to(const struct session *session)
 {
 	const struct request *request = session->request;
 
-	return request && request->chunk ? guarantee_wish(&request->message) : 0;
+	return request && request->chunk ? guarantee_wish(session, &request->message) : 0;
 }
 
 struct session *guarantee_victim(const struct session *session, uint64_t bytes)

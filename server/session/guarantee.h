@@ -21,8 +21,8 @@ struct wire_message;
 /* What a context and its code take of a GPU, about. */
 #define GUARANTEE_EXECUTOR_BYTES (UINT64_C(512) << 20)
 
-/** Device memory that a request asks for, bytes. */
-uint64_t guarantee_wish(const struct wire_message *message);
+/** Device memory that a session's request asks for, bytes. */
+uint64_t guarantee_wish(const struct session *session, const struct wire_message *message);
 
 /** Most that a session may still take without what is kept for others, bytes. UINT64_MAX: nothing is kept for anybody. */
 uint64_t guarantee_room(const struct session *session);

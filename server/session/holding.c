@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "protocol/cuda_abi.h"
 #include "protocol/command.h"
 #include "server/holder/store.h"
 #include "server/log.h"
@@ -159,8 +158,6 @@ static int fill(struct holding *entry, const struct wire_message *message, const
 	case WIRE_SET_LIMIT:
 		entry->attribute = message->limit.limit;
 		entry->value = (int64_t)message->limit.value;
-		if (message->limit.limit == CU_LIMIT_MALLOC_HEAP_SIZE)
-			entry->range.bytes = message->limit.value;
 		return 0;
 	default:
 		return fill_symbol(entry, &message->symbol, values);

@@ -25,7 +25,7 @@ struct holding {
 	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION, CREATE_MEMORY (also
 	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY, BACK_ARRAY, MAKE_OBJECT, SET_LIMIT */
 	enum wire_type type;
-	struct wire_range range; /* CREATE_MEMORY, the heap of SET_LIMIT: only its size */
+	struct wire_range range; /* CREATE_MEMORY, SET_LIMIT: only its size */
 	/* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none; LOAD_MODULE: where
 	 * its variables are */
 	uint64_t memory;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/backend/backend.h"
 #include "server/holder/store.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
@@ -17,15 +18,27 @@ void holdings_init(struct holdings *holdings)
 	TAILQ_INIT(&holdings->entries);
 }
 
-static bool is_heap(const struct holding *entry)
+/* What a limit takes of the device beyond what each context has. The stack is there for all threads that can run at a
+ * time. */
+static uint64_t limit_bytes(const struct backend_device *device, const struct wire_limit *limit)
 {
-	return entry->type == WIRE_SET_LIMIT && entry->attribute == CU_LIMIT_MALLOC_HEAP_SIZE;
+	uint64_t threads, bytes;
+
+	if (limit->limit == CU_LIMIT_MALLOC_HEAP_SIZE)
+		return limit->value;
+	if (limit->limit != CU_LIMIT_STACK_SIZE || limit->value <= device->limits[CU_LIMIT_STACK_SIZE])
+		return 0;
+	threads = (uint64_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] *
+		  (uint64_t)device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR];
+	if (__builtin_mul_overflow(limit->value - device->limits[CU_LIMIT_STACK_SIZE], threads, &bytes))
+		return UINT64_MAX;
+	return bytes;
 }
 
 /* Mappings of a handle are counted with it. */
 static bool counts(const struct holding *entry)
 {
-	return entry->type == WIRE_CREATE_MEMORY || is_heap(entry) ||
+	return entry->type == WIRE_CREATE_MEMORY || entry->type == WIRE_SET_LIMIT ||
 	       (entry->type == WIRE_MAP_MEMORY && !entry->memory);
 }
 
@@ -227,14 +240,15 @@ struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t h
 	return NULL;
 }
 
-uint64_t holdings_heap_bytes(const struct holdings *holdings)
+uint64_t holdings_limit_growth(const struct holdings *holdings, const struct wire_limit *limit)
 {
+	uint64_t bytes = limit_bytes(holdings->device, limit);
 	const struct holding *entry;
 
 	TAILQ_FOREACH (entry, &holdings->entries, link)
-		if (is_heap(entry))
-			return entry->range.bytes;
-	return 0;
+		if (entry->type == WIRE_SET_LIMIT && entry->attribute == limit->limit)
+			return bytes > entry->range.bytes ? bytes - entry->range.bytes : 0;
+	return bytes;
 }
 
 static bool others_own(const struct holdings *holdings, const struct chunk *chunk)
@@ -337,6 +351,8 @@ static struct holding *note_new(struct holdings *holdings, const struct wire_mes
 		return NULL;
 	entry->fd = fd ? shared_fd_ref(fd) : NULL;
 	entry->chunk = chunk ? chunk_ref(chunk) : NULL;
+	if (entry->type == WIRE_SET_LIMIT)
+		entry->range.bytes = limit_bytes(holdings->device, &message->limit);
 	if (entry->type == WIRE_SET_FUNCTION)
 		entry->module = holdings->module_of[entry->function];
 	if (chunk && entry->type == WIRE_MAP_MEMORY) {
@@ -368,8 +384,8 @@ int holdings_note(struct holdings *holdings, const struct wire_message *message,
 		return 0;
 	entry->value =
 		message->type == WIRE_SET_LIMIT ? (int64_t)message->limit.value : message->set_function.value;
-	if (is_heap(entry))
-		resize(holdings, entry, message->limit.value);
+	if (entry->type == WIRE_SET_LIMIT)
+		resize(holdings, entry, limit_bytes(holdings->device, &message->limit));
 	*ret_entry = entry;
 	return 0;
 }

@@ -22,6 +22,7 @@ struct chunk;
 struct kept_holding;
 struct record;
 struct shared_fd;
+struct backend_device;
 struct store;
 struct window_set;
 
@@ -47,8 +48,9 @@ struct holdings {
 	uint64_t graphs[FRMPS_GRAPH_IDS / 64];
 	uint64_t arrays[FRMPS_ARRAY_IDS / 64], backed[FRMPS_ARRAY_IDS / 64];
 	uint64_t objects[FRMPS_OBJECT_IDS / 64];
-	struct store *store;	       /* where entries are recorded, may be NULL */
-	struct window_set *window_set; /* whose windows entries of RESERVE_WINDOW hold */
+	struct store *store;		     /* where entries are recorded, may be NULL */
+	struct window_set *window_set;	     /* whose windows entries of RESERVE_WINDOW hold */
+	const struct backend_device *device; /* may be NULL if no limit is noted or asked about */
 	uint64_t session;
 };
 
@@ -72,8 +74,9 @@ struct holding *holdings_find_range(
 
 /** The physical memory with this handle, NULL if there is none. */
 struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t handle);
-/** The heap of its kernels that it has asked for; it counts as memory. */
-uint64_t holdings_heap_bytes(const struct holdings *holdings);
+/** The device memory that a limit takes beside what it has taken already; it counts as the session's. UINT64_MAX: more than
+ * can be said */
+uint64_t holdings_limit_growth(const struct holdings *holdings, const struct wire_limit *limit);
 /** Of what it owns, what nobody else has: its end frees that. */
 uint64_t holdings_sole_bytes(const struct holdings *holdings);
 /** Whether no other handle of the session is for the same memory. */

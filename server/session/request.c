@@ -272,7 +272,7 @@ static void take_chunk(struct request *request, const struct wire_reply *reply, 
 static bool evict_for(struct request *request)
 {
 	const struct session *session = request->session;
-	struct session *victim = guarantee_victim(session, guarantee_wish(&request->message));
+	struct session *victim = guarantee_victim(session, guarantee_wish(session, &request->message));
 	char reason[200];
 
 	if (!victim)
@@ -319,8 +319,8 @@ static void on_chunk(
 static void ask_keeper(struct request *request)
 {
 	struct daemon *daemon = request->session->daemon;
-	struct wire_message message = {
-		.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = guarantee_wish(&request->message)}};
+	struct wire_message message = {.type = WIRE_CREATE_CHUNK,
+		.chunk = {.bytes = guarantee_wish(request->session, &request->message)}};
 
 	if (!daemon->keeper || daemon->keeper->state != WORKER_WARM) {
 		/* It may have been with one that is dying, which a new daemon finds out when it sends it again. */
@@ -569,7 +569,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 				      : 0,
 		.holdings = &session->holdings};
 	const struct shared_fd *file = uploads_find(&session->uploads, message);
-	const uint64_t wish = guarantee_wish(message);
+	const uint64_t wish = guarantee_wish(session, message);
 	struct check_finding finding;
 	int r;
 

@@ -130,6 +130,7 @@ static struct session *allocate(struct domain *domain, const struct session_peer
 	session->holdings.store = domain->daemon->store;
 	session->holdings.session = number;
 	session->holdings.window_set = &domain->windows;
+	session->holdings.device = &domain->daemon->device;
 	TAILQ_INSERT_TAIL(&domain->daemon->sessions, session, link);
 	TAILQ_INSERT_TAIL(&domain->sessions, session, domain_link);
 	domain->daemon->session_count++;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/backend/backend.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
 #include "server/session/holdings.h"
@@ -19,10 +20,17 @@
 static struct holdings *holdings;
 static struct check_scope scope;
 
+/* A device of 4096 threads. */
+static const struct backend_device device = {.total_bytes = 16 * MIB,
+	.attributes = {[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 4,
+		[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR] = 1024},
+	.limits = {[CU_LIMIT_STACK_SIZE] = 1024}};
+
 static void hold(void)
 {
 	holdings = malloc(sizeof(*holdings));
 	holdings_init(holdings);
+	holdings->device = &device;
 	scope = (struct check_scope){.window_base = BASE,
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
@@ -123,6 +131,40 @@ START_TEST(the_heap_of_kernels_is_device_memory_too)
 	note(&map);
 	heap.limit.value = 3 * MIB;
 	ck_assert_int_eq(check(&heap, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_str_eq(finding.limit, "memory_limit");
+	/* No device has as much: it is not even asked. */
+	scope.memory_limit = 0;
+	heap.limit.value = 19 * MIB;
+	ck_assert_int_eq(check(&heap, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+}
+END_TEST
+
+/* All threads of the device have it, beyond what they have in every context. */
+START_TEST(the_stack_of_kernels_is_device_memory_too)
+{
+	struct wire_message stack = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, 2048}};
+	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {BASE, 4 * MIB, 0}};
+	struct check_finding finding;
+
+	scope.memory_limit = 6 * MIB;
+	ck_assert_int_eq(check(&stack, -1, &finding), 0);
+	note(&stack);
+	ck_assert_uint_eq(holdings->memory_bytes, 4 * MIB);
+	ck_assert_uint_eq(holdings->owned_bytes, 4 * MIB);
+	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_ANSWER);
+	stack.limit.value = 2560;
+	ck_assert_int_eq(check(&stack, -1, &finding), 0);
+	stack.limit.value = 2561;
+	ck_assert_int_eq(check(&stack, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_str_eq(finding.limit, "memory_limit");
+	stack.limit.value = 1024;
+	note(&stack);
+	ck_assert_uint_eq(holdings->memory_bytes, 0);
+	scope.memory_limit = 0;
+	stack.limit.value = INT64_MAX;
+	ck_assert_int_eq(check(&stack, -1, &finding), CHECK_E_ANSWER);
 }
 END_TEST
 
@@ -719,6 +761,7 @@ int main(void)
 	tcase_add_loop_test(
 		requests, ranges_lie_in_the_window_and_apart, 0, sizeof(ranges) / sizeof(ranges[0]));
 	tcase_add_test(requests, the_heap_of_kernels_is_device_memory_too);
+	tcase_add_test(requests, the_stack_of_kernels_is_device_memory_too);
 	tcase_add_test(requests, memory_limit_is_an_answer);
 	tcase_add_loop_test(requests, physical_memory_is_checked, 0, sizeof(physical) / sizeof(*physical));
 	tcase_add_test(requests, windows_are_whole_and_limited);
