@@ -164,6 +164,8 @@ static void list(struct shares *shares, struct share *share)
 	TAILQ_INSERT_TAIL(&shares->listed, share, link);
 	share->is_listed = true;
 	share->held_at = 0;
+	if (shares->first && comes_before(share, shares->first))
+		shares->first = share;
 }
 
 static void unlist(struct shares *shares, struct share *share)
@@ -175,6 +177,8 @@ static void unlist(struct shares *shares, struct share *share)
 	share->is_listed = false;
 	if (shares->runner == share)
 		shares->runner = NULL;
+	if (shares->first == share)
+		shares->first = NULL;
 }
 
 static void see_wish(struct shares *shares, struct share *share, bool wants, uint64_t now)
@@ -194,30 +198,48 @@ static bool is_stale(const struct share *share, uint64_t now)
 	return (int64_t)(now - share->looked_at) > (int64_t)SHARE_STALE_NS;
 }
 
-struct rivals {
-	struct share *first;
-	bool any;     /* others have work */
-	bool in_turn; /* they have some on the device that is waited for */
-};
-
-static struct rivals find_rivals(const struct shares *shares, struct share *share, uint64_t now)
+/* Who is next. All are gone through once in SHARE_LOOK_NS, and not at each look of each: they may be hundreds. */
+static struct share *find_first(struct shares *shares, struct share *share, uint64_t now)
 {
-	struct rivals rivals = {0};
 	struct share *other;
 
+	if (shares->first && !is_stale(shares->first, now) &&
+		(int64_t)(now - shares->found_at) < (int64_t)SHARE_LOOK_NS)
+		return shares->first;
+	shares->first = NULL;
+	shares->found_at = now;
 	TAILQ_FOREACH (other, &shares->listed, link) {
 		if (other != share && is_stale(other, now))
 			continue;
 		charge(shares, other);
-		if (!rivals.first || comes_before(other, rivals.first))
-			rivals.first = other;
-		if (other == share)
-			continue;
-		rivals.any = true;
-		rivals.in_turn |= other->is_present && other->is_offline == share->is_offline &&
-				  (int64_t)(now - other->ended_at) < (int64_t)SHARE_DRAIN_NS;
+		if (!shares->first || comes_before(other, shares->first))
+			shares->first = other;
 	}
-	return rivals;
+	return shares->first;
+}
+
+/* Whether others have work. */
+static bool has_rivals(const struct shares *shares, const struct share *share, uint64_t now)
+{
+	const struct share *other;
+
+	TAILQ_FOREACH (other, &shares->listed, link)
+		if (other != share && !is_stale(other, now))
+			return true;
+	return false;
+}
+
+/* Whether they have some on the device that is waited for. */
+static bool has_rivals_there(const struct shares *shares, const struct share *share, uint64_t now)
+{
+	const struct share *other;
+
+	TAILQ_FOREACH (other, &shares->listed, link)
+		if (other != share && !is_stale(other, now) && other->is_present &&
+			other->is_offline == share->is_offline &&
+			(int64_t)(now - other->ended_at) < (int64_t)SHARE_DRAIN_NS)
+			return true;
+	return false;
 }
 
 /* It goes on until another one is behind by a turn, or of a better class. */
@@ -264,10 +286,13 @@ static uint64_t least_of(struct share *share, unsigned streams, uint64_t now)
 static uint64_t decide(
 	struct shares *shares, struct share *share, const struct share_sight *sight, uint64_t now)
 {
-	struct rivals rivals = find_rivals(shares, share, now);
+	struct share *first = find_first(shares, share, now);
 
-	if (shares->runner != rivals.first && !stays(shares, rivals.first, now)) {
-		shares->runner = rivals.first;
+	charge(shares, first);
+	if (shares->runner)
+		charge(shares, shares->runner);
+	if (shares->runner != first && !stays(shares, first, now)) {
+		shares->runner = first;
 		shares->is_clear = false;
 	}
 	if (shares->runner != share)
@@ -275,8 +300,8 @@ static uint64_t decide(
 	if (share->held_at)
 		share->busy_before = share->busy;
 	share->held_at = 0;
-	shares->is_clear |= !rivals.in_turn;
-	return shares->is_clear ? queue_of(share, sight->streams, !rivals.any) : 0;
+	shares->is_clear = shares->is_clear || !has_rivals_there(shares, share, now);
+	return shares->is_clear ? queue_of(share, sight->streams, !has_rivals(shares, share, now)) : 0;
 }
 
 void share_look(struct shares *shares, struct share *share, const struct share_sight *sight, uint64_t now)
@@ -331,6 +356,7 @@ void share_set(struct shares *shares, struct share *share, uint32_t word)
 	shares->specials += (unsigned)is_special;
 	shares->specials -= (unsigned)share->is_special;
 	share->is_special = is_special;
+	shares->first = NULL;
 	word_set(shares->on, shares->specials != 0);
 	pthread_mutex_unlock(&shares->lock);
 }

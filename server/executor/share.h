@@ -79,6 +79,8 @@ struct shares {
 	unsigned present;	  /* listed ones with something on the device */
 	uint64_t each;		  /* ns: device time that a session which was always present has had */
 	uint64_t at;		  /* ns: until when that is counted */
+	struct share *first;	  /* who was next at `found_at`; NULL: to be found */
+	uint64_t found_at;	  /* ns */
 	struct share *runner;	  /* whose turn it is; NULL: nobody's */
 	bool is_clear;		  /* what others had on the device when its turn began has ended */
 };

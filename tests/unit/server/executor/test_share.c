@@ -347,6 +347,37 @@ static void add_crowd(int index)
 		add_program(crowds[index].weights[i], crowds[index].commands_us[i] * CLOCK_US, 0);
 }
 
+/* There may be hundreds, each with a thread that looks whenever it turns. */
+START_TEST(who_looks_again_soon_goes_through_nobody)
+{
+	const struct shares *shares = &bench.shares;
+	const struct share *other = NULL;
+	uint64_t counted;
+
+	for (int i = 0; i < 3; i++)
+		add_program(200, CLOCK_MS, 0);
+	run(10 * CLOCK_MS);
+	bench.now += SHARE_LOOK_NS;
+	for (unsigned i = 0; i < 3; i++)
+		turn(&bench.programs[i]);
+	for (unsigned i = 0; i < 3; i++)
+		if (shares->runner != &bench.programs[i].share && shares->first != &bench.programs[i].share)
+			other = &bench.programs[i].share;
+	ck_assert_ptr_nonnull(other);
+	counted = other->each;
+	bench.now += CLOCK_US;
+	for (unsigned i = 0; i < 3; i++)
+		if (&bench.programs[i].share != other)
+			turn(&bench.programs[i]);
+	ck_assert_uint_gt(shares->each, counted);
+	ck_assert_uint_eq(other->each, counted);
+	/* What has passed is counted later. */
+	bench.now += SHARE_LOOK_NS;
+	turn(&bench.programs[other == &bench.programs[0].share]);
+	ck_assert_uint_eq(other->each, shares->each);
+}
+END_TEST
+
 /* Within 5 % of the device, over a second. */
 START_TEST(greedy_programs_have_their_weights)
 {
@@ -572,6 +603,7 @@ int main(void)
 	tcase_add_checked_fixture(shares, open_bench, close_bench);
 	tcase_add_loop_test(shares, greedy_programs_have_their_weights, 0, CROWDS);
 	tcase_add_loop_test(shares, counted_time_is_time_of_the_device, 0, CROWDS);
+	tcase_add_test(shares, who_looks_again_soon_goes_through_nobody);
 	tcase_add_test(shares, nobody_loses_what_others_do_not_use);
 	tcase_add_test(shares, the_device_is_busy);
 	tcase_add_test(shares, a_light_program_is_not_kept_waiting);
