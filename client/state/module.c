@@ -142,8 +142,8 @@ static CUresult ask_load(struct image *image, struct wire_message *request, stru
 	return result;
 }
 
-/* Where the service says how much memory the module's variables need. Without memory they stay in the
- * context. Return: whether to ask again. */
+/* Where the service says how much memory the module's variables need. Without memory the service refuses what is asked
+ * then, and drops the image. Return: whether to ask again. */
 static bool make_room(struct client_module *module, CUresult result, const struct control_answer *answer,
 	struct wire_load_module *load)
 {

@@ -261,6 +261,9 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 		return broken(finding, "kind of module is unknown");
 	if (load->is_filled)
 		return broken(finding, "module's variables are said to have values");
+	/* Nobody would count them as the program's memory. */
+	if (load->variables == WIRE_VARIABLES_OF_DRIVER)
+		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	r = check_options(&load->options, finding);
 	if (!r)
 		r = check_image(load->bytes, file, finding);

@@ -342,6 +342,11 @@ START_TEST(images_are_sealed_files_of_the_announced_size)
 	load.load_module.kind = 2;
 	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
 	load.load_module.kind = 0;
+	/* Its variables would be memory that counts for nobody. */
+	load.load_module.variables = WIRE_VARIABLES_OF_DRIVER;
+	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	load.load_module.variables = WIRE_VARIABLES_ASKED;
 	load.load_module.module = 0;
 	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
 	load.load_module.module = HOLDINGS_IDS;
