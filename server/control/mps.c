@@ -452,7 +452,7 @@ static void start_server(const struct verb *verb)
 		if (domain_of(daemon, &identity, NULL))
 			note(verb, "executors of uid %llu", (unsigned long long)uid);
 		else
-			refuse(verb, CUDA_ERROR_OUT_OF_MEMORY, "the service is out of memory");
+			refuse(verb, CUDA_ERROR_OUT_OF_MEMORY, DOMAIN_NO_ROOM);
 	}
 }
 

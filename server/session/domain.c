@@ -14,6 +14,7 @@
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
+#include "server/session/guarantee.h"
 #include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
@@ -377,7 +378,7 @@ struct domain *domain_of(struct daemon *daemon, const struct identity *identity,
 {
 	struct domain *domain = find_domain(daemon, identity, alone), *other;
 
-	if (!domain)
+	if (!domain && guarantee_allows_executors(daemon, alone ? 1 : 1 + daemon->config->standbys))
 		domain = domain_new(daemon);
 	if (!domain)
 		return NULL;

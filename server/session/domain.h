@@ -102,11 +102,16 @@ void domain_retire(struct domain *domain);
  */
 void domain_watch_idle(struct domain *domain);
 
+/* To whom domain_of() is NULL. */
+#define DOMAIN_NO_ROOM                                                                                       \
+	"there is no memory for an executor of its own: the service has none, or the device none that is "   \
+	"not guaranteed to others (memory_guarantee)"
+
 /**
  * A domain for a user's next program: his own, else the prewarmed one if it is nobody's yet and its executors run as
  * they must, else a new one.
  * @alone: why it is to be one that no other program is in, and will be; NULL: it need not be
- * Return: NULL without memory
+ * Return: NULL without memory, or where its executors would take what is guaranteed to programs
  */
 struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone);
 

@@ -106,6 +106,14 @@ uint64_t guarantee_room(const struct session *session)
 	return room > own ? room : own;
 }
 
+bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count)
+{
+	const struct sums sums = sum_up(daemon, NULL);
+
+	return daemon->config->backend != CONFIG_BACKEND_CUDA || !sums.kept ||
+	       sums.held + sums.kept + count * GUARANTEE_EXECUTOR_BYTES <= capacity(daemon, sums.sessions);
+}
+
 bool guarantee_refuses(const struct session *session, char *ret_text, size_t size)
 {
 	const struct sums others = sum_up(session->daemon, session);

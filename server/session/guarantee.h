@@ -27,6 +27,9 @@ uint64_t guarantee_wish(const struct session *session, const struct wire_message
 /** Most that a session may still take without what is kept for others, bytes. UINT64_MAX: nothing is kept for anybody. */
 uint64_t guarantee_room(const struct session *session);
 
+/** Whether so many more executors take nothing that is kept for anybody. */
+bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count);
+
 /**
  * Whether a session that is about to be served cannot have its guarantee.
  * @ret_text: why

@@ -91,7 +91,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		alone = "it has had quarantine_faults faults";
 	domain = domain_of(daemon, &visitor->identity, alone);
 	if (!domain) {
-		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, "the service is out of memory");
+		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, DOMAIN_NO_ROOM);
 		return NULL;
 	}
 	if (!domain->active && domain->start_failures >= DOMAIN_START_FAILURES) {

@@ -59,6 +59,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
+#include "server/session/guarantee.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
@@ -141,6 +142,9 @@ static const char *obstacle(const struct session *session, enum move_cause cause
 		       "again";
 	if (cause != MOVE_ORDER && is_stuck(session))
 		return OWN_WORK;
+	if (!guarantee_allows_executors(session->daemon, 1))
+		return "an executor of its own would take device memory that is guaranteed to programs "
+		       "(memory_guarantee)";
 	ran = has_run(session, &traces);
 	if (traces)
 		return "its kernels have run, and its modules have variables whose values stay in the "

@@ -460,6 +460,30 @@ START_TEST(who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some)
 }
 END_TEST
 
+/* Each takes half a GiB of the device, which no limit of a program counts. */
+START_TEST(executors_do_not_take_what_is_guaranteed)
+{
+	struct wire_message limit = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_MALLOC_HEAP_SIZE, 1}};
+	const struct identity stranger = {.uid = getuid() + 1};
+	struct fake_client other;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	fake->daemon.device.total_bytes = 4 * GUARANTEE_EXECUTOR_BYTES;
+	fake_session(fake, 1)->terms.memory_guarantee = 2 * GUARANTEE_EXECUTOR_BYTES - 1;
+	ck_assert_int_eq(ask(&client, &limit), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, "it has faults"));
+	ck_assert_uint_eq(fake->child_count, 3);
+	/* One has room; not two, for users have a standby. */
+	fake_session(fake, 1)->terms.memory_guarantee = GUARANTEE_EXECUTOR_BYTES;
+	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, NULL));
+	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, "it has faults"));
+	ck_assert_uint_eq(fake->child_count, 4);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
 /* ---- memory on its way back ---- */
 
 static void map_memory(uint64_t keepers_handle)
@@ -718,6 +742,7 @@ int main(void)
 	tcase_add_test(tests, physical_memory_is_counted_once);
 	tcase_add_test(tests, who_only_asks_for_memory_does_not_end_for_a_guarantee);
 	tcase_add_test(tests, who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some);
+	tcase_add_test(tests, executors_do_not_take_what_is_guaranteed);
 	tcase_add_test(tests, memory_that_is_shared_is_taken_from_what_others_may_have_once);
 	tcase_add_loop_test(tests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2);
 	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
