@@ -112,8 +112,9 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 		return;
 	}
 	subject_read(visitor->peer.uid, visitor->peer.pid, &visitor->peer.subject);
-	/* Whoever has its socket now would be served on the terms of nobody. */
-	if (visitor->peer.pid > 0 && kill(visitor->peer.pid, 0) < 0 && errno == ESRCH) {
+	/* Whoever has its socket now would be served on the terms of nobody, or of who has its number now. */
+	if (visitor->started != subject_started(visitor->peer.pid) ||
+		(visitor->peer.pid > 0 && kill(visitor->peer.pid, 0) < 0 && errno == ESRCH)) {
 		refuse(visitor, CUDA_ERROR_NOT_PERMITTED, "the process that connected has ended");
 		return;
 	}
@@ -192,6 +193,7 @@ void visitor_new(struct daemon *daemon, int socket)
 	guests_make_room(daemon);
 	visitor->daemon = daemon;
 	visitor->peer = (struct session_peer){.uid = credentials.uid, .pid = credentials.pid};
+	visitor->started = subject_started(credentials.pid);
 	visitor->identity = (struct identity){.uid = credentials.uid};
 	if (daemon->heritage->as_user)
 		identity_of_peer(&credentials, socket, &visitor->identity);

@@ -13,6 +13,7 @@
 #include "server/session/quota.h"
 #include "server/session/records.h"
 #include "server/session/session.h"
+#include "server/session/subject.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
 #include "server/worker/worker.h"
@@ -445,8 +446,8 @@ START_TEST(stranger_with_a_wrong_first_message_is_sent_away)
 }
 END_TEST
 
-/* Says Hello as if it was connected by a process. Return: its end */
-static int greet_from(pid_t pid)
+/* Says Hello as if it was connected by a process that started then. Return: its end */
+static int greet_from(pid_t pid, uint64_t started)
 {
 	struct wire_message hello = {.type = WIRE_HELLO,
 		.id = 1,
@@ -454,19 +455,25 @@ static int greet_from(pid_t pid)
 			.program = "fake",
 			.window_base = WINDOW_GRID_BASE,
 			.window_bytes = WINDOW_BYTES}};
+	struct visitor *visitor;
 	int pair[2];
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	visitor_new(&fake->daemon, pair[0]);
-	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.pid = pid;
+	visitor = TAILQ_LAST(&fake->daemon.visitors, visitor_list);
+	ck_assert_uint_eq(visitor->started, subject_started(getpid()));
+	ck_assert_uint_gt(visitor->started, 0);
+	visitor->peer.pid = pid;
+	visitor->started = started;
 	fake_send(fake, pair[1], &hello, NULL, 0);
 	return pair[1];
 }
 
-static void expect_no_session(int socket)
+static void expect_no_session(int socket, const char *why)
 {
 	fake_expect(fake, socket, WIRE_REFUSE);
 	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_ptr_nonnull(strstr(fake->message.refuse.text, why));
 	close(socket);
 }
 
@@ -479,7 +486,16 @@ START_TEST(who_connected_and_has_ended_gets_no_session)
 		_exit(0);
 	boot();
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-	expect_no_session(greet_from(pid));
+	expect_no_session(greet_from(pid, 0), "has ended");
+	end();
+}
+END_TEST
+
+/* Its number is another process's now, whose terms may be better. */
+START_TEST(who_has_the_number_of_who_connected_gives_it_no_terms)
+{
+	boot();
+	expect_no_session(greet_from(getpid(), subject_started(getpid()) - 1), "has ended");
 	end();
 }
 END_TEST
@@ -493,7 +509,7 @@ START_TEST(whose_control_group_is_not_known_gets_no_session_where_it_matters)
 	rules = &fake->daemon.rules;
 	rules->rules[rules->count++] =
 		(struct rule){.kind = _i ? RULE_PROGRAM : RULE_CGROUP, .text = "/nowhere/*"};
-	expect_no_session(greet_from(0));
+	expect_no_session(greet_from(0, 0), "cannot be read");
 	end();
 }
 END_TEST
@@ -645,6 +661,7 @@ int main(void)
 	tcase_add_test(sessions, garbage_is_cut_off);
 	tcase_add_test(sessions, stranger_with_a_wrong_first_message_is_sent_away);
 	tcase_add_test(sessions, who_connected_and_has_ended_gets_no_session);
+	tcase_add_test(sessions, who_has_the_number_of_who_connected_gives_it_no_terms);
 	tcase_add_loop_test(
 		sessions, whose_control_group_is_not_known_gets_no_session_where_it_matters, 0, 2);
 	tcase_add_test(sessions, strangers_of_many_users_take_nobodys_place);
