@@ -31,6 +31,15 @@ static bool unpack_into(const struct fatbin_target *target, const uint8_t *packe
 		       (int)bytes) == (int)bytes;
 }
 
+/* A rewriting under way: of the image up to `at`; nothing is copied before something is replaced. */
+struct rewrite {
+	const uint8_t *image;
+	struct fatbin_bytes out;
+	size_t allocated;
+	uint64_t room;	 /* bytes that may still be unpacked */
+	uint64_t growth; /* by which contents may still become longer */
+};
+
 /* A compressed member's contents. @room: bytes that may still be unpacked */
 static CUresult unpack(const struct fatbin_target *target, const uint8_t *packed, uint64_t payload_bytes,
 	uint64_t *room, struct fatbin_bytes *ret)
@@ -52,23 +61,29 @@ static CUresult unpack(const struct fatbin_target *target, const uint8_t *packed
 	return CUDA_SUCCESS;
 }
 
-static bool append(struct fatbin_bytes *to, const void *at, size_t count)
+/* Doubles what is allocated: a small image may have very many members, and none copies all those before it. */
+static bool append(struct rewrite *rewrite, const void *at, size_t count)
 {
-	uint8_t *grown = realloc(to->at, to->count + count);
+	struct fatbin_bytes *out = &rewrite->out;
+	uint8_t *grown = out->at;
 
+	if (!grown || count > rewrite->allocated - out->count) {
+		rewrite->allocated = 2 * (out->count + count);
+		grown = realloc(out->at, rewrite->allocated);
+	}
 	if (!grown)
 		return false;
-	memcpy(grown + to->count, at, count);
-	*to = (struct fatbin_bytes){grown, to->count + count};
+	memcpy(grown + out->count, at, count);
+	*out = (struct fatbin_bytes){grown, out->count + count};
 	return true;
 }
 
 /* A member as it was, but for its contents, which are not compressed. */
-static bool append_member(struct fatbin_bytes *to, const uint8_t *at, struct fatbin_entry entry,
+static bool append_member(struct rewrite *rewrite, const uint8_t *at, struct fatbin_entry entry,
 	const struct fatbin_bytes *contents)
 {
 	static const uint8_t zeros[8];
-	size_t start = to->count, padding = -contents->count % sizeof(zeros);
+	size_t start = rewrite->out.count, padding = -contents->count % sizeof(zeros);
 	struct fatbin_target target;
 
 	memcpy(&target, at + sizeof(entry), sizeof(target));
@@ -76,17 +91,30 @@ static bool append_member(struct fatbin_bytes *to, const uint8_t *at, struct fat
 	target.packed_bytes = 0;
 	target.unpacked_bytes = 0;
 	entry.payload_bytes = contents->count + padding;
-	if (!append(to, at, entry.header_bytes) || !append(to, contents->at, contents->count) ||
-		!append(to, zeros, padding))
+	if (!append(rewrite, at, entry.header_bytes) || !append(rewrite, contents->at, contents->count) ||
+		!append(rewrite, zeros, padding))
 		return false;
-	memcpy(to->at + start, &entry, sizeof(entry));
-	memcpy(to->at + start + sizeof(entry), &target, sizeof(target));
+	memcpy(rewrite->out.at + start, &entry, sizeof(entry));
+	memcpy(rewrite->out.at + start + sizeof(entry), &target, sizeof(target));
 	return true;
 }
 
-/* Shows a member. @room: as unpack() */
-static CUresult show(const uint8_t *at, const struct fatbin_entry *entry, uint64_t *room, fatbin_visit *visit,
+/* Shows contents. A small member may get as much as a large one. */
+static CUresult show_contents(struct rewrite *rewrite, const uint8_t *at, size_t bytes, fatbin_visit *visit,
 	void *context, struct fatbin_bytes *ret)
+{
+	CUresult code = visit(context, at, bytes, ret);
+	uint64_t more = ret->count > bytes ? ret->count - bytes : 0;
+
+	if (!code && more > rewrite->growth)
+		code = CUDA_ERROR_INVALID_IMAGE;
+	rewrite->growth -= code ? 0 : more;
+	return code;
+}
+
+/* Shows a member. @ret: on the heap, also if this does not succeed */
+static CUresult show(struct rewrite *rewrite, const uint8_t *at, const struct fatbin_entry *entry,
+	fatbin_visit *visit, void *context, struct fatbin_bytes *ret)
 {
 	const uint8_t *payload = at + entry->header_bytes;
 	struct fatbin_bytes unpacked = {0};
@@ -95,20 +123,13 @@ static CUresult show(const uint8_t *at, const struct fatbin_entry *entry, uint64
 
 	memcpy(&target, at + sizeof(*entry), sizeof(target));
 	if (!(target.flags & (FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD)))
-		return visit(context, payload, entry->payload_bytes, ret);
-	code = unpack(&target, payload, entry->payload_bytes, room, &unpacked);
+		return show_contents(rewrite, payload, entry->payload_bytes, visit, context, ret);
+	code = unpack(&target, payload, entry->payload_bytes, &rewrite->room, &unpacked);
 	if (!code)
-		code = visit(context, unpacked.at, unpacked.count, ret);
+		code = show_contents(rewrite, unpacked.at, unpacked.count, visit, context, ret);
 	free(unpacked.at);
 	return code;
 }
-
-/* A rewriting under way: of the image up to `at`; nothing is copied before something is replaced. */
-struct rewrite {
-	const uint8_t *image;
-	struct fatbin_bytes out;
-	uint64_t room; /* bytes that may still be unpacked */
-};
 
 static CUresult rewrite_member(
 	struct rewrite *rewrite, uint64_t at, unsigned arch, fatbin_visit *visit, void *context)
@@ -121,13 +142,13 @@ static CUresult rewrite_member(
 
 	memcpy(&entry, member, sizeof(entry));
 	if (fatbin_is_for(member, arch))
-		code = show(member, &entry, &rewrite->room, visit, context, &contents);
+		code = show(rewrite, member, &entry, visit, context, &contents);
 	if (!code && contents.at && !rewrite->out.at)
-		fits = append(&rewrite->out, rewrite->image, at);
-	if (fits && contents.at)
-		fits = append_member(&rewrite->out, member, entry, &contents);
-	else if (fits && rewrite->out.at)
-		fits = append(&rewrite->out, member, entry.header_bytes + entry.payload_bytes);
+		fits = append(rewrite, rewrite->image, at);
+	if (!code && fits && contents.at)
+		fits = append_member(rewrite, member, entry, &contents);
+	else if (!code && fits && rewrite->out.at)
+		fits = append(rewrite, member, entry.header_bytes + entry.payload_bytes);
 	free(contents.at);
 	return fits ? code : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -135,7 +156,7 @@ static CUresult rewrite_member(
 CUresult fatbin_rewrite(
 	const uint8_t *image, unsigned arch, fatbin_visit *visit, void *context, struct fatbin_bytes *ret)
 {
-	struct rewrite rewrite = {.image = image, .room = FATBIN_UNPACKED_MAX};
+	struct rewrite rewrite = {.image = image};
 	struct fatbin_header header;
 	struct fatbin_entry entry;
 	CUresult code = CUDA_SUCCESS;
@@ -143,6 +164,8 @@ CUresult fatbin_rewrite(
 
 	memcpy(&header, image, sizeof(header));
 	end = header.header_bytes + header.payload_bytes;
+	rewrite.room = FATBIN_UNPACKED_MAX(end);
+	rewrite.growth = FATBIN_GROWTH_MAX(end);
 	for (at = header.header_bytes; !code && at < end; at += entry.header_bytes + entry.payload_bytes) {
 		memcpy(&entry, image + at, sizeof(entry));
 		code = rewrite_member(&rewrite, at, arch, visit, context);

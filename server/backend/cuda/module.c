@@ -173,7 +173,8 @@ static CUresult look_at_all(struct look *look, const void *image, size_t bytes, 
 	code = fatbin_rewrite(image, compute_capability(), look_at_member, look, ret);
 	if (code != CUDA_ERROR_INVALID_IMAGE)
 		return code;
-	log_warning("a module cannot be unpacked: what its kernels print is not directed to its program");
+	log_warning("a module cannot be unpacked, or would become too large: what its kernels print is not "
+		    "directed to its program");
 	statics_add_more(look->statics, "its image cannot be unpacked");
 	/* Nor is it changed: what was planned for the cubins in front of that one is not to be. */
 	if (look->moved)

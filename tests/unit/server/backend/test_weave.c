@@ -1,6 +1,7 @@
 // Tests of server/backend/cuda/weave.c and server/backend/fatbin.c: what becomes of a cubin and of fat
 // binaries when a function of the driver is replaced, and images that lie.
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <lz4.h>
 #include <stdio.h>
@@ -18,6 +19,18 @@
 
 static uint8_t *cubin;
 static size_t cubin_bytes;
+
+/* What was asked for by everybody who made something larger. */
+static uint64_t reallocated;
+
+void *realloc(void *at, size_t bytes)
+{
+	void *(*real)(void *, size_t);
+
+	*(void **)&real = dlsym(RTLD_NEXT, "realloc");
+	reallocated += bytes;
+	return real(at, bytes);
+}
 
 static const uint8_t code[256] = {1, 2, 3};
 static const struct weave_function function = {
@@ -414,10 +427,59 @@ static CUresult count(void *context, const uint8_t *at, size_t bytes, struct fat
 	return CUDA_SUCCESS;
 }
 
+/* What is made of them is not copied for each of them. */
+START_TEST(members_may_be_very_many)
+{
+	struct weave_function context = function;
+	struct fatbin_bytes out = {0};
+
+	begin_fat();
+	for (int i = 0; i < 500; i++)
+		add_member(ARCH, 0);
+	end_fat();
+	reallocated = 0;
+	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, &context, &out), CUDA_SUCCESS);
+	ck_assert_uint_gt(out.count, fat.count);
+	ck_assert_uint_lt(reallocated, 8 * out.count);
+	free(fat.at);
+	free(out.at);
+}
+END_TEST
+
+/* Each gets a function that is longer than it is. */
+START_TEST(members_may_want_more_than_they_are)
+{
+	uint8_t *long_code = calloc(1, 1 << 20);
+	struct weave_function context = function;
+	struct fatbin_bytes out = {0};
+
+	context.code = long_code;
+	context.bytes = 1 << 20;
+	begin_fat();
+	for (int i = 0; i < 8; i++)
+		add_member(ARCH, 0);
+	end_fat();
+	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, &context, &out), CUDA_SUCCESS);
+	free(out.at);
+	free(fat.at);
+	out = (struct fatbin_bytes){0};
+	begin_fat();
+	for (int i = 0; i < 100; i++)
+		add_member(ARCH, 0);
+	end_fat();
+	visits = 0;
+	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, &context, &out), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_int_lt(visits, 20);
+	ck_assert_ptr_null(out.at);
+	free(fat.at);
+	free(long_code);
+}
+END_TEST
+
 /* A small file may claim more than a machine has. */
 START_TEST(members_that_are_too_much_together)
 {
-	size_t bytes = FATBIN_UNPACKED_MAX / 2 + 8, member;
+	size_t bytes = FATBIN_UNPACKED_MAX(UINT64_C(0)) / 2 + (UINT64_C(8) << 20), member;
 	uint8_t *zeros = calloc(1, bytes), *copy;
 	struct fatbin_bytes out = {0};
 
@@ -442,7 +504,8 @@ int main(void)
 {
 	const TTest *const tests[] = {who_wants_it, the_function_is_there, needs_of_kernels, all_else_stays,
 		names_by_the_long_way, sections_that_lie_on_each_other, spoilt_images, members_are_shown,
-		members_are_replaced, members_that_lie, members_that_are_too_much_together};
+		members_are_replaced, members_that_lie, members_may_be_very_many,
+		members_may_want_more_than_they_are, members_that_are_too_much_together};
 	Suite *suite = suite_create("weave");
 	TCase *all = suite_case(suite, "weave");
 
