@@ -33,7 +33,8 @@ void statics_add_kernel(struct statics *statics, const char *name)
 	statics->kernels[statics->kernel_count++] = copy;
 }
 
-void statics_add(struct statics *statics, const char *name, uint64_t bytes)
+/* Adds a variable in front of another one. */
+static void insert(struct statics *statics, uint32_t at, const char *name, uint64_t bytes)
 {
 	size_t length = strnlen(name, KEPT_MAX_BYTES);
 	struct statics_variable *grown;
@@ -45,13 +46,20 @@ void statics_add(struct statics *statics, const char *name, uint64_t bytes)
 	}
 	copy = strndup(name, length);
 	grown = copy ? realloc(statics->variables, (statics->count + 1) * sizeof(*grown)) : NULL;
-	if (grown) {
-		statics->variables = grown;
-		statics->variables[statics->count++] = (struct statics_variable){copy, bytes};
+	if (!grown) {
+		free(copy);
+		statics_add_more(statics, "there was no memory to look at its image");
 		return;
 	}
-	free(copy);
-	statics_add_more(statics, "there was no memory to look at its image");
+	memmove(&grown[at + 1], &grown[at], (statics->count - at) * sizeof(*grown));
+	grown[at] = (struct statics_variable){copy, bytes};
+	statics->variables = grown;
+	statics->count++;
+}
+
+void statics_add(struct statics *statics, const char *name, uint64_t bytes)
+{
+	insert(statics, statics->count, name, bytes);
 }
 
 static int compare(const void *a, const void *b)
@@ -67,20 +75,30 @@ void statics_sort(struct statics *statics)
 		qsort(statics->variables, statics->count, sizeof(statics->variables[0]), compare);
 }
 
-/* @count: of the first variables, which are in order */
-static bool has(const struct statics *statics, uint32_t count, const struct statics_variable *variable)
+/* Adds a variable in its place among those that are in order, unless it is there. */
+static void merge(struct statics *statics, const struct statics_variable *variable)
 {
-	return count && bsearch(variable, statics->variables, count, sizeof(*variable), compare);
+	uint32_t from = 0, to = statics->count;
+
+	while (from < to) {
+		uint32_t middle = from + (to - from) / 2;
+		int order = strcmp(statics->variables[middle].name, variable->name);
+
+		if (!order)
+			return;
+		if (order < 0)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	insert(statics, from, variable->name, variable->bytes);
 }
 
+/* A fat binary of some MiB has very many members: what is known of those before is not sorted for each. */
 void statics_merge(struct statics *statics, const struct statics *other)
 {
-	uint32_t before = statics->count;
-
-	statics_sort(statics);
 	for (uint32_t i = 0; i < other->count; i++)
-		if (!has(statics, before, &other->variables[i]))
-			statics_add(statics, other->variables[i].name, other->variables[i].bytes);
+		merge(statics, &other->variables[i]);
 	for (uint32_t i = 0; i < other->kernel_count; i++)
 		statics_add_kernel(statics, other->kernels[i]);
 	statics->every |= other->every;

@@ -31,7 +31,10 @@ struct statics {
 	bool every;
 };
 
-/** Adds what another image's kernels can leave behind; only one of the two will be loaded. */
+/**
+ * Adds what another image's kernels can leave behind; only one of the two will be loaded.
+ * @statics: its variables are in order, and still are afterwards
+ */
 void statics_merge(struct statics *statics, const struct statics *other);
 
 /** Puts its variables in the order of their names. */
