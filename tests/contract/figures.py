@@ -283,7 +283,8 @@ def fault():
 
 
 def faults():
-    return exceptions_table.table(load("h200_classes.json")).split("\n")
+    data = load("h200_classes.json")
+    return [*(f"`{command}`, `h200_classes.json`." for command in data["commands"]), "", *exceptions_table.table(data).split("\n")]
 
 
 def culprits():
@@ -368,6 +369,7 @@ FILES = {
     "h200.json": ("run.py (bench/run now)", "what launches, copies, loads and many programs cost, beside native and stock MPS"),
     "h200_programs.json": ("programs.py (bench/run now)", "the same for PyTorch programs"),
     "h200_eight.json": ("run.py (bench/run now)", "where the time of eight programs' launches goes"),
+    "h200_full.json": ("bench/run", "[the report](h200_full.html): frmps beside native and stock MPS, everything but PyTorch programs, one round"),
     "h100_quick.json": ("bench/run", "[the report](h100_quick.html): frmps beside native and stock MPS, one round"),
     "h200_classes.json": ("tests/gpu/exceptions.py", "what a contained fault costs the others"),
     "h200_exceptions.json": ("tests/gpu/matrix.py, framework_faults.py", "the same beside PyTorch programs, and in earlier builds"),
