@@ -35,9 +35,6 @@
 #include "server/backend/image.h"
 #include "server/backend/sass.h"
 
-/* Bytes of tables and code that are looked at, for each byte of the file. */
-#define WORK_FACTOR 64u
-
 /* In st_other: a kernel. */
 #define OTHER_ENTRY 0x10u
 /* Its code is in a section of this name and its own. */
@@ -64,6 +61,9 @@ struct slots {
 	uint64_t index, count; /* of its section; of slots */
 	uint64_t *symbols;     /* by slot, 0: none */
 	bool *is_function, *is_read;
+	uint64_t *read;	  /* those that the code reads */
+	bool are_had;	  /* all of them, by some code that is not understood */
+	uint64_t written; /* of these the last one that may be written, 0: none */
 };
 
 struct reading {
@@ -77,7 +77,8 @@ struct reading {
 	uint64_t noted;	   /* section of the code that was noted last */
 };
 
-/* Tables may overlap, so that a small file takes for ever. */
+/* Each byte of the file is looked at once. Compilers' sections do not lie on one another; where they do, a small file
+ * would take for ever. */
 static void spend(struct reading *reading, uint64_t bytes)
 {
 	if (bytes > reading->work)
@@ -288,7 +289,25 @@ static const char *slots_open(const struct elf *elf, struct slots *slots)
 	slots->symbols = calloc(slots->count + 1, sizeof(*slots->symbols));
 	slots->is_function = calloc(slots->count + 1, sizeof(bool));
 	slots->is_read = calloc(slots->count + 1, sizeof(bool));
-	return slots->symbols && slots->is_function && slots->is_read ? NULL : NO_MEMORY;
+	slots->read = calloc(slots->count + 1, sizeof(*slots->read));
+	return slots->symbols && slots->is_function && slots->is_read && slots->read ? NULL : NO_MEMORY;
+}
+
+/* Code may have them all. What has been noted of every slot is not noted again for the next code. */
+static void note_all_slots(struct reading *reading, uint64_t code)
+{
+	struct slots *slots = &reading->slots;
+
+	if (slots->are_had && slots->written)
+		note_had_by(reading, slots->written, code);
+	for (uint64_t slot = 0; !slots->are_had && slot < slots->count; slot++) {
+		if (!slots->symbols[slot])
+			continue;
+		note_had_by(reading, slots->symbols[slot], code);
+		if (may_be_written(reading, slots->symbols[slot]))
+			slots->written = slots->symbols[slot];
+	}
+	slots->are_had = true;
 }
 
 /* Which slots some code reads; where that cannot be told, all of them. */
@@ -296,19 +315,22 @@ static void read_code(struct reading *reading, uint64_t index, bool is_known)
 {
 	Elf64_Shdr section = elf_section(&reading->elf, index);
 	struct slots *slots = &reading->slots;
-	const struct sass_table table = {slots->count, slots->is_function, slots->is_read};
+	struct sass_table table = {slots->count, slots->is_function, slots->is_read, slots->read, 0};
 
 	if (!(section.sh_flags & SHF_EXECINSTR) || section.sh_type == SHT_NOBITS || !slots->count)
 		return;
-	spend(reading, section.sh_size + slots->count);
+	spend(reading, section.sh_size);
 	if (reading->wrong)
 		return;
-	memset(slots->is_read, 0, slots->count * sizeof(bool));
 	is_known =
 		is_known && sass_note_reads(reading->elf.image + section.sh_offset, section.sh_size, &table);
-	for (uint64_t slot = 0; slot < slots->count; slot++)
-		if (slots->symbols[slot] && (slots->is_read[slot] || !is_known))
-			note_had_by(reading, slots->symbols[slot], index);
+	if (!is_known)
+		note_all_slots(reading, index);
+	for (uint64_t i = 0; i < table.read_count; i++) {
+		slots->is_read[slots->read[i]] = false;
+		if (slots->symbols[slots->read[i]])
+			note_had_by(reading, slots->symbols[slots->read[i]], index);
+	}
 }
 
 static void find_addresses(struct reading *reading)
@@ -409,12 +431,13 @@ static void read_cubin(struct reading *reading)
 	free(reading->slots.symbols);
 	free(reading->slots.is_function);
 	free(reading->slots.is_read);
+	free(reading->slots.read);
 }
 
 void cubin_add_statics(struct statics *statics, const uint8_t *image, size_t bytes)
 {
 	struct statics own = {0};
-	struct reading reading = {.statics = &own, .work = bytes * WORK_FACTOR, .names = bytes};
+	struct reading reading = {.statics = &own, .work = bytes, .names = bytes};
 
 	if (elf_open(image, bytes, &reading.elf))
 		read_cubin(&reading);

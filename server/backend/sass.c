@@ -134,18 +134,21 @@ static bool find_number(
 }
 
 /* Return: whether that is in the table. */
-static bool note(const struct sass_table *table, uint64_t offset, uint64_t bytes)
+static bool note(struct sass_table *table, uint64_t offset, uint64_t bytes)
 {
 	uint64_t first = offset / SASS_SLOT_BYTES, last = (offset + bytes - 1) / SASS_SLOT_BYTES;
 
-	for (uint64_t slot = first; slot <= last && slot < table->count; slot++)
+	for (uint64_t slot = first; slot <= last && slot < table->count; slot++) {
+		if (!table->is_read[slot])
+			table->read[table->read_count++] = slot;
 		table->is_read[slot] = true;
+	}
 	return last < table->count;
 }
 
 /* Return: whether it is known what is loaded. */
 static bool note_load(struct registers *registers, const uint8_t *code, uint64_t at,
-	const struct instruction *i, const struct sass_table *table)
+	const struct instruction *i, struct sass_table *table)
 {
 	uint64_t offset = bits(i->low, 38, 16), number;
 	unsigned index = bits(i->low, 24, 8);
@@ -168,7 +171,7 @@ bool sass_is_known(unsigned arch)
 	return arch >= 70 && arch <= 90;
 }
 
-bool sass_note_reads(const uint8_t *code, uint64_t bytes, const struct sass_table *table)
+bool sass_note_reads(const uint8_t *code, uint64_t bytes, struct sass_table *table)
 {
 	bool known = bytes % BYTES == 0;
 	struct registers registers = {0};

@@ -17,6 +17,8 @@ struct sass_table {
 	uint64_t count;
 	const bool *is_function; /* of the driver's, by slot */
 	bool *is_read;		 /* by slot */
+	uint64_t *read;		 /* those that are, room for all, in the order in which they were found */
+	uint64_t read_count;
 };
 
 /** Whether code of a device can be read here. @arch: 10 * major + minor */
@@ -26,7 +28,7 @@ bool sass_is_known(unsigned arch);
  * Notes the slots that code may read. Any bytes, any thread.
  * Return: whether it reads no others.
  */
-bool sass_note_reads(const uint8_t *code, uint64_t bytes, const struct sass_table *table);
+bool sass_note_reads(const uint8_t *code, uint64_t bytes, struct sass_table *table);
 
 /**
  * Whether code may know addresses of constants. It reads them without: by their places in their bank.

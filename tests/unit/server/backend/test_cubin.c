@@ -317,9 +317,11 @@ static bool reads(uint64_t low, uint64_t high, bool ret_is_read[4])
 	const uint64_t code[6] = {UINT64_C(0x0000000800027802), 0x0f00, UINT64_C(0xff7918), 0, low, high};
 	const bool is_function[4] = {false, true, false, false};
 
+	uint64_t read[4];
+
 	memset(ret_is_read, 0, 4);
-	return sass_note_reads(
-		(const uint8_t *)code, sizeof(code), &(struct sass_table){4, is_function, ret_is_read});
+	return sass_note_reads((const uint8_t *)code, sizeof(code),
+		&(struct sass_table){4, is_function, ret_is_read, read, 0});
 }
 
 /* LDC or ULDC of 64 bits from bank 4. */
@@ -364,13 +366,14 @@ static bool read_loads(uint64_t *code, uint64_t count, uint64_t distance)
 {
 	const bool is_function[4] = {false, true, false, false};
 	bool is_read[4] = {false};
+	uint64_t read[4];
 
 	for (uint64_t i = 0; i < count; i++) {
 		code[2 * i] = i % distance ? from_bank(0xb82, 2, 0) : UINT64_C(0x0000000800027802);
 		code[2 * i + 1] = UINT64_C(5) << 9;
 	}
 	return sass_note_reads(
-		(const uint8_t *)code, 16 * count, &(struct sass_table){4, is_function, is_read});
+		(const uint8_t *)code, 16 * count, &(struct sass_table){4, is_function, is_read, read, 0});
 }
 
 START_TEST(an_index_is_looked_for_so_far)
@@ -540,15 +543,32 @@ START_TEST(members_of_archives_may_lie)
 }
 END_TEST
 
-/* 30 million relocations name the same text of 6 MiB: it is not read as often. */
+/* A million relocations name the same text of 6 MiB: it is not read as often. */
 START_TEST(texts_may_be_named_again_and_again)
 {
 	struct statics statics;
 
-	build_texts(2, 6 << 20, 1 << 17, 240);
+	build_texts(2, 6 << 20, 1 << 20, 1);
 	statics = statics_now();
 	ck_assert_uint_eq(bytes_of(&statics, "$str"), 6 << 20);
 	statics_deinit(&statics);
+}
+END_TEST
+
+/* Each byte is looked at once. */
+START_TEST(tables_may_lie_on_one_another)
+{
+	static const unsigned tables[] = {1, 2};
+
+	build_texts(2, 1 << 10, 1 << 16, tables[_i]);
+	if (_i) {
+		check_more("its image is not understood");
+	} else {
+		struct statics statics = statics_now();
+
+		ck_assert_msg(!statics.more, "%s", statics.more);
+		statics_deinit(&statics);
+	}
 }
 END_TEST
 
@@ -674,7 +694,7 @@ START_TEST(names_of_kernels_may_come_again_and_again)
 }
 END_TEST
 
-/* Every section is code, and all of the file: a file of some KiB that would be read for ever. */
+/* Every section is code, and most of the file: a file of some KiB that would be read for ever. */
 START_TEST(sections_may_lie_on_one_another)
 {
 	static const char names[] = "\0.text.kernel\0.nv.constant4";
@@ -702,7 +722,7 @@ START_TEST(sections_may_lie_on_one_another)
 		sections[i] = (Elf64_Shdr){.sh_type = SHT_PROGBITS,
 			.sh_name = 1,
 			.sh_flags = SHF_ALLOC | SHF_EXECINSTR,
-			.sh_size = bytes};
+			.sh_size = bytes / 2};
 	sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = tables, .sh_size = sizeof(names)};
 	sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
 		.sh_link = 1,
@@ -714,9 +734,50 @@ START_TEST(sections_may_lie_on_one_another)
 	statics = statics_of(image, bytes);
 	ck_assert_ptr_nonnull(statics.more);
 	statics_deinit(&statics);
-	head.e_shnum = 40;
+	head.e_shnum = 6;
 	memcpy(image, &head, sizeof(head));
 	statics = statics_of(image, bytes);
+	ck_assert(statics_are_none(&statics));
+}
+END_TEST
+
+/* As in large programs: so much code, each with an instruction, and so many slots. No code goes through all of them. */
+START_TEST(much_code_may_have_many_slots)
+{
+	static const char names[] = "\0.text.kernel\0.nv.constant4";
+	static const unsigned devices[] = {90, 100};
+	const Elf64_Sym symbols[2] = {
+		{0}, {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_NOTYPE), .st_shndx = SHN_ABS}};
+	const unsigned codes = 3000, slots = 8000;
+	size_t at, code, table;
+	Elf64_Shdr *sections =
+		begin_image(4 + codes, sizeof(names) + sizeof(symbols) + codes * 16u + slots * 8u, &at);
+	struct statics statics;
+
+	((Elf64_Ehdr *)(void *)image)->e_flags = devices[_i];
+	code = at + sizeof(names) + sizeof(symbols);
+	table = code + codes * 16u;
+	memcpy(image + at, names, sizeof(names));
+	memcpy(image + at + sizeof(names), symbols, sizeof(symbols));
+	sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = at, .sh_size = sizeof(names)};
+	sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+		.sh_link = 1,
+		.sh_entsize = sizeof(symbols[0]),
+		.sh_offset = at + sizeof(names),
+		.sh_size = sizeof(symbols)};
+	sections[3] = (Elf64_Shdr){.sh_type = SHT_PROGBITS,
+		.sh_name = 14,
+		.sh_flags = SHF_ALLOC,
+		.sh_offset = table,
+		.sh_size = slots * 8u};
+	for (unsigned i = 0; i < codes; i++)
+		sections[4 + i] = (Elf64_Shdr){.sh_type = SHT_PROGBITS,
+			.sh_name = 1,
+			.sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+			.sh_offset = code + i * 16u,
+			.sh_size = 16};
+	statics = statics_now();
+	ck_assert_msg(!statics.more, "%s", statics.more);
 	ck_assert(statics_are_none(&statics));
 }
 END_TEST
@@ -747,10 +808,12 @@ int main(void)
 	tcase_add_loop_test(tests, sections_without_a_type_may_lie, 0, MISPLACED);
 	tcase_add_loop_test(tests, members_of_archives_may_lie, 0, 2);
 	tcase_add_test(tests, texts_may_be_named_again_and_again);
+	tcase_add_loop_test(tests, tables_may_lie_on_one_another, 0, 2);
 	tcase_add_test(tests, names_of_variables_may_overlap);
 	tcase_add_test(tests, members_may_have_many_variables);
 	tcase_add_test(tests, names_of_kernels_may_come_again_and_again);
 	tcase_add_test(tests, sections_may_lie_on_one_another);
+	tcase_add_loop_test(tests, much_code_may_have_many_slots, 0, 2);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
