@@ -282,11 +282,12 @@ CUresult weave_in(
 
 	if (!info || strlen(function->name) > 64)
 		return CUDA_ERROR_INVALID_IMAGE;
-	copied = section(&cubin, info).sh_size + section(&cubin, cubin.elf.header.e_shstrndx).sh_size;
-	/* Sections that lie on each other would make an image several times as large. */
+	copied = section(&cubin, info).sh_size + section(&cubin, cubin.elf.header.e_shstrndx).sh_size +
+		 cubin.elf.header.e_shnum * sizeof(Elf64_Shdr);
+	/* Where they lie on each other, or on the table of sections, an image gets several times as large. */
 	if (copied > count)
 		return CUDA_ERROR_INVALID_IMAGE;
-	room = count + function->bytes + copied + (cubin.elf.header.e_shnum + 1u) * sizeof(Elf64_Shdr) + 1024;
+	room = count + function->bytes + copied + sizeof(Elf64_Shdr) + 1024;
 	build.callers = find_callers(&cubin, sym);
 	build.at = build.callers.calls ? calloc(1, room) : NULL;
 	if (build.at) {
