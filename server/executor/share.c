@@ -218,13 +218,18 @@ static struct share *find_first(struct shares *shares, struct share *share, uint
 	return shares->first;
 }
 
+static bool is_rival(const struct share *other, const struct share *share, uint64_t now)
+{
+	return other != share && !is_stale(other, now);
+}
+
 /* Whether others have work. */
 static bool has_rivals(const struct shares *shares, const struct share *share, uint64_t now)
 {
 	const struct share *other;
 
 	TAILQ_FOREACH (other, &shares->listed, link)
-		if (other != share && !is_stale(other, now))
+		if (is_rival(other, share, now))
 			return true;
 	return false;
 }
@@ -235,7 +240,7 @@ static bool has_rivals_there(const struct shares *shares, const struct share *sh
 	const struct share *other;
 
 	TAILQ_FOREACH (other, &shares->listed, link)
-		if (other != share && !is_stale(other, now) && other->is_present &&
+		if (is_rival(other, share, now) && other->is_present &&
 			other->is_offline == share->is_offline &&
 			(int64_t)(now - other->ended_at) < (int64_t)SHARE_DRAIN_NS)
 			return true;

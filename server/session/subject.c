@@ -2,7 +2,6 @@
 
 #include "server/session/subject.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,33 +35,4 @@ void subject_read(uid_t uid, pid_t pid, struct subject *ret_subject)
 	cut_deleted(ret_subject->executable);
 	if (!cgroup_of(pid, ret_subject->cgroup))
 		*ret_subject->cgroup = '\0';
-}
-
-/* Its name is in brackets and may have any characters; the start is the 20th word behind it. */
-static uint64_t parse_start(char *line)
-{
-	unsigned long long start = 0;
-	char *at = strrchr(line, ')');
-
-	if (at)
-		sscanf(at,
-			") %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-			&start);
-	return start;
-}
-
-uint64_t subject_started(pid_t pid)
-{
-	char path[32], line[1024];
-	ssize_t bytes = -1;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	if (fd >= 0) {
-		bytes = read(fd, line, sizeof(line) - 1);
-		close(fd);
-	}
-	line[bytes > 0 ? bytes : 0] = '\0';
-	return parse_start(line);
 }

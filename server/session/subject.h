@@ -3,7 +3,6 @@
 #ifndef FRMPS_SERVER_SESSION_SUBJECT_H
 #define FRMPS_SERVER_SESSION_SUBJECT_H
 
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "server/config/terms.h"
@@ -14,8 +13,5 @@
  * alone, which may have to wait for its own lock of control groups.
  */
 void subject_read(uid_t uid, pid_t pid, struct subject *ret_subject);
-
-/** When a process started, in the kernel's ticks: another one that gets its number has another start. 0: it cannot be seen */
-uint64_t subject_started(pid_t pid);
 
 #endif

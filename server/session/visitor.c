@@ -23,6 +23,7 @@
 #include "server/role.h"
 #include "server/session/quota.h"
 #include "server/session/subject.h"
+#include "server/worker/vitals.h"
 
 #define VISITOR_PATIENCE_MS 10000u
 #define VISITORS_PER_USER   64u
@@ -113,7 +114,7 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 	}
 	subject_read(visitor->peer.uid, visitor->peer.pid, &visitor->peer.subject);
 	/* Whoever has its socket now would be served on the terms of nobody, or of who has its number now. */
-	if (visitor->started != subject_started(visitor->peer.pid) ||
+	if (visitor->started != vitals_start(visitor->peer.pid) ||
 		(visitor->peer.pid > 0 && kill(visitor->peer.pid, 0) < 0 && errno == ESRCH)) {
 		refuse(visitor, CUDA_ERROR_NOT_PERMITTED, "the process that connected has ended");
 		return;
@@ -193,7 +194,7 @@ void visitor_new(struct daemon *daemon, int socket)
 	guests_make_room(daemon);
 	visitor->daemon = daemon;
 	visitor->peer = (struct session_peer){.uid = credentials.uid, .pid = credentials.pid};
-	visitor->started = subject_started(credentials.pid);
+	visitor->started = vitals_start(credentials.pid);
 	visitor->identity = (struct identity){.uid = credentials.uid};
 	if (daemon->heritage->as_user)
 		identity_of_peer(&credentials, socket, &visitor->identity);

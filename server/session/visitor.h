@@ -23,7 +23,7 @@ struct visitor {
 	struct connection *connection;
 	struct timer *timer;
 	struct session_peer peer;
-	uint64_t started; /* when its process did (subject.h) */
+	uint64_t started; /* when its process did (vitals.h) */
 	struct identity identity;
 };
 

@@ -16,6 +16,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "server/config/config.h"
 #include "server/tools/ask.h"
 #include "server/tools/manual.h"
 #include "server/tools/metrics.h"
@@ -115,9 +116,9 @@ static bool split(char *text, char **ret_address, char **ret_port)
 /* getaddrinfo() takes a number beyond the largest port, and a negative one, for another port. */
 static bool is_port(const char *text)
 {
-	size_t digits = strspn(text, "0123456789");
+	uint64_t port;
 
-	return digits && !text[digits] && strtoul(text, NULL, 10) <= UINT16_MAX;
+	return config_parse_number(text, false, &port) && port <= UINT16_MAX;
 }
 
 /* Return: a socket, or -1; errno is 0 where it is no address */

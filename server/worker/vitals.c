@@ -14,7 +14,7 @@
 
 struct stat_line {
 	unsigned flags;
-	unsigned long long user, kernel; /* ticks */
+	unsigned long long user, kernel, start; /* ticks */
 };
 
 /* The name, which comes second, may hold anything: fields are counted from the last parenthesis on. */
@@ -22,8 +22,10 @@ static bool parse(const char *text, struct stat_line *ret_line)
 {
 	const char *behind_name = strrchr(text, ')');
 
-	return behind_name && sscanf(behind_name + 1, " %*c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %llu %llu",
-				      &ret_line->flags, &ret_line->user, &ret_line->kernel) == 3;
+	return behind_name &&
+	       sscanf(behind_name + 1,
+		       " %*c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %llu",
+		       &ret_line->flags, &ret_line->user, &ret_line->kernel, &ret_line->start) == 4;
 }
 
 static bool read_line(const char *path, struct stat_line *ret_line)
@@ -38,6 +40,14 @@ static bool read_line(const char *path, struct stat_line *ret_line)
 	close(fd);
 	text[length < 0 ? 0 : length] = '\0';
 	return parse(text, ret_line);
+}
+
+static bool read_process(pid_t pid, struct stat_line *ret_line)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	return read_line(path, ret_line);
 }
 
 /* One that is gone meanwhile has ended. */
@@ -69,13 +79,18 @@ static bool are_all_ending(pid_t pid)
 bool vitals_read(pid_t pid, struct vitals *ret_vitals)
 {
 	struct stat_line line;
-	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (!read_line(path, &line))
+	if (!read_process(pid, &line))
 		return false;
 	ret_vitals->processor_ms =
 		(line.user + line.kernel) * 1000 / (unsigned long long)sysconf(_SC_CLK_TCK);
 	ret_vitals->is_ending = are_all_ending(pid);
 	return true;
+}
+
+uint64_t vitals_start(pid_t pid)
+{
+	struct stat_line line;
+
+	return read_process(pid, &line) ? line.start : 0;
 }

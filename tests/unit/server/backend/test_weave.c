@@ -318,6 +318,15 @@ static void end_fat(void)
 	ck_assert_int_eq(image_check(fat.at, fat.count), IMAGE_FATBIN);
 }
 
+/* Of as many members for the device. */
+static void make_fat(int members, uint64_t packing)
+{
+	begin_fat();
+	for (int i = 0; i < members; i++)
+		add_member(ARCH, packing);
+	end_fat();
+}
+
 static int visits;
 
 static CUresult look(void *context, const uint8_t *at, size_t bytes, struct fatbin_bytes *ret)
@@ -397,9 +406,7 @@ START_TEST(members_that_lie)
 		size_t entry = sizeof(struct fatbin_header), target = entry + sizeof(struct fatbin_entry);
 		struct fatbin_bytes out = {0};
 
-		begin_fat();
-		add_member(ARCH, packings[packing]);
-		end_fat();
+		make_fat(1, packings[packing]);
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			memcpy(fat.at + target + offsetof(struct fatbin_target, unpacked_bytes), &sizes[i],
 				8);
@@ -434,10 +441,7 @@ START_TEST(members_may_be_very_many)
 	struct weave_function context = function;
 	struct fatbin_bytes out = {0};
 
-	begin_fat();
-	for (int i = 0; i < 500; i++)
-		add_member(ARCH, 0);
-	end_fat();
+	make_fat(500, 0);
 	reallocated = 0;
 	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, &context, &out), CUDA_SUCCESS);
 	ck_assert_uint_gt(out.count, fat.count);
@@ -456,18 +460,12 @@ START_TEST(members_may_want_more_than_they_are)
 
 	context.code = long_code;
 	context.bytes = 1 << 20;
-	begin_fat();
-	for (int i = 0; i < 8; i++)
-		add_member(ARCH, 0);
-	end_fat();
+	make_fat(8, 0);
 	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, &context, &out), CUDA_SUCCESS);
 	free(out.at);
 	free(fat.at);
 	out = (struct fatbin_bytes){0};
-	begin_fat();
-	for (int i = 0; i < 100; i++)
-		add_member(ARCH, 0);
-	end_fat();
+	make_fat(100, 0);
 	visits = 0;
 	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, &context, &out), CUDA_ERROR_INVALID_IMAGE);
 	ck_assert_int_lt(visits, 20);

@@ -13,9 +13,9 @@
 #include "server/session/quota.h"
 #include "server/session/records.h"
 #include "server/session/session.h"
-#include "server/session/subject.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
+#include "server/worker/vitals.h"
 #include "server/worker/worker.h"
 #include "tests/unit/server/session/fixture.h"
 
@@ -461,7 +461,7 @@ static int greet_from(pid_t pid, uint64_t started)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	visitor_new(&fake->daemon, pair[0]);
 	visitor = TAILQ_LAST(&fake->daemon.visitors, visitor_list);
-	ck_assert_uint_eq(visitor->started, subject_started(getpid()));
+	ck_assert_uint_eq(visitor->started, vitals_start(getpid()));
 	ck_assert_uint_gt(visitor->started, 0);
 	visitor->peer.pid = pid;
 	visitor->started = started;
@@ -495,7 +495,7 @@ END_TEST
 START_TEST(who_has_the_number_of_who_connected_gives_it_no_terms)
 {
 	boot();
-	expect_no_session(greet_from(getpid(), subject_started(getpid()) - 1), "has ended");
+	expect_no_session(greet_from(getpid(), vitals_start(getpid()) - 1), "has ended");
 	end();
 }
 END_TEST
