@@ -30,9 +30,8 @@
 #define ADDRESS_BYTES 8u
 #define CODE_BYTES    16u /* of an instruction */
 
-/* Bytes of tables that are looked at, for each byte of the file: tables may overlap. */
-#define WORK_FACTOR 64u
-
+/* Each byte of the file is looked at once. Compilers' sections do not lie on one another; where
+ * they do, a small file would take for ever. */
 static bool spend(struct movable_reading *reading, uint64_t bytes)
 {
 	if (bytes > reading->work)
@@ -128,19 +127,6 @@ static int by_place(const void *a, const void *b)
 	return left->symbol < right->symbol ? -1 : 1;
 }
 
-static void keep(struct movable_reading *reading, struct movable *candidate)
-{
-	reading->has_changed |= !candidate->stays;
-	candidate->stays = true;
-}
-
-static void keep_all(struct movable_reading *reading, uint64_t section)
-{
-	for (uint64_t i = 0; i < reading->count; i++)
-		if (reading->candidates[i].section == section)
-			keep(reading, &reading->candidates[i]);
-}
-
 static int by_name(const void *a, const void *b)
 {
 	return strcmp((*(struct movable *const *)a)->name, (*(struct movable *const *)b)->name);
@@ -161,8 +147,8 @@ static void keep_doubles(struct movable_reading *reading)
 	for (uint64_t i = 1; i < reading->count; i++) {
 		if (strcmp(names[i - 1]->name, names[i]->name) != 0)
 			continue;
-		keep(reading, names[i - 1]);
-		keep(reading, names[i]);
+		names[i - 1]->stays = true;
+		names[i]->stays = true;
 	}
 	free(names);
 }
@@ -174,14 +160,14 @@ static void keep_unfit(struct movable_reading *reading)
 		struct movable *one = &reading->candidates[i], *before = i ? one - 1 : one;
 
 		if (one->alignment > RELOCATE_ALIGNMENT)
-			keep(reading, one);
+			one->stays = true;
 		if (!i || before->section != one->section || before->value + before->bytes <= one->value)
 			continue;
 		/* What the longer one covers behind this one is covered by both. */
 		if (before->value + before->bytes > one->value + one->bytes)
 			one->bytes = before->value + before->bytes - one->value;
-		keep(reading, before);
-		keep(reading, one);
+		before->stays = true;
+		one->stays = true;
 	}
 }
 
@@ -212,7 +198,7 @@ static void keep_shared(struct movable_reading *reading)
 		struct movable *there = candidate_at(reading, symbol.st_shndx, symbol.st_value);
 
 		if (there && there->symbol != i && ELF64_ST_TYPE(symbol.st_info) != STT_SECTION)
-			keep(reading, there);
+			there->stays = true;
 	}
 }
 
@@ -252,7 +238,7 @@ static void keep_known_constants(struct movable_reading *reading)
 		return;
 	for (uint64_t i = 0; i < reading->count; i++)
 		if (reading->candidates[i].is_constant)
-			keep(reading, &reading->candidates[i]);
+			reading->candidates[i].stays = true;
 }
 
 static void find_candidates(struct movable_reading *reading)
@@ -372,6 +358,23 @@ static bool is_ours_to_do(const struct movable_reading *reading, const struct mo
 	       target.sh_size >= ADDRESS_BYTES && one->offset <= target.sh_size - ADDRESS_BYTES;
 }
 
+static void note_beginning(struct movable_reading *reading, struct movable *who, struct movable *named)
+{
+	struct movable_beginning *grown = reading->beginnings;
+
+	if (reading->beginning_count == reading->room) {
+		reading->room = 2 * reading->room + 16;
+		grown = realloc(grown, reading->room * sizeof(*grown));
+	}
+	if (!grown) {
+		reading->is_wrong = true;
+		return;
+	}
+	reading->beginnings = grown;
+	grown[reading->beginning_count++] = (struct movable_beginning){who, named->beginnings};
+	named->beginnings = reading->beginning_count;
+}
+
 /* movable_visit_fn */
 static void judge(struct movable_reading *reading, const struct movable_relocation *one, void *unused)
 {
@@ -380,25 +383,56 @@ static void judge(struct movable_reading *reading, const struct movable_relocati
 	Elf64_Sym symbol = symbol_of(reading, one->symbol);
 
 	(void)unused;
-	if (ELF64_ST_TYPE(symbol.st_info) == STT_SECTION && symbol.st_shndx && spend(reading, reading->count))
-		keep_all(reading, symbol.st_shndx);
+	if (ELF64_ST_TYPE(symbol.st_info) == STT_SECTION && symbol.st_shndx < reading->elf.count)
+		reading->is_named_whole[symbol.st_shndx] = true;
 	if (named) {
 		named->is_had = true;
-		if (!is_ours_to_do(reading, one, named))
-			keep(reading, named);
+		named->stays |= !is_ours_to_do(reading, one, named);
 	}
-	if (begins_with && (!named || named->stays ||
-				   begins_with->bytes - (one->offset - begins_with->value) < ADDRESS_BYTES))
-		keep(reading, begins_with);
+	if (!begins_with)
+		return;
+	begins_with->stays |=
+		!named || begins_with->bytes - (one->offset - begins_with->value) < ADDRESS_BYTES;
+	if (named)
+		note_beginning(reading, begins_with, named);
 }
 
-/* One that stays may make others stay. */
+/* Who begins with the address of one that stays, stays. Each is gone through once. */
+static void spread(struct movable_reading *reading)
+{
+	struct movable **staying = calloc(reading->count + 1, sizeof(struct movable *));
+	uint64_t count = 0;
+
+	reading->is_wrong |= !staying;
+	for (uint64_t i = 0; staying && i < reading->count; i++)
+		if (reading->candidates[i].stays)
+			staying[count++] = &reading->candidates[i];
+	while (count) {
+		uint64_t next = staying[--count]->beginnings;
+
+		while (next) {
+			const struct movable_beginning *beginning = &reading->beginnings[next - 1];
+
+			if (!beginning->who->stays)
+				staying[count++] = beginning->who;
+			beginning->who->stays = true;
+			next = beginning->before;
+		}
+	}
+	free(staying);
+}
+
 static void settle(struct movable_reading *reading)
 {
-	do {
-		reading->has_changed = false;
-		movable_visit(reading, judge, NULL);
-	} while (!reading->is_wrong && reading->has_changed);
+	reading->is_named_whole = calloc(reading->elf.count, sizeof(bool));
+	reading->is_wrong |= !reading->is_named_whole;
+	movable_visit(reading, judge, NULL);
+	for (uint64_t i = 0; !reading->is_wrong && i < reading->count; i++)
+		reading->candidates[i].stays |= reading->is_named_whole[reading->candidates[i].section];
+	if (!reading->is_wrong)
+		spread(reading);
+	free(reading->is_named_whole);
+	free(reading->beginnings);
 	/* Objects of empty classes, which nearly every module of a C++ library has. */
 	for (uint64_t i = 0; i < reading->count; i++) {
 		struct movable *one = &reading->candidates[i];
@@ -409,7 +443,7 @@ static void settle(struct movable_reading *reading)
 
 bool movable_open(struct movable_reading *reading, const uint8_t *cubin, size_t bytes)
 {
-	*reading = (struct movable_reading){.work = (uint64_t)bytes * WORK_FACTOR, .names = bytes};
+	*reading = (struct movable_reading){.work = bytes, .names = bytes};
 	if (!elf_open(cubin, bytes, &reading->elf) || !sass_is_known(image_architecture(cubin)) ||
 		!open_symbols(reading))
 		return false;
@@ -419,7 +453,7 @@ bool movable_open(struct movable_reading *reading, const uint8_t *cubin, size_t 
 	if (reading->is_wrong)
 		reading->count = 0;
 	/* What was looked at once may be looked at once more. */
-	reading->work = (uint64_t)bytes * WORK_FACTOR;
+	reading->work = bytes;
 	return reading->count > 0;
 }
 

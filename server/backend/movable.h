@@ -26,6 +26,13 @@ struct movable {
 	bool is_constant;
 	bool is_had; /* something has its address */
 	bool stays;
+	uint64_t beginnings; /* the last one with its address, counted from 1; 0: none */
+};
+
+/* A candidate that begins with the address of another one. */
+struct movable_beginning {
+	struct movable *who;
+	uint64_t before; /* the one before of that address, counted from 1; 0: none */
 };
 
 struct movable_relocation {
@@ -40,9 +47,11 @@ struct movable_reading {
 	struct elf_symbols symbols;
 	struct movable *candidates;
 	uint64_t count;
+	struct movable_beginning *beginnings; /* while it is opened */
+	uint64_t beginning_count, room;
+	bool *is_named_whole; /* by section, while it is opened: a relocation names it as a whole */
 	uint64_t work, names; /* that may still be done, bytes; that names may have */
 	bool is_wrong;
-	bool has_changed; /* another one stays since this was false */
 };
 
 /** Is called for a relocation. */

@@ -601,6 +601,76 @@ START_TEST(large_variables_may_lie_on_one_another)
 }
 END_TEST
 
+/* So many variables of which each begins with the address of the next, and one more, to which the
+ * last of them leads unless it ends in a function. So many tables hold their relocations, in the
+ * same bytes. */
+static void build_chain(unsigned count, bool ends, unsigned tables)
+{
+	static const char texts[32] = "\0.nv.global.init";
+	const size_t name_bytes = sizeof(texts) + 5 * (count + 1);
+	const size_t symbols = (3 + count) * sizeof(Elf64_Sym), relocations = count * sizeof(Elf64_Rel);
+	size_t at;
+	Elf64_Shdr *sections =
+		begin_image(4 + tables, name_bytes + symbols + relocations + 8 * (count + 1), &at);
+
+	memcpy(image + at, texts, sizeof(texts));
+	sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = at, .sh_size = name_bytes};
+	sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+		.sh_link = 1,
+		.sh_entsize = sizeof(Elf64_Sym),
+		.sh_offset = at + name_bytes,
+		.sh_size = symbols};
+	sections[3] = (Elf64_Shdr){.sh_type = SHT_PROGBITS,
+		.sh_name = 1,
+		.sh_flags = SHF_ALLOC | SHF_WRITE,
+		.sh_offset = at + name_bytes + symbols + relocations,
+		.sh_size = 8 * (count + 1),
+		.sh_addralign = 8};
+	for (unsigned i = 0; i < tables; i++)
+		sections[4 + i] = (Elf64_Shdr){.sh_type = SHT_REL,
+			.sh_link = 2,
+			.sh_info = 3,
+			.sh_entsize = sizeof(Elf64_Rel),
+			.sh_offset = at + name_bytes + symbols,
+			.sh_size = relocations};
+	for (unsigned i = 0; i <= count; i++) {
+		const Elf64_Sym symbol = {.st_name = (Elf64_Word)sizeof(texts) + 5 * i,
+			.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+			.st_shndx = 3,
+			.st_value = 8 * i,
+			.st_size = 8};
+		const Elf64_Rel one = {8 * i, ELF64_R_INFO((uint64_t)i + 2 + (ends && i + 1 == count), 2)};
+
+		snprintf((char *)image + at + sizeof(texts) + 5 * i, 5, "%04x", i);
+		memcpy(image + at + name_bytes + (1 + i) * sizeof(symbol), &symbol, sizeof(symbol));
+		if (i < count)
+			memcpy(image + at + name_bytes + symbols + i * sizeof(one), &one, sizeof(one));
+	}
+	memcpy(image + at + name_bytes + (2 + count) * sizeof(Elf64_Sym),
+		&(Elf64_Sym){.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC)}, sizeof(Elf64_Sym));
+}
+
+/* Relocations are not gone through once for each link. */
+START_TEST(addresses_may_form_a_long_chain)
+{
+	build_chain(1000, true, 1);
+	relocate_look(&plan, image, image_bytes);
+	ck_assert_uint_eq(plan.count, 1);
+	ck_assert_str_eq(plan.at[0].name, "03e8");
+}
+END_TEST
+
+/* Each byte is looked at once. */
+START_TEST(tables_may_lie_on_one_another)
+{
+	static const unsigned tables[] = {1, 8}, counts[] = {1001, 0};
+
+	build_chain(1000, false, tables[_i]);
+	relocate_look(&plan, image, image_bytes);
+	ck_assert_uint_eq(plan.count, counts[_i]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("relocate");
@@ -628,6 +698,8 @@ int main(void)
 	tcase_add_loop_test(lies, images_may_lie, 0, 5);
 	tcase_add_loop_test(lies, sections_without_a_type_may_lie, 0, MISPLACED);
 	tcase_add_test(lies, texts_may_have_many_names);
+	tcase_add_test(lies, addresses_may_form_a_long_chain);
+	tcase_add_loop_test(lies, tables_may_lie_on_one_another, 0, 2);
 	suite_add_tcase(suite, lies);
 	tcase_add_checked_fixture(large, NULL, forget_all);
 	tcase_set_timeout(large, 20);
