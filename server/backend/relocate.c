@@ -13,24 +13,27 @@
 
 /* ---- the plan ---- */
 
-static int compare(const void *a, const void *b)
+/* The first variable whose name is not below this one: it is that one, or its place is there. */
+static uint32_t place_of(const struct relocate_plan *plan, const char *name)
 {
-	return strcmp(
-		((const struct relocate_variable *)a)->name, ((const struct relocate_variable *)b)->name);
-}
+	uint32_t from = 0, to = plan->count;
 
-/* @count: of the first variables, which are in order */
-static struct relocate_variable *find_among(
-	const struct relocate_plan *plan, uint32_t count, const char *name)
-{
-	const struct relocate_variable wanted = {.name = (char *)(uintptr_t)name};
+	while (from < to) {
+		uint32_t middle = from + (to - from) / 2;
 
-	return count ? bsearch(&wanted, plan->at, count, sizeof(wanted), compare) : NULL;
+		if (strcmp(plan->at[middle].name, name) < 0)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
 }
 
 static struct relocate_variable *find(const struct relocate_plan *plan, const char *name)
 {
-	return find_among(plan, plan->count, name);
+	uint32_t at = place_of(plan, name);
+
+	return at < plan->count && !strcmp(plan->at[at].name, name) ? &plan->at[at] : NULL;
 }
 
 const struct relocate_variable *relocate_find(const struct relocate_plan *plan, const char *name)
@@ -44,50 +47,53 @@ static void abandon(struct relocate_plan *plan)
 	plan->bytes = 0;
 }
 
-/* @before: how many there were of other cubins. The names of one are all different. */
-static void add(struct relocate_plan *plan, uint32_t before, const struct movable *one)
+static void insert(struct relocate_plan *plan, uint32_t at, const struct movable *one)
 {
-	struct relocate_variable *same = find_among(plan, before, one->name), *grown;
+	struct relocate_variable *grown = plan->at;
+	char *name;
 
-	if (same) {
-		if (same->bytes != one->bytes || same->is_constant != one->is_constant)
-			abandon(plan);
-		same->alignment = same->alignment > one->alignment ? same->alignment : one->alignment;
-		return;
-	}
 	if (plan->count == plan->room) {
 		plan->room = plan->room ? 2 * plan->room : 16;
 		grown = realloc(plan->at, plan->room * sizeof(*grown));
-		if (!grown)
-			abandon(plan);
-		else
-			plan->at = grown;
 	}
-	if (plan->count == VARIABLES_MAX)
+	if (grown)
+		plan->at = grown;
+	name = grown && plan->count < VARIABLES_MAX ? strdup(one->name) : NULL;
+	if (!name) {
 		abandon(plan);
-	if (plan->is_abandoned)
 		return;
-	plan->at[plan->count] = (struct relocate_variable){.name = strdup(one->name),
+	}
+	memmove(&grown[at + 1], &grown[at], (plan->count - at) * sizeof(*grown));
+	grown[at] = (struct relocate_variable){.name = name,
 		.bytes = one->bytes,
 		.alignment = one->alignment,
 		.is_constant = one->is_constant};
-	if (!plan->at[plan->count].name)
+	plan->count++;
+}
+
+/* Of very many cubins what there is of those before is not sorted for each. The names of one cubin
+ * are all different. */
+static void add(struct relocate_plan *plan, const struct movable *one)
+{
+	struct relocate_variable *same = find(plan, one->name);
+
+	if (!same) {
+		insert(plan, place_of(plan, one->name), one);
+		return;
+	}
+	if (same->bytes != one->bytes || same->is_constant != one->is_constant)
 		abandon(plan);
-	else
-		plan->count++;
+	same->alignment = same->alignment > one->alignment ? same->alignment : one->alignment;
 }
 
 void relocate_look(struct relocate_plan *plan, const uint8_t *cubin, size_t bytes)
 {
 	struct movable_reading reading;
-	uint32_t before = plan->count;
 
 	if (movable_open(&reading, cubin, bytes))
 		for (uint64_t i = 0; !plan->is_abandoned && i < reading.count; i++)
 			if (!reading.candidates[i].stays)
-				add(plan, before, &reading.candidates[i]);
-	if (plan->count > before)
-		qsort(plan->at, plan->count, sizeof(plan->at[0]), compare);
+				add(plan, &reading.candidates[i]);
 	movable_close(&reading);
 }
 

@@ -2,6 +2,7 @@
 // moved: which of them, where everything that has their addresses finds them then, and their first values;
 // and images that lie.
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,20 @@
 #include "tests/unit/server/backend/image_bed.h"
 
 #define MUTATIONS 20000
-#define AT	  UINT64_C(0x540012345600)
+
+/* How many things were sorted by whoever sorted some. */
+static uint64_t sorted;
+
+void qsort(void *at, size_t count, size_t bytes, __compar_fn_t compare)
+{
+	void (*real)(void *, size_t, size_t, __compar_fn_t);
+
+	*(void **)&real = dlsym(RTLD_NEXT, "qsort");
+	sorted += count;
+	real(at, count, bytes, compare);
+}
+
+#define AT UINT64_C(0x540012345600)
 
 static struct relocate_plan plan;
 static struct fatbin_bytes moved;
@@ -591,16 +605,6 @@ START_TEST(members_may_have_large_variables)
 }
 END_TEST
 
-/* 512 MiB in a file of one. */
-START_TEST(large_variables_may_lie_on_one_another)
-{
-	build_large(512, SHT_PROGBITS, 1 << 20);
-	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
-	ck_assert_uint_eq(plan.count, 512);
-	ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_ERROR_NOT_SUPPORTED);
-}
-END_TEST
-
 /* So many variables of which each begins with the address of the next, and one more, to which the
  * last of them leads unless it ends in a function. So many tables hold their relocations, in the
  * same bytes. */
@@ -649,6 +653,39 @@ static void build_chain(unsigned count, bool ends, unsigned tables)
 	memcpy(image + at + name_bytes + (2 + count) * sizeof(Elf64_Sym),
 		&(Elf64_Sym){.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC)}, sizeof(Elf64_Sym));
 }
+
+/* As a fat binary has of members with one variable each. */
+START_TEST(members_may_have_a_variable_each)
+{
+	char *name;
+
+	build_chain(1, true, 1);
+	relocate_look(&plan, image, image_bytes);
+	ck_assert_uint_eq(plan.count, 1);
+	name = (char *)memmem(image, image_bytes, "0001", 5);
+	ck_assert_ptr_nonnull(name);
+	sorted = 0;
+	for (int i = 0; i < 4000; i++) {
+		snprintf(name, 5, "%04x", (i * 40503) & 0xffff);
+		relocate_look(&plan, image, image_bytes);
+	}
+	ck_assert_uint_lt(sorted, 40000);
+	ck_assert(!plan.is_abandoned);
+	ck_assert_uint_eq(plan.count, 4000);
+	for (uint32_t i = 1; i < plan.count; i++)
+		ck_assert_int_lt(strcmp(plan.at[i - 1].name, plan.at[i].name), 0);
+}
+END_TEST
+
+/* 512 MiB in a file of one. */
+START_TEST(large_variables_may_lie_on_one_another)
+{
+	build_large(512, SHT_PROGBITS, 1 << 20);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(plan.count, 512);
+	ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_ERROR_NOT_SUPPORTED);
+}
+END_TEST
 
 /* Relocations are not gone through once for each link. */
 START_TEST(addresses_may_form_a_long_chain)
@@ -704,6 +741,7 @@ int main(void)
 	tcase_add_checked_fixture(large, NULL, forget_all);
 	tcase_set_timeout(large, 20);
 	tcase_add_loop_test(large, members_may_have_large_variables, 0, 2);
+	tcase_add_test(large, members_may_have_a_variable_each);
 	tcase_add_test(large, large_variables_may_lie_on_one_another);
 	suite_add_tcase(suite, large);
 	return suite_run(suite);
