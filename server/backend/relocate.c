@@ -146,14 +146,12 @@ static bool is_zero(const uint8_t *bytes, uint64_t count)
 	return !bytes[0] && !memcmp(bytes, bytes + 1, count - 1);
 }
 
-/* Whether the block has other first values. Sections may lie on one another, so that a small file has very many. */
-static bool differs(struct movable_reading *reading, const uint8_t *to, const uint8_t *from, uint64_t bytes)
+/* Sections may lie on one another, so that a small file has very many first values. */
+static bool spend(struct movable_reading *reading, uint64_t bytes)
 {
 	reading->is_wrong |= bytes > reading->work;
-	if (reading->is_wrong)
-		return true;
-	reading->work -= bytes;
-	return memcmp(to, from, bytes) != 0;
+	reading->work -= reading->is_wrong ? 0 : bytes;
+	return !reading->is_wrong;
 }
 
 /* The file's first values, into which addresses have been put. Bytes of which the file has none are not looked at: it
@@ -166,10 +164,10 @@ static void fill(struct move *move, struct movable_reading *reading, const struc
 		section.sh_type == SHT_NOBITS ? NULL : move->cubin + section.sh_offset + one->value;
 	uint8_t *to = move->plan->first + (variable ? variable->offset : 0);
 
-	if (!variable)
+	if (!variable || (from && !spend(reading, one->bytes)))
 		return;
 	if (variable->is_filled) {
-		move->is_split |= from ? differs(reading, to, from, one->bytes) : !variable->is_zero;
+		move->is_split |= from ? memcmp(to, from, one->bytes) != 0 : !variable->is_zero;
 		return;
 	}
 	if (from)
@@ -250,7 +248,7 @@ static bool is_split(const struct relocate_plan *plan, const struct movable_read
 static void move_all(struct movable_reading *reading, struct move *move)
 {
 	movable_visit(reading, put, move);
-	for (uint64_t i = 0; !move->is_split && i < reading->count; i++)
+	for (uint64_t i = 0; !move->is_split && !reading->is_wrong && i < reading->count; i++)
 		if (!reading->candidates[i].stays)
 			fill(move, reading, &reading->candidates[i]);
 	leave_out(reading, move);
