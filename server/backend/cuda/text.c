@@ -50,6 +50,8 @@ struct functions {
 };
 
 static struct functions first, second; /* without code: not there */
+static struct functions latest;	       /* those for the ring that was asked for last */
+static uint64_t latest_ring;
 
 /* ---- our functions ---- */
 
@@ -161,6 +163,19 @@ static bool functions_for(uint64_t ring, struct functions *ret)
 	       move_function(ret, &ret->asserts, &second.asserts, ring);
 }
 
+/* Made once, as each member of a fat binary may want them. Return: NULL: they are not there */
+static const struct functions *current_for(uint64_t ring)
+{
+	if (latest.cubin.at && latest_ring == ring)
+		return &latest;
+	functions_free(&latest);
+	latest_ring = ring;
+	if (functions_for(ring, &latest))
+		return &latest;
+	functions_free(&latest);
+	return NULL;
+}
+
 static bool is_same(const struct weave_function *function, const struct weave_function *other)
 {
 	return function->bytes == other->bytes && !memcmp(function->code, other->code, other->bytes);
@@ -190,6 +205,7 @@ void cuda_text_close(void)
 {
 	functions_free(&first);
 	functions_free(&second);
+	functions_free(&latest);
 }
 
 /* ---- images ---- */
@@ -212,14 +228,13 @@ static CUresult weave(
 static CUresult direct(
 	uint64_t ring, uint64_t wants, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
-	struct functions functions;
-	CUresult result = functions_for(ring, &functions) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+	const struct functions *functions = current_for(ring);
+	CUresult result = functions ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 
 	if (!result && wants & SHM_TEXT_PRINTS)
-		result = weave(&functions.prints, cubin, bytes, ret);
+		result = weave(&functions->prints, cubin, bytes, ret);
 	if (!result && wants & SHM_TEXT_ASSERTS)
-		result = weave(&functions.asserts, cubin, bytes, ret);
-	functions_free(&functions);
+		result = weave(&functions->asserts, cubin, bytes, ret);
 	return result;
 }
 

@@ -10,6 +10,7 @@
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/text.h"
 #include "server/backend/cuda/weave.h"
+#include "server/log.h"
 #include "shm/text.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/backend/image_bed.h"
@@ -18,6 +19,19 @@
 #define FIRST_HALF UINT32_C(0x353f)		/* of the first address that is compiled */
 #define TRAP	   UINT64_C(0x0000000c0000795c)
 #define PLAIN_TRAP UINT64_C(0x000000040000795c)
+
+/* Bytes that were asked for, but with a sanitizer, whose function this one would stand for. */
+static uint64_t allocated;
+
+#ifndef __SANITIZE_ADDRESS__
+extern void *__libc_malloc(size_t bytes);
+
+void *malloc(size_t bytes)
+{
+	allocated += bytes;
+	return __libc_malloc(bytes);
+}
+#endif
 
 struct image {
 	uint8_t at[IMAGE_BYTES];
@@ -191,6 +205,39 @@ START_TEST(for_a_ring_at_another_place_of_a_window_nothing_is_changed)
 }
 END_TEST
 
+/* Very many members of a fat binary may ask for our functions, and get none. */
+START_TEST(many_cubins_for_one_ring_make_its_functions_once)
+{
+	Elf64_Shdr *info;
+
+	log_init(LOG_LEVEL_ERROR, "test");
+	cuda_text_open();
+	section_in(image, ".nv.info", &info);
+	info->sh_name = 0;
+	allocated = 0;
+	for (int i = 0; i < 100; i++)
+		expect_unchanged(RING);
+	ck_assert_uint_lt(allocated, 10 * compiled[0].bytes);
+}
+END_TEST
+
+START_TEST(each_ring_has_its_own)
+{
+	struct backend_text text = {.ring = RING + (UINT64_C(1) << 32)};
+	struct fatbin_bytes cubin = {0};
+
+	cuda_text_open();
+	ck_assert_int_eq(cuda_text_direct(&text, image, image_bytes, &cubin), CUDA_SUCCESS);
+	ck_assert_uint_gt(count_operands(&cubin, "vprintf", (RING >> 32) + 1), 0);
+	free(cubin.at);
+	text.ring = RING;
+	ck_assert_int_eq(cuda_text_direct(&text, image, image_bytes, &cubin), CUDA_SUCCESS);
+	expect_function(&cubin, "vprintf");
+	expect_function(&cubin, "__assertfail");
+	free(cubin.at);
+}
+END_TEST
+
 /* ---- compilers ---- */
 
 START_TEST(without_a_compiler_nothing_is_changed)
@@ -236,6 +283,8 @@ int main(void)
 	tcase_add_test(tests, kernels_that_only_print_get_no_more);
 	tcase_add_test(tests, kernels_that_do_neither_stay_as_they_are);
 	tcase_add_test(tests, for_a_ring_at_another_place_of_a_window_nothing_is_changed);
+	tcase_add_test(tests, many_cubins_for_one_ring_make_its_functions_once);
+	tcase_add_test(tests, each_ring_has_its_own);
 	tcase_add_test(tests, without_a_compiler_nothing_is_changed);
 	tcase_add_loop_test(tests, functions_of_an_unknown_form_are_not_used, 0, 2);
 	tcase_add_test(tests, functions_that_differ_in_more_than_the_address_are_not_used);
