@@ -36,8 +36,9 @@ struct rewrite {
 	const uint8_t *image;
 	struct fatbin_bytes out;
 	size_t allocated;
-	uint64_t room;	 /* bytes that may still be unpacked */
-	uint64_t growth; /* by which contents may still become longer */
+	unsigned members; /* that may still be shown */
+	uint64_t room;	  /* bytes that may still be unpacked */
+	uint64_t growth;  /* by which contents may still become longer */
 };
 
 /* A compressed member's contents. @room: bytes that may still be unpacked */
@@ -141,6 +142,8 @@ static CUresult rewrite_member(
 	bool fits = true;
 
 	memcpy(&entry, member, sizeof(entry));
+	if (fatbin_is_for(member, arch) && !rewrite->members--)
+		return CUDA_ERROR_INVALID_IMAGE;
 	if (fatbin_is_for(member, arch))
 		code = show(rewrite, member, &entry, visit, context, &contents);
 	if (!code && contents.at && !rewrite->out.at)
@@ -156,7 +159,7 @@ static CUresult rewrite_member(
 CUresult fatbin_rewrite(
 	const uint8_t *image, unsigned arch, fatbin_visit *visit, void *context, struct fatbin_bytes *ret)
 {
-	struct rewrite rewrite = {.image = image};
+	struct rewrite rewrite = {.image = image, .members = FATBIN_MEMBERS_MAX};
 	struct fatbin_header header;
 	struct fatbin_entry entry;
 	CUresult code = CUDA_SUCCESS;

@@ -41,8 +41,11 @@ struct fatbin_target {
 #define FATBIN_FLAGS_PLAIN UINT64_C(0xffff) /* above: for one device or family only */
 #define FATBIN_FLAG_LZ4	   UINT64_C(0x2000)
 #define FATBIN_FLAG_ZSTD   UINT64_C(0x8000)
-/* Of an image of so many bytes: what the members for one device claim to unpack to stays below this, or nothing
- * more is unpacked. Compilers pack code to a tenth or so; but a few bytes are enough for any number of zeros. */
+/* Members for one device. The driver loads one of them: compilers write a few. Each costs some
+ * work, however small it is. */
+#define FATBIN_MEMBERS_MAX 1024u
+/* Of an image of so many bytes: what the members for one device claim to unpack to stays below
+ * this, or nothing more is unpacked. Compilers pack code to a tenth, zeros to nearly nothing. */
 #define FATBIN_UNPACKED_MAX(bytes) ((UINT64_C(256) << 20) + 64 * (bytes))
 /* And by which the contents that replace others may be longer than those, all together. */
 #define FATBIN_GROWTH_MAX(bytes) ((UINT64_C(16) << 20) + (bytes))
@@ -67,8 +70,8 @@ typedef CUresult fatbin_visit(void *context, const uint8_t *cubin, size_t bytes,
  * @image: has passed image_check()
  * @arch: 10 * major + minor
  * @ret: left alone if nothing is replaced, else a fat binary in which it is
- * Return: CUDA_SUCCESS; CUDA_ERROR_INVALID_IMAGE: something cannot be unpacked, or would become too large;
- * CUDA_ERROR_OUT_OF_MEMORY; or what a visit returned
+ * Return: CUDA_SUCCESS; CUDA_ERROR_INVALID_IMAGE: something cannot be unpacked, would become too
+ * large, or there are too many; CUDA_ERROR_OUT_OF_MEMORY; or what a visit returned
  */
 CUresult fatbin_rewrite(
 	const uint8_t *image, unsigned arch, fatbin_visit *visit, void *context, struct fatbin_bytes *ret);

@@ -475,6 +475,27 @@ START_TEST(members_may_want_more_than_they_are)
 }
 END_TEST
 
+/* Each costs something, however small it is. Those for other devices do not count. */
+START_TEST(members_may_be_too_many)
+{
+	static const unsigned more[] = {0, 1};
+	static const CUresult codes[] = {CUDA_SUCCESS, CUDA_ERROR_INVALID_IMAGE};
+	struct fatbin_bytes out = {0};
+
+	begin_fat();
+	for (unsigned i = 0; i < FATBIN_MEMBERS_MAX + more[_i]; i++)
+		add_member(ARCH, 0);
+	for (unsigned i = 0; i < 10; i++)
+		add_member(80, 0);
+	end_fat();
+	visits = 0;
+	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, count, NULL, &out), codes[_i]);
+	ck_assert_int_eq(visits, FATBIN_MEMBERS_MAX);
+	ck_assert_ptr_null(out.at);
+	free(fat.at);
+}
+END_TEST
+
 /* A small file may claim more than a machine has. */
 START_TEST(members_that_are_too_much_together)
 {
@@ -511,6 +532,7 @@ int main(void)
 	tcase_add_checked_fixture(all, setup, teardown);
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		tcase_add_test(all, tests[i]);
+	tcase_add_loop_test(all, members_may_be_too_many, 0, 2);
 	tcase_add_loop_test(all, sections_that_lie_on_each_other, 0, 2);
 	return suite_run(suite);
 }
