@@ -97,19 +97,19 @@ struct function *function_free(struct function *function)
 	return NULL;
 }
 
-/* Takes all functions of a module out of the array; they are chained by `next`. */
-static void unpublish(struct tenant *tenant, struct module *module)
+/* Takes all functions of a module (NULL: of all) out of the array; each module's are chained by `next`. */
+static void unpublish(struct tenant *tenant, const struct module *module)
 {
 	function_word *functions = atomic_load_explicit(&tenant->modules.functions, memory_order_relaxed);
 
 	for (uint32_t id = 0; functions && id < FUNCTION_MAX; id++) {
 		struct function *function = atomic_load_explicit(&functions[id], memory_order_relaxed);
 
-		if (!function || function->module != module)
+		if (!function || (module && function->module != module))
 			continue;
 		atomic_store_explicit(&functions[id], NULL, memory_order_release);
-		function->next = module->unpublished;
-		module->unpublished = function;
+		function->next = function->module->unpublished;
+		function->module->unpublished = function;
 	}
 }
 
@@ -306,12 +306,11 @@ void module_table_deinit(struct tenant *tenant)
 {
 	struct module_table *table = &tenant->modules;
 
-	for (uint32_t id = 0; table->modules && id < MODULE_MAX; id++) {
-		if (!table->modules[id])
-			continue;
-		unpublish(tenant, table->modules[id]);
-		module_end(tenant, table->modules[id]);
-	}
+	/* Once, and not for each module: nothing runs meanwhile. */
+	unpublish(tenant, NULL);
+	for (uint32_t id = 0; table->modules && id < MODULE_MAX; id++)
+		if (table->modules[id])
+			module_end(tenant, table->modules[id]);
 	free(table->modules);
 	free(atomic_load_explicit(&table->functions, memory_order_relaxed));
 	table->modules = NULL;
