@@ -195,6 +195,16 @@ static void take_programmatic(struct capture_stream *s, struct graph_params *par
 	}
 }
 
+/* A kernel keeps the priority of the stream in which it is captured: graphs may run at those of their nodes. */
+static CUresult take_priority(const struct client_stream *stream, struct graph_params *params)
+{
+	const CUlaunchAttributeValue value = {.priority = stream->priority};
+
+	if (params->type != CU_GRAPH_NODE_TYPE_KERNEL || !value.priority)
+		return CUDA_SUCCESS;
+	return params_attribute_default(params, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value);
+}
+
 static CUresult add(struct client_stream *stream, struct graph_params *params)
 {
 	struct capture_stream *s = of(stream);
@@ -202,6 +212,8 @@ static CUresult add(struct client_stream *stream, struct graph_params *params)
 	struct graph_node *node;
 	CUresult r = enter(stream, &capture);
 
+	if (r == CUDA_SUCCESS)
+		r = take_priority(stream, params);
 	if (r != CUDA_SUCCESS) {
 		graph_drop_params(params);
 		return r;

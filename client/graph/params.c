@@ -194,6 +194,12 @@ CUresult params_attribute_set(
 	return replace_attributes(kernel, all, count + 1);
 }
 
+CUresult params_attribute_default(
+	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
+{
+	return find_attribute(&params->kernel, id) ? CUDA_SUCCESS : params_attribute_set(params, id, value);
+}
+
 CUresult params_attribute_get(
 	const struct graph_params *params, CUlaunchAttributeID id, CUlaunchAttributeValue *ret_value)
 {

@@ -79,6 +79,9 @@ void params_kernel_get(const struct graph_kernel *kernel, CUDA_KERNEL_NODE_PARAM
 /** Attributes of a kernel. CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED. */
 CUresult params_attribute_set(
 	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
+/** The same, unless it is there. */
+CUresult params_attribute_default(
+	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
 CUresult params_attribute_get(
 	const struct graph_params *params, CUlaunchAttributeID id, CUlaunchAttributeValue *ret_value);
 CUresult params_attributes_copy(struct graph_params *to, const struct graph_params *from);

@@ -409,6 +409,45 @@ static void expect_edge(CUgraphNode from, CUgraphNode to, CUgraphDependencyType 
 
 /* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for the end of
  * what was recorded. Whether the driver's captures say as much is not known. */
+static CUresult count_at(CUstream stream, CUdeviceptr word, int priority)
+{
+	return count_up_with(stream, word,
+		(CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value = {.priority = priority}});
+}
+
+/* Graphs that are made with USE_NODE_PRIORITY, as PyTorch's are, run at these. */
+START_TEST(captured_kernels_keep_the_priority_of_their_stream)
+{
+	CUgraphNode nodes[3] = {NULL};
+	CUlaunchAttributeValue found[3];
+	size_t count = 3;
+	CUgraphExec exec;
+	CUdeviceptr word;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	kernel("count_up");
+	word = device_words(1, 0);
+	ck_cuda(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -3));
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(count_up(stream, word, 1));
+	ck_cuda(count_at(stream, word, -1));
+	ck_cuda(count_at(stream, word, 0));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_cuda(cuGraphGetNodes(graph, nodes, &count));
+	ck_assert_uint_eq(count, 3);
+	for (int i = 0; i < 3; i++)
+		ck_cuda(cuGraphKernelNodeGetAttribute(nodes[i], CU_LAUNCH_ATTRIBUTE_PRIORITY, &found[i]));
+	ck_assert_int_eq(found[0].priority, -3);
+	ck_assert_int_eq(found[1].priority, -1);
+	ck_assert_int_eq(found[2].priority, 0);
+	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
+	run(exec, stream);
+	ck_assert_uint_eq(word_at(word), 3);
+}
+END_TEST
+
 START_TEST(events_are_waited_for_to_their_end_by_early_kernels)
 {
 	CUgraphNode first, forked, early, joined, last;
@@ -919,6 +958,7 @@ int main(void)
 	tcase_add_test(tests, launches_of_graphs_are_not_captured);
 	tcase_add_test(tests, managed_memory_is_not_moved_in_a_capture);
 	tcase_add_loop_test(tests, launches_record_events, 0, 2);
+	tcase_add_test(tests, captured_kernels_keep_the_priority_of_their_stream);
 	tcase_add_test(tests, events_are_waited_for_to_their_end_by_early_kernels);
 	tcase_add_test(tests, the_stricter_of_two_dependencies_counts);
 	tcase_add_test(tests, a_stream_without_work_needs_no_join);
