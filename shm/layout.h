@@ -104,7 +104,9 @@ enum shm_session_state {
 #define SHM_SHARE_SMS_SHIFT   16u
 #define SHM_SHARE_LENT                                                                                       \
 	UINT32_C(0x04000000) /* these are for certain, and it may use more while nobody else does */
-#define SHM_SHARE_OFFLINE     UINT32_C(0x40000000) /* sessions without it come first */
+#define SHM_SHARE_OFFLINE UINT32_C(0x40000000) /* sessions without it come first */
+#define SHM_SHARE_ONLINE_PART                                                                                \
+	4u /* a part of this many, of what is nobody's partition, is not for offline ones */
 #define SHM_SHARE_PAUSED      UINT32_C(0x80000000) /* nothing more goes to the device; what is there ends */
 #define SHM_SHARE_WEIGHT      100u
 #define SHM_SHARE_WEIGHT_MOST 1000u

@@ -10,6 +10,11 @@
 // elsewhere, and what they have on the device ends where it is. Sessions of one partition share its units. Nobody
 // keeps a unit here for a session of another executor: the device runs contexts in turn.
 //
+// Classes. A kernel that runs is not interrupted, so holding an offline session back (share.c) is not enough for an online
+// one that comes while the other's kernel fills the device. While an online session has work, and for CAP_LEND_NS after that,
+// offline sessions leave the last quarter of the units free (SHM_SHARE_ONLINE_PART): an online kernel finds room at once.
+// Online sessions run everywhere. Nothing of this happens where there are no offline sessions.
+//
 // Without a cap, and while no unit is kept, a session runs everywhere.
 //
 // When. The backend makes a group in a gap (backend.h), as code is loaded. So the module thread makes what is wanted in the
@@ -117,8 +122,16 @@ static uint32_t units_of(const struct backend_device *device, uint32_t wish)
 	return count / device->sm_granule;
 }
 
-/* @lent: also where units are lent to it. Return: the units of its group; 0: everywhere */
-static uint64_t find_place(const struct tenant *tenant, bool lent)
+static uint64_t without_online_part(uint64_t units)
+{
+	for (uint32_t left = BACKEND_SMS_UNITS(units) / SHM_SHARE_ONLINE_PART; left; left--)
+		units &= ~(UINT64_C(1) << (63 - __builtin_clzll(units)));
+	return units;
+}
+
+/* @lent: also where units are lent to it; yields: online sessions have work. Return: the units of its group; 0:
+ * everywhere */
+static uint64_t find_place(const struct tenant *tenant, bool lent, bool yields)
 {
 	const struct caps *caps = &tenant->executor->caps;
 	const struct cap *cap = &tenant->cap;
@@ -131,6 +144,7 @@ static uint64_t find_place(const struct tenant *tenant, bool lent)
 		allowed = rest;
 	/* Nobody is without: the daemon leaves a unit to those that have no partition. */
 	allowed = allowed ? allowed : all;
+	allowed = yields ? without_online_part(allowed) : allowed;
 	if (units)
 		return choose(caps, units, allowed);
 	return allowed == all ? 0 : allowed;
@@ -153,6 +167,26 @@ static void keep_off(struct tenant *tenant, uint64_t units, bool keeps)
 	word_set(&caps->kept, kept);
 }
 
+static void lead(struct tenant *tenant, bool leads)
+{
+	struct caps *caps = &tenant->executor->caps;
+
+	word_set(&caps->leaders, word_relaxed(&caps->leaders) + leads - tenant->cap.leads);
+	tenant->cap.leads = leads;
+}
+
+static bool is_offline(uint32_t wish)
+{
+	return wish & SHM_SHARE_OFFLINE;
+}
+
+/* Where an offline session goes when an online one gets work: made in time, for then there are few gaps. */
+static void prepare(struct caps *caps, const struct tenant *tenant)
+{
+	if (is_offline(tenant->cap.wish) && !tenant->cap.partition && caps->count < CAP_LENT_GROUPS)
+		find_or_add(caps, find_place(tenant, true, true));
+}
+
 /* Where there is no place for one more group, it stays where it is. */
 static void settle(struct caps *caps, struct tenant *tenant)
 {
@@ -160,9 +194,9 @@ static void settle(struct caps *caps, struct tenant *tenant)
 	const struct cap_group *group;
 
 	use(caps, tenant->cap.group, UINT32_MAX); /* one less */
-	sms = find_place(tenant, true);
+	sms = find_place(tenant, true, tenant->cap.yields);
 	if (caps->count >= CAP_LENT_GROUPS && !find(caps, sms))
-		sms = find_place(tenant, false);
+		sms = find_place(tenant, false, tenant->cap.yields);
 	group = sms ? find_or_add(caps, sms) : NULL;
 	if (group || !sms) {
 		tenant->cap.group = group;
@@ -174,13 +208,15 @@ static void settle(struct caps *caps, struct tenant *tenant)
 			caps->count);
 	}
 	use(caps, tenant->cap.group, 1);
+	prepare(caps, tenant);
 }
 
 /* ---- sessions ---- */
 
 static uint32_t wish_of(const struct tenant *tenant)
 {
-	return word_relaxed(&tenant->view.server->share) & (SHM_SHARE_SMS_MASK | SHM_SHARE_LENT);
+	return word_relaxed(&tenant->view.server->share) &
+	       (SHM_SHARE_SMS_MASK | SHM_SHARE_LENT | SHM_SHARE_OFFLINE);
 }
 
 static uint64_t partition_of(const struct tenant *tenant)
@@ -199,6 +235,17 @@ static bool has_work(const struct tenant *tenant)
 	return tenant->now - latest_work(tenant) < CAP_LEND_NS;
 }
 
+/* The word first: where there are no classes nothing else is looked at. */
+static bool may_lead(const struct tenant *tenant, uint32_t wish)
+{
+	return word_relaxed(&tenant->executor->sharing) && !is_offline(wish) && has_work(tenant);
+}
+
+static bool has_to_yield(const struct tenant *tenant, uint32_t wish, uint64_t partition)
+{
+	return is_offline(wish) && !partition && word_relaxed(&tenant->executor->caps.leaders);
+}
+
 /* Whether something is not as it was when its group was chosen. */
 static bool is_changed(const struct tenant *tenant)
 {
@@ -206,8 +253,10 @@ static bool is_changed(const struct tenant *tenant)
 
 	/* Nothing more of it goes anywhere. */
 	if (tenant->stopped)
-		return cap->keeps && !has_work(tenant);
-	if (wish_of(tenant) != cap->wish || partition_of(tenant) != cap->partition)
+		return (cap->keeps || cap->leads) && !has_work(tenant);
+	if (wish_of(tenant) != cap->wish || partition_of(tenant) != cap->partition ||
+		may_lead(tenant, cap->wish) != cap->leads ||
+		has_to_yield(tenant, cap->wish, cap->partition) != cap->yields)
 		return true;
 	return cap->partition ? cap->keeps != has_work(tenant)
 			      : word_relaxed(&tenant->executor->caps.kept) != cap->kept;
@@ -220,7 +269,7 @@ bool cap_is_due(const struct tenant *tenant)
 
 uint64_t cap_next_look(const struct tenant *tenant)
 {
-	return tenant->cap.keeps ? latest_work(tenant) + CAP_LEND_NS : UINT64_MAX;
+	return tenant->cap.keeps || tenant->cap.leads ? latest_work(tenant) + CAP_LEND_NS : UINT64_MAX;
 }
 
 /* Pairs with the release in make(). */
@@ -241,16 +290,19 @@ static bool update(struct caps *caps, struct tenant *tenant)
 	/* Once: the daemon may write them at this moment. */
 	uint64_t partition = partition_of(tenant), kept;
 	uint32_t wish = wish_of(tenant);
-	bool moved = wish != cap->wish || partition != cap->partition;
+	bool moved = wish != cap->wish || partition != cap->partition, yields;
 
 	/* A kernel may run for longer than that. */
-	if (cap->keeps && !has_work(tenant) && tenant_is_busy(tenant))
+	if ((cap->keeps || cap->leads) && !has_work(tenant) && tenant_is_busy(tenant))
 		cap->busy_at = tenant->now;
 	keep_off(tenant, partition, partition && has_work(tenant));
+	lead(tenant, may_lead(tenant, wish));
 	cap->wish = wish;
 	kept = partition ? 0 : word_relaxed(&caps->kept);
-	moved |= kept != cap->kept;
+	yields = has_to_yield(tenant, wish, partition);
+	moved |= kept != cap->kept || yields != cap->yields;
 	cap->kept = kept;
+	cap->yields = yields;
 	return moved;
 }
 
@@ -293,8 +345,10 @@ void cap_lend_unserved(struct executor *executor)
 	pthread_mutex_lock(&executor->tenants_lock);
 	pthread_mutex_lock(&caps->lock);
 	TAILQ_FOREACH (tenant, &executor->tenants, link)
-		if (!word_acquire(&tenant->served))
+		if (!word_acquire(&tenant->served)) {
 			keep_off(tenant, tenant->cap.partition, false);
+			lead(tenant, false);
+		}
 	pthread_mutex_unlock(&caps->lock);
 	pthread_mutex_unlock(&executor->tenants_lock);
 }
@@ -307,6 +361,7 @@ void cap_leave(struct tenant *tenant)
 	use(caps, tenant->cap.group, UINT32_MAX);
 	tenant->cap.group = NULL;
 	keep_off(tenant, 0, false);
+	lead(tenant, false);
 	pthread_mutex_unlock(&caps->lock);
 }
 

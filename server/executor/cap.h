@@ -14,7 +14,8 @@
 struct executor;
 struct tenant;
 
-/* A partition is lent to others when its sessions have had nothing to do for so long. */
+/* A partition is lent to others when its sessions have had nothing to do for so long, and what is kept free for online sessions
+ * when none of these has had. */
 #define CAP_LEND_NS UINT64_C(1000000000)
 
 /* Each set of partitions with work leaves others another set of units. An executor with so many
@@ -36,6 +37,7 @@ struct caps {
 	uint32_t sessions[BACKEND_SM_UNITS_MAX]; /* whose group has the unit */
 	uint32_t keepers[BACKEND_SM_UNITS_MAX];	 /* sessions that keep others off the unit */
 	word64 kept;	/* units that have keepers, as bits. Written under the lock */
+	word32 leaders; /* online sessions for which offline ones keep units free. Written under the lock */
 	word32 wanted;	/* groups that are to be made */
 	bool told_full; /* that there is no place for one more group */
 };
@@ -46,7 +48,9 @@ struct cap {
 	uint64_t partition; /* the same: its units, as bits */
 	uint64_t kept; /* of a session without a partition: caps.kept, as it was when its group was chosen */
 	bool keeps;    /* of one with a partition: it keeps others off */
-	uint64_t busy_at;	       /* ns: when something of it was last seen on the device, for `keeps` */
+	bool leads;    /* of an online one: it is one of caps.leaders */
+	bool yields;   /* of an offline one without a partition: there were some when its group was chosen */
+	uint64_t busy_at;	       /* ns: when something of it was last seen on the device, for both */
 	const struct cap_group *group; /* where it is to run; NULL: everywhere. Written under caps.lock */
 	bool waits;		       /* for that to be made, or tried again */
 };
@@ -61,7 +65,7 @@ bool cap_is_due(const struct tenant *tenant);
  * session stays where it is. */
 void cap_look(struct tenant *tenant);
 
-/** When the session is to be looked at because it lends its partition then; UINT64_MAX: never. Serving thread. */
+/** When the session is to be looked at because it keeps nothing free any more then; UINT64_MAX: never. Serving thread. */
 uint64_t cap_next_look(const struct tenant *tenant);
 
 /** Where the session's next commands go: as in tenant.sms, but for its group of which its serving thread has not seen yet that

@@ -122,12 +122,15 @@ static bool has_partition(const struct session *session)
 	return partition_units(session->daemon, session->partition);
 }
 
-/* Units that it may use for certain. */
-static uint64_t units_for(const struct session *session)
+/* Units that it may use for certain: offline, what remains beside the part for online ones. */
+static uint32_t units_for(const struct session *session)
 {
 	uint64_t partition = partition_units(session->daemon, session->partition);
+	uint32_t rest = BACKEND_SMS_UNITS(partition_rest(session->daemon));
 
-	return partition ? partition : partition_rest(session->daemon);
+	if (partition)
+		return BACKEND_SMS_UNITS(partition);
+	return session->terms.class == CONFIG_CLASS_OFFLINE ? rest - rest / SHM_SHARE_ONLINE_PART : rest;
 }
 
 /* Whether its terms give it fewer than all. */
@@ -140,7 +143,7 @@ uint32_t session_sms(const struct session *session)
 {
 	const struct backend_device *device = &session->daemon->device;
 	uint32_t all = (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
-	uint32_t room = BACKEND_SMS_UNITS(units_for(session)), units = room;
+	uint32_t room = units_for(session), units = room;
 
 	if (!device->sm_granule || (!is_capped(session) && room == device->sm_units))
 		return all;

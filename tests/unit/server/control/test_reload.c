@@ -163,6 +163,31 @@ START_TEST(multiprocessors_change_for_sessions_that_are_there)
 }
 END_TEST
 
+static const struct {
+	int percent;
+	uint32_t share; /* beside SHM_SHARE_OFFLINE */
+} offline_caps[] = {{100, 96 << SHM_SHARE_SMS_SHIFT | SHM_SHARE_LENT}, {99, 96 << SHM_SHARE_SMS_SHIFT},
+	{25, 32 << SHM_SHARE_SMS_SHIFT}};
+
+/* What online programs do not have for themselves is theirs for certain, and they see that. */
+START_TEST(offline_programs_have_three_quarters_for_certain)
+{
+	struct session *session = TAILQ_FIRST(&fake->daemon.sessions);
+	struct backend_device *device = &fake->daemon.device;
+	uint32_t share = offline_caps[_i].share;
+	char text[64];
+
+	device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132;
+	device->sm_granule = 8;
+	device->sm_units = 15;
+	snprintf(text, sizeof(text), "class = offline\nsm_percent = %d\n", offline_caps[_i].percent);
+	write_file(text);
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(session_sms(session), (share & SHM_SHARE_SMS_MASK) >> SHM_SHARE_SMS_SHIFT);
+	ck_assert_uint_eq(word_acquire(&session->view.server->share), share | SHM_SHARE_OFFLINE);
+}
+END_TEST
+
 START_TEST(a_file_that_is_wrong_changes_nothing)
 {
 	char answer[256];
@@ -324,6 +349,8 @@ int main(void)
 	tcase_add_test(reload, weights_and_classes_change_for_sessions_that_are_there);
 	tcase_add_loop_test(reload, multiprocessors_change_for_sessions_that_are_there, 0,
 		sizeof(caps) / sizeof(caps[0]));
+	tcase_add_loop_test(reload, offline_programs_have_three_quarters_for_certain, 0,
+		sizeof(offline_caps) / sizeof(*offline_caps));
 	tcase_add_test(reload, a_file_that_is_wrong_changes_nothing);
 	tcase_add_test(reload, a_guarantee_that_cannot_be_kept_changes_nothing);
 	tcase_add_test(reload, a_guarantee_of_what_others_hold_changes_nothing);

@@ -392,6 +392,85 @@ START_TEST(caps_hold_within_a_partition_and_beside_it)
 }
 END_TEST
 
+/* ---- classes ---- */
+
+/* An offline session's place at that time. @more: bits of its share */
+static uint64_t place_offline(struct other *other, uint32_t more, uint64_t now)
+{
+	other->tenant.executor = &fixture.executor;
+	other->tenant.view.server = &other->server;
+	other->tenant.now = now;
+	word_release(&other->server.share, SHM_SHARE_OFFLINE | more);
+	cap_look(&other->tenant);
+	cap_make_wanted(&fixture.executor);
+	cap_look(&other->tenant);
+	return word_acquire(&other->tenant.sms);
+}
+
+START_TEST(offline_sessions_leave_room_while_an_online_one_has_work)
+{
+	const uint64_t most = BACKEND_SMS(0, 12);
+	uint64_t now = 5 * CAP_LEND_NS;
+
+	word_set(&fixture.executor.sharing, 1);
+	fixture.tenant->now = now;
+	fixture.tenant->busy_at = 1;
+	cap_look(fixture.tenant);
+	ck_assert_uint_eq(place_offline(&others[0], 0, now), 0);
+	/* Where it goes then is there before. */
+	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 1);
+	ck_assert_uint_eq(made(0), most);
+	fixture.tenant->busy_at = now;
+	ck_assert(cap_is_due(fixture.tenant));
+	cap_look(fixture.tenant);
+	ck_assert_uint_eq(cap_sms(fixture.tenant), 0);
+	ck_assert(cap_is_due(&others[0].tenant));
+	cap_look(&others[0].tenant);
+	ck_assert_uint_eq(cap_sms(&others[0].tenant), most);
+	ck_assert(!cap_is_due(&others[0].tenant));
+	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 1);
+	ck_assert_uint_eq(cap_next_look(fixture.tenant), now + CAP_LEND_NS);
+	fixture.tenant->now = now + CAP_LEND_NS;
+	cap_look(fixture.tenant);
+	ck_assert_uint_eq(place_offline(&others[0], 0, now), 0);
+}
+END_TEST
+
+START_TEST(who_leaves_is_no_leader)
+{
+	word_set(&fixture.executor.sharing, 1);
+	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
+	ck_assert_uint_eq(place_busy(&others[2], 0, 1), 0);
+	ck_assert_uint_eq(place_offline(&others[0], 0, 1), BACKEND_SMS(0, 12));
+	cap_leave(&others[1].tenant);
+	ck_assert(!cap_is_due(&others[0].tenant));
+	/* Nor is one that becomes offline. */
+	place_offline(&others[2], 0, 1);
+	ck_assert_uint_eq(place_offline(&others[0], 0, 1), 0);
+}
+END_TEST
+
+START_TEST(offline_sessions_with_a_cap_or_a_partition_have_no_more)
+{
+	word_set(&fixture.executor.sharing, 1);
+	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
+	ck_assert_uint_eq(
+		place_offline(&others[0], 6 * GRANULE << SHM_SHARE_SMS_SHIFT, 1), BACKEND_SMS(0, 6));
+	ck_assert_uint_eq(
+		place_offline(&others[2], 6 * GRANULE << SHM_SHARE_SMS_SHIFT, 1), BACKEND_SMS(6, 6));
+	word_release(&others[3].server.partition, BACKEND_SMS(11, 4));
+	ck_assert_uint_eq(place_offline(&others[3], 0, 1), BACKEND_SMS(11, 4));
+}
+END_TEST
+
+START_TEST(without_offline_sessions_nobody_leads)
+{
+	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
+	ck_assert_uint_eq(cap_next_look(&others[1].tenant), UINT64_MAX);
+	ck_assert_uint_eq(word_relaxed(&fixture.executor.caps.leaders), 0);
+}
+END_TEST
+
 /* What is on its way for a program in the region is no number that an executor trusts. */
 START_TEST(units_that_the_device_does_not_have_are_nobodys)
 {
@@ -583,6 +662,10 @@ int main(void)
 	tcase_add_test(tests, a_long_kernel_is_work);
 	tcase_add_test(tests, a_partition_changes_and_goes);
 	tcase_add_test(tests, caps_hold_within_a_partition_and_beside_it);
+	tcase_add_test(tests, offline_sessions_leave_room_while_an_online_one_has_work);
+	tcase_add_test(tests, who_leaves_is_no_leader);
+	tcase_add_test(tests, offline_sessions_with_a_cap_or_a_partition_have_no_more);
+	tcase_add_test(tests, without_offline_sessions_nobody_leads);
 	tcase_add_test(tests, units_that_the_device_does_not_have_are_nobodys);
 	tcase_add_test(tests, a_session_that_was_ended_keeps_nobody_off);
 	tcase_add_test(tests, what_an_ended_session_has_on_the_device_is_work);

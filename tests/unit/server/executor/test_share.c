@@ -171,6 +171,8 @@ START_TEST(who_was_told_its_end_has_no_turn)
 	fixture_pass(1000);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), SHARE_QUEUE_FIRST);
 	ck_assert(!fixture.tenant->share.is_listed);
+	/* Nor does anybody leave room for it any more. */
+	fixture_pass(CAP_LEND_NS / CLOCK_US);
 	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
 END_TEST
