@@ -53,12 +53,6 @@ static void serve_on(struct job *job)
 	answer(job, 0);
 }
 
-static void drop_guard(struct tenant *tenant)
-{
-	guard_unmap(tenant);
-	guard_deinit(tenant);
-}
-
 static int let_go(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
@@ -78,7 +72,7 @@ static int let_go(struct job *job)
 	else if (!stray_farewell(tenant, job->since))
 		return JOB_E_WAIT;
 	else
-		drop_guard(tenant);
+		guard_end(tenant);
 	timing_finish(tenant);
 	/* Pairs with the looks of gate.c, burial.c and contain.c. */
 	word_release(&tenant->generation, 0);

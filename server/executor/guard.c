@@ -370,8 +370,7 @@ static CUresult open_guard(struct tenant *tenant, const struct wire_open_guard *
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = executor_code(tenant->executor, open_sinks(tenant, near_fd, far_fd));
 	if (code) {
-		guard_unmap(tenant);
-		guard_deinit(tenant);
+		guard_end(tenant);
 	} else {
 		adopt(tenant);
 	}
@@ -392,25 +391,11 @@ void guard_handle(struct job *job)
 	job_reply(job, code, NULL, 0, NULL);
 }
 
-void guard_unmap(struct tenant *tenant)
+static void unmap_home(struct tenant *tenant)
 {
 	const struct backend_ops *ops = tenant_ops(tenant);
-	const struct guard *guard = tenant->guard;
-	struct pace pace;
+	struct guard *guard = tenant->guard;
 
-	if (!guard)
-		return;
-	pace_begin(&pace, tenant->executor);
-	for (uint32_t i = 0; i < guard->granules; i++) {
-		bool is_far = guard->slots[i] == FAR;
-
-		if (!is_far && guard->slots[i] != NEAR)
-			continue;
-		executor_code(tenant->executor,
-			ops->sink_unmap(is_far ? guard->far : guard->near, address_of(tenant, i), 1));
-		pace_step(&pace);
-		i += is_far ? guard->block - 1 : 0;
-	}
 	if (guard->home_mapped) {
 		executor_code(tenant->executor, ops->sink_unmap(guard->near, guard->home, 1));
 		executor_code(
@@ -420,6 +405,30 @@ void guard_unmap(struct tenant *tenant)
 		ops->sink_close(guard->near);
 	if (guard->far)
 		ops->sink_close(guard->far);
+	guard->near = guard->far = NULL;
+	guard->home_mapped = false;
+}
+
+bool guard_unmap(struct tenant *tenant, struct pace *pace)
+{
+	const struct backend_ops *ops = tenant_ops(tenant);
+	struct guard *guard = tenant->guard;
+
+	while (guard && guard->unmapped < guard->granules) {
+		uint32_t i = guard->unmapped;
+		bool is_far = guard->slots[i] == FAR;
+
+		guard->unmapped += is_far ? guard->block : 1;
+		if (!is_far && guard->slots[i] != NEAR)
+			continue;
+		executor_code(tenant->executor,
+			ops->sink_unmap(is_far ? guard->far : guard->near, address_of(tenant, i), 1));
+		if (!pace_step(pace))
+			return false;
+	}
+	if (guard)
+		unmap_home(tenant);
+	return true;
 }
 
 void guard_deinit(struct tenant *tenant)
@@ -432,4 +441,13 @@ void guard_deinit(struct tenant *tenant)
 	free(guard->slots);
 	free(guard);
 	tenant->guard = NULL;
+}
+
+void guard_end(struct tenant *tenant)
+{
+	struct pace pace;
+
+	pace_begin(&pace, tenant->executor);
+	guard_unmap(tenant, &pace);
+	guard_deinit(tenant);
 }

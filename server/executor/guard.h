@@ -16,6 +16,7 @@
 struct backend_sink;
 struct executor;
 struct job;
+struct pace;
 struct tenant;
 
 /* What a proved stray has for a consequence (OpenGuard.policy). */
@@ -43,6 +44,7 @@ struct guard {
 	uint32_t low, high;	  /* granules: latest change, from which slots are prepared outwards */
 	uint32_t radius;	  /* blocks from there that are prepared */
 	uint32_t sweep;		  /* then: granules from the start that are prepared */
+	uint32_t unmapped;	  /* at the end: granules from the start that are unmapped again */
 	bool home_mapped;
 	bool full; /* no more slots can be had */
 };
@@ -67,9 +69,11 @@ void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range);
 void guard_step(struct tenant *tenant);
 
 /** Unmaps everything. Any thread: the session is closing or let go, and nothing looks at its sinks or changes its guard any
- * more. */
-void guard_unmap(struct tenant *tenant);
+ * more. Return: false: it is to be called again (pace_step()) */
+bool guard_unmap(struct tenant *tenant, struct pace *pace);
 /** Frees the guard, which is unmapped, if there is one. */
 void guard_deinit(struct tenant *tenant);
+/** Both. */
+void guard_end(struct tenant *tenant);
 
 #endif

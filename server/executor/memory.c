@@ -416,18 +416,17 @@ void memory_handle(struct job *job)
 	handlers[job->message.type](job);
 }
 
-void memory_unmap_device(struct tenant *tenant)
+bool memory_unmap_device(struct tenant *tenant, struct pace *pace)
 {
 	const struct backend_ops *ops = tenant_ops(tenant);
 	struct range range;
-	struct pace pace;
 
-	if (!tenant->stray.abandoned)
-		guard_unmap(tenant);
-	pace_begin(&pace, tenant->executor);
+	if (!tenant->stray.abandoned && !guard_unmap(tenant, pace))
+		return false;
 	while (!range_set_pop(&tenant->device_maps, &range)) {
 		executor_code(tenant->executor, ops->chunk_unmap(range.start, range.end - range.start));
-		pace_step(&pace);
+		if (!pace_step(pace))
+			return false;
 	}
 	for (uint32_t i = 0; i < word_relaxed(&tenant->annexes); i++)
 		executor_code(tenant->executor, ops->window_release(tenant->annex[i].start,
@@ -437,6 +436,7 @@ void memory_unmap_device(struct tenant *tenant)
 		executor_code(
 			tenant->executor, ops->window_release(tenant->window_base, tenant->device_bytes));
 	tenant->window_reserved = false;
+	return true;
 }
 
 static void unpin(struct tenant *tenant, const struct range *range)

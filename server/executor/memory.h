@@ -6,13 +6,15 @@
 
 #include "server/executor/job.h"
 
+struct pace;
 struct range;
 struct tenant;
 
 void memory_handle(struct job *job);
 
-/** Undoes the mappings of device memory of a session that is not served any more. Module thread. */
-void memory_unmap_device(struct tenant *tenant);
+/** Undoes the mappings of device memory of a session that is not served any more. Module thread. Return: false: it is to be
+ * called again (pace_step()) */
+bool memory_unmap_device(struct tenant *tenant, struct pace *pace);
 
 /** Unpins a range that the session freed. Module thread, when nothing runs. */
 void memory_unpin(struct tenant *tenant, const struct range *range);

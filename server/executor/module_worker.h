@@ -58,6 +58,9 @@ void module_worker_queue(struct job *job);
  * on. */
 void module_worker_queue_again(struct job *job);
 
+/** Whether something is in the queue. Any thread. */
+bool module_worker_is_wanted(struct executor *executor);
+
 /** Lets the module thread look at what it is to do besides its queue. Any thread. */
 void module_worker_wake(struct executor *executor);
 

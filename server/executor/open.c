@@ -150,7 +150,7 @@ static void release(struct tenant *tenant)
 	give_scratch_back(tenant);
 }
 
-/* What goes without stopping anybody. */
+/* What goes without stopping anybody, but for its memory. */
 static void release_work(struct tenant *tenant)
 {
 	struct pace pace;
@@ -167,15 +167,24 @@ static void release_work(struct tenant *tenant)
 	graph_table_deinit(tenant);
 	object_table_deinit(tenant);
 	array_table_deinit(tenant);
-	memory_unmap_device(tenant);
 	if (tenant->doorbell >= 0)
 		close(tenant->doorbell);
 	tenant->doorbell = -1;
 }
 
+/* And its memory, at once. */
+static void release_all(struct tenant *tenant)
+{
+	struct pace pace;
+
+	release_work(tenant);
+	pace_begin(&pace, tenant->executor);
+	memory_unmap_device(tenant, &pace);
+}
+
 void open_undo(struct tenant *tenant)
 {
-	release_work(tenant);
+	release_all(tenant);
 	guard_deinit(tenant);
 	while (memory_unpin_next(tenant))
 		;
@@ -218,7 +227,7 @@ static void bury_half(struct job *job)
 	struct tenant *tenant = tenant_ref(job->tenant);
 
 	job_free(job);
-	release_work(tenant);
+	release_all(tenant);
 	burial_add_tenant(tenant, pinned_bytes(tenant), release);
 }
 
@@ -273,7 +282,7 @@ static void begin_burial(struct job *job)
 	uint64_t values[3] = {1, 0, end_kernels_ended(job)};
 
 	burial_add_tenant(tenant_ref(tenant), pinned_bytes(tenant), release);
-	while (burial_bytes(tenant) && burial_work(job->executor))
+	while (burial_bytes(tenant) && !module_worker_is_wanted(job->executor) && burial_work(job->executor))
 		;
 	values[1] = burial_bytes(tenant);
 	job_reply(job, CUDA_SUCCESS, values, values[2] ? 3 : values[1] ? 2 : 1, NULL);
@@ -299,12 +308,27 @@ static int leave(struct job *job)
 	return 0;
 }
 
+/* Module thread. What sessions that go on want of it comes first: it may be hundreds of calls. */
+static void unmap_some(struct job *job)
+{
+	struct pace pace;
+
+	pace_begin(&pace, job->executor);
+	pace.yields = true;
+	if (!memory_unmap_device(job->tenant, &pace)) {
+		module_worker_queue_again(job);
+		return;
+	}
+	job->step = leave;
+	job_park(job);
+}
+
 /* Module thread. */
 static void tear_down(struct job *job)
 {
 	release_work(job->tenant);
-	job->step = leave;
-	job_park(job);
+	job->run = unmap_some;
+	module_worker_queue_again(job);
 }
 
 /* Waits until nobody looks at its sinks. */

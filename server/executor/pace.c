@@ -16,14 +16,15 @@ static bool is_worth_it(struct executor *executor)
 	return !executor_is_lost(executor) && !contain_is_open(executor);
 }
 
-void pace_step(struct pace *pace)
+bool pace_step(struct pace *pace)
 {
 	uint64_t worked = clock_now() - pace->since;
 	struct timespec rest = {.tv_nsec = (long)(worked < PACE_REST_NS ? worked : PACE_REST_NS)};
 
 	if (worked < PACE_WORK_NS || !is_worth_it(pace->executor))
-		return;
+		return true;
 	/* Cut short by a signal: others had less of it. */
 	nanosleep(&rest, NULL);
 	pace->since = clock_now();
+	return !pace->yields;
 }

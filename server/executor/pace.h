@@ -9,6 +9,7 @@
 #ifndef FRMPS_SERVER_EXECUTOR_PACE_H
 #define FRMPS_SERVER_EXECUTOR_PACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "server/executor/clock.h"
@@ -23,11 +24,13 @@ struct executor;
 struct pace {
 	struct executor *executor;
 	uint64_t since; /* ns: when the calls since the last rest began */
+	bool yields;	/* after a rest its thread does what else there is, first */
 };
 
 void pace_begin(struct pace *pace, struct executor *executor);
 
-/** After each call: rests for as long as the calls have taken since the last rest, if that was long. */
-void pace_step(struct pace *pace);
+/** After each call: rests for as long as the calls have taken since the last rest, if that was long. Return: false: the
+ * caller is to do something else first; only where `yields` is set. */
+bool pace_step(struct pace *pace);
 
 #endif

@@ -49,8 +49,7 @@ static struct tenant *add_tenant(uint64_t id)
 
 static void remove_tenant(struct tenant *tenant)
 {
-	guard_unmap(tenant);
-	guard_deinit(tenant);
+	guard_end(tenant);
 	TAILQ_REMOVE(&executor.tenants, tenant, link);
 	shm_view_unmap(&tenant->view);
 	tenant_unref(tenant);
@@ -285,8 +284,7 @@ START_TEST(nothing_stays_mapped)
 		unmap(from, granules);
 	}
 	prepare();
-	guard_unmap(owner);
-	guard_deinit(owner);
+	guard_end(owner);
 	read_slots(slots);
 	for (uint32_t g = 0; g < COUNT; g++)
 		ck_assert_uint_eq(slots[g], 0);
@@ -734,17 +732,18 @@ static void make_room(void)
 
 static void end_slots(void)
 {
-	guard_unmap(owner);
-	owner->guard->home_mapped = false;
-	guard_deinit(owner);
+	guard_end(owner);
 }
 
 static void end_memory(void)
 {
+	struct pace pace;
+
+	pace_begin(&pace, &executor);
 	for (uint32_t g = 0; g < 2 * REACH; g += 2)
 		ck_assert_int_eq(
 			range_set_add(&owner->device_maps, range(g, 1).address, range(g, 1).bytes), 0);
-	memory_unmap_device(owner);
+	ck_assert(memory_unmap_device(owner, &pace));
 	guard_deinit(owner);
 }
 
@@ -764,6 +763,31 @@ START_TEST(many_mappings_go_with_rests)
 	ck_assert_uint_ge(calls, 8);
 	/* Those behind the last rest, of each of two loops, have none behind them. */
 	ck_assert_uint_ge(took - fake.undoing_ns, (calls - 4) * UNMAP_NS);
+}
+END_TEST
+
+/* The end of a session is hundreds of calls. */
+START_TEST(what_else_there_is_comes_between_mappings)
+{
+	uint8_t slots[COUNT];
+	struct pace pace;
+	uint64_t calls;
+
+	map(128, 1);
+	prepare();
+	fake.undo_ns = UNMAP_NS;
+	for (calls = 0;; calls = fake_count(FAKE_SINK_UNMAP)) {
+		pace_begin(&pace, &executor);
+		pace.yields = true;
+		if (memory_unmap_device(owner, &pace))
+			break;
+		ck_assert_uint_le(fake_count(FAKE_SINK_UNMAP) - calls, PACE_WORK_NS / UNMAP_NS);
+	}
+	ck_assert_uint_ge(calls, 8);
+	guard_deinit(owner);
+	read_slots(slots);
+	for (uint32_t g = 0; g < HOME; g++)
+		ck_assert_uint_eq(slots[g], 0);
 }
 END_TEST
 
@@ -816,6 +840,7 @@ int main(void)
 	tcase_add_test(slots, a_backend_without_slots_leaves_it_bare);
 	tcase_add_test(slots, nothing_stays_mapped);
 	tcase_add_loop_test(slots, many_mappings_go_with_rests, 0, 3);
+	tcase_add_test(slots, what_else_there_is_comes_between_mappings);
 	tcase_add_loop_test(slots, nobody_rests_when_there_may_be_a_fault, 0, 2);
 	tcase_add_test(slots, a_standby_makes_room_without_rests);
 	suite_add_tcase(suite, slots);
