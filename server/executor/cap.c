@@ -180,11 +180,17 @@ static bool is_offline(uint32_t wish)
 	return wish & SHM_SHARE_OFFLINE;
 }
 
-/* Where an offline session goes when an online one gets work: made in time, for then there are few gaps. */
+/* Where an offline session goes when an online one gets work: made in time, for then there are few gaps. It is itself in no
+ * group for now, as when its place is chosen. */
 static void prepare(struct caps *caps, const struct tenant *tenant)
 {
-	if (is_offline(tenant->cap.wish) && !tenant->cap.partition && caps->count < CAP_LENT_GROUPS)
-		find_or_add(caps, find_place(tenant, true, true));
+	uint64_t sms;
+
+	if (!is_offline(tenant->cap.wish) || tenant->cap.partition || caps->count >= CAP_LENT_GROUPS)
+		return;
+	sms = find_place(tenant, true, true);
+	if (sms)
+		find_or_add(caps, sms);
 }
 
 /* Where there is no place for one more group, it stays where it is. */
@@ -194,6 +200,7 @@ static void settle(struct caps *caps, struct tenant *tenant)
 	const struct cap_group *group;
 
 	use(caps, tenant->cap.group, UINT32_MAX); /* one less */
+	prepare(caps, tenant);
 	sms = find_place(tenant, true, tenant->cap.yields);
 	if (caps->count >= CAP_LENT_GROUPS && !find(caps, sms))
 		sms = find_place(tenant, false, tenant->cap.yields);
@@ -208,7 +215,6 @@ static void settle(struct caps *caps, struct tenant *tenant)
 			caps->count);
 	}
 	use(caps, tenant->cap.group, 1);
-	prepare(caps, tenant);
 }
 
 /* ---- sessions ---- */

@@ -463,6 +463,33 @@ START_TEST(offline_sessions_with_a_cap_or_a_partition_have_no_more)
 }
 END_TEST
 
+/* There is nothing that could be left free. */
+START_TEST(no_room_is_left_on_a_device_of_few_units)
+{
+	fixture.executor.device.sm_units = (uint32_t)_i;
+	fixture.executor.device.sm_granule = _i ? GRANULE : 0;
+	word_set(&fixture.executor.sharing, 1);
+	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
+	ck_assert_uint_eq(place_offline(&others[0], 0, 1), 0);
+	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 0);
+	ck_assert_uint_eq(fixture.executor.caps.count, 0);
+}
+END_TEST
+
+/* Its own place is not taken by itself. */
+START_TEST(an_offline_session_that_stays_where_it_is_needs_no_second_group)
+{
+	word_set(&fixture.executor.sharing, 1);
+	ck_assert_uint_eq(
+		place_offline(&others[0], 6 * GRANULE << SHM_SHARE_SMS_SHIFT, 1), BACKEND_SMS(0, 6));
+	ck_assert_uint_eq(fixture.executor.caps.count, 1);
+	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
+	ck_assert_uint_eq(
+		place_offline(&others[0], 6 * GRANULE << SHM_SHARE_SMS_SHIFT, 1), BACKEND_SMS(0, 6));
+	ck_assert_uint_eq(fixture.executor.caps.count, 1);
+}
+END_TEST
+
 START_TEST(without_offline_sessions_nobody_leads)
 {
 	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
@@ -665,6 +692,8 @@ int main(void)
 	tcase_add_test(tests, offline_sessions_leave_room_while_an_online_one_has_work);
 	tcase_add_test(tests, who_leaves_is_no_leader);
 	tcase_add_test(tests, offline_sessions_with_a_cap_or_a_partition_have_no_more);
+	tcase_add_loop_test(tests, no_room_is_left_on_a_device_of_few_units, 0, SHM_SHARE_ONLINE_PART);
+	tcase_add_test(tests, an_offline_session_that_stays_where_it_is_needs_no_second_group);
 	tcase_add_test(tests, without_offline_sessions_nobody_leads);
 	tcase_add_test(tests, units_that_the_device_does_not_have_are_nobodys);
 	tcase_add_test(tests, a_session_that_was_ended_keeps_nobody_off);
