@@ -308,13 +308,14 @@ static int leave(struct job *job)
 	return 0;
 }
 
-/* Module thread. What sessions that go on want of it comes first: it may be hundreds of calls. */
+/* Module thread. What sessions that go on want of it comes first: it may be hundreds of calls. But not for ever: they may want
+ * something all the time, and the daemon halts an executor that does not answer (session_close.c). */
 static void unmap_some(struct job *job)
 {
 	struct pace pace;
 
 	pace_begin(&pace, job->executor);
-	pace.yields = true;
+	pace.yields = clock_now() - job->since < OPEN_GIVES_WAY_NS;
 	if (!memory_unmap_device(job->tenant, &pace)) {
 		module_worker_queue_again(job);
 		return;
@@ -328,7 +329,7 @@ static void tear_down(struct job *job)
 {
 	release_work(job->tenant);
 	job->run = unmap_some;
-	module_worker_queue_again(job);
+	module_worker_queue(job);
 }
 
 /* Waits until nobody looks at its sinks. */

@@ -3,7 +3,11 @@
 #ifndef FRMPS_SERVER_EXECUTOR_OPEN_H
 #define FRMPS_SERVER_EXECUTOR_OPEN_H
 
+#include "server/executor/clock.h"
 #include "server/executor/job.h"
+
+/* The end of a session lets others come between its mappings for so long: the daemon waits for it. */
+#define OPEN_GIVES_WAY_NS (1000 * CLOCK_MS)
 
 struct tenant;
 

@@ -17,6 +17,7 @@
 #include "server/executor/clock.h"
 #include "server/executor/executor.h"
 #include "server/executor/module.h"
+#include "server/executor/open.h"
 #include "server/executor/pace.h"
 #include "server/executor/tenant.h"
 #include "shm/doorbell.h"
@@ -983,6 +984,37 @@ START_TEST(the_end_of_much_goes_with_rests)
 }
 END_TEST
 
+/* The daemon halts an executor that does not say in time that a session has ended. */
+START_TEST(programs_that_want_something_all_the_time_do_not_hold_up_the_end_of_another)
+{
+	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {1000}};
+	struct wire_message want = {.type = WIRE_LIST_FUNCTIONS, .session = 2, .symbol = {1, 0, ""}};
+	struct client ended, other;
+	unsigned between = 0;
+	uint64_t id;
+
+	prepare(&ended, 1);
+	prepare(&other, 2);
+	for (uint64_t at = 0; at < DEVICE_BYTES; at += 2 * CHUNK)
+		ck_assert_int_eq(call_range(&ended, WIRE_MAP_MEMORY, ended.window + at, CHUNK, true), 0);
+	fake.undo_ns = OPEN_GIVES_WAY_NS / 4;
+	id = send_request(&close, NULL, 0);
+	send_request(&want, NULL, 0);
+	for (receive(WIRE_REPLY); message.id != id; receive(WIRE_REPLY)) {
+		unsigned undone = fake_count(FAKE_CHUNK_UNMAP);
+
+		between += undone > 0 && undone < DEVICE_BYTES / (2 * CHUNK);
+		send_request(&want, NULL, 0);
+	}
+	/* One was answered before the first mapping, and is seen later. */
+	ck_assert_uint_le(between, 4 + 1);
+	receive(WIRE_REPLY);
+	fake.undo_ns = 0;
+	close_client(&ended);
+	close_client(&other);
+}
+END_TEST
+
 /* Who is taken over goes on; a driver that is busy with the executor before holds up the filling of sinks alone. */
 START_TEST(nobody_waits_for_sinks_that_are_filled)
 {
@@ -1773,6 +1805,7 @@ int main(void)
 	tcase_add_test(role, who_is_let_go_takes_its_guard_along);
 	tcase_add_test(role, nobody_waits_for_sinks_that_are_filled);
 	tcase_add_test(role, the_end_of_much_goes_with_rests);
+	tcase_add_test(role, programs_that_want_something_all_the_time_do_not_hold_up_the_end_of_another);
 	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
 	tcase_add_test(role, a_program_over_its_limit_ends_and_others_go_on);
 	tcase_add_test(role, a_program_that_waits_for_others_gets_no_error);
