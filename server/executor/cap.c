@@ -13,7 +13,8 @@
 // Classes. A kernel that runs is not interrupted, so holding an offline session back (share.c) is not enough for an online
 // one that comes while the other's kernel fills the device. While an online session has work, and for CAP_LEND_NS after that,
 // offline sessions leave the last quarter of the units free (SHM_SHARE_ONLINE_PART): an online kernel finds room at once.
-// Online sessions run everywhere. Nothing of this happens where there are no offline sessions.
+// Online sessions run everywhere; for one that has a partition nothing is left free. Nothing of this happens where there
+// are no offline sessions.
 //
 // Without a cap, and while no unit is kept, a session runs everywhere.
 //
@@ -241,10 +242,12 @@ static bool has_work(const struct tenant *tenant)
 	return tenant->now - latest_work(tenant) < CAP_LEND_NS;
 }
 
-/* The word first: where there are no classes nothing else is looked at. */
-static bool may_lead(const struct tenant *tenant, uint32_t wish)
+/* The word first: where there are no classes nothing else is looked at. Who has a partition does not run on
+ * what is left free. */
+static bool may_lead(const struct tenant *tenant, uint32_t wish, uint64_t partition)
 {
-	return word_relaxed(&tenant->executor->sharing) && !is_offline(wish) && has_work(tenant);
+	return word_relaxed(&tenant->executor->sharing) && !is_offline(wish) && !partition &&
+	       has_work(tenant);
 }
 
 static bool has_to_yield(const struct tenant *tenant, uint32_t wish, uint64_t partition)
@@ -261,7 +264,7 @@ static bool is_changed(const struct tenant *tenant)
 	if (tenant->stopped)
 		return (cap->keeps || cap->leads) && !has_work(tenant);
 	if (wish_of(tenant) != cap->wish || partition_of(tenant) != cap->partition ||
-		may_lead(tenant, cap->wish) != cap->leads ||
+		may_lead(tenant, cap->wish, cap->partition) != cap->leads ||
 		has_to_yield(tenant, cap->wish, cap->partition) != cap->yields)
 		return true;
 	return cap->partition ? cap->keeps != has_work(tenant)
@@ -302,7 +305,7 @@ static bool update(struct caps *caps, struct tenant *tenant)
 	if ((cap->keeps || cap->leads) && !has_work(tenant) && tenant_is_busy(tenant))
 		cap->busy_at = tenant->now;
 	keep_off(tenant, partition, partition && has_work(tenant));
-	lead(tenant, may_lead(tenant, wish));
+	lead(tenant, may_lead(tenant, wish, partition));
 	cap->wish = wish;
 	kept = partition ? 0 : word_relaxed(&caps->kept);
 	yields = has_to_yield(tenant, wish, partition);

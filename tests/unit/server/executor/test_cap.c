@@ -463,6 +463,17 @@ START_TEST(offline_sessions_with_a_cap_or_a_partition_have_no_more)
 }
 END_TEST
 
+/* What would be left free is not for it. */
+START_TEST(who_has_a_partition_is_no_leader)
+{
+	word_set(&fixture.executor.sharing, 1);
+	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
+	ck_assert_uint_eq(place_offline(&others[0], 0, 1), BACKEND_SMS(0, 12));
+	place_busy(&others[1], BACKEND_SMS(11, 4), 1);
+	ck_assert_uint_eq(place_offline(&others[0], 0, 1), BACKEND_SMS(0, 11));
+}
+END_TEST
+
 /* There is nothing that could be left free. */
 START_TEST(no_room_is_left_on_a_device_of_few_units)
 {
@@ -692,6 +703,7 @@ int main(void)
 	tcase_add_test(tests, offline_sessions_leave_room_while_an_online_one_has_work);
 	tcase_add_test(tests, who_leaves_is_no_leader);
 	tcase_add_test(tests, offline_sessions_with_a_cap_or_a_partition_have_no_more);
+	tcase_add_test(tests, who_has_a_partition_is_no_leader);
 	tcase_add_loop_test(tests, no_room_is_left_on_a_device_of_few_units, 0, SHM_SHARE_ONLINE_PART);
 	tcase_add_test(tests, an_offline_session_that_stays_where_it_is_needs_no_second_group);
 	tcase_add_test(tests, without_offline_sessions_nobody_leads);
