@@ -407,8 +407,6 @@ static void expect_edge(CUgraphNode from, CUgraphNode to, CUgraphDependencyType 
 						      : CU_GRAPH_KERNEL_NODE_PORT_DEFAULT);
 }
 
-/* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for the end of
- * what was recorded. Whether the driver's captures say as much is not known. */
 static CUresult count_at(CUstream stream, CUdeviceptr word, int priority)
 {
 	return count_up_with(stream, word,
@@ -448,6 +446,8 @@ START_TEST(captured_kernels_keep_the_priority_of_their_stream)
 }
 END_TEST
 
+/* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for the end of
+ * what was recorded. Whether the driver's captures say as much is not known. */
 START_TEST(events_are_waited_for_to_their_end_by_early_kernels)
 {
 	CUgraphNode first, forked, early, joined, last;
