@@ -1,19 +1,21 @@
-// What a fault, or the end of a program, costs those that share the device with it: when each kernel of a survivor
-// ended, and whether all that it computed is right.
+// What a fault, or the end of a program, costs those that share the device with it: when each
+// kernel of a survivor ended, and whether all that it computed is right.
 //
 //   fault survivor [--kernel-us N] [--modules N]
 //   fault culprit trap | write | null | misaligned | shared | killed | none
 //
-// All begin together (driver_wait_for_start). A survivor keeps four kernels on the device for FRMPS_BENCH_SECONDS. With
-// --modules it has loaded FRMPS_BENCH_IMAGE so often before, and run FRMPS_BENCH_KERNEL of each. Every kernel checks and
-// counts the one before it (tally). Its last line says how it ended:
+// All begin together (driver_wait_for_start). A survivor keeps four kernels on the device for
+// FRMPS_BENCH_SECONDS. With --modules it has loaded FRMPS_BENCH_IMAGE so often before, and run
+// FRMPS_BENCH_KERNEL of each. Every kernel checks and counts the one before it (tally). Its last
+// line says how it ended:
 //   exact   no call failed, and every kernel ran once and in order
 //   error   a call failed
 //   wrong   no call failed, and some kernel was lost, cut, repeated or out of order
 // with the longest times between two ends of kernels, and how many ended in each millisecond.
 //
-// A culprit launches its kernel FRMPS_BENCH_DELAY seconds behind the beginning and calls the driver until it gets an
-// error; with `killed` it ends by SIGKILL with 64 kernels under way. Times are ms since the beginning.
+// A culprit launches its kernel FRMPS_BENCH_DELAY seconds behind the beginning and calls the driver
+// until it gets an error; with `killed` it ends by SIGKILL with 64 kernels under way. Times are ms
+// since the beginning.
 
 #include <signal.h>
 #include <stdbool.h>
@@ -29,7 +31,8 @@
 #define BINS_MAX  4000u
 #define PATIENCE  10.0 /* seconds that a culprit waits for its error */
 #define CULPRIT_S 0.5
-/* Where nobody has memory. The device does not fault at the first, a process with a sanitizer may have the second. */
+/* Where nobody has memory. The device does not fault at the first, a process with a sanitizer may
+ * have the second. */
 #define FAR_ADDRESS_HOST   (UINT64_C(1) << 40)
 #define FAR_ADDRESS_DEVICE (UINT64_C(6) << 40)
 

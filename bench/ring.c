@@ -1,6 +1,6 @@
-// The ring alone, between two processes: what the writer pays per record, how many records a second go
-// through, and how long a record and its answering word take (round trip). The reader does what an executor
-// does before it calls the driver: take the head once, copy the record, free the slot.
+// The ring alone, between two processes: what the writer pays per record, how many records a second
+// go through, and how long a record and its answering word take (round trip). The reader does what
+// an executor does before it calls the driver: take the head once, copy the record, free the slot.
 //
 //   ring
 
@@ -28,7 +28,8 @@ static uint64_t now(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Copies every record out; answers each with its number in stream 0's done word, until number 0 comes. */
+/* Copies every record out; answers each with its number in stream 0's done word, until number 0
+ * comes. */
 static void serve(void)
 {
 	static uint8_t copy[FRMPS_RECORD_MAX];

@@ -1,10 +1,11 @@
-// What a launch costs a program that has many streams, modules or allocations, and what one more of them costs.
+// What a launch costs a program that has many streams, modules or allocations, and what one more of
+// them costs.
 //
 //   scale streams | modules | allocations NUMBER
 //
-// It makes NUMBER of them, launches in one stream while they are there, and releases them. Streams and modules are
-// all used once: whoever puts things on the device at their first use does so. Where one cannot be made it prints
-// {"name": "limit", "made": …, "code": …} and ends with 3.
+// It makes NUMBER of them, launches in one stream while they are there, and releases them. Streams
+// and modules are all used once: whoever puts things on the device at their first use does so.
+// Where one cannot be made it prints {"name": "limit", "made": …, "code": …} and ends with 3.
 
 #include <stdbool.h>
 #include <stdio.h>

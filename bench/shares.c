@@ -1,19 +1,23 @@
-// Programs that share the device with others: greedy ones, one that serves requests, and one of many.
+// Programs that share the device with others: greedy ones, one that serves requests, and one of
+// many.
 //
 //   shares length
 //   shares greedy work | product
 //   shares serve
 //   shares crowd
 //
-// length says how long a kernel of `work` takes where nobody else is: of FRMPS_BENCH_ROUNDS rounds in each thread, with
-// blocks that fill the device once. The others begin as driver_wait_for_start() says and go on for FRMPS_BENCH_SECONDS.
+// length says how long a kernel of `work` takes where nobody else is: of FRMPS_BENCH_ROUNDS rounds
+// in each thread, with blocks that fill the device once. The others begin as
+// driver_wait_for_start() says and go on for FRMPS_BENCH_SECONDS.
 //
-// greedy keeps kernels on the device: of `work`, FRMPS_BENCH_BLOCKS blocks of FRMPS_BENCH_ROUNDS rounds, or products
-// of large matrices, whose first and last element it checks in the end. It prints how many ended in each 10 ms. A
-// kernel of `work` is so much work, not so much time: programs that the device runs in turn do not make it shorter.
+// greedy keeps kernels on the device: of `work`, FRMPS_BENCH_BLOCKS blocks of FRMPS_BENCH_ROUNDS
+// rounds, or products of large matrices, whose first and last element it checks in the end. It
+// prints how many ended in each 10 ms. A kernel of `work` is so much work, not so much time:
+// programs that the device runs in turn do not make it shorter.
 //
-// serve issues a request every FRMPS_BENCH_PERIOD_MS, but none before the last one is answered: small kernels one after
-// the other, and a wait. crowd launches and waits; every kernel checks and counts the one before it (tally).
+// serve issues a request every FRMPS_BENCH_PERIOD_MS, but none before the last one is answered:
+// small kernels one after the other, and a wait. crowd launches and waits; every kernel checks and
+// counts the one before it (tally).
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,12 +41,13 @@
 #define REQUEST_NS	UINT64_C(10000) /* that each of them takes */
 #define RANKS		1000u		/* of a program's waits, that are printed */
 
-/* work(out, rounds): each thread computes eight steps a round, each from the one before. Its store keeps the compiler
- * from dropping the loop. Compilers unroll loops differently, and systems may have different ones: none may unroll this.
+/* work(out, rounds): each thread computes eight steps a round, each from the one before. Its store
+ * keeps the compiler from dropping the loop. Compilers unroll loops differently, and systems may
+ * have different ones: none may unroll this.
  *
- * product(a, b, c, n): c = a * b by the tensor cores; a and c by rows, b by columns, of order n, a multiple of both
- * sides of a block's tile. a and b are binary16, c is binary32. A warp computes 16 times 16 elements, the eight of a
- * block two by four of these. */
+ * product(a, b, c, n): c = a * b by the tensor cores; a and c by rows, b by columns, of order n, a
+ * multiple of both sides of a block's tile. a and b are binary16, c is binary32. A warp computes 16
+ * times 16 elements, the eight of a block two by four of these. */
 static const char ptx[] =
 	".version 8.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry work(.param .u64 out, .param .u32 rounds) .maxntid 1024, 1, 1 {\n"

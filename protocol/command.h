@@ -1,14 +1,15 @@
-// The C view of command.fbs: the fixed-layout structs that a client writes on its ring and an executor copies
-// out. Meaning and rules of every field are documented in command.fbs; command_proof.cc proves at compile
-// time that both describe the same bytes. No padding is implicit, every struct is a multiple of 8 bytes.
+// The C view of command.fbs: the fixed-layout structs that a client writes on its ring and an
+// executor copies out. Meaning and rules of every field are documented in command.fbs;
+// command_proof.cc proves at compile time that both describe the same bytes. No padding is
+// implicit, every struct is a multiple of 8 bytes.
 
 #ifndef FRMPS_PROTOCOL_COMMAND_H
 #define FRMPS_PROTOCOL_COMMAND_H
 
 #include <stdint.h>
 
-/* Version of everything in this directory. Major must be equal on both sides; features add to a major
- * version. */
+/* Version of everything in this directory. Major must be equal on both sides; features add to a
+ * major version. */
 #define FRMPS_PROTOCOL_MAJOR 2u
 #define FRMPS_PROTOCOL_MINOR 0u
 
@@ -21,20 +22,22 @@
 
 /* Records start at multiples of this and have sizes that are multiples of it. */
 #define FRMPS_RECORD_ALIGN 16u
-/* Largest record: 32 764 bytes of kernel arguments (the driver's limit), attributes, head and body. */
+/* Largest record: 32 764 bytes of kernel arguments (the driver's limit), attributes, head and
+ * body. */
 #define FRMPS_RECORD_MAX    36864u
 #define FRMPS_ARGUMENT_MAX  32764u
 #define FRMPS_ATTRIBUTE_MAX 16u
 
 #define FRMPS_NO_EVENT UINT32_MAX
 
-/* Ids of a session's graphs are 1 … this - 1; nodes of one, and bytes of its description, at most. */
+/* Ids of a session's graphs are 1 … this - 1; nodes of one, and bytes of its description, at
+ * most. */
 #define FRMPS_GRAPH_IDS	      16384u
 #define FRMPS_GRAPH_NODES_MAX (1u << 20)
 #define FRMPS_GRAPH_BYTES_MAX (UINT64_C(256) << 20)
 
-/* Ids of a session's arrays, and of its texture and surface objects, are 1 … these - 1; levels of one array
- * at most. */
+/* Ids of a session's arrays, and of its texture and surface objects, are 1 … these - 1; levels of
+ * one array at most. */
 #define FRMPS_ARRAY_IDS	   16384u
 #define FRMPS_OBJECT_IDS   65536u
 #define FRMPS_ARRAY_LEVELS 32u

@@ -1,8 +1,8 @@
-// Proof that command.h and command.fbs describe the same bytes: size, alignment and the offset and size of
-// every member of every struct, and that the listed members fill the struct, so that neither side can have
-// one more. Produces no code; it is compiled with -fno-access-control, because flatc makes the members
-// private. That every struct of the schema has its line here, and is what it was in every frozen schema, is
-// checked by tests/contract/conform.sh.
+// Proof that command.h and command.fbs describe the same bytes: size, alignment and the offset and
+// size of every member of every struct, and that the listed members fill the struct, so that
+// neither side can have one more. Produces no code; it is compiled with -fno-access-control,
+// because flatc makes the members private. That every struct of the schema has its line here, and
+// is what it was in every frozen schema, is checked by tests/contract/conform.sh.
 
 #include "protocol/command.h"
 

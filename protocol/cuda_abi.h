@@ -1,13 +1,14 @@
-// The binary interface of the CUDA 13.0 driver, as far as frmps speaks it, in our own declarations: programs
-// call the shim through it, and the service calls the real driver through it. No CUDA package is needed to
-// build.
+// The binary interface of the CUDA 13.0 driver, as far as frmps speaks it, in our own declarations:
+// programs call the shim through it, and the service calls the real driver through it. No CUDA
+// package is needed to build.
 //
-// Names and values are the ones that programs were compiled against; a difference is a crash in somebody's
-// process. tests/contract/cuda_abi.sh compares every enumerator, size and offset of this file with an
-// installed <cuda.h>. Only for x86-64 and other LP64 machines (device pointers have 64 bits).
+// Names and values are the ones that programs were compiled against; a difference is a crash in
+// somebody's process. tests/contract/cuda_abi.sh compares every enumerator, size and offset of this
+// file with an installed <cuda.h>. Only for x86-64 and other LP64 machines (device pointers have 64
+// bits).
 //
-// Unlike <cuda.h> this file renames nothing: cuMemAlloc is the old 32-bit form and cuMemAlloc_v2 the current
-// one. It cannot be included beside <cuda.h>; both declare the same names.
+// Unlike <cuda.h> this file renames nothing: cuMemAlloc is the old 32-bit form and cuMemAlloc_v2
+// the current one. It cannot be included beside <cuda.h>; both declare the same names.
 
 #ifndef FRMPS_PROTOCOL_CUDA_ABI_H
 #define FRMPS_PROTOCOL_CUDA_ABI_H
@@ -23,8 +24,8 @@
 extern "C" {
 #endif
 
-/* The driver version this interface belongs to: what cuDriverGetVersion answers and cuGetProcAddress accepts
- * at most. */
+/* The driver version this interface belongs to: what cuDriverGetVersion answers and
+ * cuGetProcAddress accepts at most. */
 #define CUDA_ABI_VERSION 13000
 
 /*
@@ -526,7 +527,8 @@ typedef enum CUmemAttach_flags {
 	CU_MEM_ATTACH_SINGLE = 4,
 } CUmemAttach_flags;
 
-/* A rectangle; offsets and pitches in bytes, *Y and Height in rows. Host or device side by the memory types.
+/* A rectangle; offsets and pitches in bytes, *Y and Height in rows. Host or device side by the
+ * memory types.
  */
 typedef struct CUDA_MEMCPY2D {
 	size_t srcXInBytes;
@@ -1135,7 +1137,8 @@ typedef enum CUstreamCaptureMode {
 	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 } CUstreamCaptureMode;
 
-/* Only passed through by address: capture queries fill it for graphs, which the shim does not have. */
+/* Only passed through by address: capture queries fill it for graphs, which the shim does not
+ * have. */
 typedef struct CUgraphEdgeData {
 	unsigned char from_port;
 	unsigned char to_port;
@@ -1143,7 +1146,8 @@ typedef struct CUgraphEdgeData {
 	unsigned char reserved[5];
 } CUgraphEdgeData;
 
-/* The comparison (0 means "greater or equal, cyclic") and, as a bit beside it, CU_STREAM_WAIT_VALUE_FLUSH. */
+/* The comparison (0 means "greater or equal, cyclic") and, as a bit beside it,
+ * CU_STREAM_WAIT_VALUE_FLUSH. */
 typedef enum CUstreamWaitValue_flags {
 	CU_STREAM_WAIT_VALUE_GEQ = 0,
 	CU_STREAM_WAIT_VALUE_EQ = 1,
@@ -1271,8 +1275,8 @@ typedef struct CUlaunchMemSyncDomainMap {
 	unsigned char remote;
 } CUlaunchMemSyncDomainMap;
 
-/* Which member counts follows from the id. The two events and devNode are handles, everything else is plain
- * data. */
+/* Which member counts follows from the id. The two events and devNode are handles, everything else
+ * is plain data. */
 typedef union CUlaunchAttributeValue {
 	char pad[64];
 	CUaccessPolicyWindow accessPolicyWindow;

@@ -1,7 +1,7 @@
-// How a libcuda.so.1 says that it is ours. The shim exports exactly the driver's symbols, so the service
-// could open it by accident in place of the real driver and wait for itself. cuGetExportTable(&table,
-// FRMPS_SHIM_UUID) is the question: the shim returns CUDA_SUCCESS and a non-NULL table, before cuInit too; a
-// real driver knows no such table.
+// How a libcuda.so.1 says that it is ours. The shim exports exactly the driver's symbols, so the
+// service could open it by accident in place of the real driver and wait for itself.
+// cuGetExportTable(&table, FRMPS_SHIM_UUID) is the question: the shim returns CUDA_SUCCESS and a
+// non-NULL table, before cuInit too; a real driver knows no such table.
 
 #ifndef FRMPS_PROTOCOL_SHIM_UUID_H
 #define FRMPS_PROTOCOL_SHIM_UUID_H

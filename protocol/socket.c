@@ -1,6 +1,6 @@
-// Packets with descriptors over SOCK_SEQPACKET. Runs in every process of the house, in the thread of the
-// caller. Invariant: a descriptor that the kernel handed over is either in packet->fds or closed, on every
-// path.
+// Packets with descriptors over SOCK_SEQPACKET. Runs in every process of the house, in the thread
+// of the caller. Invariant: a descriptor that the kernel handed over is either in packet->fds or
+// closed, on every path.
 
 #include "protocol/socket.h"
 
@@ -14,15 +14,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Room for one descriptor more than a packet may carry would hide nothing: the kernel closes what does not
- * fit and says MSG_CTRUNC. */
+/* Room for one descriptor more than a packet may carry would hide nothing: the kernel closes what
+ * does not fit and says MSG_CTRUNC. */
 union control {
 	struct cmsghdr align;
 	char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
 };
 
-/* Moves the descriptors of one control message into the packet. What is beyond its room is closed and
- * counted. */
+/* Moves the descriptors of one control message into the packet. What is beyond its room is closed
+ * and counted. */
 static unsigned take_rights(struct packet *packet, const struct cmsghdr *c)
 {
 	size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -68,8 +68,8 @@ static int receive_error(int error)
 	return -error;
 }
 
-/* A peer that ends with unread packets of ours resets the connection, and the kernel says so, once, before it
- * gives what the peer had sent. */
+/* A peer that ends with unread packets of ours resets the connection, and the kernel says so, once,
+ * before it gives what the peer had sent. */
 static bool is_to_be_repeated(int error)
 {
 	return error == EINTR || error == ECONNRESET;
@@ -100,8 +100,8 @@ static int receive(int socket, struct packet *packet, int flags, size_t room)
 			packet_close_fds(packet);
 		return PACKET_E_INVALID;
 	}
-	/* No packet of the protocol is empty, so nothing means the end. A peer that does send an empty packet
-	 * is treated as gone, which it deserves. */
+	/* No packet of the protocol is empty, so nothing means the end. A peer that does send an
+	 * empty packet is treated as gone, which it deserves. */
 	if (n == 0)
 		return PACKET_E_CLOSED;
 	packet->length = (size_t)n;
@@ -217,7 +217,8 @@ bool socket_directory_is_trusted(const char *directory)
 	if (length >= sizeof(path))
 		return false;
 	memcpy(path, directory, length + 1);
-	/* Behind a slash a link would be followed, and whoever made it could lead it elsewhere later. */
+	/* Behind a slash a link would be followed, and whoever made it could lead it elsewhere
+	 * later. */
 	while (length > 1 && path[length - 1] == '/')
 		path[--length] = '\0';
 	return !statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID, &status) &&

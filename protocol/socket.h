@@ -1,5 +1,6 @@
-// Packets with descriptors on a SOCK_SEQPACKET socket: the transport under wire.h, for every process of the
-// house. Blocking or not follows the socket. No state; one caller per direction of a socket at a time.
+// Packets with descriptors on a SOCK_SEQPACKET socket: the transport under wire.h, for every
+// process of the house. Blocking or not follows the socket. No state; one caller per direction of a
+// socket at a time.
 
 #ifndef FRMPS_PROTOCOL_SOCKET_H
 #define FRMPS_PROTOCOL_SOCKET_H
@@ -29,11 +30,12 @@ struct packet {
 int packet_receive(int socket, struct packet *packet);
 /**
  * The same, but the packet stays on the socket: it is received again, with new descriptors, until
- * packet_discard() takes it off. For a receiver that must not lose it if it dies with the packet in hand.
- * Descriptors of one that is PACKET_E_INVALID are left to the caller as well.
+ * packet_discard() takes it off. For a receiver that must not lose it if it dies with the packet in
+ * hand. Descriptors of one that is PACKET_E_INVALID are left to the caller as well.
  */
 int packet_peek(int socket, struct packet *packet);
-/** The same for who takes no descriptors: none is received, and a packet that has some is PACKET_E_INVALID. */
+/** The same for who takes no descriptors: none is received, and a packet that has some is
+ * PACKET_E_INVALID. */
 int packet_peek_bare(int socket, struct packet *packet);
 /** Takes the first packet off the socket. */
 void packet_discard(int socket);
@@ -41,16 +43,17 @@ void packet_discard(int socket);
 void packet_close_fds(struct packet *packet);
 /** Takes descriptor `index` out of the packet; -1 if there is none. The caller owns it. */
 int packet_take_fd(struct packet *packet, unsigned index);
-/** Sends what is encoded, with at most WIRE_FDS_MAX descriptors (still owned by the caller). Return: 0, PACKET_E_*,
- * -errno. */
+/** Sends what is encoded, with at most WIRE_FDS_MAX descriptors (still owned by the caller).
+ * Return: 0, PACKET_E_*, -errno. */
 int packet_send(int socket, const uint8_t *bytes, size_t length, const int *fds, unsigned fd_count);
-/** Encodes and sends a message with descriptors (still owned by the caller). Return: 0, PACKET_E_*, -errno.
+/** Encodes and sends a message with descriptors (still owned by the caller). Return: 0, PACKET_E_*,
+ * -errno.
  */
 int message_send(int socket, const struct wire_message *message, const int *fds, unsigned fd_count);
 
 /**
- * Whether nobody but root and this user can have put a socket into a directory: one in /tmp whoever comes first makes. Any
- * thread.
+ * Whether nobody but root and this user can have put a socket into a directory: one in /tmp whoever
+ * comes first makes. Any thread.
  */
 bool socket_directory_is_trusted(const char *directory);
 

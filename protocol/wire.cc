@@ -1,20 +1,22 @@
-// Control packets: plain structs of wire.h in, FlatBuffers tables out, and back. Runs in every process of the
-// house, in the thread of the caller; keeps nothing between calls.
+// Control packets: plain structs of wire.h in, FlatBuffers tables out, and back. Runs in every
+// process of the house, in the thread of the caller; keeps nothing between calls.
 //
-// Decoding trusts nothing: flatbuffers' verifier proves that every table, string and vector lies inside the
-// packet, and the Reader adds what the verifier leaves open: alignment of wide vector elements, limits of
-// wire.h, a known union member that is really there. Both directions carry a sticky status.
+// Decoding trusts nothing: flatbuffers' verifier proves that every table, string and vector lies
+// inside the packet, and the Reader adds what the verifier leaves open: alignment of wide vector
+// elements, limits of wire.h, a known union member that is really there. Both directions carry a
+// sticky status.
 //
-// The rows of wire.def say what is in each message; both directions are made from them. A row that does not match
-// its table in control.fbs does not compile, or does not come back as it was sent (test_wire).
+// The rows of wire.def say what is in each message; both directions are made from them. A row that
+// does not match its table in control.fbs does not compile, or does not come back as it was sent
+// (test_wire).
 //
-// Encoding builds in one buffer that can never grow: the Builder asks for room before every string and
-// vector, and BUILD_SLACK covers the tables and the library's scratch space of the largest message. So no
-// allocation can fail halfway, which matters because this also runs inside the programs of others, where
-// nothing may abort.
+// Encoding builds in one buffer that can never grow: the Builder asks for room before every string
+// and vector, and BUILD_SLACK covers the tables and the library's scratch space of the largest
+// message. So no allocation can fail halfway, which matters because this also runs inside the
+// programs of others, where nothing may abort.
 //
-// The C++ library is not linked into the shim, because it needs a newer C library than programs may have. What
-// flatbuffers' templates refer to and nobody calls is defined below.
+// The C++ library is not linked into the shim, because it needs a newer C library than programs may
+// have. What flatbuffers' templates refer to and nobody calls is defined below.
 
 #include "protocol/wire.h"
 
@@ -108,13 +110,13 @@ static bool is_valid(const wire_tensor_map &m)
 	return m.map.count == 0 || m.map.count == WIRE_TENSOR_MAP_WORDS;
 }
 
-// Encoding
-// ----------------------------------------------------------------------------------------------------------
+// ---- encoding ----
 
 namespace
 {
 
-/* Hands out the caller's one buffer. The library asks exactly once, because Builder never lets it run full.
+/* Hands out the caller's one buffer. The library asks exactly once, because Builder never lets it
+ * run full.
  */
 class OneBuffer final : public flatbuffers::Allocator
 {
@@ -152,7 +154,8 @@ struct Builder {
 			status = code;
 	}
 
-	/* Is there room for a string or vector of `bytes` bytes, its length, terminator and padding? */
+	/* Is there room for a string or vector of `bytes` bytes, its length, terminator and
+	 * padding? */
 	bool room(size_t bytes)
 	{
 		if (bytes > WIRE_PACKET_MAX || fbb.GetSize() + bytes + 32 > WIRE_PACKET_MAX)
@@ -168,7 +171,8 @@ struct Builder {
 		return room(length) ? fbb.CreateString(s, length) : 0;
 	}
 
-	/* A vector of at most `most` numbers, and no more than fit a packet; none at all is sent as absent. */
+	/* A vector of at most `most` numbers, and no more than fit a packet; none at all is sent as
+	 * absent. */
 	template <typename T> offsets<T> numbers(const T *at, uint32_t count, uint32_t most)
 	{
 		if (count > most || (count && !at))
@@ -234,8 +238,8 @@ struct Builder {
 
 typedef offset<void> body;
 
-/* The body of a message, for the union. The fields are made in the order of the row, the parts of a table before the table
- * itself, as the library demands. */
+/* The body of a message, for the union. The fields are made in the order of the row, the parts of a
+ * table before the table itself, as the library demands. */
 static body build_body(Builder *b, const wire_message &message)
 {
 	switch (message.type) {
@@ -294,8 +298,7 @@ int wire_encode(const struct wire_message *message, uint8_t *buffer, size_t size
 	return r;
 }
 
-// Decoding
-// ----------------------------------------------------------------------------------------------------------
+// ---- decoding ----
 
 namespace
 {
@@ -384,8 +387,8 @@ struct Reader {
 
 } // namespace
 
-/* Reads the body; false for a type that this version does not know. What a message lacks is 0: all of it, padding too,
- * because some bodies are compared. */
+/* Reads the body; false for a type that this version does not know. What a message lacks is 0: all
+ * of it, padding too, because some bodies are compared. */
 static bool read_body(Reader *r, const fb::Message *message, wire_message *ret_message)
 {
 	switch (message->body_type()) {

@@ -1,11 +1,12 @@
-// The C view of control.fbs: one plain struct per message body, and the two functions that turn a packet into
-// such a struct and back. wire.cc is the only C++ code that runs and the only user of flatc's generated
-// tables. Meaning of every field: control.fbs.
+// The C view of control.fbs: one plain struct per message body, and the two functions that turn a
+// packet into such a struct and back. wire.cc is the only C++ code that runs and the only user of
+// flatc's generated tables. Meaning of every field: control.fbs.
 //
-// A decoded message points into the packet it was decoded from (strings, vectors) and is valid as long as
-// that buffer; its lists of names point into the message itself, so a decoded message must not be copied as a
-// struct. Strings are NUL-terminated inside the packet (verified); absent strings decode to "". Vectors have
-// a count; an absent vector has count 0. Both functions are reentrant, keep no state and never throw.
+// A decoded message points into the packet it was decoded from (strings, vectors) and is valid as
+// long as that buffer; its lists of names point into the message itself, so a decoded message must
+// not be copied as a struct. Strings are NUL-terminated inside the packet (verified); absent
+// strings decode to "". Vectors have a count; an absent vector has count 0. Both functions are
+// reentrant, keep no state and never throw.
 
 #ifndef FRMPS_PROTOCOL_WIRE_H
 #define FRMPS_PROTOCOL_WIRE_H
@@ -68,8 +69,8 @@ struct wire_device {
 	struct wire_u64s limits;
 };
 
-/* Limits of vectors; both functions refuse more with WIRE_E_INVALID. What has no limit here is limited by the
- * packet. */
+/* Limits of vectors; both functions refuse more with WIRE_E_INVALID. What has no limit here is
+ * limited by the packet. */
 #define WIRE_DEVICES_MAX	   16u
 #define WIRE_NAMES_MAX		   512u /* names of one Reply */
 #define WIRE_ARGUMENTS_MAX	   16u	/* arguments of an Admin command */
@@ -144,7 +145,8 @@ struct wire_load_module {
 /* Where a module's variables are to be, if not in a block. */
 #define WIRE_VARIABLES_ASKED	 UINT64_C(0)
 #define WIRE_VARIABLES_OF_DRIVER UINT64_C(1)
-/* UnloadModule, FindFunction, FindGlobal, ListFunctions: fields that the message lacks are 0 / "". */
+/* UnloadModule, FindFunction, FindGlobal, ListFunctions: fields that the message lacks are 0 /
+ * "". */
 struct wire_symbol {
 	uint32_t module, function;
 	const char *name;
@@ -186,7 +188,8 @@ struct wire_activate {
 	uint32_t canary_ms;
 	struct wire_u32s formers;
 };
-/* The keeper knows no device: uuid.count is 0 then, and only then the device is absent from the packet. */
+/* The keeper knows no device: uuid.count is 0 then, and only then the device is absent from the
+ * packet. */
 struct wire_ready {
 	struct wire_device device;
 	int32_t driver_version;
@@ -215,7 +218,8 @@ struct wire_stray {
 	uint64_t culprit;
 	const char *text;
 };
-/* CreateMemory, ReleaseMemory, MapHandle, ExportMemory, ImportMemory: fields that the message lacks are 0. */
+/* CreateMemory, ReleaseMemory, MapHandle, ExportMemory, ImportMemory: fields that the message lacks
+ * are 0. */
 struct wire_memory {
 	uint64_t handle, address, bytes;
 	uint64_t token[2];
@@ -339,7 +343,8 @@ int wire_encode(const struct wire_message *message, uint8_t *buffer, size_t size
 
 /**
  * Verifies and decodes a packet.
- * @packet: 8-byte aligned, at most WIRE_PACKET_MAX bytes; must stay valid while *ret_message is used
+ * @packet: 8-byte aligned, at most WIRE_PACKET_MAX bytes; must stay valid while *ret_message is
+ * used
  * @ret_message: on failure only its type is defined, WIRE_NONE
  * Return: 0 or WIRE_E_INVALID
  */

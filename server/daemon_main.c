@@ -1,5 +1,6 @@
-// The daemon as a process: the first life of a service starts everything, a later one adopts it; then the
-// loop runs until the service ends. See session/daemon.h for the states, holder/holder.h for lives.
+// The daemon as a process: the first life of a service starts everything, a later one adopts it;
+// then the loop runs until the service ends. See session/daemon.h for the states, holder/holder.h
+// for lives.
 
 #include "server/daemon_main.h"
 
@@ -94,7 +95,8 @@ static void run(struct daemon *daemon, const struct legacy *legacy)
 	uv_run(daemon->loop, UV_RUN_DEFAULT);
 	daemon_deinit(daemon);
 	uv_close((uv_handle_t *)&turn, NULL);
-	/* The thread that reads the configuration may wait for a user database for ever; exit() would wait for it, too. */
+	/* The thread that reads the configuration may wait for a user database for ever; exit()
+	 * would wait for it, too. */
 	if (daemon->reload) {
 		log_info("stopped");
 		_exit(daemon->exit_code);

@@ -7,7 +7,8 @@ struct config;
 struct heritage;
 struct legacy;
 
-/** Runs the role until the service ends. @legacy: from the holder. Return: exit code of the process. */
+/** Runs the role until the service ends. @legacy: from the holder. Return: exit code of the
+ * process. */
 int daemon_main(const struct config *config, const struct heritage *heritage, const struct legacy *legacy);
 
 #endif

@@ -1,7 +1,8 @@
-// As whom an executor runs that executes what programs send in its own process (heritage.as_user): as the program
-// itself. User and groups come from the kernel, for the program that connected. The user database may list groups
-// that this program has given up, and does not know users of containers. Programs of one user with other groups
-// get executors of their own, so nobody gets a group from a program that it shares with.
+// As whom an executor runs that executes what programs send in its own process (heritage.as_user):
+// as the program itself. User and groups come from the kernel, for the program that connected. The
+// user database may list groups that this program has given up, and does not know users of
+// containers. Programs of one user with other groups get executors of their own, so nobody gets a
+// group from a program that it shares with.
 
 #ifndef FRMPS_SERVER_IDENTITY_H
 #define FRMPS_SERVER_IDENTITY_H
@@ -14,7 +15,8 @@ struct ucred;
 
 #define IDENTITY_GROUPS_MAX 64u
 
-/* Where executors run as the service itself (heritage.as_user is false) there are no groups, and `gid` is 0. */
+/* Where executors run as the service itself (heritage.as_user is false) there are no groups, and
+ * `gid` is 0. */
 struct identity {
 	uid_t uid;
 	gid_t gid;
@@ -22,7 +24,8 @@ struct identity {
 	gid_t groups[IDENTITY_GROUPS_MAX];
 };
 
-/** Of the peer of a connected socket, at the moment when it connected. @credentials: what SO_PEERCRED says */
+/** Of the peer of a connected socket, at the moment when it connected. @credentials: what
+ * SO_PEERCRED says */
 void identity_of_peer(const struct ucred *credentials, int socket, struct identity *ret_identity);
 
 /** Of this process. */
@@ -31,8 +34,8 @@ void identity_of_self(struct identity *ret_identity);
 bool identity_equal(const struct identity *left, const struct identity *right);
 
 /**
- * Takes the identity on for good, without any capability: a later exec gives none back. Async-signal-safe, for a
- * child of a process with threads: the child has only the one that called.
+ * Takes the identity on for good, without any capability: a later exec gives none back.
+ * Async-signal-safe, for a child of a process with threads: the child has only the one that called.
  * Return: 0 or -errno; the process must not go on then
  */
 int identity_take(const struct identity *identity);

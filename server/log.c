@@ -1,5 +1,5 @@
-// The logger: formats one line in a local buffer and writes it with one call, so that lines of several
-// threads and processes on the same terminal stay whole.
+// The logger: formats one line in a local buffer and writes it with one call, so that lines of
+// several threads and processes on the same terminal stay whole.
 
 #include "server/log.h"
 
@@ -38,7 +38,8 @@ static struct {
 	_Atomic unsigned written, left_out;
 } limit;
 
-/* The variable is inherited by everything that a service starts: it counts for the file that it names. */
+/* The variable is inherited by everything that a service starts: it counts for the file that it
+ * names. */
 static bool is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -84,7 +85,8 @@ static size_t decode(const unsigned char *text, uint32_t *ret_point)
 	return point < least[bytes] || point > 0x10ffff || (point & ~0x7ffu) == 0xd800 ? 0 : bytes;
 }
 
-/* Controls of seven and of eight bits, those of the direction of writing, separators of lines and paragraphs. */
+/* Controls of seven and of eight bits, those of the direction of writing, separators of lines and
+ * paragraphs. */
 static bool is_control(uint32_t point)
 {
 	return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x61c || point == 0x200e ||

@@ -1,10 +1,12 @@
-// What the service tells its operator: one line per event on standard error, with wall-clock time, role and pid.
+// What the service tells its operator: one line per event on standard error, with wall-clock time,
+// role and pid.
 //
-// Where standard error is the journal's (JOURNAL_STREAM names it) a line starts with its priority instead, and the journal
-// adds the time. A line with fields goes to the journal's socket, in the protocol that the journal documents for programs
-// without its library: that library waits for a journal that does not read. Nobody here waits for it: a line for which the
-// journal has no room is counted, and the next one that finds room says how many there were.
-// All roles; any thread (one write per line).
+// Where standard error is the journal's (JOURNAL_STREAM names it) a line starts with its priority
+// instead, and the journal adds the time. A line with fields goes to the journal's socket, in the
+// protocol that the journal documents for programs without its library: that library waits for a
+// journal that does not read. Nobody here waits for it: a line for which the journal has no room is
+// counted, and the next one that finds room says how many there were. All roles; any thread (one
+// write per line).
 
 #ifndef FRMPS_SERVER_LOG_H
 #define FRMPS_SERVER_LOG_H
@@ -14,12 +16,14 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-/** Sets the least urgent level that is still written and the name in front of each line (static string). */
+/** Sets the least urgent level that is still written and the name in front of each line (static
+ * string). */
 void log_init(enum log_level level, const char *name);
 
 /**
- * Makes a text from elsewhere fit for a line, a terminal and JSON: bytes that are no UTF-8, and characters that could
- * begin another line, control a terminal or turn the direction of writing, become question marks. The length stays.
+ * Makes a text from elsewhere fit for a line, a terminal and JSON: bytes that are no UTF-8, and
+ * characters that could begin another line, control a terminal or turn the direction of writing,
+ * become question marks. The length stays.
  */
 void log_clean(char *text);
 
@@ -35,7 +39,8 @@ struct log_field {
 	const char *value; /* cleaned (log_clean()); NULL: the line has no such field */
 };
 
-/** Writes one event. Newlines belong to the logger: what the text has of them is cleaned (log_clean()). */
+/** Writes one event. Newlines belong to the logger: what the text has of them is cleaned
+ * (log_clean()). */
 void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** The same with a list of arguments. */
@@ -47,8 +52,8 @@ void log_event_fields(enum log_level level, const struct log_field *fields, size
 	...) __attribute__((format(printf, 4, 5)));
 
 /**
- * Bounds what this process logs, lines a minute without those of the level debug; 0: no bound. Lines beyond it are
- * counted, and the first line behind the minute says how many they were.
+ * Bounds what this process logs, lines a minute without those of the level debug; 0: no bound.
+ * Lines beyond it are counted, and the first line behind the minute says how many they were.
  */
 void log_limit(unsigned lines);
 

@@ -1,6 +1,7 @@
-// frmps-server: one program, several roles. Without --role it reads options and configuration, asks which
-// backend works and becomes the holder, which forks the daemon and outlives it (holder/holder.c); keeper and
-// executors are started by the daemon with the options marked internal.
+// frmps-server: one program, several roles. Without --role it reads options and configuration, asks
+// which backend works and becomes the holder, which forks the daemon and outlives it
+// (holder/holder.c); keeper and executors are started by the daemon with the options marked
+// internal.
 
 #include <errno.h>
 #include <signal.h>
@@ -26,7 +27,8 @@
 #include "server/tools/shim.h"
 #include "server/version.h"
 
-/* The driver's start and a context take less than a second, on a machine with many devices several. */
+/* The driver's start and a context take less than a second, on a machine with many devices
+ * several. */
 #define PROOF_PATIENCE_MS 30000u
 
 struct options {
@@ -188,7 +190,8 @@ static int try_backend(const struct config *config, const struct heritage *herit
 	return EXIT_FAILURE;
 }
 
-/* Executors and keeper see the chosen GPU alone, which then is number 0. Return: false without memory */
+/* Executors and keeper see the chosen GPU alone, which then is number 0. Return: false without
+ * memory */
 static bool narrow(const struct config *config, struct heritage *heritage, const char *shim)
 {
 	char *visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), (int)config->device);
@@ -275,10 +278,10 @@ static int run_service(const struct options *options)
 }
 
 /*
- * The driver places a module's variables where the process's own addresses lead it: with randomised addresses
- * they come out differently in every executor, and a program that holds such an address could not be moved.
- * Takes effect at the next exec, so the executor starts itself once more. Where that is not permitted, it
- * goes on as it is.
+ * The driver places a module's variables where the process's own addresses lead it: with randomised
+ * addresses they come out differently in every executor, and a program that holds such an address
+ * could not be moved. Takes effect at the next exec, so the executor starts itself once more. Where
+ * that is not permitted, it goes on as it is.
  */
 static void fix_addresses(char **arguments)
 {
@@ -305,8 +308,8 @@ static int run_child(const struct options *options, char **arguments)
 		log_init(options->log_level, "frmps trial");
 		return prove_main(ops, options->device, options->control_fd);
 	}
-	/* A signal that is sent to all processes of the service is the daemon's to answer: it needs its
-	 * children to let programs finish. They end when it says so, or with it. */
+	/* A signal that is sent to all processes of the service is the daemon's to answer: it needs
+	 * its children to let programs finish. They end when it says so, or with it. */
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);

@@ -1,5 +1,5 @@
-// Asks, in a process of its own, whether this machine can run a backend: the daemon itself never loads the
-// driver, and the question needs the children's environment anyway.
+// Asks, in a process of its own, whether this machine can run a backend: the daemon itself never
+// loads the driver, and the question needs the children's environment anyway.
 
 #ifndef FRMPS_SERVER_PROBE_H
 #define FRMPS_SERVER_PROBE_H

@@ -1,5 +1,5 @@
-// See prove.h, both sides. A driver that crashes or hangs at the trial is an answer, too: executors then leave exceptions
-// to it, and the fence and each program's policy are what is left.
+// See prove.h, both sides. A driver that crashes or hangs at the trial is an answer, too: executors
+// then leave exceptions to it, and the fence and each program's policy are what is left.
 
 #include "server/prove.h"
 
@@ -129,7 +129,8 @@ static void ask(const char *program, const struct heritage *heritage, unsigned p
 		close(dump_fd);
 }
 
-/* Who has the device, or its memory, may go: what the trial says holds for as long as the service lives. */
+/* Who has the device, or its memory, may go: what the trial says holds for as long as the service
+ * lives. */
 void prove_ask(const char *program, struct heritage *heritage, unsigned patience_ms)
 {
 	const struct timespec pause = {.tv_nsec = AGAIN_NS};

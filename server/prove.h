@@ -1,5 +1,6 @@
-// The proof that the service's own handling of a kernel's exception works with this driver and device: once, as the service
-// starts, by a throw-away process of the same kind as an executor (backend/trial.h).
+// The proof that the service's own handling of a kernel's exception works with this driver and
+// device: once, as the service starts, by a throw-away process of the same kind as an executor
+// (backend/trial.h).
 
 #ifndef FRMPS_SERVER_PROVE_H
 #define FRMPS_SERVER_PROVE_H
@@ -11,8 +12,8 @@
 struct backend_ops;
 
 /**
- * Starts the process and waits for its verdict, which becomes heritage->proof. One that has not said it in time is killed,
- * and nothing is proved.
+ * Starts the process and waits for its verdict, which becomes heritage->proof. One that has not
+ * said it in time is killed, and nothing is proved.
  * Where the device cannot be opened, another process is started, for as long.
  * @program: path of frmps-server
  * @patience_ms: for one of them

@@ -65,7 +65,8 @@ static bool is_shim_library(const char *path, const char *unused)
 	return strncmp(base ? base + 1 : path, "libcuda.so", 10) == 0;
 }
 
-/* NAME=a:b:c without the members that `drop` names; NULL if nothing is left or out of memory (*ret_failed).
+/* NAME=a:b:c without the members that `drop` names; NULL if nothing is left or out of memory
+ * (*ret_failed).
  */
 static char *filter_list(const char *entry, const char *separators,
 	bool (*drop)(const char *member, const char *shim_directory), const char *shim_directory,

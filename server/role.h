@@ -1,6 +1,6 @@
-// What the daemon's children are, and what they get from it: a child has one role for life, chosen at exec,
-// and struct heritage is the complete list. Nothing else is inherited (all other descriptors are
-// close-on-exec).
+// What the daemon's children are, and what they get from it: a child has one role for life, chosen
+// at exec, and struct heritage is the complete list. Nothing else is inherited (all other
+// descriptors are close-on-exec).
 
 #ifndef FRMPS_SERVER_ROLE_H
 #define FRMPS_SERVER_ROLE_H
@@ -46,9 +46,9 @@ struct heritage {
 const char *role_name(enum role role);
 
 /**
- * The environment for children: no shim in LD_LIBRARY_PATH and LD_PRELOAD (they must open the real driver),
- * the driver's variables that executors rely on, and for the cuda backend CUDA_VISIBLE_DEVICES reduced to the
- * chosen device, which then is number 0.
+ * The environment for children: no shim in LD_LIBRARY_PATH and LD_PRELOAD (they must open the real
+ * driver), the driver's variables that executors rely on, and for the cuda backend
+ * CUDA_VISIBLE_DEVICES reduced to the chosen device, which then is number 0.
  * @parent: NULL-terminated list, as environ
  * @shim_directory: directory of our libcuda.so.1; may be NULL
  * @visible: entry for CUDA_VISIBLE_DEVICES; NULL leaves the variable as it is
@@ -58,14 +58,15 @@ char **heritage_environment(char *const *parent, const char *shim_directory, con
 char **heritage_environment_free(char **environment);
 
 /**
- * Gives a child its descriptors, of which -1 stands for no words or no dump, and leaves it no others.
- * Between fork and exec: only calls that are safe there.
+ * Gives a child its descriptors, of which -1 stands for no words or no dump, and leaves it no
+ * others. Between fork and exec: only calls that are safe there.
  * Return: false with errno set
  */
 bool heritage_place(int control_fd, int words_fd, int dump_fd);
 
 /**
- * Entry number `device` of a CUDA_VISIBLE_DEVICES list, or the number itself where there is no list.
+ * Entry number `device` of a CUDA_VISIBLE_DEVICES list, or the number itself where there is no
+ * list.
  * Return: a string of the caller's, NULL if the list is shorter than that or memory ran out.
  */
 char *heritage_visible_device(const char *list, int device);

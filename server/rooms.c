@@ -1,5 +1,6 @@
-// How rooms hear of each other: session/ does not call the rooms above it, and worker/ none at all. What they have to say
-// goes through these tables, which the daemon is started with. Daemon, loop thread only.
+// How rooms hear of each other: session/ does not call the rooms above it, and worker/ none at all.
+// What they have to say goes through these tables, which the daemon is started with. Daemon, loop
+// thread only.
 
 #include "server/rooms.h"
 

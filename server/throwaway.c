@@ -42,7 +42,8 @@ static bool await(int fd, unsigned patience_ms)
 	return ready > 0;
 }
 
-/* Others need its memory. One that stays in the driver is left behind. Return: its status, 0: it stays */
+/* Others need its memory. One that stays in the driver is left behind. Return: its status, 0: it
+ * stays */
 static int bury(pid_t pid, int process)
 {
 	int status = 0;

@@ -1,5 +1,6 @@
-// The system calls behind doorbell.h. No state. Programs ring and sleep with locks held, where a thread must not
-// be cancelled: these are bare system calls, not the C library's cancellation points.
+// The system calls behind doorbell.h. No state. Programs ring and sleep with locks held, where a
+// thread must not be cancelled: these are bare system calls, not the C library's cancellation
+// points.
 
 #include "shm/doorbell.h"
 
@@ -20,7 +21,8 @@ void doorbell_force(int eventfd)
 
 void doorbell_ring(int eventfd, const word32 *asleep)
 {
-	/* Pairs with the sleeper's fence between its store of `asleep` and its last look at the tails. */
+	/* Pairs with the sleeper's fence between its store of `asleep` and its last look at the
+	 * tails. */
 	word_fence();
 	if (word_relaxed(asleep))
 		doorbell_force(eventfd);
@@ -30,7 +32,8 @@ void doorbell_drain(int eventfd)
 {
 	uint64_t count;
 	struct iovec part = {&count, sizeof(count)};
-	/* The client has the same open file: it may have made it one that blocks, and emptied it by now. */
+	/* The client has the same open file: it may have made it one that blocks, and emptied it by
+	 * now. */
 	ssize_t r = preadv2(eventfd, &part, 1, -1, RWF_NOWAIT);
 
 	(void)r;

@@ -8,8 +8,9 @@
 //   asleep? → eventfd     look at all tails      futex wait while            futex wake all
 //                         epoll_wait             wake == seen
 //
-// The two fences (word_fence) forbid that both sides look before the other's store is visible. An eventfd
-// belongs to a session and outlives executors; writing to it too often costs time, never correctness.
+// The two fences (word_fence) forbid that both sides look before the other's store is visible. An
+// eventfd belongs to a session and outlives executors; writing to it too often costs time, never
+// correctness.
 
 #ifndef FRMPS_SHM_DOORBELL_H
 #define FRMPS_SHM_DOORBELL_H
@@ -19,7 +20,8 @@
 
 #include "shm/order.h"
 
-/** Rings if the other side sleeps. Call after publishing; contains the fence. Any thread; no cancellation point. */
+/** Rings if the other side sleeps. Call after publishing; contains the fence. Any thread; no
+ * cancellation point. */
 void doorbell_ring(int eventfd, const word32 *asleep);
 
 /** Rings without asking. */
@@ -35,7 +37,8 @@ void doorbell_drain(int eventfd);
  */
 void wake_wait(const word32 *word, uint32_t seen, uint64_t timeout_us);
 
-/** Changes the word and wakes everyone who sleeps on it. Only the word's one writer process calls this. */
+/** Changes the word and wakes everyone who sleeps on it. Only the word's one writer process calls
+ * this. */
 void wake_all(word32 *word);
 
 #endif

@@ -1,17 +1,21 @@
 // The two memory regions of a session, and the only structs that live in them.
 //
-//   client region (memfd, sealed against shrinking and growing; the client writes, executors only read):
+//   client region (memfd, sealed against shrinking and growing; the client writes, executors only
+//   read):
 //     client_header | ring bytes | stream table | arena
-//   server region (memfd; executors write, the client holds a read-only file and can never map it writable):
-//     server_header | stream states | timelines, one per executor generation | times of events | journal blocks
+//   server region (memfd; executors write, the client holds a read-only file and can never map it
+//   writable):
+//     server_header | stream states | timelines, one per executor generation | times of events |
+//     journal blocks
 //
-// Offsets and sizes are fixed by the daemon, published in the handshake, and checked once by whoever maps a
-// region (region.h); nobody ever takes an offset from the memory itself. All words are native endian: both
-// sides run on one machine. Reserved words are zero. Changing a struct here needs a new FRMPS_PROTOCOL_MAJOR.
+// Offsets and sizes are fixed by the daemon, published in the handshake, and checked once by
+// whoever maps a region (region.h); nobody ever takes an offset from the memory itself. All words
+// are native endian: both sides run on one machine. Reserved words are zero. Changing a struct here
+// needs a new FRMPS_PROTOCOL_MAJOR.
 //
-// A session outlives executors. Each executor that serves it is a generation: 1, 2, 3, … A generation's GPU
-// work writes completion marks only into that generation's timeline, so nothing that an old executor still
-// does can be taken for the new one's progress.
+// A session outlives executors. Each executor that serves it is a generation: 1, 2, 3, … A
+// generation's GPU work writes completion marks only into that generation's timeline, so nothing
+// that an old executor still does can be taken for the new one's progress.
 
 #ifndef FRMPS_SHM_LAYOUT_H
 #define FRMPS_SHM_LAYOUT_H
@@ -37,16 +41,16 @@
 /* Journal blocks of a session; memory is only used where written (memfd pages). */
 #define SHM_BLOCKS   4096u
 #define SHM_NO_BLOCK UINT32_MAX
-/* Commands of one stream that may be issued or queued and not done; the client waits beyond it. Its STREAM_DESTROY may
- * be one more. */
+/* Commands of one stream that may be issued or queued and not done; the client waits beyond it. Its
+ * STREAM_DESTROY may be one more. */
 #define SHM_STREAM_CREDIT 1024u
 
 /* Default sizes, bytes. */
 #define SHM_RING_BYTES	(UINT64_C(1) << 20)
 #define SHM_ARENA_BYTES (UINT64_C(32) << 20)
 
-/* Stream table entry: what the executor needs to make the stream on first use. Written by the client before
- * the first command that names the slot; the ring's tail publishes it. */
+/* Stream table entry: what the executor needs to make the stream on first use. Written by the
+ * client before the first command that names the slot; the ring's tail publishes it. */
 struct shm_stream_entry {
 	uint32_t flags;	  /* driver stream flags: 0 or 1 (non-blocking) */
 	int32_t priority; /* as given by the program */
@@ -63,15 +67,16 @@ struct shm_client_header {
 	uint32_t magic;
 	uint32_t major;
 	uint32_t reserved0[14];
-	/* Ring bytes ever written by the client. Written by the submitting thread under the ring lock; pairs
-	 * with the executor's acquire in ring_peek(). */
+	/* Ring bytes ever written by the client. Written by the submitting thread under the ring
+	 * lock; pairs with the executor's acquire in ring_peek(). */
 	_Alignas(64) word64 tail;
 	uint64_t reserved1[7];
 	struct shm_host_entry host[SHM_STREAMS];
 	struct shm_stream_entry streams[SHM_STREAMS];
 };
 
-/* What the client may see of one stream, and what a later executor needs to take it over. Executor writes. */
+/* What the client may see of one stream, and what a later executor needs to take it over. Executor
+ * writes. */
 struct shm_stream_state {
 	word64 journaled;  /* highest seq copied into the journal */
 	word64 issued;	   /* highest seq handed to the driver (set before the call) */
@@ -104,14 +109,15 @@ enum shm_session_state {
 #define SHM_SHARE_SMS_SHIFT   16u
 #define SHM_SHARE_LENT                                                                                       \
 	UINT32_C(0x04000000) /* these are for certain, and it may use more while nobody else does */
-#define SHM_SHARE_OFFLINE UINT32_C(0x40000000) /* sessions without it come first */
-#define SHM_SHARE_ONLINE_PART                                                                                \
-	4u /* a part of this many, of what is nobody's partition, is not for offline ones */
+#define SHM_SHARE_OFFLINE     UINT32_C(0x40000000) /* sessions without it come first */
 #define SHM_SHARE_PAUSED      UINT32_C(0x80000000) /* nothing more goes to the device; what is there ends */
 #define SHM_SHARE_WEIGHT      100u
 #define SHM_SHARE_WEIGHT_MOST 1000u
+/* Offline sessions leave one of so many parts of what is nobody's partition to online ones. */
+#define SHM_SHARE_ONLINE_PART 4u
 
-/* A sign of a fault was seen. The rest is for the daemon, should the executor not come to explain it. */
+/* A sign of a fault was seen. The rest is for the daemon, should the executor not come to explain
+ * it. */
 enum shm_doubt {
 	SHM_DOUBT = 1,
 	SHM_DOUBT_FAULT = 2,  /* it is a fault, and it is not known whose */
@@ -122,54 +128,62 @@ struct shm_server_header {
 	uint32_t magic;
 	uint32_t major;
 	uint32_t reserved0[14];
-	/* Ring bytes ever consumed. Written by the serving executor thread; pairs with ring_reserve(). */
+	/* Ring bytes ever consumed. Written by the serving executor thread; pairs with
+	 * ring_reserve(). */
 	_Alignas(64) word64 head;
-	/* Non-zero while the serving thread sleeps: the client rings the doorbell. Protocol in doorbell.h. */
+	/* Non-zero while the serving thread sleeps: the client rings the doorbell. Protocol in
+	 * doorbell.h. */
 	word32 asleep;
-	/* Bumped and futex-woken when a sleeper should look again (also on every change of state). */
+	/* Bumped and futex-woken when a sleeper should look again (also on every change of
+	 * state). */
 	word32 wake;
-	/* Generation of the executor whose timeline is valid. Released after its timeline holds all done
-	 * values. */
+	/* Generation of the executor whose timeline is valid. Released after its timeline holds all
+	 * done values. */
 	word32 generation;
-	/* enum shm_session_state. Written by the executor that serves; by the daemon while none does, to hold the
-	 * session, and to end it. FAULTED and CLOSED are never overwritten. */
+	/* enum shm_session_state. Written by the executor that serves; by the daemon while none
+	 * does, to hold the session, and to end it. FAULTED and CLOSED are never overwritten. */
 	word32 state;
 	word32 error; /* CUresult when FAULTED or CLOSED; written before state */
-	/* Errors of single commands that the driver refused at issue and that could not be returned at the
-	 * call: count, and the latest code. The client reports each new count once, at its next synchronising
-	 * call. */
+	/* Errors of single commands that the driver refused at issue and that could not be returned
+	 * at the call: count, and the latest code. The client reports each new count once, at its
+	 * next synchronising call. */
 	word32 late_errors;
 	word32 late_error;
 	/* Executors that have served this session, one after the other. */
 	word32 servings;
-	/* When the session was last seen to have something on the device of this generation: CLOCK_MONOTONIC,
-	 * ns, not more than some milliseconds late; 0: never. At a sign of a fault it says who had work. */
+	/* When the session was last seen to have something on the device of this generation:
+	 * CLOCK_MONOTONIC, ns, not more than some milliseconds late; 0: never. At a sign of a fault
+	 * it says who had work. */
 	word64 active;
-	/* Of enum shm_doubt. Not zero: the executor has seen a sign of a fault, and what became done may be a
-	 * kernel that faulted. */
+	/* Of enum shm_doubt. Not zero: the executor has seen a sign of a fault, and what became
+	 * done may be a kernel that faulted. */
 	word32 doubtful;
-	/* How much of the device the session may have, SHM_SHARE_*; 0: what everybody may. The daemon writes it at any
-	 * moment, executors read it. Clients read how many multiprocessors they have. */
+	/* How much of the device the session may have, SHM_SHARE_*; 0: what everybody may. The
+	 * daemon writes it at any moment, executors read it. Clients read how many multiprocessors
+	 * they have. */
 	word32 share;
 	/* Human-readable reason of FAULTED or CLOSED; written before state. */
 	char reason[256];
-	/* A bit for each module: kernels of it have been given to a device, and may have left something
-	 * behind there that no program can see. Serving and module thread of an executor write, the next one
-	 * reads (executor/remains.c). Added at the end of a page that older clients have mapped as well. */
+	/* A bit for each module: kernels of it have been given to a device, and may have left
+	 * something behind there that no program can see. Serving and module thread of an executor
+	 * write, the next one reads (executor/remains.c). Added at the end of a page that older
+	 * clients have mapped as well. */
 	word64 ran[SHM_MODULES / 64];
 	char reserved1[3072];
-	/* ns: device time that was counted for the session, as far as shares were (executor/share.c). Serving thread of an
-	 * executor writes, the daemon reads. Added as well. */
+	/* ns: device time that was counted for the session, as far as shares were
+	 * (executor/share.c). Serving thread of an executor writes, the daemon reads. Added as
+	 * well. */
 	word64 device_ns;
-	/* Units of multiprocessors that are the partition of the session, as bits (server/backend/backend.h); 0: it has none. The
-	 * daemon writes it at any moment, executors read it. Added as well. */
+	/* Units of multiprocessors that are the partition of the session, as bits
+	 * (server/backend/backend.h); 0: it has none. The daemon writes it at any moment, executors
+	 * read it. Added as well. */
 	word64 partition;
 	/* Units that are in no partition. As the word before. */
 	word64 rest;
 };
 
-/* Completion word of one stream: the highest seq known done. Written by the GPU (mark) or, while nothing of
- * the stream is on the GPU, by the executor. Only ever grows. */
+/* Completion word of one stream: the highest seq known done. Written by the GPU (mark) or, while
+ * nothing of the stream is on the GPU, by the executor. Only ever grows. */
 struct shm_timeline_entry {
 	word64 done;
 	uint64_t reserved;
@@ -179,8 +193,9 @@ struct shm_timeline {
 	struct shm_timeline_entry stream[SHM_STREAMS];
 };
 
-/* When the device came to a timed record of an event, ns. Executors write it as soon as they see the record done.
- * The client finds it by the event's number; `record` says of which record it is. */
+/* When the device came to a timed record of an event, ns. Executors write it as soon as they see
+ * the record done. The client finds it by the event's number; `record` says of which record it
+ * is. */
 struct shm_time {
 	word64 record; /* shm_place(); 0 while the rest is being written, and before the first */
 	word64 epoch;  /* generation whose clock `local` is; 0: there is no time */
@@ -202,11 +217,12 @@ struct shm_block {
 };
 
 /*
- * An event of several programs: 256 bytes in a page of pinned memory that the programs which know it share,
- * each at an address of its own. Records are counted: number n is made by taking it from `recorded`, and is
- * done when its place, n % SHM_SHARED_RECORDS, says so. The device of the recording program writes that, in
- * stream order; the daemon does for a program that has ended. Nothing here is trusted: a program that writes
- * nonsense keeps those waiting, or lets them go, that share the event.
+ * An event of several programs: 256 bytes in a page of pinned memory that the programs which know
+ * it share, each at an address of its own. Records are counted: number n is made by taking it from
+ * `recorded`, and is done when its place, n % SHM_SHARED_RECORDS, says so. The device of the
+ * recording program writes that, in stream order; the daemon does for a program that has ended.
+ * Nothing here is trusted: a program that writes nonsense keeps those waiting, or lets them go,
+ * that share the event.
  */
 #define SHM_SHARED_RECORDS 15u
 struct shm_shared_record {

@@ -1,8 +1,8 @@
-// The only place that spells memory orders. Every shared word has one writer; a reader that acts on what the
-// word announces uses word_acquire(), which pairs with the writer's word_release(). word_relaxed() is for a
-// word's own writer and for hints. word_fence() is the full fence of the two sleep protocols (doorbell.h):
-// "publish, fence, look whether the other side sleeps" against "say that I sleep, fence, look again for
-// work".
+// The only place that spells memory orders. Every shared word has one writer; a reader that acts on
+// what the word announces uses word_acquire(), which pairs with the writer's word_release().
+// word_relaxed() is for a word's own writer and for hints. word_fence() is the full fence of the
+// two sleep protocols (doorbell.h): "publish, fence, look whether the other side sleeps" against
+// "say that I sleep, fence, look again for work".
 
 #ifndef FRMPS_SHM_ORDER_H
 #define FRMPS_SHM_ORDER_H
@@ -36,8 +36,9 @@ static inline void word_pause(void)
 #endif
 }
 
-/* Between two looks of a loop that must see a change at once: a pause can be 140 cycles long. The fence costs
- * a few, and keeps looks from being begun ahead, which would be thrown away when the word changes. */
+/* Between two looks of a loop that must see a change at once: a pause can be 140 cycles long. The
+ * fence costs a few, and keeps looks from being begun ahead, which would be thrown away when the
+ * word changes. */
 static inline void word_glance(void)
 {
 #if defined(__x86_64__)

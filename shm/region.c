@@ -1,6 +1,6 @@
-// Making, checking and mapping a session's regions. Runs in the daemon (make), in clients and executors
-// (map). The memory itself is never asked for offsets: shapes come from the handshake and stay in
-// private memory.
+// Making, checking and mapping a session's regions. Runs in the daemon (make), in clients and
+// executors (map). The memory itself is never asked for offsets: shapes come from the handshake and
+// stay in private memory.
 
 #include "shm/region.h"
 
@@ -38,7 +38,8 @@ void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t aren
 	shape->server_bytes = shape->journal_offset + (uint64_t)blocks * SHM_BLOCK_BYTES;
 }
 
-/* Whether [offset, offset + bytes) starts on a page at or behind `from` and ends at or before `end`. */
+/* Whether [offset, offset + bytes) starts on a page at or behind `from` and ends at or before
+ * `end`. */
 static bool fits(uint64_t offset, uint64_t bytes, uint64_t from, uint64_t end)
 {
 	return offset % PAGE == 0 && offset >= from && offset <= end && bytes <= end - offset;
@@ -212,7 +213,8 @@ int shm_view_map(struct shm_view *ret_view, const struct wire_shape *shape, int 
 		r = map_both(&view, client_fd, server_fd, side);
 	if (r)
 		return r;
-	/* The client's own header may hold anything by now; only the side that wrote it can vouch for it. */
+	/* The client's own header may hold anything by now; only the side that wrote it can vouch
+	 * for it. */
 	if (view.server->magic != SHM_SERVER_MAGIC || view.server->major != FRMPS_PROTOCOL_MAJOR) {
 		shm_view_unmap(&view);
 		return SHM_E_SHAPE;

@@ -1,7 +1,7 @@
-// A session's two memory regions: how large they are, how they are made, how each side maps them. The daemon
-// makes regions and publishes their shape; client and executors map them once and from then on use only the
-// pointers and sizes of their private struct shm_view. No function here keeps state; a view belongs to one
-// owner.
+// A session's two memory regions: how large they are, how they are made, how each side maps them.
+// The daemon makes regions and publishes their shape; client and executors map them once and from
+// then on use only the pointers and sizes of their private struct shm_view. No function here keeps
+// state; a view belongs to one owner.
 
 #ifndef FRMPS_SHM_REGION_H
 #define FRMPS_SHM_REGION_H
@@ -35,26 +35,27 @@ struct shm_view {
 
 #define SHM_VIEW_NULL ((struct shm_view){0})
 
-/** The shape for given ring and arena sizes (powers of two, at least 64 KiB); @blocks journal blocks. */
+/** The shape for given ring and arena sizes (powers of two, at least 64 KiB); @blocks journal
+ * blocks. */
 void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t arena_bytes, uint32_t blocks);
 
 /**
- * Checks a shape that came over a socket: page-aligned, in order, disjoint, ring a power of two that holds
- * eight of the largest records, everything below 64 GiB. Return: 0 or SHM_E_SHAPE.
+ * Checks a shape that came over a socket: page-aligned, in order, disjoint, ring a power of two
+ * that holds eight of the largest records, everything below 64 GiB. Return: 0 or SHM_E_SHAPE.
  */
 int shm_shape_check(const struct wire_shape *shape);
 
 /**
- * Makes both regions, zeroed, sealed against resizing, with their headers written and the journal empty.
- * @ret_client_fd, @ret_server_fd: the caller owns them
+ * Makes both regions, zeroed, sealed against resizing, with their headers written and the journal
+ * empty. @ret_client_fd, @ret_server_fd: the caller owns them
  * Return: 0, SHM_E_SHAPE, SHM_E_NOSPACE or -errno.
  */
 int shm_region_new(const struct wire_shape *shape, int *ret_client_fd, int *ret_server_fd);
 
 /**
- * A read-only descriptor of the server region for the client. The memfd's mode is taken away at the same
- * time, so that the client cannot open it again for writing through /proc unless it is root or runs as the
- * service's own user.
+ * A read-only descriptor of the server region for the client. The memfd's mode is taken away at the
+ * same time, so that the client cannot open it again for writing through /proc unless it is root or
+ * runs as the service's own user.
  */
 int shm_region_readonly(int server_fd, int *ret_fd);
 
@@ -75,7 +76,8 @@ static inline struct shm_timeline *shm_view_timeline(const struct shm_view *view
 	return &view->timelines[generation % SHM_TIMELINES];
 }
 
-/** Highest command of a stream known done, as the serving generation says. [any thread, either side] */
+/** Highest command of a stream known done, as the serving generation says. [any thread, either
+ * side] */
 static inline uint64_t shm_view_done(const struct shm_view *view, uint32_t slot)
 {
 	uint32_t generation = word_acquire(&view->server->generation);
@@ -84,8 +86,8 @@ static inline uint64_t shm_view_done(const struct shm_view *view, uint32_t slot)
 }
 
 /**
- * The same for who decides something by it. Kernels can write to a timeline, too: a word beyond what was marked is
- * no mark, and says no more than the last one. [any thread, server side]
+ * The same for who decides something by it. Kernels can write to a timeline, too: a word beyond
+ * what was marked is no mark, and says no more than the last one. [any thread, server side]
  */
 static inline uint64_t shm_view_known_done(const struct shm_view *view, uint32_t slot)
 {
@@ -95,7 +97,8 @@ static inline uint64_t shm_view_known_done(const struct shm_view *view, uint32_t
 	return done < marked ? done : marked;
 }
 
-/** Whether commands are issued and not known done, as the serving generation says. [any thread, server side]
+/** Whether commands are issued and not known done, as the serving generation says. [any thread,
+ * server side]
  */
 static inline bool shm_view_in_doubt(const struct shm_view *view)
 {
@@ -105,8 +108,9 @@ static inline bool shm_view_in_doubt(const struct shm_view *view)
 	return false;
 }
 
-/** Whether the session had something on the device when a sign of a fault came, or so shortly before that it may be what
- * faulted. @sign_ns: when it came, of the clock of `active`. [any thread, server side] */
+/** Whether the session had something on the device when a sign of a fault came, or so shortly
+ * before that it may be what faulted. @sign_ns: when it came, of the clock of `active`. [any
+ * thread, server side] */
 static inline bool shm_view_had_work(const struct shm_view *view, uint64_t sign_ns)
 {
 	uint64_t active = word_acquire(&view->server->active);

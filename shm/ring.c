@@ -1,5 +1,5 @@
-// The less travelled half of the ring; see ring.h for the picture. Writer functions run in the client under
-// its ring lock, reader functions on the executor thread that serves the session.
+// The less travelled half of the ring; see ring.h for the picture. Writer functions run in the
+// client under its ring lock, reader functions on the executor thread that serves the session.
 
 #include "shm/ring.h"
 
@@ -32,8 +32,8 @@ void *ring_reserve_slow(struct ring_writer *ring, uint32_t size)
 
 	if (size <= left)
 		return has_room(ring, size) ? ring->view->ring + at : NULL;
-	/* A pad can be longer than the largest record allows: the room before the end is below the size asked
-	 * for, and that is at most FRMPS_RECORD_MAX. */
+	/* A pad can be longer than the largest record allows: the room before the end is below the
+	 * size asked for, and that is at most FRMPS_RECORD_MAX. */
 	if (!has_room(ring, left))
 		return NULL;
 	/* 16 bytes hold a head without its last word, seq, which a pad does not have. */

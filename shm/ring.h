@@ -1,16 +1,17 @@
-// The command ring: bytes from one writer (the client, under its own lock) to one reader (the executor thread
-// that serves the session). Positions are byte counts that only grow; a record never wraps: what is left
-// before the end of the ring is filled with a PAD record.
+// The command ring: bytes from one writer (the client, under its own lock) to one reader (the
+// executor thread that serves the session). Positions are byte counts that only grow; a record
+// never wraps: what is left before the end of the ring is filled with a PAD record.
 //
 //            head (server region)                tail (client region)
 //              │                                   │
 //     ░░░░░░░░░▼▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▼░░░░░░░░░░░
 //              └ not yet consumed ─────────────────┘ free
 //
-// The writer trusts the reader's head (it cannot be forged by anyone else). The reader trusts nothing: the
-// tail may be any number, and the bytes may change while it looks; it takes each word once and checks its own
-// copy. Each side looks at the other's word only when what it saw of it is used up, so that a writer and a
-// reader who work at the same time do not take the line from each other for every record.
+// The writer trusts the reader's head (it cannot be forged by anyone else). The reader trusts
+// nothing: the tail may be any number, and the bytes may change while it looks; it takes each word
+// once and checks its own copy. Each side looks at the other's word only when what it saw of it is
+// used up, so that a writer and a reader who work at the same time do not take the line from each
+// other for every record.
 
 #ifndef FRMPS_SHM_RING_H
 #define FRMPS_SHM_RING_H
@@ -45,15 +46,18 @@ struct ring_reader {
 /** Starts writing at the position that the region holds (0 in a new session). */
 void ring_writer_init(struct ring_writer *ring, struct shm_view *view);
 
-/** Starts reading at the position that the region holds: a later executor goes on where the former ended. */
+/** Starts reading at the position that the region holds: a later executor goes on where the former
+ * ended. */
 void ring_reader_init(struct ring_reader *ring, struct shm_view *view);
 
-/* Slow path of ring_reserve(): looks at the head again, pads up to the end of the ring if needed. */
+/* Slow path of ring_reserve(): looks at the head again, pads up to the end of the ring if
+ * needed. */
 void *ring_reserve_slow(struct ring_writer *ring, uint32_t size);
 
 /**
  * Room for a record of `size` bytes (a multiple of FRMPS_RECORD_ALIGN, at most FRMPS_RECORD_MAX).
- * Return: where to write it, or NULL while the ring is full. Nothing is published before ring_publish().
+ * Return: where to write it, or NULL while the ring is full. Nothing is published before
+ * ring_publish().
  */
 static inline void *ring_reserve(struct ring_writer *ring, uint32_t size)
 {
@@ -79,10 +83,10 @@ static inline bool ring_has_work(const struct ring_reader *ring)
 
 /**
  * Looks at the next record.
- * @ret_head: private copy of its head, checked: size in bounds, aligned, inside what was published and inside
- * the ring
- * @ret_record: the record's bytes on the ring, valid until ring_consume(); they may change at any moment,
- * copy them once Return: 0, RING_E_EMPTY, RING_E_INVALID.
+ * @ret_head: private copy of its head, checked: size in bounds, aligned, inside what was published
+ * and inside the ring
+ * @ret_record: the record's bytes on the ring, valid until ring_consume(); they may change at any
+ * moment, copy them once Return: 0, RING_E_EMPTY, RING_E_INVALID.
  */
 int ring_peek(struct ring_reader *ring, struct frmps_head *ret_head, const uint8_t **ret_record);
 

@@ -1,5 +1,6 @@
-// Entry points: CUDA arrays and mipmapped arrays. There are no sparse ones, none of deferred mapping and none
-// of several planes, so questions about those are refused as the driver refuses them of other arrays.
+// Entry points: CUDA arrays and mipmapped arrays. There are no sparse ones, none of deferred
+// mapping and none of several planes, so questions about those are refused as the driver refuses
+// them of other arrays.
 
 #include "client/entry/entry.h"
 

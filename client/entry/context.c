@@ -1,5 +1,5 @@
-// Entry points: contexts and the calling thread's stack of them. Questions are answered here; only the end of
-// a context and cuCtxSynchronize wait for work.
+// Entry points: contexts and the calling thread's stack of them. Questions are answered here; only
+// the end of a context and cuCtxSynchronize wait for work.
 
 #include "client/entry/entry.h"
 
@@ -254,7 +254,8 @@ CUDA_EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* Of one that was destroyed, too: the runtime asks before it resets a device, and passes any other error on. */
+	/* Of one that was destroyed, too: the runtime asks before it resets a device, and passes
+	 * any other error on. */
 	if (!context_is_live(context ? context : context_current()))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!version)

@@ -1,7 +1,7 @@
-// Entry points: several copies in one call. The driver may make them in any order; here they are made in
-// that of the call, each as if it had been asked for alone. That also fulfils every order of access to the
-// sources that a program can ask for, but one: sources that it may change as soon as the call returns. Pinned
-// memory is read later, so such a call waits for what it gave.
+// Entry points: several copies in one call. The driver may make them in any order; here they are
+// made in that of the call, each as if it had been asked for alone. That also fulfils every order
+// of access to the sources that a program can ask for, but one: sources that it may change as soon
+// as the call returns. Pinned memory is read later, so such a call waits for what it gave.
 //
 // A list is checked before anything of it is given to the stream.
 

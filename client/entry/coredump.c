@@ -1,5 +1,5 @@
-// Entry points: core dumps of the device. Programs get none. So the settings say that nothing is dumped, and can be
-// set to that.
+// Entry points: core dumps of the device. Programs get none. So the settings say that nothing is
+// dumped, and can be set to that.
 
 #include "client/entry/entry.h"
 

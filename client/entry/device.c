@@ -1,4 +1,5 @@
-// Entry points: devices. All answered from the snapshot of the handshake, but for the number of multiprocessors.
+// Entry points: devices. All answered from the snapshot of the handshake, but for the number of
+// multiprocessors.
 
 #include "client/entry/entry.h"
 

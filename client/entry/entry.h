@@ -1,6 +1,6 @@
-// How an entry point is written. Every exported function is marked CUDA_EXPORT (api.h gives the same
-// visibility to the ones it declares) and is only a checked call of a plain static or shared function.
-// Nothing else of the shim is visible from outside.
+// How an entry point is written. Every exported function is marked CUDA_EXPORT (api.h gives the
+// same visibility to the ones it declares) and is only a checked call of a plain static or shared
+// function. Nothing else of the shim is visible from outside.
 
 #ifndef FRMPS_CLIENT_ENTRY_ENTRY_H
 #define FRMPS_CLIENT_ENTRY_ENTRY_H
@@ -15,14 +15,14 @@
 #define CUDA_EXPORT __attribute__((visibility("protected")))
 
 /*
- * Both forms of an entry point that takes a stream (or uses the default stream): the plain one, for which
- * stream 0 is the legacy default stream, and the one with a suffix (_ptsz, _ptds), for which it is the
- * calling thread's own.
+ * Both forms of an entry point that takes a stream (or uses the default stream): the plain one, for
+ * which stream 0 is the legacy default stream, and the one with a suffix (_ptsz, _ptds), for which
+ * it is the calling thread's own.
  *
  *   ENTRY_PAIR(cuStreamQuery, _ptsz, stream_query, (CUstream stream), stream)
  *
- * calls stream_query(stream, per_thread). The body is an ordinary function with one more parameter, bool
- * per_thread.
+ * calls stream_query(stream, per_thread). The body is an ordinary function with one more parameter,
+ * bool per_thread.
  */
 #define ENTRY_PAIR(name, suffix, body, parameters, ...)                                                      \
 	CUDA_EXPORT CUresult name parameters                                                                 \

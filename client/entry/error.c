@@ -1,5 +1,6 @@
-// Names and texts of results. Pure functions over protocol/errors.def, on any thread, also before cuInit and
-// after a fork. The switches have no default: the compiler then names a result that the table forgot.
+// Names and texts of results. Pure functions over protocol/errors.def, on any thread, also before
+// cuInit and after a fork. The switches have no default: the compiler then names a result that the
+// table forgot.
 
 #include "client/entry/api.h"
 
@@ -33,8 +34,8 @@ static const char *error_text(CUresult error)
 	return NULL;
 }
 
-/* An unknown code is answered with NULL and an error: programs print the string without looking at the
- * result. */
+/* An unknown code is answered with NULL and an error: programs print the string without looking at
+ * the result. */
 static CUresult answer(const char *string, const char **ret_string)
 {
 	if (!ret_string)

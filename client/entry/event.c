@@ -36,8 +36,8 @@ CUDA_EXPORT CUresult cuEventDestroy(CUevent event)
 	return cuEventDestroy_v2(event);
 }
 
-/* An event is recorded in streams of its own context. Default streams are of the current one; the thread of
- * host functions has none. */
+/* An event is recorded in streams of its own context. Default streams are of the current one; the
+ * thread of host functions has none. */
 static bool is_foreign(CUevent event, const struct client_stream *stream)
 {
 	CUcontext own = event_context(event);

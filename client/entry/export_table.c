@@ -1,16 +1,17 @@
-// cuGetExportTable: the unnamed functions that NVIDIA's own libraries call beside the public interface. Runs
-// on the program's threads, also before cuInit, and always locally. Owns constant tables: a caller keeps the
-// pointer it got, so a table has one address for the life of the process.
+// cuGetExportTable: the unnamed functions that NVIDIA's own libraries call beside the public
+// interface. Runs on the program's threads, also before cuInit, and always locally. Owns constant
+// tables: a caller keeps the pointer it got, so a table has one address for the life of the
+// process.
 //
-// A table is an array of words: word 0 is its size in bytes, functions stand from word 1 on. Only the table
-// for context-local storage has a function in word 0. Which slots must work was learned by watching which
-// ones the libraries call; what they mean is in the comments. Every other slot returns
-// CUDA_ERROR_NOT_SUPPORTED, so that a caller that goes further than those watched is told so instead of
-// jumping to 0. Sizes are those of the real driver (13.0), because callers compare the size word before they
-// trust a slot.
+// A table is an array of words: word 0 is its size in bytes, functions stand from word 1 on. Only
+// the table for context-local storage has a function in word 0. Which slots must work was learned
+// by watching which ones the libraries call; what they mean is in the comments. Every other slot
+// returns CUDA_ERROR_NOT_SUPPORTED, so that a caller that goes further than those watched is told
+// so instead of jumping to 0. Sizes are those of the real driver (13.0), because callers compare
+// the size word before they trust a slot.
 //
-// A table that is not here does not exist: CUDA_ERROR_INVALID_VALUE, as the driver (580) says. That is where
-// profilers end, on purpose; they would attach to the shim and see nothing.
+// A table that is not here does not exist: CUDA_ERROR_INVALID_VALUE, as the driver (580) says. That
+// is where profilers end, on purpose; they would attach to the shim and see nothing.
 
 #include "client/entry/api.h"
 #include "client/link/integrity.h"
@@ -27,7 +28,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Word 0 and the others. Functions and data pointers have one size on every machine that CUDA runs on. */
+/* Word 0 and the others. Functions and data pointers have one size on every machine that CUDA runs
+ * on. */
 #define TABLE_BYTES(table)	   ((const void *)sizeof(table))
 #define SLOT(function)		   ((const void *)(function))
 #define REFUSED_SLOTS(first, last) [first... last] = SLOT(slot_refused)
@@ -42,7 +44,8 @@ static CUresult slot_refused(void)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* A context argument may be left out (NULL) or say "current" (-1). NULL where there is no such context. */
+/* A context argument may be left out (NULL) or say "current" (-1). NULL where there is no such
+ * context. */
 static CUcontext context_argument(CUcontext context)
 {
 	if (!context || context == (CUcontext)-1)
@@ -51,9 +54,9 @@ static CUcontext context_argument(CUcontext context)
 }
 
 /*
- * The runtime's own table. [2]: the handle of a device's primary context, which the runtime then makes
- * current before it retains it; asking must not activate it. The others load modules for runtimes older than
- * CUDA 12.
+ * The runtime's own table. [2]: the handle of a device's primary context, which the runtime then
+ * makes current before it retains it; asking must not activate it. The others load modules for
+ * runtimes older than CUDA 12.
  */
 static CUresult runtime_primary(CUcontext *ret_context, CUdevice device)
 {
@@ -75,9 +78,9 @@ static const void *const runtime_table[13] = {
 };
 
 /*
- * Where tools would hang their callbacks. [2] and [6] hand out arrays that the runtime indexes and tests for
- * non-zero entries; all zero means that no tool is attached. The entries' width is unknown, so the arrays are
- * of whole words.
+ * Where tools would hang their callbacks. [2] and [6] hand out arrays that the runtime indexes and
+ * tests for non-zero entries; all zero means that no tool is attached. The entries' width is
+ * unknown, so the arrays are of whole words.
  */
 static uint64_t hooks_functions[1024];
 static uint64_t hooks_domains[14];
@@ -118,8 +121,8 @@ static const void *const thread_table[3] = {
 };
 
 /*
- * Context-local storage. A failing "get" is how the runtime learns that it has not met this context yet, so
- * the failures below are ordinary and not logged.
+ * Context-local storage. A failing "get" is how the runtime learns that it has not met this context
+ * yet, so the failures below are ordinary and not logged.
  */
 static struct cls_map *storage(CUcontext context)
 {
@@ -160,8 +163,8 @@ static const void *const storage_table[4] = {
 	SLOT(slot_refused),
 };
 
-/* Asked once per context ([2]) and once per runtime ([3]); zeroes mean that there is nothing special about
- * either. */
+/* Asked once per context ([2]) and once per runtime ([3]); zeroes mean that there is nothing
+ * special about either. */
 static CUresult checks_context(CUcontext context, uint32_t *ret_flags, const void **ret_extra)
 {
 	(void)context;
@@ -185,8 +188,8 @@ static const void *const checks_table[15] = {
 	REFUSED_SLOTS(4, 14),
 };
 
-/* The start-up check (client/link/integrity.h). The digest covers these tables' addresses, as the runtime
- * knows them. */
+/* The start-up check (client/link/integrity.h). The digest covers these tables' addresses, as the
+ * runtime knows them. */
 static CUresult integrity_ask(uint32_t version, uint64_t seconds, uint8_t *ret_digest);
 
 static const void *const integrity_table[3] = {
@@ -235,8 +238,9 @@ static CUresult integrity_ask(uint32_t version, uint64_t seconds, uint8_t *ret_d
 }
 
 /*
- * Tools' view of contexts and streams; cuBLAS and cuFFT number both with it. [4]: the id of a context. [51]
- * turns a stream into a token and [39] a token into the stream's id; the token is the id itself.
+ * Tools' view of contexts and streams; cuBLAS and cuFFT number both with it. [4]: the id of a
+ * context. [51] turns a stream into a token and [39] a token into the stream's id; the token is the
+ * id itself.
  */
 static CUresult tools_context_id(CUcontext context, uint64_t *ret_id)
 {
@@ -288,9 +292,9 @@ static const void *const tools_context_table[93] = {
 };
 
 /*
- * Tools' view of modules; cuFFT walks the functions of the module it loaded for a plan. [7] calls back for
- * each one and returns how many there were. 0 also stands for a module that is not one: the slot has no other
- * way to fail.
+ * Tools' view of modules; cuFFT walks the functions of the module it loaded for a plan. [7] calls
+ * back for each one and returns how many there were. 0 also stands for a module that is not one:
+ * the slot has no other way to fail.
  */
 typedef void module_visitor(void *user, CUfunction function);
 
@@ -320,10 +324,10 @@ static const void *const tools_module_table[8] = {
 };
 
 /*
- * Tables whose callers look for an error and then do without, but crash when the table itself is missing:
- * topology: [4] would tell cuBLASLt which part of the chip each pair of SMs belongs to; refused, it uses a
- * default. The other two are asked for by frameworks at their start and by compiled kernels; their meaning is
- * not known.
+ * Tables whose callers look for an error and then do without, but crash when the table itself is
+ * missing: topology: [4] would tell cuBLASLt which part of the chip each pair of SMs belongs to;
+ * refused, it uses a default. The other two are asked for by frameworks at their start and by
+ * compiled kernels; their meaning is not known.
  */
 static const void *const topology_table[17] = {
 	TABLE_BYTES(topology_table),
@@ -340,8 +344,8 @@ static const void *const unnamed_da_table[7] = {
 	REFUSED_SLOTS(1, 6),
 };
 
-/* Our own mark, by which the service notices that it opened the shim in place of the real driver. No
- * functions. */
+/* Our own mark, by which the service notices that it opened the shim in place of the real driver.
+ * No functions. */
 static const void *const shim_table[1] = {
 	TABLE_BYTES(shim_table),
 };

@@ -1,4 +1,5 @@
-// Entry points of functions. Kernels of libraries are taken everywhere, because the runtime passes them.
+// Entry points of functions. Kernels of libraries are taken everywhere, because the runtime passes
+// them.
 
 #include "client/entry/entry.h"
 #include "client/state/function.h"
@@ -38,7 +39,8 @@ CUDA_EXPORT CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config
 	return result != CUDA_SUCCESS ? result : function_set_cache_config(function, (int)config);
 }
 
-/* Banks of shared memory have one width on every device that the service drives: checked and forgotten. */
+/* Banks of shared memory have one width on every device that the service drives: checked and
+ * forgotten. */
 CUDA_EXPORT CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config)
 {
 	struct client_function *function;

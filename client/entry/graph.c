@@ -145,8 +145,8 @@ CUDA_EXPORT CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *typ
 
 /* ---- lists ---- */
 
-/* An array of the program's with room for some, of which fewer or more are there. Without an array only the
- * number is told; room that is left over is filled with nothing. */
+/* An array of the program's with room for some, of which fewer or more are there. Without an array
+ * only the number is told; room that is left over is filled with nothing. */
 struct list {
 	CUgraphNode *nodes, *others;
 	CUgraphEdgeData *data;

@@ -1,5 +1,5 @@
-// Entry points: nodes of graphs, by type. Parameters become a checked copy (graph/params.h) before the lock
-// is taken.
+// Entry points: nodes of graphs, by type. Parameters become a checked copy (graph/params.h) before
+// the lock is taken.
 
 #include "client/entry/entry.h"
 

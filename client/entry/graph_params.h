@@ -1,5 +1,5 @@
-// Parameters of graph nodes as the entry points get them: NULL and unknown types are refused, the rest is
-// graph/params.h.
+// Parameters of graph nodes as the entry points get them: NULL and unknown types are refused, the
+// rest is graph/params.h.
 
 #ifndef FRMPS_CLIENT_ENTRY_GRAPH_PARAMS_H
 #define FRMPS_CLIENT_ENTRY_GRAPH_PARAMS_H
@@ -13,7 +13,8 @@ CUresult graph_params_copy(const CUDA_MEMCPY3D *given, struct graph_params *ret_
 CUresult graph_params_set(const CUDA_MEMSET_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult graph_params_host(const CUDA_HOST_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult graph_params_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *given, struct graph_params *ret_params);
-/** Every type but those that own or name graphs and memory. @keep: where attributes are taken from, or NULL
+/** Every type but those that own or name graphs and memory. @keep: where attributes are taken from,
+ * or NULL
  */
 CUresult graph_params_any(
 	const CUgraphNodeParams *given, const struct graph_params *keep, struct graph_params *ret_params);

@@ -85,7 +85,8 @@ CUDA_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 		return r;
 	if (!flags || lookup_host(pointer, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* All that was allocated is mapped for the device, as on every device with one address space. */
+	/* All that was allocated is mapped for the device, as on every device with one address
+	 * space. */
 	*flags = range.flags | (range.kind == RANGE_HOST ? CU_MEMHOSTALLOC_DEVICEMAP : 0u);
 	return CUDA_SUCCESS;
 }

@@ -1,6 +1,6 @@
-// Kernel launches: look the handles up, check what the driver checks at the call, write one record. The
-// shortest path of the shim; a launch takes no lock but the ring's and asks the service nothing, except a
-// cooperative one the first time (do its blocks fit the device at once?).
+// Kernel launches: look the handles up, check what the driver checks at the call, write one record.
+// The shortest path of the shim; a launch takes no lock but the ring's and asks the service
+// nothing, except a cooperative one the first time (do its blocks fit the device at once?).
 
 #include "client/entry/entry.h"
 #include "client/graph/capture.h"
@@ -104,8 +104,8 @@ static inline CUresult submit_launch(const struct launch *launch, struct client_
 	return CUDA_SUCCESS;
 }
 
-/* Events that a launch says are to be recorded when its blocks have begun, or say so themselves, at the
- * earliest: here they are recorded behind it. */
+/* Events that a launch says are to be recorded when its blocks have begun, or say so themselves, at
+ * the earliest: here they are recorded behind it. */
 static CUresult launch_with_events(const struct launch *launch, struct client_stream *stream)
 {
 	CUresult result = each_event(launch, stream, check_event);
@@ -142,7 +142,8 @@ static CUresult launch_checked(
 	return capture_is_on(stream) ? capture_launch(stream, launch) : submit_launch(launch, stream);
 }
 
-/* The context that a launch belongs to: the stream's, for a special one or none the current one (NULL). */
+/* The context that a launch belongs to: the stream's, for a special one or none the current one
+ * (NULL). */
 static CUcontext context_of(CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;

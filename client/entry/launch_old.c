@@ -1,6 +1,7 @@
-// Entry points: launches as they were before CUDA 4.0, with the block's shape and the arguments set on the
-// function beforehand. What was set is kept beside the function; a launch hands it to today's call, which
-// judges it. Any thread; two threads that set up one function at once get a mixture, as with the driver.
+// Entry points: launches as they were before CUDA 4.0, with the block's shape and the arguments set
+// on the function beforehand. What was set is kept beside the function; a launch hands it to
+// today's call, which judges it. Any thread; two threads that set up one function at once get a
+// mixture, as with the driver.
 
 #include "client/entry/entry.h"
 

@@ -1,5 +1,5 @@
-// Entry points of libraries: modules that belong to no context. They need an initialised driver and nothing
-// else.
+// Entry points of libraries: modules that belong to no context. They need an initialised driver and
+// nothing else.
 
 #include "client/entry/entry.h"
 #include "client/state/context.h"
@@ -9,9 +9,10 @@
 #include "client/state/module.h"
 
 /*
- * Whether the program keeps its image makes no difference to a copy. The table of host functions and data is
- * for devices that share the host's page tables; the service offers none, and asking for such a function
- * finds nothing. Neither option's value is looked at, and cuBLAS has none for the first.
+ * Whether the program keeps its image makes no difference to a copy. The table of host functions
+ * and data is for devices that share the host's page tables; the service offers none, and asking
+ * for such a function finds nothing. Neither option's value is looked at, and cuBLAS has none for
+ * the first.
  */
 static CUresult check_options(unsigned int count, const CUlibraryOption *options)
 {

@@ -1,5 +1,5 @@
-// Entry points of the driver's linker. The forms before 6.5 differ from today's only where pointers have 32
-// bits.
+// Entry points of the driver's linker. The forms before 6.5 differ from today's only where pointers
+// have 32 bits.
 
 #include "client/state/link.h"
 

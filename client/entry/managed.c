@@ -1,5 +1,5 @@
-// Entry points: managed memory. Advice and prefetches are checked and remembered; state/managed.h says why
-// they do no more.
+// Entry points: managed memory. Advice and prefetches are checked and remembered; state/managed.h
+// says why they do no more.
 
 #include "client/state/managed.h"
 

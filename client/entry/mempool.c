@@ -1,4 +1,5 @@
-// Entry points: stream-ordered allocation and memory pools. Pools are of device memory and of one process.
+// Entry points: stream-ordered allocation and memory pools. Pools are of device memory and of one
+// process.
 
 #include "client/graph/memory.h"
 #include "client/state/mempool.h"

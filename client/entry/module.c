@@ -136,7 +136,8 @@ CUDA_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *ret_handles, unsigne
 	return module_functions(module, (struct client_function **)ret_handles, room, &count);
 }
 
-/* The variable is the driver's own, so the shim reads it for the program. The service loads as it sees fit.
+/* The variable is the driver's own, so the shim reads it for the program. The service loads as it
+ * sees fit.
  */
 CUDA_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret_mode)
 {

@@ -1,5 +1,5 @@
-// Entry points of occupancy. Single questions go to the service once; the search for a block size, with the
-// program's own function for dynamic shared memory, runs here.
+// Entry points of occupancy. Single questions go to the service once; the search for a block size,
+// with the program's own function for dynamic shared memory, runs here.
 
 #include "client/state/occupancy.h"
 
@@ -90,8 +90,8 @@ static CUresult search_init(struct search *search, int limit)
 	return CUDA_SUCCESS;
 }
 
-/* Largest block size with the most threads resident on a multiprocessor; all sizes but the first are whole
- * warps. */
+/* Largest block size with the most threads resident on a multiprocessor; all sizes but the first
+ * are whole warps. */
 static CUresult search_run(const struct search *search, int *ret_block_size, int *ret_blocks)
 {
 	int size = search->largest, best = 0, best_blocks = 0, best_size = 0;

@@ -1,6 +1,6 @@
-// Entry points: peers. A program sees one device, and a device is no peer of itself: access to another
-// context of the same device needs no permission and can be given none. Copies "between" contexts are copies
-// on the device.
+// Entry points: peers. A program sees one device, and a device is no peer of itself: access to
+// another context of the same device needs no permission and can be given none. Copies "between"
+// contexts are copies on the device.
 
 #include "client/entry/entry.h"
 
@@ -32,7 +32,8 @@ CUDA_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
 	return r == CUDA_SUCCESS ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : r;
 }
 
-/* The contexts of memory sides have to be live ones, or none for the current one; arrays have theirs. */
+/* The contexts of memory sides have to be live ones, or none for the current one; arrays have
+ * theirs. */
 static bool are_contexts(const CUDA_MEMCPY3D_PEER *copy)
 {
 	return (copy->srcMemoryType != CU_MEMORYTYPE_DEVICE || !copy->srcContext ||
@@ -121,7 +122,8 @@ CUDA_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities
 	return capabilities && operations && count ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* None: pinned host memory, and so managed memory, may lose updates where program and device change it at once. */
+/* None: pinned host memory, and so managed memory, may lose updates where program and device change
+ * it at once. */
 CUDA_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(
 	unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice device)
 {

@@ -1,5 +1,6 @@
-// Entry points: questions about pointers, answered from the map of ranges. A pointer that is not in it is
-// ordinary memory of the program: an error for one question, empty answers for a list of them.
+// Entry points: questions about pointers, answered from the map of ranges. A pointer that is not in
+// it is ordinary memory of the program: an error for one question, empty answers for a list of
+// them.
 
 #include "client/entry/entry.h"
 
@@ -63,7 +64,8 @@ static CUresult answer_device_pointer(const struct range *range, uint64_t addres
 	return base || range->kind != RANGE_REGISTERED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The answer for memory that is known. CUDA_ERROR_INVALID_VALUE when the question does not fit it. */
+/* The answer for memory that is known. CUDA_ERROR_INVALID_VALUE when the question does not fit
+ * it. */
 static CUresult answer_known(
 	CUpointer_attribute attribute, const struct range *range, uint64_t address, struct answer *ret_answer)
 {
@@ -130,7 +132,8 @@ static CUresult answer_known(
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The range that holds an address, as the program knows it: what it was given beyond its wish is not in it.
+/* The range that holds an address, as the program knows it: what it was given beyond its wish is
+ * not in it.
  * Return: whether there is one. */
 static bool look_up(CUdeviceptr pointer, struct range *ret_range)
 {
@@ -201,8 +204,8 @@ static bool is_device_memory(enum range_kind kind)
 	return kind == RANGE_DEVICE || kind == RANGE_POOL || kind == RANGE_MAPPED || kind == RANGE_MANAGED;
 }
 
-/* The one attribute that can be set asks that synchronous copies are; they never are less here than in the
- * driver. */
+/* The one attribute that can be set asks that synchronous copies are; they never are less here than
+ * in the driver. */
 CUDA_EXPORT CUresult cuPointerSetAttribute(
 	const void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
 {

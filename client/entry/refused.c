@@ -1,7 +1,7 @@
-// The driver calls that frmps does not have: the REFUSED rows of client/api.def. Each is a function that says
-// so once on stderr and returns CUDA_ERROR_NOT_SUPPORTED, whatever its arguments; it writes to none of them.
-// A program that merely looks such a call up, as the CUDA runtime does with hundreds, is told nothing and
-// works.
+// The driver calls that frmps does not have: the REFUSED rows of client/api.def. Each is a function
+// that says so once on stderr and returns CUDA_ERROR_NOT_SUPPORTED, whatever its arguments; it
+// writes to none of them. A program that merely looks such a call up, as the CUDA runtime does with
+// hundreds, is told nothing and works.
 //
 // Runs on the program's threads. Owns one "already said" flag per call.
 
@@ -22,8 +22,8 @@ static __attribute__((noinline)) CUresult refuse(atomic_bool *said, const char *
 }
 
 /*
- * No parameters are declared: the caller passes what the call's real prototype says, in registers and on its
- * own stack, and this side reads none of it.
+ * No parameters are declared: the caller passes what the call's real prototype says, in registers
+ * and on its own stack, and this side reads none of it.
  */
 #define MAKE_REFUSED(symbol, note)                                                                           \
 	CUresult symbol(void) __attribute__((visibility("protected")));                                      \

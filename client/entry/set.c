@@ -1,4 +1,5 @@
-// Entry points: fills. A fill without a stream goes to the default stream and returns when it is given to it.
+// Entry points: fills. A fill without a stream goes to the default stream and returns when it is
+// given to it.
 
 #include "client/entry/entry.h"
 
@@ -33,8 +34,8 @@ static CUresult fill_async(CUdeviceptr dst, size_t pitch, unsigned int value, un
 }
 
 /*
- * The eight entry points of one element type: one and two dimensions, on the default and on a given stream,
- * both meanings of stream 0.
+ * The eight entry points of one element type: one and two dimensions, on the default and on a given
+ * stream, both meanings of stream 0.
  */
 #define FILLS(bits, type)                                                                                    \
 	ENTRY_PAIR(cuMemsetD##bits##_v2, _ptds, fill, (CUdeviceptr dst, type value, size_t n), dst, 0,       \

@@ -1,6 +1,6 @@
-// Entry points: attributes of streams. All of them are hints: about caches, about how to wait, about which
-// fences must see which writes. They are kept for the program to read; kernels run without them. Two threads
-// that set attributes of one stream at once get one or the other value.
+// Entry points: attributes of streams. All of them are hints: about caches, about how to wait,
+// about which fences must see which writes. They are kept for the program to read; kernels run
+// without them. Two threads that set attributes of one stream at once get one or the other value.
 
 #include "client/entry/entry.h"
 

@@ -1,6 +1,6 @@
-// Entry points: tensor maps. The driver alone knows their encoding, so each is asked of the service once;
-// programs encode the same map before every launch, so the latest ones are kept. An encoding depends on
-// nothing but the arguments.
+// Entry points: tensor maps. The driver alone knows their encoding, so each is asked of the service
+// once; programs encode the same map before every launch, so the latest ones are kept. An encoding
+// depends on nothing but the arguments.
 
 #include "client/entry/entry.h"
 

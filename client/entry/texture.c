@@ -116,8 +116,8 @@ CUDA_EXPORT CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *ret_resourc
 	return r;
 }
 
-/* The attribute counts elements of 16 bytes; of smaller ones there are more, four times as many at most
- * (H200, driver 580). */
+/* The attribute counts elements of 16 bytes; of smaller ones there are more, four times as many at
+ * most (H200, driver 580). */
 CUDA_EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(
 	size_t *ret_width, CUarray_format format, unsigned channels, CUdevice device)
 {

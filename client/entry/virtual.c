@@ -1,5 +1,5 @@
-// Entry points: virtual memory management. Device memory only; a shareable handle is a descriptor that other
-// programs of the same user can import.
+// Entry points: virtual memory management. Device memory only; a shareable handle is a descriptor
+// that other programs of the same user can import.
 
 #include "client/entry/entry.h"
 
@@ -34,7 +34,8 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
 	return check_location(&properties->location);
 }
 
-/* What a device without a fabric, without remote access to its memory and on Linux does not make. */
+/* What a device without a fabric, without remote access to its memory and on Linux does not
+ * make. */
 static CUresult check_wishes(const CUmemAllocationProp *properties)
 {
 	if (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)

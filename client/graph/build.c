@@ -100,7 +100,8 @@ static bool is_over(const struct grave *grave)
 
 	if (!build->stream || wait_is_done(build->stream, build->seq))
 		return true;
-	/* After a fault nothing is known done any more, but a function or a copy of it may be running here. */
+	/* After a fault nothing is known done any more, but a function or a copy of it may be
+	 * running here. */
 	return process_error() != CUDA_SUCCESS && callback_is_idle();
 }
 

@@ -1,10 +1,11 @@
-// What is made of a graph to run it: its form (form.h) and the service's graphs, one for each description. A
-// build never changes; one that is not needed any more is buried, and given back when its latest launch is
-// done, at the latest when the next build is made or buried; after a fault when nothing of it runs in this
-// process any more. Launches of builds of one executable graph follow each other on whatever streams.
+// What is made of a graph to run it: its form (form.h) and the service's graphs, one for each
+// description. A build never changes; one that is not needed any more is buried, and given back
+// when its latest launch is done, at the latest when the next build is made or buried; after a
+// fault when nothing of it runs in this process any more. Launches of builds of one executable
+// graph follow each other on whatever streams.
 //
-// A build is guarded by whoever has it; graves have a lock of their own. The graph lock is not held: the
-// service is asked.
+// A build is guarded by whoever has it; graves have a lock of their own. The graph lock is not
+// held: the service is asked.
 
 #ifndef FRMPS_CLIENT_GRAPH_BUILD_H
 #define FRMPS_CLIENT_GRAPH_BUILD_H
@@ -31,12 +32,12 @@ CUresult build_new(const struct client_graph *graph, uint64_t flags, struct grap
 /** The next launch of a build comes behind the latest one of its predecessor. */
 void build_follow(struct graph_build *build, const struct graph_build *former);
 
-/** A build of nothing that is as long under way as the latest launch of another one: for what that launch may
- * need. NULL without memory. */
+/** A build of nothing that is as long under way as the latest launch of another one: for what that
+ * launch may need. NULL without memory. */
 struct graph_build *build_rest(const struct graph_build *build);
 
-/** Lets a launch that is about to be submitted come behind a command, which may be of another stream. @other:
- * NULL: behind none */
+/** Lets a launch that is about to be submitted come behind a command, which may be of another
+ * stream. @other: NULL: behind none */
 CUresult build_await(struct client_stream *stream, struct client_stream *other, uint64_t seq);
 
 /** Submits a launch. @ret_begun: whether any of it was submitted, after an error too */

@@ -1,4 +1,5 @@
-// See capture.h. Everything here is guarded by the graph lock; a stream's `capturing` is written inside it.
+// See capture.h. Everything here is guarded by the graph lock; a stream's `capturing` is written
+// inside it.
 
 #include "client/graph/capture.h"
 
@@ -29,7 +30,8 @@ struct capture {
 struct capture_stream {
 	struct capture *capture;
 	struct tips tips;
-	/* Its own latest node, as long as only the stream's order makes the next one wait for it. */
+	/* Its own latest node, as long as only the stream's order makes the next one wait for
+	 * it. */
 	CUgraphNode latest;
 };
 
@@ -110,7 +112,8 @@ static void join(struct client_stream *stream, struct capture *capture)
 	publish();
 }
 
-/* A graph is about to be freed; captures into the children of its nodes have nowhere to go any more. */
+/* A graph is about to be freed; captures into the children of its nodes have nowhere to go any
+ * more. */
 static void orphan(const struct client_graph *graph)
 {
 	for (struct capture *c = captures; c; c = c->next) {
@@ -176,8 +179,9 @@ static CUresult depend(
 	return tips_add_all(&s->tips, nodes, data, count);
 }
 
-/* A kernel that may begin before the kernel in front of it in the stream has ended says so in that edge. Other
- * edges stay as they are: what the program waited for by an event has to be over when the kernel begins. */
+/* A kernel that may begin before the kernel in front of it in the stream has ended says so in that
+ * edge. Other edges stay as they are: what the program waited for by an event has to be over when
+ * the kernel begins. */
 static void take_programmatic(struct capture_stream *s, struct graph_params *params)
 {
 	const struct graph_node *latest = graph_find_node(s->latest);
@@ -195,7 +199,8 @@ static void take_programmatic(struct capture_stream *s, struct graph_params *par
 	}
 }
 
-/* A kernel keeps the priority of the stream in which it is captured: graphs may run at those of their nodes. */
+/* A kernel keeps the priority of the stream in which it is captured: graphs may run at those of
+ * their nodes. */
 static CUresult take_priority(const struct client_stream *stream, struct graph_params *params)
 {
 	const CUlaunchAttributeValue value = {.priority = stream->priority};
@@ -561,7 +566,8 @@ void capture_leave(struct client_stream *stream)
 	else if (capture)
 		leave(stream, capture);
 	graph_leave();
-	/* Memory of its nodes is freed when somebody reaps next: here nobody may wait for the device. */
+	/* Memory of its nodes is freed when somebody reaps next: here nobody may wait for the
+	 * device. */
 	graph_objects_drop(objects, false);
 }
 

@@ -1,18 +1,21 @@
-// Stream capture: while a stream captures, what the program submits to it becomes nodes of a graph. A capture
-// begins on its origin stream; another stream joins it by waiting for an event that was recorded in it, and
-// leaves it when the capture ends. Each stream of a capture knows the nodes that its next one waits for.
+// Stream capture: while a stream captures, what the program submits to it becomes nodes of a graph.
+// A capture begins on its origin stream; another stream joins it by waiting for an event that was
+// recorded in it, and leaves it when the capture ends. Each stream of a capture knows the nodes
+// that its next one waits for.
 //
 //           begin           forbidden call, end on another stream       end on the origin
 //   (none) ───────► ACTIVE ──────────────────────────────────► INVALIDATED ─────────────► (none)
 //                     └──────────── end on the origin: the graph, or why not ───────────────┘
 //
-// A graph only grows while it is captured into, so what the streams know stays true. A child that is captured
-// into may be in a graph that another capture makes: if that is freed, this capture is invalid.
+// A graph only grows while it is captured into, so what the streams know stays true. A child that
+// is captured into may be in a graph that another capture makes: if that is freed, this capture is
+// invalid.
 //
-// The legacy default stream never captures; while a blocking stream does, every use of it ends that capture.
+// The legacy default stream never captures; while a blocking stream does, every use of it ends that
+// capture.
 //
-// The inline looks cost a load on the way of every command; everything else takes the graph lock itself. Any
-// thread.
+// The inline looks cost a load on the way of every command; everything else takes the graph lock
+// itself. Any thread.
 
 #ifndef FRMPS_CLIENT_GRAPH_CAPTURE_H
 #define FRMPS_CLIENT_GRAPH_CAPTURE_H
@@ -36,7 +39,8 @@ extern word32 capture_strict;
 /* All captures. */
 extern word32 capture_count;
 
-/** Whether a command for the stream must not go to the ring: it captures, or may not be used now. */
+/** Whether a command for the stream must not go to the ring: it captures, or may not be used
+ * now. */
 static inline bool capture_is_on(const struct client_stream *stream)
 {
 	return __builtin_expect(word_relaxed((word32 *)&stream->capturing) != 0, 0);
@@ -44,7 +48,8 @@ static inline bool capture_is_on(const struct client_stream *stream)
 
 CUresult capture_check_unsafe(void);
 
-/** First line of calls that may have effects on streams that capture. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
+/** First line of calls that may have effects on streams that capture.
+ * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
  */
 static inline CUresult capture_unsafe(void)
 {
@@ -61,8 +66,8 @@ static inline CUresult capture_none(void)
 }
 
 /* Commands of a stream for which capture_is_on(). Return, beside what is said:
- * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT (the legacy stream), and what
- * adding the node returned. */
+ * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT (the legacy stream),
+ * and what adding the node returned. */
 
 /** The stream's next node. Takes the parameters over. The graph lock is not held. */
 CUresult capture_add(struct client_stream *stream, struct graph_params *params);
@@ -87,8 +92,8 @@ CUresult capture_record(struct client_stream *stream, struct captured **captured
  * A stream waits for an event, and one of them is in a capture.
  * @captured: the event's word (state/event.c); NULL there: the event is not in a capture
  * @recorded: it was recorded at all
- * Return: CUDA_ERROR_STREAM_CAPTURE_ISOLATION, CUDA_ERROR_STREAM_CAPTURE_MERGE; CUDA_ERROR_INVALID_VALUE: the
- * event's capture is over
+ * Return: CUDA_ERROR_STREAM_CAPTURE_ISOLATION, CUDA_ERROR_STREAM_CAPTURE_MERGE;
+ * CUDA_ERROR_INVALID_VALUE: the event's capture is over
  */
 CUresult capture_wait(struct client_stream *stream, struct captured **captured, bool recorded);
 /** The event is recorded anew or destroyed. */
@@ -97,18 +102,19 @@ void capture_forget(struct captured **captured);
  * CUDA_ERROR_INVALID_VALUE when that is over. */
 CUresult capture_refuse_event(struct captured **captured);
 
-/** CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (legacy stream), CUDA_ERROR_ILLEGAL_STATE (captures already).
+/** CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (legacy stream), CUDA_ERROR_ILLEGAL_STATE (captures
+ * already).
  * @graph: NULL: a new one, else into this one, behind these nodes */
 CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, CUgraph graph,
 	const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count);
 /**
  * Ends the capture, with a graph or without.
- * Return: CUDA_ERROR_ILLEGAL_STATE, and CUDA_ERROR_STREAM_CAPTURE_…: WRONG_THREAD, INVALIDATED, UNJOINED;
- * after UNMATCHED (the stream is not the origin) it is still there, and invalid.
+ * Return: CUDA_ERROR_ILLEGAL_STATE, and CUDA_ERROR_STREAM_CAPTURE_…: WRONG_THREAD, INVALIDATED,
+ * UNJOINED; after UNMATCHED (the stream is not the origin) it is still there, and invalid.
  */
 CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph);
-/** The stream is being destroyed. The origin takes its capture along. Another stream leaves, and what it has
- * captured must still come before the end of the origin. */
+/** The stream is being destroyed. The origin takes its capture along. Another stream leaves, and
+ * what it has captured must still come before the end of the origin. */
 void capture_leave(struct client_stream *stream);
 
 /* What is known of a stream's capture; arrays are valid until the stream's next call. */

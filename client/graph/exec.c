@@ -1,5 +1,5 @@
-// See exec.h. The copy's nodes have the nodes of the program's graph as their origins; what the service has
-// of it is build.c's.
+// See exec.h. The copy's nodes have the nodes of the program's graph as their origins; what the
+// service has of it is build.c's.
 
 #include "client/graph/exec.h"
 
@@ -90,7 +90,8 @@ static struct client_graph *source_of(const struct client_exec *exec)
 	return graph && graph->serial == exec->graph->origin ? graph : NULL;
 }
 
-/* The memory of a graph is there once: a second executable graph would write to it beside the first one. */
+/* The memory of a graph is there once: a second executable graph would write to it beside the first
+ * one. */
 static CUresult claim(struct client_exec *exec)
 {
 	struct client_graph *graph;
@@ -239,8 +240,8 @@ static CUresult await_frees(const struct client_graph *graph, struct client_stre
 	return r;
 }
 
-/* What allocation and free nodes do; whether that changed anything is in their marks. Return: whether all that is to
- * be freed was allocated. */
+/* What allocation and free nodes do; whether that changed anything is in their marks. Return:
+ * whether all that is to be freed was allocated. */
 static bool change_memory(const struct client_graph *graph)
 {
 	bool all = true;
@@ -287,8 +288,8 @@ static void place_frees(const struct client_graph *graph, struct client_stream *
 	}
 }
 
-/* The program may use or free the memory as soon as the launch is on its way, so it is counted before. A
- * launch of which nothing is on its way leaves everything as it was. */
+/* The program may use or free the memory as soon as the launch is on its way, so it is counted
+ * before. A launch of which nothing is on its way leaves everything as it was. */
 static CUresult launch(struct client_exec *exec, struct client_stream *stream)
 {
 	struct graph_node *bad;
@@ -481,7 +482,8 @@ static CUgraphExecUpdateResult compare(
 	return result;
 }
 
-/* Exchanges what the nodes do and the user objects that they need; the graphs have the same form. */
+/* Exchanges what the nodes do and the user objects that they need; the graphs have the same
+ * form. */
 static void exchange(struct client_graph *mine, struct client_graph *theirs)
 {
 	struct graph_object *objects = mine->objects;
@@ -514,7 +516,8 @@ static CUresult update(struct client_exec *exec, struct client_graph *mine, stru
 	return CUDA_SUCCESS;
 }
 
-/* After an update the copy has what was there before, which the launches before it may still need. */
+/* After an update the copy has what was there before, which the launches before it may still
+ * need. */
 static void bury_copy(struct graph_build *rest, struct client_graph *copy, bool updated)
 {
 	if (rest)

@@ -1,12 +1,13 @@
-// Executable graphs: a private copy of a graph, its form (form.h), and the service's graphs made from the
-// form's descriptions. A launch is one command for each of those, one alone for most graphs.
+// Executable graphs: a private copy of a graph, its form (form.h), and the service's graphs made
+// from the form's descriptions. A launch is one command for each of those, one alone for most
+// graphs.
 //
-// A change of a node is made in the copy only; before the next launch the form is made anew and the service
-// gets new graphs, so launches that are on their way keep what they had. Former ones are given back once
-// their last launch is done, when the next graph is made or destroyed.
+// A change of a node is made in the copy only; before the next launch the form is made anew and the
+// service gets new graphs, so launches that are on their way keep what they had. Former ones are
+// given back once their last launch is done, when the next graph is made or destroyed.
 //
-// Any thread, the graph lock is not held. One lock per executable graph; inside it the service is asked and
-// commands are submitted.
+// Any thread, the graph lock is not held. One lock per executable graph; inside it the service is
+// asked and commands are submitted.
 
 #ifndef FRMPS_CLIENT_GRAPH_EXEC_H
 #define FRMPS_CLIENT_GRAPH_EXEC_H
@@ -25,16 +26,16 @@ struct client_exec *exec_find(CUgraphExec handle);
 
 /**
  * Makes an executable graph. @ret_bad: the node to blame, or NULL; written on failure.
- * Return: as form_make(), or what the service said; CUDA_ERROR_NOT_SUPPORTED for a graph with memory of which
- * there is one already.
+ * Return: as form_make(), or what the service said; CUDA_ERROR_NOT_SUPPORTED for a graph with
+ * memory of which there is one already.
  */
 CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad);
 /** Ends it; launches that are on their way go on. */
 CUresult exec_destroy(CUgraphExec exec);
 uint64_t exec_flags(const struct client_exec *exec);
 
-/** CUDA_ERROR_INVALID_VALUE for memory that is allocated already, or to be freed without being that;
- * CUDA_ERROR_INVALID_HANDLE, the sticky error, or what making the changed form returned. */
+/** CUDA_ERROR_INVALID_VALUE for memory that is allocated already, or to be freed without being
+ * that; CUDA_ERROR_INVALID_HANDLE, the sticky error, or what making the changed form returned. */
 CUresult exec_launch(struct client_exec *exec, struct client_stream *stream);
 /** Makes sure that the next launch has nothing to make. */
 CUresult exec_upload(struct client_exec *exec);
@@ -50,10 +51,12 @@ CUresult exec_set(struct client_exec *exec, CUgraphNode node, struct graph_param
 CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph child);
 CUresult exec_enable(struct client_exec *exec, CUgraphNode node, bool enabled);
 CUresult exec_is_enabled(struct client_exec *exec, CUgraphNode node, bool *ret_enabled);
-/** Sets what all nodes do. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the info says why, and nothing was changed.
+/** Sets what all nodes do. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the info says why, and nothing was
+ * changed.
  */
 CUresult exec_update(struct client_exec *exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret_info);
-/** What a node's parameters are now, for setting some of them. Copied; params_deinit() is the caller's. */
+/** What a node's parameters are now, for setting some of them. Copied; params_deinit() is the
+ * caller's. */
 CUresult exec_get(struct client_exec *exec, CUgraphNode node, struct graph_params *ret_params);
 
 #endif

@@ -1,5 +1,5 @@
-// See form.h. Two passes: the graph with all its children is flattened into items, in an order that the edges
-// allow; then the items are dealt out to slots and segments.
+// See form.h. Two passes: the graph with all its children is flattened into items, in an order that
+// the edges allow; then the items are dealt out to slots and segments.
 
 #include "client/graph/form.h"
 
@@ -89,8 +89,8 @@ static CUresult add_link(struct maker *maker, uint32_t to, const CUgraphEdgeData
 	return CUDA_SUCCESS;
 }
 
-/* What the node waits for: nodes have their last item in `mark`. @begin: for nodes of a child that wait for
- * none */
+/* What the node waits for: nodes have their last item in `mark`. @begin: for nodes of a child that
+ * wait for none */
 static CUresult link_node(struct maker *maker, const struct graph_node *node, uint32_t begin)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -156,8 +156,8 @@ static CUresult stage(struct maker *maker, const struct box *box, struct box_sid
 	return CUDA_SUCCESS;
 }
 
-/* A copy of ordinary memory: one half here, one on the device. The items that the node becomes are the
- * newest. */
+/* A copy of ordinary memory: one half here, one on the device. The items that the node becomes are
+ * the newest. */
 static CUresult add_staged(struct maker *maker, const struct graph_node *node, const struct box *box,
 	const struct copy_side *dst, const struct copy_side *src, uint32_t begin)
 {

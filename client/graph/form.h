@@ -1,12 +1,12 @@
 // A graph as a list of steps. What the device does alone becomes descriptions for the service
-// (protocol/command.fbs, GraphHead), each launched as one command. What needs this process (host functions,
-// events, waits for words, copies of ordinary memory) stands between them:
+// (protocol/command.fbs, GraphHead), each launched as one command. What needs this process (host
+// functions, events, waits for words, copies of ordinary memory) stands between them:
 //
 //   slot 0 │ segment 0 │ slot 1 │ segment 1 │ …      slot: steps here; segment: one description
 //
-// A node of the device is in the first segment that its edges allow; a node of this process in the first slot
-// behind the segments of all that it waits for. That orders more than the edges ask for, and never less. Most
-// graphs are one segment.
+// A node of the device is in the first segment that its edges allow; a node of this process in the
+// first slot behind the segments of all that it waits for. That orders more than the edges ask for,
+// and never less. Most graphs are one segment.
 
 #ifndef FRMPS_CLIENT_GRAPH_FORM_H
 #define FRMPS_CLIENT_GRAPH_FORM_H
@@ -41,7 +41,8 @@ struct graph_step {
 	};
 };
 
-/* Owns descriptions and the pinned memory that copies of ordinary memory go through, which outlives contexts.
+/* Owns descriptions and the pinned memory that copies of ordinary memory go through, which outlives
+ * contexts.
  */
 struct graph_form {
 	struct graph_step *steps;
@@ -51,8 +52,8 @@ struct graph_form {
 };
 
 /**
- * Takes a graph apart. Nobody else changes it meanwhile; no lock is held: pinned memory is asked of the
- * service.
+ * Takes a graph apart. Nobody else changes it meanwhile; no lock is held: pinned memory is asked of
+ * the service.
  * @flags: FRMPS_GRAPH_*
  * @ret_form: zero, or with steps in it, on failure too: form_deinit() is the caller's
  * @ret_bad: the node that is to blame, NULL if none is; written on failure

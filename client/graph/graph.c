@@ -1,5 +1,5 @@
-// See graph.h. Graphs and nodes lie in slabs, so that a handle of what is gone is refused, not followed. An
-// edge is kept at both its ends.
+// See graph.h. Graphs and nodes lie in slabs, so that a handle of what is gone is refused, not
+// followed. An edge is kept at both its ends.
 
 #include "client/graph/graph.h"
 

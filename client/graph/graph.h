@@ -1,9 +1,10 @@
-// Graphs of this program: nodes, what they do and what they wait for. A graph is only memory of this process;
-// the service hears of it when it is instantiated (exec.h).
+// Graphs of this program: nodes, what they do and what they wait for. A graph is only memory of
+// this process; the service hears of it when it is instantiated (exec.h).
 //
-// One lock guards all graphs and captures (capture.h): programs may not work on one graph from two threads at
-// a time, but streams of several threads capture into one. Nothing is waited for and nobody is asked inside
-// it. Functions here want it held unless they say otherwise; entry points take it with graph_enter().
+// One lock guards all graphs and captures (capture.h): programs may not work on one graph from two
+// threads at a time, but streams of several threads capture into one. Nothing is waited for and
+// nobody is asked inside it. Functions here want it held unless they say otherwise; entry points
+// take it with graph_enter().
 
 #ifndef FRMPS_CLIENT_GRAPH_GRAPH_H
 #define FRMPS_CLIENT_GRAPH_GRAPH_H
@@ -78,16 +79,17 @@ static inline CUgraphNode graph_node_handle(const struct graph_node *node)
 /** CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult graph_new(struct client_graph **ret_graph);
 
-/** Frees a graph with its nodes. What user objects it held is moved to *objects: graph_objects_drop() after
- * leaving. */
+/** Frees a graph with its nodes. What user objects it held is moved to *objects:
+ * graph_objects_drop() after leaving. */
 void graph_free(struct client_graph *graph, struct graph_object **objects);
 
 /**
  * Adds a node.
  * @params: taken over, also on failure
  * @nodes, @data: what it waits for; data NULL: ordinary edges
- * Return: CUDA_ERROR_INVALID_VALUE for nodes of other graphs, duplicates and edges that do not exist, and for a
- * second free of the same memory; CUDA_ERROR_NOT_SUPPORTED for memory in a child; CUDA_ERROR_OUT_OF_MEMORY.
+ * Return: CUDA_ERROR_INVALID_VALUE for nodes of other graphs, duplicates and edges that do not
+ * exist, and for a second free of the same memory; CUDA_ERROR_NOT_SUPPORTED for memory in a child;
+ * CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult graph_add(struct client_graph *graph, struct graph_params *params, const CUgraphNode *nodes,
 	const CUgraphEdgeData *data, size_t count, struct graph_node **ret_node);
@@ -105,8 +107,8 @@ CUresult graph_disconnect(struct graph_node *from, struct graph_node *to, const 
 /** A copy of everything, child graphs too. Nodes of the copy are in the same order. */
 CUresult graph_clone(const struct client_graph *graph, struct client_graph **ret_clone);
 
-/** The node of a clone, or of a graph inside it, that was made from the node with this serial; NULL if there
- * is none. */
+/** The node of a clone, or of a graph inside it, that was made from the node with this serial; NULL
+ * if there is none. */
 struct graph_node *graph_find_origin(const struct client_graph *clone, uint64_t serial);
 
 /** Whether a graph is this one, or in a node of it. */
@@ -118,8 +120,8 @@ bool graph_is_captured(const struct client_graph *graph);
 /** Whether nodes of a kind allocate or free. */
 bool graph_is_memory(CUgraphNodeType type);
 
-/** Whether it has nodes that allocate or free. Such memory has one place, so the graph has neither clones nor
- * parents. */
+/** Whether it has nodes that allocate or free. Such memory has one place, so the graph has neither
+ * clones nor parents. */
 bool graph_has_memory(const struct client_graph *graph);
 
 /** Whether one node must end before another begins; a node is before itself. */
@@ -136,8 +138,8 @@ CUresult graph_objects_clone(const struct client_graph *graph, struct client_gra
 /** Puts one list behind another, which is not empty. */
 void graph_objects_join(struct graph_object *objects, struct graph_object *behind);
 /**
- * Gives references back, and with the last one calls the program's destructor (@at_once), or has it called by
- * a thread of the shim's own. The lock is not held.
+ * Gives references back, and with the last one calls the program's destructor (@at_once), or has it
+ * called by a thread of the shim's own. The lock is not held.
  */
 void graph_objects_drop(struct graph_object *objects, bool at_once);
 

@@ -25,8 +25,8 @@ struct graph_memory {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_memory *all;
-/* Bytes of the memory that launches have used, and what the driver would have on the device for it: as much
- * as there ever was since the latest trim. */
+/* Bytes of the memory that launches have used, and what the driver would have on the device for it:
+ * as much as there ever was since the latest trim. */
 static uint64_t there, held;
 static uint64_t used_high, reserved_high;
 

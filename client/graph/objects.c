@@ -1,8 +1,9 @@
-// User objects: something of the program's with a count of references, some of them held by graphs. With the
-// last reference the program's destructor is called. The call that gives that reference back does so itself, as
-// the driver's does (cuGraphDestroy and cuUserObjectRelease, driver 580). What launches held until they ended is
-// destroyed by a thread of the shim: whichever call comes upon their end may be made under a lock that the
-// destructor takes. The thread is made for the first one. Entry points: entry/user_object.c.
+// User objects: something of the program's with a count of references, some of them held by graphs.
+// With the last reference the program's destructor is called. The call that gives that reference
+// back does so itself, as the driver's does (cuGraphDestroy and cuUserObjectRelease, driver 580).
+// What launches held until they ended is destroyed by a thread of the shim: whichever call comes
+// upon their end may be made under a lock that the destructor takes. The thread is made for the
+// first one. Entry points: entry/user_object.c.
 
 #include "client/graph/objects.h"
 
@@ -108,7 +109,8 @@ static void *serve(void *unused)
 	return NULL;
 }
 
-/* Gives an object to the thread. Under the lock. Return: false if there is none and none can be made. */
+/* Gives an object to the thread. Under the lock. Return: false if there is none and none can be
+ * made. */
 static bool hand_over(struct object *object)
 {
 	serving = serving || helper_start(serve) == CUDA_SUCCESS;

@@ -1,5 +1,5 @@
-// What a node of a graph does: checked copies of the program's parameters. Plain data and owned memory, no
-// handles of graphs but a child. Any thread; whoever owns the node guards it.
+// What a node of a graph does: checked copies of the program's parameters. Plain data and owned
+// memory, no handles of graphs but a child. Any thread; whoever owns the node guards it.
 
 #ifndef FRMPS_CLIENT_GRAPH_PARAMS_H
 #define FRMPS_CLIENT_GRAPH_PARAMS_H
@@ -52,9 +52,9 @@ struct graph_params {
 };
 
 /*
- * Each makes parameters from the program's; what they own is freed by params_deinit(). On failure there is
- * nothing to free. CUDA_ERROR_INVALID_VALUE for what the driver refuses, CUDA_ERROR_INVALID_HANDLE for what
- * is no kernel or event, CUDA_ERROR_OUT_OF_MEMORY.
+ * Each makes parameters from the program's; what they own is freed by params_deinit(). On failure
+ * there is nothing to free. CUDA_ERROR_INVALID_VALUE for what the driver refuses,
+ * CUDA_ERROR_INVALID_HANDLE for what is no kernel or event, CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult params_launch(const struct launch *launch, struct graph_params *ret_params);
 /** @keep: attributes are taken from there; NULL: none */

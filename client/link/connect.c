@@ -1,11 +1,12 @@
-// The way to the service. Runs on the thread that calls cuInit, under the start lock of process.c. Everything
-// is bounded by one deadline (FRMPS_CONNECT_TIMEOUT seconds, 10 by default), so a service that hangs becomes
-// an error code.
+// The way to the service. Runs on the thread that calls cuInit, under the start lock of process.c.
+// Everything is bounded by one deadline (FRMPS_CONNECT_TIMEOUT seconds, 10 by default), so a
+// service that hangs becomes an error code.
 //
-// Another thread may fork at any moment, and its child must find all descriptors that there are: one is made and
-// noted, or closed and forgotten, within a change, and no fork is between its beginning and its end then. But a fork
-// may take as long as it likes: it also waits for locks of the program's, which the caller of cuInit may have. So
-// a change waits for it for a while only; the child of such a fork may keep a descriptor.
+// Another thread may fork at any moment, and its child must find all descriptors that there are:
+// one is made and noted, or closed and forgotten, within a change, and no fork is between its
+// beginning and its end then. But a fork may take as long as it likes: it also waits for locks of
+// the program's, which the caller of cuInit may have. So a change waits for it for a while only;
+// the child of such a fork may keep a descriptor.
 
 #include "client/link/connect.h"
 
@@ -211,8 +212,8 @@ static int dial_and_tell(const char *path, int64_t deadline)
 	return r;
 }
 
-/* Connects to the path that the environment names, frmps' variable or stock MPS' own, else to the system's, else to the
- * user's own service. */
+/* Connects to the path that the environment names, frmps' variable or stock MPS' own, else to the
+ * system's, else to the user's own service. */
 static int dial_any(int64_t deadline)
 {
 	const char *named = getenv("FRMPS_SOCKET");
@@ -453,7 +454,8 @@ static CUresult map_regions(struct connection *c, const struct wire_welcome *w, 
 			CLIENT_LOG_ERROR, "cannot map the session: %s", r < 0 ? strerror(-r) : "wrong shape");
 		return r == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_MPS_CONNECTION_FAILED;
 	}
-	/* The regions start at their headers; a forked child must not write on its parent's ring. */
+	/* The regions start at their headers; a forked child must not write on its parent's
+	 * ring. */
 	madvise(c->view.client, w->shape.client_bytes, MADV_DONTFORK);
 	madvise(c->view.server, w->shape.journal_offset, MADV_DONTFORK);
 	begin_change(&change);
@@ -479,8 +481,8 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
 }
 
 /*
- * One attempt. A window that turns out to be taken is added to `refused`, and *ret_again is set. A daemon
- * that hangs up without a word has died, and the next one does not know of us: *ret_hung_up.
+ * One attempt. A window that turns out to be taken is added to `refused`, and *ret_again is set. A
+ * daemon that hangs up without a word has died, and the next one does not know of us: *ret_hung_up.
  */
 static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refused[WINDOW_WORDS],
 	struct control_answer *answer, struct connection *c, bool *ret_again, bool *ret_hung_up)

@@ -1,6 +1,6 @@
-// The session with the service: finding it, the handshake, mapping the regions, keeping the window of the
-// address space. Opened once by cuInit and never closed: the kernel does that at exit, and the service sees
-// it.
+// The session with the service: finding it, the handshake, mapping the regions, keeping the window
+// of the address space. Opened once by cuInit and never closed: the kernel does that at exit, and
+// the service sees it.
 
 #ifndef FRMPS_CLIENT_LINK_CONNECT_H
 #define FRMPS_CLIENT_LINK_CONNECT_H
@@ -32,25 +32,27 @@ extern struct connection connection;
 
 /**
  * Connects and shakes hands.
- * @welcome: holds the service's Welcome afterwards, for the device snapshot, without its descriptors
- * Return: CUDA_SUCCESS with `connection` filled in; CUDA_ERROR_MPS_CONNECTION_FAILED when nobody is there,
- * CUDA_ERROR_MPS_SERVER_NOT_READY when it does not answer in time, the service's own refusal,
- * CUDA_ERROR_OUT_OF_MEMORY. The reason was logged.
+ * @welcome: holds the service's Welcome afterwards, for the device snapshot, without its
+ * descriptors
+ * Return: CUDA_SUCCESS with `connection` filled in; CUDA_ERROR_MPS_CONNECTION_FAILED when nobody is
+ * there, CUDA_ERROR_MPS_SERVER_NOT_READY when it does not answer in time, the service's own
+ * refusal, CUDA_ERROR_OUT_OF_MEMORY. The reason was logged.
  */
 CUresult connect_open(struct control_answer *welcome);
 
 /** Gives a connection back that cuInit cannot use. */
 void connect_close(void);
 
-/** Around a fork: what the process has of a connection, whole or half made, does not change meanwhile, unless that
- * takes long. */
+/** Around a fork: what the process has of a connection, whole or half made, does not change
+ * meanwhile, unless that takes long. */
 void connect_hold(void);
 void connect_let_go(void);
 
 /** Closes all of that. Under connect_hold(). */
 void connect_abandon(void);
 
-/** Marks the windows of the grid that are wholly free in this process now. CUDA_ERROR_OUT_OF_MEMORY. */
+/** Marks the windows of the grid that are wholly free in this process now.
+ * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult connect_look(uint64_t ret_words[WINDOW_WORDS]);
 
 /** A whole file as a string, the caller's; NULL without memory or without the file. */
@@ -59,7 +61,8 @@ char *connect_read_text(const char *path);
 /** Keeps everybody else in this process out of addresses. Return: 0 or -errno. */
 int connect_reserve(uint64_t base, uint64_t bytes);
 
-/** Marks the windows of the grid that are wholly free in a process, from the text of its memory map. */
+/** Marks the windows of the grid that are wholly free in a process, from the text of its memory
+ * map. */
 void connect_free_windows(const char *maps, uint64_t ret_words[WINDOW_WORDS]);
 
 #endif

@@ -1,5 +1,5 @@
-// One request at a time over the control socket, on the program's threads. The lock is only a queue: it is
-// the sole lock that a thread holds here, and nobody takes another one inside it.
+// One request at a time over the control socket, on the program's threads. The lock is only a
+// queue: it is the sole lock that a thread holds here, and nobody takes another one inside it.
 
 #include "client/link/control.h"
 
@@ -68,7 +68,8 @@ static int receive_reply(uint64_t id, struct control_answer *answer)
 			return r;
 		if (answer->message.type == WIRE_REPLY && answer->message.id == id)
 			return 0;
-		/* Nothing else is ever sent to a client after the handshake; a later version may. */
+		/* Nothing else is ever sent to a client after the handshake; a later version
+		 * may. */
 		client_log(CLIENT_LOG_DEBUG, "ignored %s", wire_type_name(answer->message.type));
 	}
 }

@@ -1,6 +1,6 @@
-// Requests to the service over the control socket: everything slow or with descriptors, which only answers have. Any thread of the
-// program; one request is on the wire at a time (requests are rare), callers wait in line without holding any
-// other lock of the shim.
+// Requests to the service over the control socket: everything slow or with descriptors, which only
+// answers have. Any thread of the program; one request is on the wire at a time (requests are
+// rare), callers wait in line without holding any other lock of the shim.
 
 #ifndef FRMPS_CLIENT_LINK_CONTROL_H
 #define FRMPS_CLIENT_LINK_CONTROL_H
@@ -9,7 +9,8 @@
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 
-/* A decoded answer and the packet it points into. About 80 KB: allocate with control_answer_new(). */
+/* A decoded answer and the packet it points into. About 80 KB: allocate with
+ * control_answer_new(). */
 struct control_answer {
 	struct packet packet;
 	struct wire_message message; /* type WIRE_REPLY when the call succeeded */
@@ -21,7 +22,8 @@ struct control_answer *control_answer_free(struct control_answer *answer);
 /**
  * Sends a request and waits for its Reply.
  * @request: type and body; id and session are filled in here
- * @ret_answer: the Reply and its descriptors (take them with packet_take_fd(); the rest is closed by _free)
+ * @ret_answer: the Reply and its descriptors (take them with packet_take_fd(); the rest is closed
+ * by _free)
  * Return: the Reply's own code when there was one, else the sticky error of a lost service.
  */
 CUresult control_call(struct wire_message *request, struct control_answer *ret_answer);

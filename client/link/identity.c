@@ -1,4 +1,5 @@
-// See identity.h. Arguments of other programs than interpreters say what a program works on, not what it is.
+// See identity.h. Arguments of other programs than interpreters say what a program works on, not
+// what it is.
 
 #include "client/link/identity.h"
 
@@ -52,8 +53,8 @@ static bool has_program_next(const char *option)
 	return false;
 }
 
-/* The first argument that is a file and no option; without one the first that is no option, NULL without that. Options
- * have values behind them that are neither. */
+/* The first argument that is a file and no option; without one the first that is no option, NULL
+ * without that. Options have values behind them that are neither. */
 static const char *find_script(const char *arguments, size_t bytes)
 {
 	const char *first = NULL, *end = arguments + bytes;

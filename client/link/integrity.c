@@ -1,5 +1,6 @@
-// The driver's half of the runtime's start-up check (see integrity.h). Runs on the program's threads a few
-// times per copy of the CUDA runtime; speed does not matter. All state is on the stack.
+// The driver's half of the runtime's start-up check (see integrity.h). Runs on the program's
+// threads a few times per copy of the CUDA runtime; speed does not matter. All state is on the
+// stack.
 
 #include "client/link/integrity.h"
 
@@ -335,7 +336,8 @@ void integrity_md2(const void *data, size_t length, uint8_t ret_digest[INTEGRITY
 	md2_end(&md2, ret_digest);
 }
 
-/* HMAC: the key, padded differently, goes in front of the message and in front of the inner digest. */
+/* HMAC: the key, padded differently, goes in front of the message and in front of the inner
+ * digest. */
 static void keyed_begin(struct md2 *md2, uint8_t pad)
 {
 	static const uint8_t key[BLOCK] = {0x14, 0x6a, 0xdd, 0xae, 0x53, 0xa9, 0xa7, 0x52, 0xaa, 0x08, 0x41,

@@ -1,7 +1,7 @@
-// The CUDA runtime asks the driver under it to prove that the two see the same process and the same devices:
-// the driver returns a keyed digest of facts that the runtime knows as well, and the runtime refuses to start
-// on a difference (error 103). The digest is HMAC (RFC 2104) over MD2 (RFC 1319). It guards nothing; it only
-// has to come out equal.
+// The CUDA runtime asks the driver under it to prove that the two see the same process and the same
+// devices: the driver returns a keyed digest of facts that the runtime knows as well, and the
+// runtime refuses to start on a difference (error 103). The digest is HMAC (RFC 2104) over MD2 (RFC
+// 1319). It guards nothing; it only has to come out equal.
 //
 // Pure functions, no state; any thread.
 
@@ -18,8 +18,8 @@ struct integrity_device {
 	int32_t domain, bus, device;
 };
 
-/* What both sides know. Addresses are those of the tables and the function that the runtime got from this
- * library. */
+/* What both sides know. Addresses are those of the tables and the function that the runtime got
+ * from this library. */
 struct integrity_facts {
 	uint32_t driver_version; /* what cuDriverGetVersion answers */
 	uint32_t version;	 /* the question's version argument */
@@ -32,8 +32,8 @@ struct integrity_facts {
 };
 
 /*
- * The answer to one question. `devices` in the order of their ordinals, all that the program sees. Versions
- * whose last decimal digit is 0 or 1 have a fixed answer that depends on nothing else.
+ * The answer to one question. `devices` in the order of their ordinals, all that the program sees.
+ * Versions whose last decimal digit is 0 or 1 have a fixed answer that depends on nothing else.
  */
 void integrity_answer(const struct integrity_facts *facts, const struct integrity_device *devices,
 	size_t device_count, uint8_t ret_digest[INTEGRITY_DIGEST_BYTES]);

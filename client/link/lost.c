@@ -1,6 +1,6 @@
-// See lost.h. Runs on every thread that waits or submits. The session's state word is written by the
-// executor; `error` and `reason` are written before it. Callers may hold locks: nothing here is a cancellation
-// point.
+// See lost.h. Runs on every thread that waits or submits. The session's state word is written by
+// the executor; `error` and `reason` are written before it. Callers may hold locks: nothing here is
+// a cancellation point.
 
 #include "client/link/lost.h"
 

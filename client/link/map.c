@@ -1,5 +1,5 @@
-// See map.h. A chunk is a file in memory that the service made and pinned; here it is mapped over the reserved addresses,
-// and unmapping puts the reservation back.
+// See map.h. A chunk is a file in memory that the service made and pinned; here it is mapped over
+// the reserved addresses, and unmapping puts the reservation back.
 
 #include "client/link/map.h"
 

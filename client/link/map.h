@@ -1,5 +1,5 @@
-// Pinned memory of the service at addresses of the host part of the session's window, which it has at the device, too. Who
-// uses which addresses is the caller's business. Any thread.
+// Pinned memory of the service at addresses of the host part of the session's window, which it has
+// at the device, too. Who uses which addresses is the caller's business. Any thread.
 
 #ifndef FRMPS_CLIENT_LINK_MAP_H
 #define FRMPS_CLIENT_LINK_MAP_H
@@ -13,7 +13,8 @@ struct wire_message;
 /** Has addresses backed with pinned memory of zeros. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult map_host(uint64_t address, uint64_t bytes);
 
-/** The same with the memory that comes with the answer to a request. Return: also what the service answers. */
+/** The same with the memory that comes with the answer to a request. Return: also what the service
+ * answers. */
 CUresult map_host_ask(struct wire_message *request, uint64_t address, uint64_t bytes);
 
 /** The addresses are only reserved again, and the service has its memory back. */

@@ -1,5 +1,6 @@
-// What a program's environment says to stock MPS, as far as it means something here. Variables only tighten: what the service
-// grants is never more than it says itself. Before the session, in the thread that starts the library.
+// What a program's environment says to stock MPS, as far as it means something here. Variables only
+// tighten: what the service grants is never more than it says itself. Before the session, in the
+// thread that starts the library.
 
 #ifndef FRMPS_CLIENT_LINK_MPS_H
 #define FRMPS_CLIENT_LINK_MPS_H
@@ -10,10 +11,12 @@
 #include "protocol/cuda_abi.h"
 
 /**
- * Reads how much device memory the program wants to have at most: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, a list of NUMBER=BYTES
- * with K, M or G. Number 0 is the one device that a program sees; the others are nobody's.
+ * Reads how much device memory the program wants to have at most: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT,
+ * a list of NUMBER=BYTES with K, M or G. Number 0 is the one device that a program sees; the others
+ * are nobody's.
  * @ret_bytes: 0: the variable is not set, or names no device 0
- * Return: CUDA_ERROR_INVALID_VALUE if it cannot be understood, which is logged: without the limit somebody would have too much
+ * Return: CUDA_ERROR_INVALID_VALUE if it cannot be understood, which is logged: without the limit
+ * somebody would have too much
  */
 CUresult mps_memory_limit(uint64_t *ret_bytes);
 
@@ -29,17 +32,20 @@ CUresult mps_parse_limit(const char *text, uint64_t *ret_bytes);
 CUresult mps_sm_percent(uint32_t *ret_percent);
 
 /**
- * Reads whether the program wants to come behind others of its user: CUDA_MPS_CLIENT_PRIORITY, 0 or 1.
+ * Reads whether the program wants to come behind others of its user: CUDA_MPS_CLIENT_PRIORITY, 0 or
+ * 1.
  * @ret_priority: 1: it does
  * Return: CUDA_ERROR_INVALID_VALUE if it cannot be understood, which is logged
  */
 CUresult mps_priority(uint32_t *ret_priority);
 
-/** The name of the SM partition that the program belongs to: CUDA_MPS_SM_PARTITION. Return: empty if it is not set */
+/** The name of the SM partition that the program belongs to: CUDA_MPS_SM_PARTITION. Return: empty
+ * if it is not set */
 const char *mps_sm_partition(void);
 
-/** Writes the service's socket in CUDA_MPS_PIPE_DIRECTORY. @path: empty if the variable is not set, there is none, or others
- * than root and the program's user could have put it there, which is logged */
+/** Writes the service's socket in CUDA_MPS_PIPE_DIRECTORY. @path: empty if the variable is not set,
+ * there is none, or others than root and the program's user could have put it there, which is
+ * logged */
 void mps_socket(char *path, size_t size);
 
 /** Logs which variables of stock MPS are set and have no effect. */

@@ -1,9 +1,9 @@
-// See arena.h. The lock guards the states of all pieces and is not held while anything is waited for. Pieces
-// are looked for from the first on, so that the ones used last, still in the processor's caches, come back
-// first. Fixed sizes never fragment.
+// See arena.h. The lock guards the states of all pieces and is not held while anything is waited
+// for. Pieces are looked for from the first on, so that the ones used last, still in the
+// processor's caches, come back first. Fixed sizes never fragment.
 //
-// A SENT piece counts as used until somebody finds that its command is done: the next one who needs it, or
-// who has too few free ones and sweeps them all.
+// A SENT piece counts as used until somebody finds that its command is done: the next one who needs
+// it, or who has too few free ones and sweeps them all.
 
 #include "client/stage/arena.h"
 
@@ -18,10 +18,11 @@
 #include "client/submit/wait.h"
 
 #define CLASSES 3
-/* A size of which there would be fewer is not worth having: copies need some under way at a time, and one
- * must be left when a stream has its share. */
+/* A size of which there would be fewer is not worth having: copies need some under way at a time,
+ * and one must be left when a stream has its share. */
 #define PIECES_LEAST 4
-/* Most pieces of each size. They are searched one by one; of the largest, as many as the largest arena has. */
+/* Most pieces of each size. They are searched one by one; of the largest, as many as the largest
+ * arena has. */
 #define SMALL_MOST  512
 #define MIDDLE_MOST 256
 #define LARGE_MOST  1024
@@ -165,7 +166,8 @@ static bool has_share(uint32_t class, const struct client_stream *stream)
 	return shares[stream->slot].used[class] < SHARE * (c->count - c->used);
 }
 
-/* A piece of this size or, where all of it are in use, a larger one. *ret_last: the last size looked at. */
+/* A piece of this size or, where all of it are in use, a larger one. *ret_last: the last size
+ * looked at. */
 static struct arena_piece *find(uint32_t first, struct client_stream *stream, uint32_t *ret_last)
 {
 	for (uint32_t i = first; i < CLASSES && classes[i].count > 0; ++i) {
@@ -182,7 +184,8 @@ static struct arena_piece *find(uint32_t first, struct client_stream *stream, ui
 
 /* ---- waiting ---- */
 
-/* Whether a stream would have no share left even if all pieces of others came back. Under the lock. */
+/* Whether a stream would have no share left even if all pieces of others came back. Under the
+ * lock. */
 static bool has_its_most(uint32_t class, const struct client_stream *stream)
 {
 	uint32_t used = shares[stream->slot].used[class];
@@ -211,8 +214,8 @@ static void add(struct busy *busy, struct arena_piece *piece)
 	}
 }
 
-/* What has to end before the stream may have a piece of these sizes. Begins somewhere else each time, so that
- * nobody is passed over for ever. Under the lock. */
+/* What has to end before the stream may have a piece of these sizes. Begins somewhere else each
+ * time, so that nobody is passed over for ever. Under the lock. */
 static void search(uint32_t first, uint32_t last, const struct client_stream *stream, struct busy *ret_busy)
 {
 	uint32_t begin = classes[first].first, all = classes[last].first + classes[last].count - begin;
@@ -229,8 +232,8 @@ static void search(uint32_t first, uint32_t last, const struct client_stream *st
 	}
 }
 
-/* A piece in somebody's hands comes back after one memcpy, or the wait of somebody who has no credit: it is
- * looked for, at an interval of about 1 % of the time waited. */
+/* A piece in somebody's hands comes back after one memcpy, or the wait of somebody who has no
+ * credit: it is looked for, at an interval of about 1 % of the time waited. */
 static CUresult pause_for(const struct busy *busy, uint64_t *ns)
 {
 	CUresult r = CUDA_SUCCESS;

@@ -1,11 +1,11 @@
-// Staging memory for copies of ordinary (pageable) memory: the session's arena, cut into pieces of up to three
-// sizes once and for all. A piece is FREE, HELD by a thread, or SENT: named by a command, free again when
-// that is done. Any thread.
+// Staging memory for copies of ordinary (pageable) memory: the session's arena, cut into pieces of
+// up to three sizes once and for all. A piece is FREE, HELD by a thread, or SENT: named by a
+// command, free again when that is done. Any thread.
 //
-// A stream may have three times as many pieces of a size as are left free, so one that stands still leaves a
-// quarter of them to the others, a second one a quarter of these, and so on. Who has no share left waits until
-// any of the pieces comes back. So that nobody waits for ever for pieces whose holders wait for each other's,
-// a thread that holds one and needs another only tries.
+// A stream may have three times as many pieces of a size as are left free, so one that stands still
+// leaves a quarter of them to the others, a second one a quarter of these, and so on. Who has no
+// share left waits until any of the pieces comes back. So that nobody waits for ever for pieces
+// whose holders wait for each other's, a thread that holds one and needs another only tries.
 
 #ifndef FRMPS_CLIENT_STAGE_ARENA_H
 #define FRMPS_CLIENT_STAGE_ARENA_H
@@ -26,8 +26,8 @@ struct arena_lease {
 };
 
 /**
- * Takes a piece for up to `bytes` bytes, to be used by a command of the stream; for more than the largest
- * piece holds, one of those. Waits while there is none: not with another one in hand.
+ * Takes a piece for up to `bytes` bytes, to be used by a command of the stream; for more than the
+ * largest piece holds, one of those. Waits while there is none: not with another one in hand.
  * Return: CUDA_SUCCESS, the sticky error.
  */
 CUresult arena_hold(uint64_t bytes, struct client_stream *stream, struct arena_lease *ret_lease);

@@ -1,5 +1,5 @@
-// See bounce.h. The host function that ends a copy runs on the service thread and must not ask the service,
-// so it only puts the memory on a list; the program's threads give it back.
+// See bounce.h. The host function that ends a copy runs on the service thread and must not ask the
+// service, so it only puts the memory on a list; the program's threads give it back.
 
 #include "client/stage/bounce.h"
 

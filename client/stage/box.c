@@ -93,13 +93,13 @@ static void copy_row(void *dst, const void *src, uint64_t bytes)
 #if defined(__SSE2__)
 #include <emmintrin.h>
 
-/* Rows from this size on are not read again soon enough to be worth the cache. Smaller ones are: their
- * destination is often in the cache already, and a caller who waits would wait for memory. */
+/* Rows from this size on are not read again soon enough to be worth the cache. Smaller ones are:
+ * their destination is often in the cache already, and a caller who waits would wait for memory. */
 #define STREAM_LEAST (256u << 10)
 
 /*
- * Past the cache: a plain store to memory that is not cached reads it first, which costs a third of the
- * bandwidth of a copy whose source is in the cache already.
+ * Past the cache: a plain store to memory that is not cached reads it first, which costs a third of
+ * the bandwidth of a copy whose source is in the cache already.
  */
 static void copy_row_out(void *dst, const void *src, uint64_t bytes)
 {
@@ -125,7 +125,8 @@ static void copy_row_out(void *dst, const void *src, uint64_t bytes)
 		_mm_stream_si128((__m128i *)(void *)(to + 48), d);
 	}
 	memcpy(to, from, bytes);
-	/* The caller's thread may hand the memory on by any means; these stores must be as visible as others.
+	/* The caller's thread may hand the memory on by any means; these stores must be as visible
+	 * as others.
 	 */
 	_mm_sfence();
 }

@@ -1,5 +1,5 @@
-// Geometry of copies: boxes of bytes, where their sides lie, and how a box is taken apart into pieces that
-// fit the staging memory. Pure functions.
+// Geometry of copies: boxes of bytes, where their sides lie, and how a box is taken apart into
+// pieces that fit the staging memory. Pure functions.
 
 #ifndef FRMPS_CLIENT_STAGE_BOX_H
 #define FRMPS_CLIENT_STAGE_BOX_H
@@ -14,8 +14,8 @@ struct box_side {
 	uint64_t address;
 	uint64_t pitch; /* bytes from row to row */
 	uint64_t rows;	/* rows from plane to plane */
-	/* NULL: memory. Otherwise the address is the place in the array if its rows and planes lay one behind
-	 * the other, and the serial number says which array was meant. */
+	/* NULL: memory. Otherwise the address is the place in the array if its rows and planes lay
+	 * one behind the other, and the serial number says which array was meant. */
 	const struct client_array *array;
 	uint64_t serial;
 };
@@ -44,8 +44,8 @@ static inline bool box_is_empty(const struct box *box)
 }
 
 /**
- * Bytes from a side's first to its last, one past. Return: false if rows overlap (pitch below width, rows
- * below height, where they matter) or the end is beyond the address space.
+ * Bytes from a side's first to its last, one past. Return: false if rows overlap (pitch below
+ * width, rows below height, where they matter) or the end is beyond the address space.
  */
 bool box_extent(const struct box *box, const struct box_side *side, uint64_t *ret_bytes);
 
@@ -58,8 +58,8 @@ struct box_cursor {
 };
 
 /**
- * The next piece: some rows of one plane, or a part of one row, of at most `most` bytes. Its rows are packed
- * on the staging side (pitch = width).
+ * The next piece: some rows of one plane, or a part of one row, of at most `most` bytes. Its rows
+ * are packed on the staging side (pitch = width).
  * @ret_piece: dst and src addresses and pitches as in the box, depth 1
  * Return: false when the box is finished.
  */
@@ -68,7 +68,8 @@ bool box_next(const struct box *box, struct box_cursor *cursor, uint64_t most, s
 /** Copies a box in this process's own memory. */
 void box_copy(const struct box *box);
 
-/** The same between memory that does not overlap: into staging memory, large rows with two threads. */
+/** The same between memory that does not overlap: into staging memory, large rows with two
+ * threads. */
 void box_copy_in(const struct box *box);
 
 /** And out of it, to where nobody reads soon. */

@@ -1,6 +1,6 @@
-// See copy.h. Runs on the program's threads with no lock held. Large copies of ordinary memory go through the
-// arena in pieces, several under way at a time: the processor fills or empties one while the device moves the
-// others.
+// See copy.h. Runs on the program's threads with no lock held. Large copies of ordinary memory go
+// through the arena in pieces, several under way at a time: the processor fills or empties one
+// while the device moves the others.
 
 #include "client/stage/copy.h"
 
@@ -163,8 +163,8 @@ static CUresult send_piece(const struct box *piece, struct arena_lease *lease, e
 	in.dst = staged_side(piece, (uint64_t)(uintptr_t)lease->memory);
 	box_copy_in(&in);
 	out.src = staged_side(piece, lease->offset);
-	/* A large piece is wanted back soon; a mark behind many of them would keep them all until the last.
-	 * Behind a smaller one it would only stand in the way of the next command.
+	/* A large piece is wanted back soon; a mark behind many of them would keep them all until
+	 * the last. Behind a smaller one it would only stand in the way of the next command.
 	 */
 	r = send(&out, FRMPS_COPY_SRC_ARENA, lease->bytes >= MARKED_BYTES ? FRMPS_CMD_MARK : 0, ending,
 		stream, ret_seq);
@@ -211,8 +211,8 @@ struct arrival {
 	uint64_t seq;
 };
 
-/* Lets the device write the next piece of a box into the arena. CUDA_ERROR_NOT_READY: there is no room now, and
- * another piece is in hand. */
+/* Lets the device write the next piece of a box into the arena. CUDA_ERROR_NOT_READY: there is no
+ * room now, and another piece is in hand. */
 static CUresult fetch(const struct box *box, struct box_cursor *cursor, uint64_t left, bool any_in_hand,
 	struct client_stream *stream, struct arrival *arrival)
 {
@@ -233,8 +233,8 @@ static CUresult fetch(const struct box *box, struct box_cursor *cursor, uint64_t
 	return r;
 }
 
-/* Waits for a piece and writes it where the program wants it. After an error only the piece is given back,
- * behind the command that may still write it. */
+/* Waits for a piece and writes it where the program wants it. After an error only the piece is
+ * given back, behind the command that may still write it. */
 static CUresult receive(struct arrival *arrival, struct client_stream *stream, CUresult r)
 {
 	struct box in = arrival->piece;
@@ -277,8 +277,8 @@ static CUresult copy_out(const struct box *box, struct client_stream *stream)
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
-/* From host memory to host memory: no device is involved, but the stream's order is. Such copies are
- * synchronous by the driver's own rules, pinned or not. */
+/* From host memory to host memory: no device is involved, but the stream's order is. Such copies
+ * are synchronous by the driver's own rules, pinned or not. */
 static CUresult copy_here(const struct box *box, struct client_stream *stream)
 {
 	CUresult r = wait_turn(stream);
@@ -310,8 +310,8 @@ static bool reads_at_once(const struct copy_side *src)
 	return src->place == COPY_ORDINARY && !src->registered;
 }
 
-/* Managed memory is the device's for the program, which does not wait for asynchronous copies of it; but for those
- * to ordinary memory, and from much of that. */
+/* Managed memory is the device's for the program, which does not wait for asynchronous copies of
+ * it; but for those to ordinary memory, and from much of that. */
 static bool is_late(const struct box *box, const struct copy_side *dst, const struct copy_side *src)
 {
 	if (reads_at_once(src))
@@ -408,8 +408,8 @@ static CUresult run_box(struct box box, struct client_stream *stream, unsigned i
 	box.src.address += src.shift;
 	if (dst.registered || src.registered) {
 		if (async) {
-			/* Without room for it the copy is made at once. What was given to the stream before
-			 * the room ended changes nothing. */
+			/* Without room for it the copy is made at once. What was given to the
+			 * stream before the room ended changes nothing. */
 			r = bounce(&box, stream, dst.place == COPY_DEVICE, send_pinned);
 			if (r != CUDA_ERROR_OUT_OF_MEMORY)
 				return r;

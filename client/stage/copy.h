@@ -1,11 +1,12 @@
-// Copies and fills of the program. A side of a copy is device memory or an array, pinned host memory (the
-// device reaches all of these), or ordinary memory, which is staged. What a call has done when it returns
-// follows the driver's rules:
+// Copies and fills of the program. A side of a copy is device memory or an array, pinned host
+// memory (the device reaches all of these), or ordinary memory, which is staged. What a call has
+// done when it returns follows the driver's rules:
 //
 //   ordinary → device    the source was read; the copy may still be under way
 //   device → ordinary    done
 //   host → ordinary …    done, behind the stream's earlier work
-//   managed ↔ pinned …   the same; an asynchronous one, of which a side is managed, is given to the stream
+//   managed ↔ pinned …   the same; an asynchronous one, of which a side is managed, is given to the
+//                        stream
 //   ordinary → managed   the same; of an asynchronous one of little the source was read
 //   pinned ↔ device      done, unless asynchronous
 //   device → device      given to the stream
@@ -47,8 +48,9 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 #define COPY_SRC_DEVICE 4u /* the same for the source */
 
 /**
- * What can be said of a copy before it is made: where its sides lie, and whether the call may name them. Puts
- * the box, which is not empty, into its simplest form; shifts are not added yet. CUDA_ERROR_INVALID_VALUE.
+ * What can be said of a copy before it is made: where its sides lie, and whether the call may name
+ * them. Puts the box, which is not empty, into its simplest form; shifts are not added yet.
+ * CUDA_ERROR_INVALID_VALUE.
  */
 CUresult copy_examine(
 	struct box *box, unsigned int how, struct copy_side *ret_dst, struct copy_side *ret_src);
@@ -65,7 +67,8 @@ static inline bool copy_has_array(const struct box *box)
 	return box->dst.array || box->src.array;
 }
 
-/** The command that copies a box: a COPY is its first part, an ARRAY_COPY all of it. @kind: FRMPS_COPY_* */
+/** The command that copies a box: a COPY is its first part, an ARRAY_COPY all of it. @kind:
+ * FRMPS_COPY_* */
 struct frmps_array_copy copy_form(const struct box *box, uint32_t kind);
 
 /** Copies a box in stream order. */
@@ -79,7 +82,8 @@ struct copy_fill {
 	uint32_t element_bytes;
 };
 
-/** The command of a fill that is not empty. CUDA_ERROR_INVALID_VALUE for what the driver refuses at the call.
+/** The command of a fill that is not empty. CUDA_ERROR_INVALID_VALUE for what the driver refuses at
+ * the call.
  */
 CUresult copy_fill_form(const struct copy_fill *fill, struct frmps_set *ret_form);
 

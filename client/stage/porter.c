@@ -2,9 +2,9 @@
 //
 //   state   FREE ──claim()──► CLAIMED ──give──► WORK ──porter is done──► DONE ──take──► FREE
 //
-// Whoever claims the porter owns the job's fields until it gives them; the porter owns them in WORK. The
-// state is the only word that both look at. The porter never ends; in a forked child there is none, and
-// nothing copies there.
+// Whoever claims the porter owns the job's fields until it gives them; the porter owns them in
+// WORK. The state is the only word that both look at. The porter never ends; in a forked child
+// there is none, and nothing copies there.
 
 #include "client/stage/porter.h"
 
@@ -39,7 +39,8 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool started;
 
-/* Sleeps while there is no work. Pairs with give(): either it sees us asleep, or we see its work. */
+/* Sleeps while there is no work. Pairs with give(): either it sees us asleep, or we see its
+ * work. */
 static void rest(void)
 {
 	uint32_t seen;

@@ -1,5 +1,5 @@
-// See array.h. The lock guards the list of arrays, and which levels have handles; it is not held while the
-// service is asked.
+// See array.h. The lock guards the list of arrays, and which levels have handles; it is not held
+// while the service is asked.
 
 #include "client/state/array.h"
 

@@ -1,7 +1,7 @@
-// CUDA arrays of the program, plain and mipmapped. The service makes them; their memory is cut from the
-// program's own device memory like any allocation, so that it counts, moves and is given back like all of it.
-// A level of a mipmapped array has a handle of its own, and the same one whenever it is asked for. Any
-// thread.
+// CUDA arrays of the program, plain and mipmapped. The service makes them; their memory is cut from
+// the program's own device memory like any allocation, so that it counts, moves and is given back
+// like all of it. A level of a mipmapped array has a handle of its own, and the same one whenever
+// it is asked for. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_ARRAY_H
 #define FRMPS_CLIENT_STATE_ARRAY_H
@@ -34,8 +34,8 @@ struct array_wish {
 	uint32_t levels; /* 0: a plain array */
 };
 
-/** CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED (sparse ones, deferred mapping, formats of video),
- * CUDA_ERROR_OUT_OF_MEMORY. */
+/** CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED (sparse ones, deferred mapping, formats of
+ * video), CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult array_create(CUcontext context, const struct array_wish *wish, struct client_array **ret_array);
 
 /** Waits for all work, then frees. */

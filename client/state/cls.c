@@ -1,10 +1,11 @@
-// Context-local storage (see cls.h). Runs on the program's threads. A map is a list of small blocks searched
-// from the start: with the few keys a process has, that is faster than hashing, and blocks never move under a
-// reader.
+// Context-local storage (see cls.h). Runs on the program's threads. A map is a list of small blocks
+// searched from the start: with the few keys a process has, that is faster than hashing, and blocks
+// never move under a reader.
 //
-// Readers are optimistic. They need no barrier beyond the two looks at `sequence`: the first is an acquire
-// load, and an acquire fence keeps the loads of the search before the second look. Writers make `sequence`
-// odd, put a release fence between that and their stores, and make it even with a release store.
+// Readers are optimistic. They need no barrier beyond the two looks at `sequence`: the first is an
+// acquire load, and an acquire fence keeps the loads of the search before the second look. Writers
+// make `sequence` odd, put a release fence between that and their stores, and make it even with a
+// release store.
 
 #include "client/state/cls.h"
 
@@ -24,8 +25,8 @@ void cls_map_deinit(struct cls_map *map)
 	pthread_mutex_destroy(&map->lock);
 }
 
-/* The entry that holds `key` (NULL: the first free one), or NULL. Reads only; right under the lock or the
- * sequence. */
+/* The entry that holds `key` (NULL: the first free one), or NULL. Reads only; right under the lock
+ * or the sequence. */
 static struct cls_entry *find(struct cls_map *map, void *key)
 {
 	struct cls_block *block;
@@ -55,7 +56,8 @@ static struct cls_entry *grow(struct cls_map *map)
 	return &fresh->entries[0];
 }
 
-/* Under the lock: readers that overlap with this see an odd or a changed sequence and search again. */
+/* Under the lock: readers that overlap with this see an odd or a changed sequence and search
+ * again. */
 static void entry_set(struct cls_map *map, struct cls_entry *entry, void *key, void *value)
 {
 	unsigned int sequence = atomic_load_explicit(&map->sequence, memory_order_relaxed);

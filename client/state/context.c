@@ -1,5 +1,5 @@
-// What is known of a context. Runs on the program's threads. Fields that the program sets are not guarded: two threads that
-// set one get one or the other value.
+// What is known of a context. Runs on the program's threads. Fields that the program sets are not
+// guarded: two threads that set one get one or the other value.
 
 #include "client/state/context.h"
 

@@ -1,12 +1,12 @@
-// Beginning and end of contexts. Runs on the program's threads. The table's lock guards slots, counts and flags; it
-// is never held while work is waited for or the program's destructors run.
+// Beginning and end of contexts. Runs on the program's threads. The table's lock guards slots,
+// counts and flags; it is never held while work is waited for or the program's destructors run.
 //
 //   created:  FREE ──create──► LIVE ──destroy──► ENDING ──► DEAD ──(slot taken again, oldest first)──► LIVE
 //   primary:  DEAD ──retain──► LIVE ──last release, reset──► ENDING ──► DEAD
 //
-// Who retains a primary context that is ending waits for its end, and begins the next life. Only a destructor
-// of the program's, on the thread that ends it, cannot wait: that thread begins the next life when it is
-// done.
+// Who retains a primary context that is ending waits for its end, and begins the next life. Only a
+// destructor of the program's, on the thread that ends it, cannot wait: that thread begins the next
+// life when it is done.
 
 #include "client/state/context.h"
 
@@ -102,8 +102,8 @@ CUresult context_create(int device, unsigned int flags, CUcontext *ret_context)
 	return CUDA_SUCCESS;
 }
 
-/* Frees what belongs to a context that nobody can use any more. After a fault only what is known here is
- * forgotten. */
+/* Frees what belongs to a context that nobody can use any more. After a fault only what is known
+ * here is forgotten. */
 static CUresult release_all(struct context *context)
 {
 	CUcontext handle = context_handle(context);
@@ -176,7 +176,8 @@ CUresult context_detach(CUcontext handle)
 	return last ? context_destroy(handle) : CUDA_SUCCESS;
 }
 
-/* Waits for the end of a primary context, unless the caller is in the middle of it. Under the lock. */
+/* Waits for the end of a primary context, unless the caller is in the middle of it. Under the
+ * lock. */
 static void await_end(struct context *context)
 {
 	int cancelable;
@@ -219,7 +220,8 @@ CUresult context_primary_retain(int device, CUcontext *ret_context)
 	return r;
 }
 
-/* Whether the caller ends the primary context. Under the lock, with what made it the last one to use it. */
+/* Whether the caller ends the primary context. Under the lock, with what made it the last one to
+ * use it. */
 static bool begin_end(struct context *context)
 {
 	if (word_relaxed(&context->life) != CONTEXT_LIVE)
@@ -270,7 +272,8 @@ CUresult context_primary_reset(int device)
 
 	if (!context)
 		return CUDA_ERROR_INVALID_DEVICE;
-	/* The retains count on: each still wants its release, and the next one begins a new life. */
+	/* The retains count on: each still wants its release, and the next one begins a new
+	 * life. */
 	pthread_mutex_lock(&lock);
 	ends = begin_end(context);
 	pthread_mutex_unlock(&lock);

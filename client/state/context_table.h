@@ -1,5 +1,6 @@
-// The table of contexts, for the files that share it: context.c answers what is known of a context, context_life.c
-// begins and ends them, limit.c sets their limits. Who may write which field says context_life.c.
+// The table of contexts, for the files that share it: context.c answers what is known of a context,
+// context_life.c begins and ends them, limit.c sets their limits. Who may write which field says
+// context_life.c.
 
 #ifndef FRMPS_CLIENT_STATE_CONTEXT_TABLE_H
 #define FRMPS_CLIENT_STATE_CONTEXT_TABLE_H
@@ -60,8 +61,9 @@ static inline struct context *context_resolve(CUcontext handle)
 /** The slot of a device's primary context; NULL for a wrong ordinal. */
 struct context *context_primary_slot(int device);
 
-/** The slot of a context that lets a limit be asked for, and the device, whose limits hold until the program sets its own.
- * CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNSUPPORTED_LIMIT. */
+/** The slot of a context that lets a limit be asked for, and the device, whose limits hold until
+ * the program sets its own. CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE,
+ * CUDA_ERROR_UNSUPPORTED_LIMIT. */
 CUresult context_find_limit(CUcontext handle, CUlimit limit, struct context **ret_context,
 	const struct client_device **ret_device);
 

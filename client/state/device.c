@@ -1,5 +1,5 @@
-// See device.h. Written by cuInit on one thread, before the process counts as initialised; read by any thread
-// after it.
+// See device.h. Written by cuInit on one thread, before the process counts as initialised; read by
+// any thread after it.
 
 #include "client/state/device.h"
 
@@ -191,7 +191,8 @@ CUresult device_snapshot(const struct wire_welcome *welcome, const char *visible
 
 		copy_some(uuids[i], 16, uuid->at, uuid->count, 1);
 	}
-	/* The session's work goes to the first device of the Welcome, whatever else the service has. */
+	/* The session's work goes to the first device of the Welcome, whatever else the service
+	 * has. */
 	take(&welcome->devices[0]);
 	for (uint32_t i = 0; i < welcome->device_count; ++i)
 		if (device_ordinal(visible, (int)i, (int)welcome->device_count,

@@ -1,7 +1,7 @@
-// The devices as this program sees them: the snapshot of the handshake, filtered by CUDA_VISIBLE_DEVICES.
-// Written once by cuInit, read-only afterwards, so every question is answered without a lock and without the
-// service. The number of multiprocessors alone can change: the service writes how many it grants where the program can
-// read it.
+// The devices as this program sees them: the snapshot of the handshake, filtered by
+// CUDA_VISIBLE_DEVICES. Written once by cuInit, read-only afterwards, so every question is answered
+// without a lock and without the service. The number of multiprocessors alone can change: the
+// service writes how many it grants where the program can read it.
 //
 // A session has one device: the one of the executor that serves it. It is ordinal 0 or hidden.
 
@@ -44,14 +44,14 @@ bool device_identity(
 	int ordinal, uint8_t ret_uuid[16], int32_t *ret_domain, int32_t *ret_bus, int32_t *ret_device);
 
 /**
- * How many of the device's multiprocessors the program's kernels may run on, as the service grants it at this moment; 0: all.
- * Not in a forked child, which does not have the service's words.
+ * How many of the device's multiprocessors the program's kernels may run on, as the service grants
+ * it at this moment; 0: all. Not in a forked child, which does not have the service's words.
  */
 uint32_t device_sms(void);
 
 /**
- * Value of a device attribute; of multiprocessors as many as the program may use now. CUDA_ERROR_INVALID_VALUE for numbers
- * that the device does not know.
+ * Value of a device attribute; of multiprocessors as many as the program may use now.
+ * CUDA_ERROR_INVALID_VALUE for numbers that the device does not know.
  */
 CUresult device_attribute(const struct client_device *device, int attribute, int *ret_value);
 
@@ -59,9 +59,10 @@ CUresult device_attribute(const struct client_device *device, int attribute, int
 bool device_all_hidden(const char *visible);
 
 /**
- * The place of a device in a CUDA_VISIBLE_DEVICES list: what ordinal the program gives it, -1 if it is
- * hidden, DEVICE_TWICE if the list names it twice, with which the driver does not start. The list ends at the
- * first entry that names nothing, and all of its entries are of the kind of the first: numbers or UUIDs.
+ * The place of a device in a CUDA_VISIBLE_DEVICES list: what ordinal the program gives it, -1 if it
+ * is hidden, DEVICE_TWICE if the list names it twice, with which the driver does not start. The
+ * list ends at the first entry that names nothing, and all of its entries are of the kind of the
+ * first: numbers or UUIDs.
  * @visible: NULL means all
  * @index: the device's number, of @count; @uuids: their UUIDs
  */

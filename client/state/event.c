@@ -1,11 +1,11 @@
-// The table of events. Runs on the program's threads. An event's one word says where its latest record
-// stands, as (slot << SEQ_BITS | seq), 0 before the first; it is written inside the ring lock together with
-// the record itself, so what a later command reads there is already on the ring. The table's lock guards who
-// has which slot.
+// The table of events. Runs on the program's threads. An event's one word says where its latest
+// record stands, as (slot << SEQ_BITS | seq), 0 before the first; it is written inside the ring
+// lock together with the record itself, so what a later command reads there is already on the ring.
+// The table's lock guards who has which slot.
 //
-// Life of a slot: free → in use → closed (its EVENT_DESTROY is sent) → free, once that is done. One that was
-// never recorded is free at once. Streams differ in when they come to it, so closed slots are not looked at
-// in the order of their ends alone: one that is not done goes behind the others.
+// Life of a slot: free → in use → closed (its EVENT_DESTROY is sent) → free, once that is done. One
+// that was never recorded is free at once. Streams differ in when they come to it, so closed slots
+// are not looked at in the order of their ends alone: one that is not done goes behind the others.
 
 #include "client/state/event.h"
 
@@ -136,7 +136,8 @@ static uint64_t next_handle(struct event *event)
 	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)slot_of(event) << HANDLE_SLOT_SHIFT | HANDLE_TAG;
 }
 
-/* A program may destroy events faster than their streams come to it. The lock is given back meanwhile. */
+/* A program may destroy events faster than their streams come to it. The lock is given back
+ * meanwhile. */
 static CUresult await_slot(void)
 {
 	uint64_t gone = closed_first ? table[closed_first].gone : 0;
@@ -229,8 +230,8 @@ static CUresult send_destroy(struct client_stream *stream, uint32_t slot, uint64
 	return CUDA_SUCCESS;
 }
 
-/* Tells the executor. Behind the record in the same stream, or, when that stream is closed, in the legacy
- * one. */
+/* Tells the executor. Behind the record in the same stream, or, when that stream is closed, in the
+ * legacy one. */
 static uint64_t announce(struct event *event)
 {
 	uint64_t record = word_acquire(&event->record);
@@ -326,7 +327,8 @@ static CUresult record_shared(struct event *event, struct client_stream *stream)
 	return CUDA_SUCCESS;
 }
 
-/* Whether the latest record is one that only the shared place knows of: another program's. It is not done. */
+/* Whether the latest record is one that only the shared place knows of: another program's. It is
+ * not done. */
 static bool is_foreign(struct event *event, uint64_t *ret_number)
 {
 	if (!event->shared)
@@ -382,8 +384,9 @@ CUresult event_wait(CUevent handle, struct client_stream *stream)
 	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* Looked at again: another thread may have recorded meanwhile, and the event slot names the latest
-	 * record. A record in this very stream is older than this command and waits for nothing. */
+	/* Looked at again: another thread may have recorded meanwhile, and the event slot names the
+	 * latest record. A record in this very stream is older than this command and waits for
+	 * nothing. */
 	record = word_acquire(&event->record);
 	*(struct frmps_depend *)submit.body = (struct frmps_depend){
 		.seq = record_seq(record),
@@ -420,7 +423,8 @@ static struct timing_record timing_record(struct event *event, uint64_t record)
 		.stream = record_stream(record)};
 }
 
-/* A program that asks for times does so right behind its wait. Natively an event is not there before its time is. */
+/* A program that asks for times does so right behind its wait. Natively an event is not there
+ * before its time is. */
 static void await_time(struct event *event, uint64_t record)
 {
 	struct timing_record timed = timing_record(event, record);

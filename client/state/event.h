@@ -1,8 +1,8 @@
-// Events of this program. An event is the (stream, seq) of its latest record, so queries and waits are
-// answered from the timelines; only times are asked of the service. One that several programs share
-// (shared_event.h) is a number beside it. Same handles as streams: slot and count
-// of uses in a table that is never freed. Any thread; recording and waiting for the same event from two
-// threads at once gives one of the two orders.
+// Events of this program. An event is the (stream, seq) of its latest record, so queries and waits
+// are answered from the timelines; only times are asked of the service. One that several programs
+// share (shared_event.h) is a number beside it. Same handles as streams: slot and count
+// of uses in a table that is never freed. Any thread; recording and waiting for the same event from
+// two threads at once gives one of the two orders.
 
 #ifndef FRMPS_CLIENT_STATE_EVENT_H
 #define FRMPS_CLIENT_STATE_EVENT_H
@@ -35,13 +35,15 @@ void event_release_context(CUcontext context);
 /** Whether a handle is an event's. */
 bool event_is_live(CUevent event);
 
-/** Whether a launch may record an event: CUDA_ERROR_INVALID_VALUE for one with timing or of several programs.
+/** Whether a launch may record an event: CUDA_ERROR_INVALID_VALUE for one with timing or of several
+ * programs.
  */
 CUresult event_check_launch(CUevent event);
 
 CUresult event_record(CUevent event, struct client_stream *stream);
 
-/** Holds the stream's later commands until the event's latest record is done. No record, nothing to wait for.
+/** Holds the stream's later commands until the event's latest record is done. No record, nothing to
+ * wait for.
  */
 CUresult event_wait(CUevent event, struct client_stream *stream);
 

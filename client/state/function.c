@@ -1,6 +1,6 @@
-// Kernel objects: made from the service's answer to a lookup, and their attributes. Runs on the program's
-// threads. The objects live in a slab whose index is the kernel's id minus one; names and layouts are theirs
-// and go with them.
+// Kernel objects: made from the service's answer to a lookup, and their attributes. Runs on the
+// program's threads. The objects live in a slab whose index is the kernel's id minus one; names and
+// layouts are theirs and go with them.
 
 #include "client/state/function.h"
 
@@ -131,7 +131,8 @@ CUresult function_new(struct client_module *module, uint32_t module_id, int devi
 	if (function->name)
 		result = ask(function, module_id, function);
 	if (result != CUDA_SUCCESS) {
-		/* After "not found" the service knows nothing of the id; after anything else it may. */
+		/* After "not found" the service knows nothing of the id; after anything else it
+		 * may. */
 		function_free(function, result == CUDA_ERROR_NOT_FOUND || !function->name);
 		return result;
 	}
@@ -162,8 +163,9 @@ CUresult function_attribute(const struct client_function *function, int attribut
 	return CUDA_SUCCESS;
 }
 
-/* Earlier launches keep the value that is to be changed. See function.h. A hint comes too early for those
- * that wait in software, behind a host function for instance: they may wait for this very thread. */
+/* Earlier launches keep the value that is to be changed. See function.h. A hint comes too early for
+ * those that wait in software, behind a host function for instance: they may wait for this very
+ * thread. */
 static CUresult await_launches(struct client_function *function, uint32_t attribute)
 {
 	if (!word_relaxed(&function->launched))
@@ -202,7 +204,8 @@ static CUresult send_attribute(struct client_function *function, uint32_t attrib
 	return result;
 }
 
-/* The attributes that programs may set, and what each takes. The service judges what only the device knows.
+/* The attributes that programs may set, and what each takes. The service judges what only the
+ * device knows.
  */
 static bool may_set(int attribute, int32_t value)
 {

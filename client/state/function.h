@@ -1,18 +1,18 @@
-// Kernels as the program holds them. CUfunction and CUkernel are two names for the address of one struct
-// client_function, and every call takes either. (A library's kernel has another one in each further context:
-// instance.h.) All that a launch needs stands in the object: parameter
+// Kernels as the program holds them. CUfunction and CUkernel are two names for the address of one
+// struct client_function, and every call takes either. (A library's kernel has another one in each
+// further context: instance.h.) All that a launch needs stands in the object: parameter
 // layout, limits, attributes; the service was asked once, when the kernel was looked up.
 //
-// Attributes that the program sets: permissions (how much dynamic shared memory, cluster sizes that are not
-// portable) are only ever raised at the service, so that a launch that is still queued is never judged by a
-// later, lower value; the lower value is enforced here. Everything else is sent as it is set; a value that is
-// already set is not sent. A request does not go through the ring, so a kernel that has been launched waits
-// first, for a hint until the launches are with the driver, for cluster sizes, which the kernel sees, until
-// they are done: a launch that is repeated after somebody else's fault must find what it found the first
-// time.
+// Attributes that the program sets: permissions (how much dynamic shared memory, cluster sizes that
+// are not portable) are only ever raised at the service, so that a launch that is still queued is
+// never judged by a later, lower value; the lower value is enforced here. Everything else is sent
+// as it is set; a value that is already set is not sent. A request does not go through the ring, so
+// a kernel that has been launched waits first, for a hint until the launches are with the driver,
+// for cluster sizes, which the kernel sees, until they are done: a launch that is repeated after
+// somebody else's fault must find what it found the first time.
 //
-// function_find() and the launch path read without a lock. Two threads that set attributes of one kernel at
-// once get one or the other value, as with the driver.
+// function_find() and the launch path read without a lock. Two threads that set attributes of one
+// kernel at once get one or the other value, as with the driver.
 
 #ifndef FRMPS_CLIENT_STATE_FUNCTION_H
 #define FRMPS_CLIENT_STATE_FUNCTION_H
@@ -28,7 +28,8 @@
 struct client_module;
 
 #define FUNCTION_MAGIC UINT32_C(0x4b524e4c)
-/* A kernel of a library whose context ended: the service knows nothing of it until it is used again. */
+/* A kernel of a library whose context ended: the service knows nothing of it until it is used
+ * again. */
 #define FUNCTION_ASLEEP UINT32_C(0x4b524e5a)
 #define FUNCTION_SHIFT	8
 /* Ids are 1 … this. */
@@ -40,8 +41,8 @@ struct function_param {
 	uint32_t offset, size;
 };
 
-/* The first cache lines are what a launch reads. Everything up to `attributes` is constant while the object
- * lives. */
+/* The first cache lines are what a launch reads. Everything up to `attributes` is constant while
+ * the object lives. */
 struct client_function {
 	struct slab_object object;
 	uint32_t id;
@@ -67,17 +68,19 @@ struct client_function {
 
 extern struct slab function_slab;
 
-/** The kernel behind a handle of either kind (pass it as a plain pointer), NULL if it is none or its module
- * is gone. */
+/** The kernel behind a handle of either kind (pass it as a plain pointer), NULL if it is none or
+ * its module is gone. */
 static inline struct client_function *function_find(const void *handle)
 {
 	return slab_find(&function_slab, handle, FUNCTION_MAGIC);
 }
 
-/** Wakes the library of a kernel that is asleep (module.c). CUDA_ERROR_INVALID_HANDLE for anything else. */
+/** Wakes the library of a kernel that is asleep (module.c). CUDA_ERROR_INVALID_HANDLE for anything
+ * else. */
 CUresult function_wake(const void *handle, struct client_function **ret_function);
 
-/** The kernel behind a handle, awake. CUDA_ERROR_INVALID_HANDLE, or why its library cannot be loaded again.
+/** The kernel behind a handle, awake. CUDA_ERROR_INVALID_HANDLE, or why its library cannot be
+ * loaded again.
  */
 static inline CUresult function_use(const void *handle, struct client_function **ret_function)
 {
@@ -90,20 +93,21 @@ static inline CUresult function_use(const void *handle, struct client_function *
  * Looks a kernel up at the service.
  * @module, @module_id: whose; the object keeps the pointer
  * @device: ordinal whose limits bound a launch
- * Return: CUDA_ERROR_NOT_FOUND for an unknown name; CUDA_ERROR_OUT_OF_MEMORY, also when all ids are in use.
+ * Return: CUDA_ERROR_NOT_FOUND for an unknown name; CUDA_ERROR_OUT_OF_MEMORY, also when all ids are
+ * in use.
  */
 CUresult function_new(struct client_module *module, uint32_t module_id, int device, const char *name,
 	struct client_function **ret_function);
 
-/** Ends a kernel whose module the service has unloaded (reusable) or may still hold; the id is then never
- * used again. */
+/** Ends a kernel whose module the service has unloaded (reusable) or may still hold; the id is then
+ * never used again. */
 void function_free(struct client_function *function, bool reusable);
 
 /** The service has unloaded the kernel's library. */
 void function_sleep(struct client_function *function);
 
-/** Looks the kernel up again in its library, which has been loaded again, and sets there what the program had
- * set. */
+/** Looks the kernel up again in its library, which has been loaded again, and sets there what the
+ * program had set. */
 CUresult function_renew(struct client_function *function, uint32_t module_id);
 
 /** Value of an attribute; CUDA_ERROR_INVALID_VALUE for an unknown one. */
@@ -124,16 +128,17 @@ CUresult function_set_attribute(struct client_function *function, int attribute,
 /** CUDA_ERROR_INVALID_VALUE for an unknown configuration. */
 CUresult function_set_cache_config(struct client_function *function, int config);
 
-/** Sets what the program has set for the kernel of a library for the same one in another instance of it. */
+/** Sets what the program has set for the kernel of a library for the same one in another instance
+ * of it. */
 CUresult function_follow(struct client_function *function, const struct client_function *kernel);
 
-/** Place of a parameter; ret_size may be NULL. CUDA_ERROR_INVALID_VALUE behind the last one and for NULL
- * ret_offset. */
+/** Place of a parameter; ret_size may be NULL. CUDA_ERROR_INVALID_VALUE behind the last one and for
+ * NULL ret_offset. */
 CUresult function_param_info(
 	const struct client_function *function, size_t index, size_t *ret_offset, size_t *ret_size);
 
-/** Reads the answer to FindFunction into an object; false if it makes no sense. For function_new() and its
- * tests. */
+/** Reads the answer to FindFunction into an object; false if it makes no sense. For function_new()
+ * and its tests. */
 bool function_decode(struct client_function *function, const struct wire_u64s *values);
 
 #endif

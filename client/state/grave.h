@@ -1,5 +1,5 @@
-// What is given back when the work that may use it is over: lists of it, each with its own idea of "over".
-// Any thread.
+// What is given back when the work that may use it is over: lists of it, each with its own idea of
+// "over". Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_GRAVE_H
 #define FRMPS_CLIENT_STATE_GRAVE_H

@@ -1,5 +1,6 @@
-// See heap.h. Free blocks of shared chunks hang in bins by size (bin i: below unit · 2^(i+1)), so a fitting
-// one is found without a walk over the chunks; spare chunks of large requests are matched by their size.
+// See heap.h. Free blocks of shared chunks hang in bins by size (bin i: below unit · 2^(i+1)), so a
+// fitting one is found without a walk over the chunks; spare chunks of large requests are matched
+// by their size.
 
 #include "client/state/heap.h"
 
@@ -67,7 +68,8 @@ static void bin_remove(struct heap *heap, struct heap_block *block)
 	block->bin_next = block->bin_previous = NULL;
 }
 
-/* A free block of a shared chunk with at least so many bytes. The request's own bin may hold smaller ones. */
+/* A free block of a shared chunk with at least so many bytes. The request's own bin may hold
+ * smaller ones. */
 static struct heap_block *bin_find(const struct heap *heap, uint64_t bytes)
 {
 	for (unsigned int i = bin_of(heap, bytes); i < HEAP_BINS; ++i)

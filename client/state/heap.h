@@ -1,14 +1,15 @@
-// Cutting a part of the window into allocations. Pure bookkeeping: it says what to map and unmap, the caller
-// does it (pool.c) and guards the heap with a lock that it does not hold meanwhile.
+// Cutting a part of the window into allocations. Pure bookkeeping: it says what to map and unmap,
+// the caller does it (pool.c) and guards the heap with a lock that it does not hold meanwhile.
 //
 //   window part:  | chunk | gap | chunk | gap | … free addresses … |
-//   chunk:        | block | block | … |   in address order, used and free, no two free ones side by side
+//   chunk:        | block | block | … |   in address order, used and free, no two free ones side by
+//                 side
 //
-// Small allocations share chunks; a large one is a chunk of its own. A chunk without used blocks is spare:
-// kept for reuse up to a limit, then given back.
+// Small allocations share chunks; a large one is a chunk of its own. A chunk without used blocks is
+// spare: kept for reuse up to a limit, then given back.
 //
-// A chunk is RESERVED (addresses only, somebody is mapping or unmapping it) or READY. Only READY chunks are
-// cut.
+// A chunk is RESERVED (addresses only, somebody is mapping or unmapping it) or READY. Only READY
+// chunks are cut.
 
 #ifndef FRMPS_CLIENT_STATE_HEAP_H
 #define FRMPS_CLIENT_STATE_HEAP_H
@@ -75,8 +76,8 @@ int heap_alloc(struct heap *heap, uint64_t bytes, struct heap_block **ret_block)
  */
 int heap_reserve(struct heap *heap, uint64_t bytes, bool modest, struct heap_chunk **ret_chunk);
 
-/** A reserved chunk is mapped: puts it to use and cuts the request from it. Return: 0, HEAP_E_SPACE (still
- * reserved). */
+/** A reserved chunk is mapped: puts it to use and cuts the request from it. Return: 0, HEAP_E_SPACE
+ * (still reserved). */
 int heap_adopt(struct heap *heap, struct heap_chunk *chunk, uint64_t bytes, struct heap_block **ret_block);
 
 /** A reserved chunk was not mapped, or is unmapped now: its addresses are free again. */
@@ -85,8 +86,8 @@ void heap_forget(struct heap *heap, struct heap_chunk *chunk);
 /** Frees a used block. */
 void heap_free(struct heap *heap, struct heap_block *block);
 
-/** Takes a spare chunk out of use if there are more than `keep` bytes of them: unmap it, then heap_forget().
- * NULL if not. */
+/** Takes a spare chunk out of use if there are more than `keep` bytes of them: unmap it, then
+ * heap_forget(). NULL if not. */
 struct heap_chunk *heap_excess(struct heap *heap, uint64_t keep);
 
 #endif

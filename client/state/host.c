@@ -57,7 +57,8 @@ void host_start(void)
 	uint64_t base = connection.window_base + connection.device_bytes;
 
 	pool_init(&pool, base, events_base() - base, UNIT, KEEP_BYTES);
-	/* The service may have to keep freed memory pinned for a while, and its addresses with it. */
+	/* The service may have to keep freed memory pinned for a while, and its addresses with
+	 * it. */
 	pool.heap.onward = true;
 }
 

@@ -1,5 +1,5 @@
-// The program's pinned host memory: allocations in the host part of the session's window, at the same address
-// in this process and on the device. Any thread.
+// The program's pinned host memory: allocations in the host part of the session's window, at the
+// same address in this process and on the device. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_HOST_H
 #define FRMPS_CLIENT_STATE_HOST_H
@@ -8,12 +8,12 @@
 
 #include "protocol/cuda_abi.h"
 
-/** CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY. @flags: CU_MEMHOSTALLOC_*, kept for
- * queries. */
+/** CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY. @flags: CU_MEMHOSTALLOC_*, kept
+ * for queries. */
 CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer);
 
-/** Waits for the work given so far, then frees; NULL is no error. CUDA_ERROR_INVALID_VALUE for what is not
- * the start of an allocation. */
+/** Waits for the work given so far, then frees; NULL is no error. CUDA_ERROR_INVALID_VALUE for what
+ * is not the start of an allocation. */
 CUresult host_free(void *pointer);
 
 /** Frees everything of a context. Its work is done. */
@@ -21,7 +21,8 @@ void host_release_context(CUcontext context);
 
 struct range;
 
-/** Allocates range->bytes of pinned memory, fills in address, room and block and makes the range known. */
+/** Allocates range->bytes of pinned memory, fills in address, room and block and makes the range
+ * known. */
 CUresult host_alloc_range(struct range *range);
 /** Frees what no work uses any more. Asks the service. */
 void host_free_range(uint64_t address, int kind);
@@ -31,7 +32,8 @@ void host_free_block(void *block);
 /**
  * Maps a page of shared events (shm/layout.h), for ever. One call at a time.
  * @session, @source: of another program that has it; 0: a new page
- * Return: CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_HANDLE: that program has no such page, or has ended
+ * Return: CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_HANDLE: that program has no such page, or
+ * has ended
  */
 CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_address);
 

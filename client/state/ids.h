@@ -1,5 +1,5 @@
-// Ids that this side gives to what the service keeps for it: 1 … bound - 1, the lowest that is free. Any
-// thread.
+// Ids that this side gives to what the service keeps for it: 1 … bound - 1, the lowest that is
+// free. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_IDS_H
 #define FRMPS_CLIENT_STATE_IDS_H

@@ -1,9 +1,10 @@
-// Sizes of module images, and their copies for the service. Runs on the program's threads and owns nothing.
+// Sizes of module images, and their copies for the service. Runs on the program's threads and owns
+// nothing.
 //
-// Invariant: bytes of the program are only touched by write(2) into the memfd, which answers EFAULT where
-// memory ends. What is measured is read back from the memfd; the copy that is sent is made last and replaces
-// those scratch bytes. A program that changes an image during the call gets a copy of whatever was there; the
-// service checks it anew.
+// Invariant: bytes of the program are only touched by write(2) into the memfd, which answers EFAULT
+// where memory ends. What is measured is read back from the memfd; the copy that is sent is made
+// last and replaces those scratch bytes. A program that changes an image during the call gets a
+// copy of whatever was there; the service checks it anew.
 
 #include "client/state/image.h"
 
@@ -37,23 +38,25 @@ struct fatbin_header {
 	uint64_t payload_bytes;
 };
 
-/* Bytes being measured: a program's, read through `scratch`, or with scratch -1 ones that are known to be
- * readable. */
+/* Bytes being measured: a program's, read through `scratch`, or with scratch -1 ones that are known
+ * to be readable. */
 struct source {
 	const uint8_t *at;
 	uint64_t available;
 	int scratch;
 };
 
-/* How often a file is sent that the service does not know: it has died, or others have sent many. */
+/* How often a file is sent that the service does not know: it has died, or others have sent
+ * many. */
 #define TRIES 16
-/* Table entries of an ELF file that are plausible; the largest cubins have some ten thousand sections. */
+/* Table entries of an ELF file that are plausible; the largest cubins have some ten thousand
+ * sections. */
 #define ELF_ENTRIES_MAX (UINT64_C(1) << 20)
 
 /*
- * Lets the kernel read memory that may end anywhere. The bare system call, because a sanitizer that a program
- * was built with takes the C library's function for its own and stops the program over bytes that are only
- * looked at.
+ * Lets the kernel read memory that may end anywhere. The bare system call, because a sanitizer that
+ * a program was built with takes the C library's function for its own and stops the program over
+ * bytes that are only looked at.
  */
 static ssize_t write_unchecked(int fd, const void *at, size_t size, uint64_t offset)
 {

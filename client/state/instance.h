@@ -1,10 +1,10 @@
-// Libraries in several contexts that live at the same time. Each context has an instance of its own, with
-// variables of its own, made when the library is first used there and gone with the context. In the first
-// context that uses it, its home, the library is its own instance; elsewhere that is a module of the context,
-// loaded from the library's image once more.
+// Libraries in several contexts that live at the same time. Each context has an instance of its
+// own, with variables of its own, made when the library is first used there and gone with the
+// context. In the first context that uses it, its home, the library is its own instance; elsewhere
+// that is a module of the context, loaded from the library's image once more.
 //
-// As long as a program never has two contexts at a time none of this is looked at. When the second one begins
-// the libraries that were used until then are at home in the first.
+// As long as a program never has two contexts at a time none of this is looked at. When the second
+// one begins the libraries that were used until then are at home in the first.
 //
 // Any thread. A thread that makes an instance holds up others that use a library outside its home.
 

@@ -1,6 +1,6 @@
-// Memory of other programs of the same user, opened by a handle of 64 bytes (cuIpc*). A handle is proof of
-// the right to a piece of physical memory (virtual.h) and says where in it an allocation lies. The memory is
-// mapped here once, however many handles into it are open. Any thread.
+// Memory of other programs of the same user, opened by a handle of 64 bytes (cuIpc*). A handle is
+// proof of the right to a piece of physical memory (virtual.h) and says where in it an allocation
+// lies. The memory is mapped here once, however many handles into it are open. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_IPC_H
 #define FRMPS_CLIENT_STATE_IPC_H
@@ -9,13 +9,14 @@
 
 #include "protocol/cuda_abi.h"
 
-/** A handle for the allocation of cuMemAlloc that holds an address. CUDA_ERROR_INVALID_VALUE if there is
- * none. */
+/** A handle for the allocation of cuMemAlloc that holds an address. CUDA_ERROR_INVALID_VALUE if
+ * there is none. */
 CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle);
 
 /**
  * Opens a handle; once more for one that is open.
- * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT: it is this program's own
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT: it is this program's
+ * own
  */
 CUresult ipc_open(const CUipcMemHandle *handle, CUdeviceptr *ret_address);
 
@@ -24,8 +25,8 @@ CUresult ipc_close(CUdeviceptr address);
 
 struct range;
 
-/** Where a range is memory that was opened: makes address and bytes those of the allocation in it that holds an
- * address, as far as one is open. */
+/** Where a range is memory that was opened: makes address and bytes those of the allocation in it
+ * that holds an address, as far as one is open. */
 void ipc_narrow(uint64_t address, struct range *range);
 
 #endif

@@ -1,6 +1,6 @@
-// Options of the driver's compiler as programs give them with a load: numbers go to the service, log buffers
-// are filled from its answer. Everything lives in the caller's arrays and in struct jit on the caller's
-// stack; no state.
+// Options of the driver's compiler as programs give them with a load: numbers go to the service,
+// log buffers are filled from its answer. Everything lives in the caller's arrays and in struct jit
+// on the caller's stack; no state.
 
 #ifndef FRMPS_CLIENT_STATE_JIT_H
 #define FRMPS_CLIENT_STATE_JIT_H
@@ -46,7 +46,8 @@ void jit_start_clock(struct jit *jit);
 /** Overwrites the value of the time with that of the calls so far, the present one included. */
 void jit_report_time(struct jit *jit);
 
-/** Fills the log buffers and overwrites the values that report something back. `text` is the service's log.
+/** Fills the log buffers and overwrites the values that report something back. `text` is the
+ * service's log.
  */
 void jit_end(struct jit *jit, bool succeeded, const char *text);
 

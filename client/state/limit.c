@@ -38,8 +38,8 @@ static CUresult ask(CUlimit limit, size_t *value)
 	return r;
 }
 
-/* Has the service set a limit, if there is less for the program's kernels. Waits for the program's own work then. Limits
- * that are hints are left alone.
+/* Has the service set a limit, if there is less for the program's kernels. Waits for the program's
+ * own work then. Limits that are hints are left alone.
  * @there: what every program has
  * @value: what is wished; what is in force where the service was asked */
 static CUresult raise_limit(CUlimit limit, uint64_t there, size_t *value)
@@ -60,7 +60,8 @@ static CUresult raise_limit(CUlimit limit, uint64_t there, size_t *value)
 	return r;
 }
 
-/* As the driver rounds it, and no more than there can be. Not any more when a kernel has printed. */
+/* As the driver rounds it, and no more than there can be. Not any more when a kernel has
+ * printed. */
 static CUresult set_text_limit(size_t *value)
 {
 	CUresult r = CUDA_SUCCESS;

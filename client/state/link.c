@@ -199,7 +199,8 @@ static CUresult receive_image(struct client_link *link)
 	return r;
 }
 
-/* Adds an input, or without one links; a service that has forgotten the link is told everything again. */
+/* Adds an input, or without one links; a service that has forgotten the link is told everything
+ * again. */
 static CUresult advance(struct client_link *link, const struct input *input)
 {
 	int saved = errno;

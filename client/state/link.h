@@ -1,7 +1,7 @@
-// The driver's linker (cuLink*). The service compiles and links; each input is handed over at the call, so
-// that what is wrong with it is told there. It is also kept here until the link is destroyed: a service that
-// has changed executors, or had to make room, has forgotten it all and is given everything once more.
-// Programs do not notice.
+// The driver's linker (cuLink*). The service compiles and links; each input is handed over at the
+// call, so that what is wrong with it is told there. It is also kept here until the link is
+// destroyed: a service that has changed executors, or had to make room, has forgotten it all and is
+// given everything once more. Programs do not notice.
 //
 // Any thread; one lock per link, held while the service is asked.
 
@@ -21,7 +21,8 @@ struct client_link;
 /** The link behind a handle; NULL if it is none or was destroyed. */
 struct client_link *link_find(CUlinkState handle);
 
-/** @jit: options; its log buffers are the program's until the link is destroyed. CUDA_ERROR_OUT_OF_MEMORY. */
+/** @jit: options; its log buffers are the program's until the link is destroyed.
+ * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult link_create(const struct jit *jit, CUlinkState *ret_handle);
 
 /**

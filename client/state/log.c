@@ -1,6 +1,6 @@
-// Log lines of the shim. Runs on whatever thread of the program has something to say, so it owns nothing but
-// the level: one word, 0 until the environment has been read. Two threads may read the environment at once;
-// both find the same.
+// Log lines of the shim. Runs on whatever thread of the program has something to say, so it owns
+// nothing but the level: one word, 0 until the environment has been read. Two threads may read the
+// environment at once; both find the same.
 
 #include "client/state/log.h"
 
@@ -16,7 +16,8 @@
 
 #include "client/state/logbook.h"
 
-/* The stored level is one more than the client_log_level, which leaves 0 for "not read yet" and 1 for "off".
+/* The stored level is one more than the client_log_level, which leaves 0 for "not read yet" and 1
+ * for "off".
  */
 static atomic_int threshold;
 
@@ -42,8 +43,8 @@ static size_t line_make(char line[CLIENT_LOG_LINE_MAX], const char *format, va_l
 	return begin + (size_t)length + 1;
 }
 
-/* A short or failed write loses text of ours, never work of the program, and a reader that has gone does not
- * end it: a signal that came of it is taken back. */
+/* A short or failed write loses text of ours, never work of the program, and a reader that has gone
+ * does not end it: a signal that came of it is taken back. */
 static void put(const char *line, size_t length)
 {
 	static const struct timespec at_once;

@@ -1,5 +1,5 @@
-// See logbook.h. A ring of lines under a lock that is only ever tried by those who write, as they may be
-// anywhere, in a forked child too. Callbacks are called without it.
+// See logbook.h. A ring of lines under a lock that is only ever tried by those who write, as they
+// may be anywhere, in a forked child too. Callbacks are called without it.
 
 #include "client/state/logbook.h"
 
@@ -107,7 +107,8 @@ CUlogIterator logbook_next(void)
 	return n;
 }
 
-/* The first of the messages from `from` on that fit, all of the later ones with it. Under the lock. */
+/* The first of the messages from `from` on that fit, all of the later ones with it. Under the
+ * lock. */
 static CUlogIterator first_that_fits(CUlogIterator from, size_t size)
 {
 	CUlogIterator first = next;

@@ -1,6 +1,6 @@
-// The latest things that the shim had to say of errors, for programs that ask (cuLogs*). NVIDIA's driver
-// notes every call that fails; the shim notes what it would write on standard error: refusals with their
-// reasons, faults, a lost service. Any thread.
+// The latest things that the shim had to say of errors, for programs that ask (cuLogs*). NVIDIA's
+// driver notes every call that fails; the shim notes what it would write on standard error:
+// refusals with their reasons, faults, a lost service. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_LOGBOOK_H
 #define FRMPS_CLIENT_STATE_LOGBOOK_H
@@ -10,8 +10,8 @@
 
 #include "protocol/cuda_abi.h"
 
-/** Notes one message and hands it to the program's callbacks. Where another thread is at it, it is lost: this
- * never waits. @text: one line without its end */
+/** Notes one message and hands it to the program's callbacks. Where another thread is at it, it is
+ * lost: this never waits. @text: one line without its end */
 void logbook_note(const char *text, size_t length);
 
 /** CUDA_ERROR_OUT_OF_MEMORY when too many are registered. */

@@ -1,5 +1,5 @@
-// See managed.h. An allocation is a list of pieces in address order, each with what was said of it; advice
-// splits pieces at its borders.
+// See managed.h. An allocation is a list of pieces in address order, each with what was said of it;
+// advice splits pieces at its borders.
 
 #include "client/state/managed.h"
 
@@ -239,7 +239,8 @@ static bool same_place(const CUmemLocation *a, const CUmemLocation *b)
 	return a->type == b->type && a->id == b->id;
 }
 
-/* What holds for all of a range: where pieces differ, as if nothing had been said. Under the lock. */
+/* What holds for all of a range: where pieces differ, as if nothing had been said. Under the
+ * lock. */
 static bool sum_up(uint64_t address, uint64_t bytes, struct state *ret_state)
 {
 	const struct allocation *allocation = find(address, bytes);

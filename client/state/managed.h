@@ -1,9 +1,11 @@
-// Managed memory: pinned host memory at one address for program and device. Both see each other's writes by
-// the rules of managed memory without anything being moved; a kernel reads it over the bus. So advice and
-// prefetches have no effect and are only remembered, by ranges of bytes, to be answered. Any thread.
+// Managed memory: pinned host memory at one address for program and device. Both see each other's
+// writes by the rules of managed memory without anything being moved; a kernel reads it over the
+// bus. So advice and prefetches have no effect and are only remembered, by ranges of bytes, to be
+// answered. Any thread.
 //
-// The device attributes for concurrent access and for native atomics of the host say no: atomics of the processor and of
-// the device on the same word at the same time are not atomic to each other here.
+// The device attributes for concurrent access and for native atomics of the host say no: atomics of
+// the processor and of the device on the same word at the same time are not atomic to each other
+// here.
 
 #ifndef FRMPS_CLIENT_STATE_MANAGED_H
 #define FRMPS_CLIENT_STATE_MANAGED_H

@@ -1,5 +1,6 @@
-// See memory.h. A pool over the device part of the window; the map of ranges says what is allocated. Freed
-// memory is used again only after all work that was given before the free, on any stream, is done.
+// See memory.h. A pool over the device part of the window; the map of ranges says what is
+// allocated. Freed memory is used again only after all work that was given before the free, on any
+// stream, is done.
 
 #include "client/state/memory.h"
 
@@ -40,7 +41,8 @@ static struct pool pool = {.map = map, .unmap = unmap};
 
 void memory_start(void)
 {
-	/* What lies in front of the first allocation is room for the service's guard: 4 GiB of 192. */
+	/* What lies in front of the first allocation is room for the service's guard: 4 GiB of
+	 * 192. */
 	uint64_t lead = connection.device_bytes / 48 / HEAP_GRAIN * HEAP_GRAIN;
 
 	pool_init(&pool, connection.window_base + lead, connection.device_bytes - lead - space_bytes(),

@@ -15,29 +15,31 @@
 /** CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult memory_alloc(CUcontext context, uint64_t bytes, CUdeviceptr *ret_address);
 
-/** Waits for the work given so far, then frees. CUDA_ERROR_INVALID_VALUE for what is not the start of an
- * allocation. */
+/** Waits for the work given so far, then frees. CUDA_ERROR_INVALID_VALUE for what is not the start
+ * of an allocation. */
 CUresult memory_free(CUdeviceptr address);
 
-/** Waits for the work given so far, then frees what is given back in another way. The error of a command, which is
- * returned, does not keep the memory; that of a fault does: its work may never end. */
+/** Waits for the work given so far, then frees what is given back in another way. The error of a
+ * command, which is returned, does not keep the memory; that of a fault does: its work may never
+ * end. */
 CUresult memory_free_behind_all(CUdeviceptr address, CUresult (*give_back)(CUdeviceptr address));
 
 struct range;
 
 /**
- * Allocates range->bytes, fills in address, room and block and makes the range known. Gives back what pools
- * keep before it says CUDA_ERROR_OUT_OF_MEMORY.
+ * Allocates range->bytes, fills in address, room and block and makes the range known. Gives back
+ * what pools keep before it says CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult memory_alloc_range(struct range *range);
 /** Frees a block of memory_alloc_range(): it may be used again at once. */
 void memory_free_block(void *block);
-/** Allocates memory that is in no range: the program does not know of it. CUDA_ERROR_OUT_OF_MEMORY. */
+/** Allocates memory that is in no range: the program does not know of it.
+ * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult memory_alloc_block(uint64_t bytes, void **ret_block);
 uint64_t memory_block_address(const void *block);
 
-/** Gives the service back what is free here and done, for memory of another kind. Waits for nothing. Return:
- * whether there was any. */
+/** Gives the service back what is free here and done, for memory of another kind. Waits for
+ * nothing. Return: whether there was any. */
 bool memory_give_back(void);
 
 /** What this program could still get, and all it could have. */

@@ -1,7 +1,7 @@
 // See mempool.h. One lock for all pools; it is not held while memory is asked for or given back.
 //
-// The point of a free is a command in the stream that does nothing: so everything that the free stands behind
-// by the driver's rules, the default stream's included, is in front of it.
+// The point of a free is a command in the stream that does nothing: so everything that the free
+// stands behind by the driver's rules, the default stream's included, is in front of it.
 
 #include "client/state/mempool.h"
 
@@ -159,8 +159,8 @@ static void take_out(struct mempool *pool, struct kept *kept)
 	word_set(&kept_total, word_relaxed(&kept_total) - kept->bytes);
 }
 
-/* Takes out what is done until the pool has no more than `most` bytes, but nothing without which it would have
- * less than `least`. Under the lock. */
+/* Takes out what is done until the pool has no more than `most` bytes, but nothing without which it
+ * would have less than `least`. Under the lock. */
 static void collect(struct mempool *pool, uint64_t most, uint64_t least, struct kept_list *ret_list)
 {
 	struct kept *kept = TAILQ_FIRST(&pool->kept), *next;
@@ -363,8 +363,8 @@ static CUresult borrow(
 	return r;
 }
 
-/* New memory counts from here on, so that others see it. What is done goes back for it. Return: false if it
- * would be more than there may be. */
+/* New memory counts from here on, so that others see it. What is done goes back for it. Return:
+ * false if it would be more than there may be. */
 static bool begin_new(struct mempool *pool, uint64_t bytes)
 {
 	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
@@ -406,8 +406,8 @@ static bool is_too_much(const struct mempool *pool, uint64_t bytes)
 	return is;
 }
 
-/* A kept block, or the beginning of a new one. In a pool that is full one that another stream is not done with,
- * or else the program waits until there is room. */
+/* A kept block, or the beginning of a new one. In a pool that is full one that another stream is
+ * not done with, or else the program waits until there is room. */
 static CUresult find_room(
 	struct mempool *pool, uint64_t bytes, struct client_stream *stream, struct kept **ret_kept)
 {
@@ -509,7 +509,8 @@ static CUresult keep(const struct range *range, struct client_stream *stream, ui
 	struct kept *kept = malloc(sizeof(*kept));
 	struct mempool *pool = kept ? pool_of(range) : NULL;
 
-	/* Without bookkeeping the memory is lost to the program, which has too little of it anyway. */
+	/* Without bookkeeping the memory is lost to the program, which has too little of it
+	 * anyway. */
 	if (!pool) {
 		free(kept);
 		return CUDA_ERROR_OUT_OF_MEMORY;

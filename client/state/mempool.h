@@ -1,11 +1,12 @@
-// Stream-ordered allocation: memory pools (CUmemoryPool) over the heap that serves cuMemAlloc. A pool costs
-// nothing at the service. Any thread.
+// Stream-ordered allocation: memory pools (CUmemoryPool) over the heap that serves cuMemAlloc. A
+// pool costs nothing at the service. Any thread.
 //
-// Memory that is freed in a stream's order is kept by its pool. From there an allocation in the same stream
-// may have it at once, because what it is used for next stands behind the free in the stream; any other
-// stream once the point of the free is done. What is done and beyond the pool's release threshold goes back
-// to the heap, at the latest when the program synchronises. A pool that may not be larger than it is gives back
-// what is done, or lends a stream what another one is not done with: the stream waits for that.
+// Memory that is freed in a stream's order is kept by its pool. From there an allocation in the
+// same stream may have it at once, because what it is used for next stands behind the free in the
+// stream; any other stream once the point of the free is done. What is done and beyond the pool's
+// release threshold goes back to the heap, at the latest when the program synchronises. A pool that
+// may not be larger than it is gives back what is done, or lends a stream what another one is not
+// done with: the stream waits for that.
 
 #ifndef FRMPS_CLIENT_STATE_MEMPOOL_H
 #define FRMPS_CLIENT_STATE_MEMPOOL_H
@@ -18,10 +19,11 @@
 struct client_stream;
 struct mempool;
 
-/** A new pool. @most: bytes that it may have, what it keeps counts; 0: any number. CUDA_ERROR_OUT_OF_MEMORY. */
+/** A new pool. @most: bytes that it may have, what it keeps counts; 0: any number.
+ * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult mempool_create(uint64_t most, struct mempool **ret_pool);
-/** Ends a pool: what was allocated from it stays until it is freed. CUDA_ERROR_INVALID_VALUE: the default
- * one. */
+/** Ends a pool: what was allocated from it stays until it is freed. CUDA_ERROR_INVALID_VALUE: the
+ * default one. */
 CUresult mempool_destroy(struct mempool *pool);
 /** The pool of a handle, NULL if it is none; a handle of 0 is none. */
 struct mempool *mempool_find(CUmemoryPool handle);
@@ -33,12 +35,12 @@ struct mempool *mempool_current(void);
 void mempool_set_current(struct mempool *pool);
 
 /** Allocates in stream order. @handle: 0: the pool that is the current one now
- * Return: CUDA_ERROR_INVALID_VALUE: there is no such pool, CUDA_ERROR_OUT_OF_MEMORY after everything that can be
- * given back was */
+ * Return: CUDA_ERROR_INVALID_VALUE: there is no such pool, CUDA_ERROR_OUT_OF_MEMORY after
+ * everything that can be given back was */
 CUresult mempool_alloc(
 	CUmemoryPool handle, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address);
-/** Frees in stream order, what cuMemAlloc gave too. CUDA_ERROR_INVALID_VALUE for what is not the start of an
- * allocation of either kind. */
+/** Frees in stream order, what cuMemAlloc gave too. CUDA_ERROR_INVALID_VALUE for what is not the
+ * start of an allocation of either kind. */
 CUresult mempool_free(CUdeviceptr address, struct client_stream *stream);
 /** Puts a command that does nothing into a stream: the point of a free. */
 CUresult mempool_point(struct client_stream *stream, uint64_t *ret_seq);
@@ -53,12 +55,13 @@ void mempool_reset(void);
 /** @value: int or uint64_t, by the attribute, as the driver says. CUDA_ERROR_INVALID_VALUE. */
 CUresult mempool_get(struct mempool *pool, CUmemPool_attribute attribute, void *value);
 CUresult mempool_set(struct mempool *pool, CUmemPool_attribute attribute, const void *value);
-/** Gives back what is done and can be spared: of a pool that holds more than `keep` bytes at least these stay.
+/** Gives back what is done and can be spared: of a pool that holds more than `keep` bytes at least
+ * these stay.
  */
 void mempool_trim(struct mempool *pool, uint64_t keep);
 
-/** The program has synchronised: what is done and beyond the thresholds goes back. Cheap when there is
- * nothing. */
+/** The program has synchronised: what is done and beyond the thresholds goes back. Cheap when there
+ * is nothing. */
 void mempool_settle(void);
 /** Memory is short: gives back all that is free and done. Return: whether there was any. */
 bool mempool_release(void);

@@ -1,9 +1,9 @@
-// Loaded modules: their ids at the service, what was looked up in them, and their end. Runs on the program's
-// threads.
+// Loaded modules: their ids at the service, what was looked up in them, and their end. Runs on the
+// program's threads.
 //
 // Invariants: an id is set in `ids` from before LoadModule is sent until the service has answered
-// UnloadModule, and while a library is asleep; a module is in the registry exactly while it is live; kernels
-// and globals are only ever added to a live module.
+// UnloadModule, and while a library is asleep; a module is in the registry exactly while it is
+// live; kernels and globals are only ever added to a live module.
 
 #include "client/state/module.h"
 
@@ -142,8 +142,8 @@ static CUresult ask_load(struct image *image, struct wire_message *request, stru
 	return result;
 }
 
-/* Where the service says how much memory the module's variables need. Without memory the service refuses what is asked
- * then, and drops the image. Return: whether to ask again. */
+/* Where the service says how much memory the module's variables need. Without memory the service
+ * refuses what is asked then, and drops the image. Return: whether to ask again. */
 static bool make_room(struct client_module *module, CUresult result, const struct control_answer *answer,
 	struct wire_load_module *load)
 {
@@ -184,7 +184,8 @@ static CUresult send_load(struct client_module *module, struct image *image, str
 	result = ask_load(image, &request, answer);
 	if (answer && make_room(module, result, answer, &request.load_module))
 		result = ask_load(image, &request, answer);
-	/* What the service could not carry out in time may come to that memory yet: it is nobody's any more. */
+	/* What the service could not carry out in time may come to that memory yet: it is nobody's
+	 * any more. */
 	if (result == CUDA_ERROR_SYSTEM_NOT_READY)
 		module->variables = NULL;
 	else if (result != CUDA_SUCCESS || !is_moved(answer))
@@ -217,8 +218,9 @@ static CUresult send_unload(struct client_module *module)
 	return result;
 }
 
-/* The kernels of a new module print or assert: there has to be a place for it, for what they print as large as the
- * program wants. Without one for assertions the module is there all the same: one that fails is an illegal access then. */
+/* The kernels of a new module print or assert: there has to be a place for it, for what they print
+ * as large as the program wants. Without one for assertions the module is there all the same: one
+ * that fails is an illegal access then. */
 static CUresult receive_text(struct client_module *module, uint64_t uses)
 {
 	CUcontext context = module->context ? module->context : context_current();
@@ -535,8 +537,8 @@ static struct client_function *known_function(
 }
 
 /*
- * Adds a kernel unless another thread was faster. The slower thread's object, of which the service knows too,
- * stays in the list behind the one that is found, and goes with the module.
+ * Adds a kernel unless another thread was faster. The slower thread's object, of which the service
+ * knows too, stays in the list behind the one that is found, and goes with the module.
  */
 static struct client_function *add_function(struct client_module *module, struct client_function *function)
 {
@@ -613,8 +615,8 @@ static CUresult ask_global(
 	return result;
 }
 
-/* Remembers a global and lets copies and pointer queries know its addresses. Not remembering costs a
- * question. */
+/* Remembers a global and lets copies and pointer queries know its addresses. Not remembering costs
+ * a question. */
 static void add_global(struct client_module *module, const char *name, CUdeviceptr address, size_t bytes)
 {
 	size_t length = strlen(name) + 1;

@@ -1,17 +1,18 @@
-// Modules and libraries. CUmodule and CUlibrary are addresses of struct client_module; a library is one that
-// belongs to no context, and its module (cuLibraryGetModule) is the library itself under the other name. The
-// service loads an image at the call, so that a bad image is reported at once, and answers every name once:
-// kernels and globals are kept here.
+// Modules and libraries. CUmodule and CUlibrary are addresses of struct client_module; a library is
+// one that belongs to no context, and its module (cuLibraryGetModule) is the library itself under
+// the other name. The service loads an image at the call, so that a bad image is reported at once,
+// and answers every name once: kernels and globals are kept here.
 //
-// A handle of an unloaded module is refused. Unloading waits for the work that the program has given so far,
-// as the driver's does: a kernel of the module may be in it.
+// A handle of an unloaded module is refused. Unloading waits for the work that the program has
+// given so far, as the driver's does: a kernel of the module may be in it.
 //
-// A library outlives the contexts it is used in. When the one ends that it is at home in (instance.h), or the
-// last live one, the service unloads it if it was used; its handle and those of its kernels stay valid, and
-// with the next use of any of them the image is loaded again, with its globals as at the start.
+// A library outlives the contexts it is used in. When the one ends that it is at home in
+// (instance.h), or the last live one, the service unloads it if it was used; its handle and those
+// of its kernels stay valid, and with the next use of any of them the image is loaded again, with
+// its globals as at the start.
 //
-// Any thread. But for the waking of libraries no lock is held while the service is asked. Two threads that
-// look up the same name at the same time may both ask; both get the same object.
+// Any thread. But for the waking of libraries no lock is held while the service is asked. Two
+// threads that look up the same name at the same time may both ask; both get the same object.
 
 #ifndef FRMPS_CLIENT_STATE_MODULE_H
 #define FRMPS_CLIENT_STATE_MODULE_H
@@ -80,9 +81,9 @@ CUresult module_unload(struct client_module *module);
 /** Unloads everything that belongs to a context; libraries stay. Errors are not reported. */
 void module_release_context(CUcontext context);
 
-/** A context ends, and everything is done: the service unloads the libraries that are at home there, or with
- * home 0 all that were used. Return: CUDA_SUCCESS, or why one could not be unloaded; it cannot be used any
- * more. */
+/** A context ends, and everything is done: the service unloads the libraries that are at home
+ * there, or with home 0 all that were used. Return: CUDA_SUCCESS, or why one could not be
+ * unloaded; it cannot be used any more. */
 CUresult module_sleep_libraries(uint64_t home);
 
 /** Libraries that were used are at home in a context from now on, unless they have a home. */

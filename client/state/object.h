@@ -1,6 +1,7 @@
-// Texture and surface objects of the program: the values that kernels know them by, which the service's
-// driver chose, and what they were made of. One that is destroyed while work may still use it is given back
-// when that work is done, at the latest when another one is made or destroyed. Any thread.
+// Texture and surface objects of the program: the values that kernels know them by, which the
+// service's driver chose, and what they were made of. One that is destroyed while work may still
+// use it is given back when that work is done, at the latest when another one is made or destroyed.
+// Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_OBJECT_H
 #define FRMPS_CLIENT_STATE_OBJECT_H

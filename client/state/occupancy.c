@@ -1,6 +1,6 @@
-// Remembered occupancy. A fixed table: a question has one place, and a newer question takes it. Entries of
-// kernels that are gone or whose attributes changed are never found again, because serial and revision are
-// part of the question.
+// Remembered occupancy. A fixed table: a question has one place, and a newer question takes it.
+// Entries of kernels that are gone or whose attributes changed are never found again, because
+// serial and revision are part of the question.
 
 #include "client/state/occupancy.h"
 
@@ -50,7 +50,8 @@ static bool entry_matches(const struct entry *entry, const struct client_functio
 	       memcmp(entry->question, question, question_bytes(question)) == 0;
 }
 
-/* Whether the answer is for as many multiprocessors as were meant: the session may be on its way to them. */
+/* Whether the answer is for as many multiprocessors as were meant: the session may be on its way to
+ * them. */
 static bool is_for(const struct wire_reply *reply, const struct occupancy *question)
 {
 	return question->query < OCCUPANCY_CLUSTER_SIZE || reply->values.count < 2 ||

@@ -1,5 +1,5 @@
-// How many blocks or clusters of a kernel fit the device: the service's answers, remembered per kernel, its
-// attributes and the question. Any thread; no lock is held while the service is asked.
+// How many blocks or clusters of a kernel fit the device: the service's answers, remembered per
+// kernel, its attributes and the question. Any thread; no lock is held while the service is asked.
 
 #ifndef FRMPS_CLIENT_STATE_OCCUPANCY_H
 #define FRMPS_CLIENT_STATE_OCCUPANCY_H

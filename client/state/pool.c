@@ -67,8 +67,8 @@ void pool_trim(struct pool *pool, uint64_t keep)
 		pthread_mutex_unlock(&pool->lock);
 		if (!chunk)
 			return;
-		/* What the service could not unmap stays reserved for good: its addresses must not be used
-		 * again. */
+		/* What the service could not unmap stays reserved for good: its addresses must not
+		 * be used again. */
 		if (pool->unmap(chunk->address, chunk->bytes) != CUDA_SUCCESS)
 			continue;
 		pthread_mutex_lock(&pool->lock);

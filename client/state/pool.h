@@ -1,6 +1,6 @@
-// A heap with memory behind it: asks the service to map and unmap chunks, and keeps some spare ones. One pool
-// for device memory, one for pinned host memory. Any thread; the pool's lock is not held while the service is
-// asked.
+// A heap with memory behind it: asks the service to map and unmap chunks, and keeps some spare
+// ones. One pool for device memory, one for pinned host memory. Any thread; the pool's lock is not
+// held while the service is asked.
 
 #ifndef FRMPS_CLIENT_STATE_POOL_H
 #define FRMPS_CLIENT_STATE_POOL_H
@@ -35,8 +35,8 @@ void pool_trim(struct pool *pool, uint64_t keep);
 uint64_t pool_spare(struct pool *pool);
 
 /**
- * Allocates range->bytes and makes the memory known (ranges.h). Fills in address, room and block; the rest is
- * the caller's. Return: as pool_alloc().
+ * Allocates range->bytes and makes the memory known (ranges.h). Fills in address, room and block;
+ * the rest is the caller's. Return: as pool_alloc().
  */
 CUresult pool_alloc_range(struct pool *pool, struct range *range);
 

@@ -1,12 +1,13 @@
-// Start and end of the shim in a process. Entered by every entry point on the program's threads, so the two
-// checks are a load or two. Before cuInit nothing exists: no thread, no connection, no fork handler.
+// Start and end of the shim in a process. Entered by every entry point on the program's threads, so
+// the two checks are a load or two. Before cuInit nothing exists: no thread, no connection, no fork
+// handler.
 //
 //   NONE ──cuInit──► STARTING ──► READY ──exit()──► ENDED
 //     ▲                 │ failed                            any from STARTING on ──fork──► FORKED (in the child)
 //     └─────────────────┘
 //
-// FORKED is final: the regions are not mapped in the child, and nothing is ever sent from it. ENDED is what
-// exit handlers find that were registered before cuInit: as with the driver they get
+// FORKED is final: the regions are not mapped in the child, and nothing is ever sent from it. ENDED
+// is what exit handlers find that were registered before cuInit: as with the driver they get
 // CUDA_ERROR_DEINITIALIZED. Nothing is taken down; the kernel closes what is open.
 
 #include "client/state/process.h"
@@ -94,8 +95,8 @@ CUresult process_fail(CUresult code, const char *reason)
 	return (CUresult)none;
 }
 
-/* The service sees the end of a client when the last copy of its socket is closed, so the child must not keep
- * one, also when another thread is about to make it. */
+/* The service sees the end of a client when the last copy of its socket is closed, so the child
+ * must not keep one, also when another thread is about to make it. */
 static void child_after_fork(void)
 {
 	if (word_relaxed(&phase) != NONE)

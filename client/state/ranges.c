@@ -1,6 +1,6 @@
-// See ranges.h. A directory of leaves of at most RANGE_LEAF_ENTRIES ranges each: two binary searches find, a
-// short move inserts, a full leaf is split. The process-wide map is guarded by a reader-writer lock held for
-// a search or a change.
+// See ranges.h. A directory of leaves of at most RANGE_LEAF_ENTRIES ranges each: two binary
+// searches find, a short move inserts, a full leaf is split. The process-wide map is guarded by a
+// reader-writer lock held for a search or a change.
 
 #include "client/state/ranges.h"
 

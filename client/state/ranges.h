@@ -1,8 +1,9 @@
-// Which addresses mean what: an ordered map of the program's device memory, pinned memory and module globals.
-// Asked for every copy and every pointer query, changed by allocations. One process-wide map (`ranges_*`)
-// over a plain structure (`range_map_*`) that the caller guards.
+// Which addresses mean what: an ordered map of the program's device memory, pinned memory and
+// module globals. Asked for every copy and every pointer query, changed by allocations. One
+// process-wide map (`ranges_*`) over a plain structure (`range_map_*`) that the caller guards.
 //
-// Invariants: ranges never overlap and are never empty; leaves are never empty and stand in address order.
+// Invariants: ranges never overlap and are never empty; leaves are never empty and stand in address
+// order.
 
 #ifndef FRMPS_CLIENT_STATE_RANGES_H
 #define FRMPS_CLIENT_STATE_RANGES_H
@@ -63,8 +64,8 @@ int range_map_remove(struct range_map *map, uint64_t address, struct range *ret_
 struct range *range_map_find(const struct range_map *map, uint64_t address);
 
 /**
- * Adds a range of the program. For RANGE_GLOBAL the owner is whatever ranges_remove_owner() is called with
- * later. Return: 0, RANGES_E_EXISTS (also when it overlaps partly), -ENOMEM.
+ * Adds a range of the program. For RANGE_GLOBAL the owner is whatever ranges_remove_owner() is
+ * called with later. Return: 0, RANGES_E_EXISTS (also when it overlaps partly), -ENOMEM.
  */
 int ranges_add(uint64_t address, uint64_t bytes, enum range_kind kind, void *owner);
 /** The same with everything said; id is filled in. */

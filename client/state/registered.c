@@ -1,5 +1,5 @@
-// See registered.h. What a range of RANGE_REGISTERED knows in `block` is the pinned memory behind it, NULL
-// for a plain registration.
+// See registered.h. What a range of RANGE_REGISTERED knows in `block` is the pinned memory behind
+// it, NULL for a plain registration.
 
 #include "client/state/registered.h"
 
@@ -17,8 +17,8 @@
 
 #define PAGE UINT64_C(4096)
 
-/* Held from the look at what there is to the range that says what is: of two threads that register the same
- * pages the second one must not exchange those that the first one has. */
+/* Held from the look at what there is to the range that says what is: of two threads that register
+ * the same pages the second one must not exchange those that the first one has. */
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 /* What lies at the addresses of a range. */

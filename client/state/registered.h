@@ -1,16 +1,17 @@
 // Memory that the program allocated itself and registered (cuMemHostRegister). Any thread.
 //
-// The device reaches only memory that this process shares with the service, so there are two kinds of
-// registration:
+// The device reaches only memory that this process shares with the service, so there are two kinds
+// of registration:
 //
 //   plain      The memory stays what it is. Copies are staged (stage/bounce.h), in stream order and
-//              asynchronously as the driver's are. Kernels cannot reach it: it has no device pointer.
-//   DEVICEMAP  Whole pages of private anonymous memory become shared ones at the same address, with the same
-//              contents; they also lie in the host part of the window, and that is their device pointer. It
-//              differs from the host pointer, and CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
-//              says so. While this is done, a thread that writes there is killed by SIGSEGV rather than its
-//              write lost. A forked child does not have the memory. Anything but whole private pages is
-//              refused.
+//              asynchronously as the driver's are. Kernels cannot reach it: it has no device
+//              pointer.
+//   DEVICEMAP  Whole pages of private anonymous memory become shared ones at the same address, with
+//              the same contents; they also lie in the host part of the window, and that is their
+//              device pointer. It differs from the host pointer, and
+//              CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM says so. While this is
+//              done, a thread that writes there is killed by SIGSEGV rather than its write lost. A
+//              forked child does not have the memory. Anything but whole private pages is refused.
 
 #ifndef FRMPS_CLIENT_STATE_REGISTERED_H
 #define FRMPS_CLIENT_STATE_REGISTERED_H
@@ -24,8 +25,8 @@ struct range;
 
 /**
  * Registers.
- * Return: CUDA_SUCCESS, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_INVALID_VALUE: not memory of
- * the program, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY
+ * Return: CUDA_SUCCESS, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_INVALID_VALUE: not
+ * memory of the program, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY
  */
 CUresult registered_add(CUcontext context, uint64_t address, uint64_t bytes, unsigned int flags);
 

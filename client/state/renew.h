@@ -1,6 +1,6 @@
-// What a library is loaded from again: in the driver a library is loaded into each context anew, with its
-// variables as in the image. The image is kept as a view of the very file that the service holds as well, so
-// it takes addresses and no memory, and no descriptor. One owner; no lock.
+// What a library is loaded from again: in the driver a library is loaded into each context anew,
+// with its variables as in the image. The image is kept as a view of the very file that the service
+// holds as well, so it takes addresses and no memory, and no descriptor. One owner; no lock.
 
 #ifndef FRMPS_CLIENT_STATE_RENEW_H
 #define FRMPS_CLIENT_STATE_RENEW_H

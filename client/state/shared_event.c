@@ -1,9 +1,9 @@
-// See shared_event.h. Runs on the program's threads. The lock guards which places are whose; it is held while
-// the service is asked for a page, which is rare.
+// See shared_event.h. Runs on the program's threads. The lock guards which places are whose; it is
+// held while the service is asked for a page, which is rare.
 //
-// Numbers of a place follow each other at a distance of SHM_SHARED_RECORDS: before one is written the one
-// before it must be, so that a slow stream never takes back what a later record said. The stream waits for
-// that, not the program.
+// Numbers of a place follow each other at a distance of SHM_SHARED_RECORDS: before one is written
+// the one before it must be, so that a slow stream never takes back what a later record said. The
+// stream waits for that, not the program.
 
 #include "client/state/shared_event.h"
 
@@ -234,8 +234,8 @@ CUresult shared_event_record(struct shm_shared_event *event, struct client_strea
 	return CUDA_SUCCESS;
 }
 
-/* Nobody wakes a program whose event another executor's device writes: it looks, at an interval of about 1 %
- * of the time waited. */
+/* Nobody wakes a program whose event another executor's device writes: it looks, at an interval of
+ * about 1 % of the time waited. */
 CUresult shared_event_synchronize(const struct shm_shared_event *event, uint64_t number)
 {
 	struct timespec pause = {.tv_nsec = 20000};

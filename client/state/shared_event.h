@@ -1,11 +1,11 @@
-// Events that several programs of a user share (cuIpcGetEventHandle): counters in pages of pinned memory that
-// each of the programs has mapped (shm/layout.h). A record is a number, and a word that the device writes
-// when the stream has come that far; a wait is a wait for that word. So it makes no difference in which
-// executors the programs are, and a promotion repeats or keeps both.
+// Events that several programs of a user share (cuIpcGetEventHandle): counters in pages of pinned
+// memory that each of the programs has mapped (shm/layout.h). A record is a number, and a word that
+// the device writes when the stream has come that far; a wait is a wait for that word. So it makes
+// no difference in which executors the programs are, and a promotion repeats or keeps both.
 //
-// A page that was mapped stays. A place in a page is used again once the program that made its event has
-// destroyed it, which ends every use of the event in all programs, and its records are done. Records are
-// counted on from there, so what still waits for an earlier one is let go by it.
+// A page that was mapped stays. A place in a page is used again once the program that made its
+// event has destroyed it, which ends every use of the event in all programs, and its records are
+// done. Records are counted on from there, so what still waits for an earlier one is let go by it.
 // Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_SHARED_EVENT_H
@@ -26,8 +26,8 @@ struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool 
 
 /** What another program opens it with. */
 void shared_event_export(const struct shm_shared_event *event, CUipcEventHandle *ret_handle);
-/** CUDA_ERROR_MAP_FAILED for what is no handle, CUDA_ERROR_INVALID_CONTEXT for one of this program's own,
- * CUDA_ERROR_INVALID_HANDLE where the program that made it is gone. */
+/** CUDA_ERROR_MAP_FAILED for what is no handle, CUDA_ERROR_INVALID_CONTEXT for one of this
+ * program's own, CUDA_ERROR_INVALID_HANDLE where the program that made it is gone. */
 CUresult shared_event_import(const CUipcEventHandle *handle, struct shm_shared_event **ret_event);
 
 /**

@@ -1,5 +1,5 @@
-// The places of handle objects. Runs on the program's threads; owns the reserved addresses, which are kept
-// until the process ends because programs may come with old handles at any time.
+// The places of handle objects. Runs on the program's threads; owns the reserved addresses, which
+// are kept until the process ends because programs may come with old handles at any time.
 
 #include "client/state/slab.h"
 

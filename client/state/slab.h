@@ -1,10 +1,10 @@
-// Objects behind handles. All objects of a kind lie in one reserved stretch of addresses, so that any handle
-// value, also garbage and ones of dead objects, can be checked without touching memory that is not there. A
-// dead object stays where it is, inert, and its place is taken again only after every other place was used,
-// oldest first.
+// Objects behind handles. All objects of a kind lie in one reserved stretch of addresses, so that
+// any handle value, also garbage and ones of dead objects, can be checked without touching memory
+// that is not there. A dead object stays where it is, inert, and its place is taken again only
+// after every other place was used, oldest first.
 //
-// slab_find() is lock-free and may run beside everything else. slab_take() and slab_give() take the slab's
-// lock.
+// slab_find() is lock-free and may run beside everything else. slab_take() and slab_give() take the
+// slab's lock.
 
 #ifndef FRMPS_CLIENT_STATE_SLAB_H
 #define FRMPS_CLIENT_STATE_SLAB_H
@@ -21,8 +21,8 @@ struct slab_object {
 };
 
 /*
- * Invariants: objects 0 … used-1 lie in accessible memory and were handed out at least once; base is set
- * before the first of them is, and never changes.
+ * Invariants: objects 0 … used-1 lie in accessible memory and were handed out at least once; base
+ * is set before the first of them is, and never changes.
  */
 struct slab {
 	_Atomic(uint8_t *) base;
@@ -40,7 +40,8 @@ struct slab {
 		.shift = (object_shift), .capacity = (objects), .lock = PTHREAD_MUTEX_INITIALIZER            \
 	}
 
-/** A zeroed object that is not live yet (`live` is the caller's to set, last), or NULL when there is no room.
+/** A zeroed object that is not live yet (`live` is the caller's to set, last), or NULL when there
+ * is no room.
  */
 void *slab_take(struct slab *slab);
 

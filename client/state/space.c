@@ -1,5 +1,5 @@
-// See space.h. Regions hold reservations in address order; the first gap that fits is taken. A region that
-// was added is never removed, so the list is read without the lock.
+// See space.h. Regions hold reservations in address order; the first gap that fits is taken. A
+// region that was added is never removed, so the list is read without the lock.
 
 #include "client/state/space.h"
 
@@ -43,7 +43,8 @@ uint64_t space_bytes(void)
 
 void space_start(void)
 {
-	/* The service has some addresses at the very end for itself: a quarter of this is more than it takes.
+	/* The service has some addresses at the very end for itself: a quarter of this is more than
+	 * it takes.
 	 */
 	uint64_t bytes = space_bytes();
 
@@ -57,7 +58,8 @@ static struct region *next_of(struct region *region)
 	return word_acquire(&region->next);
 }
 
-/* The link where a reservation goes that begins at or behind `at`; *at becomes the address. NULL: no room. */
+/* The link where a reservation goes that begins at or behind `at`; *at becomes the address. NULL:
+ * no room. */
 static struct reservation **find_gap(struct region *region, uint64_t bytes, uint64_t alignment, uint64_t *at)
 {
 	struct reservation **link = &region->first;
@@ -177,7 +179,8 @@ CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64
 	reservation->bytes = bytes;
 	if (!place(reservation, room, alignment, hint)) {
 		pthread_mutex_lock(&growing);
-		/* Windows begin at multiples of their size; somebody may have got some meanwhile. */
+		/* Windows begin at multiples of their size; somebody may have got some
+		 * meanwhile. */
 		wanted = round_up(alignment > WINDOW_BYTES ? room + alignment : room, WINDOW_BYTES);
 		while (r == CUDA_SUCCESS && !place(reservation, room, alignment, hint))
 			r = grow(wanted);

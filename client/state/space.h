@@ -1,6 +1,7 @@
-// Address ranges that the program reserved (cuMemAddressReserve), and where they come from: a part of the
-// session's window for small ones; further windows, which the service gives when they are needed and which
-// stay until the program ends, for what does not fit. A reservation costs nothing at the service. Any thread.
+// Address ranges that the program reserved (cuMemAddressReserve), and where they come from: a part
+// of the session's window for small ones; further windows, which the service gives when they are
+// needed and which stay until the program ends, for what does not fit. A reservation costs nothing
+// at the service. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_SPACE_H
 #define FRMPS_CLIENT_STATE_SPACE_H
@@ -13,7 +14,8 @@
 /* Reservations start at multiples of this. */
 #define SPACE_GRAIN UINT64_C(0x200000)
 
-/* Bytes of the window's device part, at its end, that belong to reservations and to the service itself. */
+/* Bytes of the window's device part, at its end, that belong to reservations and to the service
+ * itself. */
 uint64_t space_bytes(void);
 
 /**
@@ -25,13 +27,15 @@ uint64_t space_bytes(void);
  */
 CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t *ret_address);
 
-/** Gives a reservation back, as it was made. CUDA_ERROR_INVALID_VALUE if there is none like that. */
+/** Gives a reservation back, as it was made. CUDA_ERROR_INVALID_VALUE if there is none like
+ * that. */
 CUresult space_free(uint64_t address, uint64_t bytes);
 
 /** Whether some bytes lie inside one reservation. */
 bool space_is_reserved(uint64_t address, uint64_t bytes);
 
-/** Whether an address lies in a further window: no memory of the program is there but mapped one. */
+/** Whether an address lies in a further window: no memory of the program is there but mapped
+ * one. */
 bool space_is_foreign(uint64_t address);
 
 /** Called by process start. */

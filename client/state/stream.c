@@ -1,10 +1,10 @@
-// The table of streams. Runs on the program's threads. The table's lock guards who has which slot; positions
-// inside a stream belong to the ring lock (submit.c), which may be taken inside the table's lock but is not
-// held there while anything is waited for.
+// The table of streams. Runs on the program's threads. The table's lock guards who has which slot;
+// positions inside a stream belong to the ring lock (submit.c), which may be taken inside the
+// table's lock but is not held there while anything is waited for.
 //
-// Life of a slot: never used → in use → closed (its STREAM_DESTROY is sent) → free, once everything up to
-// that command is done. A stream that never had a command is free at once. `seq` goes on counting through all
-// uses of a slot. Nobody submits to one that is closed or free.
+// Life of a slot: never used → in use → closed (its STREAM_DESTROY is sent) → free, once everything
+// up to that command is done. A stream that never had a command is free at once. `seq` goes on
+// counting through all uses of a slot. Nobody submits to one that is closed or free.
 
 #include "client/state/stream.h"
 
@@ -89,17 +89,17 @@ static void open_stream(struct client_stream *stream, CUcontext context, uint32_
 	stream->blocking = !(flags & CU_STREAM_NON_BLOCKING);
 	stream->context = context;
 	stream->id = ++latest_id;
-	/* A new stream has nothing to do with what the legacy stream did before it; `joined` of a former use
-	 * is only older. Nobody else submits to a slot without a handle but who ends an event that was recorded in
-	 * a former use, and that is when the service reads the entry. */
+	/* A new stream has nothing to do with what the legacy stream did before it; `joined` of a
+	 * former use is only older. Nobody else submits to a slot without a handle but who ends an
+	 * event that was recorded in a former use, and that is when the service reads the entry. */
 	entry->flags = flags;
 	entry->priority = stream->priority;
 	submit_open(stream);
 	word_release(&stream->handle, next_handle(stream));
 }
 
-/* A slot for a new stream, opened, or NULL; then *ret_dying says whether there are destroyed streams, whose
- * slots will be free when their last commands are done. */
+/* A slot for a new stream, opened, or NULL; then *ret_dying says whether there are destroyed
+ * streams, whose slots will be free when their last commands are done. */
 static struct client_stream *try_create(CUcontext context, uint32_t flags, int32_t priority, bool *ret_dying)
 {
 	struct client_stream *stream;
@@ -120,9 +120,9 @@ CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, stru
 	bool dying;
 	CUresult r;
 
-	/* A program may destroy streams faster than their work ends. Which of them ends first nobody knows, and
-	 * some may never do: they are looked at, at an interval of about 1 % of the time waited. Their ends
-	 * carry marks. */
+	/* A program may destroy streams faster than their work ends. Which of them ends first
+	 * nobody knows, and some may never do: they are looked at, at an interval of about 1 % of
+	 * the time waited. Their ends carry marks. */
 	while (!(stream = try_create(context, flags, priority, &dying))) {
 		if (!dying)
 			return CUDA_ERROR_OUT_OF_MEMORY;
@@ -152,7 +152,8 @@ static void retire(struct client_stream *stream, uint64_t handle)
 		return;
 	if (capture_is_on(stream))
 		capture_leave(stream);
-	/* Without a command the executor never heard of it. A dead session needs no order any more. */
+	/* Without a command the executor never heard of it. A dead session needs no order any
+	 * more. */
 	if (submit_close_unused(stream) || submit_close(stream) != CUDA_SUCCESS)
 		shelve(stream, &free_slots);
 	else

@@ -1,6 +1,6 @@
-// The table of streams: what is known of each slot of the session's stream table. It is never freed. Who takes a
-// slot, and gives it back, is stream.h's business. Fields say who guards them: "ring" means the ring lock of
-// submit.c, "table" the lock of stream.c. Any thread.
+// The table of streams: what is known of each slot of the session's stream table. It is never
+// freed. Who takes a slot, and gives it back, is stream.h's business. Fields say who guards them:
+// "ring" means the ring lock of submit.c, "table" the lock of stream.c. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_STREAM_SLOT_H
 #define FRMPS_CLIENT_STATE_STREAM_SLOT_H
@@ -19,8 +19,8 @@ struct client_stream {
 	uint32_t slot;
 	uint32_t flags; /* CU_STREAM_NON_BLOCKING or 0 */
 	int32_t priority;
-	/* Takes part in the rules of the legacy default stream. Written when the slot is taken; others look at
-	 * it meanwhile. */
+	/* Takes part in the rules of the legacy default stream. Written when the slot is taken;
+	 * others look at it meanwhile. */
 	_Atomic bool blocking;
 	bool closed;		      /* ring: its STREAM_DESTROY was sent, or needs not be */
 	const struct thread *claimed; /* ring: who alone may submit to it now; NULL: everybody */

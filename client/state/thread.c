@@ -1,5 +1,5 @@
-// See thread.h. Everything here is touched by its own thread only. The end of a thread is noticed by a key's
-// destructor, which is registered when there is something to give back.
+// See thread.h. Everything here is touched by its own thread only. The end of a thread is noticed
+// by a key's destructor, which is registered when there is something to give back.
 
 #include "client/state/thread.h"
 

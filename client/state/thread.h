@@ -1,5 +1,6 @@
-// What belongs to one thread of the program: its stack of current contexts, its default stream, its capture
-// mode. Lives in thread-local storage; a thread's default stream is destroyed when the thread ends.
+// What belongs to one thread of the program: its stack of current contexts, its default stream, its
+// capture mode. Lives in thread-local storage; a thread's default stream is destroyed when the
+// thread ends.
 
 #ifndef FRMPS_CLIENT_STATE_THREAD_H
 #define FRMPS_CLIENT_STATE_THREAD_H

@@ -1,7 +1,7 @@
 // See timing.h.
 //
-// Two records that one executor served are as far apart as its driver says. If it was replaced between them,
-// what counts is the device's timer, which both executors know to some microseconds.
+// Two records that one executor served are as far apart as its driver says. If it was replaced
+// between them, what counts is the device's timer, which both executors know to some microseconds.
 
 #include "client/state/timing.h"
 

@@ -1,5 +1,6 @@
-// When timed events were recorded. The service writes that into memory which the program can read (struct
-// shm_time), a moment after it has seen the record done, so asking costs a few loads. Any thread; no state.
+// When timed events were recorded. The service writes that into memory which the program can read
+// (struct shm_time), a moment after it has seen the record done, so asking costs a few loads. Any
+// thread; no state.
 
 #ifndef FRMPS_CLIENT_STATE_TIMING_H
 #define FRMPS_CLIENT_STATE_TIMING_H
@@ -25,8 +26,9 @@ void timing_expect(const struct timing_record *record);
 
 /**
  * Milliseconds between two records. Waits while the service has not written a time yet.
- * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_ILLEGAL_STATE: the executor that knew one of the times ended
- * before it could write it; CUDA_ERROR_NOT_READY: an event was recorded again meanwhile
+ * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_ILLEGAL_STATE: the executor that knew one of
+ * the times ended before it could write it; CUDA_ERROR_NOT_READY: an event was recorded again
+ * meanwhile
  */
 CUresult timing_between(
 	const struct timing_record *start, const struct timing_record *end, float *ret_milliseconds);

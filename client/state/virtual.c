@@ -1,9 +1,10 @@
-// See virtual.h. Two tables under one lock, which is not held while the service is asked: handles by index,
-// and mappings by address. A mapping that is being made or taken away is BUSY: its addresses are taken,
-// nobody else may do anything with it. What copies and pointer queries may name is in the map of ranges
-// (ranges.h), only while READY.
+// See virtual.h. Two tables under one lock, which is not held while the service is asked: handles
+// by index, and mappings by address. A mapping that is being made or taken away is BUSY: its
+// addresses are taken, nobody else may do anything with it. What copies and pointer queries may
+// name is in the map of ranges (ranges.h), only while READY.
 //
-// A handle's number is its place in the table and a count of the place's uses: an old number finds nothing.
+// A handle's number is its place in the table and a count of the place's uses: an old number finds
+// nothing.
 
 #include "client/state/virtual.h"
 
@@ -105,7 +106,8 @@ static void give_place(struct physical *physical)
 	first_free = (uint32_t)(physical - places) + 1;
 }
 
-/* If nobody has the memory any more: gives the place back. Return: the handle to release, 0 if not. */
+/* If nobody has the memory any more: gives the place back. Return: the handle to release, 0 if
+ * not. */
 static CUmemGenericAllocationHandle retire(struct physical *physical)
 {
 	CUmemGenericAllocationHandle handle = handle_of((uint32_t)(physical - places));
@@ -336,8 +338,8 @@ CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHan
 	return r;
 }
 
-/* Calls `visit` for the mappings that a range consists of, if it consists of whole READY ones. Under the
- * lock. */
+/* Calls `visit` for the mappings that a range consists of, if it consists of whole READY ones.
+ * Under the lock. */
 static CUresult each_mapping(
 	uint64_t address, uint64_t bytes, void (*visit)(struct mapping *mapping, int what), int what)
 {

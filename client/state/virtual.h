@@ -1,10 +1,10 @@
-// Virtual memory management: physical memory with a handle but without an address, and its mappings into
-// reserved addresses (space.h). Any thread.
+// Virtual memory management: physical memory with a handle but without an address, and its mappings
+// into reserved addresses (space.h). Any thread.
 //
-// A handle counts: making, importing and retaining add one, releasing takes one away. The service is told to
-// let go when the count is zero and nothing maps the memory any more. A mapping is always the whole of a
-// handle's memory. It can be touched from the moment it is made; what the program said about access is only
-// kept, and answered.
+// A handle counts: making, importing and retaining add one, releasing takes one away. The service
+// is told to let go when the count is zero and nothing maps the memory any more. A mapping is
+// always the whole of a handle's memory. It can be touched from the moment it is made; what the
+// program said about access is only kept, and answered.
 
 #ifndef FRMPS_CLIENT_STATE_VIRTUAL_H
 #define FRMPS_CLIENT_STATE_VIRTUAL_H
@@ -25,8 +25,8 @@ CUresult virtual_release(CUmemGenericAllocationHandle handle);
 CUresult virtual_retain(uint64_t address, CUmemGenericAllocationHandle *ret_handle);
 CUresult virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *ret_properties);
 
-/** Maps. CUDA_ERROR_NOT_SUPPORTED: a part of the memory. CUDA_ERROR_INVALID_VALUE: no handle, a larger size,
- * addresses that are not reserved or in use. */
+/** Maps. CUDA_ERROR_NOT_SUPPORTED: a part of the memory. CUDA_ERROR_INVALID_VALUE: no handle, a
+ * larger size, addresses that are not reserved or in use. */
 CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle);
 /** Takes away all mappings of a range, which must be whole, after all work given so far is done. */
 CUresult virtual_unmap(uint64_t address, uint64_t bytes);
@@ -37,9 +37,11 @@ bool virtual_is_mapped(uint64_t address, uint64_t bytes);
 CUresult virtual_set_access(uint64_t address, uint64_t bytes, CUmemAccess_flags flags);
 CUresult virtual_get_access(uint64_t address, CUmemAccess_flags *ret_flags);
 
-/** A descriptor, the caller's, with which another program of the same user can import the memory. */
+/** A descriptor, the caller's, with which another program of the same user can import the
+ * memory. */
 CUresult virtual_export(CUmemGenericAllocationHandle handle, int *ret_fd);
-/** @fd: of virtual_export(); not taken. CUDA_ERROR_INVALID_VALUE: it is none, or the memory is gone. */
+/** @fd: of virtual_export(); not taken. CUDA_ERROR_INVALID_VALUE: it is none, or the memory is
+ * gone. */
 CUresult virtual_import(int fd, CUmemGenericAllocationHandle *ret_handle);
 
 /* The same without a descriptor, for inter-process handles. */

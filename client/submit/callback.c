@@ -1,18 +1,20 @@
-// The service threads for host functions: one for the program's and one for the library's own, which a
-// function of the program that takes its time must not hold up in other streams. Submitting threads push a
-// note on `incoming` inside the ring lock (so the note is there before the executor can ask for it, and notes
-// of a stream come in order); the service thread moves notes to its private list and runs those whose turn it
-// is. Which thread runs a function is nothing to the executor: a stream has one whose turn it is.
+// The service threads for host functions: one for the program's and one for the library's own,
+// which a function of the program that takes its time must not hold up in other streams. Submitting
+// threads push a note on `incoming` inside the ring lock (so the note is there before the executor
+// can ask for it, and notes of a stream come in order); the service thread moves notes to its
+// private list and runs those whose turn it is. Which thread runs a function is nothing to the
+// executor: a stream has one whose turn it is.
 //
 //   submitting thread           executor                        service thread
 //   push note, HOST_FUNCTION ►  predecessors done:
 //                               host_ready = seq, wake      ►   started = seq, run, done = seq, doorbell
 //                               timeline done = seq         ◄
 //
-// A thread holds no lock while a function of the program runs. Such a function may only make calls that do
-// not wait (process_enter_host()): all other functions, and with them most waits, would wait for it. The
-// program's signals may come while it runs, as they may with the driver, but not those that were blocked in
-// the thread that submitted the first one: whoever waits for a signal has it blocked everywhere else.
+// A thread holds no lock while a function of the program runs. Such a function may only make calls
+// that do not wait (process_enter_host()): all other functions, and with them most waits, would
+// wait for it. The program's signals may come while it runs, as they may with the driver, but not
+// those that were blocked in the thread that submitted the first one: whoever waits for a signal
+// has it blocked everywhere else.
 
 #include "client/submit/callback.h"
 

@@ -1,6 +1,7 @@
-// Host functions: functions of the program that run in stream order. One service thread, made at the first
-// use, runs them all; a program that uses none has no thread of the shim. The library's own, which do its part
-// of copies, have another one: they do not wait for the program's in other streams.
+// Host functions: functions of the program that run in stream order. One service thread, made at
+// the first use, runs them all; a program that uses none has no thread of the shim. The library's
+// own, which do its part of copies, have another one: they do not wait for the program's in other
+// streams.
 
 #ifndef FRMPS_CLIENT_SUBMIT_CALLBACK_H
 #define FRMPS_CLIENT_SUBMIT_CALLBACK_H
@@ -23,7 +24,8 @@ CUresult callback_own_function(struct client_stream *stream, CUhostFn fn, void *
  */
 CUresult callback_stream(struct client_stream *stream, CUstream handle, CUstreamCallback fn, void *user);
 
-/** Whether none of all these runs or will. Soon so after a fault, unless one of them does not end. */
+/** Whether none of all these runs or will. Soon so after a fault, unless one of them does not
+ * end. */
 bool callback_is_idle(void);
 
 #endif

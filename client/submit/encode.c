@@ -12,8 +12,8 @@
 #define CLUSTER_MAX	 16u
 
 /*
- * Why a block is too large: with the registers that the kernel takes per thread the driver speaks of
- * resources, in every other case of a wrong value.
+ * Why a block is too large: with the registers that the kernel takes per thread the driver speaks
+ * of resources, in every other case of a wrong value.
  */
 static CUresult block_error(const struct client_function *function, uint64_t threads)
 {
@@ -226,8 +226,8 @@ static CUresult check_event(const CUlaunchAttribute *attribute)
 }
 
 /*
- * Attributes whose values are plain data. Graph nodes name objects of this process; what a later driver adds
- * could hold anything.
+ * Attributes whose values are plain data. Graph nodes name objects of this process; what a later
+ * driver adds could hold anything.
  */
 static bool is_data(CUlaunchAttributeID id)
 {
@@ -255,8 +255,8 @@ static CUresult check_attribute(const CUlaunchAttribute *attribute)
 	return CUDA_SUCCESS;
 }
 
-/* Attributes that say nothing, or that the record says with a flag, are not sent, and events have a record
- * each. */
+/* Attributes that say nothing, or that the record says with a flag, are not sent, and events have a
+ * record each. */
 static bool is_sent(CUlaunchAttributeID id)
 {
 	return id != CU_LAUNCH_ATTRIBUTE_IGNORE && id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE && !is_event(id);

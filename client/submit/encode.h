@@ -1,6 +1,6 @@
-// Kernel launches as records: what the driver refuses at the call is refused here, the rest is laid out as
-// the body of a LAUNCH command. Pure functions of their arguments, on the program's threads; encode_launch()
-// runs inside the ring's critical section and only writes memory.
+// Kernel launches as records: what the driver refuses at the call is refused here, the rest is laid
+// out as the body of a LAUNCH command. Pure functions of their arguments, on the program's threads;
+// encode_launch() runs inside the ring's critical section and only writes memory.
 
 #ifndef FRMPS_CLIENT_SUBMIT_ENCODE_H
 #define FRMPS_CLIENT_SUBMIT_ENCODE_H
@@ -18,11 +18,13 @@ struct launch {
 	uint32_t grid[3], block[3];
 	uint32_t shared_bytes;
 	bool cooperative; /* goes as a flag of the record, never as an attribute */
-	/* Arguments: pointers to each, or one packed buffer, or neither for a kernel without parameters. */
+	/* Arguments: pointers to each, or one packed buffer, or neither for a kernel without
+	 * parameters. */
 	void *const *params;
 	const void *buffer;
 	size_t buffer_bytes;
-	/* Attributes as given, how many of them go into the record, and how many are events to be recorded.
+	/* Attributes as given, how many of them go into the record, and how many are events to be
+	 * recorded.
 	 */
 	const CUlaunchAttribute *attributes;
 	uint32_t attribute_total, attribute_count, event_count;
@@ -43,8 +45,8 @@ CUresult encode_arguments(struct launch *launch, void **params, void **extra);
 
 /**
  * Takes launch attributes.
- * Return: CUDA_ERROR_INVALID_VALUE for too many, CUDA_ERROR_NOT_SUPPORTED for those that are not plain data,
- * CUDA_ERROR_INVALID_CLUSTER_SIZE for clusters that the kernel may not have
+ * Return: CUDA_ERROR_INVALID_VALUE for too many, CUDA_ERROR_NOT_SUPPORTED for those that are not
+ * plain data, CUDA_ERROR_INVALID_CLUSTER_SIZE for clusters that the kernel may not have
  */
 CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count);
 

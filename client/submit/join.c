@@ -18,8 +18,8 @@ static bool next_of_legacy(
 		struct client_stream *other = join->unjoined;
 		uint64_t seq = word_relaxed(&other->last);
 
-		/* By now the slot may be that of a stream that takes no part. Then all that was before is done:
-		 * the slot was free. */
+		/* By now the slot may be that of a stream that takes no part. Then all that was
+		 * before is done: the slot was free. */
 		if (other->blocking && !done(other, seq)) {
 			*ret_other = other;
 			*ret_seq = seq;

@@ -1,5 +1,5 @@
-// Words written and waited for in stream order. Addresses are checked here, so that a wrong one is an error
-// of the call and not of the session. Any thread.
+// Words written and waited for in stream order. Addresses are checked here, so that a wrong one is
+// an error of the call and not of the session. Any thread.
 
 #ifndef FRMPS_CLIENT_SUBMIT_OPERATION_H
 #define FRMPS_CLIENT_SUBMIT_OPERATION_H
@@ -12,7 +12,8 @@ struct client_stream;
 #define OPERATION_MOST 256u
 
 /**
- * Checks operations. CUDA_ERROR_INVALID_VALUE; CUDA_ERROR_NOT_SUPPORTED for flushes of remote writes.
+ * Checks operations. CUDA_ERROR_INVALID_VALUE; CUDA_ERROR_NOT_SUPPORTED for flushes of remote
+ * writes.
  */
 CUresult operation_check(unsigned int count, const CUstreamBatchMemOpParams *operations);
 

@@ -1,9 +1,10 @@
-// The ring's writing end. Runs on the program's threads; what it owns is guarded by the ring lock, which is a
-// leaf: no other lock is taken inside it, and every wait gives it back first. The positions of a stream
-// (stream.h: "ring") are changed here only.
+// The ring's writing end. Runs on the program's threads; what it owns is guarded by the ring lock,
+// which is a leaf: no other lock is taken inside it, and every wait gives it back first. The
+// positions of a stream (stream.h: "ring") are changed here only.
 //
-// A record is written in place and published at once, joins in front of it too, so that a stop in the middle
-// (no room, no credit) leaves nothing half done: the joins made so far stay true and the caller starts again.
+// A record is written in place and published at once, joins in front of it too, so that a stop in
+// the middle (no room, no credit) leaves nothing half done: the joins made so far stay true and the
+// caller starts again.
 
 #include "client/submit/submit.h"
 
@@ -42,7 +43,8 @@ static void leave(void)
 
 	submit_lock_give(&ring.lock);
 	doorbell_ring(connection.doorbell_fd, &server->asleep);
-	/* The same cache line as `asleep`, so the look is free: a verdict becomes sticky soon after it fell.
+	/* The same cache line as `asleep`, so the look is free: a verdict becomes sticky soon after
+	 * it fell.
 	 */
 	if (__builtin_expect(word_relaxed(&server->state) > SHM_SESSION_HELD, 0))
 		lost_verdict();
@@ -170,8 +172,8 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (stop == STOP_CLAIMED)
 		return await_room();
-	/* Half of the credit at once: one wait for many commands. It is long, and the device has the other
-	 * half left when it ends, so there is nothing to spin for. */
+	/* Half of the credit at once: one wait for many commands. It is long, and the device has
+	 * the other half left when it ends, so there is nothing to spin for. */
 	return wait_quietly(stream, seq - SHM_STREAM_CREDIT / 2, true);
 }
 

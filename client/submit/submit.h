@@ -1,9 +1,9 @@
-// The way onto the ring: one short critical section per command that gives the command its place in its
-// stream, makes the default-stream joins in front of it, and writes the record in place. Runs on the
-// program's threads.
+// The way onto the ring: one short critical section per command that gives the command its place in
+// its stream, makes the default-stream joins in front of it, and writes the record in place. Runs
+// on the program's threads.
 //
-// submit_begin() takes the ring lock and a commit releases it: nothing between the two may block, call
-// the service or take another lock.
+// submit_begin() takes the ring lock and a commit releases it: nothing between the two may block,
+// call the service or take another lock.
 
 #ifndef FRMPS_CLIENT_SUBMIT_SUBMIT_H
 #define FRMPS_CLIENT_SUBMIT_SUBMIT_H
@@ -27,8 +27,8 @@ struct submit {
  * Reserves a record and enters the critical section.
  * @bytes: body and payload together, without head and padding
  * Waits (outside the lock) while the ring is full or the stream has no credit.
- * Return: CUDA_SUCCESS with the lock held; without it the sticky error, or CUDA_ERROR_INVALID_HANDLE when the
- * stream was destroyed meanwhile.
+ * Return: CUDA_SUCCESS with the lock held; without it the sticky error, or
+ * CUDA_ERROR_INVALID_HANDLE when the stream was destroyed meanwhile.
  */
 CUresult submit_begin(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit);
@@ -38,9 +38,11 @@ CUresult submit_begin_own(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit);
 
 /**
- * From here to submit_release() nobody else's command comes between those of the calling thread, which waits for
- * the end of another one's claim; others wait in submit_begin(). Not twice, and not from a callback of the program.
- * Return: CUDA_SUCCESS, the sticky error, CUDA_ERROR_INVALID_HANDLE as above, CUDA_ERROR_NOT_PERMITTED
+ * From here to submit_release() nobody else's command comes between those of the calling thread,
+ * which waits for the end of another one's claim; others wait in submit_begin(). Not twice, and not
+ * from a callback of the program.
+ * Return: CUDA_SUCCESS, the sticky error, CUDA_ERROR_INVALID_HANDLE as above,
+ * CUDA_ERROR_NOT_PERMITTED
  */
 CUresult submit_claim(struct client_stream *stream);
 void submit_release(struct client_stream *stream);
@@ -49,8 +51,8 @@ void submit_release(struct client_stream *stream);
 void submit_commit(struct submit *submit);
 
 /**
- * The same for the last command of a synchronous call that returns although the command may not be done:
- * everything that is submitted from now on, to any stream, runs behind it.
+ * The same for the last command of a synchronous call that returns although the command may not be
+ * done: everything that is submitted from now on, to any stream, runs behind it.
  */
 void submit_commit_early(struct submit *submit);
 
@@ -60,7 +62,8 @@ void submit_commit_own(struct submit *submit);
 /** From here on there may be submitted to the stream. */
 void submit_open(struct client_stream *stream);
 
-/** If the stream never had a command: nothing may be submitted to it any more. Return: whether that is so. */
+/** If the stream never had a command: nothing may be submitted to it any more. Return: whether that
+ * is so. */
 bool submit_close_unused(struct client_stream *stream);
 
 /** Sends the stream's last command: nothing may be submitted to it any more. It needs no credit. */
@@ -76,8 +79,8 @@ CUresult submit_mark_again(struct client_stream *stream);
 CUresult submit_wake(struct client_stream *stream, uint64_t seq);
 
 /**
- * Waits until the executor has taken everything that was written so far: what is not held back in its stream
- * is then in the driver's hands. Return: CUDA_SUCCESS, the sticky error.
+ * Waits until the executor has taken everything that was written so far: what is not held back in
+ * its stream is then in the driver's hands. Return: CUDA_SUCCESS, the sticky error.
  */
 CUresult submit_drain(void);
 

@@ -1,6 +1,6 @@
-// See wait.h. The completion words are read-only memory here: written by the device, or by the executor while
-// nothing of the stream is on the device. The sleep protocol is the right half of the picture in
-// shm/doorbell.h: `wake` is read before the last look at the words.
+// See wait.h. The completion words are read-only memory here: written by the device, or by the
+// executor while nothing of the stream is on the device. The sleep protocol is the right half of
+// the picture in shm/doorbell.h: `wake` is read before the last look at the words.
 
 #include "client/submit/wait.h"
 
@@ -22,18 +22,19 @@
 #define SPIN_FACTOR 100
 /* Looks at the completion word for one at the clock. */
 #define LOOKS 64u
-/* Nearly everything that is waited for from its beginning to its end is done by then; so long a wait does not
- * leave the processor to its other half. */
+/* Nearly everything that is waited for from its beginning to its end is done by then; so long a
+ * wait does not leave the processor to its other half. */
 #define EAGER_NS UINT64_C(20000)
 /* A yield that takes as long has let somebody else run: alone it takes some 0.5 us. */
 #define SWITCH_NS UINT64_C(3000)
 
 static word32 late_seen; /* late errors that were reported or are being reported */
 
-/* While a session is held, or the executor has seen a sign of a fault, what became done may be a kernel that
- * faulted: it is believed when the session goes on. The completion word is looked at first: the service
- * writes these before the mark behind such a kernel can arrive, or before it looks for what was done. The doubt comes
- * next: an executor ends the session whose kernel faulted before it doubts nothing any more. */
+/* While a session is held, or the executor has seen a sign of a fault, what became done may be a
+ * kernel that faulted: it is believed when the session goes on. The completion word is looked at
+ * first: the service writes these before the mark behind such a kernel can arrive, or before it
+ * looks for what was done. The doubt comes next: an executor ends the session whose kernel faulted
+ * before it doubts nothing any more. */
 static bool is_believed(void)
 {
 	struct shm_server_header *server = connection.view.server;
@@ -83,8 +84,8 @@ static uint64_t spin_ns(bool sleepy)
 	return sleepy ? 0 : ns;
 }
 
-/* Some looks at the completion word. A word that a new generation replaces meanwhile still says nothing that
- * is not true. */
+/* Some looks at the completion word. A word that a new generation replaces meanwhile still says
+ * nothing that is not true. */
 static bool look(const struct client_stream *stream, uint64_t seq, bool eager)
 {
 	const struct shm_view *view = &connection.view;
@@ -122,8 +123,8 @@ static bool any_is_done(const struct wait_target *targets, uint32_t count)
 /* Whether the calling thread's latest yield has let somebody else run. */
 static __thread bool is_crowded;
 
-/* Where more threads want to run than there are processors, whoever spins keeps others from it: the thread of the executor
- * that is to serve it among them. */
+/* Where more threads want to run than there are processors, whoever spins keeps others from it: the
+ * thread of the executor that is to serve it among them. */
 static void give_way(void)
 {
 	uint64_t begin = clock_now_ns();
@@ -132,8 +133,8 @@ static void give_way(void)
 	is_crowded = clock_now_ns() - begin >= SWITCH_NS;
 }
 
-/* Spins, and gives way meanwhile unless the context asks for spinning. Return: whether one of the commands is done; false also
- * when the session is over. */
+/* Spins, and gives way meanwhile unless the context asks for spinning. Return: whether one of the
+ * commands is done; false also when the session is over. */
 static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 {
 	struct shm_server_header *server = connection.view.server;
@@ -145,7 +146,8 @@ static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 
 		if (look_at_each(targets, count, !late || is_crowded) && is_believed())
 			return true;
-		/* The executor writes this cache line when it takes records: not looked at more often. */
+		/* The executor writes this cache line when it takes records: not looked at more
+		 * often. */
 		if (word_relaxed(&server->state) > SHM_SESSION_HELD)
 			return false;
 		if (yields && (late || is_crowded))
@@ -169,7 +171,8 @@ static CUresult ask(const struct wait_target *targets, uint32_t count, bool agai
 	return r;
 }
 
-/* Sleeps until one is done. A wake-up that a dead executor took along is asked for again from its successor.
+/* Sleeps until one is done. A wake-up that a dead executor took along is asked for again from its
+ * successor.
  */
 static CUresult sleep_until(const struct wait_target *targets, uint32_t count)
 {
@@ -242,8 +245,8 @@ static bool is_in(const struct circle *circle, const struct client_stream *strea
 	return !circle->context || !context || context == circle->context;
 }
 
-/* Calls `visit` for the last command of every stream whose work the answer is about; stops at the first
- * error. */
+/* Calls `visit` for the last command of every stream whose work the answer is about; stops at the
+ * first error. */
 static CUresult each_stream(
 	const struct circle *circle, CUresult (*visit)(struct client_stream *stream, uint64_t seq))
 {

@@ -1,6 +1,6 @@
-// See render.h. A conversion is taken apart as the kernel's side does it (server/backend/cuda/text.cu), so
-// that both count the same arguments, and is handed to the C library put together anew, with a type that fits
-// what is in the record.
+// See render.h. A conversion is taken apart as the kernel's side does it
+// (server/backend/cuda/text.cu), so that both count the same arguments, and is handed to the C
+// library put together anew, with a type that fits what is in the record.
 
 #include "client/text/render.h"
 
@@ -65,8 +65,8 @@ static void add_flag(struct conversion *c, char flag)
 		c->flags[length] = flag;
 }
 
-/* A width or a precision that is an argument. A negative width is the flag and a width, a negative precision
- * none. */
+/* A width or a precision that is an argument. A negative width is the flag and a width, a negative
+ * precision none. */
 static void set_word(struct conversion *c, bool precise, int value)
 {
 	if (precise) {
@@ -78,7 +78,8 @@ static void set_word(struct conversion *c, bool precise, int value)
 	c->width = value < -FIELD_MAX ? FIELD_MAX : bounded(abs(value));
 }
 
-/* Takes one character of what stands between '%' and the letter. Return: false if it is the letter. */
+/* Takes one character of what stands between '%' and the letter. Return: false if it is the
+ * letter. */
 static bool take_modifier(struct conversion *c, bool *precise, char at)
 {
 	int *field = *precise ? &c->precision : &c->width;
@@ -98,7 +99,8 @@ static bool take_modifier(struct conversion *c, bool *precise, char at)
 	return true;
 }
 
-/* Takes a conversion apart, and the arguments for its asterisks. Return: false if the record ends before. */
+/* Takes a conversion apart, and the arguments for its asterisks. Return: false if the record ends
+ * before. */
 static bool parse(const char *at, struct reader *reader, struct conversion *ret)
 {
 	struct conversion c = {.begin = at, .width = -1, .precision = -1};

@@ -1,6 +1,6 @@
-// What a record of a kernel (shm/text.h) says, as text. The records are the program's own kernels', so a
-// stray write may have spoiled them: nothing beyond the record is ever read, and no conversion is believed.
-// Pure functions.
+// What a record of a kernel (shm/text.h) says, as text. The records are the program's own kernels',
+// so a stray write may have spoiled them: nothing beyond the record is ever read, and no conversion
+// is believed. Pure functions.
 
 #ifndef FRMPS_CLIENT_TEXT_RENDER_H
 #define FRMPS_CLIENT_TEXT_RENDER_H

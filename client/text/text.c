@@ -1,8 +1,10 @@
-// See text.h. Runs on the program's threads. What kernels print is written through the program's own stdio and flushed, as
-// the driver does it, so that it keeps its place among what the program has written there.
+// See text.h. Runs on the program's threads. What kernels print is written through the program's
+// own stdio and flushed, as the driver does it, so that it keeps its place among what the program
+// has written there.
 //
-// Locks: standard output's own comes first, so that a program that holds it across a call of ours cannot wait
-// for itself. The ring's size and the position of the reader are guarded by `lock`, but for a first look.
+// Locks: standard output's own comes first, so that a program that holds it across a call of ours
+// cannot wait for itself. The ring's size and the position of the reader are guarded by `lock`, but
+// for a first look.
 
 #include "client/text/text.h"
 
@@ -215,8 +217,8 @@ void text_settle(void)
 	word_set(&settled, generation);
 }
 
-/* The session is over. The caller may hold locks, so it does not wait for who is writing: the program's next call tries
- * again. */
+/* The session is over. The caller may hold locks, so it does not wait for who is writing: the
+ * program's next call tries again. */
 static void end(void)
 {
 	struct shm_text *text = atomic_load(&ring);

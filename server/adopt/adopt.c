@@ -1,10 +1,11 @@
 // Adoption, in this order, before the loop runs:
 //   read      numbers, listener, domains, workers, sessions, what they hold. Nothing is sent.
 //   repeat    each worker is sent again what it may not have got (repeat.h)
-//   go on     promotions, standbys that are behind, sessions that were ending, requests that wait (resume.c)
+//   go on     promotions, standbys that are behind, sessions that were ending, requests that wait
+//             (resume.c)
 //   settle    ends of children that came meanwhile
-// Handlers find the state that the dead daemon had recorded, no more and no less; holder.c says why that is
-// enough.
+// Handlers find the state that the dead daemon had recorded, no more and no less; holder.c says why
+// that is enough.
 
 #include "server/adopt/adopt.h"
 

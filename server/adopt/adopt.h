@@ -1,4 +1,5 @@
-// A new daemon becomes what the dead one was. See holder.c for the design. Daemon, loop thread only.
+// A new daemon becomes what the dead one was. See holder.c for the design. Daemon, loop thread
+// only.
 
 #ifndef FRMPS_SERVER_ADOPT_ADOPT_H
 #define FRMPS_SERVER_ADOPT_ADOPT_H
@@ -16,8 +17,8 @@ struct worker;
 int adopt(struct daemon *daemon, const struct legacy *legacy);
 
 /**
- * An answer that nobody waits for, to a request of an earlier life. Device memory that no record knows came
- * too late for its session: it goes back to the keeper.
+ * An answer that nobody waits for, to a request of an earlier life. Device memory that no record
+ * knows came too late for its session: it goes back to the keeper.
  */
 void adopt_unclaimed(struct worker *worker, const struct wire_reply *reply, const struct packet *packet);
 

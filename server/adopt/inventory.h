@@ -1,6 +1,7 @@
-// Descriptors and device memory of an earlier life: several records name the same ones, so each is made again
-// once, by whoever asks first. Device memory that the dead daemon had doomed is sorted here, too: what
-// something still holds, what the keeper has been told to let go of, and the rest. Daemon, loop thread only.
+// Descriptors and device memory of an earlier life: several records name the same ones, so each is
+// made again once, by whoever asks first. Device memory that the dead daemon had doomed is sorted
+// here, too: what something still holds, what the keeper has been told to let go of, and the rest.
+// Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_ADOPT_INVENTORY_H
 #define FRMPS_SERVER_ADOPT_INVENTORY_H

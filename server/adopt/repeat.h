@@ -1,5 +1,6 @@
-// What a dead daemon had asked of workers and got no answer to: it is asked again with the numbers of then,
-// in their order. A worker drops those that it has seen, and answers them. Daemon, loop thread only.
+// What a dead daemon had asked of workers and got no answer to: it is asked again with the numbers
+// of then, in their order. A worker drops those that it has seen, and answers them. Daemon, loop
+// thread only.
 
 #ifndef FRMPS_SERVER_ADOPT_REPEAT_H
 #define FRMPS_SERVER_ADOPT_REPEAT_H

@@ -1,5 +1,6 @@
-// What an adopted daemon goes on with: promotions, executors that were condemned or are behind, sessions that
-// were ending or waited, requests. Each handler finds its thing in a state that it knows.
+// What an adopted daemon goes on with: promotions, executors that were condemned or are behind,
+// sessions that were ending or waited, requests. Each handler finds its thing in a state that it
+// knows.
 
 #include "server/adopt/resume.h"
 

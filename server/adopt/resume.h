@@ -5,7 +5,8 @@
 
 struct daemon;
 
-/** Everything is as it was recorded, and what was under way has been repeated: all of it goes on. */
+/** Everything is as it was recorded, and what was under way has been repeated: all of it goes
+ * on. */
 void resume(struct daemon *daemon);
 
 #endif

@@ -1,5 +1,5 @@
-// Late answers: the keeper may make memory for a request of an earlier life that no record knows. See
-// adopt.h.
+// Late answers: the keeper may make memory for a request of an earlier life that no record knows.
+// See adopt.h.
 
 #include "server/adopt/adopt.h"
 

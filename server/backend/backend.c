@@ -1,5 +1,5 @@
-// What backends share: what the service says to them, the second half of a node, and what a result code says about the
-// health of the context.
+// What backends share: what the service says to them, the second half of a node, and what a result
+// code says about the health of the context.
 
 #include "server/backend/backend.h"
 
@@ -62,13 +62,14 @@ bool backend_is_of_device(CUresult code)
 }
 
 /*
- * Fatal is what says something about the context and not about the call: once one of these was returned,
- * every later call of the process gets it too.
+ * Fatal is what says something about the context and not about the call: once one of these was
+ * returned, every later call of the process gets it too.
  *
- * Left out on purpose: 999 (unknown) and 304 (operating system), which drivers also return for a single bad
- * call: if the context is gone with them, the next query of any stream keeps failing and no mark arrives,
- * which the executor's own watch sees; 701 and 720 (a launch that does not fit), 201 (no context current: our
- * bug, not the GPU's); 911 (a foreign device: we import no foreign semaphores).
+ * Left out on purpose: 999 (unknown) and 304 (operating system), which drivers also return for a
+ * single bad call: if the context is gone with them, the next query of any stream keeps failing and
+ * no mark arrives, which the executor's own watch sees; 701 and 720 (a launch that does not fit),
+ * 201 (no context current: our bug, not the GPU's); 911 (a foreign device: we import no foreign
+ * semaphores).
  */
 bool backend_is_fatal(CUresult code)
 {

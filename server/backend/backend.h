@@ -1,13 +1,15 @@
-// The seam between the service and whatever runs kernels. A backend is one const table of operations; `cuda`
-// drives the real driver (opened at run time), `host` runs kernels as C functions over memfd pages. Keeper
-// and executors are the only users. One process uses one backend, for one role, for one device.
+// The seam between the service and whatever runs kernels. A backend is one const table of
+// operations; `cuda` drives the real driver (opened at run time), `host` runs kernels as C
+// functions over memfd pages. Keeper and executors are the only users. One process uses one
+// backend, for one role, for one device.
 //
-// Every operation returns a driver result code (CUresult, 0 = success). A code for which backend_is_fatal()
-// is true means that the whole context is lost: the caller stops issuing and reports (executor/lost.c).
-// Objects are opaque pointers owned by the backend; after the context is lost they are never touched again.
+// Every operation returns a driver result code (CUresult, 0 = success). A code for which
+// backend_is_fatal() is true means that the whole context is lost: the caller stops issuing and
+// reports (executor/lost.c). Objects are opaque pointers owned by the backend; after the context is
+// lost they are never touched again.
 //
-// Threads: operations marked [any] may be called by several threads at once; the others by one thread at a
-// time per object. Every thread calls thread_enter() once before anything else.
+// Threads: operations marked [any] may be called by several threads at once; the others by one
+// thread at a time per object. Every thread calls thread_enter() once before anything else.
 
 #ifndef FRMPS_SERVER_BACKEND_BACKEND_H
 #define FRMPS_SERVER_BACKEND_BACKEND_H
@@ -42,7 +44,8 @@ struct statics;
 /* A UUID as text, with its end: "GPU-cb1213a3-d6a4-be7f-0102-030405060708". */
 #define BACKEND_UUID_TEXT 41u
 
-/* Granularity of device memory chunks, bytes: chunks are multiples of it and mapped at multiples of it. */
+/* Granularity of device memory chunks, bytes: chunks are multiples of it and mapped at multiples of
+ * it. */
 #define BACKEND_CHUNK_GRANULE (UINT64_C(2) << 20)
 
 /* What a program asks about the device, read once at start. */
@@ -54,19 +57,21 @@ struct backend_device {
 	uint64_t total_bytes;
 	int32_t priority_least, priority_greatest;
 	int32_t driver_version;
-	/* Multiprocessors are given to streams in units of sm_granule, of which there are sm_units; 0: they cannot be given. */
+	/* Multiprocessors are given to streams in units of sm_granule, of which there are sm_units;
+	 * 0: they cannot be given. */
 	uint32_t sm_granule, sm_units;
 };
 
-/* A group of multiprocessors: bit i: unit i is in it. 0: all of the device's, also those that are in no unit. */
+/* A group of multiprocessors: bit i: unit i is in it. 0: all of the device's, also those that are
+ * in no unit. */
 #define BACKEND_SMS(first, units) ((units) ? UINT64_MAX >> (64 - (units)) << (first) : 0)
 #define BACKEND_SMS_UNITS(sms)	  ((uint32_t)__builtin_popcountll(sms))
 #define BACKEND_SM_UNITS_MAX	  64u
 /* More than an executor makes, unless an operator changes partitions again and again (cap.c). */
 #define BACKEND_SM_GROUPS_MAX 512u
 
-/* Parameter layout and attributes of a kernel. A kept copy may end behind the last parameter: nobody reads
- * beyond param_count. */
+/* Parameter layout and attributes of a kernel. A kept copy may end behind the last parameter:
+ * nobody reads beyond param_count. */
 struct backend_function_info {
 	uint32_t param_count;
 	uint32_t argument_bytes; /* end of the last parameter */
@@ -105,13 +110,14 @@ struct backend_copy {
 	struct backend_place dst_at, src_at; /* of a side that is an array nothing else is said */
 };
 
-/* A checked node of a graph. What it points to stays valid, and unchanged, until the graph is freed. */
+/* A checked node of a graph. What it points to stays valid, and unchanged, until the graph is
+ * freed. */
 struct backend_node {
 	uint16_t op; /* FRMPS_OP_LAUNCH, COPY (also of arrays), SET; FRMPS_OP_PAD does nothing */
 	uint32_t edge_count;
 	const struct frmps_graph_edge *edges; /* to earlier nodes */
-	/* COPY, SET: what it writes, device memory, is copied on to this address, before whatever is behind
-	 * the node; 0: it is not */
+	/* COPY, SET: what it writes, device memory, is copied on to this address, before whatever
+	 * is behind the node; 0: it is not */
 	uint64_t onto;
 	union {
 		struct backend_launch launch;
@@ -141,8 +147,8 @@ struct backend_link_input {
 	const struct wire_options *options; /* of this input alone */
 };
 
-/* A block of a client's device memory for the variables of one module, and for mirrors of its constants:
- * their values, for the client; whoever writes there copies it on. */
+/* A block of a client's device memory for the variables of one module, and for mirrors of its
+ * constants: their values, for the client; whoever writes there copies it on. */
 struct backend_variables {
 	uint64_t at;	/* address; 0: there is none yet */
 	uint64_t bytes; /* of the block; 0: nothing is in it: the module has no variables, or keeps them */
@@ -152,7 +158,8 @@ struct backend_variables {
 /* What is found under a name. */
 struct backend_global {
 	uint64_t address, bytes;
-	/* A constant whose mirror is at the address (backend_variables): where kernels read it. 0: it is none
+	/* A constant whose mirror is at the address (backend_variables): where kernels read it. 0:
+	 * it is none
 	 */
 	uint64_t constant;
 };
@@ -166,57 +173,64 @@ struct backend_time {
 struct backend_ops {
 	const char *name; /* "cuda" or "host" */
 
-	/* With what it is proved that faults of kernels are contained (trial.h); NULL: there is nothing to prove. */
+	/* With what it is proved that faults of kernels are contained (trial.h); NULL: there is
+	 * nothing to prove. */
 	const struct trial_kernels *trial;
 
-	/* Whether this machine can run the backend at all: driver there, new enough, a device. Takes no
-	 * context. */
+	/* Whether this machine can run the backend at all: driver there, new enough, a device.
+	 * Takes no context. */
 	CUresult (*probe)(struct backend_probe *ret_probe);
 
-	/* Role start. open_keeper: memory only, never a context. open_executor: the context of this process.
+	/* Role start. open_keeper: memory only, never a context. open_executor: the context of this
+	 * process.
 	 */
 	CUresult (*open_keeper)(int device);
 	CUresult (*open_executor)(int device, struct backend_device *ret_device);
 	void (*close)(void);
 	CUresult (*thread_enter)(void);
-	/* Takes this process off the device, for good. On CUDA_SUCCESS nothing of it runs there and nothing
-	 * will, kernels that do not end included: no write of its context can land any more. Otherwise
-	 * nothing is certain. Nothing else is to be asked of the backend afterwards. Does not wait for
-	 * threads that are in the backend. [any] */
+	/* Takes this process off the device, for good. On CUDA_SUCCESS nothing of it runs there and
+	 * nothing will, kernels that do not end included: no write of its context can land any
+	 * more. Otherwise nothing is certain. Nothing else is to be asked of the backend
+	 * afterwards. Does not wait for threads that are in the backend. [any] */
 	CUresult (*fence)(void);
 
-	/* Lets a thread of this process write into the log which calls it is in, for whoever looks why it does not
-	 * answer, and go on. Does not wait for it. A backend need not be able to. [any] */
+	/* Lets a thread of this process write into the log which calls it is in, for whoever looks
+	 * why it does not answer, and go on. Does not wait for it. A backend need not be able to.
+	 * [any] */
 	void (*thread_show)(pthread_t thread);
 
-	/* Ends the kernels of these modules that are on the device at this moment: each of them ends at once, and
-	 * the stream goes on behind it as behind any other. All other kernels go on as well, after a stop of 2 to
-	 * 3 ms. The caller launches no kernel of these modules any more; those that the device has not begun may
-	 * need a further call. The modules are names, not to be looked into. Takes milliseconds. The calling thread
-	 * need not have called thread_enter(), and holds no lock: a fault that is found meanwhile is reported from it
-	 * (struct backend_watch). CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no modules it only
-	 * says so. [any]
-	 * ret_kernel: BACKEND_KERNEL_BYTES, the name of one that was on the device; empty if there was none. */
+	/* Ends the kernels of these modules that are on the device at this moment: each of them
+	 * ends at once, and the stream goes on behind it as behind any other. All other kernels go
+	 * on as well, after a stop of 2 to 3 ms. The caller launches no kernel of these modules any
+	 * more; those that the device has not begun may need a further call. The modules are names,
+	 * not to be looked into. Takes milliseconds. The calling thread need not have called
+	 * thread_enter(), and holds no lock: a fault that is found meanwhile is reported from it
+	 * (struct backend_watch). CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no
+	 * modules it only says so. [any]
+	 * ret_kernel: BACKEND_KERNEL_BYTES, the name of one that was on the device; empty if there
+	 * was none. */
 	CUresult (*kernels_end)(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
-	/* Looks whether kernels of these modules wait for others: none of theirs is on the device at this moment, and
-	 * one of other modules is. Ends nothing, stops everybody for as long; otherwise as kernels_end(). [any] */
+	/* Looks whether kernels of these modules wait for others: none of theirs is on the device
+	 * at this moment, and one of other modules is. Ends nothing, stops everybody for as long;
+	 * otherwise as kernels_end(). [any] */
 	CUresult (*kernels_wait)(struct backend_module *const *modules, uint32_t count, bool *ret_wait);
 
-	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is
-	 * zero, whoever had it before: nobody else clears it. It outlives this process as long as the descriptor or a
-	 * mapping is anybody's. */
+	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The
+	 * memory is zero, whoever had it before: nobody else clears it. It outlives this process as
+	 * long as the descriptor or a mapping is anybody's. */
 	CUresult (*chunk_create)(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);
 	CUresult (*chunk_release)(uint64_t handle);
 
 	/* Address space of a session's device part; exact address or error. [any] */
 	CUresult (*window_reserve)(uint64_t address, uint64_t bytes);
 	CUresult (*window_release)(uint64_t address, uint64_t bytes);
-	/* Maps a chunk's descriptor (not consumed) read-write at an exact address inside a window. [any] */
+	/* Maps a chunk's descriptor (not consumed) read-write at an exact address inside a window.
+	 * [any] */
 	CUresult (*chunk_map)(uint64_t address, uint64_t bytes, int fd);
 	CUresult (*chunk_unmap)(uint64_t address, uint64_t bytes);
-	/* A sink is a chunk that is mapped again and again, for guard.c. The descriptor is not consumed.
-	 * Slots are as large as the chunk and mapped `count` at a time, back to back from an exact address
-	 * inside a window: all or none. Mappings outlive sink_close(). [any] */
+	/* A sink is a chunk that is mapped again and again, for guard.c. The descriptor is not
+	 * consumed. Slots are as large as the chunk and mapped `count` at a time, back to back from
+	 * an exact address inside a window: all or none. Mappings outlive sink_close(). [any] */
 	CUresult (*sink_open)(int fd, uint64_t bytes, struct backend_sink **ret_sink);
 	CUresult (*sink_close)(struct backend_sink *sink);
 	CUresult (*sink_map)(struct backend_sink *sink, uint64_t address, uint32_t count);
@@ -226,50 +240,52 @@ struct backend_ops {
 	/* Pins process memory so that the device reads and writes it at the same address. [any] */
 	CUresult (*host_register)(void *address, uint64_t bytes);
 	CUresult (*host_unregister)(void *address);
-	/* Sets a limit of the context, and says what it is then. Waits until nothing runs, and holds up everybody
-	 * meanwhile. Errors: as cuCtxSetLimit. */
+	/* Sets a limit of the context, and says what it is then. Waits until nothing runs, and
+	 * holds up everybody meanwhile. Errors: as cuCtxSetLimit. */
 	CUresult (*limit_set)(CUlimit limit, uint64_t value, uint64_t *ret_value);
 	CUresult (*memory_info)(uint64_t *ret_free, uint64_t *ret_total);
 	/* Computes; touches no device. @map: ranks and counts fit its kind. [any] */
 	CUresult (*tensor_map)(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
-	/* The device linker. These may take seconds and hold up nobody. Image and logs are valid until the
-	 * link is destroyed; the logs are of all that was done to it so far. */
+	/* The device linker. These may take seconds and hold up nobody. Image and logs are valid
+	 * until the link is destroyed; the logs are of all that was done to it so far. */
 	CUresult (*link_create)(const struct wire_options *options, struct backend_link **ret_link);
 	CUresult (*link_add)(struct backend_link *link, const struct backend_link_input *input);
 	CUresult (*link_complete)(struct backend_link *link, const void **ret_image, size_t *ret_bytes);
 	void (*link_logs)(const struct backend_link *link, const char **ret_errors, const char **ret_remarks);
 	CUresult (*link_destroy)(struct backend_link *link);
 
-	/* Modules. The first use of a module waits for all that runs on the device, and holds up everybody
-	 * else meanwhile. So lookups take `gap`: whether the caller has let the device run empty; if not, and
-	 * it must be, they change nothing and return CUDA_ERROR_NOT_READY. module_unload belongs into a gap,
-	 * always. One thread calls all of these but the first two. */
+	/* Modules. The first use of a module waits for all that runs on the device, and holds up
+	 * everybody else meanwhile. So lookups take `gap`: whether the caller has let the device
+	 * run empty; if not, and it must be, they change nothing and return CUDA_ERROR_NOT_READY.
+	 * module_unload belongs into a gap, always. One thread calls all of these but the first
+	 * two. */
 
 	/* Whether loading an image would compile it: a text, or a fat binary of texts. [any] */
 	bool (*module_is_source)(const void *image, size_t bytes);
-	/* Compiles such an image, for seconds at times, and holds up nobody. ret: code for the device, on the
-	 * heap. log: as below. [any] */
+	/* Compiles such an image, for seconds at times, and holds up nobody. ret: code for the
+	 * device, on the heap. log: as below. [any] */
 	CUresult (*module_compile)(const void *image, size_t bytes, const struct wire_options *options,
 		char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes);
-	/* Holds up nobody, also where it compiles. The image is private to the caller and may go after the
-	 * call. text: where its kernels' text goes, and whether they have any; NULL: wherever the backend
-	 * writes it. variables: where its variables go; NULL: into the context. log: JIT text,
-	 * NUL-terminated. CUDA_ERROR_NOT_READY: variables->bytes says how large a block would have to be. */
+	/* Holds up nobody, also where it compiles. The image is private to the caller and may go
+	 * after the call. text: where its kernels' text goes, and whether they have any; NULL:
+	 * wherever the backend writes it. variables: where its variables go; NULL: into the
+	 * context. log: JIT text, NUL-terminated. CUDA_ERROR_NOT_READY: variables->bytes says how
+	 * large a block would have to be. */
 	CUresult (*module_load)(const void *image, size_t bytes, const struct wire_options *options,
 		struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
 		struct backend_module **ret_module);
 	CUresult (*module_unload)(struct backend_module *module);
 	/* What its kernels can leave behind in the context; valid until it is unloaded. */
 	const struct statics *(*module_statics)(const struct backend_module *module);
-	/* The function is on the device afterwards, and there is local memory for it: no launch of it loads
-	 * anything or waits. Needs a gap unless it was looked up before. */
+	/* The function is on the device afterwards, and there is local memory for it: no launch of
+	 * it loads anything or waits. Needs a gap unless it was looked up before. */
 	CUresult (*function_find)(struct backend_module *module, const char *name, bool gap,
 		struct backend_function **ret_function, struct backend_function_info *ret_info);
 	CUresult (*global_find)(
 		struct backend_module *module, const char *name, bool gap, struct backend_global *ret_global);
-	/* Names of kernels without the first `from`, valid until the module is unloaded: at most *count, which
-	 * becomes the number of all kernels. */
+	/* Names of kernels without the first `from`, valid until the module is unloaded: at most
+	 * *count, which becomes the number of all kernels. */
 	CUresult (*function_list)(
 		struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count);
 	/* attribute 1000: cache configuration. */
@@ -278,32 +294,34 @@ struct backend_ops {
 	CUresult (*occupancy)(struct backend_function *function, const struct wire_occupancy *query,
 		uint64_t sms, uint64_t *ret_value);
 
-	/* Arrays, textures and surfaces. Making one holds nobody up; freeing an array makes the driver wait
-	 * for all that runs, so it belongs into a gap. One thread calls all of these. */
+	/* Arrays, textures and surfaces. Making one holds nobody up; freeing an array makes the
+	 * driver wait for all that runs, so it belongs into a gap. One thread calls all of
+	 * these. */
 
-	/* ret_bytes, ret_alignment: of the memory that it needs; until it has it, it is not to be used. */
+	/* ret_bytes, ret_alignment: of the memory that it needs; until it has it, it is not to be
+	 * used. */
 	CUresult (*array_make)(const struct wire_array *form, struct backend_array **ret_array,
 		uint64_t *ret_bytes, uint64_t *ret_alignment);
-	/* @fd: a chunk's descriptor (not consumed), of memory->span bytes. It is kept alive by the array.
-	 * Once: what a try that failed has taken goes with the array. */
+	/* @fd: a chunk's descriptor (not consumed), of memory->span bytes. It is kept alive by the
+	 * array. Once: what a try that failed has taken goes with the array. */
 	CUresult (*array_back)(struct backend_array *array, const struct wire_back_array *memory, int fd);
 	CUresult (*array_free)(struct backend_array *array);
-	/* A texture or surface object over an array, or over memory (NULL). The value is what kernels know it
-	 * by, never 0, and tells it from all others of the context. */
+	/* A texture or surface object over an array, or over memory (NULL). The value is what
+	 * kernels know it by, never 0, and tells it from all others of the context. */
 	CUresult (*object_make)(
 		const struct wire_object *form, struct backend_array *array, uint64_t *ret_value);
 	CUresult (*object_free)(uint32_t kind, uint64_t value);
-	/* Makes it likely that the next object gets the value that was freed last. Only while nothing of this
-	 * process is on the device. */
+	/* Makes it likely that the next object gets the value that was freed last. Only while
+	 * nothing of this process is on the device. */
 	CUresult (*object_settle)(void);
 
-	/* Makes a group of multiprocessors, for good; twice is fine. Waits for all that runs on the device, and holds
-	 * up everybody else meanwhile: it belongs into a gap. One thread. CUDA_ERROR_NOT_SUPPORTED,
-	 * CUDA_ERROR_INVALID_VALUE: there is no such group. */
+	/* Makes a group of multiprocessors, for good; twice is fine. Waits for all that runs on the
+	 * device, and holds up everybody else meanwhile: it belongs into a gap. One thread.
+	 * CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE: there is no such group. */
 	CUresult (*sms_make)(uint64_t sms);
 
-	/* Streams: always non-blocking towards everything else in the context. sms: where its kernels run, a group
-	 * that was made, or 0. */
+	/* Streams: always non-blocking towards everything else in the context. sms: where its
+	 * kernels run, a group that was made, or 0. */
 	CUresult (*stream_create)(int32_t priority, uint64_t sms, struct backend_stream **ret_stream);
 	CUresult (*stream_destroy)(struct backend_stream *stream);
 	/* CUDA_SUCCESS: everything issued is done; CUDA_ERROR_NOT_READY; or a fatal code. */
@@ -312,8 +330,8 @@ struct backend_ops {
 	CUresult (*event_create)(bool timing, struct backend_event **ret_event);
 	CUresult (*event_destroy)(struct backend_event *event);
 	CUresult (*event_record)(struct backend_event *event, struct backend_stream *stream);
-	/* Of the latest record. CUDA_ERROR_NOT_READY; CUDA_ERROR_INVALID_HANDLE: without timing, or never
-	 * recorded. Waits for nothing. [any] */
+	/* Of the latest record. CUDA_ERROR_NOT_READY; CUDA_ERROR_INVALID_HANDLE: without timing, or
+	 * never recorded. Waits for nothing. [any] */
 	CUresult (*event_time)(struct backend_event *event, struct backend_time *ret_time);
 	CUresult (*stream_wait)(struct backend_stream *stream, struct backend_event *event);
 
@@ -322,14 +340,14 @@ struct backend_ops {
 	CUresult (*copy)(struct backend_stream *stream, const struct backend_copy *copy);
 	CUresult (*set)(struct backend_stream *stream, const struct frmps_set *set);
 	CUresult (*write_value)(struct backend_stream *stream, const struct frmps_write_value *write);
-	/* Writes 1 to `word`, in registered host memory, if one of the 32-bit words of a device range is not
-	 * `pattern`; nothing if all are. Address and size are multiples of BACKEND_CHUNK_GRANULE. Like the
-	 * others it does not wait. CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no bytes it
-	 * only says so. */
+	/* Writes 1 to `word`, in registered host memory, if one of the 32-bit words of a device
+	 * range is not `pattern`; nothing if all are. Address and size are multiples of
+	 * BACKEND_CHUNK_GRANULE. Like the others it does not wait. CUDA_ERROR_NOT_SUPPORTED where
+	 * the backend cannot: asked with no bytes it only says so. */
 	CUresult (*check)(struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern,
 		uint32_t *word);
-	/* Graphs. Nodes run in the order of their edges, kernels on sms multiprocessors whatever the stream of the
-	 * launch has. Launching it is work in stream order like the above;
+	/* Graphs. Nodes run in the order of their edges, kernels on sms multiprocessors whatever
+	 * the stream of the launch has. Launching it is work in stream order like the above;
 	 * two launches of one graph run one after the other. graph_free
 	 * while nothing of it runs. graph_make, graph_free: [any] */
 	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
@@ -361,9 +379,9 @@ bool backend_is_fatal(CUresult code);
 /** Whether a code means that, and that the hardware did it and no kernel. */
 bool backend_is_of_device(CUresult code);
 
-/* Last words: what an executor knows about its own end. Up to LAST_WORDS_MAX of them live in a page shared
- * with the daemon (executor writes, daemon reads from the first sign of a fault on): one for each kernel that faulted,
- * or the first when a call returns a fatal code. */
+/* Last words: what an executor knows about its own end. Up to LAST_WORDS_MAX of them live in a page
+ * shared with the daemon (executor writes, daemon reads from the first sign of a fault on): one for
+ * each kernel that faulted, or the first when a call returns a fatal code. */
 struct last_words {
 	uint32_t magic;	      /* LAST_WORDS_MAGIC once valid, written last */
 	int32_t code;	      /* CUresult */
@@ -391,19 +409,19 @@ struct backend_fault {
 #define BACKEND_FAULTS_MAX 8u
 
 /*
- * What a backend that can contain faults says about them, in a thread of its own, one call at a time, while
- * the device stands still or other clients wait. So a callback is short (2 ms), calls neither backend nor
- * driver, and takes no lock that is held anywhere across a call of the backend: the thread that is in that
- * call may wait for the one that calls back.
+ * What a backend that can contain faults says about them, in a thread of its own, one call at a
+ * time, while the device stands still or other clients wait. So a callback is short (2 ms), calls
+ * neither backend nor driver, and takes no lock that is held anywhere across a call of the backend:
+ * the thread that is in that call may wait for the one that calls back.
  *
- *   suspected    the first sign, before the mark behind a kernel that faulted can arrive (but for few cases).
- *                Nothing follows if it was none
+ *   suspected    the first sign, before the mark behind a kernel that faulted can arrive (but for
+ *                few cases). Nothing follows if it was none
  *   stopped      it is a fault, and contained or uncontained will follow
- *   contained    before the device goes on: these kernels are over, everything else goes on as if nothing had
- *                happened. Their marks still arrive. Up to BACKEND_FAULTS_MAX, all with a module; 0: nothing has
- *                faulted since the last time
- *   uncontained  the context will end. 0 to BACKEND_FAULTS_MAX kernels that faulted, those without a module among
- *                them; 0: nobody knows
+ *   contained    before the device goes on: these kernels are over, everything else goes on as if
+ *                nothing had happened. Their marks still arrive. Up to BACKEND_FAULTS_MAX, all with
+ *                a module; 0: nothing has faulted since the last time
+ *   uncontained  the context will end. 0 to BACKEND_FAULTS_MAX kernels that faulted, those without
+ *                a module among them; 0: nobody knows
  */
 struct backend_watch {
 	void (*suspected)(void *context);
@@ -422,7 +440,8 @@ extern bool backend_contains;
 /* Whether this process serves programs; it does not in tools. Set before open_executor. */
 extern bool backend_is_served;
 
-/* Whether kernels' faults are left to the driver, because the trial has failed. Set before open_executor. */
+/* Whether kernels' faults are left to the driver, because the trial has failed. Set before
+ * open_executor. */
 extern bool backend_is_unproved;
 
 #endif

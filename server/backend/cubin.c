@@ -1,28 +1,28 @@
-// See cubin.h. A cubin is an ELF file; variables are symbols of its writable sections, .nv.global.init and
-// .nv.global. Whether a variable was declared const is not in it, and nearly every module of a C++ library
-// has some variables. So those count that kernels may have written, and of the kernels those that may have
-// done it:
+// See cubin.h. A cubin is an ELF file; variables are symbols of its writable sections,
+// .nv.global.init and .nv.global. Whether a variable was declared const is not in it, and nearly
+// every module of a C++ library has some variables. So those count that kernels may have written,
+// and of the kernels those that may have done it:
 //
-//   - Code gets a variable's address from a relocation. If that is in its instructions, this code has it.
-//     If it is in the table of addresses .nv.constant4, where compilers put every variable, the code has it
-//     that reads the place (sass.h). If it is in anything else that is loaded, another variable for example,
-//     all code may have it. A variable that no code has is out of every kernel's reach (tag objects of the
-//     C++ library are like that).
+//   - Code gets a variable's address from a relocation. If that is in its instructions, this code
+//     has it. If it is in the table of addresses .nv.constant4, where compilers put every variable,
+//     the code has it that reads the place (sass.h). If it is in anything else that is loaded,
+//     another variable for example, all code may have it. A variable that no code has is out of
+//     every kernel's reach (tag objects of the C++ library are like that).
 //   - What a function has that is no kernel, every kernel may have.
-//   - A string literal may not be written. The compiler calls them $str, $str$1, … and __unnamed_1, …, and
-//     they hold a text that ends where they end. A very long one counts as a variable.
+//   - A string literal may not be written. The compiler calls them $str, $str$1, … and __unnamed_1,
+//     …, and they hold a text that ends where they end. A very long one counts as a variable.
 //
-// The banks of constants are not among them: kernels cannot write there, and what the program copies there
-// has been looked up by it (executor/constant.c, executor/variable.c).
+// The banks of constants are not among them: kernels cannot write there, and what the program
+// copies there has been looked up by it (executor/constant.c, executor/variable.c).
 //
-// A device's heap is a state as well, and so is whatever else of the driver's a kernel calls: the functions
-// are symbols that are not defined. Those that keep nothing are known by name.
+// A device's heap is a state as well, and so is whatever else of the driver's a kernel calls: the
+// functions are symbols that are not defined. Those that keep nothing are known by name.
 //
-// What cannot be told is not guessed: two variables of one name, memory that relocations name by its section,
-// tables that are not as expected. Such an image has "more" than is known.
+// What cannot be told is not guessed: two variables of one name, memory that relocations name by
+// its section, tables that are not as expected. Such an image has "more" than is known.
 //
-// From devices 10.0 on there is a second form of the whole program in the file, sections .nv.merc.*, with
-// symbols and relocations of its own that are the same ones.
+// From devices 10.0 on there is a second form of the whole program in the file, sections
+// .nv.merc.*, with symbols and relocations of its own that are the same ones.
 //
 // Formats are those of nvcc 11 to 13. Pure functions on untrusted bytes that lie still; any thread.
 
@@ -77,8 +77,8 @@ struct reading {
 	uint64_t noted;	   /* section of the code that was noted last */
 };
 
-/* Each byte of the file is looked at once. Compilers' sections do not lie on one another; where they do, a small file
- * would take for ever. */
+/* Each byte of the file is looked at once. Compilers' sections do not lie on one another; where
+ * they do, a small file would take for ever. */
 static void spend(struct reading *reading, uint64_t bytes)
 {
 	if (bytes > reading->work)
@@ -87,7 +87,8 @@ static void spend(struct reading *reading, uint64_t bytes)
 		reading->work -= bytes;
 }
 
-/* Names may overlap, or be noted again and again, so that a small file has very many. NULL is none. */
+/* Names may overlap, or be noted again and again, so that a small file has very many. NULL is
+ * none. */
 static bool pay_for_name(struct reading *reading, const char *name)
 {
 	uint64_t bytes = name ? strlen(name) + 1 : 0;
@@ -184,8 +185,8 @@ static bool find_written(const struct reading *reading, uint64_t index)
 	       !elf_is_literal(&reading->elf, &reading->symbols.all.texts, &section, &symbol);
 }
 
-/* Whether kernels that have a symbol's address may write there: asked of each relocation and each slot that code
- * reads, and found out once. */
+/* Whether kernels that have a symbol's address may write there: asked of each relocation and each
+ * slot that code reads, and found out once. */
 static bool may_be_written(struct reading *reading, uint64_t index)
 {
 	uint8_t *known = &reading->symbols.known[index];
@@ -293,7 +294,8 @@ static const char *slots_open(const struct elf *elf, struct slots *slots)
 	return slots->symbols && slots->is_function && slots->is_read && slots->read ? NULL : NO_MEMORY;
 }
 
-/* Code may have them all. What has been noted of every slot is not noted again for the next code. */
+/* Code may have them all. What has been noted of every slot is not noted again for the next
+ * code. */
 static void note_all_slots(struct reading *reading, uint64_t code)
 {
 	struct slots *slots = &reading->slots;

@@ -10,7 +10,8 @@
 /* Longer names are none, with their end. */
 #define NAME_MAX_BYTES 65536u
 #define SECTIONS_MAX   (UINT64_C(1) << 20)
-/* Any number of symbols may name the same bytes, and each is looked at: longer texts are variables. */
+/* Any number of symbols may name the same bytes, and each is looked at: longer texts are
+ * variables. */
 #define LITERAL_MAX 4096u
 /* Of its symbol, with the end: there is a number of 64 bits in it at most. */
 #define LITERAL_NAME_MAX 32u
@@ -38,7 +39,8 @@ bool elf_open(const uint8_t *image, size_t bytes, struct elf *ret)
 	return elf.header.e_machine == MACHINE_CUDA && elf.count <= SECTIONS_MAX;
 }
 
-/* Where a text in a table of texts begins. @ret_most: its longest, with the end; 0: there is none */
+/* Where a text in a table of texts begins. @ret_most: its longest, with the end; 0: there is
+ * none */
 static const char *text_at(const struct elf *elf, const Elf64_Shdr *table, uint64_t at, uint64_t *ret_most)
 {
 	bool is_there = table->sh_type != SHT_NOBITS && table->sh_type != SHT_NULL && at < table->sh_size;

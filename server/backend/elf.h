@@ -1,6 +1,6 @@
-// The parts of an ELF file of device code, as its readers need them: cubin.c, which asks what kernels leave
-// behind, movable.c, which asks which variables may be moved, and cuda/weave.c, which adds code. Pure
-// functions on bytes that lie still; any thread.
+// The parts of an ELF file of device code, as its readers need them: cubin.c, which asks what
+// kernels leave behind, movable.c, which asks which variables may be moved, and cuda/weave.c, which
+// adds code. Pure functions on bytes that lie still; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_ELF_H
 #define FRMPS_SERVER_BACKEND_ELF_H
@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The table of addresses that code reads, where compilers put every variable and function it names. */
+/* The table of addresses that code reads, where compilers put every variable and function it
+ * names. */
 #define ELF_SLOTS ".nv.constant4"
 /* Where the __constant__ variables of a program are, in a bank of their own on the device. */
 #define ELF_CONSTANTS ".nv.constant3"
@@ -38,7 +39,8 @@ bool elf_text_begins(
 bool elf_section_begins(const struct elf *elf, const Elf64_Shdr *section, const char *with);
 bool elf_section_is(const struct elf *elf, const Elf64_Shdr *section, const char *name);
 
-/** Whether a symbol is a string literal, none of the very long ones. @texts: the names of symbols */
+/** Whether a symbol is a string literal, none of the very long ones. @texts: the names of
+ * symbols */
 bool elf_is_literal(
 	const struct elf *elf, const Elf64_Shdr *texts, const Elf64_Shdr *section, const Elf64_Sym *symbol);
 
@@ -54,7 +56,8 @@ bool elf_symbols_open(const struct elf *elf, struct elf_symbols *ret);
 /** A symbol. @table: of symbols; index: below its count */
 Elf64_Sym elf_symbol(const struct elf *elf, const Elf64_Shdr *table, uint64_t index);
 
-/** Whether a section holds relocations of something that is loaded; of debug information nothing is. */
+/** Whether a section holds relocations of something that is loaded; of debug information nothing
+ * is. */
 bool elf_relocates(const struct elf *elf, const Elf64_Shdr *section);
 
 #endif

@@ -1,5 +1,5 @@
-// See fatbin.h. The members are untrusted, but for what image_check() has seen: that they lie inside. What a
-// compressed one says about its size is believed only as the size of a buffer.
+// See fatbin.h. The members are untrusted, but for what image_check() has seen: that they lie
+// inside. What a compressed one says about its size is believed only as the size of a buffer.
 
 #include "server/backend/fatbin.h"
 
@@ -31,7 +31,8 @@ static bool unpack_into(const struct fatbin_target *target, const uint8_t *packe
 		       (int)bytes) == (int)bytes;
 }
 
-/* A rewriting under way: of the image up to `at`; nothing is copied before something is replaced. */
+/* A rewriting under way: of the image up to `at`; nothing is copied before something is
+ * replaced. */
 struct rewrite {
 	const uint8_t *image;
 	struct fatbin_bytes out;
@@ -62,7 +63,8 @@ static CUresult unpack(const struct fatbin_target *target, const uint8_t *packed
 	return CUDA_SUCCESS;
 }
 
-/* Doubles what is allocated: a small image may have very many members, and none copies all those before it. */
+/* Doubles what is allocated: a small image may have very many members, and none copies all those
+ * before it. */
 static bool append(struct rewrite *rewrite, const void *at, size_t count)
 {
 	struct fatbin_bytes *out = &rewrite->out;

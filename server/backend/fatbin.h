@@ -1,6 +1,6 @@
 // Fat binaries: several forms of the same code, one a device or text for the compiler, each perhaps
-// compressed. A header and, behind it, members with a header each. Their machine code can be taken out,
-// replaced and put back. Pure functions; any thread.
+// compressed. A header and, behind it, members with a header each. Their machine code can be taken
+// out, replaced and put back. Pure functions; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_FATBIN_H
 #define FRMPS_SERVER_BACKEND_FATBIN_H

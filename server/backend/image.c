@@ -1,10 +1,10 @@
-// Does an image stay inside its own bytes? The driver takes images without a length and believes the sizes
-// written in them, so an image that lies about its size would make the whole executor read past its end. Only
-// the outer structure is checked, everything that says where something else lies; the contents are the
-// driver's business.
+// Does an image stay inside its own bytes? The driver takes images without a length and believes
+// the sizes written in them, so an image that lies about its size would make the whole executor
+// read past its end. Only the outer structure is checked, everything that says where something else
+// lies; the contents are the driver's business.
 //
-// Is there code for this device in it? Machine code is exact about the device, but for plain code of the
-// same major version with a lower minor one.
+// Is there code for this device in it? Machine code is exact about the device, but for plain code
+// of the same major version with a lower minor one.
 //
 // Pure functions on untrusted bytes; any thread.
 
@@ -94,7 +94,8 @@ static bool packed_fits(const uint8_t *at, const struct fatbin_entry *entry)
 	       target.packed_bytes <= entry->payload_bytes;
 }
 
-/* A fat binary is a header and, behind it, entries with a header each; several may follow one another. */
+/* A fat binary is a header and, behind it, entries with a header each; several may follow one
+ * another. */
 static bool fatbin_fits(const uint8_t *image, uint64_t bytes)
 {
 	struct fatbin_header header;

@@ -1,22 +1,23 @@
-// See movable.h. A variable of a cubin is a symbol of .nv.global.init or .nv.global. Whoever needs its
-// address has a relocation: code reads it from the table of addresses .nv.constant4, or has it in its
-// instructions where it was linked from parts; other variables may begin with it. So a variable is moved by
-// doing what the driver would do with these relocations, with another address, and leaving them out of the
-// file: then its place in the context is nobody's.
+// See movable.h. A variable of a cubin is a symbol of .nv.global.init or .nv.global. Whoever needs
+// its address has a relocation: code reads it from the table of addresses .nv.constant4, or has it
+// in its instructions where it was linked from parts; other variables may begin with it. So a
+// variable is moved by doing what the driver would do with these relocations, with another address,
+// and leaving them out of the file: then its place in the context is nobody's.
 //
-// That is right only if all its relocations are understood. It stays where it is if one of them is of an
-// unknown kind; if there are relocations that name its section instead of it; if it
-// begins with the address of something that stays, a function for example; if another symbol shares its name
-// or its place; if anything marks it as special (managed memory).
+// That is right only if all its relocations are understood. It stays where it is if one of them is
+// of an unknown kind; if there are relocations that name its section instead of it; if it begins
+// with the address of something that stays, a function for example; if another symbol shares its
+// name or its place; if anything marks it as special (managed memory).
 //
-// A constant is a symbol of .nv.constant3. Code needs no address to read it, but other variables may begin
-// with its address, and get that of the mirror then. Code that has the address of the constants' bank
-// (sass.h) could tell a constant from its mirror, or keep an address that the next context does not have:
-// constants of such an image stay, and so does one that begins with what stays, or that relocations of code
-// name.
+// A constant is a symbol of .nv.constant3. Code needs no address to read it, but other variables
+// may begin with its address, and get that of the mirror then. Code that has the address of the
+// constants' bank (sass.h) could tell a constant from its mirror, or keep an address that the next
+// context does not have: constants of such an image stay, and so does one that begins with what
+// stays, or that relocations of code name.
 //
-// Formats are those of nvcc 11 to 13; up to devices 9.x. The second form of a program that cubins have from
-// devices 10.0 on has relocations of its own, which are none of those above: nothing is moved there.
+// Formats are those of nvcc 11 to 13; up to devices 9.x. The second form of a program that cubins
+// have from devices 10.0 on has relocations of its own, which are none of those above: nothing is
+// moved there.
 
 #include "server/backend/movable.h"
 
@@ -190,7 +191,8 @@ static struct movable *candidate_at(struct movable_reading *reading, uint64_t se
 	return found && found->section == section && offset - found->value < found->bytes ? found : NULL;
 }
 
-/* None into which a symbol leads that is no variable's: code, or the program, may use it by that name. */
+/* None into which a symbol leads that is no variable's: code, or the program, may use it by that
+ * name. */
 static void keep_shared(struct movable_reading *reading)
 {
 	for (uint64_t i = 1; i < reading->symbols.count; i++) {

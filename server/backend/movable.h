@@ -1,5 +1,5 @@
-// Which variables and constants of a cubin may be moved, and what has their addresses: the half of relocate.c
-// that only reads. Pure functions on untrusted bytes that lie still; any thread.
+// Which variables and constants of a cubin may be moved, and what has their addresses: the half of
+// relocate.c that only reads. Pure functions on untrusted bytes that lie still; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_MOVABLE_H
 #define FRMPS_SERVER_BACKEND_MOVABLE_H
@@ -10,7 +10,8 @@
 
 #include "server/backend/elf.h"
 
-/* Kinds of relocations. 64-bit addresses, of which the second kind is a generic one: the same here. */
+/* Kinds of relocations. 64-bit addresses, of which the second kind is a generic one: the same
+ * here. */
 #define MOVABLE_ADDRESS 2u
 #define MOVABLE_GENERIC 4u
 /* The lower and upper half of one, in the bits from 32 of an instruction of 128. */

@@ -1,5 +1,5 @@
-// See relocate.h. What may be moved, and why that is right, is in movable.c: here is where it goes, and the
-// cubin that finds it there.
+// See relocate.h. What may be moved, and why that is right, is in movable.c: here is where it goes,
+// and the cubin that finds it there.
 
 #include "server/backend/relocate.h"
 
@@ -154,8 +154,8 @@ static bool spend(struct movable_reading *reading, uint64_t bytes)
 	return !reading->is_wrong;
 }
 
-/* The file's first values, into which addresses have been put. Bytes of which the file has none are not looked at: it
- * may claim any number. */
+/* The file's first values, into which addresses have been put. Bytes of which the file has none are
+ * not looked at: it may claim any number. */
 static void fill(struct move *move, struct movable_reading *reading, const struct movable *one)
 {
 	struct relocate_variable *variable = find(move->plan, one->name);
@@ -186,8 +186,8 @@ static void put_at(uint8_t *at, uint32_t type, uint64_t address)
 		memcpy(at, &address, sizeof(address));
 }
 
-/* movable_visit_fn: puts the address there. The driver's own relocations into the same bytes, of which there
- * are none in what compilers write, would come later. */
+/* movable_visit_fn: puts the address there. The driver's own relocations into the same bytes, of
+ * which there are none in what compilers write, would come later. */
 static void put(struct movable_reading *reading, const struct movable_relocation *one, void *context)
 {
 	const struct movable *named = movable_of(reading, one->symbol);

@@ -1,14 +1,15 @@
-// Moves variables of device code into memory of the program that loads it. A driver puts a module's variables
-// into the context, at addresses of its choice, and they end with the context. In the program's own memory
-// they outlive every executor and have one address in all of them.
+// Moves variables of device code into memory of the program that loads it. A driver puts a module's
+// variables into the context, at addresses of its choice, and they end with the context. In the
+// program's own memory they outlive every executor and have one address in all of them.
 //
-// Kernels read constants in a bank of the context, at places that are in their instructions. A constant is
-// moved nevertheless: the program gets the address of a mirror in its own memory, and writes there; whoever
-// loads the module copies from there to the constant what was written.
+// Kernels read constants in a bank of the context, at places that are in their instructions. A
+// constant is moved nevertheless: the program gets the address of a mirror in its own memory, and
+// writes there; whoever loads the module copies from there to the constant what was written.
 //
-// A module has one block of memory for all that is moved. First every cubin that may be loaded is looked at
-// (relocate_look), then the block's size is known (relocate_lay_out), and each of them can be rewritten for a
-// block that is there (relocate_move). Pure functions on untrusted bytes that lie still; any thread.
+// A module has one block of memory for all that is moved. First every cubin that may be loaded is
+// looked at (relocate_look), then the block's size is known (relocate_lay_out), and each of them
+// can be rewritten for a block that is there (relocate_move). Pure functions on untrusted bytes
+// that lie still; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_RELOCATE_H
 #define FRMPS_SERVER_BACKEND_RELOCATE_H
@@ -20,7 +21,8 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/fatbin.h"
 
-/* A block is this much aligned, which every allocation is. Variables that want more stay where they are. */
+/* A block is this much aligned, which every allocation is. Variables that want more stay where they
+ * are. */
 #define RELOCATE_ALIGNMENT 256u
 #define RELOCATE_BLOCK_MAX (UINT64_C(1) << 30)
 
@@ -52,8 +54,8 @@ void relocate_lay_out(struct relocate_plan *plan);
  * Rewrites a cubin for a block at an address, and adds its variables' first values to plan->first.
  * @at: a multiple of RELOCATE_ALIGNMENT
  * @ret: left alone if nothing in it is moved
- * Return: CUDA_SUCCESS; CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_NOT_SUPPORTED: the cubins are not of one mind,
- * and none may be moved
+ * Return: CUDA_SUCCESS; CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_NOT_SUPPORTED: the cubins are not of
+ * one mind, and none may be moved
  */
 CUresult relocate_move(struct relocate_plan *plan, uint64_t at, const uint8_t *cubin, size_t bytes,
 	struct fatbin_bytes *ret);

@@ -1,20 +1,22 @@
-// See sass.h. A compiler that sees a whole program puts the addresses of all its variables into bank 4 of the
-// constants, used or not. What code reads there is in its instructions, of 128 bits each (bit 0 is the lowest
-// of the first byte):
+// See sass.h. A compiler that sees a whole program puts the addresses of all its variables into
+// bank 4 of the constants, used or not. What code reads there is in its instructions, of 128 bits
+// each (bit 0 is the lowest of the first byte):
 //
-//    0…11  operation, and of what kind its operands are        54…58  bank of an operand that is a constant
+//    0…11  operation, and of what kind its operands are        54…58  bank of an operand that is a
+//          constant
 //   12…15  predicate, negated                                  73…75  LDC, ULDC: size
 //   16…23  register written                                    78…79  LDC: how the index is taken
 //   24…31  first operand; LDC: a register that is added
 //   38…53  offset in the bank; 32…63 is the value of an operand that is a number
 //
-// What the others do with bits 54…58 is not known here: whatever has bank 4 there counts as a read. So there
-// may be too many reads, but not too few.
+// What the others do with bits 54…58 is not known here: whatever has bank 4 there counts as a read.
+// So there may be too many reads, but not too few.
 //
-// Addresses of functions are loaded with an index, which the compiler puts into a register a few instructions
-// before. Such a load counts as understood if that number leads to a function.
+// Addresses of functions are loaded with an index, which the compiler puts into a register a few
+// instructions before. Such a load counts as understood if that number leads to a function.
 //
-// A constant's address is its place in bank 3, plus the bank's own address, which the driver puts into bank
+// A constant's address is its place in bank 3, plus the bank's own address, which the driver puts
+// into bank
 // 0. So code that has such an address has read that word.
 //
 // Pure functions on untrusted bytes; any thread.
@@ -52,7 +54,8 @@ struct written {
 	bool is_number;
 };
 
-/* Brought up to date where somebody asks: code may ask at every instruction, and each is looked at once. */
+/* Brought up to date where somebody asks: code may ask at every instruction, and each is looked at
+ * once. */
 struct registers {
 	uint64_t count; /* instructions that are in it, or too far back */
 	struct written latest[RZ];
@@ -184,7 +187,8 @@ bool sass_note_reads(const uint8_t *code, uint64_t bytes, struct sass_table *tab
 		if (operation(&i) == LDC || operation(&i) == ULDC)
 			known = note_load(&registers, code, at, &i, table);
 		else
-			/* One of 64 bits reads a whole slot. What is beyond the table is no constant. */
+			/* One of 64 bits reads a whole slot. What is beyond the table is no
+			 * constant. */
 			note(table, bits(i.low, 38, 16) / SASS_SLOT_BYTES * SASS_SLOT_BYTES, SASS_SLOT_BYTES);
 	}
 	return known;

@@ -1,5 +1,5 @@
-// Machine code of devices 7.0 to 9.0, as far as three questions go: which addresses of variables does it read,
-// does it know where constants are, and which memory does an instruction use?
+// Machine code of devices 7.0 to 9.0, as far as three questions go: which addresses of variables
+// does it read, does it know where constants are, and which memory does an instruction use?
 
 #ifndef FRMPS_SERVER_BACKEND_SASS_H
 #define FRMPS_SERVER_BACKEND_SASS_H
@@ -31,13 +31,14 @@ bool sass_is_known(unsigned arch);
 bool sass_note_reads(const uint8_t *code, uint64_t bytes, struct sass_table *table);
 
 /**
- * Whether code may know addresses of constants. It reads them without: by their places in their bank.
- * Any arch and bytes, any thread.
+ * Whether code may know addresses of constants. It reads them without: by their places in their
+ * bank. Any arch and bytes, any thread.
  */
 bool sass_may_know_constants(unsigned arch, const uint8_t *code, uint64_t bytes);
 
 /**
- * Whether an instruction accesses shared memory, by a shared address, and no other memory. Any bytes, any thread.
+ * Whether an instruction accesses shared memory, by a shared address, and no other memory. Any
+ * bytes, any thread.
  * @instruction: SASS_INSTRUCTION_BYTES
  */
 bool sass_is_shared(const uint8_t *instruction);

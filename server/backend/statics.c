@@ -94,7 +94,8 @@ static void merge(struct statics *statics, const struct statics_variable *variab
 	insert(statics, from, variable->name, variable->bytes);
 }
 
-/* A fat binary of some MiB has very many members: what is known of those before is not sorted for each. */
+/* A fat binary of some MiB has very many members: what is known of those before is not sorted for
+ * each. */
 void statics_merge(struct statics *statics, const struct statics *other)
 {
 	for (uint32_t i = 0; i < other->count; i++)

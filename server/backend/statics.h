@@ -1,6 +1,7 @@
-// What kernels can leave behind in a context but in the memory that they are given: their module's variables
-// (objects of static storage duration, hence the name) and what functions of the driver's keep for them.
-// Read from the image before it is loaded: it is lost with the executor (executor/remains.c).
+// What kernels can leave behind in a context but in the memory that they are given: their module's
+// variables (objects of static storage duration, hence the name) and what functions of the driver's
+// keep for them. Read from the image before it is loaded: it is lost with the executor
+// (executor/remains.c).
 
 #ifndef FRMPS_SERVER_BACKEND_STATICS_H
 #define FRMPS_SERVER_BACKEND_STATICS_H
@@ -9,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Variables of an image that are kept apart; an image with more of them counts as not understood. */
+/* Variables of an image that are kept apart; an image with more of them counts as not
+ * understood. */
 #define STATICS_MAX 4096u
 
 struct statics_variable {

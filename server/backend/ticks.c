@@ -88,7 +88,8 @@ void ticks_note(struct ticks *ticks, uint64_t now)
 	record(ticks, now);
 }
 
-/* The device's timer was read somewhere between two events. That is taken over if it says more than what is known. */
+/* The device's timer was read somewhere between two events. That is taken over if it says more than
+ * what is known. */
 static void take_stamp(struct ticks *ticks)
 {
 	float width, since;

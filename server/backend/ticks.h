@@ -1,18 +1,20 @@
-// When events happened, from a driver that only says how far apart two of them are, as a binary32 of
-// milliseconds. That is exact to the nanosecond for a few milliseconds, and wrong by 6e-8 of anything longer:
-// 1 µs after 16 s, 4 ms after a day. So a chain of bases is recorded, events of our own:
+// When events happened, from a driver that only says how far apart two of them are, as a binary32
+// of milliseconds. That is exact to the nanosecond for a few milliseconds, and wrong by 6e-8 of
+// anything longer: 1 µs after 16 s, 4 ms after a day. So a chain of bases is recorded, events of
+// our own:
 //
 //   base ──elapsed──► base ──elapsed──► base ◄──elapsed── an event of a program
 //                                        ▲
 //                                        └──elapsed── before · stamp · behind
 //
-// Each event is counted from a base that was recorded at most TICKS_PERIOD_NS before it, if programs record
-// events that often, and else right behind it. Two times on the chain (`local`) are as far apart as the driver
-// says itself. A stamp says where the chain lies on the device's timer (`device`), on which contexts of all
-// processes agree: a kernel reads it between two more events, and it is exact to half of their distance. Links of
-// more than some milliseconds are rounded; what that may have added up to is counted, and beyond
-// TICKS_ERROR_NS there is another stamp. The chain itself is never corrected: only `device` moves, by that
-// error. What may be wrong by more than TICKS_KNOWN_NS is not known.
+// Each event is counted from a base that was recorded at most TICKS_PERIOD_NS before it, if
+// programs record events that often, and else right behind it. Two times on the chain (`local`) are
+// as far apart as the driver says itself. A stamp says where the chain lies on the device's timer
+// (`device`), on which contexts of all processes agree: a kernel reads it between two more events,
+// and it is exact to half of their distance. Links of more than some milliseconds are rounded; what
+// that may have added up to is counted, and beyond TICKS_ERROR_NS there is another stamp. The chain
+// itself is never corrected: only `device` moves, by that error. What may be wrong by more than
+// TICKS_KNOWN_NS is not known.
 //
 // A kernel may have to wait for others that fill the device. So stamps have a stream of their own.
 //
@@ -39,7 +41,8 @@ enum ticks_event { TICKS_EVENT_A, TICKS_EVENT_B, TICKS_EVENT_BEFORE, TICKS_EVENT
 struct ticks_source {
 	/* Records a base, without waiting. */
 	CUresult (*record)(enum ticks_event event);
-	/* Records an event, has the device's timer read, and records another one; without waiting. */
+	/* Records an event, has the device's timer read, and records another one; without
+	 * waiting. */
 	CUresult (*stamp)(void);
 	/* What was read, ns; valid once TICKS_EVENT_BEHIND is there. */
 	uint64_t (*stamped)(void);
@@ -70,7 +73,8 @@ struct ticks {
 void ticks_init(struct ticks *ticks, const struct ticks_source *source);
 
 /**
- * A timed event was recorded, or is about to be: records a base if the latest one is too old for it.
+ * A timed event was recorded, or is about to be: records a base if the latest one is too old for
+ * it.
  * @now: monotonic ns
  */
 void ticks_note(struct ticks *ticks, uint64_t now);
@@ -78,8 +82,8 @@ void ticks_note(struct ticks *ticks, uint64_t now);
 /** Takes a stamp. CUDA_ERROR_NOT_READY: one is under way. */
 CUresult ticks_stamp(struct ticks *ticks, uint64_t now);
 
-/** Goes on to the base that was recorded last, and takes over a stamp that is there. CUDA_ERROR_NOT_READY: the base
- * is not there yet. */
+/** Goes on to the base that was recorded last, and takes over a stamp that is there.
+ * CUDA_ERROR_NOT_READY: the base is not there yet. */
 CUresult ticks_settle(struct ticks *ticks);
 
 /** Whether times on the device's timer are known well enough. */
@@ -87,8 +91,8 @@ bool ticks_is_known(const struct ticks *ticks);
 
 /**
  * The time of an event.
- * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_READY: it is not there, or what is needed to say it well is on its way; as the
- * driver
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_READY: it is not there, or what is needed to say it well is
+ * on its way; as the driver
  */
 CUresult ticks_time(
 	struct ticks *ticks, struct backend_event *event, uint64_t now, struct backend_time *ret_time);

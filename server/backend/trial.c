@@ -3,9 +3,9 @@
 //   survivor counts ─► culprit faults ─► the backend names it ─► survivor has gone on ─► culprit's stream is empty
 //                                                                          ─► gate opens ─► all counts are equal
 //
-// Survivors count in place: in registers, in shared memory and in host memory. A fault that costs a survivor a step, or
-// that makes it take one twice, leaves the three different. One culprit follows the other in the same context, with the
-// survivor launched anew.
+// Survivors count in place: in registers, in shared memory and in host memory. A fault that costs a
+// survivor a step, or that makes it take one twice, leaves the three different. One culprit follows
+// the other in the same context, with the survivor launched anew.
 //
 // One thread, and the backend's own, which calls back.
 
@@ -269,7 +269,8 @@ static bool fault(struct trial *trial, CUresult wanted)
 		return fail(trial, "it does not end");
 	if (trial->code)
 		return fail_with(trial, "its stream fails", trial->code);
-	/* What one step of a thread has written may be on its way: two are behind the fault for certain. */
+	/* What one step of a thread has written may be on its way: two are behind the fault for
+	 * certain. */
 	trial->seen = word_acquire(&trial->board->counts[0]) + 1;
 	return await(trial, has_counted) || fail(trial, "the kernel beside it does not go on");
 }

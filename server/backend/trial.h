@@ -1,4 +1,5 @@
-// The proof by trial that a backend contains faults: a kernel faults on purpose beside one that counts.
+// The proof by trial that a backend contains faults: a kernel faults on purpose beside one that
+// counts.
 
 #ifndef FRMPS_SERVER_BACKEND_TRIAL_H
 #define FRMPS_SERVER_BACKEND_TRIAL_H
@@ -18,12 +19,13 @@ struct backend_ops;
 struct trial_kernels {
 	const void *image;
 	size_t bytes;
-	/* Each thread counts in a word of its own in `counts`, and in other places beside, until the word at `gate`
-	 * is not 0. Then it writes what it has counted there into two words of its own in `results`. Three parameters:
-	 * the addresses counts, results, gate. */
+	/* Each thread counts in a word of its own in `counts`, and in other places beside, until
+	 * the word at `gate` is not 0. Then it writes what it has counted there into two words of
+	 * its own in `results`. Three parameters: the addresses counts, results, gate. */
 	const char *survivor;
 	uint32_t blocks, threads; /* blocks * threads <= TRIAL_THREADS_MAX */
-	/* Kernels of one thread without parameters, and with what they fault; fewer end with a NULL name. */
+	/* Kernels of one thread without parameters, and with what they fault; fewer end with a NULL
+	 * name. */
 	struct {
 		const char *name;
 		CUresult code;
@@ -31,8 +33,8 @@ struct trial_kernels {
 };
 
 /**
- * Tries the context of this process. Calls backend_watch's part of the service: nobody else is told of faults from here
- * on. What it makes is left behind, so the process is to end.
+ * Tries the context of this process. Calls backend_watch's part of the service: nobody else is told
+ * of faults from here on. What it makes is left behind, so the process is to end.
  * @patience_ms: for each step
  * @ret_why: TRIAL_TEXT; empty, or why it is not proved
  */

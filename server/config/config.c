@@ -1,6 +1,7 @@
-// Parser and printer of the configuration, both driven by one table. Daemon, before its loop runs. inih
-// splits lines into keys and values; it is given them one by one, because it knows neither a file that cannot
-// be read nor a line that is longer than its buffer, and goes on behind a line that is wrong.
+// Parser and printer of the configuration, both driven by one table. Daemon, before its loop runs.
+// inih splits lines into keys and values; it is given them one by one, because it knows neither a
+// file that cannot be read nor a line that is longer than its buffer, and goes on behind a line
+// that is wrong.
 
 #include "server/config/config.h"
 

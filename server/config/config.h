@@ -1,6 +1,7 @@
-// The service's configuration: an ini file, keys and their rules in options.def. Keys stand before the first section and hold
-// for everybody; some may also stand in sections, which say for whom (terms.h). Read at the start, constant afterwards but for
-// these terms; children get what they need by their command line.
+// The service's configuration: an ini file, keys and their rules in options.def. Keys stand before
+// the first section and hold for everybody; some may also stand in sections, which say for whom
+// (terms.h). Read at the start, constant afterwards but for these terms; children get what they
+// need by their command line.
 
 #ifndef FRMPS_SERVER_CONFIG_CONFIG_H
 #define FRMPS_SERVER_CONFIG_CONFIG_H
@@ -89,7 +90,8 @@ int config_load(struct config *config, const char *file, const struct config_set
 /** The terms on which everybody is served, and the sections. */
 void config_rules(const struct config *config, struct rules *ret_rules);
 
-/** Lists keys that differ and are no terms, "a, b"; cut off where it does not fit, empty if there are none. */
+/** Lists keys that differ and are no terms, "a, b"; cut off where it does not fit, empty if there
+ * are none. */
 void config_differences(const struct config *config, const struct config *other, char *ret_text, size_t size);
 
 /** Fills in an empty socket path. Return: 0 or CONFIG_E_INVALID (no XDG_RUNTIME_DIR). */

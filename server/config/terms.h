@@ -1,13 +1,17 @@
-// The terms on which a session is served. A key before the first section holds for everybody. A section narrows to whom:
+// The terms on which a session is served. A key before the first section holds for everybody. A
+// section narrows to whom:
 //
 //   [user NAME or NUMBER]   programs of a Unix user
-//   [cgroup PATTERN]        programs in a control group, by its path below the root of the hierarchy
+//   [cgroup PATTERN]        programs in a control group, by its path below the root of the
+//                           hierarchy
 //   [program PATTERN]       programs whose executable has this path
 //
-// Patterns are those of the shell, but * matches a slash as well, and a backslash stands for itself: systemd's names have
-// some. All sections that match apply, in the order of the file: where several set a key, the last one holds. User, control
-// group and executable are what the kernel says of the process that connected. But a user can copy an executable, and who may make control groups below his own (a container, a user's
-// systemd) leaves a pattern that does not end in *. What must hold for a user belongs into a section for that user.
+// Patterns are those of the shell, but * matches a slash as well, and a backslash stands for
+// itself: systemd's names have some. All sections that match apply, in the order of the file: where
+// several set a key, the last one holds. User, control group and executable are what the kernel
+// says of the process that connected. But a user can copy an executable, and who may make control
+// groups below his own (a container, a user's systemd) leaves a pattern that does not end in *.
+// What must hold for a user belongs into a section for that user.
 
 #ifndef FRMPS_SERVER_CONFIG_TERMS_H
 #define FRMPS_SERVER_CONFIG_TERMS_H
@@ -71,8 +75,9 @@ void terms_find(const struct rules *rules, const struct subject *subject, struct
 /** The lower one of two limits; 0: none. */
 uint64_t terms_lower(uint64_t left, uint64_t right);
 
-/** Makes the limit of device memory as low as a program wants it (bytes; 0: it does not say), the guarantee with it, and the
- * share of multiprocessors (percent, the same). It is offline if it wants to be (config.h). */
+/** Makes the limit of device memory as low as a program wants it (bytes; 0: it does not say), the
+ * guarantee with it, and the share of multiprocessors (percent, the same). It is offline if it
+ * wants to be (config.h). */
 void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish, uint64_t class_wish);
 
 /**
@@ -82,7 +87,8 @@ void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish, 
 bool rules_contradict(const struct rules *rules, char *ret_text, size_t size);
 
 /**
- * Whether sections go by something that is not known of the subject, so that nobody can say whether they apply.
+ * Whether sections go by something that is not known of the subject, so that nobody can say whether
+ * they apply.
  * Return: NULL, or what is missing (static text)
  */
 const char *terms_miss(const struct rules *rules, const struct subject *subject);

@@ -13,12 +13,14 @@ struct daemon;
 bool events_has_later(const struct daemon *daemon, uid_t uid, uint64_t after);
 
 /**
- * Those events as a document. Root and the service's own user see all, others those of their own programs.
+ * Those events as a document. Root and the service's own user see all, others those of their own
+ * programs.
  * Return: a string of the caller's, NULL when out of memory.
  */
 char *events_json(const struct daemon *daemon, uid_t uid, uint64_t after);
 
-/** The verdicts among the events, as the same user may see them, the latest first. Return: the same */
+/** The verdicts among the events, as the same user may see them, the latest first. Return: the
+ * same */
 char *faults_json(const struct daemon *daemon, uid_t uid);
 
 #endif

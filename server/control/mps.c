@@ -308,7 +308,8 @@ static void set_default_client_priority(const struct verb *verb)
  * Partitions
  */
 
-/* Return: whether a partition that has `now` units may have as many as the word says; else that has been said */
+/* Return: whether a partition that has `now` units may have as many as the word says; else that has
+ * been said */
 static bool parse_chunks(const struct verb *verb, const char *word, uint32_t now, uint32_t *ret_units)
 {
 	const struct backend_device *device = &verb->daemon->device;
@@ -414,7 +415,8 @@ static void sm_partition(const struct verb *verb)
  * Starting and ending
  */
 
-/* As whom a user's executors run. Return: whether that is known without a program of his; else that has been said */
+/* As whom a user's executors run. Return: whether that is known without a program of his; else that
+ * has been said */
 static bool identify(const struct verb *verb, uid_t uid, struct identity *ret_identity)
 {
 	struct identity self;

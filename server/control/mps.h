@@ -1,10 +1,11 @@
-// Verbs of stock MPS that the service decides on: limits, starting and ending. What it cannot do it says, and logs that it was
-// asked. Daemon, loop thread only.
+// Verbs of stock MPS that the service decides on: limits, starting and ending. What it cannot do it
+// says, and logs that it was asked. Daemon, loop thread only.
 //
-// A server of stock MPS is the active executor of a domain, and is named by its process. Limits and priority tighten what the
-// configuration allows. The default is the daemon's (memory_default, sm_default, class_default), a server's limits are its
-// domain's (memory_limit, sm_percent); both hold for sessions that begin later. SM partitions (session/partition.h) change for
-// sessions that are there as well.
+// A server of stock MPS is the active executor of a domain, and is named by its process. Limits and
+// priority tighten what the configuration allows. The default is the daemon's (memory_default,
+// sm_default, class_default), a server's limits are its domain's (memory_limit, sm_percent); both
+// hold for sessions that begin later. SM partitions (session/partition.h) change for sessions that
+// are there as well.
 
 #ifndef FRMPS_SERVER_CONTROL_MPS_H
 #define FRMPS_SERVER_CONTROL_MPS_H

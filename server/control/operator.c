@@ -1,4 +1,5 @@
-// Operators. See operator.h. A document that does not fit a packet travels in a memfd beside an empty one.
+// Operators. See operator.h. A document that does not fit a packet travels in a memfd beside an
+// empty one.
 
 #include "server/control/operator.h"
 
@@ -37,7 +38,8 @@
 /* How long an executor may take to be there for one session. */
 #define ISOLATE_MS 30000u
 
-/* The last that is done with the operator: who does not get his answer is not left to wait for it. */
+/* The last that is done with the operator: who does not get his answer is not left to wait for
+ * it. */
 static void send_answer(
 	struct operator* operator, uint64_t id, int32_t code, const char *json, struct shared_fd *fd)
 {
@@ -186,7 +188,8 @@ static void on_moved(void *context, int32_t code, const char *text)
 	say(operator, id, CUDA_SUCCESS, json_pack("{sb ss}", "moved", !code, "reason", text));
 }
 
-/* The session that the first argument names, if it may be commanded. Return: NULL after an answer that says why not */
+/* The session that the first argument names, if it may be commanded. Return: NULL after an answer
+ * that says why not */
 static struct session *find_commanded(struct operator* operator)
 {
 	const char *number = operator->request.arguments[0];
@@ -378,8 +381,9 @@ static void answer_verb(struct operator* operator)
 		daemon_quit(daemon, answer.stop_seconds);
 }
 
-/* Who asks for events behind a number is answered when there are some: until then nothing is read from him, and nothing is
- * kept for him. A number that no event has yet is of a service before this one: to him all are new. */
+/* Who asks for events behind a number is answered when there are some: until then nothing is read
+ * from him, and nothing is kept for him. A number that no event has yet is of a service before this
+ * one: to him all are new. */
 static void answer_events(struct operator* operator)
 {
 	const struct operator_request *request = &operator->request;

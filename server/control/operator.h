@@ -1,6 +1,6 @@
-// An operator's connection: Admin in, AdminReply out, as often as he likes and reads. Any local user may ask;
-// what he is shown depends on who he is. A user has a bounded number of them, and they are answered in turn (turn.h).
-// Daemon, loop thread only.
+// An operator's connection: Admin in, AdminReply out, as often as he likes and reads. Any local
+// user may ask; what he is shown depends on who he is. A user has a bounded number of them, and
+// they are answered in turn (turn.h). Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_CONTROL_OPERATOR_H
 #define FRMPS_SERVER_CONTROL_OPERATOR_H
@@ -48,7 +48,8 @@ struct operator
 /** The operator of one of daemon->operators. */
 struct operator* operator_of(struct guest *guest);
 
-/** What the daemon knows of this room: an operator whose user has too many connections is sent away. */
+/** What the daemon knows of this room: an operator whose user has too many connections is sent
+ * away. */
 extern const struct desk control_desk;
 /** Answers the request that waited; may free the operator. */
 void operator_answer(struct operator* operator);

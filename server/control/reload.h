@@ -1,7 +1,8 @@
-// The configuration file is read again: the terms on which sessions are served (config/terms.h) hold from then on, for those
-// that are there as well, as far as something can still change for them: limits, but not isolation. Nothing else of the file
-// is used before the service starts again. Nothing changes if anything in the file is wrong. Daemon, loop thread; the file is
-// read in a thread of the loop's pool, since the user database that it asks may be on another machine.
+// The configuration file is read again: the terms on which sessions are served (config/terms.h)
+// hold from then on, for those that are there as well, as far as something can still change for
+// them: limits, but not isolation. Nothing else of the file is used before the service starts
+// again. Nothing changes if anything in the file is wrong. Daemon, loop thread; the file is read in
+// a thread of the loop's pool, since the user database that it asks may be on another machine.
 
 #ifndef FRMPS_SERVER_CONTROL_RELOAD_H
 #define FRMPS_SERVER_CONTROL_RELOAD_H

@@ -7,7 +7,7 @@
 //   keeper			null or
 //     pid, state		state: starting, serving, condemned
 //     overdue_seconds		0, or how long it has owed an answer: whoever asks for device memory waits, until
-//				it is replaced after a minute
+// 				it is replaced after a minute
 //   proof			null: the backend needs none; or whether faults of kernels were proved to be contained
 //     proved			false: executors leave them to the driver, and each one ends its executor
 //     ms			that the trial took
@@ -31,38 +31,38 @@
 //     verdict			null, or a sentence about the latest fault or promotion
 //     verdict_ms		null, or when that was, milliseconds since the epoch
 //     unpinning_bytes		pinned host memory that was freed, or whose program ended, and that stays
-//				pinned until nothing runs
+// 				pinned until nothing runs
 //     executors		a list
-//	 pid, role		role: active, standby
-//	 state			starting, warming, warm, active, condemned
-//	 generation		0: it never served
-//	 behind			what it was told of and has not confirmed; a standby takes over when it is at 0
-//	 immovable		number of sessions that this standby cannot take over
-//	 contains		false: a fault ends this executor, because it does not know the driver or device, or has
-//				not said yet that it is ready
+// 	 pid, role		role: active, standby
+// 	 state			starting, warming, warm, active, condemned
+// 	 generation		0: it never served
+// 	 behind			what it was told of and has not confirmed; a standby takes over when it is at 0
+// 	 immovable		number of sessions that this standby cannot take over
+// 	 contains		false: a fault ends this executor, because it does not know the driver or device, or has
+// 				not said yet that it is ready
 //     clients			a list
-//	 session, pid, program, uid
-//	 cgroup			null; or the control group in which its process was when it connected
-//	 state			opening, running, paused, held, faulted, closed, closing. A session that is paused before an
-//				executor knows it is opening first
-//	 memory_bytes		device memory that is mapped now, in whole chunks
-//	 host_bytes		pinned host memory that is mapped now
-//	 image_bytes		images of its modules
-//	 staging_bytes		pinned host memory that the service has for its copies
-//	 sink_bytes		device memory that the service has for its guard; no part of its limit
-//	 commands		given to the service so far
-//	 recovery		fail, replay
-//	 memory_limit, memory_guarantee, pinned_limit, image_limit	bytes; 0: none
-//	 weight, class		asked for; class: online, offline
-//	 sm_percent		most multiprocessors that it may use: asked for
-//	 sm_partition		null, or the name of its SM partition
-//	 multiprocessors	granted, for certain: all of the device's, or fewer
-//	 device_ms		time of the device that was counted for it. Nothing is counted while no program of its
-//				executor has a weight other than 100 or is offline
-//	 sections		null; or the sections of the configuration that apply to it
-//	 promotions		how often it passed to another executor
-//	 error			only when faulted or closed
-//	   code, reason		the CUresult it was told, and why
+// 	 session, pid, program, uid
+// 	 cgroup			null; or the control group in which its process was when it connected
+// 	 state			opening, running, paused, held, faulted, closed, closing. A session that is paused before an
+// 				executor knows it is opening first
+// 	 memory_bytes		device memory that is mapped now, in whole chunks
+// 	 host_bytes		pinned host memory that is mapped now
+// 	 image_bytes		images of its modules
+// 	 staging_bytes		pinned host memory that the service has for its copies
+// 	 sink_bytes		device memory that the service has for its guard; no part of its limit
+// 	 commands		given to the service so far
+// 	 recovery		fail, replay
+// 	 memory_limit, memory_guarantee, pinned_limit, image_limit	bytes; 0: none
+// 	 weight, class		asked for; class: online, offline
+// 	 sm_percent		most multiprocessors that it may use: asked for
+// 	 sm_partition		null, or the name of its SM partition
+// 	 multiprocessors	granted, for certain: all of the device's, or fewer
+// 	 device_ms		time of the device that was counted for it. Nothing is counted while no program of its
+// 				executor has a weight other than 100 or is offline
+// 	 sections		null; or the sections of the configuration that apply to it
+// 	 promotions		how often it passed to another executor
+// 	 error			only when faulted or closed
+// 	   code, reason		the CUresult it was told, and why
 //   counters			whole numbers since the service's start, counters.def
 //   events			the same, of each kind of event (session/events.def)
 

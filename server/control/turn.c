@@ -1,4 +1,5 @@
-// See turn.h. Who waits is found by a look at all operators: of these there are a few hundred at most (quota_guests()).
+// See turn.h. Who waits is found by a look at all operators: of these there are a few hundred at
+// most (quota_guests()).
 
 #include "server/control/turn.h"
 

@@ -1,5 +1,5 @@
-// What the demo's view knows about its programs, and how it writes that in a line. Pure: no process, no terminal and no
-// clock. view.c uses it in one thread.
+// What the demo's view knows about its programs, and how it writes that in a line. Pure: no
+// process, no terminal and no clock. view.c uses it in one thread.
 
 #ifndef FRMPS_SERVER_DEMO_BOARD_H
 #define FRMPS_SERVER_DEMO_BOARD_H
@@ -10,7 +10,8 @@
 
 /* A line of the table, with its end: no terminal has fewer columns. */
 #define BOARD_COLUMNS 80u
-/* Programs report each gap of a millisecond or more, so that these are at least the last eight seconds. */
+/* Programs report each gap of a millisecond or more, so that these are at least the last eight
+ * seconds. */
 #define BOARD_GAPS 8192u
 
 /* Times are those of CLOCK_MONOTONIC, in nanoseconds. */
@@ -45,12 +46,13 @@ struct board_program {
 bool board_read(struct board_program *program, const char *line);
 
 /**
- * Finds the pause of the crash: the longest gap that touches the time from the launch that faults until its program
- * gets the error.
+ * Finds the pause of the crash: the longest gap that touches the time from the launch that faults
+ * until its program gets the error.
  * Return: its length, ns; 0 if no gap of a millisecond or more touches that time.
  */
 uint64_t board_pause_of(const struct board_program *program, const struct board_gap *crash);
-/** Return: the longest gap that ended after a moment, ns; 0 if there was none of a millisecond or more. */
+/** Return: the longest gap that ended after a moment, ns; 0 if there was none of a millisecond or
+ * more. */
 uint64_t board_longest_since(const struct board_program *program, uint64_t moment_ns);
 
 /** The heads of the columns: two lines, each with its end. */

@@ -1,14 +1,15 @@
-// The view of server/demo.sh: starts programs that share a GPU, shows a line for each, lets the last one crash when all
-// of them run, and says at the end what became of everybody.
+// The view of server/demo.sh: starts programs that share a GPU, shows a line for each, lets the
+// last one crash when all of them run, and says at the end what became of everybody.
 //
-//   view TITLE NAME PROGRAM [ARGUMENT…] -- NAME PROGRAM [ARGUMENT…] …      the last one is the culprit
+//   view TITLE NAME PROGRAM [ARGUMENT…] -- NAME PROGRAM [ARGUMENT…] …      the last one is the
+//                                                                          culprit
 //
-// On a terminal the table is refreshed in place; elsewhere, and where TERM is dumb, there is a line for each event and the
-// table at the end. Programs write the lines that board.h describes, and take orders (worker.c). One thread; it owns the
-// programs, which end with it.
+// On a terminal the table is refreshed in place; elsewhere, and where TERM is dumb, there is a line
+// for each event and the table at the end. Programs write the lines that board.h describes, and
+// take orders (worker.c). One thread; it owns the programs, which end with it.
 //
-// Exit status: 0 if every survivor is exact and the culprit got its error, else 1; 2: usage; 128 and the number of a
-// signal that ended it.
+// Exit status: 0 if every survivor is exact and the culprit got its error, else 1; 2: usage; 128
+// and the number of a signal that ended it.
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,12 @@
-// One of the programs of server/demo.sh: an ordinary program of the driver API that knows nothing of frmps.
-// It runs one kernel after the other. Each changes all cells in place, so that a kernel that was lost, cut or run twice
-// shows at the end. One thread.
+// One of the programs of server/demo.sh: an ordinary program of the driver API that knows nothing
+// of frmps. It runs one kernel after the other. Each changes all cells in place, so that a kernel
+// that was lost, cut or run twice shows at the end. One thread.
 //
 //   worker
 //
-// Orders come on standard input: a line "fault" lets the next kernel write to nowhere; the end of input ends the work.
-// What it prints, board.h says. Exit status: 0 if no call failed and every cell is exact.
+// Orders come on standard input: a line "fault" lets the next kernel write to nowhere; the end of
+// input ends the work. What it prints, board.h says. Exit status: 0 if no call failed and every
+// cell is exact.
 
 #include <dlfcn.h>
 #include <poll.h>
@@ -207,7 +208,8 @@ static CUresult work(struct worker *w)
 	return result;
 }
 
-/* Return: CUDA_SUCCESS if the cells could be read; then *ret_exact says whether they are what they must be. */
+/* Return: CUDA_SUCCESS if the cells could be read; then *ret_exact says whether they are what they
+ * must be. */
 static CUresult compare(const struct worker *w, bool *ret_exact)
 {
 	static uint32_t cells[CELLS];

@@ -1,6 +1,6 @@
-// See array.h. Module thread, but for array_place(). An array is published to the serving thread like a
-// function (module.c): in an array by id, and freed only when the serving thread has begun another turn after
-// it was taken out (drain.c).
+// See array.h. Module thread, but for array_place(). An array is published to the serving thread
+// like a function (module.c): in an array by id, and freed only when the serving thread has begun
+// another turn after it was taken out (drain.c).
 
 #include "server/executor/array.h"
 
@@ -69,7 +69,8 @@ void array_make(struct job *job)
 	job_reply(job, code, need, code ? 0 : 2, NULL);
 }
 
-/* To a standby the memory may come a moment later, but the daemon knows that it is the session's. */
+/* To a standby the memory may come a moment later, but the daemon knows that it is the
+ * session's. */
 static bool is_own_memory(struct tenant *tenant, const struct wire_back_array *wish)
 {
 	return !word_relaxed(&tenant->generation) ||
@@ -179,7 +180,8 @@ static void bury_dropped(struct tenant *tenant, uint64_t ticket)
 	}
 }
 
-/* While much waits, whoever frees more waits for a gap, too. If there is none it must do without. */
+/* While much waits, whoever frees more waits for a gap, too. If there is none it must do
+ * without. */
 static void drop_finish(struct job *job)
 {
 	bool presses = job->executor->modules.array_graves.bytes > ARRAY_GRAVES_BYTES;

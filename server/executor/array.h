@@ -1,12 +1,13 @@
-// CUDA arrays of sessions. An array has its memory from the session's window, like everything else: the same
-// part of the same chunk stands behind it in every executor, and a texel written in one is read in all.
+// CUDA arrays of sessions. An array has its memory from the session's window, like everything else:
+// the same part of the same chunk stands behind it in every executor, and a texel written in one is
+// read in all.
 //
 //            MakeArray           BackArray             DropArray                 a gap
 //   (none) ───────────► MADE ───────────────► BACKED ───────────► in a grave ───────────► (none)
 //
-// Commands may name BACKED ones. Freeing one makes the driver wait for all that runs, so it is done in a gap
-// (module_worker.c); a session's arrays that are freed while much memory waits for a gap wait for it with their
-// answer.
+// Commands may name BACKED ones. Freeing one makes the driver wait for all that runs, so it is done
+// in a gap (module_worker.c); a session's arrays that are freed while much memory waits for a gap
+// wait for it with their answer.
 
 #ifndef FRMPS_SERVER_EXECUTOR_ARRAY_H
 #define FRMPS_SERVER_EXECUTOR_ARRAY_H
@@ -70,7 +71,8 @@ CUresult array_place(const struct tenant *tenant, const struct frmps_array_copy 
 /** Frees what waits: as much as fits the gap, or all of it at the end. Module thread. */
 void array_clear_graves(struct executor *executor);
 
-/** Gives all arrays up. Module thread; the session is not served any more, and its objects are gone. */
+/** Gives all arrays up. Module thread; the session is not served any more, and its objects are
+ * gone. */
 void array_table_deinit(struct tenant *tenant);
 
 #endif

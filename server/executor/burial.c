@@ -1,20 +1,22 @@
 // The burial of what clients leave behind. Module thread; others only add and look.
 //
-// Memory that waits stays mapped and registered, its addresses are not used again, and it counts. First come,
-// first served: a session comes behind the ranges that it freed before it ended. One of two ways leads to the
-// moment when nothing runs:
+// Memory that waits stays mapped and registered, its addresses are not used again, and it counts.
+// First come, first served: a session comes behind the ranges that it freed before it ended. One of
+// two ways leads to the moment when nothing runs:
 //
-//   at leisure   at every look, if no session has work on the device: the gate is closed, at most for
-//                GATE_CLOSED_NS if something has come after all (gate_try)
-//   pressing     more than the limit waits: the gate makes a gap, as for a load (gate_enter). It is closed
-//                for a tenth of the time at most. If no gap comes within the gate's patience, because of a
-//                kernel that does not end, the next try is BURIAL_RETRY_NS later
+//   at leisure   at every look, if no session has work on the device: the gate is closed, at most
+//                for GATE_CLOSED_NS if something has come after all (gate_try)
+//   pressing     more than the limit waits: the gate makes a gap, as for a load (gate_enter). It is
+//                closed for a tenth of the time at most. If no gap comes within the gate's
+//                patience, because of a kernel that does not end, the next try is BURIAL_RETRY_NS
+//                later
 //
-// A gap is used for GATE_BATCH_NS plus the last step; a step is one call of the driver that would stop the
-// device. While no gap comes and more than the limit waits, or twice the limit, nobody may pin any more
-// (burial_admits). A new session is refused only while no gap comes (burial_is_stuck): programs that end while others
-// start are no reason to refuse those. So what waits is bounded by twice the limit, what clients had pinned then, and
-// the regions of the sessions that end within the gate's patience.
+// A gap is used for GATE_BATCH_NS plus the last step; a step is one call of the driver that would
+// stop the device. While no gap comes and more than the limit waits, or twice the limit, nobody may
+// pin any more (burial_admits). A new session is refused only while no gap comes (burial_is_stuck):
+// programs that end while others start are no reason to refuse those. So what waits is bounded by
+// twice the limit, what clients had pinned then, and the regions of the sessions that end within
+// the gate's patience.
 
 #include "server/executor/burial.h"
 

@@ -1,6 +1,7 @@
-// What may be given back to the driver only while nothing runs: pinned memory that clients freed, and pinned
-// memory, session regions and modules of clients that ended. The driver would hold up everybody's launches
-// until the last running kernel has ended, which may be never. The rules are in burial.c.
+// What may be given back to the driver only while nothing runs: pinned memory that clients freed,
+// and pinned memory, session regions and modules of clients that ended. The driver would hold up
+// everybody's launches until the last running kernel has ended, which may be never. The rules are
+// in burial.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_BURIAL_H
 #define FRMPS_SERVER_EXECUTOR_BURIAL_H
@@ -50,10 +51,12 @@ void burial_init(struct executor *executor);
 /** Nothing may be waiting any more. */
 void burial_deinit(struct executor *executor);
 
-/** A range of pinned memory that commands cannot name any more. Module thread. Return: 0 or -ENOMEM. */
+/** A range of pinned memory that commands cannot name any more. Module thread. Return: 0 or
+ * -ENOMEM. */
 int burial_add_range(struct tenant *tenant, const struct range *range);
 /**
- * A tenant that is out of the registry, except for its addresses on the device. Takes a reference over. Module thread.
+ * A tenant that is out of the registry, except for its addresses on the device. Takes a reference
+ * over. Module thread.
  * @bytes: what it has pinned
  * @release: gives back what is left when none of its memory is pinned any more; in a gap
  */
@@ -68,7 +71,8 @@ bool burial_watch(struct executor *executor, uint64_t session, const struct rang
 /** Pinned bytes of the session that wait. Module thread. */
 uint64_t burial_bytes(const struct tenant *tenant);
 
-/** Whether more memory may be pinned: not while too much waits for a gap that does not come. Any thread. */
+/** Whether more memory may be pinned: not while too much waits for a gap that does not come. Any
+ * thread. */
 bool burial_admits(struct executor *executor);
 
 /** Whether more than the limit waits, and the latest try found no gap. Any thread. */

@@ -1,29 +1,33 @@
-// The canary. There are faults after which running kernels go on, nothing that is queued begins any more, and
-// nobody says so: assert() beside a kernel without end was seen to be one (H200, driver 580; other runs of
-// the same had the driver's word within 7 ms). Then the session's marks never come, and neither do anybody
-// else's.
+// The canary. There are faults after which running kernels go on, nothing that is queued begins any
+// more, and nobody says so: assert() beside a kernel without end was seen to be one (H200, driver
+// 580; other runs of the same had the driver's word within 7 ms). Then the session's marks never
+// come, and neither do anybody else's.
 //
-// So while work is on the device whose session has given it nothing new for QUIET_NS, the device is given a
-// beat now and then: a write of the next number into a word of ours, on a stream of ours with the highest
-// priority. Not a kernel: that would have to find room on a multiprocessor, and comes after as long as
-// somebody's blocks run. The write needs none (measured, H200: 0.1 ms at most beside kernels of 50 ms that
-// fill the device, where a kernel took 50 ms; 8 ms beside one without end that fills it, where a kernel took
-// for ever), and after an assert, a trap and an access to memory that is not there it does not come either.
+// So while work is on the device whose session has given it nothing new for QUIET_NS, the device is
+// given a beat now and then: a write of the next number into a word of ours, on a stream of ours
+// with the highest priority. Not a kernel: that would have to find room on a multiprocessor, and
+// comes after as long as somebody's blocks run. The write needs none (measured, H200: 0.1 ms at
+// most beside kernels of 50 ms that fill the device, where a kernel took 50 ms; 8 ms beside one
+// without end that fills it, where a kernel took for ever), and after an assert, a trap and an
+// access to memory that is not there it does not come either.
 //
 //   RESTING ──canary_want()──► beat ──comes──► next beat PERIOD_NS later if it is still wanted, else RESTING
 //                               │
 //                               └── late by the patience, somebody waits all the time, nothing that anybody
-//                                   has on the device becomes done, no other fault is looked at: told, once
+//                                   has on the device becomes done, no other fault is looked at:
+//                                   told, once
 //
-// Streams share the queues of the hardware, and what stands in a queue behind work that waits is late with
-// it. So as long as nothing comes, each look sends another beat on another stream, and any of them will do:
-// only when the beats of more streams than there are queues are out is nothing begun at all.
+// Streams share the queues of the hardware, and what stands in a queue behind work that waits is
+// late with it. So as long as nothing comes, each look sends another beat on another stream, and
+// any of them will do: only when the beats of more streams than there are queues are out is nothing
+// begun at all.
 //
-// Told is a suspicion (Suspect), no proof: the daemon halts this executor or gives it up, and judges. A
-// device that another process has stopped, or does not share, comes late as well; hence a long patience.
+// Told is a suspicion (Suspect), no proof: the daemon halts this executor or gives it up, and
+// judges. A device that another process has stopped, or does not share, comes late as well; hence a
+// long patience.
 //
-// Cost: nothing while programs launch or wait for short work; otherwise a word per PERIOD_NS, 2 us of the
-// main thread; streams beyond the first only after a beat that was late.
+// Cost: nothing while programs launch or wait for short work; otherwise a word per PERIOD_NS, 2 us
+// of the main thread; streams beyond the first only after a beat that was late.
 
 #include "server/executor/canary.h"
 
@@ -65,7 +69,8 @@ void canary_want(struct tenant *tenant)
 	if (tenant->now - tenant->busy_at < QUIET_NS)
 		return;
 	word_set(&canary->wanted, 1);
-	/* Against resting: either we see that the main thread rests, or it sees that it is wanted. */
+	/* Against resting: either we see that the main thread rests, or it sees that it is
+	 * wanted. */
 	word_fence();
 	if (word_relaxed(&canary->resting))
 		job_board_kick(&tenant->executor->board);

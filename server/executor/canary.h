@@ -1,5 +1,5 @@
-// The canary: whether the device still begins what it is given, asked only while somebody waits for it. Rules
-// and measurements: canary.c.
+// The canary: whether the device still begins what it is given, asked only while somebody waits for
+// it. Rules and measurements: canary.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CANARY_H
 #define FRMPS_SERVER_EXECUTOR_CANARY_H
@@ -33,15 +33,18 @@ struct canary {
 	bool told;
 };
 
-/** Begins to watch; the executor becomes the active one. Main thread. @patience_ms: 0: does not watch */
+/** Begins to watch; the executor becomes the active one. Main thread. @patience_ms: 0: does not
+ * watch */
 void canary_begin(struct executor *executor, uint32_t patience_ms);
 /** Gives the stream back; the backend is about to be closed. */
 void canary_end(struct executor *executor);
 
-/** Looks, and sends. Main thread. Return: when to call again, ns; UINT64_MAX: when somebody wants it. */
+/** Looks, and sends. Main thread. Return: when to call again, ns; UINT64_MAX: when somebody wants
+ * it. */
 uint64_t canary_step(struct executor *executor, uint64_t now);
 
-/** The session has had work on the device for a while, and has given it nothing new. Serving thread. */
+/** The session has had work on the device for a while, and has given it nothing new. Serving
+ * thread. */
 void canary_want(struct tenant *tenant);
 
 #endif

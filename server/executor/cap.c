@@ -1,28 +1,32 @@
 // See cap.h.
 //
-// Which ones. A session that is capped gets some units that follow each other. Of each size there are as few places as cover
-// the units that it may use, so that there are not many groups, and it gets the place whose units are in the fewest groups of
-// others. So sessions with half of the device each do not meet.
+// Which ones. A session that is capped gets some units that follow each other. Of each size there
+// are as few places as cover the units that it may use, so that there are not many groups, and it
+// gets the place whose units are in the fewest groups of others. So sessions with half of the
+// device each do not meet.
 //
-// Partitions. A session with a partition runs on the units of that alone, and keeps all sessions off these that have none:
-// they run on the units that nobody keeps. It does so while it has work, and for CAP_LEND_NS after that. Then it lends its
-// units: the others run there as well. It takes them back with its next command: at their next turn the others go on
-// elsewhere, and what they have on the device ends where it is. Sessions of one partition share its units. Nobody
-// keeps a unit here for a session of another executor: the device runs contexts in turn.
+// Partitions. A session with a partition runs on the units of that alone, and keeps all sessions
+// off these that have none: they run on the units that nobody keeps. It does so while it has work,
+// and for CAP_LEND_NS after that. Then it lends its units: the others run there as well. It takes
+// them back with its next command: at their next turn the others go on elsewhere, and what they
+// have on the device ends where it is. Sessions of one partition share its units. Nobody keeps a
+// unit here for a session of another executor: the device runs contexts in turn.
 //
-// Classes. A kernel that runs is not interrupted, so holding an offline session back (share.c) is not enough for an online
-// one that comes while the other's kernel fills the device. While an online session has work, and for CAP_LEND_NS after that,
-// offline sessions leave the last quarter of the units free (SHM_SHARE_ONLINE_PART): an online kernel finds room at once.
-// Online sessions run everywhere; for one that has a partition nothing is left free. Nothing of this happens where there
-// are no offline sessions.
+// Classes. A kernel that runs is not interrupted, so holding an offline session back (share.c) is
+// not enough for an online one that comes while the other's kernel fills the device. While an
+// online session has work, and for CAP_LEND_NS after that, offline sessions leave the last quarter
+// of the units free (SHM_SHARE_ONLINE_PART): an online kernel finds room at once. Online sessions
+// run everywhere; for one that has a partition nothing is left free. Nothing of this happens where
+// there are no offline sessions.
 //
 // Without a cap, and while no unit is kept, a session runs everywhere.
 //
-// When. The backend makes a group in a gap (backend.h), as code is loaded. So the module thread makes what is wanted in the
-// first gap that it has for anything, before it does what the gap is for: the first kernel of a session needs such a gap to be
-// looked up, so the group of a new session is there before its first kernel is. For a session whose cap changes a gap is made.
-// Until it is there, the session stays where it was. What the backend refuses, for memory may be short, is tried again in each
-// gap that is made for something else.
+// When. The backend makes a group in a gap (backend.h), as code is loaded. So the module thread
+// makes what is wanted in the first gap that it has for anything, before it does what the gap is
+// for: the first kernel of a session needs such a gap to be looked up, so the group of a new
+// session is there before its first kernel is. For a session whose cap changes a gap is made. Until
+// it is there, the session stays where it was. What the backend refuses, for memory may be short,
+// is tried again in each gap that is made for something else.
 //
 // A group is never given back: it has 6 MiB. Caps alone need some 50 at most, and each size of a
 // partition some more. What is lent would need one for each set of partitions: CAP_LENT_GROUPS.
@@ -130,8 +134,8 @@ static uint64_t without_online_part(uint64_t units)
 	return units;
 }
 
-/* @lent: also where units are lent to it; yields: online sessions have work. Return: the units of its group; 0:
- * everywhere */
+/* @lent: also where units are lent to it; yields: online sessions have work. Return: the units of
+ * its group; 0: everywhere */
 static uint64_t find_place(const struct tenant *tenant, bool lent, bool yields)
 {
 	const struct caps *caps = &tenant->executor->caps;
@@ -181,8 +185,8 @@ static bool is_offline(uint32_t wish)
 	return wish & SHM_SHARE_OFFLINE;
 }
 
-/* Where an offline session goes when an online one gets work: made in time, for then there are few gaps. It is itself in no
- * group for now, as when its place is chosen. */
+/* Where an offline session goes when an online one gets work: made in time, for then there are few
+ * gaps. It is itself in no group for now, as when its place is chosen. */
 static void prepare(struct caps *caps, const struct tenant *tenant)
 {
 	uint64_t sms;
@@ -242,8 +246,8 @@ static bool has_work(const struct tenant *tenant)
 	return tenant->now - latest_work(tenant) < CAP_LEND_NS;
 }
 
-/* The word first: where there are no classes nothing else is looked at. Who has a partition does not run on
- * what is left free. */
+/* The word first: where there are no classes nothing else is looked at. Who has a partition does
+ * not run on what is left free. */
 static bool may_lead(const struct tenant *tenant, uint32_t wish, uint64_t partition)
 {
 	return word_relaxed(&tenant->executor->sharing) && !is_offline(wish) && !partition &&

@@ -1,5 +1,6 @@
-// On which multiprocessors a session's kernels run: the daemon says how many (shm/layout.h, SHM_SHARE_SMS_MASK) and which are
-// its partition, the executor chooses which, and makes them a group of the backend. The rules are in cap.c.
+// On which multiprocessors a session's kernels run: the daemon says how many (shm/layout.h,
+// SHM_SHARE_SMS_MASK) and which are its partition, the executor chooses which, and makes them a
+// group of the backend. The rules are in cap.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CAP_H
 #define FRMPS_SERVER_EXECUTOR_CAP_H
@@ -14,8 +15,8 @@
 struct executor;
 struct tenant;
 
-/* A partition is lent to others when its sessions have had nothing to do for so long, and what is kept free for online sessions
- * when none of these has had. */
+/* A partition is lent to others when its sessions have had nothing to do for so long, and what is
+ * kept free for online sessions when none of these has had. */
 #define CAP_LEND_NS UINT64_C(1000000000)
 
 /* Each set of partitions with work leaves others another set of units. An executor with so many
@@ -61,18 +62,20 @@ void caps_deinit(struct caps *caps);
 /** Whether cap_look() has something to do. */
 bool cap_is_due(const struct tenant *tenant);
 
-/** Lets the session's next commands go where the daemon wants them, if there is such a group; else it is asked for, and the
- * session stays where it is. */
+/** Lets the session's next commands go where the daemon wants them, if there is such a group; else
+ * it is asked for, and the session stays where it is. */
 void cap_look(struct tenant *tenant);
 
-/** When the session is to be looked at because it keeps nothing free any more then; UINT64_MAX: never. Serving thread. */
+/** When the session is to be looked at because it keeps nothing free any more then; UINT64_MAX:
+ * never. Serving thread. */
 uint64_t cap_next_look(const struct tenant *tenant);
 
-/** Where the session's next commands go: as in tenant.sms, but for its group of which its serving thread has not seen yet that
- * it was made. Any thread. */
+/** Where the session's next commands go: as in tenant.sms, but for its group of which its serving
+ * thread has not seen yet that it was made. Any thread. */
 uint64_t cap_sms(struct tenant *tenant);
 
-/** Sessions that are not served keep nobody off, until they are. Main thread, when it is known who is. */
+/** Sessions that are not served keep nobody off, until they are. Main thread, when it is known who
+ * is. */
 void cap_lend_unserved(struct executor *executor);
 
 /** Its units are free for others. Main thread, when it is not served any more. */

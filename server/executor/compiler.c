@@ -12,7 +12,8 @@
 /* Compilations at a time: at least two, so that one alone cannot hold up the next. */
 #define LIMIT_LEAST 2u
 #define LIMIT_MOST  8u
-/* Compilers go deeper with every bracket of a text, which is the client's. What is not used takes no memory. */
+/* Compilers go deeper with every bracket of a text, which is the client's. What is not used takes
+ * no memory. */
 #define STACK_BYTES (UINT64_C(64) << 20)
 
 /* All under the lock. */

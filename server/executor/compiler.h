@@ -1,9 +1,11 @@
-// The compile threads: what the driver's compiler and device linker do for clients (load.c, linker.c). That
-// takes seconds at times and holds up nobody on the device, so it shall hold up nobody here either.
+// The compile threads: what the driver's compiler and device linker do for clients (load.c,
+// linker.c). That takes seconds at times and holds up nobody on the device, so it shall hold up
+// nobody here either.
 //
 //   - jobs of one session run in their order and one at a time: a client has one thread at most
-//   - `limit` threads compile at a time. What is compiled for a session that ends cannot be cut short, but it
-//     is answered for at once, does not count any more, and is thrown away. What has not begun goes with the session
+//   - `limit` threads compile at a time. What is compiled for a session that ends cannot be cut
+//     short, but it is answered for at once, does not count any more, and is thrown away. What has
+//     not begun goes with the session
 //   - there are never more than COMPILER_THREADS_MAX; they are made when there is work for them
 //
 // A job that is queued when the executor ends is dropped, one that is compiled is waited for.
@@ -40,8 +42,8 @@ void compiler_stop(struct executor *executor);
 /** Behind that, when nobody queues anything any more. */
 void compiler_deinit(struct executor *executor);
 
-/** Lets a compile thread run job->run, which calls compiler_release(), unless the context is lost then. Any
- * thread. Return: false if there are no threads; the job stays the caller's. */
+/** Lets a compile thread run job->run, which calls compiler_release(), unless the context is lost
+ * then. Any thread. Return: false if there are no threads; the job stays the caller's. */
 bool compiler_queue(struct job *job);
 
 /** In job->run, when the work is done and before the job is answered or passed on. */

@@ -1,25 +1,26 @@
-// Kernels read a constant in a bank of the context, at a place that is in their instructions, so it cannot be
-// moved as other variables are (server/backend/relocate.c). In its stead the program has a *mirror*, in the
-// block of its own memory where its module's variables are, filled with the first value when the module is
-// loaded. Its address is what the program is told when it asks for the constant's, in every executor, and its
-// value outlives them all:
+// Kernels read a constant in a bank of the context, at a place that is in their instructions, so it
+// cannot be moved as other variables are (server/backend/relocate.c). In its stead the program has
+// a *mirror*, in the block of its own memory where its module's variables are, filled with the
+// first value when the module is loaded. Its address is what the program is told when it asks for
+// the constant's, in every executor, and its value outlives them all:
 //
-//   FindGlobal   module thread: the constant's own address in this context is looked up and noted here, in
-//                the active executor and in the standby
-//   a command    serving thread: what a copy, a set or a memory operation writes to a mirror is copied on to
-//                the constant behind it on the same stream, before the command's mark: whoever is ordered
-//                behind the command, on whatever stream, is behind both. In graphs the node carries the copy
-//                with it (backend_node.onto)
-//   Activate     main thread of the executor that takes over: every constant gets its mirror's value before
-//                anything runs. A command in doubt is repeated after that, with the copy behind it
+//   FindGlobal   module thread: the constant's own address in this context is looked up and noted
+//                here, in the active executor and in the standby
+//   a command    serving thread: what a copy, a set or a memory operation writes to a mirror is
+//                copied on to the constant behind it on the same stream, before the command's mark:
+//                whoever is ordered behind the command, on whatever stream, is behind both. In
+//                graphs the node carries the copy with it (backend_node.onto)
+//   Activate     main thread of the executor that takes over: every constant gets its mirror's
+//                value before anything runs. A command in doubt is repeated after that, with the
+//                copy behind it
 //
-// What is read from the mirror's address, by copies or by kernels that are given the pointer, is the mirror.
-// A kernel's store through that pointer is not copied on: constants are not written by kernels, in any
-// version of the language. A constant of which nobody asks the address has the value that it was loaded with,
-// everywhere.
+// What is read from the mirror's address, by copies or by kernels that are given the pointer, is
+// the mirror. A kernel's store through that pointer is not copied on: constants are not written by
+// kernels, in any version of the language. A constant of which nobody asks the address has the
+// value that it was loaded with, everywhere.
 //
-// A copy into a box in a mirror is copied on as the same box, so that bytes between its rows, which another
-// stream may be writing, are left alone.
+// A copy into a box in a mirror is copied on as the same box, so that bytes between its rows, which
+// another stream may be writing, are left alone.
 
 #include "server/executor/constant.h"
 

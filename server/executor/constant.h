@@ -1,5 +1,5 @@
-// Constants of modules and their mirrors: what of a session's memory has to be copied on when a command has
-// written there. See constant.c.
+// Constants of modules and their mirrors: what of a session's memory has to be copied on when a
+// command has written there. See constant.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CONSTANT_H
 #define FRMPS_SERVER_EXECUTOR_CONSTANT_H
@@ -14,7 +14,8 @@
 
 struct tenant;
 
-/* Of one session. More of whose addresses a program asks than any has; a copy each at a takeover. */
+/* Of one session. More of whose addresses a program asks than any has; a copy each at a
+ * takeover. */
 #define CONSTANTS_MAX 16384u
 
 struct constant {
@@ -35,20 +36,21 @@ void constant_set_init(struct constant_set *set);
 void constant_set_deinit(struct constant_set *set);
 
 /**
- * From now on what commands write to a mirror goes on to the constant. Knows it already: nothing happens.
- * Module thread. Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE: its mirror
- * overlaps another's.
+ * From now on what commands write to a mirror goes on to the constant. Knows it already: nothing
+ * happens. Module thread. Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE:
+ * its mirror overlaps another's.
  */
 CUresult constant_add(struct tenant *tenant, const struct constant *constant);
 
-/** Forgets those of a module. Module thread; no command that was issued before may be under way when the
- * module is unloaded. */
+/** Forgets those of a module. Module thread; no command that was issued before may be under way
+ * when the module is unloaded. */
 void constant_forget(struct tenant *tenant, uint32_t module);
 
 /** Whether some bytes overlap the mirror of one of a module's constants. Module thread. */
 bool constant_touches(struct tenant *tenant, uint32_t module, uint64_t address, uint64_t bytes);
 
-/** Gives every constant the value of its mirror, and waits for it. Main thread, before the session is served.
+/** Gives every constant the value of its mirror, and waits for it. Main thread, before the session
+ * is served.
  * Return: whether all have it. */
 bool constant_refresh(struct tenant *tenant);
 
@@ -59,12 +61,14 @@ bool constant_find_among(struct constant_set *set, uint64_t address, uint64_t by
  * Where else bytes have to go that a command writes.
  * @bytes: at least one; they do not wrap
  * @ret_to: 0: nowhere
- * Return: false if they are not all inside of a mirror or all outside of every one: no variable is like that
+ * Return: false if they are not all inside of a mirror or all outside of every one: no variable is
+ * like that
  */
 static inline bool constant_find(struct constant_set *set, uint64_t address, uint64_t bytes, uint64_t *ret_to)
 {
 	*ret_to = 0;
-	/* Pairs with the releases in set_bounds(). Who may name a mirror was told of it after they widened.
+	/* Pairs with the releases in set_bounds(). Who may name a mirror was told of it after they
+	 * widened.
 	 */
 	if (address >= word_acquire(&set->high) || address + bytes <= word_acquire(&set->low))
 		return true;

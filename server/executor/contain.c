@@ -1,20 +1,23 @@
 // A fault, as seen by the backend before the driver makes an end of the context.
 //
-//   suspected    all sessions become doubtful: clients do not believe what becomes done, for it may be the
-//                kernel that faulted, and nothing more is issued (serve.c)
-//   contained    the kernels that faulted are named by module, and a module has one owner. The owner's
-//                session ends at once with the driver's code. Everybody else goes on: not doubtful any more.
-//                Nothing of those kernels is left on the device. The daemon hears of it (Fault)
-//   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this executor as
-//                for any sign. This is final: what is seen later takes nobody's doubt away
+//   suspected    all sessions become doubtful: clients do not believe what becomes done, for it may
+//                be the kernel that faulted, and nothing more is issued (serve.c)
+//   contained    the kernels that faulted are named by module, and a module has one owner. The
+//                owner's session ends at once with the driver's code. Everybody else goes on: not
+//                doubtful any more. Nothing of those kernels is left on the device. The daemon
+//                hears of it (Fault)
+//   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this
+//                executor as for any sign. This is final: what is seen later takes nobody's doubt
+//                away
 //
-// A sign that is not explained within EXAMINE_NS is the daemon's as well: a driver that does not do what the backend
-// expects.
+// A sign that is not explained within EXAMINE_NS is the daemon's as well: a driver that does not do
+// what the backend expects.
 //
-// The calls run in a thread of the driver, while the multiprocessors stand still and with locks of the driver
-// held that another of our threads may wait for in a call. So they take tenants_lock, contain.lock and ends_lock
-// only, under which nobody calls the backend, write shared words, wake sleepers, and leave messages and the log
-// to the main thread. Lock order: tenants_lock, then one of the two others.
+// The calls run in a thread of the driver, while the multiprocessors stand still and with locks of
+// the driver held that another of our threads may wait for in a call. So they take tenants_lock,
+// contain.lock and ends_lock only, under which nobody calls the backend, write shared words, wake
+// sleepers, and leave messages and the log to the main thread. Lock order: tenants_lock, then one
+// of the two others.
 
 #include "server/executor/contain.h"
 
@@ -28,8 +31,8 @@
 #include "server/log.h"
 #include "shm/doorbell.h"
 
-/* A stop takes milliseconds, one that comes behind the driver's lines in the kernel log up to five seconds
- * (backend/cuda/exception.c). */
+/* A stop takes milliseconds, one that comes behind the driver's lines in the kernel log up to five
+ * seconds (backend/cuda/exception.c). */
 #define EXAMINE_NS (UINT64_C(10000) * CLOCK_MS)
 
 /* ---- whose ---- */
@@ -144,8 +147,8 @@ void contain_join(struct tenant *tenant, uint32_t generation)
 	pthread_mutex_unlock(&executor->tenants_lock);
 }
 
-/* Whether it is served here, and no other executor has taken it over since: what this one has on the device may fault
- * for as long as the process is there. */
+/* Whether it is served here, and no other executor has taken it over since: what this one has on
+ * the device may fault for as long as the process is there. */
 static bool is_ours(const struct tenant *tenant)
 {
 	uint32_t generation = word_acquire(&tenant->generation);
@@ -153,8 +156,8 @@ static bool is_ours(const struct tenant *tenant)
 	return generation && word_acquire(&tenant->view.server->generation) == generation;
 }
 
-/* Its word is the next executor's from the moment at which that has written its generation: it doubts nothing before
- * it serves. */
+/* Its word is the next executor's from the moment at which that has written its generation: it
+ * doubts nothing before it serves. */
 static void set_doubt(const struct tenant *tenant, uint32_t doubt)
 {
 	word32 *doubtful = &tenant->view.server->doubtful;
@@ -165,8 +168,8 @@ static void set_doubt(const struct tenant *tenant, uint32_t doubt)
 		atomic_compare_exchange_strong(doubtful, &doubt, 0);
 }
 
-/* All sessions are doubtful or none is, as the phase is now: whoever changes it comes here, and the last one
- * sees the last change. */
+/* All sessions are doubtful or none is, as the phase is now: whoever changes it comes here, and the
+ * last one sees the last change. */
 static void spread_doubt(struct executor *executor)
 {
 	struct tenant *tenant;
@@ -189,7 +192,8 @@ static void spread_doubt(struct executor *executor)
 		serve_kick_all(executor);
 }
 
-/* What was given up stays so until this executor is replaced: whatever is seen later explains another fault. */
+/* What was given up stays so until this executor is replaced: whatever is seen later explains
+ * another fault. */
 static void enter(struct executor *executor, enum contain_phase phase)
 {
 	pthread_mutex_lock(&executor->contain.lock);
@@ -245,8 +249,8 @@ static void speak(
 	__atomic_store_n(&words[index].magic, LAST_WORDS_MAGIC, __ATOMIC_RELEASE);
 }
 
-/* Of faults that the daemon is told of, and that are no evidence of the next. What it knows already it does
- * not read any more, by the number. */
+/* Of faults that the daemon is told of, and that are no evidence of the next. What it knows already
+ * it does not read any more, by the number. */
 static void unsay(struct executor *executor)
 {
 	while (backend_last_words && executor->contain.words)
@@ -307,7 +311,8 @@ static bool has_room(struct contain *contain, uint32_t count)
 	return true;
 }
 
-/* For the main thread. First of all: a culprit that hears of its fault may be gone before the daemon knows.
+/* For the main thread. First of all: a culprit that hears of its fault may be gone before the
+ * daemon knows.
  */
 static void report(struct executor *executor, const struct backend_fault *faults, const uint64_t *owners,
 	uint32_t count, bool contained)

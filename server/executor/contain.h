@@ -1,5 +1,5 @@
-// Faults that the backend contains (backend.h, struct backend_watch): what they mean for sessions. See
-// contain.c.
+// Faults that the backend contains (backend.h, struct backend_watch): what they mean for sessions.
+// See contain.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CONTAIN_H
 #define FRMPS_SERVER_EXECUTOR_CONTAIN_H
@@ -61,31 +61,34 @@ struct contain {
 void contain_init(struct executor *executor);
 void contain_deinit(struct executor *executor);
 
-/** Whose module that is. Module thread. Without memory it stays unknown: its faults are not contained. */
+/** Whose module that is. Module thread. Without memory it stays unknown: its faults are not
+ * contained. */
 void contain_note_module(struct executor *executor, struct backend_module *module, uint64_t session);
 /** Before it is unloaded. Module thread. */
 void contain_forget_module(struct executor *executor, const struct backend_module *module);
 
 /**
- * The modules of a session, as they are now: names, one of which may be unloaded at any time. Any thread.
+ * The modules of a session, as they are now: names, one of which may be unloaded at any time. Any
+ * thread.
  * Return: for free(); NULL: there is none, or no memory
  */
 struct backend_module **contain_list_modules(
 	struct executor *executor, uint64_t session, uint32_t *ret_count);
 
-/** The session is served from now on, as that generation, and as doubtful as the others are. Main thread. */
+/** The session is served from now on, as that generation, and as doubtful as the others are. Main
+ * thread. */
 void contain_join(struct tenant *tenant, uint32_t generation);
 
-/** Whether there is, or may be, a fault of which it is not known whose it is: what became done proves
- * nothing. Any thread. */
+/** Whether there is, or may be, a fault of which it is not known whose it is: what became done
+ * proves nothing. Any thread. */
 bool contain_is_open(struct executor *executor);
 
-/** The context is lost, and the backend would not have said so if a kernel had faulted: what became done proves nothing.
- * Any thread. */
+/** The context is lost, and the backend would not have said so if a kernel had faulted: what became
+ * done proves nothing. Any thread. */
 void contain_doubt_all(struct executor *executor);
 
-/** What the backend's thread has left to do. Main thread. Return: when to look again, ns; UINT64_MAX: when
- * something happens */
+/** What the backend's thread has left to do. Main thread. Return: when to look again, ns;
+ * UINT64_MAX: when something happens */
 uint64_t contain_step(struct executor *executor, uint64_t now);
 
 #endif

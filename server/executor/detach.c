@@ -1,22 +1,25 @@
 // Letting a session go. Main thread, each step only when the one before is over:
 //
 //   the serving thread marks what is unmarked and lets go (serve_detach)
-//   what is on the device ends (drain.c), and nothing is doubtful (contain.c): a kernel that faulted may look
-//   done, but the sign of it comes before its mark
-//   nobody judges by the session's sinks any more (stray.c), and nothing here can stray into them: whoever serves
-//   the session next has the same ones, and nobody else beside it to blame. Some ms for thousands of slots. A look
-//   that finds no room on the device is not waited for: then they stay until CloseSession, and whoever serves the
-//   session next believes nothing before (session/formers.h)
+//   what is on the device ends (drain.c), and nothing is doubtful (contain.c): a kernel that
+//   faulted may look done, but the sign of it comes before its mark
+//   nobody judges by the session's sinks any more (stray.c), and nothing here can stray into them:
+//   whoever serves the session next has the same ones, and nobody else beside it to blame. Some ms
+//   for thousands of slots. A look that finds no room on the device is not waited for: then they
+//   stay until CloseSession, and whoever serves the session next believes nothing before
+//   (session/formers.h)
 //   generation = 0: answer 1
 //
-// From then on the session is what a standby knows of one: its maps and modules are here until CloseSession,
-// and the words in its regions, which are another executor's now, are not read any more.
+// From then on the session is what a standby knows of one: its maps and modules are here until
+// CloseSession, and the words in its regions, which are another executor's now, are not read any
+// more.
 //
-// If its work does not end in time, or the session has come to its end meanwhile, or is to hear that it has, it
-// is served on as if nothing had been: answer 0. Whatever it had given to the device stays known, and nobody
-// else has issued.
-// A serving thread can be in a call of the driver that does not come back before somebody's kernel ends. Then
-// the answer is the same and comes in time as well; the thread lets go when it is back, and serves on.
+// If its work does not end in time, or the session has come to its end meanwhile, or is to hear
+// that it has, it is served on as if nothing had been: answer 0. Whatever it had given to the
+// device stays known, and nobody else has issued.
+// A serving thread can be in a call of the driver that does not come back before somebody's kernel
+// ends. Then the answer is the same and comes in time as well; the thread lets go when it is back,
+// and serves on.
 
 #include "server/executor/detach.h"
 
@@ -26,7 +29,8 @@
 #include "server/executor/tenant.h"
 #include "server/executor/timing.h"
 
-/* How long a last look at its sinks is waited for: on a full device there may be no room for one. */
+/* How long a last look at its sinks is waited for: on a full device there may be no room for
+ * one. */
 #define SINKS_NS (100 * CLOCK_MS)
 
 static void answer(struct job *job, uint64_t gone)

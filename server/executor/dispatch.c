@@ -1,14 +1,14 @@
-// From the journal to the backend: one handler per op, and the checks that need to know what the session owns
-// at this moment. Serving thread of the session; the hot path of the executor: no lock, no allocation, no
-// system call of ours.
+// From the journal to the backend: one handler per op, and the checks that need to know what the
+// session owns at this moment. Serving thread of the session; the hot path of the executor: no
+// lock, no allocation, no system call of ours.
 //
-// A command's bytes lie in the journal, where no client can write; kernel arguments are handed to the backend
-// where they lie. states[slot].issued says "handed to the driver" before the driver is called, so a command
-// of which it is not said has certainly not begun.
+// A command's bytes lie in the journal, where no client can write; kernel arguments are handed to
+// the backend where they lie. states[slot].issued says "handed to the driver" before the driver is
+// called, so a command of which it is not said has certainly not begun.
 //
-// A refusal by the backend that is not the end of the context is the client's late error: the command counts
-// as done in its turn, and the client reports the error at its next synchronisation. A refusal that is the
-// end of the context takes the word back: nothing was handed over.
+// A refusal by the backend that is not the end of the context is the client's late error: the
+// command counts as done in its turn, and the client reports the error at its next synchronisation.
+// A refusal that is the end of the context takes the word back: nothing was handed over.
 
 #include "server/executor/dispatch.h"
 
@@ -143,7 +143,8 @@ static CUresult try_renew_stream(struct tenant *tenant, struct stream *stream)
 	return code;
 }
 
-/* One that cannot be replaced, for memory may be short, goes on where it is, and the next command tries again. */
+/* One that cannot be replaced, for memory may be short, goes on where it is, and the next command
+ * tries again. */
 static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
 {
 	CUresult code = try_renew_stream(tenant, stream);
@@ -151,8 +152,9 @@ static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
 	return code && stream->backend && !backend_is_fatal(code) ? CUDA_SUCCESS : code;
 }
 
-/* The backend's stream, made on first use, and another one where the session's kernels are to run elsewhere now. A group that
- * was made in this turn counts: the command may have been given because it was. See cap.c. */
+/* The backend's stream, made on first use, and another one where the session's kernels are to run
+ * elsewhere now. A group that was made in this turn counts: the command may have been given because
+ * it was. See cap.c. */
 static inline CUresult open_stream(struct tenant *tenant, struct stream *stream)
 {
 	if (tenant->cap.waits)
@@ -242,8 +244,8 @@ static int offend_constant(struct tenant *tenant, uint64_t address, uint64_t byt
 	return DISPATCH_E_STOP;
 }
 
-/* What a command wrote to a mirror goes on to its constant. The command itself was handed over, whatever
- * becomes of this. */
+/* What a command wrote to a mirror goes on to its constant. The command itself was handed over,
+ * whatever becomes of this. */
 static void copy_on(struct tenant *tenant, struct stream *stream, struct backend_copy onward)
 {
 	CUresult code = executor_code(tenant->executor, tenant_ops(tenant)->copy(stream->backend, &onward));

@@ -19,7 +19,8 @@ void dispatch_settle(struct tenant *tenant, struct stream *stream);
 /** Issues up to `budget` waiting commands of a stream that is not held. Return: how many. */
 unsigned dispatch_backlog(struct tenant *tenant, struct stream *stream, unsigned budget);
 
-/** A launch for the backend: whose it is, is the caller's to add. @body: with its parts behind it, checked */
+/** A launch for the backend: whose it is, is the caller's to add. @body: with its parts behind it,
+ * checked */
 struct backend_launch dispatch_launch(
 	const struct function *function, const struct frmps_launch *body, bool cooperative);
 

@@ -1,13 +1,15 @@
 // Waiting for a session's work without blocking. Main thread, on the job board.
 //
-// Two steps. First the serving thread is asked: at its next turn it puts marks behind everything unmarked and
-// writes the question's number into `answered`. Everything that was issued before is now visible in the
-// states and will be seen in the timeline, and whatever the main thread took away before it asked is not in
-// use any more. Then the main thread remembers how far each stream was issued and waits until the timeline
-// has come that far, and until nothing of ours is on its way to the session's memory (variable.c).
+// Two steps. First the serving thread is asked: at its next turn it puts marks behind everything
+// unmarked and writes the question's number into `answered`. Everything that was issued before is
+// now visible in the states and will be seen in the timeline, and whatever the main thread took
+// away before it asked is not in use any more. Then the main thread remembers how far each stream
+// was issued and waits until the timeline has come that far, and until nothing of ours is on its
+// way to the session's memory (variable.c).
 //
-// What the module thread came to only when the session was about to end may still wait here when that has ended. Then
-// the words are not there to look at any more, and the end has done what there was to do.
+// What the module thread came to only when the session was about to end may still wait here when
+// that has ended. Then the words are not there to look at any more, and the end has done what there
+// was to do.
 
 #include "server/executor/drain.h"
 

@@ -1,5 +1,6 @@
-// Kernels that do not end. The daemon asks for their end when a program is over its limit of time (EndKernels); a session
-// that is closed asks itself when its work goes on beyond the patience (open.c).
+// Kernels that do not end. The daemon asks for their end when a program is over its limit of time
+// (EndKernels); a session that is closed asks itself when its work goes on beyond the patience
+// (open.c).
 //
 //   EndKernels ─► kernels_wait(): others' kernels are on the device, and none of the session's ─► it waits: nothing is done
 //                      │ not so                                                                    (SUCCESS, and no error)
@@ -11,13 +12,15 @@
 //             ▲                  (a thread of its own)                     │ not done
 //             └────────────────────────────────────────────────────────────┘ at most TRIES times
 //
-// One call ends the kernels that are on the device at that moment. Behind them others of the session may wait in a queue,
-// which have begun since, and may be as endless: so it is tried again. What is no kernel, a copy or a wait for a value,
-// does not end in this way. Then the caller says so, and the daemon replaces the executor.
+// One call ends the kernels that are on the device at that moment. Behind them others of the
+// session may wait in a queue, which have begun since, and may be as endless: so it is tried again.
+// What is no kernel, a copy or a wait for a value, does not end in this way. Then the caller says
+// so, and the daemon replaces the executor.
 //
-// A call of the backend takes milliseconds, and has a thread of its own: the module thread may be in a call that waits for
-// the very kernel, the compile threads in one that takes minutes. Nobody waits for it, the main thread looks at a word. A
-// call that never comes back leaves its job on the board: the daemon's patience decides then.
+// A call of the backend takes milliseconds, and has a thread of its own: the module thread may be
+// in a call that waits for the very kernel, the compile threads in one that takes minutes. Nobody
+// waits for it, the main thread looks at a word. A call that never comes back leaves its job on the
+// board: the daemon's patience decides then.
 
 #include "server/executor/end_kernels.h"
 
@@ -239,8 +242,8 @@ static bool may_tell(const struct job *job)
 	       word_relaxed(&job->tenant->generation);
 }
 
-/* A fault that was found meanwhile is the session's error then. Where it is not known whose it is, nobody ends for another
- * reason. */
+/* A fault that was found meanwhile is the session's error then. Where it is not known whose it is,
+ * nobody ends for another reason. */
 static void looked(struct job *job)
 {
 	const struct end_kernels *end = job->end;

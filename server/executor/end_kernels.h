@@ -1,4 +1,5 @@
-// Ending what kernels of a session are on the device, while those of all others go on. See end_kernels.c.
+// Ending what kernels of a session are on the device, while those of all others go on. See
+// end_kernels.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_END_KERNELS_H
 #define FRMPS_SERVER_EXECUTOR_END_KERNELS_H
@@ -12,9 +13,9 @@ struct job;
 bool end_kernels_can(struct executor *executor);
 
 /**
- * Ends the kernels of job->tenant, again and again, until nothing that it had given to the device is there any more, or
- * it has been tried for long enough. Then job->drained tells which, and `then` goes on with the job. The session issues
- * nothing any more. Main thread.
+ * Ends the kernels of job->tenant, again and again, until nothing that it had given to the device
+ * is there any more, or it has been tried for long enough. Then job->drained tells which, and
+ * `then` goes on with the job. The session issues nothing any more. Main thread.
  */
 void end_kernels_begin(struct job *job, void (*then)(struct job *job));
 

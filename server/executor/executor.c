@@ -1,5 +1,6 @@
-// What every file of the executor needs: the way to the daemon, numbers of the environment, tenants by number, and what a
-// result of the backend says of the context. Any thread, but where executor.h says otherwise.
+// What every file of the executor needs: the way to the daemon, numbers of the environment, tenants
+// by number, and what a result of the backend says of the context. Any thread, but where executor.h
+// says otherwise.
 
 #include "server/executor/executor.h"
 

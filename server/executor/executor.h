@@ -1,14 +1,17 @@
 // The executor role: the process that owns the context of a domain and serves its clients' rings.
 //
-//   main thread      reads control messages in order; memory and sessions; promotions. Never waits for
-//                    the device: what must wait for a session's work is parked (job.h) and looked at again
-//   module thread    modules, functions, timing, unpinning: calls that the driver may hold up (module_worker.c)
+//   main thread      reads control messages in order; memory and sessions; promotions. Never waits
+//                    for the device: what must wait for a session's work is parked (job.h) and
+//                    looked at again
+//   module thread    modules, functions, timing, unpinning: calls that the driver may hold up
+//                    (module_worker.c)
 //   compile threads  the driver's compiler and device linker, which may take seconds (compiler.c)
 //   a thread for each call that ends kernels (end_kernels.c), for milliseconds
-//   serving threads  rings and all that happens to a command; a session belongs to one of them (serve.c)
+//   serving threads  rings and all that happens to a command; a session belongs to one of them
+//                    (serve.c)
 //
-// A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend) or hold.c
-// (waits in software) → retire.c (marks, what is done).
+// A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend)
+// or hold.c (waits in software) → retire.c (marks, what is done).
 
 #ifndef FRMPS_SERVER_EXECUTOR_EXECUTOR_H
 #define FRMPS_SERVER_EXECUTOR_EXECUTOR_H
@@ -38,24 +41,25 @@
 struct tenant;
 TAILQ_HEAD(tenant_list, tenant);
 
-/* Words of registered memory, where the device writes what is polled: a free one per session (hold.c), the
- * first one is the canary's. */
+/* Words of registered memory, where the device writes what is polled: a free one per session
+ * (hold.c), the first one is the canary's. */
 #define EXECUTOR_SCRATCH_WORDS 512u
 
 /* No code of the driver. */
 #define EXECUTOR_HALTED UINT32_MAX
 
 struct executor {
-	/* Read for every command by the serving threads, so with nothing beside it that is written often. */
+	/* Read for every command by the serving threads, so with nothing beside it that is written
+	 * often. */
 	_Alignas(SHM_LINE) const struct backend_ops *ops;
-	/* Not zero once nothing is issued any more: EXECUTOR_HALTED (halt.c), or the code that the context
-	 * was lost with (lost.c). Looked at by every thread before it calls the backend. */
+	/* Not zero once nothing is issued any more: EXECUTOR_HALTED (halt.c), or the code that the
+	 * context was lost with (lost.c). Looked at by every thread before it calls the backend. */
 	word32 lost;
 	word32 sharing;	  /* not 0: shares of the device are counted (share.c). Looked at in each turn */
 	struct gate gate; /* looked at before each command as well */
 
-	/* ns: when the driver last said that the context is well (sentry.c). Serving threads write it with
-	 * each mark. */
+	/* ns: when the driver last said that the context is well (sentry.c). Serving threads write
+	 * it with each mark. */
 	_Alignas(SHM_LINE) word64 heard_at;
 
 	_Alignas(SHM_LINE) struct backend_device device;
@@ -107,7 +111,8 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	unsigned load_patience_ms);
 void executor_deinit(struct executor *executor);
 
-/** Handles one control message; the job is consumed. Main thread. Return: 0, or EXECUTOR_E_SHUTDOWN. */
+/** Handles one control message; the job is consumed. Main thread. Return: 0, or
+ * EXECUTOR_E_SHUTDOWN. */
 #define EXECUTOR_E_SHUTDOWN 1
 int executor_handle(struct executor *executor, struct job *job);
 

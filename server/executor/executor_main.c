@@ -1,9 +1,9 @@
 // The executor role: start, main thread, end. See executor.h for the threads.
 //
-// The main thread takes one control message after the other, in the daemon's order, and between them looks at
-// the jobs that are parked. It leaves when the daemon says Shutdown, or when its end of the socket is closed:
-// then the whole service is gone, for a daemon that dies leaves a copy with the holder
-// (server/holder/holder.c). When the context is lost it only waits for that.
+// The main thread takes one control message after the other, in the daemon's order, and between
+// them looks at the jobs that are parked. It leaves when the daemon says Shutdown, or when its end
+// of the socket is closed: then the whole service is gone, for a daemon that dies leaves a copy
+// with the holder (server/holder/holder.c). When the context is lost it only waits for that.
 
 #include <errno.h>
 #include <poll.h>
@@ -256,7 +256,8 @@ static int receive_one(struct executor *executor)
 	if (!error && wire_decode(job->packet.bytes, job->packet.length, &job->message))
 		error = PACKET_E_INVALID;
 	if (!error && job->message.id && job->message.id <= executor->latest_request) {
-		/* Sent again by a daemon that does not know whether the one before it had sent it. */
+		/* Sent again by a daemon that does not know whether the one before it had sent
+		 * it. */
 		job_free(job);
 		return 0;
 	}
@@ -277,7 +278,8 @@ static int receive_one(struct executor *executor)
 	return 1;
 }
 
-/* What goes on between messages. Return: microseconds until it wants to go on, -1: when something happens. */
+/* What goes on between messages. Return: microseconds until it wants to go on, -1: when something
+ * happens. */
 static int64_t step(struct executor *executor, uint64_t now)
 {
 	int64_t wait_us = job_board_step(&executor->board, now), next_us;
@@ -386,7 +388,8 @@ static int run(const struct backend_ops *ops, int device, int control_fd, unsign
 			    "is replaced, and programs whose work is on the device get an error");
 	send_ready(&executor);
 	serve_control(&executor);
-	/* With work on the device, cleaning up could wait for ever. The end of the process cleans up as well.
+	/* With work on the device, cleaning up could wait for ever. The end of the process cleans
+	 * up as well.
 	 */
 	if (executor_is_lost(&executor) || !TAILQ_EMPTY(&executor.tenants))
 		_exit(EXIT_SUCCESS);

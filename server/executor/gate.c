@@ -1,6 +1,6 @@
-// The gate. A driver that puts code or data on the device, or takes it away, waits until all that was issued
-// to the context is done, and blocks everybody's launches meanwhile: deep queues and long kernels of one
-// client become a gap of all. So before such a call, a load for short,
+// The gate. A driver that puts code or data on the device, or takes it away, waits until all that
+// was issued to the context is done, and blocks everybody's launches meanwhile: deep queues and
+// long kernels of one client become a gap of all. So before such a call, a load for short,
 //
 //          begin           no queue has two           nothing long runs         nothing runs
 //   OPEN ─────────► SHALLOW ────────────────► LONG_FIRST ───────────────► CLOSED ────────────► load
@@ -8,38 +8,42 @@
 //     │                                           └──── GATE_CLOSED_NS ─────┘                   │
 //     └── refused, session or context gone (from everywhere) ◄─────────── gate_leave ───────────┘
 //
-//   SHALLOW     a stream has one command on the device at a time, with a mark behind it; deeper queues run
-//               down to that. Everybody goes on.
-//   LONG_FIRST  the same, and a stream whose last command was longer than the threshold gets no other one.
+//   SHALLOW     a stream has one command on the device at a time, with a mark behind it; deeper
+//               queues run down to that. Everybody goes on.
+//   LONG_FIRST  the same, and a stream whose last command was longer than the threshold gets no
+//               other one.
 //   CLOSED      nobody gets anything.
 //
-// The threshold is half the time that the oldest command has been running, at least GATE_SHORT_NS: streams
-// stop in the order of the length of their commands, and none waits for one that takes much longer than its
-// own do. That also undoes a knot: a kernel that waits for another stream's kernel gets older until that one
-// may go.
+// The threshold is half the time that the oldest command has been running, at least GATE_SHORT_NS:
+// streams stop in the order of the length of their commands, and none waits for one that takes much
+// longer than its own do. That also undoes a knot: a kernel that waits for another stream's kernel
+// gets older until that one may go.
 //
-// What runs for a short time only is known for streams that have finished a command which began under the
-// gate (proven). For others the end of that command is awaited, at most GATE_SHORT_NS long; if one turns out
-// long when the gate is closed, it is opened to LONG_FIRST again. So nobody is stopped for much more than
-// GATE_CLOSED_NS, plus the load itself.
+// What runs for a short time only is known for streams that have finished a command which began
+// under the gate (proven). For others the end of that command is awaited, at most GATE_SHORT_NS
+// long; if one turns out long when the gate is closed, it is opened to LONG_FIRST again. So nobody
+// is stopped for much more than GATE_CLOSED_NS, plus the load itself.
 //
 // Patience: when it is over (GATE_NOBODY_NS where nobody waits for what is to be done)
-//   - and a command of another session has been running for as long: the load is refused. It would stop
-//     everybody until that command ends, which may be never; the daemon then gives the requesting session an
-//     executor of its own (standby/move.c). Time in the queue counts, so that those who came together are
-//     refused together;
-//   - and a long command of the requesting session runs: it is awaited, as without us, in LONG_FIRST, without
-//     limit; but when other requests have come meanwhile they are handled first;
-//   - otherwise the others come and go in a way that leaves no gap: the gate is closed until there is one.
+//   - and a command of another session has been running for as long: the load is refused. It would
+//     stop everybody until that command ends, which may be never; the daemon then gives the
+//     requesting session an executor of its own (standby/move.c). Time in the queue counts, so that
+//     those who came together are refused together;
+//   - and a long command of the requesting session runs: it is awaited, as without us, in
+//     LONG_FIRST, without limit; but when other requests have come meanwhile they are handled
+//     first;
+//   - otherwise the others come and go in a way that leaves no gap: the gate is closed until there
+//     is one.
 //
-// Threads. The module thread moves the gate and does all observing, from the words that serving threads and
-// the device write anyway (issued, marked, done). Serving threads obey: one relaxed load per command when the
-// gate is open. A change counts when each of them has begun a turn after it (thread->gate_seen) or sleeps
-// (thread->resting: it looks at the word when it wakes; both sides fence in between). All look at the one
-// word, so who has written it back never goes by an older value.
+// Threads. The module thread moves the gate and does all observing, from the words that serving
+// threads and the device write anyway (issued, marked, done). Serving threads obey: one relaxed
+// load per command when the gate is open. A change counts when each of them has begun a turn after
+// it (thread->gate_seen) or sleeps (thread->resting: it looks at the word when it wakes; both sides
+// fence in between). All look at the one word, so who has written it back never goes by an older
+// value.
 //
-// Streams that wait are held like others (hold.c), so those of a session that ends are simply dropped; what
-// it has on the device already is waited for like everything else.
+// Streams that wait are held like others (hold.c), so those of a session that ends are simply
+// dropped; what it has on the device already is waited for like everything else.
 
 #include "server/executor/gate.h"
 
@@ -95,7 +99,8 @@ static void change(struct executor *executor, enum gate_phase phase, uint64_t no
 
 	gate->changed_at = now;
 	word_release(&gate->word, (number + 1) << 2 | phase);
-	/* Against resting: either we see that a thread is awake, or it sees the change when it wakes. */
+	/* Against resting: either we see that a thread is awake, or it sees the change when it
+	 * wakes. */
 	word_fence();
 }
 
@@ -151,7 +156,8 @@ static void look(struct gate_watch *watch, uint64_t round, uint64_t issued, uint
 	bool is_first = watch->round != round;
 
 	if (is_first) {
-		/* What was its oldest command at the last look of an earlier round still is, or is done. */
+		/* What was its oldest command at the last look of an earlier round still is, or is
+		 * done. */
 		if (done != watch->done)
 			watch->since = 0;
 		watch->round = round;
@@ -304,9 +310,9 @@ static bool move(struct executor *executor, const struct sight *sight, bool forc
 	return true;
 }
 
-/* Whether what looks done is. A kernel that faulted looks so as well while it is examined, and is on the device all
- * the same: whoever waited for that in the driver would hold everybody's launches up. The sign of it comes before
- * its mark, so this is looked at behind the marks. */
+/* Whether what looks done is. A kernel that faulted looks so as well while it is examined, and is
+ * on the device all the same: whoever waited for that in the driver would hold everybody's launches
+ * up. The sign of it comes before its mark, so this is looked at behind the marks. */
 static bool is_whole(struct executor *executor)
 {
 	return !contain_is_open(executor);

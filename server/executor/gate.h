@@ -1,9 +1,9 @@
-// The gate in front of the device: for what stops the whole context (code and data that come onto the device
-// or leave it) it lets what is on the device run out and keeps the rest waiting in the journals for as short
-// as possible. The rules are in gate.c.
+// The gate in front of the device: for what stops the whole context (code and data that come onto
+// the device or leave it) it lets what is on the device run out and keeps the rest waiting in the
+// journals for as short as possible. The rules are in gate.c.
 //
-// One word says how far the gate is shut; serving threads look at it before each command, and write it back
-// at the beginning of a turn, so that the module thread knows who goes by it already.
+// One word says how far the gate is shut; serving threads look at it before each command, and write
+// it back at the beginning of a turn, so that the module thread knows who goes by it already.
 
 #ifndef FRMPS_SERVER_EXECUTOR_GATE_H
 #define FRMPS_SERVER_EXECUTOR_GATE_H
@@ -19,7 +19,8 @@ struct tenant;
 
 /* A command that runs longer than this is long: nobody is made to wait for it. */
 #define GATE_SHORT_NS (200 * CLOCK_US)
-/* Closed for longer than this although something runs: what looked short was not, and all may go on. */
+/* Closed for longer than this although something runs: what looked short was not, and all may go
+ * on. */
 #define GATE_CLOSED_NS CLOCK_MS
 /* Lookups that wait are done in the same gap if they begin within this time. */
 #define GATE_BATCH_NS (500 * CLOCK_US)
@@ -69,16 +70,16 @@ struct gate {
 void gate_init(struct executor *executor, uint64_t patience_ms);
 
 /**
- * Shuts the gate, waits until nothing is on the device, and leaves it closed. Module thread; at once if it is
- * closed already.
+ * Shuts the gate, waits until nothing is on the device, and leaves it closed. Module thread; at
+ * once if it is closed already.
  * @tenant: on whose behalf; NULL: nobody's, then other requests come first
  * @asked_at: ns: since when it waits
- * Return: 0, GATE_E_REFUSED (gate.refused_* says why), GATE_E_GONE, or GATE_E_OWN: try again after the other
- * requests that are waiting, the gate is open.
+ * Return: 0, GATE_E_REFUSED (gate.refused_* says why), GATE_E_GONE, or GATE_E_OWN: try again after
+ * the other requests that are waiting, the gate is open.
  */
 int gate_enter(struct executor *executor, struct tenant *tenant, uint64_t asked_at);
-/** Closes the gate if nothing runs; others are stopped for GATE_CLOSED_NS at most if something does after
- * all. Module thread. Return: whether it is closed and nothing runs. */
+/** Closes the gate if nothing runs; others are stopped for GATE_CLOSED_NS at most if something does
+ * after all. Module thread. Return: whether it is closed and nothing runs. */
 bool gate_try(struct executor *executor);
 /** Opens the gate. Module thread. */
 void gate_leave(struct executor *executor);

@@ -1,5 +1,6 @@
-// See graph.h. A graph is published to the serving thread like a function (module.c): in an array by id, and
-// freed only when the serving thread has begun another turn after it was taken out (drain.c).
+// See graph.h. A graph is published to the serving thread like a function (module.c): in an array
+// by id, and freed only when the serving thread has begun another turn after it was taken out
+// (drain.c).
 
 #include "server/executor/graph.h"
 
@@ -228,7 +229,8 @@ static CUresult build_again(struct tenant *tenant, struct graph *graph)
 	return CUDA_SUCCESS;
 }
 
-/* The device is not to be sent to memory that is gone. What goes from here on waits for what is launched. */
+/* The device is not to be sent to memory that is gone. What goes from here on waits for what is
+ * launched. */
 static CUresult check_again(struct tenant *tenant, struct graph *graph)
 {
 	const struct frmps_graph_node *node = graph_form_first(head_of(graph));

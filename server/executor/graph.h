@@ -1,12 +1,13 @@
-// Graphs of sessions: a description, private and checked, and the backend's executable graph made from it.
+// Graphs of sessions: a description, private and checked, and the backend's executable graph made
+// from it.
 //
-// A graph never changes: a client that updates one makes another. It is built when the session is served and
-// the request comes. A standby, whose session may have freed since what the graph names, keeps the
-// description alone if it cannot build it; the first launch tries again. A launch of what cannot be built is
-// the client's late error.
+// A graph never changes: a client that updates one makes another. It is built when the session is
+// served and the request comes. A standby, whose session may have freed since what the graph names,
+// keeps the description alone if it cannot build it; the first launch tries again. A launch of what
+// cannot be built is the client's late error.
 //
-// The kernels of a built graph keep their multiprocessors, whatever stream it is launched in. So where those of its session
-// change, the next launch builds it once more.
+// The kernels of a built graph keep their multiprocessors, whatever stream it is launched in. So
+// where those of its session change, the next launch builds it once more.
 
 #ifndef FRMPS_SERVER_EXECUTOR_GRAPH_H
 #define FRMPS_SERVER_EXECUTOR_GRAPH_H
@@ -26,11 +27,11 @@ struct tenant;
 
 typedef _Atomic(struct graph *) graph_word;
 
-/* Nodes of all graphs of one session at a time. A node of 16 bytes in a description is some 200 bytes of the executor,
- * and the driver's own beside that. */
+/* Nodes of all graphs of one session at a time. A node of 16 bytes in a description is some 200
+ * bytes of the executor, and the driver's own beside that. */
 #define GRAPH_NODES_MOST (UINT64_C(4) << 20)
-/* Bytes of their descriptions: few nodes have many if they have many edges. Twice what the daemon keeps, for those that
- * were dropped stay until the session's work has ended. */
+/* Bytes of their descriptions: few nodes have many if they have many edges. Twice what the daemon
+ * keeps, for those that were dropped stay until the session's work has ended. */
 #define GRAPH_BYTES_MOST (UINT64_C(2) << 30)
 
 /* Of one session. The module thread writes; the serving thread reads. */
@@ -45,15 +46,15 @@ struct graph_table {
 void graph_make(struct job *job);
 void graph_drop(struct job *job);
 
-/** Takes graphs with kernels of a module, or copies of its variables, out of the table: no launch finds them
- * from the next turn on. Module thread. */
+/** Takes graphs with kernels of a module, or copies of its variables, out of the table: no launch
+ * finds them from the next turn on. Module thread. */
 void graph_forget_module(struct tenant *tenant, const struct module *module);
 
 /** The same for graphs with copies of an array. */
 void graph_forget_array(struct tenant *tenant, uint32_t array);
 
-/** Frees what was taken out of the table before the drain with this ticket began, which has ended well.
- * Module thread. */
+/** Frees what was taken out of the table before the drain with this ticket began, which has ended
+ * well. Module thread. */
 void graph_free_forgotten(struct tenant *tenant, uint64_t ticket);
 
 /** Frees everything. Module thread; the session is not served any more. */
@@ -61,13 +62,13 @@ void graph_table_deinit(struct tenant *tenant);
 
 /**
  * Launches a graph in a stream that is open. Serving thread.
- * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (no such graph, or what it names is gone), or the backend's
- * code.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (no such graph, or what it names is gone), or the
+ * backend's code.
  */
 CUresult graph_launch(struct tenant *tenant, struct stream *stream, uint32_t id);
 
-/** Name of a graph's first kernel, "" if it has none or there is no such graph. Any thread while nothing is
- * dropped. */
+/** Name of a graph's first kernel, "" if it has none or there is no such graph. Any thread while
+ * nothing is dropped. */
 const char *graph_kernel(const struct tenant *tenant, uint32_t id, uint32_t *ret_nodes);
 
 #endif

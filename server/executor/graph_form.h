@@ -1,5 +1,5 @@
-// Descriptions of graphs, as clients write them (protocol/command.fbs, GraphHead): the check that makes one
-// safe to walk, and the walk. Pure functions of private memory.
+// Descriptions of graphs, as clients write them (protocol/command.fbs, GraphHead): the check that
+// makes one safe to walk, and the walk. Pure functions of private memory.
 
 #ifndef FRMPS_SERVER_EXECUTOR_GRAPH_FORM_H
 #define FRMPS_SERVER_EXECUTOR_GRAPH_FORM_H

@@ -10,20 +10,22 @@
 //                             ▲                                                                    │
 //                             └─────────────────────────── note_unmapped ──────────────────────────┘
 //
-// A mapping begins at the start of its chunk and cannot be split, so a sink is as large as the slots it is
-// mapped into, and there are two of them: near slots fit into every gap, and far ones make it cheap to cover
-// much. A slot costs about 21 us to map, 13 us to unmap (H200), whatever its size:
+// A mapping begins at the start of its chunk and cannot be split, so a sink is as large as the
+// slots it is mapped into, and there are two of them: near slots fit into every gap, and far ones
+// make it cheap to cover much. A slot costs about 21 us to map, 13 us to unmap (H200), whatever its
+// size:
 // 4 GiB on either side of the memory are 4096 slots of 2 MiB, 88 ms, or 512 slots of 16 MiB, 11 ms.
 //
-// Device memory: 2 + 16 MiB per session at most (the daemon chooses, session/sink.c); 256 sessions have 4.5
-// GiB, 3.2 % of an H200's.
+// Device memory: 2 + 16 MiB per session at most (the daemon chooses, session/sink.c); 256 sessions
+// have 4.5 GiB, 3.2 % of an H200's.
 //
-// Slots are prepared by the main thread in steps of GUARD_STEP_SLOTS, a third of a millisecond, with pauses
-// between (stray.c), from the latest change outwards and then wherever any are wanted. The immediate
-// neighbours of new memory, and up to a step's worth of what was freed, are backed before the request is
-// answered. Where real memory comes into the place of a far slot the block is bare until near slots are
-// mapped around it: for moments, and only for the session that asks for the memory. Slots are taken away, for
-// such memory (but in a standby) and at the end, with rests between (pace.h).
+// Slots are prepared by the main thread in steps of GUARD_STEP_SLOTS, a third of a millisecond,
+// with pauses between (stray.c), from the latest change outwards and then wherever any are wanted.
+// The immediate neighbours of new memory, and up to a step's worth of what was freed, are backed
+// before the request is answered. Where real memory comes into the place of a far slot the block is
+// bare until near slots are mapped around it: for moments, and only for the session that asks for
+// the memory. Slots are taken away, for such memory (but in a standby) and at the end, with rests
+// between (pace.h).
 //
 // Active executor and standbys do this each for itself, from the same requests.
 
@@ -137,7 +139,8 @@ static bool is_bare(const struct guard *guard, uint32_t block)
 	return true;
 }
 
-/* Backs a wanted granule, and what follows it in its block, with at most so many slots. Return: how many. */
+/* Backs a wanted granule, and what follows it in its block, with at most so many slots. Return: how
+ * many. */
 static uint32_t back(struct tenant *tenant, uint32_t granule, uint32_t most)
 {
 	struct guard *guard = tenant->guard;
@@ -162,7 +165,8 @@ static const uint8_t *find_wanted(const struct guard *guard, uint32_t from, uint
 	return memchr(guard->slots + from, WANTED, count);
 }
 
-/* A wanted granule in the two blocks at the present radius around the latest change; NULL if none. */
+/* A wanted granule in the two blocks at the present radius around the latest change; NULL if
+ * none. */
 static const uint8_t *find_at_radius(const struct guard *guard)
 {
 	uint32_t low = guard->low / guard->block, high = (guard->high - 1) / guard->block;

@@ -1,19 +1,20 @@
 // Halt: nothing is issued any more, and the daemon can rely on that while this process still lives.
 //
-//   main thread      writes EXECUTOR_HALTED into executor->lost, which every thread looks at before each
-//                    command, and wakes the serving threads
-//   serving threads  finish the call they are in; at the beginning of their next turn they put a mark behind
-//                    everything that has none, and write `halted`. From then on they touch nothing that a
-//                    client or a later executor reads
-//   main thread      answers when all have written it: journals and states stand still, and the timelines
-//                    change only by marks of the device. Then it asks the driver from time to time, because
-//                    nobody else does any more: a context that has faulted says so at last (Lost)
+//   main thread      writes EXECUTOR_HALTED into executor->lost, which every thread looks at before
+//                    each command, and wakes the serving threads
+//   serving threads  finish the call they are in; at the beginning of their next turn they put a
+//                    mark behind everything that has none, and write `halted`. From then on they
+//                    touch nothing that a client or a later executor reads
+//   main thread      answers when all have written it: journals and states stand still, and the
+//                    timelines change only by marks of the device. Then it asks the driver from
+//                    time to time, because nobody else does any more: a context that has faulted
+//                    says so at last (Lost)
 //
 // A context that is lost already gets no last marks: its driver takes none.
 //
-// With a fence: when all have written it, or stand still for good where they are (park.c), the process is taken off the
-// device as well. The timelines do not change either then, and no write of this context can land any more, whatever was
-// running.
+// With a fence: when all have written it, or stand still for good where they are (park.c), the
+// process is taken off the device as well. The timelines do not change either then, and no write of
+// this context can land any more, whatever was running.
 
 #include "server/executor/halt.h"
 
@@ -39,8 +40,8 @@ void halt_pass(struct serve_thread *thread)
 	TAILQ_FOREACH (tenant, &thread->tenants, served_link) {
 		retire_mark_last(tenant);
 		timing_finish(tenant);
-		/* The doorbell is the next executor's as well: who takes a ring off it leaves the other
-		 * asleep. */
+		/* The doorbell is the next executor's as well: who takes a ring off it leaves the
+		 * other asleep. */
 		epoll_ctl(thread->epoll, EPOLL_CTL_DEL, tenant->doorbell, NULL);
 	}
 	/* Pairs with the acquire in all_passed(). */
@@ -100,7 +101,8 @@ static int watch(struct job *job)
 	return 0;
 }
 
-/* Before a fence those that are in a call of the driver are not waited for: they are stopped there. */
+/* Before a fence those that are in a call of the driver are not waited for: they are stopped
+ * there. */
 static bool all_passed(const struct job *job)
 {
 	const struct serve_pool *pool = &job->executor->pool;

@@ -2,18 +2,22 @@
 //
 //   hold      goes on when                                      how that is seen
 //   RESUME    at the next look
-//   CREDIT    fewer than the session's credit are on the device      timeline, polled well before they are done
+//   CREDIT    fewer than the session's credit are on the device      timeline, polled well before
+//             they are done
 //   GATE      its turn has come, or the gate is open            polled; kicked when the gate opens
 //   DEPEND    the awaited command was issued                    another hold of this session ends
 //   HOST      all before it is done, the client says `done`     timeline, polled; then the doorbell
-//   VALUE     all before it is done, the word is right          polled by this thread or by small copies
+//   VALUE     all before it is done, the word is right          polled by this thread or by small
+//             copies
 //   DESTROY   all before it is done                             timeline, polled
 //
-// The last three are commands that need no device: when they go on, they are done (retire_settled). They
-// count as issued only then, so a promotion never finds one in doubt: the next executor simply holds it
-// again. A host function that has begun is not run twice, because the client compares its own `started` word.
+// The last three are commands that need no device: when they go on, they are done (retire_settled).
+// They count as issued only then, so a promotion never finds one in doubt: the next executor simply
+// holds it again. A host function that has begun is not run twice, because the client compares its
+// own `started` word.
 //
-// Copies that look at a device word use a stream of their own and the session's scratch word, one at a time.
+// Copies that look at a device word use a stream of their own and the session's scratch word, one
+// at a time.
 
 #include "server/executor/hold.h"
 
@@ -22,10 +26,11 @@
 #include "server/executor/retire.h"
 #include "shm/doorbell.h"
 
-/* Commands that streams issue in one turn after they were let go, all together: others wait for it. */
+/* Commands that streams issue in one turn after they were let go, all together: others wait for
+ * it. */
 #define BACKLOG 64u
-/* STREAM_ISSUE_CREDIT commands keep a device busy for four times as long at least (H200: 1 us for the
- * shortest). */
+/* STREAM_ISSUE_CREDIT commands keep a device busy for four times as long at least (H200: 1 us for
+ * the shortest). */
 #define CREDIT_NS (100 * CLOCK_US)
 
 static struct frmps_head *next_record(const struct tenant *tenant, const struct stream *stream)
@@ -55,8 +60,8 @@ bool hold_fulfils(const struct frmps_wait_value *wait, uint64_t value)
 	}
 }
 
-/* Whether everything before the held command is done; sees to it that this will be known. The sign of a fault may have come
- * since this turn began. */
+/* Whether everything before the held command is done; sees to it that this will be known. The sign
+ * of a fault may have come since this turn began. */
 static bool is_drained(struct tenant *tenant, struct stream *stream)
 {
 	retire_mark(tenant, stream);
@@ -213,7 +218,8 @@ static bool turn(struct tenant *tenant, struct stream *stream, unsigned *budget)
 
 bool hold_turn(struct tenant *tenant)
 {
-	/* A stream that is held again goes to the end: the list as it is now is walked once, or as far as may be. */
+	/* A stream that is held again goes to the end: the list as it is now is walked once, or as
+	 * far as may be. */
 	struct stream *last = TAILQ_LAST(&tenant->held, stream_list), *stream = TAILQ_FIRST(&tenant->held),
 		      *next;
 	bool moved = false, more = stream != NULL;

@@ -1,6 +1,6 @@
-// Streams that wait in software for what may never come: the program, or a command that has not been issued. A
-// hardware queue is shared with strangers, so that none waits there. What has been issued is waited for by the device.
-// Serving thread.
+// Streams that wait in software for what may never come: the program, or a command that has not
+// been issued. A hardware queue is shared with strangers, so that none waits there. What has been
+// issued is waited for by the device. Serving thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_HOLD_H
 #define FRMPS_SERVER_EXECUTOR_HOLD_H
@@ -10,7 +10,8 @@
 /** Looks at every held stream and issues what may go on. Return: whether something moved. */
 bool hold_turn(struct tenant *tenant);
 
-/** Whether a held stream could go on because of something that rings the doorbell. For the sleep protocol. */
+/** Whether a held stream could go on because of something that rings the doorbell. For the sleep
+ * protocol. */
 bool hold_is_ready(const struct tenant *tenant);
 
 /** Whether no look at a device word is under way that could still touch memory. */

@@ -1,13 +1,13 @@
 // From the ring into the journal. Serving thread of the session.
 //
-// The client may write to the ring at any moment, also while we read. So the head is copied once and checked,
-// the record is copied once into the journal with the checked head over its own, and from then on only that
-// copy is looked at: what is checked is what is issued. A record becomes part of the journal
-// (states[slot].journaled) before it leaves the ring. An executor that dies in between leaves a record in
-// both: the next one skips it (stream->adopted).
+// The client may write to the ring at any moment, also while we read. So the head is copied once
+// and checked, the record is copied once into the journal with the checked head over its own, and
+// from then on only that copy is looked at: what is checked is what is issued. A record becomes
+// part of the journal (states[slot].journaled) before it leaves the ring. An executor that dies in
+// between leaves a record in both: the next one skips it (stream->adopted).
 //
-// The ring's head is published once per batch by serve.c, not per record: the client looks at the same cache
-// line.
+// The ring's head is published once per batch by serve.c, not per record: the client looks at the
+// same cache line.
 
 #include "server/executor/intake.h"
 
@@ -202,7 +202,8 @@ static int take_directive(struct tenant *tenant, const struct frmps_head *head, 
 	return INTAKE_E_NOTHING;
 }
 
-/* Room in the journal for a record; when no block is free, drained streams of the session give theirs. */
+/* Room in the journal for a record; when no block is free, drained streams of the session give
+ * theirs. */
 static bool make_room(struct tenant *tenant, struct stream *stream, uint32_t size)
 {
 	if (journal_make_room(&tenant->journal, &stream->journal, size, stream_done(tenant, stream)))
@@ -223,7 +224,8 @@ static bool is_too_deep(struct tenant *tenant, struct stream *stream)
 	       stream->journal.journaled - stream_done(tenant, stream) > 2 * SHM_STREAM_CREDIT;
 }
 
-/* What the client's table says of a stream is read once, when the slot is used for the first time or again.
+/* What the client's table says of a stream is read once, when the slot is used for the first time
+ * or again.
  */
 static void know_stream(struct tenant *tenant, struct stream *stream, uint16_t op)
 {
@@ -287,8 +289,8 @@ int intake_next(struct tenant *tenant, struct stream **ret_stream)
 		tenant_offend(tenant, "its ring is not in order");
 		return INTAKE_E_OFFENCE;
 	}
-	/* The next record comes from another processor's cache: on its way while this one is issued. If it
-	 * may not have been written yet, that cache is where it must stay. */
+	/* The next record comes from another processor's cache: on its way while this one is
+	 * issued. If it may not have been written yet, that cache is where it must stay. */
 	if (ring_has_seen_next(&tenant->ring, head.size)) {
 		__builtin_prefetch(record + head.size);
 		__builtin_prefetch(record + head.size + 64);

@@ -1,4 +1,5 @@
-// From the ring into the journal: the only reader of what a client writes as commands. Serving thread.
+// From the ring into the journal: the only reader of what a client writes as commands. Serving
+// thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_INTAKE_H
 #define FRMPS_SERVER_EXECUTOR_INTAKE_H
@@ -24,12 +25,14 @@ int intake_next(struct tenant *tenant, struct stream **ret_stream);
  */
 const char *intake_check(const struct tenant *tenant, const struct frmps_head *record);
 
-/** Checks what can be said of the body of a copy or fill alone. Return: NULL, or what is wrong with it. */
+/** Checks what can be said of the body of a copy or fill alone. Return: NULL, or what is wrong with
+ * it. */
 const char *intake_check_copy(const struct frmps_copy *body);
 const char *intake_check_array_copy(const struct frmps_array_copy *body);
 const char *intake_check_set(const struct frmps_set *body);
 
-/** Checks a head: op, size for the op, flags, stream, reserved words. Return: NULL, or what is wrong. */
+/** Checks a head: op, size for the op, flags, stream, reserved words. Return: NULL, or what is
+ * wrong. */
 const char *intake_check_head(const struct frmps_head *head);
 
 #endif

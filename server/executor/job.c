@@ -51,7 +51,8 @@ static void send(struct job *job, const struct wire_reply *reply, int fd)
 	struct wire_message *message = calloc(1, sizeof(*message));
 
 	if (executor_is_lost(job->executor)) {
-		/* A standby answers the same request; a fault of somebody else is no answer to this client.
+		/* A standby answers the same request; a fault of somebody else is no answer to this
+		 * client.
 		 */
 	} else if (!message) {
 		log_error("no memory for an answer");

@@ -1,11 +1,12 @@
-// A job: one control message on its way through the executor, and the board where jobs are parked that must
-// wait for something. A job belongs to exactly one place at a time: the code that handles it, the queue of
-// the module thread or of the compile threads, or the board. It ends with job_reply() or job_free().
+// A job: one control message on its way through the executor, and the board where jobs are parked
+// that must wait for something. A job belongs to exactly one place at a time: the code that handles
+// it, the queue of the module thread or of the compile threads, or the board. It ends with
+// job_reply() or job_free().
 //
-// The main thread owns the board and looks at every parked job in turn (job_board_step); other threads put
-// jobs on it with job_park(). While something is parked the main thread looks at an interval of 1 % of the
-// time waited, 20 µs to 1 ms, so that a wait costs little time when it is short and little processor when it
-// is long.
+// The main thread owns the board and looks at every parked job in turn (job_board_step); other
+// threads put jobs on it with job_park(). While something is parked the main thread looks at an
+// interval of 1 % of the time waited, 20 µs to 1 ms, so that a wait costs little time when it is
+// short and little processor when it is long.
 
 #ifndef FRMPS_SERVER_EXECUTOR_JOB_H
 #define FRMPS_SERVER_EXECUTOR_JOB_H
@@ -61,7 +62,8 @@ struct job *job_new(struct executor *executor);
 /** Closes what descriptors are left, drops the tenant. Takes NULL. */
 struct job *job_free(struct job *job);
 
-/** Answers and frees. values and text may be NULL. Any thread. Nothing is sent once the context is lost. */
+/** Answers and frees. values and text may be NULL. Any thread. Nothing is sent once the context is
+ * lost. */
 void job_reply(struct job *job, CUresult code, const uint64_t *values, uint32_t count, const char *text);
 /** The same for any Reply body. */
 void job_reply_with(struct job *job, const struct wire_reply *reply);
@@ -78,8 +80,8 @@ void job_board_deinit(struct job_board *board);
 void job_park(struct job *job);
 /** Lets the main thread look now. Any thread. */
 void job_board_kick(struct job_board *board);
-/** Steps all parked jobs once. Return: microseconds until they want to be looked at again, -1 if none is
- * left. */
+/** Steps all parked jobs once. Return: microseconds until they want to be looked at again, -1 if
+ * none is left. */
 int64_t job_board_step(struct job_board *board, uint64_t now);
 
 #endif

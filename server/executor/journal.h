@@ -1,8 +1,9 @@
-// The journal: the commands of a session that may not be done yet, kept where a later executor finds them.
-// Its format, when a record is valid and how a later executor reads it is described in journal.c.
+// The journal: the commands of a session that may not be done yet, kept where a later executor
+// finds them. Its format, when a record is valid and how a later executor reads it is described in
+// journal.c.
 //
-// A struct journal and its lists belong to the serving thread of the session, before serving starts to the
-// main thread.
+// A struct journal and its lists belong to the serving thread of the session, before serving starts
+// to the main thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_JOURNAL_H
 #define FRMPS_SERVER_EXECUTOR_JOURNAL_H
@@ -49,20 +50,21 @@ void journal_list_init(struct journal_list *list, struct shm_stream_state *state
 /** Whether a record can be reserved without journal_make_room(). */
 static inline bool journal_fits(const struct journal_list *list, uint32_t size)
 {
-	/* Also false at the end of each page, so that a stream that drains is rewound before it uses the next
-	 * one. */
+	/* Also false at the end of each page, so that a stream that drains is rewound before it
+	 * uses the next one. */
 	return list->tail != SHM_NO_BLOCK && (list->offset ^ (list->offset + size)) < 4096;
 }
 
 /**
- * Makes room for a record: gives back blocks of which everything is done, rewinds a drained stream to the
- * start of its block, takes a new block if needed. Call only when !journal_fits().
+ * Makes room for a record: gives back blocks of which everything is done, rewinds a drained stream
+ * to the start of its block, takes a new block if needed. Call only when !journal_fits().
  * @done: highest seq of the stream known done, at most list->journaled
  * Return: false when no block is free.
  */
 bool journal_make_room(struct journal *journal, struct journal_list *list, uint32_t size, uint64_t done);
 
-/** Where the next record goes. Room must be there. No reader looks at it before journal_commit(). */
+/** Where the next record goes. Room must be there. No reader looks at it before
+ * journal_commit(). */
 static inline struct frmps_head *journal_reserve(struct journal *journal, const struct journal_list *list)
 {
 	return (struct frmps_head *)(void *)(journal->blocks[list->tail].records + list->offset);
@@ -74,7 +76,8 @@ static inline struct journal_place journal_end(const struct journal_list *list)
 	return (struct journal_place){list->tail, list->offset};
 }
 
-/** Makes the record that was written at journal_reserve() part of the journal. seq: list->journaled + 1. */
+/** Makes the record that was written at journal_reserve() part of the journal. seq: list->journaled
+ * + 1. */
 static inline void journal_commit(
 	struct journal *journal, struct journal_list *list, uint32_t size, uint64_t seq)
 {

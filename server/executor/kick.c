@@ -1,5 +1,6 @@
-// Waking the executor's threads: serving threads (serve.h) and the main thread, which has the board (job.h). It stands below
-// all that they do, because whatever finds something for them wakes them. Any thread.
+// Waking the executor's threads: serving threads (serve.h) and the main thread, which has the board
+// (job.h). It stands below all that they do, because whatever finds something for them wakes them.
+// Any thread.
 
 #include <errno.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
-// See linker.h. The compile threads run all of this but the entries at the end. What is done with the links
-// of one session is done one after the other (compiler.h), so a link is only ever used by one thread; the
-// lock is of the list, and of the word that keeps a link in use from giving way to another session's.
+// See linker.h. The compile threads run all of this but the entries at the end. What is done with
+// the links of one session is done one after the other (compiler.h), so a link is only ever used by
+// one thread; the lock is of the list, and of the word that keeps a link in use from giving way to
+// another session's.
 
 #include "server/executor/linker.h"
 
@@ -154,7 +155,8 @@ static void reply(struct job *job, CUresult code, struct link *link, const uint6
 	pthread_mutex_unlock(&linker->lock);
 }
 
-/* Bytes of inputs that a session's links have. Under the lock; the session's are only used by who asks. */
+/* Bytes of inputs that a session's links have. Under the lock; the session's are only used by who
+ * asks. */
 static uint64_t held_by(const struct linker *linker, uint64_t session)
 {
 	const struct link *link;
@@ -165,7 +167,8 @@ static uint64_t held_by(const struct linker *linker, uint64_t session)
 	return bytes;
 }
 
-/* The session's link that gives way for an input of one in use; NULL if there is room, or no other. */
+/* The session's link that gives way for an input of one in use; NULL if there is room, or no
+ * other. */
 static struct link *take_out_older(struct linker *linker, const struct link *link, uint64_t bytes)
 {
 	struct link *older = NULL;

@@ -1,13 +1,14 @@
-// The device linker for clients. A compilation takes seconds at times, so it is done by the compile threads
-// (compiler.h): no lookup, load or unload waits behind it, nor does another client's link.
+// The device linker for clients. A compilation takes seconds at times, so it is done by the compile
+// threads (compiler.h): no lookup, load or unload waits behind it, nor does another client's link.
 //
-// A link lives in the executor that its inputs were handed to, between two requests, and is a cache: there is
-// room for LINKER_LINKS of them, of all sessions; of those that nothing is done with the one that was used
-// least recently gives way, and after a promotion there are none. The client has its inputs and begins again
-// when it is told that there is no such link.
+// A link lives in the executor that its inputs were handed to, between two requests, and is a
+// cache: there is room for LINKER_LINKS of them, of all sessions; of those that nothing is done
+// with the one that was used least recently gives way, and after a promotion there are none. The
+// client has its inputs and begins again when it is told that there is no such link.
 //
-// The driver keeps what it has made of the inputs. Those of all links of a session have no more than
-// FRMPS_LINK_MIB (1024) together: its older links give way for an input, and one link alone cannot have more.
+// The driver keeps what it has made of the inputs. Those of all links of a session have no more
+// than FRMPS_LINK_MIB (1024) together: its older links give way for an input, and one link alone
+// cannot have more.
 
 #ifndef FRMPS_SERVER_EXECUTOR_LINKER_H
 #define FRMPS_SERVER_EXECUTOR_LINKER_H

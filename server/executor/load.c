@@ -1,13 +1,14 @@
 // Loading a module.
 //
-//   module thread    a private copy of the image; code for the device is loaded and the client answered
+//   module thread    a private copy of the image; code for the device is loaded and the client
+//                    answered
 //   compile thread   a text is compiled (compiler.h)
 //   module thread    its code is loaded, and the client answered
 //
-// What was compiled goes with the answer, in a file: the daemon keeps it in the text's place, so that no
-// later executor compiles it again, and every one has the same code. A standby is told of a module by
-// requests that follow one another without waiting, so it does everything at once and in their order: also
-// compile, if it ever has to.
+// What was compiled goes with the answer, in a file: the daemon keeps it in the text's place, so
+// that no later executor compiles it again, and every one has the same code. A standby is told of a
+// module by requests that follow one another without waiting, so it does everything at once and in
+// their order: also compile, if it ever has to.
 
 #include "server/executor/load.h"
 
@@ -60,8 +61,9 @@ static int make_file(const struct load *load)
 	return fd;
 }
 
-/* Values: whether its kernels leave nothing behind; what they do with the ring for text (shm/text.h); bytes of
- * what was compiled, if that goes along; whether its variables are in the client's block. */
+/* Values: whether its kernels leave nothing behind; what they do with the ring for text
+ * (shm/text.h); bytes of what was compiled, if that goes along; whether its variables are in the
+ * client's block. */
 static void answer(struct job *job, const struct module *module, uint64_t uses)
 {
 	struct load *load = job->load;
@@ -96,8 +98,8 @@ static CUresult put_in(struct job *job, struct module *module, uint64_t *ret_use
 	return executor_code(job->executor, result);
 }
 
-/* Where the executors before had them: kernels would find the first values anywhere else. The plan is the same in all
- * of them, but for one that had no memory for it. */
+/* Where the executors before had them: kernels would find the first values anywhere else. The plan
+ * is the same in all of them, but for one that had no memory for it. */
 static bool are_where_they_were(const struct job *job)
 {
 	const struct wire_load_module *wish = &job->message.load_module;

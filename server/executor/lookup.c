@@ -12,7 +12,8 @@
 /* With a gap or without. Return: as from the backend. */
 typedef CUresult lookup_fn(struct job *job, struct module *module, bool gap, void *ret);
 
-/* Does a lookup, without a gap if that will do. Answers, or queues the job again, unless it returns true. */
+/* Does a lookup, without a gap if that will do. Answers, or queues the job again, unless it returns
+ * true. */
 static bool look_up(struct job *job, struct module *module, lookup_fn *lookup, void *ret)
 {
 	char text[MODULE_TEXT_BYTES] = "";

@@ -1,5 +1,5 @@
-// Looking up functions and variables of modules. The first lookup of a function puts code onto the device: it
-// needs a gap (module_worker.c). Module thread.
+// Looking up functions and variables of modules. The first lookup of a function puts code onto the
+// device: it needs a gap (module_worker.c). Module thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_LOOKUP_H
 #define FRMPS_SERVER_EXECUTOR_LOOKUP_H

@@ -1,12 +1,13 @@
 // The end of a context. Any thread may find out; the first one reports.
 //
-// Order matters: first the word that every thread checks before it calls the backend, so that as little as
-// possible is issued into a dead context; then the last words, which the daemon reads when this process is
-// gone; then Lost, on which the daemon halts it. Nothing is cleaned up and nothing is answered any more: the
-// process waits for its end.
+// Order matters: first the word that every thread checks before it calls the backend, so that as
+// little as possible is issued into a dead context; then the last words, which the daemon reads
+// when this process is gone; then Lost, on which the daemon halts it. Nothing is cleaned up and
+// nothing is answered any more: the process waits for its end.
 //
-// These words say the code and name nobody. Where the backend contains faults it knows whose kernel faulted, and has
-// said so (contain.c). Where it does not, nobody knows, and all sessions become doubtful.
+// These words say the code and name nobody. Where the backend contains faults it knows whose kernel
+// faulted, and has said so (contain.c). Where it does not, nobody knows, and all sessions become
+// doubtful.
 
 #include "server/executor/lost.h"
 

@@ -6,8 +6,8 @@
 #include "server/executor/executor.h"
 
 /**
- * Reports that the context is lost: stops all issuing, fills the last words, tells the daemon. Only the first
- * call does anything. Any thread.
+ * Reports that the context is lost: stops all issuing, fills the last words, tells the daemon. Only
+ * the first call does anything. Any thread.
  */
 void lost_report(struct executor *executor, CUresult code);
 

@@ -1,18 +1,19 @@
-// Memory of sessions: chunks in the device part of the window, pinned memory in its host part. Main thread;
-// unpinning is the module thread's, because the driver makes it, and everybody else, wait for running
-// kernels.
+// Memory of sessions: chunks in the device part of the window, pinned memory in its host part. Main
+// thread; unpinning is the module thread's, because the driver makes it, and everybody else, wait
+// for running kernels.
 //
-// A range leaves in this order: it is taken out of what commands may name; the serving thread begins another
-// turn and what is on the device ends (drain.c); then it is unmapped. If the work does not end in time the
-// range comes back and the request is answered with CUDA_ERROR_NOT_READY. Pinned memory is free for the
-// client then, but stays pinned, and its addresses taken, until nothing of anybody runs (burial.c). The
-// answer says so; the same request once more is answered when it is over.
+// A range leaves in this order: it is taken out of what commands may name; the serving thread
+// begins another turn and what is on the device ends (drain.c); then it is unmapped. If the work
+// does not end in time the range comes back and the request is answered with CUDA_ERROR_NOT_READY.
+// Pinned memory is free for the client then, but stays pinned, and its addresses taken, until
+// nothing of anybody runs (burial.c). The answer says so; the same request once more is answered
+// when it is over.
 //
-// Requests of a session that is not served here follow one another without waiting. So its pinned memory is all the
-// module thread's: it is pinned again where it was when it is unpinned there.
+// Requests of a session that is not served here follow one another without waiting. So its pinned
+// memory is all the module thread's: it is pinned again where it was when it is unpinned there.
 //
-// A chunk is zero when the keeper makes it, and each mapping gets a chunk of its own: nothing is cleared
-// here.
+// A chunk is zero when the keeper makes it, and each mapping gets a chunk of its own: nothing is
+// cleared here.
 
 #include "server/executor/memory.h"
 
@@ -102,8 +103,9 @@ static void map_memory_now(struct job *job)
 	job_reply(job, code, NULL, 0, NULL);
 }
 
-/* Memory that the guard is not ready for would be one whose first strays go unseen. It is a matter of
- * microseconds, unless nothing finds room on the device: then nobody waits longer than READY_NS for it. */
+/* Memory that the guard is not ready for would be one whose first strays go unseen. It is a matter
+ * of microseconds, unless nothing finds room on the device: then nobody waits longer than READY_NS
+ * for it. */
 static int map_memory_ready(struct job *job)
 {
 	if (!stray_is_ready(job->tenant) && !executor_is_lost(job->executor) &&
@@ -172,8 +174,8 @@ static void unmap_memory(struct job *job)
 		drain_begin(job, UNMAP_NS, unmap_memory_drained);
 }
 
-/* Whether reading the file can never fault: it is large enough and cannot shrink. Of huge pages a hole may be all that
- * is left, for which there is none when it is read. */
+/* Whether reading the file can never fault: it is large enough and cannot shrink. Of huge pages a
+ * hole may be all that is left, for which there is none when it is read. */
 static bool is_steady(int fd, uint64_t bytes)
 {
 	struct stat status;
@@ -209,7 +211,8 @@ static CUresult map_pages(struct tenant *tenant, const struct wire_range *range,
 
 	if (mmap(at, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* Commands may name it a moment too early; undoing the registration would stop everybody. */
+	/* Commands may name it a moment too early; undoing the registration would stop
+	 * everybody. */
 	code = range_code(range_set_add(&tenant->host, range->address, range->bytes));
 	if (!code) {
 		code = executor_code(tenant->executor, tenant_ops(tenant)->host_register(at, range->bytes));
@@ -267,8 +270,8 @@ static void map_host(struct job *job)
 	run_in_order(job, map_host_now);
 }
 
-/* In a standby the moment in which nothing runs is there as soon as the serving threads have looked at the gate, and
- * what was sent behind this must find it done. */
+/* In a standby the moment in which nothing runs is there as soon as the serving threads have looked
+ * at the gate, and what was sent behind this must find it done. */
 static void unpin_at_once(struct job *job)
 {
 	const struct timespec pause = {.tv_nsec = 100 * CLOCK_US};

@@ -1,5 +1,5 @@
-// Memory requests of clients: MapMemory, UnmapMemory, MapHost, UnmapHost, QueryMemory. Main thread; unmapping
-// answers later. Pinned memory that was freed stays pinned until nothing runs (burial.h).
+// Memory requests of clients: MapMemory, UnmapMemory, MapHost, UnmapHost, QueryMemory. Main thread;
+// unmapping answers later. Pinned memory that was freed stays pinned until nothing runs (burial.h).
 
 #ifndef FRMPS_SERVER_EXECUTOR_MEMORY_H
 #define FRMPS_SERVER_EXECUTOR_MEMORY_H
@@ -12,16 +12,16 @@ struct tenant;
 
 void memory_handle(struct job *job);
 
-/** Undoes the mappings of device memory of a session that is not served any more. Module thread. Return: false: it is to be
- * called again (pace_step()) */
+/** Undoes the mappings of device memory of a session that is not served any more. Module thread.
+ * Return: false: it is to be called again (pace_step()) */
 bool memory_unmap_device(struct tenant *tenant, struct pace *pace);
 
 /** Unpins a range that the session freed. Module thread, when nothing runs. */
 void memory_unpin(struct tenant *tenant, const struct range *range);
 
 /**
- * Unpins one of the ranges that a session had when it ended; with the last one the addresses go as well.
- * Module thread, when nothing runs. Return: its bytes, 0 when there was none.
+ * Unpins one of the ranges that a session had when it ended; with the last one the addresses go as
+ * well. Module thread, when nothing runs. Return: its bytes, 0 when there was none.
  */
 uint64_t memory_unpin_next(struct tenant *tenant);
 

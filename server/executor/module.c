@@ -1,5 +1,5 @@
-// Modules and functions of sessions: what is known of them, their end, and what is asked about them. Requests
-// are answered by the module thread, one after the other (module_worker.c).
+// Modules and functions of sessions: what is known of them, their end, and what is asked about
+// them. Requests are answered by the module thread, one after the other (module_worker.c).
 //
 // Functions are published to the serving thread in an array by id. Before a function is freed it is
 // unpublished, and the serving thread has begun another turn (drain.c).
@@ -21,7 +21,8 @@
 #include "server/log.h"
 
 #define UNLOAD_NS (UINT64_C(10000) * CLOCK_MS)
-/* What a name takes in an answer beside its letters, and what an answer takes beside its names, at most. */
+/* What a name takes in an answer beside its letters, and what an answer takes beside its names, at
+ * most. */
 #define NAME_BYTES  16u
 #define REPLY_BYTES 1024u
 
@@ -97,7 +98,8 @@ struct function *function_free(struct function *function)
 	return NULL;
 }
 
-/* Takes all functions of a module (NULL: of all) out of the array; each module's are chained by `next`. */
+/* Takes all functions of a module (NULL: of all) out of the array; each module's are chained by
+ * `next`. */
 static void unpublish(struct tenant *tenant, const struct module *module)
 {
 	function_word *functions = atomic_load_explicit(&tenant->modules.functions, memory_order_relaxed);
@@ -187,8 +189,8 @@ static void unload(struct job *job)
 	graph_forget_module(job->tenant, module);
 	constant_forget(job->tenant, module->id);
 	if (!word_relaxed(&job->tenant->generation)) {
-		/* A standby: nothing of the session runs here, and what was sent behind this, perhaps a
-		 * module with the same number, must find it done. */
+		/* A standby: nothing of the session runs here, and what was sent behind this,
+		 * perhaps a module with the same number, must find it done. */
 		unload_finish(job);
 		return;
 	}
@@ -264,7 +266,8 @@ static void query_occupancy(struct job *job)
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 
-/* The daemon asks an executor that serves this session alone: nobody else waits until nothing runs. */
+/* The daemon asks an executor that serves this session alone: nobody else waits until nothing
+ * runs. */
 static void set_limit(struct job *job)
 {
 	const struct wire_limit *wish = &job->message.limit;

@@ -49,7 +49,8 @@ struct module_table {
 };
 
 /**
- * A private copy of a client's file, which may change under us, whatever its seals say. Free with free().
+ * A private copy of a client's file, which may change under us, whatever its seals say. Free with
+ * free().
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE (no file of that size), CUDA_ERROR_INVALID_IMAGE,
  * CUDA_ERROR_OUT_OF_MEMORY.
  */
@@ -66,7 +67,8 @@ struct module *module_find(struct tenant *tenant, uint32_t id);
 /** Frees a function that is not published; NULL does nothing. Return: NULL. */
 struct function *function_free(struct function *function);
 
-/** A module request of a client, or one about graphs, arrays and objects. Main thread; answers later. */
+/** A module request of a client, or one about graphs, arrays and objects. Main thread; answers
+ * later. */
 void module_handle(struct job *job);
 
 /** Gives everything up to be unloaded. Module thread; the session is not served any more. */

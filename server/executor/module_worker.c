@@ -1,22 +1,26 @@
 // The module thread: works off a queue of jobs, one after the other, and what waits for a gap.
 //
-// What a driver does when code or data comes onto the device or leaves it, measured: it waits until all that
-// was issued to the context has ended, and holds up every launch of every other thread meanwhile. The backend
-// says which call does (backend.h); it does it in a gap that the gate makes (gate.c). So the rules are
+// What a driver does when code or data comes onto the device or leaves it, measured: it waits until
+// all that was issued to the context has ended, and holds up every launch of every other thread
+// meanwhile. The backend says which call does (backend.h); it does it in a gap that the gate makes
+// (gate.c). So the rules are
 //   - never on the main thread: allocations, promotions and closing go on;
-//   - loading an image needs no gap (load.c); the first lookup of a function does. It is refused when that
-//     cannot be had within the patience (lookup.c);
-//   - one queue, but lookups that wait at that moment run back to back in the same gap, for GATE_BATCH_NS;
-//   - an unload is answered when the session's own work has ended. The unloading itself, which nobody waits
-//     for (the graves), is done in the first gap that is made for anything, before that; or when nothing
-//     runs; or in a gap made for it after GRAVE_NS. So it comes before whatever a later request puts on the
-//     device, and the standby, which does the same requests, has everything at the same addresses.
-// In each gap groups of multiprocessors that sessions want are made first, and for them alone one is made at once (cap.c).
-// Between requests the thread gives back what clients have left behind (burial.c).
-// Placing a newcomer that was refused elsewhere is the daemon's (standby/move.c).
+//   - loading an image needs no gap (load.c); the first lookup of a function does. It is refused
+//     when that cannot be had within the patience (lookup.c);
+//   - one queue, but lookups that wait at that moment run back to back in the same gap, for
+//     GATE_BATCH_NS;
+//   - an unload is answered when the session's own work has ended. The unloading itself, which
+//     nobody waits for (the graves), is done in the first gap that is made for anything, before
+//     that; or when nothing runs; or in a gap made for it after GRAVE_NS. So it comes before
+//     whatever a later request puts on the device, and the standby, which does the same requests,
+//     has everything at the same addresses.
+// In each gap groups of multiprocessors that sessions want are made first, and for them alone one
+// is made at once (cap.c). Between requests the thread gives back what clients have left behind
+// (burial.c). Placing a newcomer that was refused elsewhere is the daemon's (standby/move.c).
 //
-// A call of the driver that does not come back keeps everything behind it waiting, and nothing of it can be seen
-// from outside. So the thread notes what it is at, and an executor that is halted says so if that took long.
+// A call of the driver that does not come back keeps everything behind it waiting, and nothing of
+// it can be seen from outside. So the thread notes what it is at, and an executor that is halted
+// says so if that took long.
 
 #include "server/executor/module_worker.h"
 
@@ -248,7 +252,8 @@ static bool is_first_of_tenant(const struct job_list *queue, const struct job *j
 	return false;
 }
 
-/* While the gate is closed: a lookup that waits as well, if it may come before what is queued; NULL if none.
+/* While the gate is closed: a lookup that waits as well, if it may come before what is queued; NULL
+ * if none.
  */
 static struct job *next_in_gap(struct executor *executor)
 {
@@ -280,7 +285,8 @@ static struct job *take_first(struct module_worker *worker)
 	return job;
 }
 
-/* Until something comes, or it is time to look at what nobody waits for. Return: false at the end. */
+/* Until something comes, or it is time to look at what nobody waits for. Return: false at the
+ * end. */
 static bool wait_for_more(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;

@@ -1,4 +1,5 @@
-// The module thread of an executor, and gaps on behalf of its jobs. Why a thread of its own: module_worker.c.
+// The module thread of an executor, and gaps on behalf of its jobs. Why a thread of its own:
+// module_worker.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_MODULE_WORKER_H
 #define FRMPS_SERVER_EXECUTOR_MODULE_WORKER_H
@@ -38,7 +39,8 @@ struct module_worker {
 
 	struct module_work work;
 
-	/* Module thread: modules that are gone for their sessions and wait to be unloaded, oldest first. */
+	/* Module thread: modules that are gone for their sessions and wait to be unloaded, oldest
+	 * first. */
 	struct module *graves, **graves_end;
 	uint32_t grave_count;
 	uint64_t grave_since; /* ns: of the first */
@@ -54,8 +56,8 @@ int module_worker_init(struct executor *executor);
 void module_worker_deinit(struct executor *executor);
 /** Lets the module thread run job->run. Any thread. */
 void module_worker_queue(struct job *job);
-/** The same for a job that ran already and puts itself off, behind what has come meanwhile. Its patience goes
- * on. */
+/** The same for a job that ran already and puts itself off, behind what has come meanwhile. Its
+ * patience goes on. */
 void module_worker_queue_again(struct job *job);
 
 /** Whether something is in the queue. Any thread. */
@@ -65,8 +67,8 @@ bool module_worker_is_wanted(struct executor *executor);
 void module_worker_wake(struct executor *executor);
 
 /**
- * If the module thread has been at one thing for very long, or does not begin what waits for it: says in the log what
- * it is at, and lets the backend say where. Any other thread.
+ * If the module thread has been at one thing for very long, or does not begin what waits for it:
+ * says in the log what it is at, and lets the backend say where. Any other thread.
  * @now: ns
  */
 void module_worker_tell(struct executor *executor, uint64_t now);
@@ -74,15 +76,17 @@ void module_worker_tell(struct executor *executor, uint64_t now);
 /** The module is out of its session: it is unloaded in a gap, and freed. Module thread. */
 void module_worker_bury(struct executor *executor, struct module *module);
 
-/** gate_enter(); what waits to be made (cap.c), unloaded or freed comes first in every gap. Module thread. */
+/** gate_enter(); what waits to be made (cap.c), unloaded or freed comes first in every gap. Module
+ * thread. */
 int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, uint64_t asked_at);
 /**
  * The same for a job, from job->since on. Module thread.
- * text: MODULE_TEXT_BYTES, filled where there is no gap. Return: CUDA_SUCCESS; CUDA_ERROR_SYSTEM_NOT_READY:
- * there is none; CUDA_ERROR_NOT_READY: the job is to be queued again.
+ * text: MODULE_TEXT_BYTES, filled where there is no gap. Return: CUDA_SUCCESS;
+ * CUDA_ERROR_SYSTEM_NOT_READY: there is none; CUDA_ERROR_NOT_READY: the job is to be queued again.
  */
 CUresult module_worker_wait_for_gap(struct job *job, char *text);
-/** Answers a job. Where there was no gap: with whose work (session), and for how long that ran, ms. */
+/** Answers a job. Where there was no gap: with whose work (session), and for how long that ran,
+ * ms. */
 void module_worker_refuse(struct job *job, CUresult code, const char *text);
 
 #endif

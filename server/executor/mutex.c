@@ -1,15 +1,16 @@
-// Mutexes of the driver, contended: pthread_mutex_lock() of this program comes before the C library's for the
-// driver, which is loaded later, and looks for a few microseconds whether the mutex becomes free before it
-// sleeps. See mutex.h.
+// Mutexes of the driver, contended: pthread_mutex_lock() of this program comes before the C
+// library's for the driver, which is loaded later, and looks for a few microseconds whether the
+// mutex becomes free before it sleeps. See mutex.h.
 //
-// Why: the driver has one mutex per context on the way of every launch, and holds it for about half a
-// microsecond. With eight serving threads a quarter of their time went to sleeping and waking one another in
-// the kernel (perf, H200, driver 580.159.04), which takes longer than what they waited for. The C library's
-// own remedy (glibc.pthread.mutex_spin_count) is for adaptive mutexes only, which the driver's are not.
+// Why: the driver has one mutex per context on the way of every launch, and holds it for about half
+// a microsecond. With eight serving threads a quarter of their time went to sleeping and waking one
+// another in the kernel (perf, H200, driver 580.159.04), which takes longer than what they waited
+// for. The C library's own remedy (glibc.pthread.mutex_spin_count) is for adaptive mutexes only,
+// which the driver's are not.
 //
-// Only one of those that wait looks at the mutex, so that its line is left to whoever holds it; the others
-// wait at a turnstile in front of it, of which there are fewer than mutexes: who shares one waits a little
-// longer for the turn, and nobody longer than the time given.
+// Only one of those that wait looks at the mutex, so that its line is left to whoever holds it; the
+// others wait at a turnstile in front of it, of which there are fewer than mutexes: who shares one
+// waits a little longer for the turn, and nobody longer than the time given.
 //
 // Not under the thread sanitizer, which has a pthread_mutex_lock() of its own. Any thread.
 
@@ -25,8 +26,8 @@
 #include "server/executor/clock.h"
 #include "shm/order.h"
 
-/* Pauses between two looks at a mutex or a turnstile. Whoever has the mutex may want it again at once: who waits
- * eagerly takes its line away each time, and both are slower for it. */
+/* Pauses between two looks at a mutex or a turnstile. Whoever has the mutex may want it again at
+ * once: who waits eagerly takes its line away each time, and both are slower for it. */
 #define PAUSES	   8
 #define TURNSTILES 64u
 

@@ -1,18 +1,21 @@
-// Texture and surface objects of sessions. What a program knows of one is a 64-bit value, which it stores
-// where it likes, device memory included. So a standby must have every object under the value that the active
-// executor's driver chose, and the daemon tells it which (MakeObject.value).
+// Texture and surface objects of sessions. What a program knows of one is a 64-bit value, which it
+// stores where it likes, device memory included. So a standby must have every object under the
+// value that the active executor's driver chose, and the daemon tells it which (MakeObject.value).
 //
-// A driver numbers the objects of a context from 1 on. It gives a number that was freed to another object,
-// but when is not to be foreseen (H200, driver 580: it depends on what the device has finished since, and on
-// which number was given last). So numbers are not freed as long as possible:
-//   - an object that is dropped is *held*: it stays, for nobody. One of exactly the same form is the same
-//     object again, which is what programs do that make one for each call;
-//   - only when more than OBJECT_HELD_MAX are held, the one that is held for the longest time is freed;
-//   - a standby makes objects, and holds them, until the number comes that it was told. It is told of living
-//     objects in the order of their numbers when it begins, and of new ones as they are made.
+// A driver numbers the objects of a context from 1 on. It gives a number that was freed to another
+// object, but when is not to be foreseen (H200, driver 580: it depends on what the device has
+// finished since, and on which number was given last). So numbers are not freed as long as
+// possible:
+//   - an object that is dropped is *held*: it stays, for nobody. One of exactly the same form is
+//     the same object again, which is what programs do that make one for each call;
+//   - only when more than OBJECT_HELD_MAX are held, the one that is held for the longest time is
+//     freed;
+//   - a standby makes objects, and holds them, until the number comes that it was told. It is told
+//     of living objects in the order of their numbers when it begins, and of new ones as they are
+//     made.
 //
-// A number that cannot be had is an error: the daemon then knows that the session cannot be moved to this
-// standby. The next one, which begins anew, can have it.
+// A number that cannot be had is an error: the daemon then knows that the session cannot be moved
+// to this standby. The next one, which begins anew, can have it.
 
 #ifndef FRMPS_SERVER_EXECUTOR_OBJECT_H
 #define FRMPS_SERVER_EXECUTOR_OBJECT_H

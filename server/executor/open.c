@@ -1,20 +1,22 @@
 // The beginning and the end of a session in this executor.
 //
 // End, each step only when the one before is over:
-//   main thread     no more requests; the serving thread marks what is unmarked and lets go (serve_detach)
-//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); then its kernels
-//                   are ended (end_kernels.c). If something does not end even so the session stays as it is
-//                   for as long as this process lives: the device could still touch its memory. Answer 0.
-//                   (A later CloseSession tries again.)
+//   main thread     no more requests; the serving thread marks what is unmarked and lets go
+//                   (serve_detach)
+//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); then its
+//                   kernels are ended (end_kernels.c). If something does not end even so the
+//                   session stays as it is for as long as this process lives: the device could
+//                   still touch its memory. Answer 0. (A later CloseSession tries again.)
 //   module thread   streams, events, device memory: it can be given to others
 //   main thread     out of the registry
-//   module thread   when nothing of anybody runs (burial.c): pinned memory, arena and timelines, modules, the
-//                   regions; then the window's addresses are free again
-// The answer to CloseSession comes before the last step if that has to wait, and then says how many bytes
-// stay pinned; another CloseSession is answered when it is over.
+//   module thread   when nothing of anybody runs (burial.c): pinned memory, arena and timelines,
+//                   modules, the regions; then the window's addresses are free again
+// The answer to CloseSession comes before the last step if that has to wait, and then says how many
+// bytes stay pinned; another CloseSession is answered when it is over.
 //
-// Regions are not kept, pinned, for the next session: whoever could write them once may have them mapped for
-// ever (a forked child, a descriptor that was passed on), and would read and write the next client's.
+// Regions are not kept, pinned, for the next session: whoever could write them once may have them
+// mapped for ever (a forked child, a descriptor that was passed on), and would read and write the
+// next client's.
 
 #include "server/executor/open.h"
 
@@ -308,8 +310,9 @@ static int leave(struct job *job)
 	return 0;
 }
 
-/* Module thread. What sessions that go on want of it comes first: it may be hundreds of calls. But not for ever: they may want
- * something all the time, and the daemon halts an executor that does not answer (session_close.c). */
+/* Module thread. What sessions that go on want of it comes first: it may be hundreds of calls. But
+ * not for ever: they may want something all the time, and the daemon halts an executor that does
+ * not answer (session_close.c). */
 static void unmap_some(struct job *job)
 {
 	struct pace pace;
@@ -371,7 +374,8 @@ static void close_drained(struct job *job)
 	job_park(job);
 }
 
-/* Waits for the serving thread to let go. It may be in a call of the driver that waits for the work. */
+/* Waits for the serving thread to let go. It may be in a call of the driver that waits for the
+ * work. */
 static int close_step(struct job *job)
 {
 	uint64_t now = clock_now();

@@ -6,7 +6,8 @@
 #include "server/executor/clock.h"
 #include "server/executor/job.h"
 
-/* The end of a session lets others come between its mappings for so long: the daemon waits for it. */
+/* The end of a session lets others come between its mappings for so long: the daemon waits for
+ * it. */
 #define OPEN_GIVES_WAY_NS (1000 * CLOCK_MS)
 
 struct tenant;

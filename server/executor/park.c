@@ -1,13 +1,16 @@
-// Behind some faults (a trap on an H200) calls of the driver come back only after hundreds of milliseconds, while the
-// process can be taken off the device in a few. Whoever is in such a call would write what a next executor reads as
-// soon as it is back: how far it has issued, and marked. So before the fence each serving thread that does not pass by
-// itself gets a signal, whose handler never returns. What it was at is as it would be had the process been killed
-// there, and takeover.c is made for that.
+// Behind some faults (a trap on an H200) calls of the driver come back only after hundreds of
+// milliseconds, while the process can be taken off the device in a few. Whoever is in such a call
+// would write what a next executor reads as soon as it is back: how far it has issued, and marked.
+// So before the fence each serving thread that does not pass by itself gets a signal, whose handler
+// never returns. What it was at is as it would be had the process been killed there, and takeover.c
+// is made for that.
 //
-// A thread stands still when its handler says so, or while the kernel says that it is in an uninterruptible wait and does
-// not block the signal: that comes before anything else that it would do then.
+// A thread stands still when its handler says so, or while the kernel says that it is in an
+// uninterruptible wait and does not block the signal: that comes before anything else that it would
+// do then.
 //
-// Locks that it has stay taken. Who needs one of them waits for ever, and the daemon kills what does not answer.
+// Locks that it has stay taken. Who needs one of them waits for ever, and the daemon kills what
+// does not answer.
 
 #include "server/executor/park.h"
 

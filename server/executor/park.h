@@ -11,8 +11,8 @@ struct serve_thread;
 void park_enter(struct serve_thread *thread);
 
 /**
- * Stops the thread where it is, for good, in the middle of anything; the process can only be ended then. Does not
- * wait: to be asked again until it is so. Main thread.
+ * Stops the thread where it is, for good, in the middle of anything; the process can only be ended
+ * then. Does not wait: to be asked again until it is so. Main thread.
  * Return: whether it will never execute an instruction of its own again.
  */
 bool park_thread(struct serve_thread *thread);

@@ -1,5 +1,5 @@
-// Sets of address ranges. See range.h for who calls what. Invariant: at[0..count) is sorted by start and
-// disjoint; in a merging set no two ranges touch.
+// Sets of address ranges. See range.h for who calls what. Invariant: at[0..count) is sorted by
+// start and disjoint; in a merging set no two ranges touch.
 
 #include "server/executor/range.h"
 

@@ -1,12 +1,14 @@
-// Sets of address ranges: what of its window a session may name in a command. Read by the session's serving
-// thread for every copy, changed by the main or the module thread when something is mapped or unmapped.
+// Sets of address ranges: what of its window a session may name in a command. Read by the session's
+// serving thread for every copy, changed by the main or the module thread when something is mapped
+// or unmapped.
 //
-// A merging set joins ranges that touch, so that a copy across two mapped chunks is one lookup; it answers
-// "may this be touched". A set that does not merge keeps the ranges as they were added; it answers "was
-// exactly this mapped".
+// A merging set joins ranges that touch, so that a copy across two mapped chunks is one lookup; it
+// answers "may this be touched". A set that does not merge keeps the ranges as they were added; it
+// answers "was exactly this mapped".
 //
-// The reader keeps the last range that it hit in a cache of its own. A version word says whether the set has
-// lost anything since: as long as not, what the cache allows is still allowed, and no lock is taken.
+// The reader keeps the last range that it hit in a cache of its own. A version word says whether
+// the set has lost anything since: as long as not, what the cache allows is still allowed, and no
+// lock is taken.
 
 #ifndef FRMPS_SERVER_EXECUTOR_RANGE_H
 #define FRMPS_SERVER_EXECUTOR_RANGE_H

@@ -1,10 +1,12 @@
-// A module's variables are in the context, and kernels may keep results there, or in the device's heap, of which no program
-// ever asks the address. They are lost with the executor, and whose they were is told (takeover.c). The backend has
-// read from the image whether there are any (server/backend/statics.h).
+// A module's variables are in the context, and kernels may keep results there, or in the device's
+// heap, of which no program ever asks the address. They are lost with the executor, and whose they
+// were is told (takeover.c). The backend has read from the image whether there are any
+// (server/backend/statics.h).
 //
-// Before a kernel that may write there is given to a device, a bit in the session's own memory says so, which
-// outlives the executor (shm_server_header.ran). As long as it is not set, the next executor's module is as
-// good as this one: just loaded. The client may give the number of a module that is gone to another one.
+// Before a kernel that may write there is given to a device, a bit in the session's own memory says
+// so, which outlives the executor (shm_server_header.ran). As long as it is not set, the next
+// executor's module is as good as this one: just loaded. The client may give the number of a module
+// that is gone to another one.
 
 #include "server/executor/remains.h"
 

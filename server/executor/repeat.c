@@ -1,21 +1,23 @@
 // The proof that commands in doubt may be repeated. Pure functions.
 //
-// Every command of the set may have run: wholly, partly (the last of its stream that began) or not at all. It
-// is run again from its beginning, each stream in its order. The outcome is that of a single run if each
-// command reads, when it is repeated, what it read the first time:
-//   - a command that writes what c reads spoils c's repetition, unless it comes before c in the same
-//     stream: then it is repeated before c, too, and writes the same again;
+// Every command of the set may have run: wholly, partly (the last of its stream that began) or not
+// at all. It is run again from its beginning, each stream in its order. The outcome is that of a
+// single run if each command reads, when it is repeated, what it read the first time:
+//   - a command that writes what c reads spoils c's repetition, unless it comes before c in the
+//     same stream: then it is repeated before c, too, and writes the same again;
 //   - that includes c itself: a copy onto its own source, a kernel that reads its output.
-// Commands of different streams have no known order inside the set (a wait between two streams ends the set
-// of the waiting one, because the awaited command is not done), so they must not touch each other either way.
+// Commands of different streams have no known order inside the set (a wait between two streams ends
+// the set of the waiting one, because the awaited command is not done), so they must not touch each
+// other either way.
 //
-// A kernel reads and writes everything that a program can name, which is everything but the arena. With
-// `replays` the client vouches that its kernels do not read what they wrote, neither directly nor fetched to
-// host memory; so kernels do not spoil kernels, and fetches do not either. It vouches for nothing else: an
-// upload or fill after a kernel may change what the kernel reads, a kernel after a fetch what was fetched.
+// A kernel reads and writes everything that a program can name, which is everything but the arena.
+// With `replays` the client vouches that its kernels do not read what they wrote, neither directly
+// nor fetched to host memory; so kernels do not spoil kernels, and fetches do not either. It
+// vouches for nothing else: an upload or fill after a kernel may change what the kernel reads, a
+// kernel after a fetch what was fetched.
 //
-// Effects beyond memory: a word that was written for others to see (REPEAT_SIGNAL) may have been acted upon
-// and reset; writing it again could be taken for a second signal. It is never repeated.
+// Effects beyond memory: a word that was written for others to see (REPEAT_SIGNAL) may have been
+// acted upon and reset; writing it again could be taken for a second signal. It is never repeated.
 
 #include "server/executor/repeat.h"
 

@@ -1,4 +1,5 @@
-// The proof that a set of commands in doubt may be repeated. Pure: no session, no memory of its own.
+// The proof that a set of commands in doubt may be repeated. Pure: no session, no memory of its
+// own.
 
 #ifndef FRMPS_SERVER_EXECUTOR_REPEAT_H
 #define FRMPS_SERVER_EXECUTOR_REPEAT_H
@@ -27,7 +28,8 @@ struct repeat_command {
 };
 
 /**
- * Whether running all commands again, each stream in its order, gives what one run would have given.
+ * Whether running all commands again, each stream in its order, gives what one run would have
+ * given.
  * @commands: per stream in order; streams in any order
  * @replays: the client vouches that repeating its kernels is harmless
  * @ret_index: written when false: the command that cannot be repeated

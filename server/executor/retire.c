@@ -1,28 +1,31 @@
 // Marks, done words and sleepers. Serving thread of the session.
 //
-// A mark is a write of the device, in stream order, of the stream's latest issued seq into the timeline.
-// Marks cost about as much as a quarter of a launch, so they are placed only
+// A mark is a write of the device, in stream order, of the stream's latest issued seq into the
+// timeline. Marks cost about as much as a quarter of a launch, so they are placed only
 //   - where the client asks: FRMPS_CMD_MARK on a command, or the MARK directive;
-//   - before every driver event that another stream may wait for, and before and behind every WRITE_VALUE;
+//   - before every driver event that another stream may wait for, and before and behind every
+//     WRITE_VALUE;
 //   - behind RETIRE_UNMARKED unmarked commands, fewer where shares are counted (share.c);
-//   - for clients that vouch for their kernels: between kernels and a later upload or fill, and between
-//     a fetch and a later kernel, because such a pair could not be repeated (repeat.c);
-//   - when nothing was taken or issued for RETIRE_IDLE_NS, or the oldest unmarked command is that of
-//     RETIRE_AGE_NS ago, and no other mark of the stream is on its way: the device is behind, nobody asks, and
-//     each mark stands between two kernels that would follow each other at once;
-//   - behind each command while a module is to be loaded, and of streams that are kept short (gate.c);
-//   - when a stream is to be held until its commands are done, and when the main thread asks (drain.c).
+//   - for clients that vouch for their kernels: between kernels and a later upload or fill, and
+//     between a fetch and a later kernel, because such a pair could not be repeated (repeat.c);
+//   - when nothing was taken or issued for RETIRE_IDLE_NS, or the oldest unmarked command is that
+//     of RETIRE_AGE_NS ago, and no other mark of the stream is on its way: the device is behind,
+//     nobody asks, and each mark stands between two kernels that would follow each other at once;
+//   - behind each command while a module is to be loaded, and of streams that are kept short
+//     (gate.c);
+//   - when a stream is to be held until its commands are done, and when the main thread asks
+//     (drain.c).
 //
 // Two invariants that takeover.c rests on:
-//   - What is known done is downward closed without looking at the order of commands: another stream can
-//     only pass a wait on a driver event behind the mark that was put before the event, so whoever sees
-//     its completion finds the mark of what it waited for in the timeline too.
-//   - The journaled copy of a command has FRMPS_CMD_MARK set if a mark was put behind it. Commands behind
-//     the first such command that is not done cannot have begun.
+//   - What is known done is downward closed without looking at the order of commands: another
+//     stream can only pass a wait on a driver event behind the mark that was put before the event,
+//     so whoever sees its completion finds the mark of what it waited for in the timeline too.
+//   - The journaled copy of a command has FRMPS_CMD_MARK set if a mark was put behind it. Commands
+//     behind the first such command that is not done cannot have begun.
 //
-// While nothing of a stream is on the device (issued = marked = done: the last mark has arrived and no other
-// is under way) the timeline word has no other writer, and this thread counts commands that need no device
-// itself.
+// While nothing of a stream is on the device (issued = marked = done: the last mark has arrived and
+// no other is under way) the timeline word has no other writer, and this thread counts commands
+// that need no device itself.
 
 #include "server/executor/retire.h"
 
@@ -81,8 +84,8 @@ static CUresult put_mark(struct tenant *tenant, struct stream *stream)
 	CUresult code;
 
 	log_bug_on(!stream->backend);
-	/* Before the call: if this process dies in it the device may have written the mark all the same, and the
-	 * program have seen it. */
+	/* Before the call: if this process dies in it the device may have written the mark all the
+	 * same, and the program have seen it. */
 	word_release(&stream->journal.state->marked, stream->issued);
 	code = tenant_ops(tenant)->mark(
 		stream->backend, &tenant->timeline->stream[stream->slot].done, stream->issued);
@@ -120,8 +123,8 @@ void retire_mark_last(struct tenant *tenant)
 	}
 }
 
-/* Marks the streams that became unmarked `age` ago or earlier. The list is in this order. @one: not where another
- * mark is on its way */
+/* Marks the streams that became unmarked `age` ago or earlier. The list is in this order. @one: not
+ * where another mark is on its way */
 static void mark_older(struct tenant *tenant, uint64_t age, bool one)
 {
 	struct stream *stream, *next;
@@ -216,8 +219,8 @@ static uint64_t interval(const struct tenant *tenant, const struct tenant_wake *
 
 uint64_t retire_next_look(const struct tenant *tenant, uint64_t now)
 {
-	/* Marks that are still missing when a thread is about to sleep are marks that failed. More sleepers than there
-	 * is room for do not all matter to the microsecond. */
+	/* Marks that are still missing when a thread is about to sleep are marks that failed. More
+	 * sleepers than there is room for do not all matter to the microsecond. */
 	uint64_t next =
 		TAILQ_EMPTY(&tenant->unmarked) && !tenant->wakes_overflow ? UINT64_MAX : now + CLOCK_MS;
 

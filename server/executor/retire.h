@@ -1,5 +1,5 @@
-// Marks, and what follows from commands being done: sleepers are woken. Serving thread. The rules are in
-// retire.c.
+// Marks, and what follows from commands being done: sleepers are woken. Serving thread. The rules
+// are in retire.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_RETIRE_H
 #define FRMPS_SERVER_EXECUTOR_RETIRE_H
@@ -20,16 +20,18 @@
 void retire_issued(struct tenant *tenant, struct stream *stream, struct frmps_head *record);
 
 /**
- * Counts a command that needs no device as done, at once if nothing of the stream is on the device, otherwise
- * with the next mark.
+ * Counts a command that needs no device as done, at once if nothing of the stream is on the device,
+ * otherwise with the next mark.
  */
 void retire_settled(struct tenant *tenant, struct stream *stream, struct frmps_head *record);
 
-/** Puts a mark behind the latest issued command if it has none. Return: the backend's code, passed on. */
+/** Puts a mark behind the latest issued command if it has none. Return: the backend's code, passed
+ * on. */
 CUresult retire_mark(struct tenant *tenant, struct stream *stream);
 /**
- * For clients whose kernels may be repeated: keeps what may be in doubt at a time in an order in which it can
- * be repeated, by a mark in front of a command that begins the next round. Call before the command is begun.
+ * For clients whose kernels may be repeated: keeps what may be in doubt at a time in an order in
+ * which it can be repeated, by a mark in front of a command that begins the next round. Call before
+ * the command is begun.
  */
 static inline void retire_phase(struct tenant *tenant, struct stream *stream, enum stream_phase phase)
 {

@@ -1,14 +1,15 @@
-// The watch over a session's work on the device. A fault shows in the next call of the driver, whoever makes
-// it; when all clients only wait there is none, and their marks never come. So while something is on the
-// device one of the session's streams is queried from time to time: after SENTRY_LEAST_NS, then after 1 % of
-// the time since the session last issued something, at most every millisecond. The context is everybody's,
-// and a query stands in the way of launches: while anybody has just heard that it is well (a mark was taken,
-// or a query answered) it is asked every SENTRY_OWN_NS only. So sessions that wait behind full queues, or
-// many that wait at all, do not ask one by one.
+// The watch over a session's work on the device. A fault shows in the next call of the driver,
+// whoever makes it; when all clients only wait there is none, and their marks never come. So while
+// something is on the device one of the session's streams is queried from time to time: after
+// SENTRY_LEAST_NS, then after 1 % of the time since the session last issued something, at most
+// every millisecond. The context is everybody's, and a query stands in the way of launches: while
+// anybody has just heard that it is well (a mark was taken, or a query answered) it is asked every
+// SENTRY_OWN_NS only. So sessions that wait behind full queues, or many that wait at all, do not
+// ask one by one.
 //
-// A fatal code ends the context. Codes that say nothing about the context (backend_is_fatal) end it as well
-// when SENTRY_FAILURES queries in a row give one. That a stream is ready, on the other hand, proves nothing:
-// only marks do.
+// A fatal code ends the context. Codes that say nothing about the context (backend_is_fatal) end it
+// as well when SENTRY_FAILURES queries in a row give one. That a stream is ready, on the other
+// hand, proves nothing: only marks do.
 
 #include "server/executor/sentry.h"
 

@@ -1,5 +1,5 @@
-// Finding out that the context is lost when nobody issues anything. Serving thread; main thread once a
-// session is detached.
+// Finding out that the context is lost when nobody issues anything. Serving thread; main thread
+// once a session is detached.
 
 #ifndef FRMPS_SERVER_EXECUTOR_SENTRY_H
 #define FRMPS_SERVER_EXECUTOR_SENTRY_H
@@ -21,7 +21,8 @@ static inline void sentry_heard(struct tenant *tenant)
 	word_set(&tenant->executor->heard_at, tenant->now);
 }
 
-/** Forgets streams of which everything is done; asks the driver about the others when it is time. */
+/** Forgets streams of which everything is done; asks the driver about the others when it is
+ * time. */
 void sentry_look(struct tenant *tenant);
 
 /** When to look again although nobody rings: ns, UINT64_MAX = never. */

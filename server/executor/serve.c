@@ -1,5 +1,6 @@
-// The serving threads. Each owns some sessions and does for them, turn by turn, all that happens between ring
-// and backend. Sessions come and go by orders of the main thread; everything else is read from shared words.
+// The serving threads. Each owns some sessions and does for them, turn by turn, all that happens
+// between ring and backend. Sessions come and go by orders of the main thread; everything else is
+// read from shared words.
 //
 //        ┌──────► orders, gate, one turn of every session ──something moved─┐
 //        │                        │ nothing                                 │
@@ -13,16 +14,18 @@
 //        │              epoll: doorbells, orders, time of the next look     │
 //        └───────────── asleep = 0 ◄────────────────────────────────────────┘
 //
-// The time of the next look is "never" unless something must be polled: sleepers, streams held for a
-// completion or a word (hold.c), a full journal. So an executor whose clients are idle uses no processor.
+// The time of the next look is "never" unless something must be polled: sleepers, streams held for
+// a completion or a word (hold.c), a full journal. So an executor whose clients are idle uses no
+// processor.
 //
-// An operator can pause a session: the daemon sets a bit of its server region and sends Ping, which wakes all threads.
-// At the next turn the session's thread takes nothing more from the ring, issues nothing of what waits in software, and marks
-// what is on the device, so that its end is known. All else goes on: questions of the main thread, the end of the
-// session, its move to another executor, which reads the same bit.
+// An operator can pause a session: the daemon sets a bit of its server region and sends Ping, which
+// wakes all threads. At the next turn the session's thread takes nothing more from the ring, issues
+// nothing of what waits in software, and marks what is on the device, so that its end is known. All
+// else goes on: questions of the main thread, the end of the session, its move to another executor,
+// which reads the same bit.
 //
-// A turn takes at most BATCH records of a session, so that none waits for another's flood; a session that
-// cannot go on (held streams, full journal, offence) costs a few loads per turn.
+// A turn takes at most BATCH records of a session, so that none waits for another's flood; a
+// session that cannot go on (held streams, full journal, offence) costs a few loads per turn.
 
 #include "server/executor/serve.h"
 
@@ -198,7 +201,8 @@ static bool has_records(const struct tenant *tenant)
 	       tenant_is_running(tenant);
 }
 
-/* The second look of the sleep protocol: work that came before the client could see that we sleep. */
+/* The second look of the sleep protocol: work that came before the client could see that we
+ * sleep. */
 static bool is_ready(const struct tenant *tenant)
 {
 	if (word_acquire(&tenant->asked) != word_relaxed(&tenant->answered))
@@ -218,7 +222,8 @@ static void attach(struct serve_thread *thread, struct tenant *tenant)
 	TAILQ_INSERT_TAIL(&thread->tenants, tenant, served_link);
 }
 
-/* Behind that nobody tries a mark again that failed, and without it nobody knows when its work is done. */
+/* Behind that nobody tries a mark again that failed, and without it nobody knows when its work is
+ * done. */
 static bool may_let_go(struct tenant *tenant)
 {
 	if (!hold_is_quiet(tenant))
@@ -309,7 +314,8 @@ static void sleep_until(struct serve_thread *thread, uint64_t next)
 	}
 }
 
-/* The word is the next executor's once the thread has passed a halt: a client that reads ours would not ring.
+/* The word is the next executor's once the thread has passed a halt: a client that reads ours would
+ * not ring.
  */
 static void say_asleep(const struct serve_thread *thread, struct tenant *tenant, uint32_t asleep)
 {
@@ -350,9 +356,10 @@ static bool has_times(struct tenant *tenant)
 	return can_serve(tenant) && timing_is_due(tenant);
 }
 
-/* What an idle thread does between two turns: most often the next thing that happens is a record, and how
- * soon it is seen is a part of every launch that somebody waits for. All else can wait for the next turn, but for
- * times: these are looked for after a while, since an event may be not quite there yet. */
+/* What an idle thread does between two turns: most often the next thing that happens is a record,
+ * and how soon it is seen is a part of every launch that somebody waits for. All else can wait for
+ * the next turn, but for times: these are looked for after a while, since an event may be not quite
+ * there yet. */
 static void watch_rings(const struct serve_thread *thread)
 {
 	struct tenant *tenant;
@@ -381,9 +388,9 @@ static void *serve(void *argument)
 	struct serve_thread *thread = argument;
 	struct executor *executor = thread->executor;
 
-	/* Not pthread_setname_np() from outside: that opens /proc/self/task/…, and while the threads of a
-	 * process that is killed and whoever waits for it undo what the kernel keeps of such paths, they can
-	 * get in each other's way for seconds. Nobody goes on before. */
+	/* Not pthread_setname_np() from outside: that opens /proc/self/task/…, and while the
+	 * threads of a process that is killed and whoever waits for it undo what the kernel keeps
+	 * of such paths, they can get in each other's way for seconds. Nobody goes on before. */
 	prctl(PR_SET_NAME, "frmps-serve");
 	prctl(PR_SET_TIMERSLACK, 1000ul);
 	park_enter(thread);

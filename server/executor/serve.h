@@ -1,5 +1,5 @@
-// The serving threads. A session belongs to one of them from serve_attach() to the end of serve_detach();
-// which one is decided once, by the number of sessions each has.
+// The serving threads. A session belongs to one of them from serve_attach() to the end of
+// serve_detach(); which one is decided once, by the number of sessions each has.
 
 #ifndef FRMPS_SERVER_EXECUTOR_SERVE_H
 #define FRMPS_SERVER_EXECUTOR_SERVE_H
@@ -57,20 +57,22 @@ int serve_pool_init(struct executor *executor, unsigned threads);
 /** Ends all threads. */
 void serve_pool_deinit(struct executor *executor);
 
-/** Lets the least loaded thread serve the session from now on. Main thread. Return: 0 or -ENOMEM. */
-int serve_attach(struct tenant *tenant);
-/** Ends it; tenant->served becomes 0 when it has ended, and the board is kicked. Main thread. Return: 0,
+/** Lets the least loaded thread serve the session from now on. Main thread. Return: 0 or
  * -ENOMEM. */
+int serve_attach(struct tenant *tenant);
+/** Ends it; tenant->served becomes 0 when it has ended, and the board is kicked. Main thread.
+ * Return: 0, -ENOMEM. */
 int serve_detach(struct tenant *tenant);
 /** Lets the session's thread look at tenant->asked now. Main thread. */
 void serve_kick(struct tenant *tenant);
 /** Lets all threads look, for instance at executor->lost. Any thread. */
 void serve_kick_all(struct executor *executor);
 
-/** One turn of one session, up to 64 records. Return: whether something moved. Exported for tests. */
-bool serve_turn(struct tenant *tenant, uint64_t now);
-/** When the session must be looked at again although nobody rings: ns, UINT64_MAX = never. Exported for
+/** One turn of one session, up to 64 records. Return: whether something moved. Exported for
  * tests. */
+bool serve_turn(struct tenant *tenant, uint64_t now);
+/** When the session must be looked at again although nobody rings: ns, UINT64_MAX = never. Exported
+ * for tests. */
 uint64_t serve_next_look(const struct tenant *tenant, uint64_t now);
 
 #endif

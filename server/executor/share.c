@@ -1,39 +1,44 @@
-// Shares of the device. Serving threads, under one lock; nobody else. As long as no session of the executor has a weight or
-// class of its own nothing of this runs: a turn of the serving loop then reads two words that lie beside others it
-// reads, a launch none (sharing_is_on(), the credit).
+// Shares of the device. Serving threads, under one lock; nobody else. As long as no session of the
+// executor has a weight or class of its own nothing of this runs: a turn of the serving loop then
+// reads two words that lie beside others it reads, a launch none (sharing_is_on(), the credit).
 //
-// What is counted. An executor sees of the device only that commands begin to be its own and that marks behind them
-// arrive. So a session is *present* while it has commands on the device that are not known done, and the time that the
-// device is busy is shared evenly by those who are present at the time (`each` grows by dt / present). The sum is the
-// device's busy time, however long commands are. How much of the device's processors two that are present really have
-// is not seen: a session with kernels of a millisecond beside one with kernels of ten microseconds gets nearly
-// everything, and both would be charged half. So sessions with work take turns: one at a time is present as a rule, and
-// is charged what it uses. A turn begins when the work of those before is done. That costs what kernels of two sessions
-// would gain from running side by side; where that matters more than the shares, weights are not for.
+// What is counted. An executor sees of the device only that commands begin to be its own and that
+// marks behind them arrive. So a session is *present* while it has commands on the device that are
+// not known done, and the time that the device is busy is shared evenly by those who are present at
+// the time (`each` grows by dt / present). The sum is the device's busy time, however long commands
+// are. How much of the device's processors two that are present really have is not seen: a session
+// with kernels of a millisecond beside one with kernels of ten microseconds gets nearly everything,
+// and both would be charged half. So sessions with work take turns: one at a time is present as a
+// rule, and is charged what it uses. A turn begins when the work of those before is done. That
+// costs what kernels of two sessions would gain from running side by side; where that matters more
+// than the shares, weights are not for.
 //
-// Who is next. `virtual` grows by a session's device time over its weight, so the one who has least is behind its share.
-// It gets its turn when the one before is ahead of it by SHARE_TURN_NS. Who comes back from having nothing to do is
-// behind by SHARE_CLAIM_NS at most: it does not save up. Everybody else with work is held back. Who is alone is not.
-// Any online session comes before any offline one, at once.
+// Who is next. `virtual` grows by a session's device time over its weight, so the one who has least
+// is behind its share. It gets its turn when the one before is ahead of it by SHARE_TURN_NS. Who
+// comes back from having nothing to do is behind by SHARE_CLAIM_NS at most: it does not save up.
+// Everybody else with work is held back. Who is alone is not. Any online session comes before any
+// offline one, at once.
 //
 // How. A held-back session's streams have a credit of 0: its commands go on from the ring into the
-// journal and wait there as they do for a full queue. Marks, wake-ups, host functions and waits in software go on. Whose
-// turn it is, or who is alone, has a credit of about SHARE_QUEUE_NS of work, so that holding it back has an effect soon:
-// that is enough for a device to be busy.
+// journal and wait there as they do for a full queue. Marks, wake-ups, host functions and waits in
+// software go on. Whose turn it is, or who is alone, has a credit of about SHARE_QUEUE_NS of work,
+// so that holding it back has an effect soon: that is enough for a device to be busy.
 //
-// Held back is slower, never never. Who is held back may own what another one waits for, or its own kernel that runs: an
-// event, a word that a kernel polls. Each of these ends a hold, whatever the others do:
-//   - it lasted SHARE_PATIENCE times as long as the session's latest work did, SHARE_HOLD_MOST_NS at most: then it may
-//     have a short queue on the device once. That is the least share: about 1/65 of the time, more where the queue, at
-//     least a command of each stream, is more than SHARE_HOLD_MOST_NS / SHARE_PATIENCE of work
-//   - the session has something on the device, and none of it ends (SHARE_STUCK_*): then each of its streams that has
-//     nothing there may have one command
-//   - those for whom it is held back have no work for SHARE_LINGER_NS, or are not looked after for SHARE_STALE_NS:
-//     their thread is in a call of the driver
-// A kernel that polls counts as work of its session, which so loses its claim to come first. The work of others is
-// waited for at the begin of a turn while some of it ends within SHARE_DRAIN_NS.
-// A stream's first command that is not done is always on the device or waits for nothing behind it, so a short queue is
-// no knot (gate.c says the same).
+// Held back is slower, never never. Who is held back may own what another one waits for, or its own
+// kernel that runs: an event, a word that a kernel polls. Each of these ends a hold, whatever the
+// others do:
+//   - it lasted SHARE_PATIENCE times as long as the session's latest work did, SHARE_HOLD_MOST_NS
+//     at most: then it may have a short queue on the device once. That is the least share: about
+//     1/65 of the time, more where the queue, at least a command of each stream, is more than
+//     SHARE_HOLD_MOST_NS / SHARE_PATIENCE of work
+//   - the session has something on the device, and none of it ends (SHARE_STUCK_*): then each of
+//     its streams that has nothing there may have one command
+//   - those for whom it is held back have no work for SHARE_LINGER_NS, or are not looked after for
+//     SHARE_STALE_NS: their thread is in a call of the driver
+// A kernel that polls counts as work of its session, which so loses its claim to come first. The
+// work of others is waited for at the begin of a turn while some of it ends within SHARE_DRAIN_NS.
+// A stream's first command that is not done is always on the device or waits for nothing behind it,
+// so a short queue is no knot (gate.c says the same).
 //
 // Sessions of other executors are not looked at: the device runs contexts in turn.
 
@@ -198,7 +203,8 @@ static bool is_stale(const struct share *share, uint64_t now)
 	return (int64_t)(now - share->looked_at) > (int64_t)SHARE_STALE_NS;
 }
 
-/* Who is next. All are gone through once in SHARE_LOOK_NS, and not at each look of each: they may be hundreds. */
+/* Who is next. All are gone through once in SHARE_LOOK_NS, and not at each look of each: they may
+ * be hundreds. */
 static struct share *find_first(struct shares *shares, struct share *share, uint64_t now)
 {
 	struct share *other;

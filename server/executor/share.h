@@ -1,4 +1,5 @@
-// How much of the device each session of an executor may have: weights and classes. The rules are in share.c.
+// How much of the device each session of an executor may have: weights and classes. The rules are
+// in share.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_SHARE_H
 #define FRMPS_SERVER_EXECUTOR_SHARE_H
@@ -11,15 +12,18 @@
 #include "server/executor/clock.h"
 #include "shm/order.h"
 
-/* A session whose turn it is keeps it until it is ahead of another one by this, for the default weight. */
-#define SHARE_TURN_NS (2 * CLOCK_MS)
-/* What a session that had nothing to do may catch up at most, and what it has to wait for at most, both for the default
+/* A session whose turn it is keeps it until it is ahead of another one by this, for the default
  * weight. */
+#define SHARE_TURN_NS (2 * CLOCK_MS)
+/* What a session that had nothing to do may catch up at most, and what it has to wait for at most,
+ * both for the default weight. */
 #define SHARE_CLAIM_NS (10 * CLOCK_MS)
 #define SHARE_DEBT_NS  (1000 * CLOCK_MS)
-/* For so long after its last work a session counts as one that has some: most programs have a next command by then. */
+/* For so long after its last work a session counts as one that has some: most programs have a next
+ * command by then. */
 #define SHARE_LINGER_NS (100 * CLOCK_US)
-/* Work of others on which nothing has ended for this long is not waited for at the begin of a turn. */
+/* Work of others on which nothing has ended for this long is not waited for at the begin of a
+ * turn. */
 #define SHARE_DRAIN_NS (50 * CLOCK_MS)
 /* A session whose thread has not looked for this long holds nobody back. */
 #define SHARE_STALE_NS (100 * CLOCK_MS)
@@ -29,12 +33,13 @@
 #define SHARE_QUEUE_NS CLOCK_MS
 /* Commands of a stream, while nobody knows how long they take. */
 #define SHARE_QUEUE_FIRST 4u
-/* A session is held back for so many times as long as its latest work took, but for no less and no more than: */
+/* A session is held back for so many times as long as its latest work took, but for no less and no
+ * more than: */
 #define SHARE_PATIENCE	    64u
 #define SHARE_HOLD_LEAST_NS CLOCK_MS
 #define SHARE_HOLD_MOST_NS  (1000 * CLOCK_MS)
-/* Held back, and of what it has on the device nothing ends for twice as long as one of its commands takes, within these:
- * what it waits for may be held back. */
+/* Held back, and of what it has on the device nothing ends for twice as long as one of its commands
+ * takes, within these: what it waits for may be held back. */
 #define SHARE_STUCK_LEAST_NS (10 * CLOCK_MS)
 #define SHARE_STUCK_MOST_NS  (100 * CLOCK_MS)
 

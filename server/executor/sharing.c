@@ -1,5 +1,5 @@
-// Shares of the device in the serving loop: what a tenant's serving thread sees of it, for share.c, which has the rules. See
-// sharing.h.
+// Shares of the device in the serving loop: what a tenant's serving thread sees of it, for share.c,
+// which has the rules. See sharing.h.
 
 #include "server/executor/sharing.h"
 

@@ -12,8 +12,8 @@ static inline bool sharing_is_on(const struct tenant *tenant)
 	       word_relaxed(&tenant->view.server->share) != tenant->share.word;
 }
 
-/** Both halves of a turn of a tenant that is served: before commands are issued, if sharing_is_on(), and after that, if it
- * is listed then. */
+/** Both halves of a turn of a tenant that is served: before commands are issued, if
+ * sharing_is_on(), and after that, if it is listed then. */
 void sharing_begin(struct tenant *tenant);
 void sharing_end(struct tenant *tenant);
 

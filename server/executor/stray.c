@@ -2,28 +2,30 @@
 //
 // When. A session's sinks are looked at when a kernel of it may have run since the last look and
 //   - interval_ns has passed, or
-//   - its client has waited for work that has ended, so that a stray is known soon after the kernel that
-//     did it: the error comes with a later call, natively it comes with the wait;
+//   - its client has waited for work that has ended, so that a stray is known soon after the kernel
+//     that did it: the error comes with a later call, natively it comes with the wait;
 //   - the session ends: nobody gets an error, but the log says what happened.
-// Kernels of other sessions can stray there as well: for them it is looked at every OTHERS intervals. Looks
-// take at most one part in SHARE of the time, whatever was asked for: the next one begins SHARE times its
-// duration after the last, or an interval after. A look compares 18 MiB (guard.c) on the device: estimated 14
-// us on an H200, so at most one in 5.6 ms. While nobody launches anything there are no looks and the thread
-// sleeps.
+// Kernels of other sessions can stray there as well: for them it is looked at every OTHERS
+// intervals. Looks take at most one part in SHARE of the time, whatever was asked for: the next one
+// begins SHARE times its duration after the last, or an interval after. A look compares 18 MiB
+// (guard.c) on the device: estimated 14 us on an H200, so at most one in 5.6 ms. While nobody
+// launches anything there are no looks and the thread sleeps.
 //
-// How. The backend's check on a stream of the watch's own, both sinks, then a mark. If a word is not the
-// pattern, the sinks are read piece by piece until one is found, for the log; then they are filled again.
+// How. The backend's check on a stream of the watch's own, both sinks, then a mark. If a word is
+// not the pattern, the sinks are read piece by piece until one is found, for the log; then they are
+// filled again.
 //
 // Who did it is judged in suspect.c.
 //
-// While the driver handles a fault there are no looks, and no slots are mapped. It handles one as a debugger
-// would, and has that called at every launch from then on: checks of ours that were launched while the debugger
-// made itself ready crashed in it, two in some 600 faults (H200, driver 580.159.04), and took the executor
-// along. Serving threads launch nothing then anyway (contain.c).
+// While the driver handles a fault there are no looks, and no slots are mapped. It handles one as a
+// debugger would, and has that called at every launch from then on: checks of ours that were
+// launched while the debugger made itself ready crashed in it, two in some 600 faults (H200, driver
+// 580.159.04), and took the executor along. Serving threads launch nothing then anyway (contain.c).
 //
-// What is not seen: a write of the very pattern; what a dead executor's kernels wrote since its last look:
-// a promotion begins with filled sinks; what those who go on wrote before they are filled, for nobody waits
-// for that (takeover.c); strays beyond the guard's reach, which fault; strays into memory of another session.
+// What is not seen: a write of the very pattern; what a dead executor's kernels wrote since its
+// last look: a promotion begins with filled sinks; what those who go on wrote before they are
+// filled, for nobody waits for that (takeover.c); strays beyond the guard's reach, which fault;
+// strays into memory of another session.
 
 #include "server/executor/stray.h"
 
@@ -40,7 +42,8 @@
 /* How long the end of a session waits for a device that does none of our work, ns. */
 #define FAREWELL_NS (UINT64_C(5000) * CLOCK_MS)
 #define PIECE	    (UINT64_C(256) << 10)
-/* Between steps of mapping: four times what a step takes at most, so that launches find the driver free. */
+/* Between steps of mapping: four times what a step takes at most, so that launches find the driver
+ * free. */
 #define PAUSE_NS (1500 * CLOCK_US)
 
 struct stray_page {
@@ -101,7 +104,8 @@ static bool is_watched(const struct tenant *tenant)
 	       !tenant->stray.left;
 }
 
-/* Behind work of ours on a session's sinks. Where it cannot be put, the next one says that this is done, too. */
+/* Behind work of ours on a session's sinks. Where it cannot be put, the next one says that this is
+ * done, too. */
 static CUresult put_mark(struct tenant *tenant)
 {
 	struct executor *executor = tenant->executor;
@@ -116,7 +120,8 @@ static CUresult put_mark(struct tenant *tenant)
 	return code;
 }
 
-/* Both sinks hold nothing but the pattern, once the device has come to it. Strays from before are lost. */
+/* Both sinks hold nothing but the pattern, once the device has come to it. Strays from before are
+ * lost. */
 static void fill(struct tenant *tenant)
 {
 	struct executor *executor = tenant->executor;
@@ -174,7 +179,8 @@ static void begin_look(struct tenant *tenant, uint64_t now)
 	watch->tenant = tenant_ref(tenant);
 	watch->begun = watch->sample;
 	watch->begun_at = tenant->stray.looked_at = now;
-	/* What it waits for may come to the sinks yet: it is looked at again when that has ended. */
+	/* What it waits for may come to the sinks yet: it is looked at again when that has
+	 * ended. */
 	if (!tenant->stray.busy)
 		word_set(&tenant->stray.asked, 0);
 	/* Pairs with the device's write. */
@@ -263,7 +269,8 @@ static uint64_t last_run(struct executor *executor)
 	return last;
 }
 
-/* The session whose look is due first; NULL if nobody has done anything. *ret_at: when it is due. */
+/* The session whose look is due first; NULL if nobody has done anything. *ret_at: when it is
+ * due. */
 static struct tenant *choose(struct executor *executor, uint64_t now, uint64_t *ret_at)
 {
 	struct tenant *tenant, *chosen = NULL;
@@ -291,7 +298,8 @@ static struct tenant *choose(struct executor *executor, uint64_t now, uint64_t *
 	return chosen;
 }
 
-/* Nobody has done anything. One more look later, for a launch that crossed with the word; then none. */
+/* Nobody has done anything. One more look later, for a launch that crossed with the word; then
+ * none. */
 static uint64_t rest(struct stray_watch *watch, uint64_t now)
 {
 	if (!word_relaxed(&watch->resting)) {
@@ -389,7 +397,8 @@ static uint64_t map_some(struct executor *executor, uint64_t now)
 			continue;
 		guard_step(tenant);
 		watch->step_at = clock_now() + PAUSE_NS;
-		/* Whoever was served comes last the next time; the list's order means nothing else. */
+		/* Whoever was served comes last the next time; the list's order means nothing
+		 * else. */
 		pthread_mutex_lock(&executor->tenants_lock);
 		TAILQ_REMOVE(&executor->tenants, tenant, link);
 		TAILQ_INSERT_TAIL(&executor->tenants, tenant, link);
@@ -419,7 +428,8 @@ void stray_let_go(struct tenant *tenant)
 	suspect_leave(tenant);
 }
 
-/* Whether the device has done nothing of ours for too long. When many sessions end, each one's look takes its turn. */
+/* Whether the device has done nothing of ours for too long. When many sessions end, each one's look
+ * takes its turn. */
 static bool stands_still(struct stray_watch *watch, uint64_t since)
 {
 	uint64_t mark = word_acquire(&watch->page->mark), now = clock_now();
@@ -445,7 +455,8 @@ bool stray_farewell(struct tenant *tenant, uint64_t since)
 	struct stray_watch *watch = &executor->strays;
 	struct stray *stray = &tenant->stray;
 
-	/* Let go before: work of ours that waits for room on the device may come to its sinks yet. */
+	/* Let go before: work of ours that waits for room on the device may come to its sinks
+	 * yet. */
 	if (stray->left && !stray->abandoned)
 		return executor_is_lost(executor) || (watch->tenant != tenant && stray_is_ready(tenant));
 	if (stray->left || executor_is_lost(executor) || !suspect_is_served(tenant))

@@ -1,5 +1,5 @@
-// Strays: what kernels wrote beside their memory, into the sinks of a guard (guard.h). When sinks are looked
-// at is in stray.c, who is held responsible in suspect.h.
+// Strays: what kernels wrote beside their memory, into the sinks of a guard (guard.h). When sinks
+// are looked at is in stray.c, who is held responsible in suspect.h.
 
 #ifndef FRMPS_SERVER_EXECUTOR_STRAY_H
 #define FRMPS_SERVER_EXECUTOR_STRAY_H
@@ -51,7 +51,8 @@ enum stray_state { STRAY_IDLE, STRAY_LOOKING, STRAY_READING };
 
 /* Of an executor: one look at a time. Main thread, but for the words. */
 struct stray_watch {
-	/* Serving threads read these for every kernel and every wait; the rest changes with every look. */
+	/* Serving threads read these for every kernel and every wait; the rest changes with every
+	 * look. */
 	_Alignas(SHM_LINE) word64 open_at; /* ns: from here on a look may be asked for */
 	word32 resting; /* nothing has happened for a while: who launches something says so */
 
@@ -86,30 +87,33 @@ CUresult stray_open(struct executor *executor, uint32_t interval_ms);
 /** Frees it; the backend is about to be closed. */
 void stray_close(struct executor *executor);
 
-/** Fills the sinks of a session that has a guard and is served. Strays from before that are lost. Main thread. */
+/** Fills the sinks of a session that has a guard and is served. Strays from before that are lost.
+ * Main thread. */
 void stray_begin(struct tenant *tenant);
-/** Whether no filling is on its way: strays from before its end would be lost, and nobody may take the sinks away.
- * So it is where there is no guard, or the session is not served. Main thread. */
+/** Whether no filling is on its way: strays from before its end would be lost, and nobody may take
+ * the sinks away. So it is where there is no guard, or the session is not served. Main thread. */
 bool stray_is_ready(const struct tenant *tenant);
 
-/** Maps slots, begins and ends looks. Main thread. Return: when to call again, ns; UINT64_MAX: when something
- * happens.
+/** Maps slots, begins and ends looks. Main thread. Return: when to call again, ns; UINT64_MAX: when
+ * something happens.
  */
 uint64_t stray_step(struct executor *executor, uint64_t now);
 
 /**
- * The session's work has ended and it is about to be torn down. Main thread, again and again until it says
- * so. Return: whether nobody looks at its sinks any more.
+ * The session's work has ended and it is about to be torn down. Main thread, again and again until
+ * it says so. Return: whether nobody looks at its sinks any more.
  */
 bool stray_farewell(struct tenant *tenant, uint64_t since);
 
-/** The session goes on in another executor: what its sinks hold says nothing here from now on. Main thread.
+/** The session goes on in another executor: what its sinks hold says nothing here from now on. Main
+ * thread.
  */
 void stray_let_go(struct tenant *tenant);
 
 /** The client waits for its work. Serving thread. */
 void stray_note_wait(struct tenant *tenant);
-/** A kernel is about to be given to the device; the stream's `issued` word says so already. Serving thread.
+/** A kernel is about to be given to the device; the stream's `issued` word says so already. Serving
+ * thread.
  */
 void stray_note_launch(struct tenant *tenant);
 

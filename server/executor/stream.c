@@ -1,10 +1,12 @@
 // Streams of a session. Serving thread. See stream.h for the order of the sequence numbers.
 //
-// All streams of the backend are non-blocking: what the default streams of a client wait for, the client says
-// with DEPEND. So the only thing of the client's table that matters here is the priority.
+// All streams of the backend are non-blocking: what the default streams of a client wait for, the
+// client says with DEPEND. So the only thing of the client's table that matters here is the
+// priority.
 //
-// A stream of the backend keeps its multiprocessors for life, so one whose session gets others is replaced: at its next
-// command, by one that waits for its work. What is on the device then ends where it is.
+// A stream of the backend keeps its multiprocessors for life, so one whose session gets others is
+// replaced: at its next command, by one that waits for its work. What is on the device then ends
+// where it is.
 
 #include "server/executor/stream.h"
 
@@ -63,8 +65,8 @@ void stream_close(struct tenant *tenant, struct stream *stream)
 
 uint64_t stream_done(struct tenant *tenant, struct stream *stream)
 {
-	/* Pairs with the device's write. A word beyond what was marked is not ours: a stray write of a
-	 * kernel. */
+	/* Pairs with the device's write. A word beyond what was marked is not ours: a stray write
+	 * of a kernel. */
 	uint64_t done = word_acquire(&tenant->timeline->stream[stream->slot].done);
 
 	if (done > stream->marked)

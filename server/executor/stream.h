@@ -1,13 +1,14 @@
-// What the executor knows of one stream of a session. Serving thread only (main thread before serving
-// starts).
+// What the executor knows of one stream of a session. Serving thread only (main thread before
+// serving starts).
 //
 //   journaled ≥ issued ≥ marked ≥ done          (all are sequence numbers of this stream)
 //   done … marked      on the device, a mark will tell
 //   marked … issued    on the device, unmarked
-//   issued … journaled waiting in the journal: the stream is held, or this moment is between two steps
+//   issued … journaled waiting in the journal: the stream is held, or this moment is between two
+//   steps
 //
-// A held stream says why (enum stream_hold) and is on its session's list of held streams; hold.c lets it go.
-// A stream that is not held has nothing waiting between two turns of the serving loop.
+// A held stream says why (enum stream_hold) and is on its session's list of held streams; hold.c
+// lets it go. A stream that is not held has nothing waiting between two turns of the serving loop.
 
 #ifndef FRMPS_SERVER_EXECUTOR_STREAM_H
 #define FRMPS_SERVER_EXECUTOR_STREAM_H
@@ -23,7 +24,8 @@
 struct event;
 struct tenant;
 
-/* Commands of one stream that are on the device at a time: below the depth at which a driver's launch blocks.
+/* Commands of one stream that are on the device at a time: below the depth at which a driver's
+ * launch blocks.
  */
 #define STREAM_ISSUE_CREDIT 448u
 

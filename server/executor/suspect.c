@@ -1,16 +1,18 @@
 // See suspect.h.
 //
-// A sample numbers a moment and notes for each session whether a kernel of it may have run since the
-// sample before: it launched one, or had work on the device then or now. A look begins with a sample; if it
-// finds the sinks unchanged, whoever changes them later has `ran` beyond that sample. So when a look finds
-// a change, the sessions with `ran` beyond the last clean look are all that can have done it. If it is
-// one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the sinks are its own or not; otherwise
-// nobody is blamed, and the daemon moves the owner of the sinks to where it runs alone (standby/separate.c).
-// Copies and fills are no suspects: where they go is checked before they are issued (dispatch.c).
+// A sample numbers a moment and notes for each session whether a kernel of it may have run since
+// the sample before: it launched one, or had work on the device then or now. A look begins with a
+// sample; if it finds the sinks unchanged, whoever changes them later has `ran` beyond that sample.
+// So when a look finds a change, the sessions with `ran` beyond the last clean look are all that
+// can have done it. If it is one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the
+// sinks are its own or not; otherwise nobody is blamed, and the daemon moves the owner of the sinks
+// to where it runs alone (standby/separate.c). Copies and fills are no suspects: where they go is
+// checked before they are issued (dispatch.c).
 //
-// What an executor before this one had on the device may run on there until that process has ended, and the sinks are the same ones. Where a session has come from other programs, they run on there, and its
-// sinks are mapped until it is closed there. So as long as the daemon names such executors, and they live, they count
-// as one more that may have done it.
+// What an executor before this one had on the device may run on there until that process has ended,
+// and the sinks are the same ones. Where a session has come from other programs, they run on there,
+// and its sinks are mapped until it is closed there. So as long as the daemon names such executors,
+// and they live, they count as one more that may have done it.
 
 #include "server/executor/suspect.h"
 

@@ -1,43 +1,48 @@
-// A session passes to this executor. Main thread; nobody serves the session meanwhile. The daemon sends
-// Activate when nothing of the session can change any more: the former executor is reaped; or it has said
-// that it issues nothing more, and everything that it issued for this session is done (fault/halt.c). So
-// every word here is final. Only of a culprit something may still be in a former executor that is dying:
-// nothing of it is read.
+// A session passes to this executor. Main thread; nobody serves the session meanwhile. The daemon
+// sends Activate when nothing of the session can change any more: the former executor is reaped; or
+// it has said that it issues nothing more, and everything that it issued for this session is done
+// (fault/halt.c). So every word here is final. Only of a culprit something may still be in a former
+// executor that is dying: nothing of it is read.
 //
 // What is known, per stream, all of it written by the former executor or its device:
 //   journaled    copied from the ring
-//   issued       handed to the driver; or, of what is held in software, settled: issued is done then
+//   issued       handed to the driver; or, of what is held in software, settled: issued is done
+//                then
 //   done         in the former generation's timeline, if not beyond `marked`
 //   host_ready   everything before this host function is done
-// `done` is downward closed over all streams without looking at waits, because a mark lies in front of every
-// driver event (retire.c).
+// `done` is downward closed over all streams without looking at waits, because a mark lies in front
+// of every driver event (retire.c).
 //
 // What is in doubt, per stream: the commands behind `done` that were issued, up to
-//   - the first that has a mark behind it (FRMPS_CMD_MARK in the journal): the mark did not arrive, so
-//     nothing behind it has begun;
-//   - a wait for a command of another stream that is not done: it did not pass, so nothing behind it has
-//     begun.
+//   - the first that has a mark behind it (FRMPS_CMD_MARK in the journal): the mark did not arrive,
+//     so nothing behind it has begun;
+//   - a wait for a command of another stream that is not done: it did not pass, so nothing behind
+//     it has begun.
 // Issued commands beyond are as good as never issued.
 //
 // Then:
 //   1. adopt the journals; check every record that will be issued again as if it came from a ring
-//   2. culprit, or one whose kernels ran beside a fault that is not explained, or a broken journal: FAULTED
-//   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not:
-//      FAULTED with the fault's code and a reason that names the command
-//   4. its modules' variables that are in the context are lost, those whose addresses it has asked for and those
-//      that its kernels may have written (remains.c): if there are any, and the session has ever had anything
-//      issued, FAULTED. Constants get the values of their mirrors (constant.c)
-//   5. write `done` into the new generation's timeline, then release `generation`, then set issued and
-//      marked back to done, then state = RUNNING
-//   6. when all sessions of the Activate are that far: give each to its serving thread, which issues commands
-//      done+1 … again, then wake its client. Before that nobody issues anything and nobody is woken, so what
-//      is done for the next session has the driver and the processors for itself
-//   7. answer, then have the sinks filled (stray.c): the driver may be busy with the end of the former executor
+//   2. culprit, or one whose kernels ran beside a fault that is not explained, or a broken journal:
+//      FAULTED
+//   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if
+//      not: FAULTED with the fault's code and a reason that names the command
+//   4. its modules' variables that are in the context are lost, those whose addresses it has asked
+//      for and those that its kernels may have written (remains.c): if there are any, and the
+//      session has ever had anything issued, FAULTED. Constants get the values of their mirrors
+//      (constant.c)
+//   5. write `done` into the new generation's timeline, then release `generation`, then set issued
+//      and marked back to done, then state = RUNNING
+//   6. when all sessions of the Activate are that far: give each to its serving thread, which
+//      issues commands done+1 … again, then wake its client. Before that nobody issues anything and
+//      nobody is woken, so what is done for the next session has the driver and the processors for
+//      itself
+//   7. answer, then have the sinks filled (stray.c): the driver may be busy with the end of the
+//      former executor
 //
-// If this executor dies within 5, the next one sees either the old generation with all words untouched, or
-// the new one with at least as much in doubt as there is: the same proof is made again. Between 5 and 6
-// nothing is in doubt. A client that was not woken is woken when the daemon holds its session again, and by
-// the next one.
+// If this executor dies within 5, the next one sees either the old generation with all words
+// untouched, or the new one with at least as much in doubt as there is: the same proof is made
+// again. Between 5 and 6 nothing is in doubt. A client that was not woken is woken when the daemon
+// holds its session again, and by the next one.
 
 #include "server/executor/takeover.h"
 
@@ -60,8 +65,8 @@
 /* More than this in doubt is not examined: it counts as not provable. */
 #define DOUBT_MAX 8192u
 
-/* Of one session at a time. Not of the heap: what comes from its end is new to the process, and everybody would wait
- * until the kernel has cleared it. */
+/* Of one session at a time. Not of the heap: what comes from its end is new to the process, and
+ * everybody would wait until the kernel has cleared it. */
 static struct doubt {
 	struct repeat_command commands[DOUBT_MAX];
 	const struct frmps_head *records[DOUBT_MAX];
@@ -90,8 +95,8 @@ void takeover_prepare(struct tenant *tenant)
 	touch_states(tenant);
 }
 
-/* The streams that ever had a command: looked for once, for they are a few of very many as a rule. The states of
- * all others, and their words in all timelines, are zero. */
+/* The streams that ever had a command: looked for once, for they are a few of very many as a rule.
+ * The states of all others, and their words in all timelines, are zero. */
 struct used {
 	uint32_t count;
 	struct stream *streams[SHM_STREAMS];
@@ -343,7 +348,8 @@ static enum takeover_verdict resolve(
 	return prove(tenant, cause, text, size) ? TAKEOVER_REPEATS : TAKEOVER_FAULTED;
 }
 
-/* Whether something of the session was given to a device, ever: it may have written to its variables. */
+/* Whether something of the session was given to a device, ever: it may have written to its
+ * variables. */
 static bool has_issued(const struct used *used)
 {
 	for (uint32_t i = 0; i < used->count; i++)
@@ -352,7 +358,8 @@ static bool has_issued(const struct used *used)
 	return false;
 }
 
-/* Return: whether its modules' variables have the values that its work expects; else the text says why not. */
+/* Return: whether its modules' variables have the values that its work expects; else the text says
+ * why not. */
 static bool has_its_variables(
 	struct tenant *tenant, const struct used *used, const char *cause, char *text, size_t size)
 {

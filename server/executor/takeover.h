@@ -1,5 +1,5 @@
-// A session passes from one executor generation to the next. The algorithm is in takeover.c, the proof that
-// commands may be repeated in repeat.c. Main thread, before the session is served.
+// A session passes from one executor generation to the next. The algorithm is in takeover.c, the
+// proof that commands may be repeated in repeat.c. Main thread, before the session is served.
 
 #ifndef FRMPS_SERVER_EXECUTOR_TAKEOVER_H
 #define FRMPS_SERVER_EXECUTOR_TAKEOVER_H
@@ -23,13 +23,14 @@ enum takeover_recover {
 	TAKEOVER_BY_FAIL = 5,
 };
 
-/** Brings the private state of a tenant that was just mapped to its beginning, long before it is needed. */
+/** Brings the private state of a tenant that was just mapped to its beginning, long before it is
+ * needed. */
 void takeover_prepare(struct tenant *tenant);
 
 /**
- * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled and its
- * state word set. Does not begin to serve; a client that goes on is yet to be woken.
- * @code, @reason: of the fault that made the promotion necessary
+ * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled
+ * and its state word set. Does not begin to serve; a client that goes on is yet to be woken. @code,
+ * @reason: of the fault that made the promotion necessary
  */
 enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation,
 	enum takeover_recover recover, CUresult code, const char *reason);

@@ -1,18 +1,19 @@
 // A tenant: what an executor keeps for one session.
 //
-//          OpenSession        Activate         CloseSession         drained          a moment of rest
+//          OpenSession        Activate         CloseSession         drained          a moment of
+//                             rest
 //   (none) ────────────► KNOWN ────────► SERVED ────────────► LEAVING ───────► WAITING ─────────────► (none)
 //            open.c        │  takeover.c          serve.c        ▲  │ not drained    burial.c
 //                          └─────────────CloseSession────────────┘  └──► zombie: kept for ever
 //
-// KNOWN: mapped and registered, maps and modules follow the program's requests, nothing is read from the
-// ring: a standby, or a session that could not be taken over.
-// SERVED: exactly one serving thread owns the part marked so below. A tenant that broke the rules stays
-// SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
+// KNOWN: mapped and registered, maps and modules follow the program's requests, nothing is read
+// from the ring: a standby, or a session that could not be taken over.
+// SERVED: exactly one serving thread owns the part marked so below. A tenant that broke the rules
+// stays SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
 // WAITING: out of the registry; what the driver would stop everybody for is still there.
 //
-// References: one of the registry, then of the burial, one of each job, of a compile thread at work for it,
-// and of each range that it freed. Freed on the main, the module or a compile thread.
+// References: one of the registry, then of the burial, one of each job, of a compile thread at work
+// for it, and of each range that it freed. Freed on the main, the module or a compile thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_TENANT_H
 #define FRMPS_SERVER_EXECUTOR_TENANT_H
@@ -65,7 +66,8 @@ struct tenant {
 	uint64_t window_base, device_bytes, host_bytes;
 	uint64_t text;	  /* address of its kernels' text; 0: it does not look there */
 	uint32_t scratch; /* index of its word */
-	/* Further windows, of device memory only. Main thread; a new one is there before `annexes` counts it.
+	/* Further windows, of device memory only. Main thread; a new one is there before `annexes`
+	 * counts it.
 	 */
 	struct range annex[TENANT_ANNEXES_MAX];
 	word32 annexes;
@@ -98,8 +100,8 @@ struct tenant {
 	bool gone;		     /* out of the registry: its regions may be so as well */
 	uint64_t blocker; /* the session its serving thread was with when that was last told (drain.c) */
 
-	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served = 1) and
-	 * detach. */
+	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served =
+	 * 1) and detach. */
 	word32 served;
 	word64 asked, answered;
 	word32 slots; /* streams from here on never had anything on the device; serving thread writes */
@@ -156,14 +158,15 @@ static inline bool tenant_is_device(const struct tenant *tenant, uint64_t addres
 bool tenant_is_annexed(const struct tenant *tenant, uint64_t address, uint64_t bytes);
 
 /**
- * The one way out for a tenant that broke the rules: one log line, Offence to the daemon, CLOSED for the
- * program; nothing of it is served from here on. Serving thread, or main thread while it is not served.
+ * The one way out for a tenant that broke the rules: one log line, Offence to the daemon, CLOSED
+ * for the program; nothing of it is served from here on. Serving thread, or main thread while it is
+ * not served.
  */
 void tenant_offend(struct tenant *tenant, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /**
- * Tells the program that its session has ended, unless it was told already: two threads may have different reasons.
- * Any thread, also with tenants_lock.
+ * Tells the program that its session has ended, unless it was told already: two threads may have
+ * different reasons. Any thread, also with tenants_lock.
  */
 void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);
 
@@ -173,16 +176,18 @@ void tenant_end(struct tenant *tenant, enum shm_session_state state, CUresult co
 /** Notes an error that a command met and that nobody waits for. Serving thread. */
 void tenant_late_error(struct tenant *tenant, CUresult code);
 
-/** Whether something of the session was given to the device and is not known done. Any thread: shared words
- * only. */
+/** Whether something of the session was given to the device and is not known done. Any thread:
+ * shared words only. */
 bool tenant_is_busy(const struct tenant *tenant);
 
-/** Whether work of some session may be on the device; otherwise the executor is a standby. Any thread. */
+/** Whether work of some session may be on the device; otherwise the executor is a standby. Any
+ * thread. */
 bool tenant_is_any_served(struct executor *executor);
 
-/** Whether the session goes on: the daemon may hold it, pause or close it, before it tells us; and a thread of the driver may
- * doubt it (contain.c). What was seen done before is done then, and no kernel that faulted: the doubt is looked at first,
- * because a session whose kernel faulted has its end before nothing is doubtful any more. Any thread. */
+/** Whether the session goes on: the daemon may hold it, pause or close it, before it tells us; and
+ * a thread of the driver may doubt it (contain.c). What was seen done before is done then, and no
+ * kernel that faulted: the doubt is looked at first, because a session whose kernel faulted has
+ * its end before nothing is doubtful any more. Any thread. */
 static inline bool tenant_is_running(const struct tenant *tenant)
 {
 	struct shm_server_header *server = tenant->view.server;

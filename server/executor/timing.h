@@ -1,9 +1,9 @@
-// The times of timed events, for the client to read: published when their records are done (struct shm_time).
-// So a time outlives the executor that knew it, and asking for it needs nobody.
+// The times of timed events, for the client to read: published when their records are done (struct
+// shm_time). So a time outlives the executor that knew it, and asking for it needs nobody.
 //
-// A timed event that was recorded waits on the list of its stream until then: streams come to their records in
-// order, so only the first of each is looked at. That is done when nothing else is to be done, when the client
-// waits, and at the latest when the session passes to another executor.
+// A timed event that was recorded waits on the list of its stream until then: streams come to their
+// records in order, so only the first of each is looked at. That is done when nothing else is to be
+// done, when the client waits, and at the latest when the session passes to another executor.
 //
 // Serving thread; the main thread once nobody serves the session.
 
@@ -32,10 +32,12 @@ void timing_forget(struct tenant *tenant, struct event *event);
 /** Publishes the times of what is done. */
 void timing_turn(struct tenant *tenant);
 
-/** The same, and waits for those whose marks are there while the device writes their events: at most a millisecond. */
+/** The same, and waits for those whose marks are there while the device writes their events: at
+ * most a millisecond. */
 void timing_finish(struct tenant *tenant);
 
-/** Whether a time waits to be published: a record is done on one of the first streams that have any. Cheap. */
+/** Whether a time waits to be published: a record is done on one of the first streams that have
+ * any. Cheap. */
 bool timing_is_due(struct tenant *tenant);
 
 /** When the next look is due: ns, UINT64_MAX = never. */

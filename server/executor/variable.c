@@ -1,6 +1,7 @@
-// The executor's own way to the device's memory: copies through a registered page, on a stream of its own, which are waited
-// for. First values of a module's variables come into the block of the program's memory that they were moved to
-// (load.c), and constants get the values of their mirrors (constant.c).
+// The executor's own way to the device's memory: copies through a registered page, on a stream of
+// its own, which are waited for. First values of a module's variables come into the block of the
+// program's memory that they were moved to (load.c), and constants get the values of their mirrors
+// (constant.c).
 //
 // What the device does not do in time it may do later: until then nothing goes that way.
 
@@ -68,7 +69,8 @@ static void pause_for(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
-/* Locked. Behind copies that were given to the device: without it nobody knows when they are done. */
+/* Locked. Behind copies that were given to the device: without it nobody knows when they are
+ * done. */
 static CUresult put_mark(struct executor *executor)
 {
 	struct variable_path *path = &executor->variables;

@@ -27,25 +27,27 @@ struct variable_path {
 	word64 late; /* session whose memory may change as well; 0: none's. Changed with the lock held */
 };
 
-/** Makes the path, early: to make it could wait for what runs. Return: CUDA_SUCCESS, the backend's code. */
+/** Makes the path, early: to make it could wait for what runs. Return: CUDA_SUCCESS, the backend's
+ * code. */
 CUresult variable_open(struct executor *executor);
 /** Frees it; the backend is about to be closed. */
 void variable_close(struct executor *executor);
 
 /**
- * Writes the first values of a module's variables into the block that they were moved to, and waits for it.
- * Module thread of the executor that serves the session.
+ * Writes the first values of a module's variables into the block that they were moved to, and waits
+ * for it. Module thread of the executor that serves the session.
  * @block: from the client; checked here
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE: it is not all the client's memory;
- * CUDA_ERROR_SYSTEM_NOT_READY: the device did not do it in time. It may do it yet: variable_is_late().
+ * CUDA_ERROR_SYSTEM_NOT_READY: the device did not do it in time. It may do it yet:
+ * variable_is_late().
  */
 CUresult variable_fill(struct tenant *tenant, const struct range *block, const uint8_t *values);
 
 /** Whether first values may come into memory of the session yet. Any thread; does not wait. */
 bool variable_is_late(struct tenant *tenant);
 
-/** Has the device do copies of memory that is its own or registered, and waits for them. Main or module
- * thread. Return: whether they are done. */
+/** Has the device do copies of memory that is its own or registered, and waits for them. Main or
+ * module thread. Return: whether they are done. */
 bool variable_carry_out(struct executor *executor, const struct backend_copy *copies, uint32_t count);
 
 #endif

@@ -1,23 +1,26 @@
 // Conviction. See convict.h; who is guilty of what is judge.c's.
 //
-// Nobody looks for the culprit of a loss that the executor itself has not explained. Each session is treated by what
-// is known of its own work:
+// Nobody looks for the culprit of a loss that the executor itself has not explained. Each session
+// is treated by what is known of its own work:
 //
 //   culprit  the executor has named it: it gets the error of its kernel
-//   unsure   an exception was found, not all kernels that it was of are known, and this session had work on the device
-//            at the first sign (SHM_DOUBT_WORKED, which the executor has written then). Its marks prove nothing: the
-//            kernel that faulted may look finished. It gets an error
-//   policy   commands that were issued are not known done: they are repeated where that can be (executor/takeover.c),
-//            otherwise it gets an error
+//   unsure   an exception was found, not all kernels that it was of are known, and this session had
+//            work on the device at the first sign (SHM_DOUBT_WORKED, which the executor has written
+//            then). Its marks prove nothing: the kernel that faulted may look finished. It gets an
+//            error
+//   policy   commands that were issued are not known done: they are repeated where that can be
+//            (executor/takeover.c), otherwise it gets an error
 //   nothing  everything that was issued is done: it goes on
 //
-// A kernel that crashes each executor that repeats it would do so for ever. So each session keeps which commands were
-// in doubt in each of the latest losses that nobody is to blame for; at CONVICT_LOSSES_MAX they are not repeated again
-// (promote.c). The count begins anew when they are known done.
+// A kernel that crashes each executor that repeats it would do so for ever. So each session keeps
+// which commands were in doubt in each of the latest losses that nobody is to blame for; at
+// CONVICT_LOSSES_MAX they are not repeated again (promote.c). The count begins anew when they are
+// known done.
 //
-// Only work of the lost executor is judged: a session whose header names an older generation was not served by it (it
-// ended earlier, or the executor died before it reached it), though its journal is in doubt. But an executor that ended
-// while it took sessions over may have ended at any of them: that counts for each that had commands in doubt.
+// Only work of the lost executor is judged: a session whose header names an older generation was
+// not served by it (it ended earlier, or the executor died before it reached it), though its
+// journal is in doubt. But an executor that ended while it took sessions over may have ended at any
+// of them: that counts for each that had commands in doubt.
 
 #include "server/fault/convict.h"
 
@@ -96,8 +99,8 @@ void convict_preview(
 	judge_domain(domain, &evidence, ret_verdict);
 }
 
-/* With the steps of the incident and the faults that were contained these lines say all that a verdict rests on
- * (tests/gpu/matrix_traces.py). */
+/* With the steps of the incident and the faults that were contained these lines say all that a
+ * verdict rests on (tests/gpu/matrix_traces.py). */
 static void log_evidence(const struct domain *domain, const struct judge_evidence *evidence)
 {
 	log_debug("domain %u: evidence: lost %d code %d, signal %d, asked %d, suspected %d, limit %llu",
@@ -152,8 +155,8 @@ static void set_recover(
 		*recover = in_doubt ? SESSION_RECOVER_BY_POLICY : SESSION_RECOVER_NOTHING;
 }
 
-/* Whether the session had work on the device at the fault. An executor that does not see exceptions may have ended before it
- * wrote who had: then the kernel log is the first sign. */
+/* Whether the session had work on the device at the fault. An executor that does not see exceptions
+ * may have ended before it wrote who had: then the kernel log is the first sign. */
 static bool had_work(const struct session *session, const struct worker *worker)
 {
 	uint32_t doubt = word_acquire(&session->view.server->doubtful);
@@ -164,7 +167,8 @@ static bool had_work(const struct session *session, const struct worker *worker)
 	       shm_view_had_work(&session->view, evidence_of(worker)->testified_us * 1000);
 }
 
-/* @open: some kernel that faulted is not known. @fell_short: the executor ended while it took sessions over */
+/* @open: some kernel that faulted is not known. @fell_short: the executor ended while it took
+ * sessions over */
 static void settle(struct session *session, const struct worker *worker, const struct judge_verdict *verdict,
 	bool open, bool fell_short)
 {

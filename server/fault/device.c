@@ -154,7 +154,8 @@ static bool has_sessions(const struct domain *domain)
 	return false;
 }
 
-/* Sessions go on only behind the end of the executor that served them, and of one whose place the next one needs. */
+/* Sessions go on only behind the end of the executor that served them, and of one whose place the
+ * next one needs. */
 static bool is_waited_for(const struct worker *worker)
 {
 	const struct domain *domain = worker->domain;

@@ -1,12 +1,14 @@
-// Faults of the device itself, which no program has caused and no other executor outlasts: it fell off the bus, its
-// firmware does not answer, its memory lost bits, or its driver holds a process that was killed.
+// Faults of the device itself, which no program has caused and no other executor outlasts: it fell
+// off the bus, its firmware does not answer, its memory lost bits, or its driver holds a process
+// that was killed.
 //
 //   SERVING ── device_fail() ──► FAILED, until the service is restarted
 //
-// FAILED  every session gets a sticky error, new ones are refused with the same, executors are killed, and neither they
-//         nor the keeper are started again.
+// FAILED  every session gets a sticky error, new ones are refused with the same, executors are
+//         killed, and neither they nor the keeper are started again.
 //
-// A fault that the device contains costs the sessions of one domain only: device_contain(). Daemon, loop thread only.
+// A fault that the device contains costs the sessions of one domain only: device_contain(). Daemon,
+// loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_DEVICE_H
 #define FRMPS_SERVER_FAULT_DEVICE_H
@@ -26,12 +28,13 @@ const char *device_state_name(enum device_state state);
 /** The device has failed. Twice is fine: the first reason stays. */
 void device_fail(struct daemon *daemon, int32_t code, const char *reason);
 
-/** A fault of the device has hurt one executor of a domain: its sessions get the code, and the domain goes. */
+/** A fault of the device has hurt one executor of a domain: its sessions get the code, and the
+ * domain goes. */
 void device_contain(struct domain *domain, int32_t code, const char *reason);
 
 /**
- * A worker has said Lost: it lost its context, or it cannot open the device. In a service that was ready before, the
- * latter is the device's failure if nobody is served any more.
+ * A worker has said Lost: it lost its context, or it cannot open the device. In a service that was
+ * ready before, the latter is the device's failure if nobody is served any more.
  * Return: whether that is the device's doing, and was dealt with
  */
 bool device_take_lost(struct worker *worker);
@@ -40,8 +43,8 @@ bool device_take_lost(struct worker *worker);
 void device_take_xid(struct daemon *daemon, const struct xid *xid);
 
 /**
- * A worker was killed and does not end. If somebody waits for that, the device has failed. A service that leaves
- * leaves it behind: frees it.
+ * A worker was killed and does not end. If somebody waits for that, the device has failed. A
+ * service that leaves leaves it behind: frees it.
  */
 void device_take_stay(struct worker *worker);
 

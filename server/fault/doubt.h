@@ -1,6 +1,6 @@
-// What a session had in doubt at a loss: per stream the commands behind `done` that were issued. Kept by the
-// daemon from one loss to the next: what is in doubt in both may be why. Pure functions over shared words; a doubt
-// belongs to one session.
+// What a session had in doubt at a loss: per stream the commands behind `done` that were issued.
+// Kept by the daemon from one loss to the next: what is in doubt in both may be why. Pure functions
+// over shared words; a doubt belongs to one session.
 
 #ifndef FRMPS_SERVER_FAULT_DOUBT_H
 #define FRMPS_SERVER_FAULT_DOUBT_H

@@ -1,19 +1,22 @@
 // Work that does not end.
 //
-//   over max_kernel_seconds (overrun.c)      EndKernels to the active executor, which reports CUDA_ERROR_LAUNCH_TIMEOUT to
-//                                            the program at once and ends its kernels
-//   of a program that is gone                CloseSession: the executor ends the kernels by itself behind orphan_seconds
-//                                            (session_close.c), and says so
+//   over max_kernel_seconds (overrun.c)      EndKernels to the active executor, which reports
+//                                            CUDA_ERROR_LAUNCH_TIMEOUT to the program at once and
+//                                            ends its kernels
+//   of a program that is gone                CloseSession: the executor ends the kernels by itself
+//                                            behind orphan_seconds (session_close.c), and says so
 //
 //   endless_over_limit() ── EndKernels ──► answered: done ───────────► report
 //                                          answered: it waits for others ───► its time begins anew
 //                                          answered: it cannot, or something does not end ┐
 //                                          no answer within ANSWER_MS ────────────────────┴► promote_over_limit()
 //
-// An executor is asked once for a session; from the failure on the replacement is tried for until it can be. A program that
-// has its error may be gone by then: where it cannot be replaced yet, CloseSession finds the work once more. The next
-// executor is asked anew, as is any executor by a daemon that has come back. An executor that dies meanwhile is replaced
-// anyway, and what is in flight then has its policy. A fault of the program that is handled first is what it is blamed for.
+// An executor is asked once for a session; from the failure on the replacement is tried for until
+// it can be. A program that has its error may be gone by then: where it cannot be replaced yet,
+// CloseSession finds the work once more. The next executor is asked anew, as is any executor by a
+// daemon that has come back. An executor that dies meanwhile is replaced anyway, and what is in
+// flight then has its policy. A fault of the program that is handled first is what it is blamed
+// for.
 
 #include "server/fault/endless.h"
 
@@ -35,7 +38,8 @@
 #include "server/session/userlog.h"
 #include "server/worker/worker.h"
 
-/* Ten tries of a tenth of a second (executor/end_kernels.c), and several times as much on a machine that is busy. */
+/* Ten tries of a tenth of a second (executor/end_kernels.c), and several times as much on a machine
+ * that is busy. */
 #define ANSWER_MS 5000u
 
 /* Another error of the session is that of a fault, which came first. */

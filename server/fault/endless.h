@@ -1,5 +1,5 @@
-// Work that does not end: its kernels are ended in the living executor, and only where that fails the executor is replaced.
-// See endless.c. Daemon, loop thread only.
+// Work that does not end: its kernels are ended in the living executor, and only where that fails
+// the executor is replaced. See endless.c. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_ENDLESS_H
 #define FRMPS_SERVER_FAULT_ENDLESS_H
@@ -12,7 +12,8 @@ struct session;
 /** Work of a session is over max_kernel_seconds, and goes on. Again and again is fine. */
 void endless_over_limit(struct domain *domain, struct session *session);
 
-/** Whether the session has ended for that in the active executor: it is looked at until its work is done. */
+/** Whether the session has ended for that in the active executor: it is looked at until its work is
+ * done. */
 bool endless_has_ended(const struct domain *domain, const struct session *session);
 
 /** An executor has closed a session that is gone, and had to end its kernels. */

@@ -13,8 +13,8 @@
 #include "server/worker/words.h"
 #include "server/worker/worker.h"
 
-/* How long the driver may take from its line in the kernel log to its word to the executor: it reads a device
- * that is full of warps first (4.8 s at most were seen). */
+/* How long the driver may take from its line in the kernel log to its word to the executor: it
+ * reads a device that is full of warps first (4.8 s at most were seen). */
 #define TESTIMONY_US 5000000u
 
 /*

@@ -1,5 +1,5 @@
-// What fault/ knows of each session and of each executor. struct session and struct worker point at it, and nobody below
-// fault/ looks into it. Daemon, loop thread only.
+// What fault/ knows of each session and of each executor. struct session and struct worker point at
+// it, and nobody below fault/ looks into it. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_EVIDENCE_H
 #define FRMPS_SERVER_FAULT_EVIDENCE_H
@@ -55,16 +55,16 @@ const struct worker_evidence *evidence_of(const struct worker *worker);
 /** A worker is gone. */
 void evidence_drop(struct worker *worker);
 
-/** The kernel log names a worker. That is remembered for a while, and is evidence if something else says that there is a
- * fault. */
+/** The kernel log names a worker. That is remembered for a while, and is evidence if something else
+ * says that there is a fault. */
 void evidence_take_xid(struct worker *worker, const struct xid *xid);
 /** Whether the kernel log named it a moment ago. */
 bool evidence_is_testified(const struct worker *worker);
 /** It says Lost. */
 void evidence_take_lost(struct worker *worker);
 /**
- * A fault that it has contained is told and judged: what its last words and the kernel log say of it so far
- * is no evidence of another.
+ * A fault that it has contained is told and judged: what its last words and the kernel log say of
+ * it so far is no evidence of another.
  * @number: of the fault; 0: it does not count them
  */
 void evidence_settle(struct worker *worker, uint32_t number);

@@ -1,22 +1,24 @@
-// Halting. The sessions are held and the executor is told to issue nothing more. While it lives, what was
-// issued goes on: kernels of others run to their end after a fault, so the marks of all survivors arrive, and
-// nothing is in doubt. Their memory then stands still without a fence, because no command of theirs is left in the old
-// context.
+// Halting. The sessions are held and the executor is told to issue nothing more. While it lives,
+// what was issued goes on: kernels of others run to their end after a fault, so the marks of all
+// survivors arrive, and nothing is in doubt. Their memory then stands still without a fence,
+// because no command of theirs is left in the old context.
 //
-//   over well    Halt is answered, no survivor has anything on the device, and it is known whose fault it was
-//                (or that nothing more will be known): promote_hand_over()
-//   over badly   patience is over, or the driver has given the context up (Lost) and no mark has moved for
-//                fault_stall_ms: the executor, which issues nothing any more, is asked to take itself off the
-//                device. Then no write of its context can land either, but what ran is cut: it is in doubt.
-//                promote_off_device()
-//                At once where the executor has given up on a fault: who had work on the device then gets an error
-//                anyway, and nobody else has any
-//   not at all   an executor that had not answered before neither answers nor has a mark move for a while, or does not
-//                leave the device in time: it is condemned, and the end of its process is awaited
+//   over well    Halt is answered, no survivor has anything on the device, and it is known whose
+//                fault it was (or that nothing more will be known): promote_hand_over()
+//   over badly   patience is over, or the driver has given the context up (Lost) and no mark has
+//                moved for fault_stall_ms: the executor, which issues nothing any more, is asked to
+//                take itself off the device. Then no write of its context can land either, but what
+//                ran is cut: it is in doubt. promote_off_device()
+//                At once where the executor has given up on a fault: who had work on the device
+//                then gets an error anyway, and nobody else has any
+//   not at all   an executor that had not answered before neither answers nor has a mark move for a
+//                while, or does not leave the device in time: it is condemned, and the end of its
+//                process is awaited
 //
-// The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
-// taken until the process is reaped. Where nobody is named, halting for a sign goes on until the executor
-// had its time to say more: fault_stall_ms after Lost, NAME_MS after the last movement otherwise.
+// The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it
+// holds stays taken until the process is reaped. Where nobody is named, halting for a sign goes on
+// until the executor had its time to say more: fault_stall_ms after Lost, NAME_MS after the last
+// movement otherwise.
 //
 // Marks are words in memory; they are polled every LOOK_MS.
 
@@ -39,8 +41,9 @@
 #define LAST_CALL_MS 500u
 /* How long a fault can go without the driver speaking of it when nothing runs any more. */
 #define NAME_MS 1000u
-/* How long an executor may take to leave the device. The kernel-mode driver does its own work on a fault
- * first, 58 to 151 ms (backend/cuda/channels.c); longer than the end of the process may take it is of no use.
+/* How long an executor may take to leave the device. The kernel-mode driver does its own work on a
+ * fault first, 58 to 151 ms (backend/cuda/channels.c); longer than the end of the process may take
+ * it is of no use.
  */
 #define FENCE_MS 200u
 
@@ -55,7 +58,8 @@ static uint64_t progress_of(const struct session *session)
 	return sum;
 }
 
-/* Whether nothing is on the device of those who are not to blame. Seen quiet once is quiet: nobody issues. */
+/* Whether nothing is on the device of those who are not to blame. Seen quiet once is quiet: nobody
+ * issues. */
 static bool survivors_are_quiet(struct domain *domain, const struct judge_verdict *verdict)
 {
 	struct promotion *promotion = domain->promotion;
@@ -110,7 +114,8 @@ static bool is_stalled(const struct domain *domain, uint64_t now_us)
 	       has_passed(now_us, domain->promotion->moved_us, ms);
 }
 
-/* Whether the executor has given up on a fault. One that it looks at it may yet contain, and says nothing of. */
+/* Whether the executor has given up on a fault. One that it looks at it may yet contain, and says
+ * nothing of. */
 static bool is_unexplained(const struct domain *domain)
 {
 	const struct promotion *promotion = domain->promotion;

@@ -1,5 +1,5 @@
-// Halting the active executor: what the survivors have on the device ends, while the process lives. Rules:
-// halt.c. Daemon, loop thread only.
+// Halting the active executor: what the survivors have on the device ends, while the process lives.
+// Rules: halt.c. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_HALT_H
 #define FRMPS_SERVER_FAULT_HALT_H
@@ -8,7 +8,8 @@
 
 struct domain;
 
-/** Begins; ends with promote_hand_over(), promote_off_device(), or with the executor being condemned. */
+/** Begins; ends with promote_hand_over(), promote_off_device(), or with the executor being
+ * condemned. */
 void halt_begin(struct domain *domain, uint64_t patience_ms);
 /** From now on there is at least that much time. */
 void halt_extend(struct domain *domain, uint64_t patience_ms);

@@ -3,7 +3,8 @@
 #include "server/fault/incident.h"
 
 #define TAKEN INCIDENT_TAKEN
-/* How an executor is lost that had served, one that had not been the first to serve, and one that was to take over. */
+/* How an executor is lost that had served, one that had not been the first to serve, and one that
+ * was to take over. */
 #define LOSS	    (TAKEN | INCIDENT_BEGIN | INCIDENT_NEW)
 #define FIRST_LOSS  (LOSS | INCIDENT_FELL_SHORT)
 #define SECOND_LOSS (TAKEN | INCIDENT_CUT_SHORT | INCIDENT_BEGIN | INCIDENT_FELL_SHORT)
@@ -64,11 +65,13 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 				[INCIDENT_SIGN] = {INCIDENT_LEAVING, TAKEN | INCIDENT_EXPLAIN},
 				/* Of a Halt that another life of the daemon has sent. */
 				[INCIDENT_ANSWERED] = {INCIDENT_LEAVING, TAKEN | INCIDENT_HOLD},
-				/* What ran was cut, as behind the end of a process, and the executor is not waited for. */
+				/* What ran was cut, as behind the end of a process, and the
+				 * executor is not waited for. */
 				[INCIDENT_OFF_DEVICE] = {INCIDENT_FENCING, TAKEN | INCIDENT_STOP},
 				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, KILLED},
 				[INCIDENT_REAPED] = {INCIDENT_LOST, REPLACED},
-				/* The answer went to the daemon that had asked: its time runs out. */
+				/* The answer went to the daemon that had asked: its time runs
+				 * out. */
 				[INCIDENT_RESUMED] = {INCIDENT_LEAVING, TAKEN | INCIDENT_HALT_AGAIN},
 				[INCIDENT_RESUMED_KILLED] = {INCIDENT_FENCING, KILLED},
 				[INCIDENT_RESUMED_WITHOUT] = {INCIDENT_LOST, TAKEN},

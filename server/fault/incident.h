@@ -1,5 +1,6 @@
-// The incident of a domain: what becomes of the loss of its active executor, from the first sign to the moment at which the
-// next executor serves. Pure: incident.c has the table of all steps, promote.c carries the actions out.
+// The incident of a domain: what becomes of the loss of its active executor, from the first sign to
+// the moment at which the next executor serves. Pure: incident.c has the table of all steps,
+// promote.c carries the actions out.
 //
 //          a standby             Activate
 //          is warm               is answered
@@ -19,8 +20,9 @@
 //             └────────────── TAKING_OVER ───────────────► SERVING
 //                                         Activate is answered
 //
-// Besides: where the active executor is killed, FENCING follows on whatever state; where its process is gone, LOST, or VACANT
-// if there was no incident. A daemon that comes back goes on from the state that was recorded.
+// Besides: where the active executor is killed, FENCING follows on whatever state; where its
+// process is gone, LOST, or VACANT if there was no incident. A daemon that comes back goes on from
+// the state that was recorded.
 
 #ifndef FRMPS_SERVER_FAULT_INCIDENT_H
 #define FRMPS_SERVER_FAULT_INCIDENT_H

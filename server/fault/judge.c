@@ -1,10 +1,12 @@
-// The judge. The executor's last words name whose kernel faulted, or nobody is blamed: an executor that was ended by
-// somebody (SIGKILL without a word, an exit) proves no fault. Nor does one that crashed while it dealt with a request:
-// code that it loads, compiles or links runs or is read in its own process, and what crashed there was no kernel.
-// Whose request that was is found by asking again (session/request.c).
+// The judge. The executor's last words name whose kernel faulted, or nobody is blamed: an executor
+// that was ended by somebody (SIGKILL without a word, an exit) proves no fault. Nor does one that
+// crashed while it dealt with a request: code that it loads, compiles or links runs or is read in
+// its own process, and what crashed there was no kernel. Whose request that was is found by asking
+// again (session/request.c).
 //
-// Kernels of several sessions can fault before the context is over: all that are named are guilty. If one of these
-// kernels is nobody's, as far as is known, that names of others are known acquits nobody.
+// Kernels of several sessions can fault before the context is over: all that are named are guilty.
+// If one of these kernels is nobody's, as far as is known, that names of others are known acquits
+// nobody.
 
 #include "server/fault/judge.h"
 
@@ -39,7 +41,8 @@ bool judge_blames(const struct judge_verdict *verdict, uint64_t session)
 	return false;
 }
 
-/* The words that say most: those that name a session which is here, else any. NULL: there are none. */
+/* The words that say most: those that name a session which is here, else any. NULL: there are
+ * none. */
 static const struct last_words *find_words(
 	const struct judge_evidence *evidence, const uint64_t *sessions, uint32_t count)
 {

@@ -1,5 +1,5 @@
-// Who is to blame for the loss of an executor. Pure functions over evidence that was collected after the
-// executor was reaped; no process is touched, nothing is logged.
+// Who is to blame for the loss of an executor. Pure functions over evidence that was collected
+// after the executor was reaped; no process is touched, nothing is logged.
 
 #ifndef FRMPS_SERVER_FAULT_JUDGE_H
 #define FRMPS_SERVER_FAULT_JUDGE_H

@@ -1,18 +1,20 @@
-// See kernel_log.h. A record of /dev/kmsg is one read: "level,sequence,time,flags;text". The lines looked
-// for:
+// See kernel_log.h. A record of /dev/kmsg is one read: "level,sequence,time,flags;text". The lines
+// looked for:
 //
-//   NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): Misaligned Address
-//   NVRM: Xid (PCI:0000:00:06): 31, pid=468, name=exe, channel 0x0000000c, … MMU Fault: … faulted @
-//   0x0_00000000. … NVRM: Xid (PCI:0000:00:06): 43, pid=431, name=exe, channel 0x0000000a
+//   NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): Misaligned
+//   Address NVRM: Xid (PCI:0000:00:06): 31, pid=468, name=exe, channel 0x0000000c, … MMU Fault: …
+//   faulted @ 0x0_00000000. … NVRM: Xid (PCI:0000:00:06): 43, pid=431, name=exe, channel 0x0000000a
 //
-// Which numbers end a context: the driver's documentation of Xid errors, those that it lists as errors of the
-// application: 13 (exception of a multiprocessor), 31 (MMU fault), 43 (the channel was stopped for one of the
-// former, or for a trap; the line names the process whose channel it was). That of a 13 names none as a rule;
-// if it does, it is one that had a context on the device, and not always the one that faulted.
+// Which numbers end a context: the driver's documentation of Xid errors, those that it lists as
+// errors of the application: 13 (exception of a multiprocessor), 31 (MMU fault), 43 (the channel
+// was stopped for one of the former, or for a trap; the line names the process whose channel it
+// was). That of a 13 names none as a rule; if it does, it is one that had a context on the device,
+// and not always the one that faulted.
 //
-// Which ones are of the device, and nobody goes on behind them, by the same list: 48 (memory lost two bits), 79 (it
-// fell off the bus), 95 (an error of its memory that reached others), 119 and 120 (its firmware does not answer, or
-// failed). After 94 only the process that is named is hurt, and the device goes on.
+// Which ones are of the device, and nobody goes on behind them, by the same list: 48 (memory lost
+// two bits), 79 (it fell off the bus), 95 (an error of its memory that reached others), 119 and 120
+// (its firmware does not answer, or failed). After 94 only the process that is named is hurt, and
+// the device goes on.
 
 #include "server/fault/kernel_log.h"
 
@@ -37,8 +39,8 @@ struct kernel_log {
 	void *context;
 };
 
-/* What a program gets for an exception of a multiprocessor, by the words of the log for it. What is missing
- * here is a launch that failed. */
+/* What a program gets for an exception of a multiprocessor, by the words of the log for it. What is
+ * missing here is a launch that failed. */
 static const struct {
 	const char *text;
 	int32_t code;
@@ -146,7 +148,8 @@ bool kernel_log_parse(const char *record, struct xid *ret_xid)
 	return true;
 }
 
-/* Everything that is there: a record per read; EPIPE says that older ones were overwritten before we came. */
+/* Everything that is there: a record per read; EPIPE says that older ones were overwritten before
+ * we came. */
 static void on_readable(void *context)
 {
 	struct kernel_log *log = context;

@@ -1,8 +1,9 @@
-// The kernel log as a witness: the driver writes a line for each error of a channel (an Xid), tens of
-// milliseconds to seconds before the process that owns the channel hears of it. Only lines that name a
-// process are evidence. The first one, of an exception of a multiprocessor, names none as a rule, and is a sign of
-// nothing. Errors of the device itself (device.h) name the device. A service that may not read the log, or runs where
-// process numbers differ, does without. Daemon, loop thread.
+// The kernel log as a witness: the driver writes a line for each error of a channel (an Xid), tens
+// of milliseconds to seconds before the process that owns the channel hears of it. Only lines that
+// name a process are evidence. The first one, of an exception of a multiprocessor, names none as a
+// rule, and is a sign of nothing. Errors of the device itself (device.h) name the device. A service
+// that may not read the log, or runs where process numbers differ, does without. Daemon, loop
+// thread.
 
 #ifndef FRMPS_SERVER_FAULT_KERNEL_LOG_H
 #define FRMPS_SERVER_FAULT_KERNEL_LOG_H
@@ -42,7 +43,8 @@ bool kernel_log_parse(const char *record, struct xid *ret_xid);
 enum xid_scope kernel_log_scope(unsigned number);
 
 /**
- * The CUresult that a program gets for an Xid that ends a context, or is of the device; 0 for all others.
+ * The CUresult that a program gets for an Xid that ends a context, or is of the device; 0 for all
+ * others.
  * @text: what the driver says about it, may be empty
  */
 int32_t kernel_log_code(unsigned number, const char *text);
@@ -50,8 +52,9 @@ int32_t kernel_log_code(unsigned number, const char *text);
 /** Called for each such line that is written from now on. */
 typedef void kernel_log_fn(void *context, const struct xid *xid);
 
-/** Follows the kernel log. FRMPS_KERNEL_LOG names another file, or none if it is empty. @backend: others than the real
- * driver do without, unless a file is named. Return: NULL where it cannot be read; that is said once, and no reason to fail. */
+/** Follows the kernel log. FRMPS_KERNEL_LOG names another file, or none if it is empty. @backend:
+ * others than the real driver do without, unless a file is named. Return: NULL where it cannot be
+ * read; that is said once, and no reason to fail. */
 struct kernel_log *kernel_log_new(
 	struct uv_loop_s *loop, const char *backend, kernel_log_fn *found, void *context);
 /** NULL is fine. Return: NULL. */

@@ -1,12 +1,12 @@
-// See nvml.h. The library has one call that waits for events and cannot be interrupted, so a thread of its
-// own is in it. The thread shares nothing with the loop: what it has to say goes through a pipe, in records
-// that are written whole. When the loop's end of the pipe is closed it ends by itself, at the latest
-// PATIENCE_MS later: nobody waits for it, and should the library's own end wait, at the end of the process,
-// that is for no longer either.
+// See nvml.h. The library has one call that waits for events and cannot be interrupted, so a thread
+// of its own is in it. The thread shares nothing with the loop: what it has to say goes through a
+// pipe, in records that are written whole. When the loop's end of the pipe is closed it ends by
+// itself, at the latest PATIENCE_MS later: nobody waits for it, and should the library's own end
+// wait, at the end of the process, that is for no longer either.
 //
-// The thread opens the device's control node and asks for events; it makes no context, so no fault of a
-// kernel reaches it. FRMPS_NVML names another library, or none if it is empty. The interface is used by its
-// documented layout.
+// The thread opens the device's control node and asks for events; it makes no context, so no fault
+// of a kernel reaches it. FRMPS_NVML names another library, or none if it is empty. The interface
+// is used by its documented layout.
 
 #include "server/fault/nvml.h"
 

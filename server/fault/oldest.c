@@ -1,5 +1,6 @@
-// See oldest.h. The command is found in the journal as a later executor finds it (executor/journal.c), its
-// name in what the session was given when it asked for the function. Kernels of graphs have no names here.
+// See oldest.h. The command is found in the journal as a later executor finds it
+// (executor/journal.c), its name in what the session was given when it asked for the function.
+// Kernels of graphs have no names here.
 
 #include "server/fault/oldest.h"
 

@@ -1,9 +1,10 @@
-// See overrun.h. A stream's oldest command is over the limit when something of the stream is on the device
-// and its completion word has not moved for that long. That is looked at a few times within the limit, so an
-// end comes at most a twentieth of it late. Waiting behind other sessions' kernels counts at first: the device
-// does not say when a kernel begins. Who is over the limit and only waits is found by a look (endless.c), and
-// its time begins anew. While the device stands still for a fault, which takes seconds where it is full, no
-// time passes, nor while no executor has the session; what another one issues again begins anew.
+// See overrun.h. A stream's oldest command is over the limit when something of the stream is on the
+// device and its completion word has not moved for that long. That is looked at a few times within
+// the limit, so an end comes at most a twentieth of it late. Waiting behind other sessions' kernels
+// counts at first: the device does not say when a kernel begins. Who is over the limit and only
+// waits is found by a look (endless.c), and its time begins anew. While the device stands still for
+// a fault, which takes seconds where it is full, no time passes, nor while no executor has the
+// session; what another one issues again begins anew.
 
 #include "server/fault/overrun.h"
 

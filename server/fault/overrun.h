@@ -1,5 +1,5 @@
-// max_kernel_seconds: sessions whose oldest command on the device does not end. What follows is endless.h. Daemon, loop
-// thread only.
+// max_kernel_seconds: sessions whose oldest command on the device does not end. What follows is
+// endless.h. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_OVERRUN_H
 #define FRMPS_SERVER_FAULT_OVERRUN_H

@@ -1,30 +1,34 @@
-// Promotion: carries out the steps of the domain's incident (incident.h has the states) and finds the next executor.
+// Promotion: carries out the steps of the domain's incident (incident.h has the states) and finds
+// the next executor.
 //
-//   detect   an executor that lives shows a sign of a fault, or says Lost: promote_sign(). It hung up, broke the protocol
-//            or died: promote_detect(). A program's work does not end when it is gone, or is over its limit, and its
-//            kernels could not be ended alone (endless.c): promote_orphan(), promote_over_limit()
-//   halt     nothing is issued any more, and what survivors have on the device ends: halt.c. Then it can do
-//            them no harm, and nobody waits for its end: promote_hand_over()
-//            An executor that contains faults (worker->contains) tells of each one itself, and only the
-//            session whose kernel it was is hurt: promote_contained(). It serves on
-//   fence    where something does not end, the executor takes itself off the device: promote_off_device().
-//            Where it cannot, or is dead or dying: SIGKILL at once, then the word of the kernel that the
-//            process is reaped: promote_fenced(). Nothing of any session is touched before, because the old
-//            context may still write
-//   judge    last words, journals and timelines are read when no survivor's can change any more: convict()
+//   detect   an executor that lives shows a sign of a fault, or says Lost: promote_sign(). It hung
+//            up, broke the protocol or died: promote_detect(). A program's work does not end when
+//            it is gone, or is over its limit, and its kernels could not be ended alone
+//            (endless.c): promote_orphan(), promote_over_limit()
+//   halt     nothing is issued any more, and what survivors have on the device ends: halt.c. Then
+//            it can do them no harm, and nobody waits for its end: promote_hand_over()
+//            An executor that contains faults (worker->contains) tells of each one itself, and only
+//            the session whose kernel it was is hurt: promote_contained(). It serves on
+//   fence    where something does not end, the executor takes itself off the device:
+//            promote_off_device(). Where it cannot, or is dead or dying: SIGKILL at once, then the
+//            word of the kernel that the process is reaped: promote_fenced(). Nothing of any
+//            session is touched before, because the old context may still write
+//   judge    last words, journals and timelines are read when no survivor's can change any more:
+//            convict()
 //   promote  Activate to a warm standby, at once or when there is one: activate()
-//   resolve  the standby applies each session's recover code; the daemon itself ends only sessions that the
-//            standby cannot take over: settle_session()
+//   resolve  the standby applies each session's recover code; the daemon itself ends only sessions
+//            that the standby cannot take over: settle_session()
 //   resume   requests that were not answered go to the new executor: serve()
 //
-// What may be trusted: in FENCING nothing that lives in shared memory; from HALTED on the states of sessions;
-// in LOST the journals, states and timelines of all sessions but a culprit's stand still. After a hand-over the old process still dies: it holds what it had mapped, so sessions that it
-// knew are not let go, and no new standby is started, before it is reaped (session_close.c, domain.c); the culprit's
-// kernels may run until then, and their marks go into a timeline that nobody reads any more. It is not the
-// active one, so its end changes nothing here. A loss in TAKING_OVER starts over: sessions that the dead
-// standby had not reached still carry the older generation, and each session is judged by the generation in
-// its own header. A worker that is not the active one never changes the state, it only counts as a standby or
-// not.
+// What may be trusted: in FENCING nothing that lives in shared memory; from HALTED on the states of
+// sessions; in LOST the journals, states and timelines of all sessions but a culprit's stand still.
+// After a hand-over the old process still dies: it holds what it had mapped, so sessions that it
+// knew are not let go, and no new standby is started, before it is reaped (session_close.c,
+// domain.c); the culprit's kernels may run until then, and their marks go into a timeline that
+// nobody reads any more. It is not the active one, so its end changes nothing here. A loss in
+// TAKING_OVER starts over: sessions that the dead standby had not reached still carry the older
+// generation, and each session is judged by the generation in its own header. A worker that is not
+// the active one never changes the state, it only counts as a standby or not.
 
 #include "server/fault/promote.h"
 
@@ -51,7 +55,8 @@
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
-/* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
+/* How long survivors' kernels may take to end before an executor with an orphan is replaced under
+ * them. */
 #define ORPHAN_PATIENCE_MS 2000u
 
 static int init(struct domain *domain)
@@ -221,8 +226,8 @@ static void note_sign(struct domain *domain, const struct worker *worker, const 
 		"executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
 }
 
-/* While it is halted. A fault explains more than an orphan does, and what ends on the device has from now on as long
- * as behind any other fault. */
+/* While it is halted. A fault explains more than an orphan does, and what ends on the device has
+ * from now on as long as behind any other fault. */
 static void explain(struct domain *domain, const struct worker *worker, const char *sign)
 {
 	struct promotion *promotion = domain->promotion;
@@ -281,7 +286,8 @@ void promote_detect(struct domain *domain, struct worker *worker)
  * Promote
  */
 
-/* Decides whether the standby is to serve a session; those that it cannot serve end here, with a reason. */
+/* Decides whether the standby is to serve a session; those that it cannot serve end here, with a
+ * reason. */
 static bool settle_session(struct domain *domain, const struct worker *worker, struct session *session)
 {
 	const struct judge_verdict *verdict = &domain->promotion->verdict;
@@ -484,7 +490,8 @@ void promote_contained(
 	log_debug("domain %u: fault: session %llu, fault %u, code %d, kernel %s", domain->number,
 		(unsigned long long)session, fault->number, (int)fault->code, fault->text);
 	evidence_settle(worker, fault->number);
-	/* A grid of many warps may fault again and again until all of it has ended. That is one fault of its program. */
+	/* A grid of many warps may fault again and again until all of it has ended. That is one
+	 * fault of its program. */
 	if (promotion->contained != session) {
 		promotion->contained = session;
 		convict_contained(domain, session);

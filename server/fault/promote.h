@@ -1,5 +1,5 @@
-// A domain's way from the loss of its active executor to the next one. States: incident.h; rules: promote.c.
-// Daemon, loop thread only.
+// A domain's way from the loss of its active executor to the next one. States: incident.h; rules:
+// promote.c. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_PROMOTE_H
 #define FRMPS_SERVER_FAULT_PROMOTE_H
@@ -31,7 +31,8 @@ struct promote_times {
 	uint64_t detected, halted, quiet, fenced, judged, activate;
 };
 
-/* What becomes of a domain that loses its active executor. All up to the handles outlives the daemon (saved.h). */
+/* What becomes of a domain that loses its active executor. All up to the handles outlives the
+ * daemon (saved.h). */
 struct promotion {
 	enum incident_state state;
 	enum promote_cause cause; /* of the latest loss */
@@ -73,21 +74,25 @@ void promote_deinit(struct domain *domain);
 
 /**
  * The active executor shows a sign of a fault and lives.
- * Return: whether it is halted; otherwise the caller gives the worker up if it has lost its context.
+ * Return: whether it is halted; otherwise the caller gives the worker up if it has lost its
+ * context.
  */
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign);
-/** A worker says that it has lost its context: an executor that can be halted lives on for a while, any other one is
- * given up, unless that is the device's doing. */
+/** A worker says that it has lost its context: an executor that can be halted lives on for a while,
+ * any other one is given up, unless that is the device's doing. */
 void promote_lost(struct worker *worker, const char *text);
 /** The active executor has not closed a session in time. */
 void promote_close_overdue(struct domain *domain);
-/** A standby whose answers are all in: only then it is known which sessions it can take over. NULL: none. */
+/** A standby whose answers are all in: only then it is known which sessions it can take over. NULL:
+ * none. */
 struct worker *promote_find_warm(const struct domain *domain);
 
-/** The active executor has contained a fault of a session: the session was told, everybody else goes on. */
+/** The active executor has contained a fault of a session: the session was told, everybody else
+ * goes on. */
 void promote_contained(
 	struct domain *domain, struct worker *worker, uint64_t session, const struct wire_trouble *fault);
-/** The active executor does not answer although it should have long ago. That is a sign, and blames nobody.
+/** The active executor does not answer although it should have long ago. That is a sign, and blames
+ * nobody.
  */
 void promote_silent(struct domain *domain, struct worker *worker);
 /**
@@ -105,14 +110,17 @@ void promote_detect(struct domain *domain, struct worker *worker);
 void promote_fenced(struct domain *domain, struct worker *worker);
 /** The active executor issues nothing any more and is off the device: whatever ran was cut. */
 void promote_off_device(struct domain *domain);
-/** Halting is over well: nothing of a survivor is left in the active executor, and it issues nothing. */
+/** Halting is over well: nothing of a survivor is left in the active executor, and it issues
+ * nothing. */
 void promote_hand_over(struct domain *domain);
 /** A standby knows everything. */
 void promote_warm(struct domain *domain, struct worker *worker);
-/** Work of a program that is gone does not end: replace the active executor as soon as a standby is warm. */
+/** Work of a program that is gone does not end: replace the active executor as soon as a standby is
+ * warm. */
 void promote_orphan(struct domain *domain, const struct session *session);
 
-/** Work of a program runs for longer than it may: the same for its sake, and the program is told. */
+/** Work of a program runs for longer than it may: the same for its sake, and the program is
+ * told. */
 void promote_over_limit(struct domain *domain, struct session *session);
 
 /** Holds the sessions of the domain: what programs see of a promotion. */

@@ -1,6 +1,6 @@
-// See saved.h. The part is the head of struct promotion as it is in memory, and a list of the sessions that are a part
-// of the incident. The list that was read is kept until the sessions are there, and is what is
-// written meanwhile: a record in between loses nobody.
+// See saved.h. The part is the head of struct promotion as it is in memory, and a list of the
+// sessions that are a part of the incident. The list that was read is kept until the sessions are
+// there, and is what is written meanwhile: a record in between loses nobody.
 
 #include "server/fault/saved.h"
 

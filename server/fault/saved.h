@@ -1,5 +1,5 @@
-// What fault/ knows of a domain and its sessions and is to outlive the daemon: one part of the domain's record, so that it
-// is never older or newer than who is active. Daemon, loop thread only.
+// What fault/ knows of a domain and its sessions and is to outlive the daemon: one part of the
+// domain's record, so that it is never older or newer than who is active. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_SAVED_H
 #define FRMPS_SERVER_FAULT_SAVED_H

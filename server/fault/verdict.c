@@ -112,7 +112,8 @@ static void append_others(const struct domain *domain, char *text, size_t size)
 		append(text, size, " and others that nobody can be named for");
 }
 
-/* What the standby answered to Activate: how many sessions go on, how many of them have work repeated. */
+/* What the standby answered to Activate: how many sessions go on, how many of them have work
+ * repeated. */
 static void append_going_on(const struct wire_u64s *values, char *text, size_t size)
 {
 	unsigned clean = 0, repeats = 0;
@@ -211,7 +212,8 @@ static void append_times(const struct promote_times *times, char *text, size_t s
 	append(text, size, "in all %.1f ms", ms(times->detected, from_us));
 }
 
-/* What verdict_text says is one more verdict, of this moment. @culprit: 0 where none is proved or known */
+/* What verdict_text says is one more verdict, of this moment. @culprit: 0 where none is proved or
+ * known */
 static void publish_about(struct domain *domain, const struct event_about *culprit)
 {
 	struct promotion *promotion = domain->promotion;

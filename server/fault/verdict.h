@@ -1,5 +1,5 @@
-// A promotion in words: for the log, for programs that are told an error, for the operator. Daemon, loop
-// thread only.
+// A promotion in words: for the log, for programs that are told an error, for the operator. Daemon,
+// loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_VERDICT_H
 #define FRMPS_SERVER_FAULT_VERDICT_H
@@ -25,8 +25,8 @@ void verdict_reason(const struct promotion *promotion, char *text, size_t size);
 void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values);
 
 /**
- * Logs what a loss was judged to be whose promotion is not over, because the next executor is lost as well: the
- * verdict of that loss takes its place.
+ * Logs what a loss was judged to be whose promotion is not over, because the next executor is lost
+ * as well: the verdict of that loss takes its place.
  */
 void verdict_cut_short(struct domain *domain);
 
@@ -34,8 +34,8 @@ void verdict_cut_short(struct domain *domain);
 void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault);
 
 /**
- * The same where nothing has faulted, but kernels of one program did not end and were ended (endless.h): of a program over
- * its limit of time, and of one that is gone.
+ * The same where nothing has faulted, but kernels of one program did not end and were ended
+ * (endless.h): of a program over its limit of time, and of one that is gone.
  * @kernel: one of them, empty: not known; took_us: from the question to the end
  */
 void verdict_over_limit(

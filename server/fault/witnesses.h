@@ -1,6 +1,7 @@
-// Who tells the daemon of faults from outside: the kernel log and NVML. What names an executor is testimony about it;
-// what names nobody is a line in the log, for executors see exceptions themselves. What is about the device itself is for
-// device.c, if the line names this service's device. Daemon, loop thread only.
+// Who tells the daemon of faults from outside: the kernel log and NVML. What names an executor is
+// testimony about it; what names nobody is a line in the log, for executors see exceptions
+// themselves. What is about the device itself is for device.c, if the line names this service's
+// device. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_WITNESSES_H
 #define FRMPS_SERVER_FAULT_WITNESSES_H

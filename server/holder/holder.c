@@ -5,44 +5,49 @@
 //     │  a memfd with the daemon's records            │  keeper and executors are the holder's children
 //     └── parent of all: reaps them, says so ────────►│
 //
-// Running programs and executors do not need the daemon: they meet in shared memory. What they have of it is
-// sockets, and the other ends of those live on in the holder, so nobody sees a hang-up and what is sent
-// waits. A new daemon is forked off the holder and so has all descriptors; the records (store.h, records.h)
-// say what each is; adopt.c rebuilds sessions, domains and workers from them. The rest follows from four
-// rules:
+// Running programs and executors do not need the daemon: they meet in shared memory. What they have
+// of it is sockets, and the other ends of those live on in the holder, so nobody sees a hang-up and
+// what is sent waits. A new daemon is forked off the holder and so has all descriptors; the records
+// (store.h, records.h) say what each is; adopt.c rebuilds sessions, domains and workers from them.
+// The rest follows from four rules:
 //
-//   1  The record comes first. What is to outlive the daemon is in the records before anybody outside can
-//      know of it. A record is published by one store, so there is the old or the new one, never half of one.
-//   2  A message stays on its socket until its consequences are recorded (loop/connection.h). A program's
-//      request therefore stays on the program's socket until it is answered, a worker's answer until what
-//      follows from it is done. A new daemon reads again what the old one had in hand; handlers find in the
-//      records what of it is done.
-//   3  A request to keeper or executor is recorded with its number before it is sent. A new daemon sends it
-//      again with the same number; the receiver drops numbers that it has seen. Its answer was dealt with,
-//      then the record says so, or is on the socket still, or will be: it is carried out exactly once.
-//   4  The program may get an answer twice (rule 2); it drops the one it does not wait for (client/link/).
+//   1  The record comes first. What is to outlive the daemon is in the records before anybody
+//      outside can know of it. A record is published by one store, so there is the old or the new
+//      one, never half of one.
+//   2  A message stays on its socket until its consequences are recorded (loop/connection.h). A
+//      program's request therefore stays on the program's socket until it is answered, a worker's
+//      answer until what follows from it is done. A new daemon reads again what the old one had in
+//      hand; handlers find in the records what of it is done.
+//   3  A request to keeper or executor is recorded with its number before it is sent. A new daemon
+//      sends it again with the same number; the receiver drops numbers that it has seen. Its answer
+//      was dealt with, then the record says so, or is on the socket still, or will be: it is
+//      carried out exactly once.
+//   4  The program may get an answer twice (rule 2); it drops the one it does not wait for
+//      (client/link/).
 //
-// Not recorded, because it can be had again: what standbys were told. One with nothing unanswered knows
-// everything and is adopted; another is replaced. Not recorded and lost: connections that had not said who
-// they are (the program connects again), operators' connections, what was in doubt at losses of executors that
-// nobody is to blame for.
+// Not recorded, because it can be had again: what standbys were told. One with nothing unanswered
+// knows everything and is adopted; another is replaced. Not recorded and lost: connections that had
+// not said who they are (the program connects again), operators' connections, what was in doubt at
+// losses of executors that nobody is to blame for.
 //
-// A promotion under way goes on: a condemned executor is killed once more, its end is known from the holder,
-// an executor that was told to take over is told again (rule 3).
+// A promotion under way goes on: a condemned executor is killed once more, its end is known from
+// the holder, an executor that was told to take over is told again (rule 3).
 //
-// What the daemon says to the holder is on the board (holder.h): a burst cannot overflow it, and it outlives the daemon.
-// Descriptors alone come as messages. What is on the socket outlives the daemon too, and the holder has a free file for
-// each: there is one descriptor for a key, and the daemon uses the lowest keys, no more than the holder may keep. The
-// daemon waits for a holder that does not read, but not for ever: then the deposit fails, and its owner gets an error.
+// What the daemon says to the holder is on the board (holder.h): a burst cannot overflow it, and it
+// outlives the daemon. Descriptors alone come as messages. What is on the socket outlives the
+// daemon too, and the holder has a free file for each: there is one descriptor for a key, and the
+// daemon uses the lowest keys, no more than the holder may keep. The daemon waits for a holder that
+// does not read, but not for ever: then the deposit fails, and its owner gets an error.
 //
-// The holder has no state but lists of numbers and runs no code of the service, so it has little to die of.
-// If it does, the daemon goes with it (PR_SET_PDEATHSIG), with both the last copies of the sockets, and
-// everybody sees the hang-up. Signals for the service are the holder's; it passes them on as messages.
+// The holder has no state but lists of numbers and runs no code of the service, so it has little to
+// die of. If it does, the daemon goes with it (PR_SET_PDEATHSIG), with both the last copies of the
+// sockets, and everybody sees the hang-up. Signals for the service are the holder's; it passes them
+// on as messages.
 //
-// A daemon that exits ends the service with its code; one that a signal ends is started again: at once, with
-// growing delays while lives end before everything is adopted, not at all after GIVE_UP of those in a row,
-// before the first life was up, or after CRASHES crashes within CRASH_SECONDS. Being killed from outside is
-// no crash.
+// A daemon that exits ends the service with its code; one that a signal ends is started again: at
+// once, with growing delays while lives end before everything is adopted, not at all after GIVE_UP
+// of those in a row, before the first life was up, or after CRASHES crashes within CRASH_SECONDS.
+// Being killed from outside is no crash.
 
 #include "server/holder/holder.h"
 
@@ -71,7 +76,8 @@
 
 /* The holder's own open files: signals, bell, records, both ends of the socket, log. */
 #define OWN_FDS 32u
-/* Closed in a row: the last descriptor of device memory frees it, and ends of children are not to wait for many. */
+/* Closed in a row: the last descriptor of device memory frees it, and ends of children are not to
+ * wait for many. */
 #define CLOSE_BATCH 64u
 
 struct holder {
@@ -144,7 +150,8 @@ static void close_kept(struct holder *holder, uint32_t key)
 	holder->legacy.fds[key] = -1;
 }
 
-/* Closes what was forgotten, so much at a time, from where the look has got to. Return: whether it is through */
+/* Closes what was forgotten, so much at a time, from where the look has got to. Return: whether it
+ * is through */
 static bool close_forgotten(struct holder *holder, unsigned most)
 {
 	const struct legacy *legacy = &holder->legacy;
@@ -216,8 +223,8 @@ static void listen_to(struct holder *holder)
 			.msg_controllen = sizeof(control)};
 
 		length = recvmsg(holder->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		/* A daemon that dies with unread messages resets the connection, which is said, once, before
-		 * what the daemon had said. */
+		/* A daemon that dies with unread messages resets the connection, which is said,
+		 * once, before what the daemon had said. */
 		if (length < 0 && (errno == EINTR || errno == ECONNRESET))
 			continue;
 		if (length != (ssize_t)sizeof(said))
@@ -295,7 +302,8 @@ static void begin_look(struct holder *holder)
 		listen_to(holder);
 }
 
-/* Does what the board says. Descriptors are closed some at a time: then the look is still under way. */
+/* Does what the board says. Descriptors are closed some at a time: then the look is still under
+ * way. */
 static void look(struct holder *holder, unsigned most)
 {
 	if (!holder->looking)
@@ -347,8 +355,9 @@ static int status_of(const siginfo_t *info)
 	return W_EXITCODE(0, info->si_status) | (info->si_code == CLD_DUMPED ? WCOREFLAG : 0);
 }
 
-/* A child that can be waited for has no thread, no memory and no descriptor any more. The daemon hears of it
- * before the kernel is asked to forget it: that takes long if somebody has looked at its threads in /proc. */
+/* A child that can be waited for has no thread, no memory and no descriptor any more. The daemon
+ * hears of it before the kernel is asked to forget it: that takes long if somebody has looked at
+ * its threads in /proc. */
 static void reap(struct holder *holder)
 {
 	siginfo_t info = {0};
@@ -520,7 +529,8 @@ static bool prepare(struct holder *holder, const sigset_t *signals)
 	legacy->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	legacy->board = holder_board_new();
 	legacy->fds_most = count_room();
-	/* Memory for all of them is there from the beginning: a deposit cannot fail for want of it. */
+	/* Memory for all of them is there from the beginning: a deposit cannot fail for want of
+	 * it. */
 	legacy->fds = malloc((legacy->fds_most + 1) * sizeof(*legacy->fds));
 	holder->marks = malloc((legacy->fds_most + 1) * sizeof(*holder->marks));
 	return holder->signals >= 0 && legacy->memory >= 0 && legacy->bell >= 0 && legacy->board &&

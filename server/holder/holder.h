@@ -1,5 +1,6 @@
-// The main process of the service: it starts the daemon, keeps what the daemon must not lose, and starts
-// another one when it crashes. What a life of the daemon finds is struct legacy. Single thread.
+// The main process of the service: it starts the daemon, keeps what the daemon must not lose, and
+// starts another one when it crashes. What a life of the daemon finds is struct legacy. Single
+// thread.
 
 #ifndef FRMPS_SERVER_HOLDER_HOLDER_H
 #define FRMPS_SERVER_HOLDER_HOLDER_H
@@ -13,17 +14,18 @@
 #define HOLDER_KEYS (1u << 20)
 
 /*
- * What the daemon says to the holder, but for descriptors: words in memory that all lives share. They need no room on a
- * socket, and outlive the daemon that wrote them. The daemon writes them with release order and then rings
- * (legacy.bell); the holder reads them with acquire order and writes none.
+ * What the daemon says to the holder, but for descriptors: words in memory that all lives share.
+ * They need no room on a socket, and outlive the daemon that wrote them. The daemon writes them
+ * with release order and then rings (legacy.bell); the holder reads them with acquire order and
+ * writes none.
  */
 struct holder_board {
 	word32 up;	/* number of the latest life that has adopted everything, from 1 */
 	word32 settled; /* ends that have been dealt with, over all lives, in the order of struct legacy */
 	word32 syncs;	/* how often HOLDER_SYNCED was asked for, over all lives */
 	word32 key_end; /* every key that was ever used is below */
-	/* By key, one more with each deposit and each forgetting: odd while the descriptor is to be kept. The holder
-	 * keeps a descriptor while the mark is the one it was deposited with. */
+	/* By key, one more with each deposit and each forgetting: odd while the descriptor is to be
+	 * kept. The holder keeps a descriptor while the mark is the one it was deposited with. */
 	word32 marks[HOLDER_KEYS];
 };
 
@@ -68,7 +70,8 @@ struct holder_message {
 struct holder_board *holder_board_new(void);
 
 /**
- * Becomes the holder and runs daemons in children until one exits on purpose, or cannot be kept alive.
+ * Becomes the holder and runs daemons in children until one exits on purpose, or cannot be kept
+ * alive.
  * @run: the daemon; called in a child, which returns from holder_run() with its result
  * Return: exit code of the process, in the holder as in each child.
  */

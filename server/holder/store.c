@@ -1,9 +1,10 @@
 // Records and deposits. See store.h.
 //
-// The memory is a row of blocks. Each block says once how long its slots are, and each slot holds one record
-// or none, so a reader finds every record whatever the writer was doing. A slot is written while its `type`
-// is RECORD_NONE; storing the type publishes it. Of two records of one type and key the younger counts. Which
-// slots are free is known to this life alone and found again by reading.
+// The memory is a row of blocks. Each block says once how long its slots are, and each slot holds
+// one record or none, so a reader finds every record whatever the writer was doing. A slot is
+// written while its `type` is RECORD_NONE; storing the type publishes it. Of two records of one
+// type and key the younger counts. Which slots are free is known to this life alone and found again
+// by reading.
 
 #include "server/holder/store.h"
 
@@ -390,7 +391,8 @@ static int refuse(struct store *store, enum holder_state state, int error)
 	return -error;
 }
 
-/* After an error of sendmsg() that passes when the holder reads. Return: false if it has not read for too long */
+/* After an error of sendmsg() that passes when the holder reads. Return: false if it has not read
+ * for too long */
 static bool await_holder(const struct store *store, int error, uint64_t begin_us)
 {
 	struct pollfd wait = {.fd = store->socket, .events = POLLOUT};
@@ -400,7 +402,8 @@ static bool await_holder(const struct store *store, int error, uint64_t begin_us
 		return true;
 	if (store->holder == HOLDER_SLOW || waited_ms >= PATIENCE_MS)
 		return false;
-	/* Descriptors in flight are limited as well (ETOOMANYREFS), and nothing says when there are fewer. */
+	/* Descriptors in flight are limited as well (ETOOMANYREFS), and nothing says when there are
+	 * fewer. */
 	if (error == EAGAIN || error == EWOULDBLOCK)
 		poll(&wait, 1, (int)(PATIENCE_MS - waited_ms));
 	else

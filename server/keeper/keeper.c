@@ -1,11 +1,11 @@
 // The keeper's loop: one thread, one blocking socket, one request at a time.
 //
-//	Ready ► { CreateChunk, ReleaseChunk, Ping → Reply } ► Shutdown or hang-up: release everything, leave
+// 	Ready ► { CreateChunk, ReleaseChunk, Ping → Reply } ► Shutdown or hang-up: release everything, leave
 //
-// A chunk's memory lives as long as anybody holds it: the keeper by its handle, executors by their mappings,
-// the daemon and the holder by the descriptor. Handle and descriptor outlive executors, descriptor and mappings
-// outlive the keeper. The ledger says which handles are ours: a handle that is not in it never reaches the
-// backend, whatever the daemon sent.
+// A chunk's memory lives as long as anybody holds it: the keeper by its handle, executors by their
+// mappings, the daemon and the holder by the descriptor. Handle and descriptor outlive executors,
+// descriptor and mappings outlive the keeper. The ledger says which handles are ours: a handle that
+// is not in it never reaches the backend, whatever the daemon sent.
 
 #include "server/keeper/keeper.h"
 
@@ -112,8 +112,8 @@ static int handle_request(struct keeper *keeper)
 	}
 }
 
-/* 0: go on; PACKET_E_CLOSED: leave; else a failure. The daemon is of our house: nonsense from it ends the
- * keeper. */
+/* 0: go on; PACKET_E_CLOSED: leave; else a failure. The daemon is of our house: nonsense from it
+ * ends the keeper. */
 static int serve_one(struct keeper *keeper)
 {
 	int result = packet_receive(keeper->socket, &keeper->packet);

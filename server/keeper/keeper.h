@@ -1,6 +1,7 @@
-// The keeper: the process that makes all physical device memory, so that no executor's death can lose any. It
-// never has a context, hence nothing that a kernel does can reach it. If it dies nonetheless, what it has made stays
-// with those who hold its descriptors or have it mapped (server/session/keeping.h). See keeper.c.
+// The keeper: the process that makes all physical device memory, so that no executor's death can
+// lose any. It never has a context, hence nothing that a kernel does can reach it. If it dies
+// nonetheless, what it has made stays with those who hold its descriptors or have it mapped
+// (server/session/keeping.h). See keeper.c.
 
 #ifndef FRMPS_SERVER_KEEPER_KEEPER_H
 #define FRMPS_SERVER_KEEPER_KEEPER_H

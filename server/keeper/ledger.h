@@ -1,5 +1,5 @@
-// Which chunks exist: the handle of every piece of physical memory the keeper made and has not released.
-// Embedded in the keeper, one thread.
+// Which chunks exist: the handle of every piece of physical memory the keeper made and has not
+// released. Embedded in the keeper, one thread.
 
 #ifndef FRMPS_SERVER_KEEPER_LEDGER_H
 #define FRMPS_SERVER_KEEPER_LEDGER_H

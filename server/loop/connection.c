@@ -1,10 +1,11 @@
 // Packet sockets on libuv. See connection.h for the life cycle.
 //
-// Edge cases that the code is shaped by: a handler may shut its own connection down in the middle of the read
-// loop (the memory stays until the close callback, `closing` is checked after every handler); a paused
-// connection polls for UV_DISCONNECT only; a peer may hang up while packets of it are still unread (they are
-// delivered first). A packet is taken off the socket only behind its handler, or at the resume if the handler
-// paused the connection: a daemon that dies in between finds it there in its next life (server/adopt/).
+// Edge cases that the code is shaped by: a handler may shut its own connection down in the middle
+// of the read loop (the memory stays until the close callback, `closing` is checked after every
+// handler); a paused connection polls for UV_DISCONNECT only; a peer may hang up while packets of
+// it are still unread (they are delivered first). A packet is taken off the socket only behind its
+// handler, or at the resume if the handler paused the connection: a daemon that dies in between
+// finds it there in its next life (server/adopt/).
 
 #include "server/loop/connection.h"
 
@@ -157,8 +158,8 @@ static void pop(struct connection *connection)
 	outgoing_free(first);
 }
 
-/* An error of the socket: the other side has ended, and may have left unread what we sent. What it has
- * sent is there, once the error is taken. */
+/* An error of the socket: the other side has ended, and may have left unread what we sent. What it
+ * has sent is there, once the error is taken. */
 static void on_error(struct connection *connection)
 {
 	socklen_t size = sizeof(int);

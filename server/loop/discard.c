@@ -1,11 +1,12 @@
-// See discard.h. The holder may have the socket, too: the process empties it, and keeps its copy until then, so neither
-// daemon nor holder closes what came with a packet.
+// See discard.h. The holder may have the socket, too: the process empties it, and keeps its copy
+// until then, so neither daemon nor holder closes what came with a packet.
 //
-//	daemon		shuts down ──► starts the process ──► closes its copy
-//	process		takes packet by packet without their descriptors, which the kernel closes meanwhile ──► ends
+// 	daemon		shuts down ──► starts the process ──► closes its copy
+// 	process		takes packet by packet without their descriptors, which the kernel closes meanwhile ──► ends
 //
-// What lingers is closed when the process is killed by its alarm: nothing lingers for a process that ends. Such a file
-// is never in the table of a process that others wait for, so a file system is not asked to flush it.
+// What lingers is closed when the process is killed by its alarm: nothing lingers for a process
+// that ends. Such a file is never in the table of a process that others wait for, so a file system
+// is not asked to flush it.
 
 #include "server/loop/discard.h"
 
@@ -26,15 +27,16 @@
 #define SO_PASSRIGHTS 83
 #endif
 
-/* Processes at a time. Each may wait for a program for ever; one that does so often harms itself. */
+/* Processes at a time. Each may wait for a program for ever; one that does so often harms
+ * itself. */
 #define PROCESSES_MAX 64u
 #define LINGER_S      1u
 
 static pid_t processes
 	[PROCESSES_MAX]; /* 0: none. One that has ended, and is reaped by the holder, may still be here */
 
-/* The sender's credentials, which were asked for, tell a packet that is empty from the end. For descriptors there is no
- * room. Return: whether there was a packet */
+/* The sender's credentials, which were asked for, tell a packet that is empty from the end. For
+ * descriptors there is no room. Return: whether there was a packet */
 static bool receive(int socket, struct msghdr *message, int flags)
 {
 	static union {

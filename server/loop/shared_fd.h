@@ -1,5 +1,5 @@
-// A descriptor with several owners: a chunk's descriptor is in a ledger and in the output queues of several
-// executors at the same time. Daemon, loop thread only (plain count).
+// A descriptor with several owners: a chunk's descriptor is in a ledger and in the output queues of
+// several executors at the same time. Daemon, loop thread only (plain count).
 
 #ifndef FRMPS_SERVER_LOOP_SHARED_FD_H
 #define FRMPS_SERVER_LOOP_SHARED_FD_H
@@ -14,18 +14,21 @@ struct shared_fd {
 	unsigned refs;
 	struct store *store; /* that holds a second one under `key`; NULL: none does */
 	uint32_t key;	     /* 0: not deposited */
-	/* Gets the last reference instead of the descriptor being closed, once. NULL: it is closed */
+	/* Gets the last reference instead of the descriptor being closed, once. NULL: it is
+	 * closed */
 	void (*on_last)(struct shared_fd *shared);
 	struct handout *handout; /* on_last's */
 };
 
-/** Takes the descriptor over; on failure (NULL: no memory, or fd < 0) it is closed. One reference is the
- * caller's. */
+/** Takes the descriptor over; on failure (NULL: no memory, or fd < 0) it is closed. One reference
+ * is the caller's. */
 struct shared_fd *shared_fd_new(int fd);
-/** Deposits the descriptor, once, until the last reference goes. @store: may be NULL. Return: as store_deposit() */
+/** Deposits the descriptor, once, until the last reference goes. @store: may be NULL. Return: as
+ * store_deposit() */
 int shared_fd_keep(struct shared_fd *shared, struct store *store);
 struct shared_fd *shared_fd_ref(struct shared_fd *shared);
-/** Closes the descriptor with the last reference, or hands that on (on_last). NULL is fine. Return: NULL. */
+/** Closes the descriptor with the last reference, or hands that on (on_last). NULL is fine. Return:
+ * NULL. */
 struct shared_fd *shared_fd_unref(struct shared_fd *shared);
 
 #endif

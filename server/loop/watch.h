@@ -1,4 +1,5 @@
-// Calls back when a descriptor becomes readable: pidfds and listening sockets. Daemon, loop thread only.
+// Calls back when a descriptor becomes readable: pidfds and listening sockets. Daemon, loop thread
+// only.
 
 #ifndef FRMPS_SERVER_LOOP_WATCH_H
 #define FRMPS_SERVER_LOOP_WATCH_H

@@ -1,5 +1,5 @@
-// Request checks. See check.h. Each helper fills in the finding and returns its class, so that the callers
-// stay flat.
+// Request checks. See check.h. Each helper fills in the finding and returns its class, so that the
+// callers stay flat.
 
 #include "server/session/check.h"
 
@@ -221,8 +221,8 @@ static int check_options(const struct wire_options *options, struct check_findin
 	return 0;
 }
 
-/* The image must not change under the executor's feet: a file that is sealed against everything. No question here
- * waits for a program that writes to it and does not end. */
+/* The image must not change under the executor's feet: a file that is sealed against everything. No
+ * question here waits for a program that writes to it and does not end. */
 static int check_image(uint64_t bytes, int fd, struct check_finding *finding)
 {
 	const int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
@@ -267,7 +267,8 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 	r = check_options(&load->options, finding);
 	if (!r)
 		r = check_image(load->bytes, file, finding);
-	/* A file without pages costs its program nothing, and every copy of it what it says that it has. */
+	/* A file without pages costs its program nothing, and every copy of it what it says that it
+	 * has. */
 	if (!r && load->bytes > CHECK_LINK_BYTES && is_text(file))
 		return answer(finding, CUDA_ERROR_INVALID_IMAGE);
 	if (!r && is_over(scope->image_limit, scope->holdings->image_bytes, load->bytes))
@@ -407,7 +408,8 @@ static int check_limit(
 		return broken(finding, "a limit that is none of a context's");
 	if (wish->value > INT64_MAX)
 		return answer(finding, CUDA_ERROR_INVALID_VALUE);
-	/* While it is asked for it counts as held: nobody is refused anything because of what cannot be. */
+	/* While it is asked for it counts as held: nobody is refused anything because of what
+	 * cannot be. */
 	if (growth > scope->holdings->device->total_bytes)
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	return check_memory_limit(scope, growth, finding);

@@ -1,5 +1,6 @@
-// Checks of a program's request before anything is done with it. Pure over the session's window and holdings;
-// the only system calls are questions about the file that it names, and a look at how an image begins.
+// Checks of a program's request before anything is done with it. Pure over the session's window and
+// holdings; the only system calls are questions about the file that it names, and a look at how an
+// image begins.
 
 #ifndef FRMPS_SERVER_SESSION_CHECK_H
 #define FRMPS_SERVER_SESSION_CHECK_H

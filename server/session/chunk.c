@@ -52,8 +52,8 @@ void chunk_release(struct daemon *daemon, const struct kept_chunk *kept, const s
 	struct wire_message message = {.type = WIRE_RELEASE_CHUNK, .chunk = {.handle = kept->handle}};
 	struct releasing *releasing;
 
-	/* An earlier keeper's handle ended with it, and means something else to its successor. What it stood for goes
-	 * with the descriptors and mappings. */
+	/* An earlier keeper's handle ended with it, and means something else to its successor. What
+	 * it stood for goes with the descriptors and mappings. */
 	if (!daemon->keeper || daemon->keeper_number != kept->keeper ||
 		daemon->keeper->state == WORKER_CONDEMNED) {
 		released(daemon, record);

@@ -1,6 +1,7 @@
-// A piece of device memory that the keeper made for a session, counted by those who need it: the holding, the
-// request that asks for it, unmappings that standbys have not answered yet. With the last reference its
-// descriptor is closed and the keeper lets it go, if it is still there. Daemon, loop thread only.
+// A piece of device memory that the keeper made for a session, counted by those who need it: the
+// holding, the request that asks for it, unmappings that standbys have not answered yet. With the
+// last reference its descriptor is closed and the keeper lets it go, if it is still there. Daemon,
+// loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_CHUNK_H
 #define FRMPS_SERVER_SESSION_CHUNK_H
@@ -30,18 +31,21 @@ struct chunk {
 	const struct record *record; /* while doomed */
 };
 
-/** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at once. */
+/** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at
+ * once. */
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
 struct chunk *chunk_ref(struct chunk *chunk);
 /** Its owner gave it back: it will be released when the last reference goes. */
 void chunk_doom(struct chunk *chunk);
-/** One reference is about to go: if it is the last one, the chunk is doomed, and that is recorded first. */
+/** One reference is about to go: if it is the last one, the chunk is doomed, and that is recorded
+ * first. */
 void chunk_leave(struct chunk *chunk);
 /** How records name it; NULL is fine. */
 void chunk_name(const struct chunk *chunk, struct kept_chunk *ret_kept);
 /** A chunk of an earlier life of the daemon. @fd: taken over, also on failure (NULL) */
 struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd);
-/** Has the keeper let go of what an earlier life of the daemon had doomed. It is recorded in @record. */
+/** Has the keeper let go of what an earlier life of the daemon had doomed. It is recorded in
+ * @record. */
 void chunk_release(struct daemon *daemon, const struct kept_chunk *kept, const struct record *record);
 /** NULL is fine. Return: NULL. */
 struct chunk *chunk_unref(struct chunk *chunk);

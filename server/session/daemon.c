@@ -1,5 +1,5 @@
-// The daemon: its start and end, events of workers, which domain a program comes to. See daemon.h for the
-// states.
+// The daemon: its start and end, events of workers, which domain a program comes to. See daemon.h
+// for the states.
 
 #include "server/session/daemon.h"
 
@@ -116,7 +116,8 @@ static bool has_workers(const struct daemon *daemon)
 	return daemon->keeper != NULL;
 }
 
-/* A child that was asked to leave hangs up on its way out; the stop timer sees to one that does not go. */
+/* A child that was asked to leave hangs up on its way out; the stop timer sees to one that does not
+ * go. */
 void daemon_worker_hung_up(struct worker *worker, const char *reason)
 {
 	if (!worker->daemon->leaving)

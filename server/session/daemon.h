@@ -1,18 +1,18 @@
-// The daemon role: one libuv loop that owns the socket, the sessions, the domains, the keeper and every
-// executor's control connection. It makes no CUDA call. Loop thread only.
+// The daemon role: one libuv loop that owns the socket, the sessions, the domains, the keeper and
+// every executor's control connection. It makes no CUDA call. Loop thread only.
 //
 //   daemon_main ──► RUNNING ── SIGTERM ──► DRAINING
 //                      │                      │ last session gone, or stop_seconds over, or second SIGTERM
 //                      │ daemon_fail          ▼
 //                      └──────────────────► LEAVING (children are told to go) ── all reaped ──► exit
 //
-// RUNNING   programs are accepted. `ready` once keeper and a first executor were up: before that, a child that
-//           cannot start is the end (exit code 1); afterwards it is started again.
+// RUNNING   programs are accepted. `ready` once keeper and a first executor were up: before that, a
+//           child that cannot start is the end (exit code 1); afterwards it is started again.
 // DRAINING  no listener; sessions go on, promotions included.
 // LEAVING   sessions are closed; the end of a child is expected.
 //
-// server/daemon_main.c is the process around it, adopt/adopt.c its second life, keeping.c the keeper's place in it,
-// daemon_registry.c what it has and what its record says.
+// server/daemon_main.c is the process around it, adopt/adopt.c its second life, keeping.c the
+// keeper's place in it, daemon_registry.c what it has and what its record says.
 
 #ifndef FRMPS_SERVER_SESSION_DAEMON_H
 #define FRMPS_SERVER_SESSION_DAEMON_H
@@ -125,7 +125,8 @@ void daemon_keep(struct daemon *daemon);
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
 	const struct heritage *heritage, const struct spawner *spawner, struct store *store,
 	const struct rooms *rooms);
-/** Lets go of everything; no worker and no session may be left. The loop is then run until it is empty. */
+/** Lets go of everything; no worker and no session may be left. The loop is then run until it is
+ * empty. */
 void daemon_deinit(struct daemon *daemon);
 /** Starts keeper and the first domain's executors. Return: 0 or -errno. */
 int daemon_start(struct daemon *daemon);
@@ -152,7 +153,8 @@ struct session *daemon_find_session(const struct daemon *daemon, uint64_t number
 /** The domain with this number, NULL if there is none. */
 struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 
-/** Ends the sessions of a domain; NULL: all. Programs get code and reason. @state: as of session_finish() */
+/** Ends the sessions of a domain; NULL: all. Programs get code and reason. @state: as of
+ * session_finish() */
 void daemon_end_sessions(
 	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason);
 

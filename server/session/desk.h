@@ -1,5 +1,5 @@
-// The operators' desk. control/ stands above the sessions and calls into them; what the daemon needs of it goes through this
-// table, which the daemon is started with. Daemon, loop thread only.
+// The operators' desk. control/ stands above the sessions and calls into them; what the daemon
+// needs of it goes through this table, which the daemon is started with. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_DESK_H
 #define FRMPS_SERVER_SESSION_DESK_H

@@ -1,5 +1,5 @@
-// Domains: how many executors, and what happens to sessions when there is an active one (again). The state
-// machine of the active executor is fault/promote.c.
+// Domains: how many executors, and what happens to sessions when there is an active one (again).
+// The state machine of the active executor is fault/promote.c.
 
 #include "server/session/domain.h"
 
@@ -275,8 +275,8 @@ static void describe_end(const struct worker *worker, char *text, size_t size)
 		snprintf(text, size, "the executor process exited with status %d", worker->exit_status);
 }
 
-/* Whether the next one is likely to fail as well: at its start, or at what it is told of sessions then. We end one
- * that is being told only for what has to do with neither. */
+/* Whether the next one is likely to fail as well: at its start, or at what it is told of sessions
+ * then. We end one that is being told only for what has to do with neither. */
 static bool has_failed(const struct worker *worker)
 {
 	return !worker->was_ready || (!worker->was_warm && worker->exit_signal != SIGKILL);
@@ -345,7 +345,8 @@ void domain_prewarm(struct daemon *daemon)
 	domain = domain_new(daemon);
 	if (!domain)
 		return;
-	/* For programs of the service's own user: where executors run as users, nobody else gets it. */
+	/* For programs of the service's own user: where executors run as users, nobody else gets
+	 * it. */
 	identity_of_self(&domain->identity);
 	domain_keep(domain);
 	domain_fill(domain);

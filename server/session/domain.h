@@ -1,11 +1,12 @@
-// A domain: the sessions of one user and the executors that serve them in one context at a time. Daemon, loop
-// thread only.
+// A domain: the sessions of one user and the executors that serve them in one context at a time.
+// Daemon, loop thread only.
 //
-// The first domain is made before any program comes and belongs to nobody until the first one does; it then
-// belongs to that user for good. Invariants: sessions of a domain have disjoint windows; at most one worker
-// is `active`; the number of workers, until they are reaped, is kept at 1 + standbys while the domain lives.
-// A domain without sessions lives for domain_idle_seconds more, the last domain for good. A domain of one
-// program alone (isolation = client, quarantine, standby/move.c) goes with it.
+// The first domain is made before any program comes and belongs to nobody until the first one does;
+// it then belongs to that user for good. Invariants: sessions of a domain have disjoint windows; at
+// most one worker is `active`; the number of workers, until they are reaped, is kept at 1 +
+// standbys while the domain lives. A domain without sessions lives for domain_idle_seconds more,
+// the last domain for good. A domain of one program alone (isolation = client, quarantine,
+// standby/move.c) goes with it.
 
 #ifndef FRMPS_SERVER_SESSION_DOMAIN_H
 #define FRMPS_SERVER_SESSION_DOMAIN_H
@@ -60,8 +61,8 @@ struct domain {
 };
 
 struct domain *domain_new(struct daemon *daemon);
-/** One for a program of the user of `of` alone, whose executors have later generations than that. Not recorded as such
- * yet: domain_keep(), when it is known why. */
+/** One for a program of the user of `of` alone, whose executors have later generations than that.
+ * Not recorded as such yet: domain_keep(), when it is known why. */
 struct domain *domain_new_alone(const struct domain *of);
 /** The same with the number that it had in an earlier life of the daemon. */
 struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number);
@@ -70,8 +71,8 @@ struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number);
 void domain_keep(struct domain *domain);
 
 /**
- * Records everything that a promotion depends on: verdict, sessions, workers. @activates: Activate is the
- * next request to domain->active; it is sent again, should the daemon die.
+ * Records everything that a promotion depends on: verdict, sessions, workers. @activates: Activate
+ * is the next request to domain->active; it is sent again, should the daemon die.
  */
 void domain_keep_all(struct domain *domain, bool activates);
 
@@ -98,7 +99,8 @@ void domain_retire(struct domain *domain);
 
 /**
  * A session came or left, or a domain was added. A user's domain that has had no session for
- * domain_idle_seconds is retired, unless no other domain serves: the last one stays, warm for whoever comes.
+ * domain_idle_seconds is retired, unless no other domain serves: the last one stays, warm for
+ * whoever comes.
  */
 void domain_watch_idle(struct domain *domain);
 
@@ -108,8 +110,8 @@ void domain_watch_idle(struct domain *domain);
 	"not guaranteed to others (memory_guarantee)"
 
 /**
- * A domain for a user's next program: his own, else the prewarmed one if it is nobody's yet and its executors run as
- * they must, else a new one.
+ * A domain for a user's next program: his own, else the prewarmed one if it is nobody's yet and its
+ * executors run as they must, else a new one.
  * @alone: why it is to be one that no other program is in, and will be; NULL: it need not be
  * Return: NULL without memory, or where its executors would take what is guaranteed to programs
  */

@@ -1,6 +1,6 @@
-// See effect.h. Every order here is that of a daemon which may die between two steps: standbys are told
-// before it is recorded, so what is recorded, those that are in step know; and what was noted or dropped by
-// the life before is found so, and left alone.
+// See effect.h. Every order here is that of a daemon which may die between two steps: standbys are
+// told before it is recorded, so what is recorded, those that are in step know; and what was noted
+// or dropped by the life before is found so, and left alone.
 
 #include "server/session/effect.h"
 
@@ -84,7 +84,8 @@ void effect_forget(struct request *request)
  * After
  */
 
-/* An executor that had carried the request out before the daemon died answers for the windows of then. */
+/* An executor that had carried the request out before the daemon died answers for the windows of
+ * then. */
 static void settle_windows(struct request *request, const struct wire_reply *reply)
 {
 	struct window_set *set = &request->session->domain->windows;
@@ -98,7 +99,8 @@ static void settle_windows(struct request *request, const struct wire_reply *rep
 	window_take_again(set, request->window, request->windows);
 }
 
-/* A text that was compiled (executor/load.c): from now on its code is the image, and needs no compiler. */
+/* A text that was compiled (executor/load.c): from now on its code is the image, and needs no
+ * compiler. */
 static void take_code(struct request *request, const struct wire_reply *reply, struct packet *packet)
 {
 	struct shared_fd *code = shared_fd_new(packet_take_fd(packet, 0));
@@ -114,7 +116,8 @@ static void take_code(struct request *request, const struct wire_reply *reply, s
 	request->message.load_module.options = (struct wire_options){0};
 }
 
-/* Its last holding is about to go: standbys that have not unmapped it yet may have it for longer. */
+/* Its last holding is about to go: standbys that have not unmapped it yet may have it for
+ * longer. */
 static void doom_last(struct chunk *chunk)
 {
 	if (chunk->holders == 1)
@@ -139,7 +142,8 @@ static void drop_range(struct session *session, const struct wire_message *messa
 	chunk_unref(chunk);
 }
 
-/* What is not there any more was dropped before the daemon died: standbys of today have not got it. */
+/* What is not there any more was dropped before the daemon died: standbys of today have not got
+ * it. */
 static void drop(struct request *request)
 {
 	struct session *session = request->session;

@@ -1,5 +1,6 @@
-// What a request does to what its session has: what the daemon adds to it before an executor gets it, and
-// what is noted, recorded and told to standbys once it has succeeded. Daemon, loop thread only.
+// What a request does to what its session has: what the daemon adds to it before an executor gets
+// it, and what is noted, recorded and told to standbys once it has succeeded. Daemon, loop thread
+// only.
 
 #ifndef FRMPS_SERVER_SESSION_EFFECT_H
 #define FRMPS_SERVER_SESSION_EFFECT_H
@@ -11,8 +12,8 @@
 struct request;
 
 /**
- * Adds to a request what only the daemon knows: the chunk behind a handle or an array, windows. Twice is
- * fine. Return: why it cannot be
+ * Adds to a request what only the daemon knows: the chunk behind a handle or an array, windows.
+ * Twice is fine. Return: why it cannot be
  */
 CUresult effect_prepare(struct request *request);
 

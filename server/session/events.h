@@ -1,8 +1,9 @@
-// What has happened, for operators: the latest events, each with its time, whose program it was and a sentence. An event
-// outlives its program and its executor, and another life of the daemon goes on with all of them.
+// What has happened, for operators: the latest events, each with its time, whose program it was and
+// a sentence. An event outlives its program and its executor, and another life of the daemon goes
+// on with all of them.
 //
-// There are EVENTS_MAX at most. When one more comes, the oldest of the kind and user that have most events makes room:
-// a user does not drive out the events of others, nor one kind those of another.
+// There are EVENTS_MAX at most. When one more comes, the oldest of the kind and user that have most
+// events makes room: a user does not drive out the events of others, nor one kind those of another.
 // Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_EVENTS_H

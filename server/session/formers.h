@@ -1,11 +1,13 @@
-// Formers: executors in which kernels may run that can write to the sinks of a session which another one serves by
-// now. What is found there is no proof against anybody as long as there are any (executor/suspect.c). Each list is
-// whole: it takes the place of the one before. Daemon, loop thread only.
+// Formers: executors in which kernels may run that can write to the sinks of a session which
+// another one serves by now. What is found there is no proof against anybody as long as there are
+// any (executor/suspect.c). Each list is whole: it takes the place of the one before. Daemon, loop
+// thread only.
 //
 //   of the same domain   an executor that was replaced, until it is reaped
 //   of another domain    one that has let the session go, until it has closed it
-//                        (session/linger.c): a look that is under way, loads that wait and a fault that was
-//                        contained put that off, and others' kernels run there all the time
+//                        (session/linger.c): a look that is under way, loads that wait and a fault
+//                        that was contained put that off, and others' kernels run there all the
+//                        time
 
 #ifndef FRMPS_SERVER_SESSION_FORMERS_H
 #define FRMPS_SERVER_SESSION_FORMERS_H

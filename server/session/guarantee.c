@@ -227,7 +227,8 @@ struct session *guarantee_victim(const struct session *session, uint64_t bytes)
 			continue;
 		freed = holdings_sole_bytes(&other->holdings) + coming;
 		freed = freed < over ? freed : over;
-		/* Where nobody's end frees anything, several have the same, and the last of them frees it. */
+		/* Where nobody's end frees anything, several have the same, and the last of them
+		 * frees it. */
 		if (freed < most_freed || (freed == most_freed && over <= most))
 			continue;
 		victim = other;

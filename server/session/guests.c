@@ -1,5 +1,5 @@
-// See guests.h. Whoever comes gets in, so that nobody is kept out by what others have open; who goes has had his time:
-// a visitor that means well says what it is as soon as it is connected.
+// See guests.h. Whoever comes gets in, so that nobody is kept out by what others have open; who
+// goes has had his time: a visitor that means well says what it is as soon as it is connected.
 //
 // Counting is quadratic, over some hundred guests at most, and only where there is no room.
 
@@ -47,8 +47,8 @@ static bool is_greedier(const struct daemon *daemon, uid_t uid, unsigned *most)
 	return true;
 }
 
-/* Of users who have as many, the one who has been there for longest: one person may have many names, each with one
- * visitor, and then whoever has just come is not the one to go. */
+/* Of users who have as many, the one who has been there for longest: one person may have many
+ * names, each with one visitor, and then whoever has just come is not the one to go. */
 static uid_t find_greediest(const struct daemon *daemon)
 {
 	const struct guest *operator;

@@ -1,6 +1,7 @@
-// Guests: connections that are no sessions, which is visitors and the operators that some of them become. Each user has
-// a bounded number of both (visitor.c, operator.h); here is the bound for all users, so that what many of them leave
-// open takes no file from sessions, and keeps nobody out. Daemon, loop thread only.
+// Guests: connections that are no sessions, which is visitors and the operators that some of them
+// become. Each user has a bounded number of both (visitor.c, operator.h); here is the bound for all
+// users, so that what many of them leave open takes no file from sessions, and keeps nobody out.
+// Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_GUESTS_H
 #define FRMPS_SERVER_SESSION_GUESTS_H
@@ -19,7 +20,8 @@ struct guest {
 /** How many operators of a user are connected. */
 unsigned guests_count_operators(const struct daemon *daemon, uid_t uid);
 
-/** Somebody comes: if there are as many guests as there may be, the user who has the most loses one. */
+/** Somebody comes: if there are as many guests as there may be, the user who has the most loses
+ * one. */
 void guests_make_room(struct daemon *daemon);
 
 #endif

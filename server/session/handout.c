@@ -1,6 +1,7 @@
-// See handout.h. A write lease is granted only where nobody else has the file open for reading or writing. The kernel
-// counts open files that were made by open(2), not the memfd's first one, which daemon and executors share. Without
-// rights on the file (shm/region.c, request.c) a program of another user cannot open it once more.
+// See handout.h. A write lease is granted only where nobody else has the file open for reading or
+// writing. The kernel counts open files that were made by open(2), not the memfd's first one, which
+// daemon and executors share. Without rights on the file (shm/region.c, request.c) a program of
+// another user cannot open it once more.
 
 #include "server/session/handout.h"
 

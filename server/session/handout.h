@@ -1,12 +1,14 @@
-// Files of the service that programs write to: regions of sessions, pinned memory. A program can keep a descriptor or a
-// mapping of one for as long as it likes, and its pages with it. So a program gets an open file of its own, and when
-// the service needs the file no more it asks the kernel whether that one is still open:
+// Files of the service that programs write to: regions of sessions, pinned memory. A program can
+// keep a descriptor or a mapping of one for as long as it likes, and its pages with it. So a
+// program gets an open file of its own, and when the service needs the file no more it asks the
+// kernel whether that one is still open:
 //
 //   handout_add ──► in use ──(last reference to the shared_fd goes)──► nobody has it open ──► pages freed, closed
 //                                        └──► kept: counts for its user until it is closed ──┘ (looked at each second)
 //
-// Only once nobody else has the file open are its pages freed by force: whoever may write to a file can hold its
-// inode's lock for ever. A descriptor without rights (O_PATH) keeps no page then. Daemon, loop thread only.
+// Only once nobody else has the file open are its pages freed by force: whoever may write to a file
+// can hold its inode's lock for ever. A descriptor without rights (O_PATH) keeps no page then.
+// Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_HANDOUT_H
 #define FRMPS_SERVER_SESSION_HANDOUT_H
@@ -36,10 +38,12 @@ void handouts_deinit(struct handouts *handouts);
  */
 int handout_add(struct handouts *handouts, uid_t uid, struct shared_fd *file);
 
-/** An open file of its own for a program, for reading and writing. Return: a descriptor, the caller's, or -errno. */
+/** An open file of its own for a program, for reading and writing. Return: a descriptor, the
+ * caller's, or -errno. */
 int handout_open(const struct shared_fd *file);
 
-/** Bytes that programs of a user keep although the service needs them no more; 0 after the last one is closed. */
+/** Bytes that programs of a user keep although the service needs them no more; 0 after the last one
+ * is closed. */
 uint64_t handouts_bytes(struct handouts *handouts, uid_t uid);
 /** How many files that is. @uid: NULL: all users' */
 uint64_t handouts_count(const struct handouts *handouts, const uid_t *uid);

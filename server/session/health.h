@@ -1,4 +1,5 @@
-// Whether the device works, as everybody is told. fault/device.c decides it. Daemon, loop thread only.
+// Whether the device works, as everybody is told. fault/device.c decides it. Daemon, loop thread
+// only.
 
 #ifndef FRMPS_SERVER_SESSION_HEALTH_H
 #define FRMPS_SERVER_SESSION_HEALTH_H

@@ -1,5 +1,5 @@
-// See holding.h. Which fields of an entry a request fills in, and which of them its record has, is said here
-// alone.
+// See holding.h. Which fields of an entry a request fills in, and which of them its record has, is
+// said here alone.
 
 #include "server/session/holding.h"
 

@@ -1,5 +1,6 @@
-// One thing that a session has: made from a request that succeeded, kept as a record, and turned into the
-// request that makes it once more, in a standby. Daemon, loop thread only; a list of them is holdings.h.
+// One thing that a session has: made from a request that succeeded, kept as a record, and turned
+// into the request that makes it once more, in a standby. Daemon, loop thread only; a list of them
+// is holdings.h.
 
 #ifndef FRMPS_SERVER_SESSION_HOLDING_H
 #define FRMPS_SERVER_SESSION_HOLDING_H
@@ -22,20 +23,22 @@ struct store;
 
 struct holding {
 	TAILQ_ENTRY(holding) link;
-	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION, CREATE_MEMORY (also
-	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY, BACK_ARRAY, MAKE_OBJECT, SET_LIMIT */
+	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION,
+	 * CREATE_MEMORY (also what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY,
+	 * BACK_ARRAY, MAKE_OBJECT, SET_LIMIT */
 	enum wire_type type;
 	struct wire_range range; /* CREATE_MEMORY, SET_LIMIT: only its size */
-	/* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none; LOAD_MODULE: where
-	 * its variables are */
+	/* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none;
+	 * LOAD_MODULE: where its variables are */
 	uint64_t memory;
 	uint32_t module, function; /* FIND_FUNCTION, SET_FUNCTION: both; the others: module */
-	/* attribute: the id of MAKE_GRAPH, MAKE_ARRAY and MAKE_OBJECT, the array's of BACK_ARRAY; the limit of
-	 * SET_LIMIT */
+	/* attribute: the id of MAKE_GRAPH, MAKE_ARRAY and MAKE_OBJECT, the array's of BACK_ARRAY;
+	 * the limit of SET_LIMIT */
 	uint32_t kind, attribute;
 	int64_t value; /* SET_FUNCTION, SET_LIMIT; LOAD_MODULE: 1 if its kernels have no state of their own */
 	uint64_t image_bytes;
-	/* FIND_GLOBAL: address and bytes as the active executor has them; BACK_ARRAY: offset and span */
+	/* FIND_GLOBAL: address and bytes as the active executor has them; BACK_ARRAY: offset and
+	 * span */
 	uint64_t global[2];
 	char *name;		     /* FIND_FUNCTION, FIND_GLOBAL */
 	struct wire_option *options; /* LOAD_MODULE */

@@ -1,4 +1,5 @@
-// The holdings. See holdings.h. A list, searched from its end: requests are rare and look for what is young.
+// The holdings. See holdings.h. A list, searched from its end: requests are rare and look for what
+// is young.
 
 #include "server/session/holdings.h"
 
@@ -18,8 +19,8 @@ void holdings_init(struct holdings *holdings)
 	TAILQ_INIT(&holdings->entries);
 }
 
-/* What a limit takes of the device beyond what each context has. The stack is there for all threads that can run at a
- * time. */
+/* What a limit takes of the device beyond what each context has. The stack is there for all threads
+ * that can run at a time. */
 static uint64_t limit_bytes(const struct backend_device *device, const struct wire_limit *limit)
 {
 	uint64_t threads, bytes;
@@ -320,8 +321,8 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 	return NULL;
 }
 
-/* The entry that says the same thing: a setting's earlier value, a global that is known. NULL for all other
- * requests. */
+/* The entry that says the same thing: a setting's earlier value, a global that is known. NULL for
+ * all other requests. */
 static struct holding *find_same(const struct holdings *holdings, const struct wire_message *message)
 {
 	struct holding *entry;

@@ -1,11 +1,11 @@
-// What a session has, in the order in which it got it: everything that a new standby must be told to be able
-// to take the session over. Daemon, loop thread only; belongs to one session.
+// What a session has, in the order in which it got it: everything that a new standby must be told
+// to be able to take the session over. Daemon, loop thread only; belongs to one session.
 //
-// An entry is made when the active executor has answered a request with success. A reader rebuilds the
-// session by sending the entries from first to last: an entry depends only on earlier ones (a function on its
-// module). Invariants: mapped ranges are disjoint; ids of modules and functions are unique; a setting
-// replaces the earlier value of the same setting in its place; unloading a module takes its functions,
-// settings and globals along.
+// An entry is made when the active executor has answered a request with success. A reader rebuilds
+// the session by sending the entries from first to last: an entry depends only on earlier ones (a
+// function on its module). Invariants: mapped ranges are disjoint; ids of modules and functions are
+// unique; a setting replaces the earlier value of the same setting in its place; unloading a module
+// takes its functions, settings and globals along.
 
 #ifndef FRMPS_SERVER_SESSION_HOLDINGS_H
 #define FRMPS_SERVER_SESSION_HOLDINGS_H
@@ -27,14 +27,16 @@ struct store;
 struct window_set;
 
 #define HOLDINGS_ENTRIES_MAX 262144u
-/* Names, options and descriptions of one session that the service keeps in memory of its own, bytes. */
+/* Names, options and descriptions of one session that the service keeps in memory of its own,
+ * bytes. */
 #define HOLDINGS_KEPT_MAX (UINT64_C(1) << 30)
 
 struct holdings {
 	TAILQ_HEAD(holding_list, holding) entries;
 	uint32_t count;
 	uint64_t memory_bytes; /* device memory, mapped or not; what was imported as often as it was */
-	/* The same, of which each piece counts once in the whole service: for the session that has had it longest. */
+	/* The same, of which each piece counts once in the whole service: for the session that has
+	 * had it longest. */
 	uint64_t owned_bytes;
 	bool disowned; /* it owns nothing any more: its session ends */
 	uint64_t host_bytes;
@@ -74,8 +76,8 @@ struct holding *holdings_find_range(
 
 /** The physical memory with this handle, NULL if there is none. */
 struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t handle);
-/** The device memory that a limit takes beside what it has taken already; it counts as the session's. UINT64_MAX: more than
- * can be said */
+/** The device memory that a limit takes beside what it has taken already; it counts as the
+ * session's. UINT64_MAX: more than can be said */
 uint64_t holdings_limit_growth(const struct holdings *holdings, const struct wire_limit *limit);
 /** Of what it owns, what nobody else has: its end frees that. */
 uint64_t holdings_sole_bytes(const struct holdings *holdings);
@@ -90,17 +92,20 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 
 /**
  * Notes a request that succeeded.
- * @message: a request that is kept, checked before; windows of RESERVE_WINDOW were taken and belong to the entry
+ * @message: a request that is kept, checked before; windows of RESERVE_WINDOW were taken and belong
+ * to the entry
  * @values: the reply's
  * @fd: image or host memory, NULL otherwise; @chunk: device memory; both are referenced
- * @ret_entry: what standbys are to be told; NULL when they know it already (a global asked for twice)
+ * @ret_entry: what standbys are to be told; NULL when they know it already (a global asked for
+ * twice)
  * Return: 0 or -ENOMEM
  */
 int holdings_note(struct holdings *holdings, const struct wire_message *message,
 	const struct wire_u64s *values, struct shared_fd *fd, struct chunk *chunk,
 	struct holding **ret_entry);
 
-/** Whether what a request would make, or drop, is there. For requests that are answered a second time. */
+/** Whether what a request would make, or drop, is there. For requests that are answered a second
+ * time. */
 bool holdings_has(const struct holdings *holdings, const struct wire_message *message);
 
 /** Records an entry, once every standby has been sent it. */
@@ -113,13 +118,14 @@ void holdings_keep(struct holdings *holdings, struct holding *entry);
 int holdings_adopt(struct holdings *holdings, const struct record *record, const struct kept_holding *kept,
 	size_t bytes, struct shared_fd *fd, struct chunk *chunk);
 
-/** The session ends: whoever else has some of its memory owns that from now on. Once, and nothing is added behind that. */
+/** The session ends: whoever else has some of its memory owns that from now on. Once, and nothing
+ * is added behind that. */
 void holdings_disown(struct holdings *holdings);
 
 /** Takes a mapping, or physical memory, away. */
 void holdings_drop_range(struct holdings *holdings, struct holding *entry);
-/** Takes away what UnloadModule (with everything found in the module), DropGraph, DropArray (with the objects
- * over the array; its memory stays) or DropObject names, if it is there. */
+/** Takes away what UnloadModule (with everything found in the module), DropGraph, DropArray (with
+ * the objects over the array; its memory stays) or DropObject names, if it is there. */
 void holdings_drop(struct holdings *holdings, const struct wire_message *message);
 
 #endif

@@ -1,8 +1,8 @@
-// The keeper of the device memory, as the daemon has it: one at a time, started again when it ends. What it has made
-// stays: the daemon and the holder have a descriptor of every chunk, executors have it mapped, and memory outlives
-// its maker as long as anybody has either (measured: fault/README.md). So its end ends nobody; who
-// asks for memory meanwhile waits for the next one. Daemon, loop thread only. (What a keeper does:
-// server/keeper/keeper.h.)
+// The keeper of the device memory, as the daemon has it: one at a time, started again when it ends.
+// What it has made stays: the daemon and the holder have a descriptor of every chunk, executors
+// have it mapped, and memory outlives its maker as long as anybody has either (measured:
+// fault/README.md). So its end ends nobody; who asks for memory meanwhile waits for the next one.
+// Daemon, loop thread only. (What a keeper does: server/keeper/keeper.h.)
 
 #ifndef FRMPS_SERVER_SESSION_KEEPING_H
 #define FRMPS_SERVER_SESSION_KEEPING_H

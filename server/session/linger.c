@@ -72,8 +72,8 @@ static void end(struct linger *linger, bool unmapped)
 	free(linger);
 }
 
-/* Not the last word on a session that was let go: bytes stay pinned. Otherwise, whatever the answer, it is
- * over, or nothing is known of it (it was over already), or the executor is dead. */
+/* Not the last word on a session that was let go: bytes stay pinned. Otherwise, whatever the
+ * answer, it is over, or nothing is known of it (it was over already), or the executor is dead. */
 static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {

@@ -1,8 +1,9 @@
-// The listening socket. See listener.h. Two services that start at the same moment are kept apart by a lock
-// file beside the socket: only its holder may replace a stale socket.
+// The listening socket. See listener.h. Two services that start at the same moment are kept apart
+// by a lock file beside the socket: only its holder may replace a stale socket.
 //
-// A program for which there is no descriptor stays on the socket, which stays readable: it is turned away with a
-// descriptor that is spared for that. Without even that nobody is listened to until there is one again.
+// A program for which there is no descriptor stays on the socket, which stays readable: it is
+// turned away with a descriptor that is spared for that. Without even that nobody is listened to
+// until there is one again.
 
 #include "server/session/listener.h"
 
@@ -176,8 +177,8 @@ static void stop_listening(struct listener *listener)
 	timer_start(listener->timer, SPARE_MS);
 }
 
-/* No descriptor is left: the program is turned away rather than the loop spun. Return: whether there was one, and there
- * may be more */
+/* No descriptor is left: the program is turned away rather than the loop spun. Return: whether
+ * there was one, and there may be more */
 static bool turn_away(struct listener *listener)
 {
 	int fd = -1;
@@ -304,7 +305,8 @@ int listener_new(struct daemon *daemon, const char *path, struct listener **ret_
 	return 0;
 }
 
-/* Who was not accepted has sent something all the same, and closing that may wait (loop/discard.h). */
+/* Who was not accepted has sent something all the same, and closing that may wait
+ * (loop/discard.h). */
 static void turn_all_away(int socket)
 {
 	int fd;

@@ -13,9 +13,9 @@ struct listener;
 #define LISTENER_E_PATH 1
 
 /**
- * Binds and listens. A socket that nobody listens on any more is replaced, one in use is not. The directory
- * is made if only its last part is missing (mode 0755). Mode of the socket: 0666 for root's service, 0600 for
- * a user's own. Return: 0, LISTENER_E_PATH, -errno
+ * Binds and listens. A socket that nobody listens on any more is replaced, one in use is not. The
+ * directory is made if only its last part is missing (mode 0755). Mode of the socket: 0666 for
+ * root's service, 0600 for a user's own. Return: 0, LISTENER_E_PATH, -errno
  */
 int listener_new(struct daemon *daemon, const char *path, struct listener **ret_listener, char *ret_text,
 	size_t text_size);

@@ -1,12 +1,13 @@
-// Programs whose kernels fault, or whose requests crash executors, again and again: from quarantine_faults proved
-// faults on they get executors of their own, where only they are hurt. A program that comes back is another process; it
-// is the same program if the same user runs the same executable and the same script (Hello.identity), which the program
-// itself says: one that lies shares a context with programs of its own user alone. A cgroup or the arguments are no
-// part of it: they change from run to run.
+// Programs whose kernels fault, or whose requests crash executors, again and again: from
+// quarantine_faults proved faults on they get executors of their own, where only they are hurt. A
+// program that comes back is another process; it is the same program if the same user runs the same
+// executable and the same script (Hello.identity), which the program itself says: one that lies
+// shares a context with programs of its own user alone. A cgroup or the arguments are no part of
+// it: they change from run to run.
 //
-// A program is forgotten when it has not faulted for OFFENDER_SECONDS, when its user has OFFENDERS_PER_USER others that
-// faulted later, or when an operator asks for it (offender_lift()). Another life of the daemon goes on with all of them.
-// Daemon, loop thread only.
+// A program is forgotten when it has not faulted for OFFENDER_SECONDS, when its user has
+// OFFENDERS_PER_USER others that faulted later, or when an operator asks for it (offender_lift()).
+// Another life of the daemon goes on with all of them. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_OFFENDER_H
 #define FRMPS_SERVER_SESSION_OFFENDER_H

@@ -1,7 +1,8 @@
-// SM partitions: units of the device's multiprocessors that belong to the programs which name the partition
-// (CUDA_MPS_SM_PARTITION). Which units that are is decided here; what it means while programs run, in executor/cap.c. An
-// operator makes, resizes and removes partitions at any moment, and tells the sessions (session_tell_share()). One unit at
-// least stays for programs without a partition.
+// SM partitions: units of the device's multiprocessors that belong to the programs which name the
+// partition (CUDA_MPS_SM_PARTITION). Which units that are is decided here; what it means while
+// programs run, in executor/cap.c. An operator makes, resizes and removes partitions at any moment,
+// and tells the sessions (session_tell_share()). One unit at least stays for programs without a
+// partition.
 // Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_PARTITION_H
@@ -27,7 +28,8 @@ struct partitions {
 	struct partition all[PARTITIONS_MAX];
 };
 
-/** The partition of that name, with or without the device's UUID and a slash before it. Return: NULL if there is none */
+/** The partition of that name, with or without the device's UUID and a slash before it. Return:
+ * NULL if there is none */
 struct partition *partition_find(struct daemon *daemon, const char *name);
 void partition_name(const struct partition *partition, char ret_name[PARTITION_NAME]);
 

@@ -39,7 +39,8 @@ static void refuse_load(struct request *request)
 	free(reply);
 }
 
-/* request_advance() comes behind this: the request goes to the executor that its session has then. */
+/* request_advance() comes behind this: the request goes to the executor that its session has
+ * then. */
 static void on_placed(void *context, int32_t code, const char *text)
 {
 	struct request *request = context;
@@ -66,7 +67,8 @@ static void describe_runner(
 		snprintf(text, size, "code cannot be loaded beside what runs on the GPU");
 }
 
-/* The same work as at the latest refusal, by when it began. Answers are late by what a message takes. */
+/* The same work as at the latest refusal, by when it began. Answers are late by what a message
+ * takes. */
 static bool is_same_work(const struct session_refusal *refusal, uint64_t runner, uint64_t began_us)
 {
 	uint64_t apart =
@@ -75,8 +77,8 @@ static bool is_same_work(const struct session_refusal *refusal, uint64_t runner,
 	return refusal->since_us && runner == refusal->runner && apart < SAME_WORK_US;
 }
 
-/* The first time that this request is refused. A session has load_place_ms beside the same work of somebody
- * else, not for each of its loads. */
+/* The first time that this request is refused. A session has load_place_ms beside the same work of
+ * somebody else, not for each of its loads. */
 static void note_runner(struct request *request, const struct wire_u64s *values)
 {
 	struct session_refusal *refusal = &request->session->refusal;
@@ -103,8 +105,8 @@ static void tell_obstacle(struct session *session, const char *obstacle)
 		(unsigned long long)session->number, (int)session->pid, session->program, obstacle);
 }
 
-/* The session goes on in an executor of its own, or tries again for a while where that cannot be. When its
- * time is over, a load gets one move more, for what was in the way may be over as well. */
+/* The session goes on in an executor of its own, or tries again for a while where that cannot be.
+ * When its time is over, a load gets one move more, for what was in the way may be over as well. */
 void placing_begin(struct request *request, const struct wire_reply *reply)
 {
 	struct session *session = request->session;

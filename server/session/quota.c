@@ -13,14 +13,14 @@
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
-/* Open files that are spoken for whatever sessions hold. The daemon's own: loop, log, sockets, records; and what is
- * just on its way in. */
+/* Open files that are spoken for whatever sessions hold. The daemon's own: loop, log, sockets,
+ * records; and what is just on its way in. */
 #define FDS_OF_DAEMON 64u
-/* Of the files that there may be, one in so many is a guest's: he says what he is as soon as he is there, or asks and
- * goes, so many at a time are nobody's need. */
+/* Of the files that there may be, one in so many is a guest's: he says what he is as soon as he is
+ * there, or asks and goes, so many at a time are nobody's need. */
 #define FILES_PER_GUEST 16u
-/* Connection, process, two regions, doorbell, two sinks; those of a request under way, and of pinned memory that an
- * executor has not let go of. */
+/* Connection, process, two regions, doorbell, two sinks; those of a request under way, and of
+ * pinned memory that an executor has not let go of. */
 #define FDS_OF_SESSION 12u
 /* Connection, process, last words, and what is queued for it. */
 #define FDS_OF_WORKER 8u

@@ -1,5 +1,5 @@
-// See reclaim.h. Requests are numbered as they come: a retry takes those that were there when it began, each
-// once, whatever comes or goes meanwhile.
+// See reclaim.h. Requests are numbered as they come: a retry takes those that were there when it
+// began, each once, whatever comes or goes meanwhile.
 
 #include "server/session/reclaim.h"
 

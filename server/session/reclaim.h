@@ -1,9 +1,10 @@
-// Device memory that is on its way back to the keeper, and the requests that wait for it: instead of telling
-// a program that there is no memory, the daemon asks once more when some has come back. Whoever asks how much is
-// free waits for what it has freed itself, for a while: its frees were answered by the active executor alone, and
-// the memory is free when standbys and keeper have let go of it, too. There may always be something on its way, of
-// somebody else, that is not enough: a request waits no longer than a session may take to close. Daemon, loop thread
-// only; belongs to the daemon.
+// Device memory that is on its way back to the keeper, and the requests that wait for it: instead
+// of telling a program that there is no memory, the daemon asks once more when some has come back.
+// Whoever asks how much is free waits for what it has freed itself, for a while: its frees were
+// answered by the active executor alone, and the memory is free when standbys and keeper have let
+// go of it, too. There may always be something on its way, of somebody else, that is not enough: a
+// request waits no longer than a session may take to close. Daemon, loop thread only; belongs to
+// the daemon.
 
 #ifndef FRMPS_SERVER_SESSION_RECLAIM_H
 #define FRMPS_SERVER_SESSION_RECLAIM_H
@@ -32,7 +33,8 @@ struct reclaim {
 void reclaim_init(struct daemon *daemon, void (*advance)(struct request *request));
 void reclaim_deinit(struct daemon *daemon);
 
-/** One thing more will give device memory back: a doomed chunk, a session that closes, an executor that ends. */
+/** One thing more will give device memory back: a doomed chunk, a session that closes, an executor
+ * that ends. */
 void reclaim_begin(struct daemon *daemon);
 /** The keeper has let go of a chunk: it has come back once the holder has, too. */
 void reclaim_released(struct daemon *daemon);
@@ -43,10 +45,11 @@ bool reclaim_expects(const struct daemon *daemon);
 
 /** The request waits, behind those that do already. */
 void reclaim_await(struct request *request);
-/** The keeper has no memory for the request, which waits if some is on its way. Return: whether it waits. */
-bool reclaim_hope(struct request *request);
-/** Lets the request wait if its program has freed something a moment ago that may be on its way. Return: whether it
+/** The keeper has no memory for the request, which waits if some is on its way. Return: whether it
  * waits. */
+bool reclaim_hope(struct request *request);
+/** Lets the request wait if its program has freed something a moment ago that may be on its way.
+ * Return: whether it waits. */
 bool reclaim_defer(struct request *request);
 /** The request waits no longer; it need not have. */
 void reclaim_forget(struct request *request);

@@ -1,7 +1,8 @@
-// What the daemon records (holder/store.h): plain structs, one per thing that outlives it. Descriptors are named by
-// their keys, workers and domains by their numbers, 0 is none. Written by the owners of the things
-// (daemon_keep, domain_keep, session_keep, holding_keep, chunk.c), read by adopt/adopt.c and adopt/inventory.c. All lives
-// of the daemon run the same program, so the layout is nobody else's business.
+// What the daemon records (holder/store.h): plain structs, one per thing that outlives it.
+// Descriptors are named by their keys, workers and domains by their numbers, 0 is none. Written by
+// the owners of the things (daemon_keep, domain_keep, session_keep, holding_keep, chunk.c), read by
+// adopt/adopt.c and adopt/inventory.c. All lives of the daemon run the same program, so the layout
+// is nobody else's business.
 
 #ifndef FRMPS_SERVER_SESSION_RECORDS_H
 #define FRMPS_SERVER_SESSION_RECORDS_H
@@ -15,7 +16,8 @@
 #include "server/session/health.h"
 #include "server/session/partition.h"
 
-/* Executors of a domain that a session's end can be told to; more are replaced after the daemon's death. */
+/* Executors of a domain that a session's end can be told to; more are replaced after the daemon's
+ * death. */
 #define KEPT_CLOSES 8u
 
 /* RECORD_SERVICE, key 0. */
@@ -66,7 +68,8 @@ struct kept_session {
 	struct kept_chunk chunk;
 };
 
-/* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and form. */
+/* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and
+ * form. */
 struct kept_holding {
 	uint64_t session, address, bytes, memory, image_bytes, global[2];
 	int64_t value;
@@ -84,7 +87,8 @@ struct kept_windows {
 /* Those of a session: its own, and what it reserved. */
 #define KEPT_RUNS 17u
 
-/* RECORD_LINGER, key: a serial number. Pinned memory that an executor has not let go of (session/linger.h).
+/* RECORD_LINGER, key: a serial number. Pinned memory that an executor has not let go of
+ * (session/linger.h).
  */
 struct kept_linger {
 	uint64_t session, bytes, address, range_bytes;
@@ -101,9 +105,11 @@ struct kept_offender {
 	char program[512];
 };
 
-/* RECORD_RULES, the only one: struct rules (config/terms.h) as they were read again. Without it those of the start hold. */
+/* RECORD_RULES, the only one: struct rules (config/terms.h) as they were read again. Without it
+ * those of the start hold. */
 
-/* RECORD_EVENT, key: its number, which gives the order; followed by program and text, each with its NUL. */
+/* RECORD_EVENT, key: its number, which gives the order; followed by program and text, each with its
+ * NUL. */
 struct kept_event {
 	uint64_t of_user, session;
 	int64_t time_ms, uid;
@@ -112,7 +118,8 @@ struct kept_event {
 	bool has_program;
 };
 
-/* RECORD_DOOMED, key: a serial number. Device memory that nobody has any more, until the keeper has let go.
+/* RECORD_DOOMED, key: a serial number. Device memory that nobody has any more, until the keeper has
+ * let go.
  */
 struct kept_doomed {
 	struct kept_chunk chunk;

@@ -36,8 +36,8 @@
 #include "server/worker/words.h"
 #include "server/worker/worker.h"
 
-/* Executors or keepers, one after the other, that may crash while they have a request: each time everybody waits, and
- * once may be for what somebody else did. */
+/* Executors or keepers, one after the other, that may crash while they have a request: each time
+ * everybody waits, and once may be for what somebody else did. */
 #define DEATHS_MOST 2u
 
 /*
@@ -99,8 +99,8 @@ static void send_reply(
 		session_reject(session, "an answer could not be sent");
 }
 
-/* What comes with the answer. What stays the service's is an open file of its own for the program, which takes an
- * answer without one for an error. */
+/* What comes with the answer. What stays the service's is an open file of its own for the program,
+ * which takes an answer without one for an error. */
 static struct shared_fd *file_for_session(const struct request *request, const struct wire_reply *reply)
 {
 	enum wire_type type = request->message.type;
@@ -184,7 +184,8 @@ static void succeed(
  * Forwarding
  */
 
-/* Whether an answer speaks of a context that is lost, not of the request: the next executor will answer that.
+/* Whether an answer speaks of a context that is lost, not of the request: the next executor will
+ * answer that.
  */
 static bool is_void(struct worker *worker, const struct wire_reply *reply)
 {
@@ -198,7 +199,8 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
 	return domain_worker_is_failing(worker);
 }
 
-/* What it asks for crashes whoever does it, as far as anybody can tell: it is not asked for once more. */
+/* What it asks for crashes whoever does it, as far as anybody can tell: it is not asked for once
+ * more. */
 static bool is_deadly(struct session *session, const struct worker *worker)
 {
 	return words_is_unexplained(worker) && ++session->deaths >= DEATHS_MOST;
@@ -323,7 +325,8 @@ static void ask_keeper(struct request *request)
 		.chunk = {.bytes = guarantee_wish(request->session, &request->message)}};
 
 	if (!daemon->keeper || daemon->keeper->state != WORKER_WARM) {
-		/* It may have been with one that is dying, which a new daemon finds out when it sends it again. */
+		/* It may have been with one that is dying, which a new daemon finds out when it
+		 * sends it again. */
 		request->sent = false;
 		reclaim_await(request);
 		return;
@@ -437,8 +440,8 @@ void request_advance(struct request *request)
  * Beginning
  */
 
-/* Program and executors map pinned memory, writable all of them: no write seal can be added. The program cannot open a
- * file once more (handout.h), or change its size. */
+/* Program and executors map pinned memory, writable all of them: no write seal can be added. The
+ * program cannot open a file once more (handout.h), or change its size. */
 static int make_host_memory(uint64_t bytes)
 {
 	int fd = memfd_create("frmps-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -492,8 +495,8 @@ static bool become_mapping(struct request *request)
 	return request->fd;
 }
 
-/* The file of what is asked for, where it was not kept from before the daemon died: the program has filled it, or it is
- * made, and counts as the program's. Return: 0 or -errno */
+/* The file of what is asked for, where it was not kept from before the daemon died: the program has
+ * filled it, or it is made, and counts as the program's. Return: 0 or -errno */
 static int take_file(struct request *request)
 {
 	struct session *session = request->session;
@@ -573,7 +576,8 @@ void request_begin(struct session *session, const struct wire_message *message, 
 	struct check_finding finding;
 	int r;
 
-	/* What was under way when the daemon died has been checked, and may have been carried out. */
+	/* What was under way when the daemon died has been checked, and may have been carried
+	 * out. */
 	if (session->again.asked && session->again.asked == message->id) {
 		start(session, message, packet);
 		return;

@@ -1,14 +1,17 @@
-// A program's request under way: checked, perhaps given memory by the keeper, answered by the active executor,
-// noted in the holdings, told to the standbys. Daemon, loop thread only; at most one per session.
+// A program's request under way: checked, perhaps given memory by the keeper, answered by the
+// active executor, noted in the holdings, told to the standbys. Daemon, loop thread only; at most
+// one per session.
 //
 //   request_begin ─► (ROUTE_CHUNK: keeper makes memory) ─► with the active executor ─► answered, noted,
 //                      │ no keeper; no memory, but some       │ executor dies         mirrored (effect.h)
 //                      ▼ is being given back (reclaim.h)      ▼
-//                    thirsty                      waits for the promoted one, is sent again: standbys are
-//                                                 told only of successes, so to them it is new. Where that
-//                                                 one crashes at it as well, the session is rejected
+//                    thirsty                      waits for the promoted one, is sent again:
+//                                                 standbys are told only of successes, so to them
+//                                                 it is new. Where that one crashes at it as well,
+//                                                 the session is rejected
 //
-// A question how much memory is free waits like that, for a moment, if its program has just freed some.
+// A question how much memory is free waits like that, for a moment, if its program has just freed
+// some.
 //
 // A session that ends takes its request along: the answer of the executor is then only waited for.
 

@@ -1,5 +1,6 @@
-// What the daemon needs of the rooms above the sessions: control/, fault/ and standby/ call into them, and are called by
-// these tables, which the daemon is started with (server/rooms.c has them). Daemon, loop thread only.
+// What the daemon needs of the rooms above the sessions: control/, fault/ and standby/ call into
+// them, and are called by these tables, which the daemon is started with (server/rooms.c has them).
+// Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_ROOMS_H
 #define FRMPS_SERVER_SESSION_ROOMS_H
@@ -28,7 +29,8 @@ struct fault_room {
 	/** A session comes, and is freed. Return: 0 or -ENOMEM */
 	int (*session_made)(struct session *session);
 	void (*session_gone)(struct session *session);
-	/** Whether the domain's active executor serves; whether it lives, and is to issue nothing more. */
+	/** Whether the domain's active executor serves; whether it lives, and is to issue nothing
+	 * more. */
 	bool (*is_serving)(const struct domain *domain);
 	bool (*is_halting)(const struct domain *domain);
 	/**
@@ -66,10 +68,11 @@ typedef void move_done_fn(void *context, int32_t code, const char *text);
 
 /* Who keeps standbys ready, and moves sessions to executors of their own. */
 struct standby_room {
-	/** An executor says that it is ready: it is to know everything of the sessions of its domain. */
+	/** An executor says that it is ready: it is to know everything of the sessions of its
+	 * domain. */
 	void (*executor_ready)(struct worker *worker);
-	/** Standbys are to know: of a session that was opened, of something new that it holds, of something that is no more
-	 * (standby/warm.h). */
+	/** Standbys are to know: of a session that was opened, of something new that it holds, of
+	 * something that is no more (standby/warm.h). */
 	void (*opened)(struct session *session);
 	void (*added)(struct session *session, const struct holding *entry);
 	void (*dropped)(struct session *session, const struct wire_message *message, struct chunk *chunk);

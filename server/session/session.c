@@ -1,4 +1,5 @@
-// A session as the rest of the daemon handles it: references, what its program is told. See session.h.
+// A session as the rest of the daemon handles it: references, what its program is told. See
+// session.h.
 
 #include "server/session/session.h"
 
@@ -107,8 +108,8 @@ static void set_share(struct session *session, uint32_t share)
 	word_release(&session->view.server->share, share);
 }
 
-/* Lets a serving thread that sleeps read it now. Not by the doorbell: the program has that as well, and could make
- * whoever rings it wait. */
+/* Lets a serving thread that sleeps read it now. Not by the doorbell: the program has that as well,
+ * and could make whoever rings it wait. */
 static void wake_executor(struct worker *worker)
 {
 	struct wire_message ping = {.type = WIRE_PING};

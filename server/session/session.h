@@ -1,4 +1,5 @@
-// A program's session, from its Hello until the last executor has let go of it. Daemon, loop thread only.
+// A program's session, from its Hello until the last executor has let go of it. Daemon, loop thread
+// only.
 //
 //   session_new            OpenSession answered
 //   ──────────► OPENING ───────────────────────► SERVED ──┐
@@ -8,15 +9,17 @@
 //                                  CLOSING ── every executor that knew it answered CloseSession, or died
 //                                             ──► freed
 //
-// OPENING  (session_make.c, session_open.c) waits for an active executor; nothing but the socket, regions and a
-//          window exist. `opened` is false.
-// SERVED   executors and standbys know it; its holdings are what they are told. At most one request is under
-//          way; the connection is paused meanwhile, so a program cannot make the daemon queue for it.
-// CLOSING  (session_close.c) the connection is closed; memory and window stay taken until no executor can
-//          touch them any more.
+// OPENING  (session_make.c, session_open.c) waits for an active executor; nothing but the socket,
+//          regions and a window exist. `opened` is false.
+// SERVED   executors and standbys know it; its holdings are what they are told. At most one request
+//          is under way; the connection is paused meanwhile, so a program cannot make the daemon
+//          queue for it.
+// CLOSING  (session_close.c) the connection is closed; memory and window stay taken until no
+//          executor can touch them any more.
 //
-// What the program sees is a word in its server region. Executors write it; the daemon writes it only while no
-// executor serves the session: when it holds sessions for a promotion, and at the end.
+// What the program sees is a word in its server region. Executors write it; the daemon writes it
+// only while no executor serves the session: when it holds sessions for a promotion, and at the
+// end.
 
 #ifndef FRMPS_SERVER_SESSION_SESSION_H
 #define FRMPS_SERVER_SESSION_SESSION_H
@@ -157,7 +160,8 @@ struct session_peer {
 /**
  * Makes a session for a checked Hello and asks for it to be opened.
  * @connection: taken over on success
- * @ret_code, @ret_text: for SESSION_E_REFUSED, what to tell the program (static text or the domain's)
+ * @ret_code, @ret_text: for SESSION_E_REFUSED, what to tell the program (static text or the
+ * domain's)
  * Return: 0 or SESSION_E_REFUSED
  */
 int session_new(struct domain *domain, struct connection *connection, const struct session_peer *peer,
@@ -166,20 +170,22 @@ int session_new(struct domain *domain, struct connection *connection, const stru
 /** It is served on the terms that are in force, but for what it wants less of itself. */
 void session_set_terms(struct session *session);
 
-/** How many multiprocessors its kernels may run on for certain: what its terms ask for, as far as the device and partitions can
- * give it. */
+/** How many multiprocessors its kernels may run on for certain: what its terms ask for, as far as
+ * the device and partitions can give it. */
 uint32_t session_sms(const struct session *session);
 
 /** Tells executors its weight, class and multiprocessors, if it has its regions. Twice is fine. */
 void session_tell_share(struct session *session);
-/** Lets executors that sleep read now what the daemon has written for sessions, and not at the next command. */
+/** Lets executors that sleep read now what the daemon has written for sessions, and not at the next
+ * command. */
 void session_wake_all(struct daemon *daemon);
 
 /** Records the session as it is. */
 void session_keep(struct session *session);
 
 /**
- * Makes a session of an earlier life of the daemon again, without its holdings and without what is under way.
+ * Makes a session of an earlier life of the daemon again, without its holdings and without what is
+ * under way.
  * @domain: the one that the record names
  * Return: never NULL; one whose descriptors are not all there is given_up, and not open any more
  */
@@ -207,14 +213,15 @@ void session_reject(struct session *session, const char *reason);
 /** Closes a session. @patience_ms: how long its work may go on. Twice is fine. */
 void session_end(struct session *session, uint32_t patience_ms);
 
-/** Ends a session that is not CLOSING: its program gets CUDA_ERROR_MPS_CLIENT_TERMINATED and a reason, its work no time. */
+/** Ends a session that is not CLOSING: its program gets CUDA_ERROR_MPS_CLIENT_TERMINATED and a
+ * reason, its work no time. */
 void session_terminate(struct session *session, const char *reason);
 
 /** Refuses a session that is still OPENING. */
 void session_refuse(struct session *session, int32_t code, const char *text);
 
-/** Tells the program a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes it; a state before
- * stays. */
+/** Tells the program a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes it; a state
+ * before stays. */
 void session_finish(struct session *session, uint32_t state, int32_t code, const char *reason);
 
 /** What Activate says of one that is to be treated by its policy. */
@@ -226,8 +233,8 @@ void session_set_recovery(struct session *session, bool replay);
 /** Whether an operator has paused it. The session has its regions. */
 bool session_is_paused(const struct session *session);
 /**
- * The executor that serves the session, and each later one, gives nothing more of it to the device until it is resumed;
- * what is on the device ends. Twice is fine. The session is not CLOSING.
+ * The executor that serves the session, and each later one, gives nothing more of it to the device
+ * until it is resumed; what is on the device ends. Twice is fine. The session is not CLOSING.
  * @ours: an operator of the service wants it so, and not its user
  */
 void session_pause(struct session *session, bool pause, bool ours);

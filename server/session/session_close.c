@@ -59,9 +59,10 @@ static void await_closing(struct session *session)
 		timer_start(session->close_timer, (uint64_t)session->patience_ms + SESSION_CLOSE_GRACE_MS);
 }
 
-/* An active executor that does not even answer is as bad as one whose work does not end: it is halted, so that what
- * the others have on the device can end. One that is being replaced already answers by its end, which others
- * may put off. A standby may have much to do before this; overdue.c ends one that hangs. */
+/* An active executor that does not even answer is as bad as one whose work does not end: it is
+ * halted, so that what the others have on the device can end. One that is being replaced already
+ * answers by its end, which others may put off. A standby may have much to do before this;
+ * overdue.c ends one that hangs. */
 static void on_close_timer(void *context)
 {
 	struct session *session = context;

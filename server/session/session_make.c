@@ -1,6 +1,6 @@
-// How a session comes to be: from a Hello, or again from the record that an earlier life of the daemon kept
-// of it. With that its program's end: what the program sends and that it goes away is heard here. See
-// session.h.
+// How a session comes to be: from a Hello, or again from the record that an earlier life of the
+// daemon kept of it. With that its program's end: what the program sends and that it goes away is
+// heard here. See session.h.
 
 #include "server/session/session.h"
 
@@ -39,8 +39,8 @@ static void on_message(void *context, const struct wire_message *message, struct
 
 	if (session->adopted) {
 		session->adopted = false;
-		/* The daemon died between an answer and taking what it answers off the socket. Where a
-		 * request was under way, that one is first: whatever number it has. */
+		/* The daemon died between an answer and taking what it answers off the socket.
+		 * Where a request was under way, that one is first: whatever number it has. */
 		if (message->type == WIRE_HELLO ||
 			(message->id == session->answered && !session->again.asked))
 			return;
@@ -77,7 +77,8 @@ static int watch_process(struct session *session)
 {
 	int fd = session->pid > 0 ? (int)syscall(SYS_pidfd_open, session->pid, 0) : -1, r;
 
-	/* A process that cannot be seen from here (another pid namespace) is watched by its socket alone. */
+	/* A process that cannot be seen from here (another pid namespace) is watched by its socket
+	 * alone. */
 	if (fd < 0)
 		return 0;
 	r = store_deposit(session->daemon->store, fd, &session->process_key);
@@ -331,7 +332,8 @@ static bool adopt_regions(struct session *session, const struct kept_session *ke
 	return !r;
 }
 
-/* Its executors still know it, and have it closed as any other. Its program sees that its connection is closed. */
+/* Its executors still know it, and have it closed as any other. Its program sees that its
+ * connection is closed. */
 static void give_up(struct session *session, bool has_regions)
 {
 	log_error("session %llu (process %d, %s) cannot be taken over: its descriptors are not there",

@@ -83,7 +83,8 @@ static void on_attached(
 
 void session_attach(struct session *session, struct worker *worker)
 {
-	/* One that another executor served, and let go of, comes with what it has (standby/move.c). */
+	/* One that another executor served, and let go of, comes with what it has
+	 * (standby/move.c). */
 	bool is_new = word_acquire(&session->view.server->generation) == worker->generation;
 	const uint32_t recover = is_new ? SESSION_RECOVER_NOTHING : session_policy(session);
 	struct wire_message message = {.type = WIRE_ACTIVATE,

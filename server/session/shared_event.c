@@ -1,4 +1,5 @@
-// See shared_event.h. The pages are memfds that cannot shrink; what is in them was written by programs.
+// See shared_event.h. The pages are memfds that cannot shrink; what is in them was written by
+// programs.
 
 #include "server/session/shared_event.h"
 

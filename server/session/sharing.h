@@ -1,5 +1,5 @@
-// What sessions get from each other: exported device memory, pages of shared events. Only sessions of the
-// same user do, whichever domains they are in. Daemon, loop thread only.
+// What sessions get from each other: exported device memory, pages of shared events. Only sessions
+// of the same user do, whichever domains they are in. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_SHARING_H
 #define FRMPS_SERVER_SESSION_SHARING_H
@@ -12,7 +12,8 @@
 struct holding;
 struct session;
 
-/** Device memory of the session by handle or address. @ret_values: those of the reply to ExportMemory */
+/** Device memory of the session by handle or address. @ret_values: those of the reply to
+ * ExportMemory */
 CUresult sharing_export(
 	const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4]);
 

@@ -1,8 +1,9 @@
-// Files that the daemon has made for a program's bytes and that no request has used yet. Nothing that a program made is
-// ever opened or closed here: closing it could wait for the program. Daemon, loop thread only; a session owns its own.
+// Files that the daemon has made for a program's bytes and that no request has used yet. Nothing
+// that a program made is ever opened or closed here: closing it could wait for the program. Daemon,
+// loop thread only; a session owns its own.
 //
-// They do not outlive the daemon: a program whose file is not known gets another one. Numbers are of one life of the
-// daemon, so none is taken for another.
+// They do not outlive the daemon: a program whose file is not known gets another one. Numbers are
+// of one life of the daemon, so none is taken for another.
 
 #ifndef FRMPS_SERVER_SESSION_UPLOAD_H
 #define FRMPS_SERVER_SESSION_UPLOAD_H
@@ -24,10 +25,11 @@ struct uploads {
 	uint64_t latest;
 };
 
-/** An empty file. @epoch: of the daemon; @ret_number: what the program calls it. Return: NULL if there can be none; a
- * reference that is the session's */
+/** An empty file. @epoch: of the daemon; @ret_number: what the program calls it. Return: NULL if
+ * there can be none; a reference that is the session's */
 struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t *ret_number);
-/** The file that a message names. Return: NULL if it names none that is there; a reference that is the session's */
+/** The file that a message names. Return: NULL if it names none that is there; a reference that is
+ * the session's */
 struct shared_fd *uploads_find(const struct uploads *uploads, const struct wire_message *message);
 /** The file that a message names is used. */
 void uploads_drop(struct uploads *uploads, const struct wire_message *message);

@@ -1,4 +1,5 @@
-// See userlog.h. A user's minute begins with the first line and ends by a timer, which forgets the user.
+// See userlog.h. A user's minute begins with the first line and ends by a timer, which forgets the
+// user.
 
 #include "server/session/userlog.h"
 

@@ -1,6 +1,6 @@
-// Lines of the log that a user's programs cause as often as they like: each user has a bounded number of each kind a
-// minute (userlog.def). Lines beyond that are counted, and one line says how many there were when the minute is over.
-// Daemon, loop thread only.
+// Lines of the log that a user's programs cause as often as they like: each user has a bounded
+// number of each kind a minute (userlog.def). Lines beyond that are counted, and one line says how
+// many there were when the minute is over. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_USERLOG_H
 #define FRMPS_SERVER_SESSION_USERLOG_H
@@ -21,7 +21,8 @@ enum userlog_reason {
 	USERLOG_REASONS,
 };
 
-/* Of all users beyond the first so many of a minute, who share one bound, and of those who are not known. */
+/* Of all users beyond the first so many of a minute, who share one bound, and of those who are not
+ * known. */
 #define USERLOG_USERS_MAX 256u
 #define USERLOG_OTHERS	  ((uid_t)-1)
 
@@ -35,7 +36,8 @@ void userlog_init(struct daemon *daemon);
 /** Says what was left out so far, and forgets everybody. */
 void userlog_deinit(struct daemon *daemon);
 
-/** Whether the user has a line of this kind left, which is used up then; otherwise it counts as left out. */
+/** Whether the user has a line of this kind left, which is used up then; otherwise it counts as
+ * left out. */
 bool userlog_allows(struct daemon *daemon, uid_t uid, enum userlog_reason reason);
 
 /** Writes one event as log_event() does, if the user has a line of this kind left. */

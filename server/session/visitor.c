@@ -1,4 +1,5 @@
-// Visitors. See visitor.h. The connection goes on to the session or operator that the first message makes.
+// Visitors. See visitor.h. The connection goes on to the session or operator that the first message
+// makes.
 
 #include "server/session/visitor.h"
 
@@ -113,7 +114,8 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 		return;
 	}
 	subject_read(visitor->peer.uid, visitor->peer.pid, &visitor->peer.subject);
-	/* Whoever has its socket now would be served on the terms of nobody, or of who has its number now. */
+	/* Whoever has its socket now would be served on the terms of nobody, or of who has its
+	 * number now. */
 	if (visitor->started != vitals_start(visitor->peer.pid) ||
 		(visitor->peer.pid > 0 && kill(visitor->peer.pid, 0) < 0 && errno == ESRCH)) {
 		refuse(visitor, CUDA_ERROR_NOT_PERMITTED, "the process that connected has ended");

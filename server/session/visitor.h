@@ -1,6 +1,6 @@
-// A connection before its first message says what it is: a program (Hello) or an operator (Admin). It has a
-// few seconds and a user has a bounded number of them; for all users there is a bound, too (guests.h). Daemon, loop
-// thread only.
+// A connection before its first message says what it is: a program (Hello) or an operator (Admin).
+// It has a few seconds and a user has a bounded number of them; for all users there is a bound, too
+// (guests.h). Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_VISITOR_H
 #define FRMPS_SERVER_SESSION_VISITOR_H

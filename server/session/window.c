@@ -11,8 +11,8 @@ static bool is_set(const uint64_t *words, uint32_t count, uint32_t bit)
 	return bit / 64 < count && (words[bit / 64] >> bit % 64 & 1);
 }
 
-/* Where executables, libraries and stacks of Linux processes lie (x86-64 and arm64 with 48 bits): the driver
- * gives no such address in an executor, even where it is free in the program. */
+/* Where executables, libraries and stacks of Linux processes lie (x86-64 and arm64 with 48 bits):
+ * the driver gives no such address in an executor, even where it is free in the program. */
 static bool is_crowded(uint32_t window)
 {
 	uint64_t base = window_base(window);
@@ -76,8 +76,8 @@ static uint32_t find_run(
 	return WINDOW_NONE;
 }
 
-/* From the top, where sessions come last, and of the lower half first: there the driver honours every wish,
- * and processes have little of their own. The same question has the same answer. */
+/* From the top, where sessions come last, and of the lower half first: there the driver honours
+ * every wish, and processes have little of their own. The same question has the same answer. */
 uint32_t window_take_run(struct window_set *set, uint32_t count, const struct wire_u64s *free_windows)
 {
 	uint32_t left = 0, first;

@@ -1,6 +1,6 @@
-// The grid of address windows: 448 windows of 256 GiB from 0x100000000000 to the end of the user's half of a
-// 47-bit address space. Each session of a domain has one; program and executors use it at the same address.
-// Pure.
+// The grid of address windows: 448 windows of 256 GiB from 0x100000000000 to the end of the user's
+// half of a 47-bit address space. Each session of a domain has one; program and executors use it at
+// the same address. Pure.
 
 #ifndef FRMPS_SERVER_SESSION_WINDOW_H
 #define FRMPS_SERVER_SESSION_WINDOW_H
@@ -25,8 +25,8 @@ struct window_set {
 	uint32_t next;		     /* where the search starts: a freed window is not reused at once */
 };
 
-/** Takes a window that is free in both; WINDOW_NONE if there is none. @free_windows: as in Hello; may be
- * short. */
+/** Takes a window that is free in both; WINDOW_NONE if there is none. @free_windows: as in Hello;
+ * may be short. */
 uint32_t window_take(struct window_set *set, const struct wire_u64s *free_windows);
 /** A user of a window that an earlier life of the daemon gave out; WINDOW_NONE is fine. */
 void window_adopt(struct window_set *set, uint32_t window);
@@ -34,7 +34,8 @@ void window_adopt(struct window_set *set, uint32_t window);
 void window_give(struct window_set *set, uint32_t window);
 
 /**
- * Takes windows side by side that are free in both; WINDOW_NONE if there are none, or too few would be left.
+ * Takes windows side by side that are free in both; WINDOW_NONE if there are none, or too few would
+ * be left.
  * Return: the lowest.
  */
 uint32_t window_take_run(struct window_set *set, uint32_t count, const struct wire_u64s *free_windows);

@@ -1,7 +1,7 @@
-// Moving one session into a domain of its own, because code of it cannot be loaded beside kernels that do not
-// end (executor/gate.c), because its kernels need larger limits (cuCtxSetLimit) than those of others have, because an
-// operator said so, or because nobody knows who wrote into its guard (separate.c). Its program notices a pause; nobody
-// else anything.
+// Moving one session into a domain of its own, because code of it cannot be loaded beside kernels
+// that do not end (executor/gate.c), because its kernels need larger limits (cuCtxSetLimit) than
+// those of others have, because an operator said so, or because nobody knows who wrote into its
+// guard (separate.c). Its program notices a pause; nobody else anything.
 //
 //   move_begin()         the new domain's          all answered,             1: it is done with
 //        │               executor serves           no request under way      the old executor
@@ -12,36 +12,40 @@
 //                          call_off(): it stays where it is, the new domain goes
 //
 //   STARTING    a new domain that nobody else gets into, with one executor, which starts
-//   TELLING     that executor is told what the session holds, as a standby is (warm.c), and what it gets
-//               meanwhile. The old one serves it
-//   LETTING_GO  the old executor is asked to let it go (executor/detach.c). Requests of the session wait
+//   TELLING     that executor is told what the session holds, as a standby is (warm.c), and what it
+//               gets meanwhile. The old one serves it
+//   LETTING_GO  the old executor is asked to let it go (executor/detach.c). Requests of the session
+//               wait
 //
-// arrive(): the session is the new domain's. Nothing of it is on the device and its words stand still, so the
-// new executor takes it over at once (Activate); the old domain's executors are told to close it and hold its
-// windows until they have (session/linger.c), and so long the new one blames nobody for strays (formers.h).
+// arrive(): the session is the new domain's. Nothing of it is on the device and its words stand
+// still, so the new executor takes it over at once (Activate); the old domain's executors are told
+// to close it and hold its windows until they have (session/linger.c), and so long the new one
+// blames nobody for strays (formers.h).
 //
 // What may happen meanwhile:
-//   the old executor   is in trouble: the move is off, whatever its state: the session is judged and promoted
-//                      with all others. An executor that is halted or dying does not let anything go. One
-//                      that does not say within ANSWER_MS whether it has let go is in trouble:
-//                      promote_silent()
-//   the new executor   cannot start, or dies: the next one is tried until the limit is over. A session that
-//                      is let go at that moment arrives in a domain whose next executor takes it over, as
-//                      after any loss
+//   the old executor   is in trouble: the move is off, whatever its state: the session is judged
+//                      and promoted with all others. An executor that is halted or dying does not
+//                      let anything go. One that does not say within ANSWER_MS whether it has let
+//                      go is in trouble: promote_silent()
+//   the new executor   cannot start, or dies: the next one is tried until the limit is over. A
+//                      session that is let go at that moment arrives in a domain whose next
+//                      executor takes it over, as after any loss
 //   the session        ends: the new domain goes
-//   the daemon         dies: before LETTING_GO nothing is recorded of a move, the new domain is empty and
-//                      goes, and the request that was refused is read again. LETTING_GO is recorded with the
-//                      session and goes on (move_adopt()). The step to the new domain is one record, put
-//                      after those of the lingers: if these are there twice, one of them ends at once
+//   the daemon         dies: before LETTING_GO nothing is recorded of a move, the new domain is
+//                      empty and goes, and the request that was refused is read again. LETTING_GO
+//                      is recorded with the session and goes on (move_adopt()). The step to the new
+//                      domain is one record, put after those of the lingers: if these are there
+//                      twice, one of them ends at once
 //
-// What cannot be moved: what a kernel may have left in its module's variables, or in the device's heap, is in
-// the old context, and nobody can tell. So a session goes only if it has looked up no kernel, or if its
-// modules have nothing of the kind (holding->value of LOAD_MODULE, server/backend/cubin.h). What it has
-// copied into a variable it has looked up before. A fault says so before its mark arrives only where
-// executors contain faults: where they do not, only a session that has run nothing may go.
+// What cannot be moved: what a kernel may have left in its module's variables, or in the device's
+// heap, is in the old context, and nobody can tell. So a session goes only if it has looked up no
+// kernel, or if its modules have nothing of the kind (holding->value of LOAD_MODULE,
+// server/backend/cubin.h). What it has copied into a variable it has looked up before. A fault says
+// so before its mark arrives only where executors contain faults: where they do not, only a session
+// that has run nothing may go.
 //
-// A session whose own work did not end in time is not tried again before that work is over: each try takes an
-// executor, and holds the session up.
+// A session whose own work did not end in time is not tried again before that work is over: each
+// try takes an executor, and holds the session up.
 //
 // Memory that sessions share is the keeper's, and stays shared.
 
@@ -66,8 +70,8 @@
 #include "server/standby/warm.h"
 #include "server/worker/worker.h"
 
-/* How long the session's own work may take to end, and how much later the executor has to say so at last: it
- * answers in time whatever its serving threads wait for (executor/detach.c). */
+/* How long the session's own work may take to end, and how much later the executor has to say so at
+ * last: it answers in time whatever its serving threads wait for (executor/detach.c). */
 #define LET_GO_MS 5000u
 #define ANSWER_MS 5000u
 #define OWN_WORK  "its own work does not end"
@@ -319,7 +323,8 @@ static void on_let_go(
 	bool gone = reply && !reply->code && reply->values.count && reply->values.at[0];
 
 	(void)packet;
-	/* One that was replaced may end after its successor has been asked: that one has the word. */
+	/* One that was replaced may end after its successor has been asked: that one has the
+	 * word. */
 	if (session->let_go.worker != worker->number) {
 		session_unref(session);
 		return;

@@ -1,5 +1,5 @@
-// A session moves, alive, into a domain of its own; everybody else stays where they are. States and rules:
-// move.c. Daemon, loop thread only.
+// A session moves, alive, into a domain of its own; everybody else stays where they are. States and
+// rules: move.c. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_STANDBY_MOVE_H
 #define FRMPS_SERVER_STANDBY_MOVE_H
@@ -34,7 +34,8 @@ void move_look(struct session *session);
 /** The domain's executor serves, or knows what it was told. */
 void move_look_into(struct domain *domain);
 
-/** The domain's executor is in trouble: the moves out of it are off, its sessions are promoted as all. */
+/** The domain's executor is in trouble: the moves out of it are off, its sessions are promoted as
+ * all. */
 void move_call_off(struct domain *domain);
 /** The session ends. */
 void move_abandon(struct session *session);

@@ -1,14 +1,15 @@
-// Separation. A hit in a guard proves its author only where one program had kernels running (executor/suspect.c).
-// Beside a busy program that never happens by itself. So the first hit without an author moves the session whose
-// guard it is into an executor of its own, and the next one names its author, whoever that is:
+// Separation. A hit in a guard proves its author only where one program had kernels running
+// (executor/suspect.c). Beside a busy program that never happens by itself. So the first hit
+// without an author moves the session whose guard it is into an executor of its own, and the next
+// one names its author, whoever that is:
 //
 //   the session itself   no other program runs in its new executor: the hit is its own
-//   another program      the old executor maps nothing at those addresses any more: the write is a fault, and
-//                        its kernel is known as that of any fault
+//   another program      the old executor maps nothing at those addresses any more: the write is a
+//                        fault, and its kernel is known as that of any fault
 //
-// Nobody gets an error for the first hit. The session keeps the executor, half a GiB of device memory, until it
-// ends. A few programs of a user have executors of their own at a time, for whatever reason; where they have, no
-// other one moves for this.
+// Nobody gets an error for the first hit. The session keeps the executor, half a GiB of device
+// memory, until it ends. A few programs of a user have executors of their own at a time, for
+// whatever reason; where they have, no other one moves for this.
 
 #include "server/standby/separate.h"
 
@@ -27,7 +28,8 @@
 #define APART_MAX 4u
 /* How long the executor may take to start. */
 #define START_MS 30000u
-/* Between two tries for one session: where the device has no memory for one more context each try fails. */
+/* Between two tries for one session: where the device has no memory for one more context each try
+ * fails. */
 #define RETRY_US 120000000u
 
 #define REASON "its guard was hit while other programs ran"

@@ -1,6 +1,6 @@
-// Warming. See warm.h. The order of messages on a worker's socket is the order of history; nothing waits for
-// answers. An answer that differs from the active executor's makes the one session immovable to that one
-// standby.
+// Warming. See warm.h. The order of messages on a worker's socket is the order of history; nothing
+// waits for answers. An answer that differs from the active executor's makes the one session
+// immovable to that one standby.
 
 #include "server/standby/warm.h"
 

@@ -1,6 +1,6 @@
-// Keeping standbys ready: a new one is told everything from the holdings, a warm one every change as it
-// happens. A standby therefore is at every moment a prefix of the same history as the active executor.
-// Daemon, loop thread only.
+// Keeping standbys ready: a new one is told everything from the holdings, a warm one every change
+// as it happens. A standby therefore is at every moment a prefix of the same history as the active
+// executor. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_STANDBY_WARM_H
 #define FRMPS_SERVER_STANDBY_WARM_H

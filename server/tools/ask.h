@@ -1,4 +1,5 @@
-// The operator's side of the control socket, for small programs: connect, one question, one answer. Blocking.
+// The operator's side of the control socket, for small programs: connect, one question, one answer.
+// Blocking.
 
 #ifndef FRMPS_SERVER_TOOLS_ASK_H
 #define FRMPS_SERVER_TOOLS_ASK_H
@@ -14,9 +15,10 @@
 #define ASK_SECONDS 5u
 
 /**
- * Finds the service's socket: @given, else $FRMPS_SOCKET, else frmps.sock in $CUDA_MPS_PIPE_DIRECTORY if there is one and
- * nobody but root and the user can write there, else the first of /run/frmps/frmps.sock and
- * $XDG_RUNTIME_DIR/frmps.sock that exists (the former if neither does).
+ * Finds the service's socket: @given, else $FRMPS_SOCKET, else frmps.sock in
+ * $CUDA_MPS_PIPE_DIRECTORY if there is one and nobody but root and the user can write there, else
+ * the first of /run/frmps/frmps.sock and $XDG_RUNTIME_DIR/frmps.sock that exists (the former if
+ * neither does).
  */
 void ask_socket_path(const char *given, char *path, size_t size);
 
@@ -29,7 +31,8 @@ void ask_socket_path(const char *given, char *path, size_t size);
  */
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size);
 
-/** The same for a command with arguments, or one that takes its time. @seconds: how long it may take */
+/** The same for a command with arguments, or one that takes its time. @seconds: how long it may
+ * take */
 int ask_with(const char *path, const char *command, const struct wire_names *arguments, unsigned seconds,
 	char **ret_json, char *ret_text, size_t text_size);
 

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The folder is mounted and not the socket: a service that starts again makes a new one. Who can write there, as root of a
- * container can, could put a socket of its own in its place, for everybody; to connect nobody needs to. */
+/* The folder is mounted and not the socket: a service that starts again makes a new one. Who can
+ * write there, as root of a container can, could put a socket of its own in its place, for
+ * everybody; to connect nobody needs to. */
 static json_t *make_mount(const char *path)
 {
 	return json_pack("{ss ss s[ssss]}", "hostPath", path, "containerPath", path, "options", "ro",

@@ -1,5 +1,6 @@
-// A specification of the Container Device Interface: what a container needs of the service. Runtimes that know the interface
-// (docker, podman, containerd, CRI-O) read it, and a container asks for the device by name.
+// A specification of the Container Device Interface: what a container needs of the service.
+// Runtimes that know the interface (docker, podman, containerd, CRI-O) read it, and a container
+// asks for the device by name.
 
 #ifndef FRMPS_SERVER_TOOLS_CDI_H
 #define FRMPS_SERVER_TOOLS_CDI_H
@@ -7,8 +8,9 @@
 #include <jansson.h>
 
 /**
- * Makes the specification: the device frmps/gpu=NAME mounts the socket's folder and the library's, and sets the variables
- * that lead a program to both. No device file: the program never talks to the driver.
+ * Makes the specification: the device frmps/gpu=NAME mounts the socket's folder and the library's,
+ * and sets the variables that lead a program to both. No device file: the program never talks to
+ * the driver.
  * @name: of the device
  * @socket, library: absolute paths of the service's socket and of the folder with libcuda.so.1
  * Return: the document, the caller's; NULL without memory, or if a path is not absolute

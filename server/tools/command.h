@@ -1,5 +1,6 @@
-// What a word on the command line, or a line of standard input, has an operator's program do: a row of the program's
-// table (manual.h) and a function for it; and how such a function asks the service. All functions: one thread.
+// What a word on the command line, or a line of standard input, has an operator's program do: a row
+// of the program's table (manual.h) and a function for it; and how such a function asks the
+// service. All functions: one thread.
 
 #ifndef FRMPS_SERVER_TOOLS_COMMAND_H
 #define FRMPS_SERVER_TOOLS_COMMAND_H
@@ -35,21 +36,24 @@ struct commands {
 	size_t count;
 };
 
-/** Runs the command that words begin with. @call: program, path, json and follow of it. A command that takes everything behind its
- * name still leaves --json to us. @words: changed. Return: exit code */
+/** Runs the command that words begin with. @call: program, path, json and follow of it. A command
+ * that takes everything behind its name still leaves --json to us. @words: changed. Return: exit
+ * code */
 int command_run(const struct commands *commands, struct call *call, int count, char **words);
 
 /** Prints the help of the command that words begin with, or of the program. Return: exit code */
 int command_help(const struct commands *commands, int count, char **words);
 
-/** Whether words begin with a command that takes everything behind its name, what looks like an option too. */
+/** Whether words begin with a command that takes everything behind its name, what looks like an
+ * option too. */
 bool command_takes_all(const struct commands *commands, int count, char **words);
 
 /* Words in a line that are read, the program's name among them. */
 #define COMMAND_WORDS_MAX 16
 
 /**
- * Reads lines until their end or a line `quit`, and runs each that is not empty. Words are separated by blanks.
+ * Reads lines until their end or a line `quit`, and runs each that is not empty. Words are
+ * separated by blanks.
  * @run: gets the program's name and the words. Return: exit code
  * Return: exit code of the latest line that failed, else 0; -1 if no line had a word
  */

@@ -1,5 +1,6 @@
-// frmpsctl doctor: looks at the machine as the service and its programs find it, and says of each thing whether it is
-// right, and if not, what to do. Changes nothing. One thread; blocks for as long as the driver takes to start.
+// frmpsctl doctor: looks at the machine as the service and its programs find it, and says of each
+// thing whether it is right, and if not, what to do. Changes nothing. One thread; blocks for as
+// long as the driver takes to start.
 
 #ifndef FRMPS_SERVER_TOOLS_DOCTOR_H
 #define FRMPS_SERVER_TOOLS_DOCTOR_H
@@ -15,7 +16,8 @@ struct doctor {
 	FILE *out;
 };
 
-/** Prints a line, or a JSON object, for each thing. Return: 0 if there is no error (warnings are none), else 1 */
+/** Prints a line, or a JSON object, for each thing. Return: 0 if there is no error (warnings are
+ * none), else 1 */
 int doctor_run(const struct doctor *doctor);
 
 #endif

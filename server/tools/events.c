@@ -1,5 +1,5 @@
-// See events.h. Each question names the latest event that is known, and the service answers when there is a later one: one
-// that is not asked keeps nothing for us.
+// See events.h. Each question names the latest event that is known, and the service answers when
+// there is a later one: one that is not asked keeps nothing for us.
 
 #include "server/tools/events.h"
 

@@ -1,6 +1,7 @@
-// frmps-exporter: Prometheus asks it over HTTP, and it asks the service over the control socket, as frmpsctl status does.
-// It has no part in the service: without it, or when it hangs, nobody else notices. Its main thread waits for SIGTERM; the
-// HTTP library's thread answers one request after the other. It owns the listening socket.
+// frmps-exporter: Prometheus asks it over HTTP, and it asks the service over the control socket, as
+// frmpsctl status does. It has no part in the service: without it, or when it hangs, nobody else
+// notices. Its main thread waits for SIGTERM; the HTTP library's thread answers one request after
+// the other. It owns the listening socket.
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,6 +1,6 @@
-// frmps-run: runs a program under the service, by putting our libcuda.so.1 in front of the driver's. Fails
-// closed: without the service the program is not run, unless --allow-native says that it may then use the GPU
-// directly.
+// frmps-run: runs a program under the service, by putting our libcuda.so.1 in front of the
+// driver's. Fails closed: without the service the program is not run, unless --allow-native says
+// that it may then use the GPU directly.
 
 #include <errno.h>
 #include <limits.h>
@@ -72,7 +72,8 @@ static int look_at_program(const char *path, struct stat *status)
 	return access(path, X_OK) < 0 ? errno : 0;
 }
 
-/* The file that execvp() would run. Return: 0 or an errno: what is wrong with the first that there is, else ENOENT. */
+/* The file that execvp() would run. Return: 0 or an errno: what is wrong with the first that there
+ * is, else ENOENT. */
 static int find_program(const char *name, char *path, size_t size, struct stat *status)
 {
 	const char *list = getenv("PATH");

@@ -1,5 +1,5 @@
-// frmpsctl: the operator's program. Asks the service over its socket and prints what it says, as a table for
-// people or as JSON for programs.
+// frmpsctl: the operator's program. Asks the service over its socket and prints what it says, as a
+// table for people or as JSON for programs.
 
 #include <dirent.h>
 #include <errno.h>
@@ -452,7 +452,8 @@ static int parse(int count, char **arguments, bool stops, struct options *option
 	return 0;
 }
 
-/* Options may stand before and behind a command, but what is behind a verb of stock MPS is the verb's.
+/* Options may stand before and behind a command, but what is behind a verb of stock MPS is the
+ * verb's.
  * @ret_words: what is no option. Return: 0 to go on, or the exit code + 1. */
 static int parse_all(int count, char **arguments, struct options *options, int *ret_count, char ***ret_words)
 {

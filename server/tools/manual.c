@@ -243,7 +243,8 @@ const struct manual_row *manual_command(
 	return best;
 }
 
-/* Bytes that differ between two words: changed, added or left out (Levenshtein's distance), of words below 32 bytes. */
+/* Bytes that differ between two words: changed, added or left out (Levenshtein's distance), of
+ * words below 32 bytes. */
 static unsigned distance(const char *left, size_t left_length, const char *right, size_t right_length)
 {
 	unsigned row[33];

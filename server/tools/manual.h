@@ -1,4 +1,5 @@
-// What a program tells its user of itself. Each program has a table, NAME.def: its options are parsed by it, --help is printed from it, and the build makes manual page and completion of it
+// What a program tells its user of itself. Each program has a table, NAME.def: its options are
+// parsed by it, --help is printed from it, and the build makes manual page and completion of it
 // (server/man/generate.c). A row is one of
 //
 //   TEXT(paragraph)						what the program is for
@@ -58,7 +59,8 @@ struct manual {
 extern const struct manual manual_server, manual_run, manual_ctl, manual_exporter, manual_mps;
 
 /**
- * The next option, like getopt_long(): optarg and optind are set. -h is --help. Says itself what is wrong with one.
+ * The next option, like getopt_long(): optarg and optind are set. -h is --help. Says itself what is
+ * wrong with one.
  * @stops: options end at the first other argument
  * Return: the option's letter, -1 behind the last one, '?' after a wrong one
  */
@@ -81,7 +83,8 @@ const struct manual_row *manual_command(
 /** The command whose name is most like a word, for a hint. Return: NULL if none is like it. */
 const char *manual_nearest(const struct manual *manual, const char *word);
 
-/** Says in one line what is wrong with the usage (NULL: it has been said), and where help is. Return: EX_USAGE */
+/** Says in one line what is wrong with the usage (NULL: it has been said), and where help is.
+ * Return: EX_USAGE */
 int manual_wrong(const struct manual *manual, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

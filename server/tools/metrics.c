@@ -1,5 +1,6 @@
-// See metrics.h. Every name that Prometheus sees is in the tables below, once. All samples of a name follow its help, as
-// the format demands, so each name goes over all executors or sessions once more.
+// See metrics.h. Every name that Prometheus sees is in the tables below, once. All samples of a
+// name follow its help, as the format demands, so each name goes over all executors or sessions
+// once more.
 
 #include "server/tools/metrics.h"
 
@@ -150,7 +151,8 @@ static void say_executor(FILE *out, const json_t *domain, const json_t *executor
 	fprintf(out, "} %d\n", value);
 }
 
-/* @key: what is said of each, true or false; NULL: 1. One that belongs to no user yet has no label for it. */
+/* @key: what is said of each, true or false; NULL: 1. One that belongs to no user yet has no label
+ * for it. */
 static void say_each_executor(FILE *out, const json_t *domains, const char *name, const char *key)
 {
 	const json_t *domain, *executor;
@@ -185,7 +187,8 @@ static void say_executors(FILE *out, const json_t *domains)
 
 /* ---- sessions ---- */
 
-/* The unique number of a Kubernetes pod, as it stands in the name of its control group, with '-' or '_'. */
+/* The unique number of a Kubernetes pod, as it stands in the name of its control group, with '-' or
+ * '_'. */
 static bool find_pod(const char *cgroup, char pod[POD_UID + 1])
 {
 	const char *at = cgroup;

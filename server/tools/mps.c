@@ -1,4 +1,5 @@
-// Verbs of stock MPS. See mps.h. What they list is taken from the service's status (server/control/status.c).
+// Verbs of stock MPS. See mps.h. What they list is taken from the service's status
+// (server/control/status.c).
 
 #include "server/tools/mps.h"
 
@@ -42,7 +43,8 @@ static const char *uuid_of(const json_t *root)
  * Servers and clients
  */
 
-/* Return: the process of the executor that serves a domain; 0: there is none, or nobody's programs yet */
+/* Return: the process of the executor that serves a domain; 0: there is none, or nobody's programs
+ * yet */
 static long long server_of(const json_t *domain)
 {
 	size_t index;

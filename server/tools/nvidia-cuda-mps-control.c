@@ -1,5 +1,6 @@
-// nvidia-cuda-mps-control: what scripts of stock MPS call, over the frmps service. Its verbs are those of frmpsctl (mps.h). With
-// -f it becomes the service, with -d it starts one and waits until that says that it is ready.
+// nvidia-cuda-mps-control: what scripts of stock MPS call, over the frmps service. Its verbs are
+// those of frmpsctl (mps.h). With -f it becomes the service, with -d it starts one and waits until
+// that says that it is ready.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -119,7 +120,8 @@ static int become_service(const char *server)
 	return 1;
 }
 
-/* Opens the log of a service in the background. @path: of it. Return: descriptor; -1 after an error line */
+/* Opens the log of a service in the background. @path: of it. Return: descriptor; -1 after an error
+ * line */
 static int open_log(char *path, size_t size)
 {
 	const char *directory = getenv("CUDA_MPS_LOG_DIRECTORY");
@@ -136,7 +138,8 @@ static int open_log(char *path, size_t size)
 	return fd;
 }
 
-/* The socket to which a service says that it is ready; its name goes into the environment. Return: -1 if there is none */
+/* The socket to which a service says that it is ready; its name goes into the environment. Return:
+ * -1 if there is none */
 static int open_notify(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

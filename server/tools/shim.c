@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From the directory of the program. First the build folder (programs in server/), then an installation. */
+/* From the directory of the program. First the build folder (programs in server/), then an
+ * installation. */
 static const char *const places[] = {
 	"../client",
 	"../../client",

@@ -1,16 +1,18 @@
-// Where our libcuda.so.1 and frmps-server lie, seen from a program of ours: beside it in the build folder or below the
-// same prefix.
+// Where our libcuda.so.1 and frmps-server lie, seen from a program of ours: beside it in the build
+// folder or below the same prefix.
 
 #ifndef FRMPS_SERVER_TOOLS_SHIM_H
 #define FRMPS_SERVER_TOOLS_SHIM_H
 
 /**
- * The directory of our libcuda.so.1: $FRMPS_SHIM_DIR if set, else relative to this program's own file.
+ * The directory of our libcuda.so.1: $FRMPS_SHIM_DIR if set, else relative to this program's own
+ * file.
  * Return: a string of the caller's; NULL if there is no such library, or no memory.
  */
 char *shim_directory(void);
 
-/** The path of frmps-server. Return: a string of the caller's; NULL if it is not found, or no memory. */
+/** The path of frmps-server. Return: a string of the caller's; NULL if it is not found, or no
+ * memory. */
 char *shim_find_server(void);
 
 #endif

@@ -18,8 +18,8 @@ void top_print(
 	const json_t *before, const json_t *now, uint64_t ns, unsigned rows, const char *end, FILE *out);
 
 /**
- * The same figures as a document: device, memory_bytes, host_bytes, commands_per_second, faults and sessions, a list of
- * what the service says of each, with its commands_per_second.
+ * The same figures as a document: device, memory_bytes, host_bytes, commands_per_second, faults and
+ * sessions, a list of what the service says of each, with its commands_per_second.
  * Return: the caller's; NULL when out of memory
  */
 json_t *top_json(const json_t *before, const json_t *now, uint64_t ns);

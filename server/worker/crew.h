@@ -1,5 +1,5 @@
-// The children of a daemon, and what they have in common: all that worker/ knows of the rooms above it. Part of the daemon.
-// Daemon, loop thread only.
+// The children of a daemon, and what they have in common: all that worker/ knows of the rooms above
+// it. Part of the daemon. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_WORKER_CREW_H
 #define FRMPS_SERVER_WORKER_CREW_H

@@ -1,7 +1,8 @@
-// See exceptions.h. A driver that is to write a dump of an exception handles exceptions as for a debugger: warps that
-// faulted are held, and the kernels of others go on. That is all that is wanted of it. The dump is never begun where the
-// service handles exceptions itself (backend/cuda/contain.c). Where it cannot, the driver writes a small one into a file
-// that nobody reads, and goes on (skip_abort).
+// See exceptions.h. A driver that is to write a dump of an exception handles exceptions as for a
+// debugger: warps that faulted are held, and the kernels of others go on. That is all that is
+// wanted of it. The dump is never begun where the service handles exceptions itself
+// (backend/cuda/contain.c). Where it cannot, the driver writes a small one into a file that nobody
+// reads, and goes on (skip_abort).
 
 #include "server/worker/exceptions.h"
 

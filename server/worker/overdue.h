@@ -1,9 +1,10 @@
-// Children that hang where nobody else would notice: the keeper, and executors while they start, as standbys, and
-// between Activate and its answer. Whoever says nothing for a long time there, although something is expected of it, is
-// given up. An executor that serves is watched by its sessions' requests and ends (promote.c, halt.c, session_close.c).
-// Daemon, loop thread only.
+// Children that hang where nobody else would notice: the keeper, and executors while they start, as
+// standbys, and between Activate and its answer. Whoever says nothing for a long time there,
+// although something is expected of it, is given up. An executor that serves is watched by its
+// sessions' requests and ends (promote.c, halt.c, session_close.c). Daemon, loop thread only.
 //
-// Time is counted in looks, so that a service that was stopped as a whole finds everybody alive afterwards.
+// Time is counted in looks, so that a service that was stopped as a whole finds everybody alive
+// afterwards.
 
 #ifndef FRMPS_SERVER_WORKER_OVERDUE_H
 #define FRMPS_SERVER_WORKER_OVERDUE_H
@@ -12,19 +13,20 @@ struct crew;
 struct worker;
 
 #define OVERDUE_LOOK_MS 10000u
-/* Looks. The driver may take minutes for its start on a large machine, or for code that it compiles; while another
- * executor takes over everybody waits, and nothing of that is in it. */
+/* Looks. The driver may take minutes for its start on a large machine, or for code that it
+ * compiles; while another executor takes over everybody waits, and nothing of that is in it. */
 #define OVERDUE_LOOKS		 60u
 #define OVERDUE_LOOKS_ACTIVATING 12u
-/* The same for an executor that does not even compute, where everybody waits for it. The driver's start and its compiler
- * take processor time. What does not is a wait: for a kernel of the former executor, which is not there any more; for
- * the driver while it makes another context, a few seconds; for a disk. */
+/* The same for an executor that does not even compute, where everybody waits for it. The driver's
+ * start and its compiler take processor time. What does not is a wait: for a kernel of the former
+ * executor, which is not there any more; for the driver while it makes another context, a few
+ * seconds; for a disk. */
 #define OVERDUE_LOOKS_STILL 3u
-/* It computes if it has had this much from one look to the next: a hundredth. Threads that look around now and then
- * have less. */
+/* It computes if it has had this much from one look to the next: a hundredth. Threads that look
+ * around now and then have less. */
 #define OVERDUE_PROCESSOR_MS 100u
-/* The keeper has no context and compiles nothing: it makes memory in milliseconds, and may have to wait for the driver
- * as above. */
+/* The keeper has no context and compiles nothing: it makes memory in milliseconds, and may have to
+ * wait for the driver as above. */
 #define OVERDUE_LOOKS_KEEPER 6u
 
 void overdue_init(struct crew *crew);
@@ -40,7 +42,8 @@ void overdue_came_up(struct crew *crew);
 /** The timer, of a crew: looks at every child. */
 void overdue_look(void *context);
 
-/** For how long a worker has owed an answer and said nothing, in seconds; as old as the latest look. */
+/** For how long a worker has owed an answer and said nothing, in seconds; as old as the latest
+ * look. */
 unsigned overdue_s(const struct worker *worker);
 
 #endif

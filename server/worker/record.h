@@ -1,4 +1,5 @@
-// What the daemon records of a child (holder/store.h): written by worker_keep(), read by adopt/adopt.c.
+// What the daemon records of a child (holder/store.h): written by worker_keep(), read by
+// adopt/adopt.c.
 
 #ifndef FRMPS_SERVER_WORKER_RECORD_H
 #define FRMPS_SERVER_WORKER_RECORD_H
@@ -12,7 +13,8 @@
 /* What a record has of struct worker, as it is. */
 #define WORKER_HEAD_BYTES offsetof(struct worker, link)
 
-/* RECORD_WORKER, key: number; followed by the head of struct worker and by the numbers of immovable sessions. */
+/* RECORD_WORKER, key: number; followed by the head of struct worker and by the numbers of immovable
+ * sessions. */
 struct kept_worker {
 	uint32_t domain;	/* its number; 0: the keeper */
 	uint32_t keeper_number; /* of the keeper: which one it is */

@@ -1,6 +1,6 @@
-// Children as processes. They are forked here but are the holder's children (CLONE_PARENT), so that they
-// outlive the daemon: the holder waits for them and says so. That comes after the kernel has taken from the
-// process all threads, memory and descriptors: it is the fence.
+// Children as processes. They are forked here but are the holder's children (CLONE_PARENT), so that
+// they outlive the daemon: the holder waits for them and says so. That comes after the kernel has
+// taken from the process all threads, memory and descriptors: it is the fence.
 
 #include "server/worker/supervise.h"
 
@@ -46,8 +46,8 @@ static void take_identity(const struct identity *identity)
 	_exit(HERITAGE_EXIT_IDENTITY);
 }
 
-/* In the child: exactly what struct heritage says. Only calls that are safe between fork and exec. @identity: NULL:
- * that of the service */
+/* In the child: exactly what struct heritage says. Only calls that are safe between fork and exec.
+ * @identity: NULL: that of the service */
 static _Noreturn void become(char *const *arguments, char *const *environment,
 	const struct identity *identity, int control_fd, int words_fd, int dump_fd)
 {

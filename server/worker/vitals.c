@@ -1,5 +1,6 @@
-// See vitals.h. proc(5): times in /proc/PID/stat are those of the whole process, of threads that have ended as well. Flags in
-// /proc/PID/task/TID/stat are those of the kernel (PF_EXITING in its include/linux/sched.h).
+// See vitals.h. proc(5): times in /proc/PID/stat are those of the whole process, of threads that
+// have ended as well. Flags in /proc/PID/task/TID/stat are those of the kernel (PF_EXITING in its
+// include/linux/sched.h).
 
 #include "server/worker/vitals.h"
 
@@ -17,7 +18,8 @@ struct stat_line {
 	unsigned long long user, kernel, start; /* ticks */
 };
 
-/* The name, which comes second, may hold anything: fields are counted from the last parenthesis on. */
+/* The name, which comes second, may hold anything: fields are counted from the last parenthesis
+ * on. */
 static bool parse(const char *text, struct stat_line *ret_line)
 {
 	const char *behind_name = strrchr(text, ')');

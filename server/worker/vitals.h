@@ -1,4 +1,5 @@
-// What the kernel says of a process from outside: whether it computes, whether it ends, and when it started. Any thread.
+// What the kernel says of a process from outside: whether it computes, whether it ends, and when it
+// started. Any thread.
 
 #ifndef FRMPS_SERVER_WORKER_VITALS_H
 #define FRMPS_SERVER_WORKER_VITALS_H
@@ -15,7 +16,8 @@ struct vitals {
 /** Return: whether it is known; *ret_vitals is only then written. */
 bool vitals_read(pid_t pid, struct vitals *ret_vitals);
 
-/** When a process started, in the kernel's ticks: another one that gets its number has another start. 0: it cannot be seen */
+/** When a process started, in the kernel's ticks: another one that gets its number has another
+ * start. 0: it cannot be seen */
 uint64_t vitals_start(pid_t pid);
 
 #endif

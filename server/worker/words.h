@@ -1,5 +1,5 @@
-// The page for last words: what an executor wrote of faults and leaves behind when it ends. The executor writes, the daemon
-// reads a copy. Daemon, loop thread only.
+// The page for last words: what an executor wrote of faults and leaves behind when it ends. The
+// executor writes, the daemon reads a copy. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_WORKER_WORDS_H
 #define FRMPS_SERVER_WORKER_WORDS_H
@@ -12,7 +12,8 @@ struct worker;
 
 /** Makes the page of a worker that starts. @ret_fd: to be inherited by it. Return: 0 or -errno */
 int words_make(struct worker *worker, int *ret_fd);
-/** Maps the page again in another life of the daemon. @fd: stays the caller's. Return: 0 or -errno */
+/** Maps the page again in another life of the daemon. @fd: stays the caller's. Return: 0 or
+ * -errno */
 int words_map(struct worker *worker, int fd);
 void words_unmap(struct worker *worker);
 

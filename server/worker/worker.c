@@ -1,5 +1,5 @@
-// Children as the daemon sees them: their connection, their unanswered requests, their end. See worker.h for
-// the states.
+// Children as the daemon sees them: their connection, their unanswered requests, their end. See
+// worker.h for the states.
 
 #include "server/worker/worker.h"
 
@@ -310,7 +310,8 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 	struct worker_pending *pending = malloc(sizeof(*pending));
 	int r;
 
-	/* The answer must come exactly once: without memory for that promise there is no going on. */
+	/* The answer must come exactly once: without memory for that promise there is no going
+	 * on. */
 	log_bug_on(!pending);
 	overdue_expect(worker);
 	*pending = (struct worker_pending){.id = worker->next_request++, .reply = reply, .context = context};

@@ -1,4 +1,5 @@
-// The daemon's view of one child: a keeper or an executor, from spawn to reaping. Daemon, loop thread only.
+// The daemon's view of one child: a keeper or an executor, from spawn to reaping. Daemon, loop
+// thread only.
 //
 //             worker_start          Ready           Ping answered        Activate answered
 //   (nothing) ───────────► STARTING ──────► WARMING ───────────────► WARM ─────────────────► ACTIVE
@@ -13,8 +14,10 @@
 //
 // STARTING  nothing may be sent but Shutdown.
 // WARMING   knows every opened session; messages are executed in the order they are sent.
-// ACTIVE    serves rings. Exactly the worker that domain->active names, from the moment Activate is sent to it.
-// CONDEMNED its GPU work may still run; replies are still taken. Only worker_reaped() proves that it is over.
+// ACTIVE    serves rings. Exactly the worker that domain->active names, from the moment Activate is
+//           sent to it.
+// CONDEMNED its GPU work may still run; replies are still taken. Only worker_reaped() proves that
+// it is over.
 
 #ifndef FRMPS_SERVER_WORKER_WORKER_H
 #define FRMPS_SERVER_WORKER_WORKER_H
@@ -43,9 +46,10 @@ struct worker_evidence;
 
 enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
 
-/* How children are made, looked at and ended: supervise.c, or a test. kill() is called at most once (one of an earlier
- * life of the daemon may be killed again, to be sure) and leads to one worker_reaped(), never from within kill().
- * start() takes both descriptors over, on failure too. */
+/* How children are made, looked at and ended: supervise.c, or a test. kill() is called at most once
+ * (one of an earlier life of the daemon may be killed again, to be sure) and leads to one
+ * worker_reaped(), never from within kill(). start() takes both descriptors over, on failure
+ * too. */
 struct spawner {
 	/* Sets worker->process and worker->pid, and worker->process_key if there is a store. */
 	int (*start)(struct worker *worker, int control_fd, int words_fd);
@@ -54,8 +58,8 @@ struct spawner {
 	bool (*look)(const struct worker *worker, struct vitals *ret_vitals);
 };
 
-/* What a worker says, and what becomes of it: events for the rooms above, and what worker/ asks them. Registered when the
- * daemon starts. */
+/* What a worker says, and what becomes of it: events for the rooms above, and what worker/ asks
+ * them. Registered when the daemon starts. */
 struct worker_events {
 	/* It says Ready, in STARTING. */
 	void (*ready)(struct worker *worker, const struct wire_ready *ready);
@@ -87,8 +91,8 @@ struct worker_events {
 	void (*numbered)(struct daemon *daemon);
 	/* Whether it has Activate to answer. */
 	bool (*is_activating)(const struct worker *worker);
-	/* Whether nobody serves its domain's sessions, and no executor that has served them is left, whose kernels it could
-	 * wait for. */
+	/* Whether nobody serves its domain's sessions, and no executor that has served them is
+	 * left, whose kernels it could wait for. */
 	bool (*is_awaited)(const struct worker *worker);
 	/* Something that ends will give memory back; so many of these have. */
 	void (*gives_back)(struct daemon *daemon);
@@ -96,8 +100,8 @@ struct worker_events {
 };
 
 /**
- * Receives the Reply to a request; reply is NULL when the worker died without one. Called exactly once per
- * request. packet holds descriptors that came with the reply.
+ * Receives the Reply to a request; reply is NULL when the worker died without one. Called exactly
+ * once per request. packet holds descriptors that came with the reply.
  */
 typedef void worker_reply_fn(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet);
@@ -147,7 +151,8 @@ struct worker {
 	unsigned still;	       /* of these, one after the other, that found it idle while everybody waits */
 	uint64_t processor_ms; /* that it had had at the latest of these */
 	unsigned mirrors;      /* answers to warm.c that are not in */
-	/* Sessions that this standby cannot take over: something of theirs failed or came out differently. */
+	/* Sessions that this standby cannot take over: something of theirs failed or came out
+	 * differently. */
 	uint64_t *immovable;
 	uint32_t immovable_count, immovable_room;
 };
@@ -165,9 +170,9 @@ struct worker_place {
 int worker_start(struct crew *crew, const struct worker_place *place, struct worker **ret_worker);
 
 /**
- * Sends a request. Sending never fails for the caller: a worker that cannot be written to is condemned, and
- * the reply comes as NULL when it is reaped. message->id is filled in with worker->next_request; the
- * descriptors stay the caller's.
+ * Sends a request. Sending never fails for the caller: a worker that cannot be written to is
+ * condemned, and the reply comes as NULL when it is reaped. message->id is filled in with
+ * worker->next_request; the descriptors stay the caller's.
  */
 void worker_request(struct worker *worker, struct wire_message *message, struct shared_fd *const *fds,
 	unsigned fd_count, worker_reply_fn *reply, void *context);
@@ -182,7 +187,8 @@ void worker_keep(struct worker *worker);
 worker_reply_fn worker_ignore_reply;
 
 /**
- * Makes the worker of an earlier life of the daemon again. One whose connection is not there is about to be given up.
+ * Makes the worker of an earlier life of the daemon again. One whose connection is not there is
+ * about to be given up.
  * @bytes: of the record, with the list of immovable sessions behind it
  * Return: never NULL
  */
@@ -212,8 +218,8 @@ bool worker_is_immovable(const struct worker *worker, uint64_t session);
 /** A session is closed there. */
 void worker_forget_session(struct worker *worker, uint64_t session);
 
-/** The process is gone, reaped by the kernel's word: what it still said is read, the owner is told, the
- * memory freed. */
+/** The process is gone, reaped by the kernel's word: what it still said is read, the owner is told,
+ * the memory freed. */
 void worker_reaped(struct worker *worker, int exit_status, int exit_signal);
 
 #endif

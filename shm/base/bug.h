@@ -1,6 +1,6 @@
-// Assertions about our own code, on in every build. They are for service processes, which are restarted when
-// they end; the client library never ends a program and therefore never uses them. Nothing that a client
-// wrote is ever asserted.
+// Assertions about our own code, on in every build. They are for service processes, which are
+// restarted when they end; the client library never ends a program and therefore never uses them.
+// Nothing that a client wrote is ever asserted.
 
 #ifndef FRMPS_SHM_BASE_BUG_H
 #define FRMPS_SHM_BASE_BUG_H

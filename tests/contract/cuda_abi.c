@@ -1,7 +1,7 @@
-// Prints the numbers of the CUDA driver interface, one per line. tests/contract/cuda_abi.sh builds it twice,
-// with our header and with -DREAL against an installed <cuda.h>, and compares what the two programs print.
-// The list of enumerators, abi_names.inc, is made from our header by that script; the structures are listed
-// here.
+// Prints the numbers of the CUDA driver interface, one per line. tests/contract/cuda_abi.sh builds
+// it twice, with our header and with -DREAL against an installed <cuda.h>, and compares what the
+// two programs print. The list of enumerators, abi_names.inc, is made from our header by that
+// script; the structures are listed here.
 
 #ifdef REAL
 #define __CUDA_API_VERSION_INTERNAL

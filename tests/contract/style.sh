@@ -1,11 +1,12 @@
 #!/bin/sh
 # style.sh: prints how long functions and files are, per room, and fails on a function of more than 120 lines, a file
-# without a head that says what it does, a file that claims a licence (the owner has named none), or a call that has a
-# better way here. The budget (median 15, 90 % below 40, few over 60) is read, not enforced. Lengths are counted from the
-# brace in column 0 to the closing one.
+# without a head that says what it does, a file that claims a licence (the owner has named none), a call that has a
+# better way here, or a comment of more than 100 columns. The budget (median 15, 90 % below 40, few over 60) is read,
+# not enforced. Lengths are counted from the brace in column 0 to the closing one.
 set -eu
 export LC_ALL=C
 LIMIT=120
+COLUMNS_MAX=100
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 scratch=$(mktemp -d)
@@ -40,6 +41,16 @@ shunned() { # shunned FILE...
 	grep -nE 'pthread_setname_np\([^)]' "$@" /dev/null || true
 }
 
+# But for diagrams and tables. A tab at the begin of a line is eight columns.
+wide() { # wide FILE...
+	awk -v most="$COLUMNS_MAX" '
+		/^[ \t]*(\/\/|\/\*|\* )/ && !/[^ -~\t]/ && !/[^ \t].*\t/ {
+			match($0, /^\t*/)
+			if (length($0) + 7 * RLENGTH > most)
+				print FILENAME ":" FNR
+		}' "$@" /dev/null
+}
+
 # Self-check.
 {
 	echo 'int main(void)'
@@ -50,8 +61,10 @@ shunned() { # shunned FILE...
 [ "$(lengths "$scratch/long.c" | awk '{ print $1, $3 }')" = "$((LIMIT + 1)) main" ] &&
 	[ -n "$(headless "$scratch/long.c")" ] && echo '// SPDX-'License-Identifier >"$scratch/claims.c" &&
 	[ -n "$(licensed "$scratch/claims.c")" ] && echo 'pthread_setname_np(thread, "x");' >"$scratch/named.c" &&
-	[ -n "$(shunned "$scratch/named.c")" ] || {
-	echo "style.sh: a long function, a file without a head, a licence or a call that is shunned is not noticed" >&2
+	[ -n "$(shunned "$scratch/named.c")" ] && printf '\t/* %087d */\n\t/* %086d */\n' 0 0 >"$scratch/wide.c" &&
+	[ "$(wide "$scratch/wide.c")" = "$scratch/wide.c:1" ] || {
+	echo "style.sh: a long function, a file without a head, a licence, a call that is shunned or a wide comment" \
+		"is not noticed" >&2
 	exit 1
 }
 
@@ -81,6 +94,7 @@ find . -name '.?*' -prune -o -path './build*' -prune -o -type f \( -name '*.[ch]
 headless $(grep -E '[.](c|cc|h)$' "$scratch/files") | sed 's/^/style.sh: no head: /' >"$scratch/found"
 licensed $(cat "$scratch/files") | sed 's/^/style.sh: claims a licence: /' >>"$scratch/found"
 shunned $(grep -E '^[.]/(client|server|shm)/.*[.]c$' "$scratch/files") | sed 's/^/style.sh: shunned: /' >>"$scratch/found"
+wide $(grep -E '[.](c|cc|h|def)$' "$scratch/files") | sed 's/^/style.sh: a wide comment: /' >>"$scratch/found"
 cat "$scratch/found" >&2
 [ ! -s "$scratch/found" ] || failed=1
 

@@ -188,7 +188,8 @@ void open_gate(void)
 	word_release((word32 *)at(GATE), 1);
 }
 
-/* Opens the gate after a while, so that a call which waits for the device shows itself and does not hang. */
+/* Opens the gate after a while, so that a call which waits for the device shows itself and does not
+ * hang. */
 void *watchdog(void *patience_ms)
 {
 	usleep((useconds_t)(uintptr_t)patience_ms * 1000);

@@ -1,5 +1,5 @@
-// The bed of backend_check: counting failures, the keeper in a child process, short forms of what the checks
-// do often.
+// The bed of backend_check: counting failures, the keeper in a child process, short forms of what
+// the checks do often.
 
 #ifndef FRMPS_TESTS_GPU_BACKEND_BED_H
 #define FRMPS_TESTS_GPU_BACKEND_BED_H
@@ -63,8 +63,8 @@ CUresult launch_shaped(struct backend_stream *stream, const char *name, const vo
 	const struct backend_launch *shape);
 CUresult launch(struct backend_stream *stream, const char *name, const void *arguments, uint32_t blocks,
 	uint32_t threads);
-/* A kernel that spins until the gate is opened; the watchdog opens it after a while, so that a call which
- * waits for the device shows itself and does not hang. */
+/* A kernel that spins until the gate is opened; the watchdog opens it after a while, so that a call
+ * which waits for the device shows itself and does not hang. */
 void close_gate(struct backend_stream *stream, uint32_t blocks, uint32_t threads);
 void open_gate(void);
 void *watchdog(void *patience_ms);

@@ -1,15 +1,16 @@
-// The cuda backend against a real GPU: the keeper role in a child process, an executor in this one, and every
-// operation of backend.h with a result that is compared. Exit status 0: all good; 1: something is wrong; 77:
-// no GPU here.
+// The cuda backend against a real GPU: the keeper role in a child process, an executor in this one,
+// and every operation of backend.h with a result that is compared. Exit status 0: all good; 1:
+// something is wrong; 77: no GPU here.
 //
 //   backend_check          run
 //   backend_check --ptx    print the kernels' text (for ptxas)
 //   backend_check --fence [fault]       the fence alone, also beside a fault
-//   backend_check --trial [off|[leave] TIMES]   the proof that faults are contained: as it is, where they are not, or so
-//                                               often, with leave of warps that are not in their kernel's code
+//   backend_check --trial [off|[leave] TIMES]   the proof that faults are contained: as it is,
+//                                               where they are not, or so often, with leave of
+//                                               warps that are not in their kernel's code
 //
-// The last check loses the context on purpose. Timings are printed for the reader and judged only where
-// waiting for the device would be a bug.
+// The last check loses the context on purpose. Timings are printed for the reader and judged only
+// where waiting for the device would be a bug.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -460,7 +461,8 @@ static void check_fresh(void)
 	ok(OPS->stream_destroy(stream));
 }
 
-/* What a killed keeper has made is there for whoever maps it, and then for the holder of the descriptor alone.
+/* What a killed keeper has made is there for whoever maps it, and then for the holder of the
+ * descriptor alone.
  * @next: the one that is asked from here on */
 static void check_outlives(int fd, const struct keeper_end *next, uint64_t *ret_handle)
 {
@@ -501,7 +503,8 @@ static void check_work(void)
 	observe_rates();
 }
 
-/* The process has a context in which kernels have faulted: it ends without the driver's cleaning up. */
+/* The process has a context in which kernels have faulted: it ends without the driver's cleaning
+ * up. */
 static _Noreturn void run_trial(int count, char **words)
 {
 	bool leave = count > 1 && !strcmp(words[0], "leave");

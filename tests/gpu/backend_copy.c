@@ -1,5 +1,5 @@
-// Copies and fills of the cuda backend against a naive reference, and whether any of them waits for the
-// device.
+// Copies and fills of the cuda backend against a naive reference, and whether any of them waits for
+// the device.
 
 #include <pthread.h>
 #include <stdio.h>

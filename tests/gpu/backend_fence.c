@@ -1,5 +1,6 @@
-// The fence: behind it nothing of this process writes, although a kernel that never ends was writing and
-// copies ran back to back, beside a fault or without one. This is the end of the context.
+// The fence: behind it nothing of this process writes, although a kernel that never ends was
+// writing and copies ran back to back, beside a fault or without one. This is the end of the
+// context.
 
 #include <stdio.h>
 

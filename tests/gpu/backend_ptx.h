@@ -1,12 +1,12 @@
-// Kernels of backend_check.c as text, for any device of compute capability 8.0 or later. The text is an array
-// of characters without a NUL behind it on purpose: a client's image may come so.
+// Kernels of backend_check.c as text, for any device of compute capability 8.0 or later. The text
+// is an array of characters without a NUL behind it on purpose: a client's image may come so.
 
 #ifndef FRMPS_TESTS_GPU_BACKEND_PTX_H
 #define FRMPS_TESTS_GPU_BACKEND_PTX_H
 
-/* out[i] = a[i] + b[i]; spin: until *word == value; echo: odd parameter sizes; many: out = last of 70
- * parameters; tick: counts in *word for ever; marks: every block writes 1 to the word of its multiprocessor;
- * rank: every thread writes the number of its block; nothing; crash. */
+/* out[i] = a[i] + b[i]; spin: until *word == value; echo: odd parameter sizes; many: out = last of
+ * 70 parameters; tick: counts in *word for ever; marks: every block writes 1 to the word of its
+ * multiprocessor; rank: every thread writes the number of its block; nothing; crash. */
 static const char ptx_head[] =
 	".version 8.0\n"
 	".target sm_80\n"

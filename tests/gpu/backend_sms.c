@@ -1,5 +1,5 @@
-// Groups of multiprocessors on a real device: kernels run on as many as a group has, and on no other one; of a stream, and
-// of a graph whatever stream it is launched in.
+// Groups of multiprocessors on a real device: kernels run on as many as a group has, and on no
+// other one; of a stream, and of a graph whatever stream it is launched in.
 
 #include <stdio.h>
 #include <string.h>

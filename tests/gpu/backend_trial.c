@@ -1,8 +1,9 @@
-// The trial on the device, in this process: it succeeds as an executor is set up, and fails where the service's own handling
-// of exceptions is switched off. Or many times in one context, with a survivor of so many blocks that each culprit has some
-// beside it on its multiprocessor; half-way the driver gets more local memory, for which it could make its handler anew. Or
-// with culprits that are not in their kernel's code, and have to be led there (backend/cuda/handler.c). This is the end of the
-// context.
+// The trial on the device, in this process: it succeeds as an executor is set up, and fails where
+// the service's own handling of exceptions is switched off. Or many times in one context, with a
+// survivor of so many blocks that each culprit has some beside it on its multiprocessor; half-way
+// the driver gets more local memory, for which it could make its handler anew. Or with culprits
+// that are not in their kernel's code, and have to be led there (backend/cuda/handler.c). This is
+// the end of the context.
 
 #include <stdio.h>
 #include <string.h>
@@ -51,9 +52,10 @@ void check_trial(bool off)
 	check(off == (why[0] != '\0'));
 }
 
-/* A kernel whose warp is in the driver's code of assert() when it has faulted. No function of the module may have its address
- * taken: the compiler would put a copy of it behind the kernel, into the kernel's own code, and read where to jump from a
- * table. So the address is added to the kernel's own. */
+/* A kernel whose warp is in the driver's code of assert() when it has faulted. No function of the
+ * module may have its address taken: the compiler would put a copy of it behind the kernel, into
+ * the kernel's own code, and read where to jump from a table. So the address is added to the
+ * kernel's own. */
 static const char failing[] =
 	".extern .func __assertfail (.param .b64 message, .param .b64 file, .param .b32 line, .param .b64 "
 	"function, .param .b64 bytes);\n"

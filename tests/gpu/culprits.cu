@@ -2,9 +2,9 @@
 //
 // usage: culprits CASE
 //
-// Each case runs its kernel once with a harmless argument, says "ready", and waits for a line. Then it launches the
-// kernel that faults, says "launched", waits for the device, and prints what the runtime answered: an object in JSON,
-// and "done".
+// Each case runs its kernel once with a harmless argument, says "ready", and waits for a line. Then
+// it launches the kernel that faults, says "launched", waits for the device, and prints what the
+// runtime answered: an object in JSON, and "done".
 
 #include <cstdio>
 #include <cstdlib>
@@ -57,7 +57,8 @@ static bool is(const char *name, const char *other)
 	return strcmp(name, other) == 0;
 }
 
-/* Launches the kernel of a case. @memory: GRID * THREADS words and one more, all 0 before the first launch */
+/* Launches the kernel of a case. @memory: GRID * THREADS words and one more, all 0 before the first
+ * launch */
 static bool launch(const char *name, unsigned *memory, bool harmless)
 {
 	unsigned *misaligned = reinterpret_cast<unsigned *>(reinterpret_cast<char *>(memory) + 1);

@@ -1,4 +1,5 @@
-// What survivors of the fault matrix do beside waiting for kernels, and how they launch these. One thread.
+// What survivors of the fault matrix do beside waiting for kernels, and how they launch these. One
+// thread.
 
 #ifndef FRMPS_TESTS_GPU_MATRIX_ACTIVITY_H
 #define FRMPS_TESTS_GPU_MATRIX_ACTIVITY_H
@@ -20,7 +21,8 @@ enum launch_form { LAUNCH_PLAIN, LAUNCH_COOPERATIVE, LAUNCH_CLUSTERS, LAUNCH_GRA
 
 /** Return: false if there is no such form. @name: plain, cooperative, clusters, graph */
 bool launch_form_of(const char *name, enum launch_form *ret_form);
-/** Launches a kernel: as a cooperative one, in clusters of two blocks, or as a graph that is made for this launch. */
+/** Launches a kernel: as a cooperative one, in clusters of two blocks, or as a graph that is made
+ * for this launch. */
 bool launch_as(enum launch_form form, CUfunction kernel, unsigned blocks, unsigned threads, CUstream stream,
 	void **arguments, struct trouble *trouble);
 
@@ -38,7 +40,8 @@ bool activity_open(const char *name);
  * Return: false if a call failed
  */
 bool activity_round(struct trouble *trouble, char *wrong);
-/** Return: how long the longest round since the last call of activity_forget() took, ns; 0 if there is no activity. */
+/** Return: how long the longest round since the last call of activity_forget() took, ns; 0 if there
+ * is no activity. */
 uint64_t activity_longest_ns(void);
 void activity_forget(void);
 

@@ -1,6 +1,6 @@
-// The fault matrix's kernels for the host backend, a module of it: matrix_kernels.cu has the same ones for a
-// GPU. Faults are real signals: those of the processor where it raises them for C code, else the same signal
-// with the same details sent to the thread.
+// The fault matrix's kernels for the host backend, a module of it: matrix_kernels.cu has the same
+// ones for a GPU. Faults are real signals: those of the processor where it raises them for C code,
+// else the same signal with the same details sent to the thread.
 //
 // Waiting kernels sleep: there are more of them than processors.
 
@@ -56,7 +56,8 @@ struct cells_params {
 	uint64_t ns;
 };
 
-/* Blocks run one after the other: the last one does the work, so that it lasts as long as on a GPU. */
+/* Blocks run one after the other: the last one does the work, so that it lasts as long as on a
+ * GPU. */
 static bool is_last(const struct host_grid *grid, const struct host_block_index *block)
 {
 	return block->x == grid->grid.x - 1;

@@ -1,5 +1,6 @@
-// The fault matrix's kernels for a GPU. matrix_host_kernels.c has the same ones for the host backend, with the same names
-// and parameters, but for those whose blocks wait for one another. What they are for is said in matrix_worker.c. SURVIVOR or CULPRIT is defined: whose module it is.
+// The fault matrix's kernels for a GPU. matrix_host_kernels.c has the same ones for the host
+// backend, with the same names and parameters, but for those whose blocks wait for one another.
+// What they are for is said in matrix_worker.c. SURVIVOR or CULPRIT is defined: whose module it is.
 
 #include <cassert>
 #include <cooperative_groups.h>
@@ -85,7 +86,8 @@ __global__ void change_cells_told(
 	change(cells, counters, count, told, ns);
 }
 
-/* The same with half of its changes before all blocks of the grid, or of the cluster, wait for one another. */
+/* The same with half of its changes before all blocks of the grid, or of the cluster, wait for one
+ * another. */
 __global__ void change_cells_cooperatively(
 	volatile uint32_t *cells, const uint32_t *, uint32_t *counters, uint32_t count, uint32_t round, uint64_t ns)
 {

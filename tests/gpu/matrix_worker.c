@@ -1,32 +1,37 @@
-// The programs of the fault matrix (matrix.py): one binary that runs natively, under stock MPS and through
-// frmps, because it opens whatever libcuda.so.1 the loader finds.
+// The programs of the fault matrix (matrix.py): one binary that runs natively, under stock MPS and
+// through frmps, because it opens whatever libcuda.so.1 the loader finds.
 //
-//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N] [--blocks N]
+//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N]
+//   [--blocks N]
 //                    [--held N] [--launch FORM] [--also ACTIVITY]
-//   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N] [--blocks N] [--threads N]
+//   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N] [--blocks N]
+//   [--threads N]
 //                        [--all-threads]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
 //
-// A survivor keeps --depth kernels on the device, of --blocks blocks (4) that take --kernel-us microseconds each.
-// Unless --repeatable they are black boxes: each counts itself and changes every cell in place, half of them at
-// its beginning and half at its end, so that a kernel that was lost, repeated, cut or out of order shows for
-// ever. Repeatable kernels overwrite. With --kept the black boxes count in variables of their module that only kernels know; with
-// --constant each finds its number in a constant of the module, which is set in front of it. An idle
-// survivor has run a few kernels and keeps its memory. With --held there are that many further allocations of
-// 16 MiB, of which both ends are looked at. --launch and --also say how it launches its kernels, and what it does between
-// two of them (matrix_activity.h). It says "ready", then
+// A survivor keeps --depth kernels on the device, of --blocks blocks (4) that take --kernel-us
+// microseconds each. Unless --repeatable they are black boxes: each counts itself and changes every
+// cell in place, half of them at its beginning and half at its end, so that a kernel that was lost,
+// repeated, cut or out of order shows for ever. Repeatable kernels overwrite. With --kept the black
+// boxes count in variables of their module that only kernels know; with --constant each finds its
+// number in a constant of the module, which is set in front of it. An idle survivor has run a few
+// kernels and keeps its memory. With --held there are that many further allocations of 16 MiB, of
+// which both ends are looked at. --launch and --also say how it launches its kernels, and what it
+// does between two of them (matrix_activity.h). It says "ready", then
 //   watch    forgets its longest gap; answers "watching"
-//   more N   answers "more GAP TIME" once N further kernels are finished (at once when idle): the longest gap, and the
-//            longest time that the activity took, so far, ms
+//   more N   answers "more GAP TIME" once N further kernels are finished (at once when idle): the
+//            longest gap, and the longest time that the activity took, so far, ms
 //   check    waits for its work and looks at all its memory; answers "checked"
 //   stop     the same, prints what it found as JSON and ends
 // It does so as well, unasked, as soon as it is told an error or finds a wrong word.
 //
-// A culprit has its module loaded and a harmless kernel of --warm-ms behind it when it says "ready"; at the
-// next line it launches the kernel of that fault, in --blocks blocks (1) of --threads threads (32) of which every warp
-// faults, in one of its threads or in all (with a harmless one of --delay-ms before it), says "launched", and calls the driver until it is told an error or --wait-ms have passed. The fault "busy" is
-// none: kernels of --kernel-us, 64 deep, until it is killed.
+// A culprit has its module loaded and a harmless kernel of --warm-ms behind it when it says
+// "ready"; at the next line it launches the kernel of that fault, in --blocks blocks (1) of
+// --threads threads (32) of which every warp faults, in one of its threads or in all (with a
+// harmless one of --delay-ms before it), says "launched", and calls the driver until it is told an
+// error or --wait-ms have passed. The fault "busy" is none: kernels of --kernel-us, 64 deep, until
+// it is killed.
 
 #include <poll.h>
 #include <stdbool.h>
@@ -52,8 +57,8 @@
 #define END_WORDS    64u		 /* of such a one that are looked at, at either end */
 /* Of a culprit: farther than any allocation of its own, nearer than any guard reaches. */
 #define NEAR_BYTES (UINT64_C(64) << 20)
-/* Where nobody ever has memory: below what the service gives out and the driver uses. The device does not
- * fault at the first, and a process with an address sanitizer has memory at the second. */
+/* Where nobody ever has memory: below what the service gives out and the driver uses. The device
+ * does not fault at the first, and a process with an address sanitizer has memory at the second. */
 #define FAR_ADDRESS_HOST   (UINT64_C(1) << 40)
 #define FAR_ADDRESS_DEVICE (UINT64_C(6) << 40)
 #define JUMP_ADDRESS	   UINT64_C(0xdead0000)

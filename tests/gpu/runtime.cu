@@ -1,6 +1,7 @@
-// An ordinary CUDA runtime program, built by nvcc with the static runtime library: copies, streams, events, a symbol,
-// pinned memory, several kernels, several threads. Prints only what must be the same on every run, so that its output
-// through the service can be compared with its native output byte by byte.
+// An ordinary CUDA runtime program, built by nvcc with the static runtime library: copies, streams,
+// events, a symbol, pinned memory, several kernels, several threads. Prints only what must be the
+// same on every run, so that its output through the service can be compared with its native output
+// byte by byte.
 
 #include <cstdint>
 #include <cstdio>

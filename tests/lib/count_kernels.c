@@ -1,5 +1,6 @@
-// A module for the host backend whose kernels have no state of their own: no variables, and it is linked
-// without the compiler's start files, which have some. count_kernels.cu is the same for a GPU.
+// A module for the host backend whose kernels have no state of their own: no variables, and it is
+// linked without the compiler's start files, which have some. count_kernels.cu is the same for a
+// GPU.
 
 #include "tests/lib/host_kernels.h"
 

@@ -1,6 +1,6 @@
-// A library in the place of NVIDIA's libnvidia-ml.so.1, as far as the service uses it (FRMPS_NVML). Events
-// are what is written into the FIFO that FRMPS_TEST_NVML names: one byte each, the number of the Xid. Without
-// the variable the library refuses its service.
+// A library in the place of NVIDIA's libnvidia-ml.so.1, as far as the service uses it (FRMPS_NVML).
+// Events are what is written into the FIFO that FRMPS_TEST_NVML names: one byte each, the number of
+// the Xid. Without the variable the library refuses its service.
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-// A kernel that may leave something in the context: memory of the device's heap. A program that has looked it up
-// cannot be moved into another executor.
+// A kernel that may leave something in the context: memory of the device's heap. A program that has
+// looked it up cannot be moved into another executor.
 
 #include <cstdint>
 

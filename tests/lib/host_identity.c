@@ -1,5 +1,6 @@
-// A module for the host backend that says as whom it is loaded: its constructor tries to become root, and then writes
-// what the kernel says of its thread into the folder FRMPS_TEST_IDENTITY, to a file named like the process.
+// A module for the host backend that says as whom it is loaded: its constructor tries to become
+// root, and then writes what the kernel says of its thread into the folder FRMPS_TEST_IDENTITY, to
+// a file named like the process.
 
 #include <stdio.h>
 #include <stdlib.h>

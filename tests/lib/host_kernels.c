@@ -1,5 +1,6 @@
-// The test kernels for the host backend: a shared object that the backend loads as a module. kernels.cu has
-// the same kernels for a GPU, except those that only make sense here (scale and what follows it).
+// The test kernels for the host backend: a shared object that the backend loads as a module.
+// kernels.cu has the same kernels for a GPU, except those that only make sense here (scale and what
+// follows it).
 
 #include "tests/lib/host_kernels.h"
 
@@ -71,8 +72,8 @@ static void count_up(const struct host_grid *grid, const struct host_block_index
 	atomic_fetch_add(HOST_POINTER(_Atomic uint32_t, params[0]), HOST_VALUE(uint32_t, params[1]));
 }
 
-/* Longer each time, up to two milliseconds: many kernels that wait run at a time on few processors, which have no time
- * for anything else if each is woken every few microseconds. */
+/* Longer each time, up to two milliseconds: many kernels that wait run at a time on few processors,
+ * which have no time for anything else if each is woken every few microseconds. */
 static void nap(long *ns)
 {
 	const struct timespec time = {.tv_nsec = *ns};

@@ -1,5 +1,5 @@
-// Parameters of the host backend's test kernels (host_kernels.c), laid out as the kernels expect them, and
-// where the module is: FRMPS_TEST_KERNELS names the shared object.
+// Parameters of the host backend's test kernels (host_kernels.c), laid out as the kernels expect
+// them, and where the module is: FRMPS_TEST_KERNELS names the shared object.
 
 #ifndef FRMPS_TESTS_LIB_HOST_KERNELS_H
 #define FRMPS_TESTS_LIB_HOST_KERNELS_H

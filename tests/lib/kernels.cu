@@ -1,5 +1,5 @@
-// The system tests' kernels for a GPU. tests/lib/host_kernels.c has the same kernels for the host backend,
-// with the same names, parameters and results.
+// The system tests' kernels for a GPU. tests/lib/host_kernels.c has the same kernels for the host
+// backend, with the same names, parameters and results.
 
 #include <cassert>
 #include <cstdint>
@@ -56,7 +56,8 @@ __global__ void count_up(uint32_t *word, uint32_t by)
 		atomicAdd(word, by);
 }
 
-/* A word for each multiprocessor on which its blocks run. They take long enough for all of these to get some. */
+/* A word for each multiprocessor on which its blocks run. They take long enough for all of these to
+ * get some. */
 __global__ void mark_sms(uint32_t *out)
 {
 	uint64_t begin = clock64();

@@ -1,5 +1,6 @@
-// A module for the host backend whose variables can be moved into its program's memory, and whose constants
-// can have a mirror there. kernels.cu is the same for a GPU, where compilers' code always can be.
+// A module for the host backend whose variables can be moved into its program's memory, and whose
+// constants can have a mirror there. kernels.cu is the same for a GPU, where compilers' code always
+// can be.
 
 #include "tests/lib/host_kernels.h"
 

@@ -1,5 +1,6 @@
-// The program of the file system. See mute.h. It is a process of its own, which ends with the test's process group: who
-// waits for it could not be killed otherwise. The mount is in a name space of its own, and goes with that.
+// The program of the file system. See mute.h. It is a process of its own, which ends with the
+// test's process group: who waits for it could not be killed otherwise. The mount is in a name
+// space of its own, and goes with that.
 
 #include "tests/lib/mute.h"
 

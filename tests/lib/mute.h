@@ -1,5 +1,5 @@
-// A file system of one file whose program does not answer: closing a descriptor of the file waits for it, and so does who
-// reads the page that the file has.
+// A file system of one file whose program does not answer: closing a descriptor of the file waits
+// for it, and so does who reads the page that the file has.
 
 #ifndef FRMPS_TESTS_LIB_MUTE_H
 #define FRMPS_TESTS_LIB_MUTE_H

@@ -1,5 +1,5 @@
-// See service.h. Nothing here sleeps to wait for the service: readiness is a message, the log is followed by
-// inotify.
+// See service.h. Nothing here sleeps to wait for the service: readiness is a message, the log is
+// followed by inotify.
 
 #include "tests/lib/service.h"
 
@@ -36,8 +36,8 @@ static int bind_notify(struct service *service, struct sockaddr_un *address)
 	return fd;
 }
 
-/* Copies the log to our standard error as well, if that is wanted. Return: where the service writes; -1: its
- * file. */
+/* Copies the log to our standard error as well, if that is wanted. Return: where the service
+ * writes; -1: its file. */
 static int start_tee(struct service *service)
 {
 	const char *wanted = getenv("FRMPS_TEST_LOG");
@@ -108,7 +108,8 @@ static void print_log(const struct service *service)
 		fclose(file);
 }
 
-/* Whether a line of the same section begins like this one. @key: bytes of the beginning. @from: the line behind it */
+/* Whether a line of the same section begins like this one. @key: bytes of the beginning. @from: the
+ * line behind it */
 static bool comes_again(const char *line, size_t key, const char *from)
 {
 	for (const char *later = from; later && *later && *later != '[';) {
@@ -213,7 +214,8 @@ int service_stop(struct service *service)
 	if (service_log_count(service, "daemon was ended by signal ") >
 		service_log_count(service, "daemon was ended by signal 9 ") + service->crashes)
 		status = -1;
-	/* Whatever a sanitizer finds in a keeper or an executor, whose ends are nobody's failure. */
+	/* Whatever a sanitizer finds in a keeper or an executor, whose ends are nobody's
+	 * failure. */
 	if (service_log_count(service, "Sanitizer") || service_log_count(service, "runtime error:"))
 		status = -1;
 	if (status != 0)

@@ -1,8 +1,9 @@
-// A private service for system tests: its own socket in its own folder, started, watched and stopped by the
-// test program. One at a time per test program. Environment read:
+// A private service for system tests: its own socket in its own folder, started, watched and
+// stopped by the test program. One at a time per test program. Environment read:
 //   FRMPS_TEST_SERVER   the frmps-server to start
 //   FRMPS_TEST_BACKEND  "host" (default) or "cuda"
-//   FRMPS_TEST_LOG      "1": the service's log goes to the test's standard error as well as to its file
+//   FRMPS_TEST_LOG      "1": the service's log goes to the test's standard error as well as to its
+//                       file
 
 #ifndef FRMPS_TESTS_LIB_SERVICE_H
 #define FRMPS_TESTS_LIB_SERVICE_H
@@ -21,19 +22,19 @@ struct service {
 };
 
 /**
- * Starts the service and returns once it says that it is ready (the service manager's notification socket).
- * Sets FRMPS_SOCKET for this process and its children.
+ * Starts the service and returns once it says that it is ready (the service manager's notification
+ * socket). Sets FRMPS_SOCKET for this process and its children.
  * @extra: NULL-terminated further arguments, or NULL
  * Return: false if it ended before it was ready; the reason is in its log, which is printed.
  */
 bool service_start(struct service *service, const char *const *extra);
 
-/** The same with a configuration file, whose lines are given. Of lines with the same key in one section the last one
- * counts. */
+/** The same with a configuration file, whose lines are given. Of lines with the same key in one
+ * section the last one counts. */
 bool service_start_configured(struct service *service, const char *text);
 
-/** Ends the service with SIGTERM and removes the folder. Return: its exit status, -1 if it was killed or
- * hung, if its daemon crashed,
+/** Ends the service with SIGTERM and removes the folder. Return: its exit status, -1 if it was
+ * killed or hung, if its daemon crashed,
  * or if a sanitizer spoke in any of its processes. */
 int service_stop(struct service *service);
 
@@ -46,7 +47,8 @@ bool service_log_wait(const struct service *service, const char *text, int count
 /** What `frmpsctl status --json` prints, the caller's; NULL if the service does not answer. */
 char *service_status(const struct service *service);
 
-/** Children of the process that was started: the daemon, keeper, executors, in order of pid. Return: how many. */
+/** Children of the process that was started: the daemon, keeper, executors, in order of pid.
+ * Return: how many. */
 int service_children(const struct service *service, pid_t *ret_pids, int room);
 
 /** The active executor of the first domain; 0 if there is none. */
@@ -60,7 +62,8 @@ unsigned long service_ticks(const struct service *service);
 /** Open descriptors of one process. */
 int service_count_fds(pid_t pid);
 
-/** Descriptors and mappings of the host backend's device memory that the service's processes have together. */
+/** Descriptors and mappings of the host backend's device memory that the service's processes have
+ * together. */
 int service_count_chunks(const struct service *service);
 
 /** Open descriptors and threads of the service's processes together: what must not grow. */

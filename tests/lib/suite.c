@@ -1,5 +1,5 @@
-// Runs libcheck suites with a descriptor count around every test. The count is taken by checked fixtures, so
-// it happens in the process of the test, forked or not.
+// Runs libcheck suites with a descriptor count around every test. The count is taken by checked
+// fixtures, so it happens in the process of the test, forked or not.
 
 #include "tests/lib/suite.h"
 

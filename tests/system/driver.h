@@ -1,8 +1,9 @@
-// What the system tests share: the driver opened in the calling process, the test kernels, short forms of the
-// calls. The tests are linked with libcuda.so.1 by name and run unchanged against the shim and against
-// NVIDIA's library.
+// What the system tests share: the driver opened in the calling process, the test kernels, short
+// forms of the calls. The tests are linked with libcuda.so.1 by name and run unchanged against the
+// shim and against NVIDIA's library.
 //
-// Kernels come from FRMPS_TEST_KERNELS: a shared object for the host backend, a cubin or PTX file for a GPU.
+// Kernels come from FRMPS_TEST_KERNELS: a shared object for the host backend, a cubin or PTX file
+// for a GPU.
 
 #ifndef FRMPS_TESTS_SYSTEM_DRIVER_H
 #define FRMPS_TESTS_SYSTEM_DRIVER_H
@@ -14,8 +15,8 @@
 #define CUDA_API_CALLER
 #include "client/entry/api.h"
 
-/* Says nothing when all is well: libcheck writes a message for every assertion, and a child that is killed in
- * the middle of one would spoil the test's report. */
+/* Says nothing when all is well: libcheck writes a message for every assertion, and a child that is
+ * killed in the middle of one would spoil the test's report. */
 #define ck_cuda(call)                                                                                        \
 	do {                                                                                                 \
 		CUresult result_ = (call);                                                                   \

@@ -1,5 +1,5 @@
-// What the suites of graphs and captures share: short forms of calls, which fail the test when they fail, and
-// nodes that most of their graphs are made of.
+// What the suites of graphs and captures share: short forms of calls, which fail the test when they
+// fail, and nodes that most of their graphs are made of.
 
 #ifndef FRMPS_TESTS_SYSTEM_GRAPHS_H
 #define FRMPS_TESTS_SYSTEM_GRAPHS_H

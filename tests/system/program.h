@@ -1,5 +1,6 @@
-// The programs that system tests run as children: how they are started, talked to and awaited, and those that
-// more than one test needs. A child says what it has to say by its exit status and by bytes in a pipe.
+// The programs that system tests run as children: how they are started, talked to and awaited, and
+// those that more than one test needs. A child says what it has to say by its exit status and by
+// bytes in a pipe.
 
 #ifndef FRMPS_TESTS_SYSTEM_PROGRAM_H
 #define FRMPS_TESTS_SYSTEM_PROGRAM_H
@@ -11,8 +12,8 @@
 #include "tests/lib/service.h"
 
 /**
- * Unchecked fixtures of suites whose tests also pass against the driver's own library (FRMPS_TEST_NATIVE):
- * one service for all of them, or none.
+ * Unchecked fixtures of suites whose tests also pass against the driver's own library
+ * (FRMPS_TEST_NATIVE): one service for all of them, or none.
  */
 extern struct service common_service;
 void common_service_start(void);
@@ -59,32 +60,34 @@ int one_program(int number);
 uint64_t free_memory(void);
 
 /**
- * Until everything of every client is gone: there is no session any more. Runs one_program(): a client
- * that was killed early may have had no session, and a later one that runs well proves that the service is
- * behind it.
+ * Until everything of every client is gone: there is no session any more. Runs one_program(): a
+ * client that was killed early may have had no session, and a later one that runs well proves that
+ * the service is behind it.
  */
 void wait_closed(const struct service *service);
 
 /**
- * A program that writes to variables of its module, reports it, and when it is ordered to reads them, by a
- * copy and by a kernel. Its end: 0 the values are its own, 2 they are not, 3 it was told an error.
+ * A program that writes to variables of its module, reports it, and when it is ordered to reads
+ * them, by a copy and by a kernel. Its end: 0 the values are its own, 2 they are not, 3 it was told
+ * an error.
  */
 int rememberer(int progress, int orders);
 /** The same, but it has only asked where they are, and expects what the module was loaded with. */
 int looker(int progress, int orders);
-/** Counts in a variable that only kernels know, by launches or by graphs; on order again, and reads it. Ends:
- * 0 exact, 2 wrong, 3 told an error. */
+/** Counts in a variable that only kernels know, by launches or by graphs; on order again, and reads
+ * it. Ends: 0 exact, 2 wrong, 3 told an error. */
 int tallier(int progress, int orders);
 int graph_tallier(int progress, int orders);
 /** The same, of a module whose variables are in the program's own memory. */
 int moved_tallier(int progress, int orders);
-/** The same, but before the order no kernel has written it: it has found one, and launched others. */
+/** The same, but before the order no kernel has written it: it has found one, and launched
+ * others. */
 int late_tallier(int progress, int orders);
 
 /**
- * A program that vouches for repetition: overwrites its output from an input that nothing writes, checks
- * every word of every round and reports the round; ends with 0 when it is ordered to, with 2 if a word was
- * wrong.
+ * A program that vouches for repetition: overwrites its output from an input that nothing writes,
+ * checks every word of every round and reports the round; ends with 0 when it is ordered to, with 2
+ * if a word was wrong.
  */
 int survivor(int progress, int orders);
 

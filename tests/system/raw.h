@@ -1,4 +1,5 @@
-// A client that speaks the protocol by hand. Every function fails the test where its comment names no result.
+// A client that speaks the protocol by hand. Every function fails the test where its comment names
+// no result.
 
 #ifndef FRMPS_TESTS_SYSTEM_RAW_H
 #define FRMPS_TESTS_SYSTEM_RAW_H
@@ -30,7 +31,8 @@ void raw_wait_hangup(int socket);
 /** As far as a mapped session. */
 void raw_open(const struct service *service, struct raw_session *ret_session);
 void raw_close(struct raw_session *session);
-/** Sends a request and waits for its answer. @ret_fd: a descriptor that came with it, the caller's; may be NULL
+/** Sends a request and waits for its answer. @ret_fd: a descriptor that came with it, the caller's;
+ * may be NULL
  * Return: the answer's code; -1 if the other side hung up */
 int raw_ask(struct raw_session *session, struct wire_message *request, int *ret_fd);
 

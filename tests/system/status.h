@@ -25,12 +25,14 @@ long long status_moves(const struct service *service, pid_t pid);
 pid_t status_keeper(const struct service *service);
 /** Waits until there is no session any more, a minute at most. */
 void status_await_no_sessions(const struct service *service);
-/** Waits until each domain has its active executor, a warm one that is not behind and no other, a minute at most.
- * Programs are served before that. */
+/** Waits until each domain has its active executor, a warm one that is not behind and no other, a
+ * minute at most. Programs are served before that. */
 void status_await_executors(const struct service *service);
-/** Waits for the same, and until no domain has a program: what a service at rest has. A minute at most. */
+/** Waits for the same, and until no domain has a program: what a service at rest has. A minute at
+ * most. */
 void status_await_rest(const struct service *service);
-/** Waits for that, and until nobody has device memory any more, a minute at most. (Seen on the host backend only.) */
+/** Waits for that, and until nobody has device memory any more, a minute at most. (Seen on the host
+ * backend only.) */
 void status_await_no_memory(const struct service *service);
 /** Waits until so many faults have a culprit, a minute at most. */
 void status_await_faults(const struct service *service, int number);
@@ -39,8 +41,8 @@ void status_await_faults(const struct service *service, int number);
 void status_replace_active(const struct service *service, int number);
 /** service_footprint() of the service at rest. */
 void status_footprint(const struct service *service, int *ret_fds, int *ret_threads);
-/** Waits until a program has no more than so many bytes of one kind ("memory_bytes", "host_bytes"), a minute at
- * most. */
+/** Waits until a program has no more than so many bytes of one kind ("memory_bytes", "host_bytes"),
+ * a minute at most. */
 void status_await_bytes(const struct service *service, pid_t pid, const char *kind, long long most);
 /** Waits until the executor has taken so many commands of a program, a minute at most. */
 void status_await_commands(const struct service *service, pid_t pid, long long least);

@@ -1,10 +1,12 @@
-// A program of the driver API that knows nothing of frmps and works when it is told to, for the scripts that test an
-// installed service: install.sh and ../package/. It takes libcuda.so.1 from where the loader finds it.
+// A program of the driver API that knows nothing of frmps and works when it is told to, for the
+// scripts that test an installed service: install.sh and ../package/. It takes libcuda.so.1 from
+// where the loader finds it.
 //
 //   stepper MODULE
 //
-// Each line of standard input is one launch of the module's kernel `fill`, whose result is copied back and compared.
-// Each answer is one line: "ok", "wrong", or the name of the error. Exit status: 0 if every answer was "ok", else 1.
+// Each line of standard input is one launch of the module's kernel `fill`, whose result is copied
+// back and compared. Each answer is one line: "ok", "wrong", or the name of the error. Exit status:
+// 0 if every answer was "ok", else 1.
 
 #include <dlfcn.h>
 #include <stdbool.h>

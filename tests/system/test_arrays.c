@@ -1,5 +1,6 @@
-// CUDA arrays, textures and surfaces: what a program may expect of them (also of the driver's own library),
-// and that their texels and their handles, which lie in device memory, are the same in another executor.
+// CUDA arrays, textures and surfaces: what a program may expect of them (also of the driver's own
+// library), and that their texels and their handles, which lie in device memory, are the same in
+// another executor.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -505,7 +506,8 @@ static void stop(void)
 		ck_assert_int_eq(service_stop(&service), 0);
 }
 
-/* Handles of many objects, some of which go and others come: in memory as they were first written. */
+/* Handles of many objects, some of which go and others come: in memory as they were first
+ * written. */
 struct gallery {
 	CUarray arrays[OBJECTS];
 	CUdeviceptr textures, surfaces, out;
@@ -664,7 +666,8 @@ START_TEST(texels_and_handles_outlast_a_fault)
 }
 END_TEST
 
-/* Executors are killed while nothing of anybody is on the device: nobody is in doubt, and everybody moves. */
+/* Executors are killed while nothing of anybody is on the device: nobody is in doubt, and everybody
+ * moves. */
 START_TEST(texels_and_handles_move)
 {
 	struct child callers[2], maker, guest;

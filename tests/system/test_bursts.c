@@ -1,6 +1,7 @@
-// A program with thousands of allocations frees them all, or ends; meanwhile the daemon is killed, or its main process
-// (which keeps a descriptor of each) is stopped. Whatever happens, nothing is left: no device memory, no descriptor in
-// any process of the service. Who else is there is served meanwhile.
+// A program with thousands of allocations frees them all, or ends; meanwhile the daemon is killed,
+// or its main process (which keeps a descriptor of each) is stopped. Whatever happens, nothing is
+// left: no device memory, no descriptor in any process of the service. Who else is there is served
+// meanwhile.
 //
 // FRMPS_TEST_CHUNKS (10000) is how many allocations, as far as the limit of open files allows.
 
@@ -63,8 +64,8 @@ static int owner(int progress, int orders)
 	return 0;
 }
 
-/* Asks the service something all the time. The longest that it waited for an answer goes to standard error, for a look
- * by hand. */
+/* Asks the service something all the time. The longest that it waited for an answer goes to
+ * standard error, for a look by hand. */
 static int bystander(int progress, int orders)
 {
 	struct timespec before, after;

@@ -1,6 +1,7 @@
-// Calls that cannot succeed: each one too early, in a forked child and with nothing; after a fault and without
-// a service; with what was destroyed.
-// The tests run against NVIDIA's library as well and must pass there, but for those that say otherwise.
+// Calls that cannot succeed: each one too early, in a forked child and with nothing; after a fault
+// and without a service; with what was destroyed.
+// The tests run against NVIDIA's library as well and must pass there, but for those that say
+// otherwise.
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -26,7 +27,8 @@ static const char *const calls[] = {
 #undef API
 };
 
-/* As many words as any call takes, in registers and behind them; structs that go by value are in them. */
+/* As many words as any call takes, in registers and behind them; structs that go by value are in
+ * them. */
 typedef CUresult any_call(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
 	uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 
@@ -80,8 +82,8 @@ static int call_in_child(int unused)
 	return count_too_early() || cuInit(0) != CUDA_ERROR_NOT_INITIALIZED;
 }
 
-/* The parent has some to give back when it next waits: what it allocated in stream order, and what a copy of
- * ordinary memory went through. */
+/* The parent has some to give back when it next waits: what it allocated in stream order, and what
+ * a copy of ordinary memory went through. */
 static void leave_memory(void)
 {
 	static _Alignas(4096) uint8_t page[4096];
@@ -112,8 +114,8 @@ START_TEST(a_forked_child_has_nothing)
 }
 END_TEST
 
-/* Calls with all arguments zero: errors, or what they mean; never the end of the program, which NVIDIA's
- * library does not promise. */
+/* Calls with all arguments zero: errors, or what they mean; never the end of the program, which
+ * NVIDIA's library does not promise. */
 START_TEST(nothing_is_asked_of_everything)
 {
 	CUcontext context;
@@ -284,8 +286,8 @@ struct row {
 #define ROWS	   64
 #define P(pointer) ((uint64_t)(uintptr_t)(pointer))
 
-/* What they say to a program that asks properly: of each kind one or more, and all that take something away
- * or have to ask. */
+/* What they say to a program that asks properly: of each kind one or more, and all that take
+ * something away or have to ask. */
 static size_t fill_rows(const struct belongings *b, struct row ret_rows[ROWS])
 {
 	static uint64_t dimensions[2] = {64, 64}, stride = 256, keep, room = 8192;
@@ -481,7 +483,8 @@ static int ask_after(int loss)
 	return wrong != 0;
 }
 
-/* Every call says so, and does nothing any more; but those that have nothing to do with the device. */
+/* Every call says so, and does nothing any more; but those that have nothing to do with the
+ * device. */
 START_TEST(calls_come_too_late)
 {
 	ck_assert(service_start(&lost_service, NULL));

@@ -1,5 +1,6 @@
-// Programs that may use some of the multiprocessors alone, and programs that have some for themselves: what they see, where their
-// kernels run, and that it can change while they run. A program says how many it counts, or which; status says how many it has.
+// Programs that may use some of the multiprocessors alone, and programs that have some for
+// themselves: what they see, where their kernels run, and that it can change while they run. A
+// program says how many it counts, or which; status says how many it has.
 
 #include <jansson.h>
 #include <signal.h>
@@ -133,8 +134,8 @@ static void expect_answers(int processors)
 /* How often a program counts. Set before it is started. */
 static int rounds = 1;
 
-/* At each order but the first: goes on until its kernels run on as many multiprocessors as it sees, and says how many these
- * are. At first there is neither an order nor anything to wait for. */
+/* At each order but the first: goes on until its kernels run on as many multiprocessors as it sees,
+ * and says how many these are. At first there is neither an order nor anything to wait for. */
 static int count_again_and_again(int progress, int orders)
 {
 	struct ways ways;
@@ -202,7 +203,8 @@ static const json_t *find_client(const json_t *status, pid_t pid)
 	return NULL;
 }
 
-/* That status says what it was asked for, and grants no more; and that the program counts what is granted. */
+/* That status says what it was asked for, and grants no more; and that the program counts what is
+ * granted. */
 static int expect_cap(const struct child *child, int percent)
 {
 	int counted = heard(child);
@@ -343,7 +345,8 @@ END_TEST
 /* An order to end, other than that of child_order(). */
 #define STOP '\n'
 
-/* Where a program's kernels ran, bit i: on multiprocessor i; of a launch and of a graph. And how many it sees. */
+/* Where a program's kernels ran, bit i: on multiprocessor i; of a launch and of a graph. And how
+ * many it sees. */
 struct sight {
 	uint64_t launch[MOST / 64], graph[MOST / 64];
 	int seen;
@@ -470,7 +473,8 @@ static void remove_partition(void)
 	order_partition((const char *const[]){"rm", "0", "p1"}, 3);
 }
 
-/* Until the member runs on so many chunks and the other one elsewhere; and that it stays so while both go on. */
+/* Until the member runs on so many chunks and the other one elsewhere; and that it stays so while
+ * both go on. */
 static void expect_apart(const struct child *member, const struct child *other, int chunks)
 {
 	int granule = device_number("chunk_multiprocessors"), rest = device_number("chunks") - chunks;

@@ -1,5 +1,5 @@
-// What the capturing thread and others may do while a stream captures, by the modes of captures and threads.
-// The tests run against NVIDIA's library as well and must pass there.
+// What the capturing thread and others may do while a stream captures, by the modes of captures and
+// threads. The tests run against NVIDIA's library as well and must pass there.
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -117,7 +117,8 @@ static CUresult do_pool_set(void)
 	return cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
 }
 
-/* What a capture forbids by its mode, and what it does not. The first ones are made by other threads, too. */
+/* What a capture forbids by its mode, and what it does not. The first ones are made by other
+ * threads, too. */
 static const struct {
 	CUresult (*call)(void);
 	bool unsafe;

@@ -1,5 +1,5 @@
-// Stream capture: what becomes nodes, which streams take part, what has no place in a capture and ends it.
-// The tests run against NVIDIA's library as well and must pass there.
+// Stream capture: what becomes nodes, which streams take part, what has no place in a capture and
+// ends it. The tests run against NVIDIA's library as well and must pass there.
 
 #include <pthread.h>
 #include <string.h>
@@ -272,7 +272,8 @@ static int prefetched_to(void)
 	return device;
 }
 
-/* There are no nodes for these. The batches, which come last, are not for the legacy stream at all. */
+/* There are no nodes for these. The batches, which come last, are not for the legacy stream at
+ * all. */
 START_TEST(managed_memory_is_not_moved_in_a_capture)
 {
 	static CUresult (*const calls[])(CUstream) = {do_prefetch, do_prefetch_to_place, do_attach,
@@ -446,8 +447,8 @@ START_TEST(captured_kernels_keep_the_priority_of_their_stream)
 }
 END_TEST
 
-/* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for the end of
- * what was recorded. Whether the driver's captures say as much is not known. */
+/* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for
+ * the end of what was recorded. Whether the driver's captures say as much is not known. */
 START_TEST(events_are_waited_for_to_their_end_by_early_kernels)
 {
 	CUgraphNode first, forked, early, joined, last;
@@ -496,7 +497,8 @@ START_TEST(events_are_waited_for_to_their_end_by_early_kernels)
 }
 END_TEST
 
-/* What the program says of an edge is done, unless something else says that more is to be waited for. */
+/* What the program says of an edge is done, unless something else says that more is to be waited
+ * for. */
 START_TEST(the_stricter_of_two_dependencies_counts)
 {
 	static const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
@@ -564,7 +566,8 @@ START_TEST(a_stream_without_work_needs_no_join)
 }
 END_TEST
 
-/* A stream that captures beside an origin: the word that its only node changes, and an event behind that node. */
+/* A stream that captures beside an origin: the word that its only node changes, and an event behind
+ * that node. */
 struct side {
 	CUstream origin, stream;
 	CUdeviceptr word;
@@ -821,7 +824,8 @@ START_TEST(captures_go_into_a_child)
 }
 END_TEST
 
-/* A child of a graph that a capture makes and gives to nobody. What the driver does then is not known. */
+/* A child of a graph that a capture makes and gives to nobody. What the driver does then is not
+ * known. */
 START_TEST(a_capture_ends_with_the_graph_around_it)
 {
 	CUstream outer, inner;
@@ -873,7 +877,8 @@ static void *capture_and_end(void *context)
 	return NULL;
 }
 
-/* A stream that begins where another one ended in the middle of a capture has nothing to do with it. */
+/* A stream that begins where another one ended in the middle of a capture has nothing to do with
+ * it. */
 START_TEST(captures_end_with_their_stream)
 {
 	CUcontext primary, made;

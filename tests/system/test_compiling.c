@@ -1,6 +1,7 @@
-// Programs whose modules must be compiled first, and what that costs others. The host backend compiles fat
-// binaries of texts (server/backend/host/compile.c); a compilation here begins when the test opens a FIFO for
-// writing, which is where it waits for that, and ends when the test closes it.
+// Programs whose modules must be compiled first, and what that costs others. The host backend
+// compiles fat binaries of texts (server/backend/host/compile.c); a compilation here begins when
+// the test opens a FIFO for writing, which is where it waits for that, and ends when the test
+// closes it.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -243,8 +244,8 @@ START_TEST(compiled_once_whatever_becomes_of_executors)
 	active = service_active(&service);
 	ck_assert_int_gt(active, 0);
 	kill(active, SIGKILL);
-	/* While ours is open nobody waits at the FIFO for a writer; there is a reader again when the next
-	 * executor compiles. */
+	/* While ours is open nobody waits at the FIFO for a writer; there is a reader again when
+	 * the next executor compiles. */
 	while (service_active(&service) == active || !service_active(&service))
 		pass_time(1);
 	while ((second = open(fifo, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {

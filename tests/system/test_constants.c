@@ -1,5 +1,5 @@
-// Constants of modules: whatever a program writes at their address is what kernels read, in the order of its
-// work; values and addresses outlive every executor.
+// Constants of modules: whatever a program writes at their address is what kernels read, in the
+// order of its work; values and addresses outlive every executor.
 
 #include <jansson.h>
 #include <signal.h>
@@ -229,7 +229,8 @@ static void on_another_stream(void)
 	ck_cuda(cuEventDestroy_v2(written));
 }
 
-/* Of a graph with a copy, a set and the kernel that reads what they wrote, and of one that was captured. */
+/* Of a graph with a copy, a set and the kernel that reads what they wrote, and of one that was
+ * captured. */
 static CUgraphExec described, captured;
 static CUgraphNode copy_node, set_node;
 static CUgraph description;

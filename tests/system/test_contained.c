@@ -1,5 +1,5 @@
-// Faults that are contained: the program whose kernel faulted is told, everybody else goes on in the same
-// executor, which is never replaced for it.
+// Faults that are contained: the program whose kernel faulted is told, everybody else goes on in
+// the same executor, which is never replaced for it.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -92,7 +92,8 @@ static int busy(int progress, int orders)
 	return end;
 }
 
-/* Kernels of 50 ms, all given at once, behind one that ends when the program is ordered to let it. */
+/* Kernels of 50 ms, all given at once, behind one that ends when the program is ordered to let
+ * it. */
 #define DEEP 60
 static int deep(int progress, int orders)
 {
@@ -121,7 +122,8 @@ static struct child start_deep(void)
 	return child;
 }
 
-/* Loads code, runs it and unloads it, again and again: each time somebody waits until nothing runs. */
+/* Loads code, runs it and unloads it, again and again: each time somebody waits until nothing
+ * runs. */
 static int loader(int progress, int orders)
 {
 	const char *path = getenv("FRMPS_TEST_COUNT_KERNELS");
@@ -353,8 +355,8 @@ START_TEST(others_come_and_go_behind_a_trap)
 }
 END_TEST
 
-/* A kernel that has trapped looks done, and is on the device while the driver looks at it: code that is
- * loaded or unloaded then must not wait for it in the driver, and hold everybody up. */
+/* A kernel that has trapped looks done, and is on the device while the driver looks at it: code
+ * that is loaded or unloaded then must not wait for it in the driver, and hold everybody up. */
 START_TEST(loads_do_not_wait_for_a_trap)
 {
 	struct child loaders[SURVIVORS], trap;
@@ -373,7 +375,8 @@ START_TEST(loads_do_not_wait_for_a_trap)
 }
 END_TEST
 
-/* When its program was told already: that is a fault of the same program, and hurts nobody else either. */
+/* When its program was told already: that is a fault of the same program, and hurts nobody else
+ * either. */
 START_TEST(another_kernel_of_a_culprit_may_fault_later)
 {
 	struct child survivors[SURVIVORS], culprit;

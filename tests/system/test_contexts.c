@@ -1,6 +1,7 @@
-// Contexts: retained, stacked, reset, ended while others want them; the modules, libraries and values of the
-// runtime that belong to them.
-// The tests run against NVIDIA's library as well and must pass there, but for those that say otherwise.
+// Contexts: retained, stacked, reset, ended while others want them; the modules, libraries and
+// values of the runtime that belong to them.
+// The tests run against NVIDIA's library as well and must pass there, but for those that say
+// otherwise.
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -38,8 +39,8 @@ START_TEST(retains_outlive_a_reset)
 }
 END_TEST
 
-/* Nor does it leave memory: that of pools belongs to the device, and the reset is the device's. What the driver's
- * library says of the old address is not documented. */
+/* Nor does it leave memory: that of pools belongs to the device, and the reset is the device's.
+ * What the driver's library says of the old address is not documented. */
 START_TEST(a_reset_frees_what_pools_gave)
 {
 	uint64_t used = UINT64_MAX;
@@ -336,7 +337,8 @@ START_TEST(contexts_have_variables_of_their_own)
 }
 END_TEST
 
-/* The context ends in which the library was used first; the other one's variables stay what they are. */
+/* The context ends in which the library was used first; the other one's variables stay what they
+ * are. */
 START_TEST(a_library_outlives_the_first_of_its_contexts)
 {
 	CUcontext primary, other;
@@ -451,7 +453,8 @@ static void *retain_at_the_end(void *unused)
 	return NULL;
 }
 
-/* The runtime's values of a context end with it, and while they do, another thread wants it again. */
+/* The runtime's values of a context end with it, and while they do, another thread wants it
+ * again. */
 START_TEST(a_context_is_retained_while_it_ends)
 {
 	unsigned int flags;

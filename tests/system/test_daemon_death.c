@@ -1,6 +1,7 @@
 // The daemon dies, at rest and at any instant of its work. Programs go on, a new daemon takes over
-// everything, each request is answered once, nothing is lost or left behind. To have no daemon for as long as
-// a test wants, its holder is stopped with SIGSTOP before the daemon is killed. The keeper may die as well.
+// everything, each request is answered once, nothing is lost or left behind. To have no daemon for
+// as long as a test wants, its holder is stopped with SIGSTOP before the daemon is killed. The
+// keeper may die as well.
 //
 // FRMPS_TEST_DAEMON_KILLS (50) is how often the daemon is killed in the burst.
 
@@ -206,7 +207,8 @@ static void request_round(const void *image, uint32_t round)
 	ck_cuda(cuMemFree_v2(q));
 }
 
-/* Requests until it is ordered; then it says so, keeps what it holds and waits for one more order. */
+/* Requests until it is ordered; then it says so, keeps what it holds and waits for one more
+ * order. */
 static int requester(int progress, int orders)
 {
 	CUdeviceptr kept;

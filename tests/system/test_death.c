@@ -1,6 +1,7 @@
-// Ends that nobody's kernel is to blame for: the keeper dies, and the memory that it has made stays; the kernel ends
-// an executor because memory has run out. (The daemon's are in test_daemon_death.c, and what a second death
-// does in each phase of a promotion in tests/gpu/matrix_second.py.)
+// Ends that nobody's kernel is to blame for: the keeper dies, and the memory that it has made
+// stays; the kernel ends an executor because memory has run out. (The daemon's are in
+// test_daemon_death.c, and what a second death does in each phase of a promotion in
+// tests/gpu/matrix_second.py.)
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,8 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* With a sanitizer modules lie at other addresses in every process: who has looked up a variable is told. */
+/* With a sanitizer modules lie at other addresses in every process: who has looked up a variable is
+ * told. */
 #ifdef __SANITIZE_ADDRESS__
 #define MOVES_VARIABLES 0
 #else
@@ -155,7 +157,8 @@ START_TEST(without_the_keeper_programs_keep_their_memory)
 	child_wait(&bystander, 3);
 	kill_keeper();
 	next_round(&child);
-	/* The first to take over has had the memory mapped before; the second knows it by its descriptors alone. */
+	/* The first to take over has had the memory mapped before; the second knows it by its
+	 * descriptors alone. */
 	kill_active(1);
 	next_round(&child);
 	kill_active(2);
@@ -215,7 +218,8 @@ static void await_request(int64_t before)
 		;
 }
 
-/* The keeper has a request and ends; or there is none, because its end is not known yet: who says so is stopped. */
+/* The keeper has a request and ends; or there is none, because its end is not known yet: who says
+ * so is stopped. */
 START_TEST(an_allocation_waits_for_the_next_keeper)
 {
 	struct child child = child_start(keeps);
@@ -289,7 +293,8 @@ END_TEST
  * Memory runs out
  */
 
-/* A group of its own for one process, with a limit that is its alone; what it has already does not count. */
+/* A group of its own for one process, with a limit that is its alone; what it has already does not
+ * count. */
 static char group[128];
 
 static bool write_word(const char *name, const char *text)
@@ -351,7 +356,8 @@ static int fills(int progress, int orders)
 	return wrong ? 2 : 0;
 }
 
-/* The kernel ends the executor with SIGKILL. What was lost on the way are fills, which are done again. */
+/* The kernel ends the executor with SIGKILL. What was lost on the way are fills, which are done
+ * again. */
 START_TEST(an_executor_that_memory_runs_out_for_is_replaced)
 {
 	struct child bystander = child_start(survivor), filler = child_start(fills);
@@ -397,7 +403,8 @@ START_TEST(moved_variables_outlive_their_executor)
 }
 END_TEST
 
-/* The values are lost with the executor: who may have written any is told, whoever has done nothing goes on.
+/* The values are lost with the executor: who may have written any is told, whoever has done nothing
+ * goes on.
  */
 START_TEST(with_its_executor_a_program_loses_its_variables)
 {

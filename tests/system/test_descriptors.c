@@ -1,5 +1,6 @@
-// What a program can do with descriptors: those that it sends, and those that the service gave it. Every test starts a
-// service of its own; the client speaks the protocol by hand. Those with a file system of their own need root.
+// What a program can do with descriptors: those that it sends, and those that the service gave it.
+// Every test starts a service of its own; the client speaks the protocol by hand. Those with a file
+// system of their own need root.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -198,7 +199,8 @@ static void start_mute(void)
 	raw_open(&service, &session);
 }
 
-/* Everybody else works, a killed daemon is reaped and another one comes, and the service ends when it is told to. */
+/* Everybody else works, a killed daemon is reaped and another one comes, and the service ends when
+ * it is told to. */
 static void expect_service(void)
 {
 	pid_t daemon;
@@ -220,8 +222,8 @@ static const struct wire_message sent[] = {
 #define SENT  (sizeof(sent) / sizeof(sent[0]))
 #define TIMES 64
 
-/* From a session, or with odd numbers from nobody yet. A kernel that lets a service refuse descriptors does not send
- * it. */
+/* From a session, or with odd numbers from nobody yet. A kernel that lets a service refuse
+ * descriptors does not send it. */
 static void send_file(const struct wire_message *message, int number)
 {
 	struct wire_message request = *message;

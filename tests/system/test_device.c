@@ -1,5 +1,5 @@
-// Faults of the device itself: what programs and operators notice. The kernel log is a FIFO, NVML a library of ours, so
-// the device need not be hurt, nor be one.
+// Faults of the device itself: what programs and operators notice. The kernel log is a FIFO, NVML a
+// library of ours, so the device need not be hurt, nor be one.
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -105,8 +105,8 @@ static void write_log(const char *line)
 	write_log_beside(line, 0, 0, 0);
 }
 
-/* Waits, when it is ordered to, for a kernel that never ends. Return: the error that it gets, which must be that of the
- * next calls as well. */
+/* Waits, when it is ordered to, for a kernel that never ends. Return: the error that it gets, which
+ * must be that of the next calls as well. */
 static int waiter(int progress, int orders)
 {
 	uint32_t *word;
@@ -266,7 +266,8 @@ START_TEST(a_contained_fault_hurts_the_programs_of_its_executor)
 	time_t begin;
 
 	gather();
-	/* Its code cannot be loaded beside kernels that do not end: it has an executor of its own. */
+	/* Its code cannot be loaded beside kernels that do not end: it has an executor of its
+	 * own. */
 	other = child_start(waiter);
 	child_wait(&other, 1);
 	child_order(&other);

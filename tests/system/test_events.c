@@ -1,6 +1,7 @@
-// Events that several programs share: one program records, another one asks, waits and lets its stream wait,
-// in the same executor or in another one, over the death of executors, over that of the program which
-// recorded, and over that of the service. The recorder's stream stands before a gate, a word that the test opens by telling it to.
+// Events that several programs share: one program records, another one asks, waits and lets its
+// stream wait, in the same executor or in another one, over the death of executors, over that of
+// the program which recorded, and over that of the service. The recorder's stream stands before a
+// gate, a word that the test opens by telling it to.
 
 #include <errno.h>
 #include <signal.h>
@@ -43,8 +44,8 @@ static void record_behind_gate(struct recorder *r, uint32_t round)
 
 #define RECORDS 19
 
-/* Makes the event and records it. One order opens the gate, the next one lets it record anew: who waits for a
- * record must have begun to before there is another. It ends with the last record. */
+/* Makes the event and records it. One order opens the gate, the next one lets it record anew: who
+ * waits for a record must have begun to before there is another. It ends with the last record. */
 static int recorder(int progress, int orders)
 {
 	CUipcEventHandle handle, again;
@@ -81,7 +82,8 @@ static int recorder(int progress, int orders)
 	return 0;
 }
 
-/* Opens the event: it is not done. Says so; its stream and then its thread wait. Answers with the last query.
+/* Opens the event: it is not done. Says so; its stream and then its thread wait. Answers with the
+ * last query.
  */
 static int waiter(int unused)
 {
@@ -145,7 +147,8 @@ static void record_on(struct child *first)
 	ck_assert_int_eq(child_end(first), 0);
 }
 
-/* A program that records, and another one with its event. Return: the other one, which has answered once. */
+/* A program that records, and another one with its event. Return: the other one, which has answered
+ * once. */
 static pid_t start_both(
 	const char *config, struct child *first, int (*other)(int), int number, int *ret_answer)
 {

@@ -1,6 +1,7 @@
-// Limits and guarantees of device memory are exact to the granule: eight programs take and give back at random, 10 000
-// times together, and each call is answered as a model says. And who ends, and who is refused, when what is guaranteed
-// is needed. What fills the whole device is for the host backend.
+// Limits and guarantees of device memory are exact to the granule: eight programs take and give
+// back at random, 10 000 times together, and each call is answered as a model says. And who ends,
+// and who is refused, when what is guaranteed is needed. What fills the whole device is for the
+// host backend.
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -210,8 +211,8 @@ END_TEST
  * Who ends, who is refused
  */
 
-/* Takes granules, one piece each, as often as it is ordered to. Ends: 0 at the end of its orders, 10 where it got less, 20
- * where it was ended. */
+/* Takes granules, one piece each, as often as it is ordered to. Ends: 0 at the end of its orders,
+ * 10 where it got less, 20 where it was ended. */
 static int holder(int progress, int orders, uint64_t granules)
 {
 	CUmemGenericAllocationHandle handle;

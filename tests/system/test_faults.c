@@ -1,8 +1,9 @@
-// Faults beside programs whose kernels cannot be repeated: each one counts, so that one too many or too few
-// shows. Where faults are contained such programs go on exactly; where they are not, who had work then is told.
+// Faults beside programs whose kernels cannot be repeated: each one counts, so that one too many or
+// too few shows. Where faults are contained such programs go on exactly; where they are not, who
+// had work then is told.
 //
-// FRMPS_TEST_FAULTS (5) is how many faults of a class follow one another; system/matrix_soak has many in a
-// row.
+// FRMPS_TEST_FAULTS (5) is how many faults of a class follow one another; system/matrix_soak has
+// many in a row.
 
 #include <fcntl.h>
 #include <sched.h>
@@ -143,8 +144,8 @@ static int idle(int progress, int orders)
 	return counting(progress, orders, false);
 }
 
-/* Faults when it is ordered to. Any error will do: where nobody is proved guilty it is that of being in the
- * way. */
+/* Faults when it is ordered to. Any error will do: where nobody is proved guilty it is that of
+ * being in the way. */
 static int asserter(int progress, int orders)
 {
 	driver_open();
@@ -275,7 +276,8 @@ START_TEST(kernels_that_count_are_exact_beside_faults)
 }
 END_TEST
 
-/* The service does not know the driver: who had work on the device is told, nobody else, and nobody is blamed. */
+/* The service does not know the driver: who had work on the device is told, nobody else, and nobody
+ * is blamed. */
 START_TEST(a_fault_of_nobody_knows_whom_is_told)
 {
 	struct child survivors[SURVIVORS_MAX], culprit, other;
@@ -425,7 +427,8 @@ START_TEST(a_long_kernel_is_no_sign_of_a_fault)
 	struct child other, survivors[1];
 	const struct company *company = &companies[1];
 
-	/* The device is threads of a process here, which a busy machine lets stand still as well. */
+	/* The device is threads of a process here, which a busy machine lets stand still as
+	 * well. */
 	start("canary_patience_ms = 1500\n", "silent");
 	gather(company, survivors);
 	other = child_start(occupant);
@@ -559,8 +562,8 @@ START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
 }
 END_TEST
 
-/* The values are in the context of an executor that dies: told is who has written there, whoever has only found the kernel
- * is not. */
+/* The values are in the context of an executor that dies: told is who has written there, whoever
+ * has only found the kernel is not. */
 START_TEST(what_only_kernels_know_is_not_lost_in_silence)
 {
 	child_function *const kinds[] = {tallier, graph_tallier, late_tallier};

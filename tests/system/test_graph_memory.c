@@ -245,7 +245,8 @@ START_TEST(graphs_with_memory_are_no_children)
 }
 END_TEST
 
-/* What others do at that time may wait for this very thread. Memory that was freed behind such work stays. */
+/* What others do at that time may wait for this very thread. Memory that was freed behind such work
+ * stays. */
 START_TEST(graphs_with_memory_come_and_go_beside_work_that_waits)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS inside = alloc_params(WORDS * 4), left = alloc_params(WORDS * 4);
@@ -292,7 +293,8 @@ START_TEST(graphs_with_memory_come_and_go_beside_work_that_waits)
 }
 END_TEST
 
-/* The memory has one address: the next launch must not write what is still read by work in front of the free. */
+/* The memory has one address: the next launch must not write what is still read by work in front of
+ * the free. */
 START_TEST(a_launch_waits_for_the_free_before_it)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);

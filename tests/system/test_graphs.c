@@ -1,5 +1,6 @@
-// Graphs that a program makes, changes and launches. The tests run against NVIDIA's library as well and must
-// pass there; the last case is about the mistakes of others and runs against the service alone.
+// Graphs that a program makes, changes and launches. The tests run against NVIDIA's library as well
+// and must pass there; the last case is about the mistakes of others and runs against the service
+// alone.
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -417,7 +418,8 @@ START_TEST(user_objects_live_as_long_as_graphs)
 }
 END_TEST
 
-/* A graph of one node that moves an object into itself. With a parent it is the child of that one's only node.
+/* A graph of one node that moves an object into itself. With a parent it is the child of that one's
+ * only node.
  */
 static CUgraph graph_with_object(CUdeviceptr word, int *destroyed, bool has_parent)
 {
@@ -437,7 +439,8 @@ static CUgraph graph_with_object(CUdeviceptr word, int *destroyed, bool has_pare
 	return parent;
 }
 
-/* An update of all of an executable graph, or of a child. Earlier launches may still need what was there. */
+/* An update of all of an executable graph, or of a child. Earlier launches may still need what was
+ * there. */
 START_TEST(user_objects_follow_updates)
 {
 	int first_destroyed = 0, second_destroyed = 0;
@@ -655,7 +658,8 @@ END_TEST
 /* More than the shim keeps of it for later. */
 #define FREED_BYTES ((size_t)200 << 20)
 
-/* A graph whose copy goes to memory that is freed before the second launch: this program's own mistake. */
+/* A graph whose copy goes to memory that is freed before the second launch: this program's own
+ * mistake. */
 static int freeing(bool on_host, int progress, int orders)
 {
 	CUdeviceptr source, target = 0;

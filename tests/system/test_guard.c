@@ -1,6 +1,6 @@
-// Kernels that go astray beside their memory: nobody else notices, and the program that did it gets an error
-// when it is proved, beside busy programs after a move. Each test starts a service of its own; the same strays
-// with the guard off end an executor, which shows what they are protected by.
+// Kernels that go astray beside their memory: nobody else notices, and the program that did it gets
+// an error when it is proved, beside busy programs after a move. Each test starts a service of its
+// own; the same strays with the guard off end an executor, which shows what they are protected by.
 //
 // FRMPS_TEST_GUARDED (64) is how many clients there are in the test of many.
 
@@ -132,7 +132,8 @@ static struct child idle_neighbour(uint64_t *ret_address)
 	return child;
 }
 
-/* Of a program, in both executors: only its immediate neighbours are backed when it has its memory. */
+/* Of a program, in both executors: only its immediate neighbours are backed when it has its
+ * memory. */
 static void await_guard(void)
 {
 	ck_assert(service_log_wait(&service, "the guard is complete", 2, SECONDS));
@@ -150,8 +151,9 @@ static void end_neighbour(struct child *child)
 
 enum place { BEHIND, BEFORE, FREED };
 
-/* Writes there, and says whether it is told. The large allocation is the lowest memory of the program: it is made before
- * a module's variables, which may lie in the program's memory as well. */
+/* Writes there, and says whether it is told. The large allocation is the lowest memory of the
+ * program: it is made before a module's variables, which may lie in the program's memory as
+ * well. */
 static int stray_at(enum place place)
 {
 	CUdeviceptr large;
@@ -244,7 +246,8 @@ END_TEST
 
 /* ---- who ---- */
 
-/* Strays where it is told to, until it is told of it: the first time, the owner may have run a moment before.
+/* Strays where it is told to, until it is told of it: the first time, the owner may have run a
+ * moment before.
  */
 static int stranger(int progress, int orders)
 {
@@ -341,8 +344,8 @@ static int busy(int progress, int orders)
 
 /* ---- who, beside busy programs ---- */
 
-/* Ordered to, writes behind its memory again and again. Its end: 0 if it gets the error, 2 if it is ordered to end
- * before. */
+/* Ordered to, writes behind its memory again and again. Its end: 0 if it gets the error, 2 if it is
+ * ordered to end before. */
 static int overrunner(int progress, int orders)
 {
 	CUresult error = CUDA_SUCCESS;
@@ -358,7 +361,8 @@ static int overrunner(int progress, int orders)
 	return error == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : error ? 4 : 2;
 }
 
-/* Counts exactly in its own memory, whose address it says first. Its end: 0; 2 after a wrong number, 4 after an error. */
+/* Counts exactly in its own memory, whose address it says first. Its end: 0; 2 after a wrong
+ * number, 4 after an error. */
 static int counter_of_words(int progress, int orders)
 {
 	uint32_t counted = 0, seen = 0;
@@ -513,8 +517,8 @@ START_TEST(a_warning_leaves_the_program_alone)
 }
 END_TEST
 
-/* Ends as soon as its kernels have, without having waited for them, so that nobody looks before; but a first look may
- * come between the two, and then the second one does not run. */
+/* Ends as soon as its kernels have, without having waited for them, so that nobody looks before;
+ * but a first look may come between the two, and then the second one does not run. */
 static int hasty(int progress, int orders)
 {
 	time_t begin;
@@ -731,7 +735,8 @@ START_TEST(memory_and_slots_give_way_to_each_other)
 }
 END_TEST
 
-/* Takes `mib` MiB of the device at once. It has no module: variables of one are memory that counts as well. */
+/* Takes `mib` MiB of the device at once. It has no module: variables of one are memory that counts
+ * as well. */
 static int greedy(int mib)
 {
 	CUdeviceptr p;

@@ -1,5 +1,6 @@
-// How far one program's behaviour reaches: work that never ends, deep queues, many clients, too much memory,
-// programs that end in the middle, programs that do nothing. Every test starts a service of its own.
+// How far one program's behaviour reaches: work that never ends, deep queues, many clients, too
+// much memory, programs that end in the middle, programs that do nothing. Every test starts a
+// service of its own.
 //
 // FRMPS_TEST_MANY (24) is how many clients share the service in the test of many.
 
@@ -97,7 +98,8 @@ static CUstream new_stream(void)
 	return stream;
 }
 
-/* A stream of its own and a word, made before anything runs: making them might wait for what does. */
+/* A stream of its own and a word, made before anything runs: making them might wait for what
+ * does. */
 static struct {
 	CUstream stream;
 	CUdeviceptr word;
@@ -117,7 +119,8 @@ static void be_issued(void)
 	ck_cuda(cuStreamSynchronize(probe.stream));
 }
 
-/* Holds device memory and, when it is told to, runs kernels that never end, two at a time and two that wait. */
+/* Holds device memory and, when it is told to, runs kernels that never end, two at a time and two
+ * that wait. */
 static int hog(int progress, int orders)
 {
 	CUstream streams[2];
@@ -212,7 +215,8 @@ START_TEST(endless_work_ends_alone)
 	free_memory(); /* somebody has to be there for executors to be */
 	wait_standbys();
 	unused = free_memory();
-	/* The driver keeps what its context needed for streams and kernels: both sides of the comparison have it. */
+	/* The driver keeps what its context needed for streams and kernels: both sides of the
+	 * comparison have it. */
 	run_once();
 	before = free_memory();
 	fast = child_start(survivor);
@@ -299,7 +303,8 @@ static int pinning(int progress, int orders)
 	return 0;
 }
 
-/* Asynchronous copies of registered memory go through pinned memory, and there is none to be had. */
+/* Asynchronous copies of registered memory go through pinned memory, and there is none to be
+ * had. */
 static int copies_registered_memory(int unused)
 {
 	size_t bytes = 24 * MIB, count = bytes / 4, wrong = 0;
@@ -634,7 +639,8 @@ static void *copy_late(void *stream)
 	return NULL;
 }
 
-/* All of the staging memory's 24 large pieces wait behind three streams, and the second one goes on first. */
+/* All of the staging memory's 24 large pieces wait behind three streams, and the second one goes on
+ * first. */
 static int copy_beside_three(int unused)
 {
 	static const int copies[] = {18, 5, 1};

@@ -1,6 +1,6 @@
-// The device linker through the service: what it says, its logs, what becomes of its images, and links that
-// are under way when the executor they are in goes. The host backend takes a shared object for an object to
-// link and compiles no text.
+// The device linker through the service: what it says, its logs, what becomes of its images, and
+// links that are under way when the executor they are in goes. The host backend takes a shared
+// object for an object to link and compiles no text.
 
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +116,8 @@ START_TEST(wrong_inputs_are_refused_at_the_call)
 }
 END_TEST
 
-/* More links than an executor remembers, all of them finished: those it forgot are handed over again. */
+/* More links than an executor remembers, all of them finished: those it forgot are handed over
+ * again. */
 START_TEST(forgotten_links_are_begun_again)
 {
 	const char *path = getenv("FRMPS_TEST_KERNELS");

@@ -1,6 +1,6 @@
-// What programs may expect of memory beyond cuMemAlloc: virtual memory management, stream-ordered allocation,
-// registered and managed memory, sharing between processes. Every test runs in a process of its own against
-// one service. Run against NVIDIA's library, the same tests must pass.
+// What programs may expect of memory beyond cuMemAlloc: virtual memory management, stream-ordered
+// allocation, registered and managed memory, sharing between processes. Every test runs in a
+// process of its own against one service. Run against NVIDIA's library, the same tests must pass.
 
 #include <jansson.h>
 #include <pthread.h>
@@ -400,7 +400,8 @@ static uint64_t pool_word(CUmemoryPool pool, CUmemPool_attribute attribute)
 	return value;
 }
 
-/* Each round's memory is the last one's: what a stream still reads must not be written for the next round. */
+/* Each round's memory is the last one's: what a stream still reads must not be written for the next
+ * round. */
 START_TEST(streams_allocate_and_free_in_their_order)
 {
 	enum { WORDS = 1 << 18, ROUNDS = 50 };
@@ -597,7 +598,8 @@ static CUmemoryPool small_pool(void)
 	return pool;
 }
 
-/* What it keeps counts: that goes back for what has another size, if need be when the work that uses it ends. */
+/* What it keeps counts: that goes back for what has another size, if need be when the work that
+ * uses it ends. */
 START_TEST(a_pool_is_never_larger_than_it_may_be)
 {
 	uint64_t ns = 20000000;
@@ -627,7 +629,8 @@ START_TEST(a_pool_is_never_larger_than_it_may_be)
 }
 END_TEST
 
-/* What a stream is not done with goes to another one, whose work waits for that: the program does not. */
+/* What a stream is not done with goes to another one, whose work waits for that: the program does
+ * not. */
 START_TEST(a_pool_that_is_full_lends_what_is_freed)
 {
 	enum { WORDS = 9 << 20 };
@@ -845,7 +848,8 @@ static void *register_wanted(void *ret_result)
 	return NULL;
 }
 
-/* One of the threads has registered it, the other one is told so, and the pages are those that kernels see. */
+/* One of the threads has registered it, the other one is told so, and the pages are those that
+ * kernels see. */
 START_TEST(two_threads_register_the_same_pages)
 {
 	pthread_t threads[REGISTRARS];
@@ -1001,8 +1005,9 @@ START_TEST(managed_memory_promises_no_atomics)
 }
 END_TEST
 
-/* Copies of managed memory are the device's, also between two such, with pinned or registered memory, and from a little
- * ordinary memory: nobody waits for them, whoever the stream waits for. */
+/* Copies of managed memory are the device's, also between two such, with pinned or registered
+ * memory, and from a little ordinary memory: nobody waits for them, whoever the stream waits
+ * for. */
 START_TEST(asynchronous_copies_of_managed_memory_return_at_once)
 {
 	static uint32_t ordinary[MIB / 4];
@@ -1048,8 +1053,8 @@ START_TEST(asynchronous_copies_of_managed_memory_return_at_once)
 }
 END_TEST
 
-/* What lies behind the last byte in the same page belongs to nobody. In the driver's library that depends on what
- * it has given from the page. */
+/* What lies behind the last byte in the same page belongs to nobody. In the driver's library that
+ * depends on what it has given from the page. */
 START_TEST(managed_memory_ends_where_it_was_said_to)
 {
 	CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE};

@@ -1,5 +1,5 @@
-// Programs that an operator pauses: they wait, lose nothing, and go on when they are resumed, whatever has happened to
-// the service and to them meanwhile. Others notice nothing.
+// Programs that an operator pauses: they wait, lose nothing, and go on when they are resumed,
+// whatever has happened to the service and to them meanwhile. Others notice nothing.
 
 #include <jansson.h>
 #include <signal.h>
@@ -48,8 +48,9 @@ static CUresult pass_turns(void)
 	return r;
 }
 
-/* Counts on the device when it is ordered to, and says so twice: when everything is on its way, and when it is done. Its
- * end: 0 the number is right, 2 it is not, 3 told an error, TERMINATED told that one. */
+/* Counts on the device when it is ordered to, and says so twice: when everything is on its way, and
+ * when it is done. Its end: 0 the number is right, 2 it is not, 3 told an error, TERMINATED told
+ * that one. */
 static int count(int progress, int orders)
 {
 	uint32_t by = 1, *host;
@@ -133,7 +134,8 @@ static bool is_in_state(const struct child *child, const char *state)
 	return is;
 }
 
-/* A program of which all is on its way and nothing is on the device. @ret_commands: of before its pause */
+/* A program of which all is on its way and nothing is on the device. @ret_commands: of before its
+ * pause */
 static struct child start_paused(const char *kernels, long long *ret_commands)
 {
 	char *others = strdup(getenv("FRMPS_TEST_KERNELS"));

@@ -1,6 +1,6 @@
-// Programs that get an executor of their own while they run: because their code cannot be loaded beside a
-// kernel that does not end, or because an operator says so. They notice nothing but time; neither do the
-// others.
+// Programs that get an executor of their own while they run: because their code cannot be loaded
+// beside a kernel that does not end, or because an operator says so. They notice nothing but time;
+// neither do the others.
 //
 // FRMPS_TEST_SPLITS (20) is how many follow one another in the tests that repeat something.
 
@@ -48,7 +48,8 @@ static void stop(void)
  * Programs
  */
 
-/* Its kernel does not end, and has begun when it says so: one that is only on its way keeps no code out. */
+/* Its kernel does not end, and has begun when it says so: one that is only on its way keeps no code
+ * out. */
 static int run_for_ever(int progress, int orders)
 {
 	uint32_t *words;
@@ -90,8 +91,8 @@ static int count(int progress, int orders)
 	return error ? 3 : seen == counted ? 0 : 2;
 }
 
-/* Its code is there; when it is ordered to, it runs a kernel that needs more local memory than any before.
- * Its end: 0 if that counted. */
+/* Its code is there; when it is ordered to, it runs a kernel that needs more local memory than any
+ * before. Its end: 0 if that counted. */
 static int run_deep(int progress, int orders)
 {
 	uint32_t by = 7, seen = 0;
@@ -123,8 +124,8 @@ static int fault_when_told(int progress, int orders)
 	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED ? 0 : 2;
 }
 
-/* Told this often that its code cannot be loaded, when it is ordered to; it cannot be moved, for its kernels
- * keep something. Its end: 0 as described, 2 otherwise. */
+/* Told this often that its code cannot be loaded, when it is ordered to; it cannot be moved, for
+ * its kernels keep something. Its end: 0 as described, 2 otherwise. */
 #define TOLD_TIMES 3
 static int load_more(int progress, int orders)
 {
@@ -304,7 +305,8 @@ START_TEST(a_newcomer_beside_an_endless_kernel_computes)
 }
 END_TEST
 
-/* As natively, the driver waits for the endless kernel where it has to make room, with everybody's launches.
+/* As natively, the driver waits for the endless kernel where it has to make room, with everybody's
+ * launches.
  */
 START_TEST(a_kernel_that_needs_local_memory_holds_nobody_up)
 {
@@ -372,13 +374,15 @@ START_TEST(everybody_else_stays_exact)
 }
 END_TEST
 
-/* Those that can be moved do not wait for those that cannot; these have load_place_ms once, not each time. */
+/* Those that can be moved do not wait for those that cannot; these have load_place_ms once, not
+ * each time. */
 START_TEST(everybody_is_moved_or_told)
 {
 	struct child stay[NEWCOMERS], newcomers[NEWCOMERS];
 	uint64_t begin;
 
-	/* Also for those that move, whose executors have to start: a context needs seconds on a GPU. */
+	/* Also for those that move, whose executors have to start: a context needs seconds on a
+	 * GPU. */
 	start(strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") == 0 ? "load_place_ms = 20000\n"
 								: "load_place_ms = 8000\n");
 	for (int i = 0; i < NEWCOMERS; i++) {

@@ -1,6 +1,7 @@
-// The library inside a process that does what processes do: forks, calls from host functions, handles signals
-// and faults of its own, unloads the library.
-// The tests run against NVIDIA's library as well and must pass there, but for those that say otherwise.
+// The library inside a process that does what processes do: forks, calls from host functions,
+// handles signals and faults of its own, unloads the library.
+// The tests run against NVIDIA's library as well and must pass there, but for those that say
+// otherwise.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -253,7 +254,8 @@ static void open_guarded(int signal, siginfo_t *info, void *unused)
 		_exit(3);
 }
 
-/* Memory with a page that the program notices the first write to, as garbage collectors and checkpoints do.
+/* Memory with a page that the program notices the first write to, as garbage collectors and
+ * checkpoints do.
  */
 static uint8_t *guarded_memory(size_t bytes, size_t page)
 {

@@ -1,6 +1,7 @@
-// Limits of contexts (cuCtxSetLimit) that are larger than what all programs have: they are in force for the
-// program's own kernels, which read what there is, for nobody else's, and in every executor that serves the
-// program later; or the call fails. On the host backend, whose kernels can read limits.
+// Limits of contexts (cuCtxSetLimit) that are larger than what all programs have: they are in force
+// for the program's own kernels, which read what there is, for nobody else's, and in every executor
+// that serves the program later; or the call fails. On the host backend, whose kernels can read
+// limits.
 
 #include <jansson.h>
 #include <signal.h>
@@ -59,8 +60,8 @@ static bool has_all(uint64_t stack, uint64_t heap, uint64_t pending)
 	       seen(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT) == pending;
 }
 
-/* As programs do: first the limits, then everything else. Its end: 0 if its kernels have them, also when it is
- * ordered to look again. */
+/* As programs do: first the limits, then everything else. Its end: 0 if its kernels have them, also
+ * when it is ordered to look again. */
 static int raiser(int progress, int orders)
 {
 	bool right;

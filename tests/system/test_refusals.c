@@ -1,5 +1,6 @@
-// What the service and its tools say to whom they refuse something: one clear line, and the exit code that scripts know.
-// Wrong usage and wrong configurations are in unit/server/tools/test_usage.c; here a service runs. Needs root.
+// What the service and its tools say to whom they refuse something: one clear line, and the exit
+// code that scripts know. Wrong usage and wrong configurations are in
+// unit/server/tools/test_usage.c; here a service runs. Needs root.
 
 #include <grp.h>
 #include <stdio.h>

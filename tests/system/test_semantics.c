@@ -1,7 +1,7 @@
-// What one program may expect of the driver at the least: a device, kernels, copies, errors. More of that is
-// in test_contexts, test_streams, test_threads and others. Every test runs in a process of its own against
-// one service. Run against NVIDIA's library, the same tests must pass: they say what the driver does, not
-// what we do.
+// What one program may expect of the driver at the least: a device, kernels, copies, errors. More
+// of that is in test_contexts, test_streams, test_threads and others. Every test runs in a process
+// of its own against one service. Run against NVIDIA's library, the same tests must pass: they say
+// what the driver does, not what we do.
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,8 @@ END_TEST
 
 typedef CUresult value_call(CUstream stream, CUdeviceptr address, uint32_t value, unsigned int flags);
 
-/* What a program finds that asks for calls as old as those of the first drivers with such operations. */
+/* What a program finds that asks for calls as old as those of the first drivers with such
+ * operations. */
 START_TEST(the_first_stream_memory_operations_are_gone)
 {
 	static const struct {
@@ -162,7 +163,8 @@ START_TEST(boxes_are_copied)
 }
 END_TEST
 
-/* The documentation has a largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH), the driver (580) goes on behind it. */
+/* The documentation has a largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH), the driver (580) goes on
+ * behind it. */
 START_TEST(a_pitch_has_no_limit)
 {
 	CUDA_MEMCPY2D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,

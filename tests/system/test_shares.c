@@ -1,5 +1,5 @@
-// How far one user's programs reach into what other users have of a service: sessions. Programs of several users are
-// children that change their user, so only root runs this (77 otherwise).
+// How far one user's programs reach into what other users have of a service: sessions. Programs of
+// several users are children that change their user, so only root runs this (77 otherwise).
 
 #include <poll.h>
 #include <signal.h>
@@ -78,7 +78,8 @@ struct user {
 	int ends[2]; /* the user's count comes out of the first; the user ends when something is written there */
 };
 
-/* Opens sessions until one is refused, says how many there are, and keeps them until the parent writes. */
+/* Opens sessions until one is refused, says how many there are, and keeps them until the parent
+ * writes. */
 static _Noreturn void be_greedy(uid_t uid, int socket)
 {
 	unsigned count = 0;

@@ -1,5 +1,5 @@
-// Several programs that share one service: exact results side by side, and a fault of one that the others
-// survive.
+// Several programs that share one service: exact results side by side, and a fault of one that the
+// others survive.
 //
 // FRMPS_TEST_CLIENTS (8) and FRMPS_TEST_LAUNCHES (1000) scale the first test.
 
@@ -32,7 +32,8 @@ static int number(const char *name, int otherwise)
 	return value ? atoi(value) : otherwise;
 }
 
-/* One program: a chain of `launches` kernels over its own data, each reading what the former wrote. */
+/* One program: a chain of `launches` kernels over its own data, each reading what the former
+ * wrote. */
 static int chain(uint32_t seed, int launches)
 {
 	uint64_t count = 257;

@@ -151,8 +151,8 @@ static CUevent event_in_place_of(CUevent former)
 	}
 }
 
-/* What a stream comes to later does not count: an event was recorded there, and then elsewhere, or is another one
- * since. */
+/* What a stream comes to later does not count: an event was recorded there, and then elsewhere, or
+ * is another one since. */
 START_TEST(time_is_that_of_the_latest_record)
 {
 	uint64_t ns = 5000000;

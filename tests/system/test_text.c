@@ -1,5 +1,6 @@
-// What kernels print: complete, in order, at the points at which the program waits, and in the right
-// program's output, whatever happens to others. The programs are children whose output goes to a pipe.
+// What kernels print: complete, in order, at the points at which the program waits, and in the
+// right program's output, whatever happens to others. The programs are children whose output goes
+// to a pipe.
 //
 // The kernels are those of FRMPS_TEST_PRINT (tests/lib/host_print.c, print.cu).
 
@@ -229,8 +230,8 @@ START_TEST(who_never_waits_holds_up_nobody)
 }
 END_TEST
 
-/* More than there is room for between two waits: the oldest is lost. NVIDIA's library keeps more than it is told to: 1.8
- * MB of this were seen. */
+/* More than there is room for between two waits: the oldest is lost. NVIDIA's library keeps more
+ * than it is told to: 1.8 MB of this were seen. */
 #define MANY_LINES 100000
 #define MANY_BYTES 2088890 /* of their text */
 static int overflow(int argument)

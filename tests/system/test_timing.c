@@ -1,7 +1,8 @@
 // Times between events, over the replacement of the executor that served the first of them: what
-// cuEventElapsedTime says is compared with the host's monotonic clock. An event that is recorded on an idle
-// stream and waited for lies between two readings of it; of several the tightest counts. The two clocks do not
-// run at the same rate: how they differ is measured before, but for the host backend, where they are one.
+// cuEventElapsedTime says is compared with the host's monotonic clock. An event that is recorded on
+// an idle stream and waited for lies between two readings of it; of several the tightest counts.
+// The two clocks do not run at the same rate: how they differ is measured before, but for the host
+// backend, where they are one.
 
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,7 @@
-// What goes wrong around a service: it is not there, it dies, clients are killed, clients lie. Every test
-// starts a service of its own and runs programs as children; nobody may hang, and a program that behaves
-// notices nothing. Those with rows do them one after the other, and say in which one something was wrong.
+// What goes wrong around a service: it is not there, it dies, clients are killed, clients lie.
+// Every test starts a service of its own and runs programs as children; nobody may hang, and a
+// program that behaves notices nothing. Those with rows do them one after the other, and say in
+// which one something was wrong.
 //
 // FRMPS_TEST_KILLS (60) is how many clients are killed in the leak test.
 
@@ -293,8 +294,9 @@ START_TEST(a_lying_ring_costs_one_disconnect)
 }
 END_TEST
 
-/* Odd rows are of a session, the others of nobody yet. From row 2 on there is something before it that ends the
- * connection: it is never read. A kernel that lets a service refuse descriptors does not send it. */
+/* Odd rows are of a session, the others of nobody yet. From row 2 on there is something before it
+ * that ends the connection: it is never read. A kernel that lets a service refuse descriptors does
+ * not send it. */
 static void send_slow(void)
 {
 	const struct wire_message offence = {.type = WIRE_WELCOME},
@@ -356,7 +358,8 @@ static void await_passed_on(pid_t pid, int number)
 	}
 }
 
-/* More than are taken at a time: the last one is still to be accepted when the service is told to stop. */
+/* More than are taken at a time: the last one is still to be accepted when the service is told to
+ * stop. */
 START_TEST(whoever_was_not_accepted_does_not_hold_up_the_end)
 {
 	const struct wire_message query = {.type = WIRE_QUERY_MEMORY, .id = 1};

@@ -1,6 +1,7 @@
-// For whom the service works, and as whom. Without a GPU it does not start unless it is asked for the host backend. There
-// programs bring code that runs in executors, so an executor has the rights of its programs and no other. Those tests
-// need root; a service of anybody else serves its own user only.
+// For whom the service works, and as whom. Without a GPU it does not start unless it is asked for
+// the host backend. There programs bring code that runs in executors, so an executor has the rights
+// of its programs and no other. Those tests need root; a service of anybody else serves its own
+// user only.
 
 #include <fcntl.h>
 #include <dirent.h>
@@ -187,7 +188,8 @@ static void become_self(void)
 	prctl(PR_SET_DUMPABLE, 1);
 }
 
-/* Loads the module, and goes on with it whenever it is ordered to; three orders are its good end. */
+/* Loads the module, and goes on with it whenever it is ordered to; three orders are its good
+ * end. */
 static int loader(int progress, int orders)
 {
 	void *image = read_file(getenv("FRMPS_TEST_IDENTITY_MODULE"));

@@ -1,6 +1,6 @@
-// Programs with weights and classes: who comes first, that it can change while they run, and that nobody waits for ever.
-// What matters is who is ready first, not how fast. Two programs that the service can tell apart are copies of this one,
-// "first" and "second".
+// Programs with weights and classes: who comes first, that it can change while they run, and that
+// nobody waits for ever. What matters is who is ready first, not how fast. Two programs that the
+// service can tell apart are copies of this one, "first" and "second".
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -18,7 +18,8 @@
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
-/* Side by side the second one would be ready before the first, which has more to do and begins later. */
+/* Side by side the second one would be ready before the first, which has more to do and begins
+ * later. */
 #define FIRST_LAUNCHES	300
 #define SECOND_LAUNCHES 200
 #define KERNEL_NS	UINT64_C(1000000)

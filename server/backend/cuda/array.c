@@ -1,13 +1,15 @@
 // Arrays, textures and surfaces. Module thread.
 //
-// An array must have its texels in a chunk, so that other processes have the same ones. The driver's arrays
-// of deferred mapping do not take memory that was made for sharing (H200, driver 580: cuMemMapArrayAsync
-// refuses it, and cuMemCreate refuses to make a tile pool that can be exported), but a chunk's descriptor is
-// also external memory, in which the driver lays out an array at any multiple of the alignment it asks for.
-// Such an array is always a mipmapped one; a plain one is its first level. How much memory it takes is what a
-// deferred one of the same form asks for, which is never given any.
+// An array must have its texels in a chunk, so that other processes have the same ones. The
+// driver's arrays of deferred mapping do not take memory that was made for sharing (H200, driver
+// 580: cuMemMapArrayAsync refuses it, and cuMemCreate refuses to make a tile pool that can be
+// exported), but a chunk's descriptor is also external memory, in which the driver lays out an
+// array at any multiple of the alignment it asks for. Such an array is always a mipmapped one; a
+// plain one is its first level. How much memory it takes is what a deferred one of the same form
+// asks for, which is never given any.
 //
-// Whatever frees an array waits for all that runs in the context (measured), so all of it is in array_free.
+// Whatever frees an array waits for all that runs in the context (measured), so all of it is in
+// array_free.
 
 #include <stdlib.h>
 #include <string.h>

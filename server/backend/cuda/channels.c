@@ -1,22 +1,23 @@
-// Channels, and how to stop them at once. All that a process does on the device goes through channels, which
-// its driver asks the kernel-mode driver for by ioctl(); they are noted here as they come and go (contain.c
-// has the ioctl()). One control takes them all off their engines, and returns when they are off: what ran is
-// preempted, and is not scheduled again. That is a fence: nothing of this process writes any more, while its
-// pointers, descriptors and memory are as they were.
+// Channels, and how to stop them at once. All that a process does on the device goes through
+// channels, which its driver asks the kernel-mode driver for by ioctl(); they are noted here as
+// they come and go (contain.c has the ioctl()). One control takes them all off their engines, and
+// returns when they are off: what ran is preempted, and is not scheduled again. That is a fence:
+// nothing of this process writes any more, while its pointers, descriptors and memory are as they
+// were.
 //
-// Measured (H200, driver 580.159.04, 20 channels, an endless kernel that writes host memory and copies of
-// 64 MiB back to back beside the fault; nothing was written afterwards, 18 times of 18): 0.9 ms without a
-// fault, 1 to 5 ms from 1 and 5 ms after a trap on. After an access beyond shared memory or to an unmapped
-// address it waits for what the kernel-mode driver does itself then, 58 to 151 ms. The end of such a process
-// takes 100 to 400 ms. To free the channels instead takes 470 ms; preempting without disabling them does not
-// last.
+// Measured (H200, driver 580.159.04, 20 channels, an endless kernel that writes host memory and
+// copies of 64 MiB back to back beside the fault; nothing was written afterwards, 18 times of 18):
+// 0.9 ms without a fault, 1 to 5 ms from 1 and 5 ms after a trap on. After an access beyond shared
+// memory or to an unmapped address it waits for what the kernel-mode driver does itself then, 58 to
+// 151 ms. The end of such a process takes 100 to 400 ms. To free the channels instead takes 470 ms;
+// preempting without disabling them does not last.
 //
-// That was where the driver handled exceptions in its own way. Where it handles them as for a debugger (contain.c), nothing
-// has to be waited for: off the device 1.6 to 4.3 ms after the first sign of a fault of any kind (35 times of
-// 35, median 2.1).
+// That was where the driver handled exceptions in its own way. Where it handles them as for a
+// debugger (contain.c), nothing has to be waited for: off the device 1.6 to 4.3 ms after the first
+// sign of a fault of any kind (35 times of 35, median 2.1).
 //
-// The table is written by the driver's threads and read once. What does not fit makes stopping impossible,
-// never incomplete.
+// The table is written by the driver's threads and read once. What does not fit makes stopping
+// impossible, never incomplete.
 
 #include "server/backend/cuda/channels.h"
 

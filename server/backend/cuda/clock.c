@@ -1,6 +1,6 @@
-// The clock of this process's context: a chain of bases and stamps (backend/ticks.h) on streams of their own, of the
-// highest priority, so that hardly anybody's kernels share their hardware queues. Executors only. Serving threads
-// note and ask; one lock, which recording never waits for.
+// The clock of this process's context: a chain of bases and stamps (backend/ticks.h) on streams of
+// their own, of the highest priority, so that hardly anybody's kernels share their hardware queues.
+// Executors only. Serving threads note and ask; one lock, which recording never waits for.
 
 #include <pthread.h>
 #include <stdatomic.h>

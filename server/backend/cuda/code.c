@@ -1,5 +1,5 @@
-// See code.h. The kernels are an array that is sorted by address. It is searched when a kernel has faulted. The lock is
-// a leaf, and the driver is never called under it.
+// See code.h. The kernels are an array that is sorted by address. It is searched when a kernel has
+// faulted. The lock is a leaf, and the driver is never called under it.
 
 #include "server/backend/cuda/code.h"
 
@@ -176,7 +176,8 @@ void code_forget(const struct backend_module *module)
 	pthread_mutex_unlock(&codes.lock);
 }
 
-/* Under the lock. The length is what a program's image says: where the next kernel begins this one ends at the latest. */
+/* Under the lock. The length is what a program's image says: where the next kernel begins this one
+ * ends at the latest. */
 static void take(uint32_t at, struct code *ret_code)
 {
 	*ret_code = codes.at[at];

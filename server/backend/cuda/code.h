@@ -1,4 +1,5 @@
-// Where the code of kernels lies on the device: which module and kernel a program counter belongs to.
+// Where the code of kernels lies on the device: which module and kernel a program counter belongs
+// to.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CODE_H
 #define FRMPS_SERVER_BACKEND_CUDA_CODE_H
@@ -16,8 +17,8 @@ struct code_lengths {
 };
 
 /**
- * Adds what a cubin says. Of several cubins with one kernel the shortest counts: the driver may load any.
- * Any bytes; what is not understood adds nothing. One thread at a time.
+ * Adds what a cubin says. Of several cubins with one kernel the shortest counts: the driver may
+ * load any. Any bytes; what is not understood adds nothing. One thread at a time.
  */
 void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t bytes);
 /** When all are added, before anybody asks. An image may have very many cubins: not after each. */
@@ -34,11 +35,13 @@ struct code {
 	char kernel[128]; /* mangled, cut if longer */
 };
 
-/** From now on the kernel's code lies there. @kernel: its name, copied here. Any thread. Without memory it stays unknown. */
+/** From now on the kernel's code lies there. @kernel: its name, copied here. Any thread. Without
+ * memory it stays unknown. */
 void code_note(const struct code *code, const char *kernel);
 /** Before the module is unloaded: other code may lie there afterwards. Any thread; NULL is fine. */
 void code_forget(const struct backend_module *module);
-/** The kernel that begins at an address, or in whose code an address lies. Any thread. Return: whether there is one */
+/** The kernel that begins at an address, or in whose code an address lies. Any thread. Return:
+ * whether there is one */
 bool code_find_entry(uint64_t entry, struct code *ret_code);
 bool code_find(uint64_t address, struct code *ret_code);
 

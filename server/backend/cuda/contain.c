@@ -1,21 +1,23 @@
-// The driver handles an exception as for a debugger, because its environment says so (worker/exceptions.c). A thread of it
-// opens the library with which it reads a fault, stops all multiprocessors, writes a dump and lets them go on. Only behind
-// that another thread resets the channel, and with it the context and everybody's work ends. Nothing in the hardware asks
-// for that: while the reset is not done, the context goes on.
+// The driver handles an exception as for a debugger, because its environment says so
+// (worker/exceptions.c). A thread of it opens the library with which it reads a fault, stops all
+// multiprocessors, writes a dump and lets them go on. Only behind that another thread resets the
+// channel, and with it the context and everybody's work ends. Nothing in the hardware asks for
+// that: while the reset is not done, the context goes on.
 //
-// Here the service handles exceptions itself (exception.c). So each of these threads is kept for ever: the first where it
-// opens its library, the second where it asks for the reset.
+// Here the service handles exceptions itself (exception.c). So each of these threads is kept for
+// ever: the first where it opens its library, the second where it asks for the reset.
 //
-// Both ask the kernel-mode driver by ioctl(). The server's executable has an ioctl() and a dlopen() of its own
-// (below), which come before the C library's for everything that is loaded later, and so for the driver.
-// Nearly always they are just those of the C library.
+// Both ask the kernel-mode driver by ioctl(). The server's executable has an ioctl() and a dlopen()
+// of its own (below), which come before the C library's for everything that is loaded later, and so
+// for the driver. Nearly always they are just those of the C library.
 //
-// Where the service cannot handle exceptions, because it does not know the driver or the device (exception_open()), nothing
-// is kept from the driver. Its threads make no controls and open no library between their start and a fault, so the first
-// of either is the sign of one, and no fault is contained: the executor is halted and leaves the device.
+// Where the service cannot handle exceptions, because it does not know the driver or the device
+// (exception_open()), nothing is kept from the driver. Its threads make no controls and open no
+// library between their start and a fault, so the first of either is the sign of one, and no fault
+// is contained: the executor is halted and leaves the device.
 //
-// The callbacks run in the driver's thread, which may hold locks of the driver: see backend.h for what they
-// may do.
+// The callbacks run in the driver's thread, which may hold locks of the driver: see backend.h for
+// what they may do.
 
 #include "server/backend/cuda/contain.h"
 
@@ -94,8 +96,8 @@ static void look_at_library(const char *file)
 	give_up(watch);
 }
 
-/* For the whole process. The last call is a jump in every build that optimises: the C library looks at who calls
- * it for where it is to search. */
+/* For the whole process. The last call is a jump in every build that optimises: the C library looks
+ * at who calls it for where it is to search. */
 void *dlopen(const char *file, int mode)
 {
 	typedef void *open_function(const char *, int);

@@ -1,6 +1,7 @@
-// Opening and closing the driver for a role, and the table of the backend. The executor uses the device's
-// primary context: it is the one context that every part of the driver can serve from (libraries and their
-// kernels too), and an executor process has no use for a second one. The keeper never gets past cuInit.
+// Opening and closing the driver for a role, and the table of the backend. The executor uses the
+// device's primary context: it is the one context that every part of the driver can serve from
+// (libraries and their kernels too), and an executor process has no use for a second one. The
+// keeper never gets past cuInit.
 
 #include <stdio.h>
 

@@ -1,13 +1,14 @@
-// What the driver asks of the kernel-mode driver, as far as contain.c and channels.c look into
-// it, or the service asks itself. Names and numbers are those of NVIDIA's open kernel modules (nv_escape.h, nvos.h,
-// ctrl83dedebug.h, ctrl906f.h, ctrl2080fifo.h, cl2080.h, cl506f.h).
+// What the driver asks of the kernel-mode driver, as far as contain.c and channels.c look into it,
+// or the service asks itself. Names and numbers are those of NVIDIA's open kernel modules
+// (nv_escape.h, nvos.h, ctrl83dedebug.h, ctrl906f.h, ctrl2080fifo.h, cl2080.h, cl506f.h).
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CONTROL_H
 #define FRMPS_SERVER_BACKEND_CUDA_CONTROL_H
 
 #include <stdint.h>
 
-/* The ioctls of the kernel-mode driver, and those among them that free an object, control and make one. */
+/* The ioctls of the kernel-mode driver, and those among them that free an object, control and make
+ * one. */
 #define DRIVER_TYPE    'F'
 #define DRIVER_FREE    0x29
 #define DRIVER_CONTROL 0x2a
@@ -55,8 +56,8 @@ struct control_read {
 	uint64_t offset, buffer;
 };
 
-/* NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS. Without `only_scheduling` and `event` the control returns when
- * none of the channels is on the hardware. */
+/* NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS. Without `only_scheduling` and `event` the control
+ * returns when none of the channels is on the hardware. */
 #define CONTROL_CHANNELS_MAX 64u
 struct control_disable {
 	uint8_t disable, pad[3];

@@ -1,6 +1,7 @@
-// Copies and fills. All addresses were checked by the executor and all host memory is registered, so every
-// call here is asynchronous; the one trap is a copy from host to host, which the driver does in the calling
-// thread after waiting for the stream, however it is put. Such a copy is refused: clients do it themselves.
+// Copies and fills. All addresses were checked by the executor and all host memory is registered,
+// so every call here is asynchronous; the one trap is a copy from host to host, which the driver
+// does in the calling thread after waiting for the stream, however it is put. Such a copy is
+// refused: clients do it themselves.
 //
 // Executor threads; several at once for different streams.
 
@@ -42,7 +43,8 @@ CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form
 	bool dst_overlaps = !copy->dst_at.array && copy->dst_rows < copy->height;
 	bool src_overlaps = !copy->src_at.array && copy->src_rows < copy->height;
 
-	/* Planes that overlap are nothing the driver can express; one plane never uses the distance. */
+	/* Planes that overlap are nothing the driver can express; one plane never uses the
+	 * distance. */
 	if (copy->depth > 1 && (dst_overlaps || src_overlaps))
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret_form = (CUDA_MEMCPY3D){

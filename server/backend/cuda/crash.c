@@ -1,7 +1,9 @@
-// See crash.h. A handler of the signals of a crash writes the thread's name and calls to standard error, which is the log.
-// It has a stack of its own in each of our threads, as text of clients' may send a compiler deeper than any stack.
+// See crash.h. A handler of the signals of a crash writes the thread's name and calls to standard
+// error, which is the log. It has a stack of its own in each of our threads, as text of clients'
+// may send a compiler deeper than any stack.
 //
-// A thread that does not come back from somewhere is asked for the same by another signal, and goes on.
+// A thread that does not come back from somewhere is asked for the same by another signal, and goes
+// on.
 
 #include "server/backend/cuda/crash.h"
 
@@ -44,9 +46,9 @@ static void end_soon(void)
 	alarm(CRASH_SECONDS);
 }
 
-/* Any thread, in the middle of anything, of the C library's parts as well: nothing here allocates. The names of
- * frames take the loader's lock, which another thread may have for as long as it waits for this one.
- * The signal comes again when this returns, and does what it does by default. */
+/* Any thread, in the middle of anything, of the C library's parts as well: nothing here allocates.
+ * The names of frames take the loader's lock, which another thread may have for as long as it waits
+ * for this one. The signal comes again when this returns, and does what it does by default. */
 static void on_crash(int number)
 {
 	void *frames[FRAMES];
@@ -62,8 +64,8 @@ static void on_crash(int number)
 	raise(number);
 }
 
-/* As above, but that it has to leave everything as it was. A thread that is about to wait for the loader's lock
- * waits here instead. */
+/* As above, but that it has to leave everything as it was. A thread that is about to wait for the
+ * loader's lock waits here instead. */
 static void on_show(int number)
 {
 	int error = errno, length;

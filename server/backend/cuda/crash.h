@@ -9,15 +9,15 @@
 void crash_watch(void);
 
 /**
- * The calling thread gets a stack for the handler of crashes, until it ends: one whose own is used up could not
- * say so. Nothing changes if it has one, or if there is no memory for it.
+ * The calling thread gets a stack for the handler of crashes, until it ends: one whose own is used
+ * up could not say so. Nothing changes if it has one, or if there is no memory for it.
  */
 void crash_enter_thread(void);
 
 /**
- * A thread of this process writes into the log what its name is and which calls it is in, and goes on. Does not
- * wait for it; nothing before crash_watch(). Waits that the kernel does not take up again, like nanosleep(), end
- * early for it. Any thread.
+ * A thread of this process writes into the log what its name is and which calls it is in, and goes
+ * on. Does not wait for it; nothing before crash_watch(). Waits that the kernel does not take up
+ * again, like nanosleep(), end early for it. Any thread.
  * @thread: not joined yet
  */
 void crash_show_thread(pthread_t thread);

@@ -1,6 +1,6 @@
 // What the files of the cuda backend share: the context of this process and the operations behind
-// backend_cuda. Streams and events of backend.h are the driver's own handles, cast: the driver already keeps
-// everything about them, and a launch needs no lookup and no allocation.
+// backend_cuda. Streams and events of backend.h are the driver's own handles, cast: the driver
+// already keeps everything about them, and a launch needs no lookup and no allocation.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CUDA_H
 #define FRMPS_SERVER_BACKEND_CUDA_CUDA_H
@@ -110,30 +110,34 @@ CUresult cuda_function_set(struct backend_function *function, uint32_t attribute
 CUresult cuda_fence(void);
 
 /* builtin.c */
-/** Loads the service's own kernels; the context is current and nothing runs in it. Failing is not fatal. */
+/** Loads the service's own kernels; the context is current and nothing runs in it. Failing is not
+ * fatal. */
 void cuda_builtin_open(void);
-/** Whether a kernel with so many bytes of local memory can be launched without waiting for others. Any
- * thread. */
+/** Whether a kernel with so many bytes of local memory can be launched without waiting for others.
+ * Any thread. */
 #define CUDA_NESTED_ROOM 8192 /* what a kernel that launches kernels needs of it. Measured (builtin.c) */
 bool cuda_has_room(int bytes);
-/** Makes the context ready for such kernels; that memory stays. Module thread, in a gap. Errors: as of a
- * launch. */
+/** Makes the context ready for such kernels; that memory stays. Module thread, in a gap. Errors: as
+ * of a launch. */
 CUresult cuda_make_room(int bytes);
-/** The same for kernels that call functions of the driver's. Any thread; module thread, in a gap. Errors: as of a launch. */
+/** The same for kernels that call functions of the driver's. Any thread; module thread, in a gap.
+ * Errors: as of a launch. */
 bool cuda_has_calls(void);
 CUresult cuda_make_calls(void);
 CUresult cuda_check(
 	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word);
 
-/** Writes the device's timer, ns, to a word of registered memory. Errors: CUDA_ERROR_NOT_SUPPORTED, as of a launch. */
+/** Writes the device's timer, ns, to a word of registered memory. Errors: CUDA_ERROR_NOT_SUPPORTED,
+ * as of a launch. */
 CUresult cuda_stamp(CUstream stream, uint64_t *word);
 
 /* trial.c */
 extern const struct trial_kernels cuda_trial;
 
 /* clock.c */
-/** Finds out where the context's clock lies on the device's timer; the context is current and nothing runs in it.
- * Failing is not fatal: times are then known within this process, or not at all. */
+/** Finds out where the context's clock lies on the device's timer; the context is current and
+ * nothing runs in it. Failing is not fatal: times are then known within this process, or not at
+ * all. */
 void cuda_clock_open(void);
 void cuda_clock_close(void);
 /** A timed event was made. [any] */
@@ -146,8 +150,8 @@ CUresult cuda_event_time(struct backend_event *event, struct backend_time *ret_t
 CUresult cuda_launch(struct backend_stream *stream, const struct backend_launch *launch);
 /**
  * Checks attributes and copies them in the driver's form.
- * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED for attributes that carry handles or that this version does
- * not know
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED for attributes that carry handles or that this
+ * version does not know
  */
 CUresult cuda_attributes(
 	const struct frmps_launch_attribute *attributes, uint32_t count, CUlaunchAttribute *ret_out);
@@ -179,7 +183,8 @@ CUresult cuda_set(struct backend_stream *stream, const struct frmps_set *set);
 CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form);
 
 /* sms.c */
-/** Learns how the device's multiprocessors can be given out; the context is current. What cannot is left at 0. */
+/** Learns how the device's multiprocessors can be given out; the context is current. What cannot is
+ * left at 0. */
 void cuda_sms_read(CUdevice device, struct backend_device *description);
 CUresult cuda_sms_make(uint64_t sms);
 /** Of a group that was made; NULL: there is none. */

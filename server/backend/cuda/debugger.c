@@ -1,10 +1,12 @@
-// See debugger.h. What the driver asks the kernel-mode driver for goes through this process's ioctl() (contain.c), which
-// hands it on to debugger_note(): the debugger object, the pieces of memory that the driver makes for itself, and where
-// it maps them on the device. Memory of programs is imported and never noted, so the tables stay small.
+// See debugger.h. What the driver asks the kernel-mode driver for goes through this process's
+// ioctl() (contain.c), which hands it on to debugger_note(): the debugger object, the pieces of
+// memory that the driver makes for itself, and where it maps them on the device. Memory of programs
+// is imported and never noted, so the tables stay small.
 //
-// Names and numbers are those of NVIDIA's open kernel modules (nvos.h, nv-ioctl.h, cl0005.h, ctrl83dedebug.h, uvm_ioctl.h).
-// Which notification says that a kernel has faulted is in no public header: of 32 that were tried on an H200 (driver 580),
-// 1 and 4 came for each class of fault, and 1 does not come for a stop.
+// Names and numbers are those of NVIDIA's open kernel modules (nvos.h, nv-ioctl.h, cl0005.h,
+// ctrl83dedebug.h, uvm_ioctl.h). Which notification says that a kernel has faulted is in no public
+// header: of 32 that were tried on an H200 (driver 580), 1 and 4 came for each class of fault, and
+// 1 does not come for a stop.
 //
 // The tables are written by the driver's threads and read by the one that handles exceptions.
 
@@ -172,7 +174,8 @@ static bool overlap(const struct mapping *mapping, uint64_t base, uint64_t lengt
 	return base < mapping->base + mapping->length && mapping->base < base + length;
 }
 
-/* Mappings of an object, or, where that is 0, in a range: the driver does not say of all that they end. */
+/* Mappings of an object, or, where that is 0, in a range: the driver does not say of all that they
+ * end. */
 static void forget_mappings(uint32_t memory, uint64_t base, uint64_t length)
 {
 	uint32_t kept = 0;
@@ -208,7 +211,8 @@ static const struct memory *find_memory(uint32_t client, uint32_t object)
 	return NULL;
 }
 
-/* The processor sees it where the device does, which is not taken on trust. Some containers forbid the first way. */
+/* The processor sees it where the device does, which is not taken on trust. Some containers forbid
+ * the first way. */
 static bool is_readable(uint64_t address)
 {
 	uint8_t first, last;

@@ -1,6 +1,7 @@
-// The debugger object of this process's context, and what the kernel-mode driver does by it: say that a kernel has
-// faulted, stop the context, read and write its memory, let it go on. The driver makes the object with the context,
-// because exceptions are to be handled as for a debugger (worker/exceptions.c).
+// The debugger object of this process's context, and what the kernel-mode driver does by it: say
+// that a kernel has faulted, stop the context, read and write its memory, let it go on. The driver
+// makes the object with the context, because exceptions are to be handled as for a debugger
+// (worker/exceptions.c).
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_DEBUGGER_H
 #define FRMPS_SERVER_BACKEND_CUDA_DEBUGGER_H
@@ -23,16 +24,19 @@ void debugger_note(int fd, unsigned long request, const void *argument);
 /** Nothing was noted. @execute: makes controls. For tests, and before a context is made. */
 void debugger_reset(control_execute_fn *execute);
 
-/** The save area (warps.h) of the context, as the processor sees it. NULL: there is none that is known. */
+/** The save area (warps.h) of the context, as the processor sees it. NULL: there is none that is
+ * known. */
 void *debugger_area(void);
 
 /**
- * A descriptor that becomes readable when a kernel has faulted, and that poll() resets. The caller closes it.
+ * A descriptor that becomes readable when a kernel has faulted, and that poll() resets. The caller
+ * closes it.
  * Return: the descriptor, or -errno
  */
 int debugger_event(void);
 
-/* The thread that handles exceptions. Return: whether the kernel-mode driver says that it has done it. */
+/* The thread that handles exceptions. Return: whether the kernel-mode driver says that it has done
+ * it. */
 bool debugger_stop(void);
 bool debugger_resume(void);
 /** @first, count: multiprocessors; at most DEBUGGER_STATES_MAX */
@@ -41,12 +45,13 @@ bool debugger_read_states(uint32_t first, uint32_t count, struct debugger_state 
 bool debugger_clear_state(uint32_t sm);
 /** Of all multiprocessors. @count: how many there are */
 bool debugger_clear_states(uint32_t count);
-/** @address: virtual, on the device, in memory that the driver has made for itself (code, descriptors of grids) */
+/** @address: virtual, on the device, in memory that the driver has made for itself (code,
+ * descriptors of grids) */
 bool debugger_read(uint64_t address, void *ret_bytes, uint32_t count);
 bool debugger_write(uint64_t address, const void *bytes, uint32_t count);
 /**
- * Shows the pieces of such memory that are small enough to be code of the driver's own, one after the other, until one is
- * what is looked for. While nobody makes or frees memory.
+ * Shows the pieces of such memory that are small enough to be code of the driver's own, one after
+ * the other, until one is what is looked for. While nobody makes or frees memory.
  * @look: gets the piece's address and bytes, and says whether it is
  * Return: whether one was
  */

@@ -1,6 +1,7 @@
-// Finds the real libcuda.so.1 and resolves driver.def. The search goes through fixed directories before the
-// linker's own, so that a shim on the library path is not found first, and asks every candidate whether it is
-// our shim (protocol/shim_uuid.h) before anything else. FRMPS_DRIVER names one file and ends the search.
+// Finds the real libcuda.so.1 and resolves driver.def. The search goes through fixed directories
+// before the linker's own, so that a shim on the library path is not found first, and asks every
+// candidate whether it is our shim (protocol/shim_uuid.h) before anything else. FRMPS_DRIVER names
+// one file and ends the search.
 
 #include "server/backend/cuda/driver.h"
 

@@ -1,6 +1,6 @@
-// The real driver, opened at run time: one struct with every entry point the service uses. Nothing of frmps
-// links against libcuda. Filled once by driver_open(), before the process has a second thread that uses it;
-// read-only after.
+// The real driver, opened at run time: one struct with every entry point the service uses. Nothing
+// of frmps links against libcuda. Filled once by driver_open(), before the process has a second
+// thread that uses it; read-only after.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_DRIVER_H
 #define FRMPS_SERVER_BACKEND_CUDA_DRIVER_H
@@ -13,8 +13,8 @@
 /* Oldest driver with all of driver.def that is not optional. */
 #define DRIVER_MINIMUM 12040
 
-/* Multiprocessors that can be split and put together, as the driver describes them. Their count is at a place of its own; the
- * rest is the driver's business. */
+/* Multiprocessors that can be split and put together, as the driver describes them. Their count is
+ * at a place of its own; the rest is the driver's business. */
 struct driver_resource {
 	int type;
 	unsigned char padding[92];
@@ -40,10 +40,11 @@ struct driver {
 extern struct driver driver;
 
 /**
- * Finds and opens the driver library. Idempotent; keeps it open for the life of the process. Makes no call
- * that needs a device.
+ * Finds and opens the driver library. Idempotent; keeps it open for the life of the process. Makes
+ * no call that needs a device.
  * @text, @size: receives one sentence for the operator when the result is not CUDA_SUCCESS
- * Return: CUDA_SUCCESS; CUDA_ERROR_NO_DEVICE: no library; CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: too old or incomplete
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NO_DEVICE: no library; CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: too
+ * old or incomplete
  */
 CUresult driver_open(char *text, size_t size);
 

@@ -1,59 +1,73 @@
-// When a kernel faults, the kernel-mode driver stops the multiprocessors and says so (debugger.h). The driver's own thread
-// would then copy the code of everything that is loaded, write a dump, and have the channel reset, which ends the context.
-// None of that happens here: that thread is kept where it opens its debugger (contain.c), and this one does what is needed:
+// When a kernel faults, the kernel-mode driver stops the multiprocessors and says so (debugger.h).
+// The driver's own thread would then copy the code of everything that is loaded, write a dump, and
+// have the channel reset, which ends the context. None of that happens here: that thread is kept
+// where it opens its debugger (contain.c), and this one does what is needed:
 //
 //   event ─► stop all warps ─► read them ─► name the kernels that faulted ─► overwrite their code ─► release ─► resume
 //              (suspected, stopped)              (contained or uncontained)
 //
-// Every stopped warp has a record in the save area (warps.h). It says what the warp has done, and leads to the descriptor
-// of its grid and so to the kernel's entry; code.h knows whose that is. A warp whose access found no mapping has no record:
-// it is over, and the error state of its multiprocessor has the program counter. Another warp may have come into its slot
-// since, which is stopped before its first instruction: its record then has the error of the one before.
+// Every stopped warp has a record in the save area (warps.h). It says what the warp has done, and
+// leads to the descriptor of its grid and so to the kernel's entry; code.h knows whose that is. A
+// warp whose access found no mapping has no record: it is over, and the error state of its
+// multiprocessor has the program counter. Another warp may have come into its slot since, which is
+// stopped before its first instruction: its record then has the error of the one before.
 //
-// A released warp would go on behind the instruction that faulted, and blocks that have not begun begin. So the whole code of
-// a kernel that faulted is overwritten with EXIT first, and each stopped warp of it that is elsewhere goes on in that code
-// (handler.h): one in the driver's code of assert(), or behind a jump to a bad address. Then its grid is over, however large
-// it is, nothing of it stays on the device, and what waits for an idle device does not wait for ever.
+// A released warp would go on behind the instruction that faulted, and blocks that have not begun
+// begin. So the whole code of a kernel that faulted is overwritten with EXIT first, and each
+// stopped warp of it that is elsewhere goes on in that code (handler.h): one in the driver's code
+// of assert(), or behind a jump to a bad address. Then its grid is over, however large it is,
+// nothing of it stays on the device, and what waits for an idle device does not wait for ever.
 //
-// Whose program ends is decided before anybody goes on, and no completion is published until then (backend.h, struct
-// backend_watch). Where a kernel cannot be named, nobody is guessed: the fault is not contained.
+// Whose program ends is decided before anybody goes on, and no completion is published until then
+// (backend.h, struct backend_watch). Where a kernel cannot be named, nobody is guessed: the fault
+// is not contained.
 //
-// The same means end kernels that have not faulted and do not end (exception_end()): stop, overwrite the code of those
-// that are on the device and of the named modules, release, resume. Code that lies on the device belongs to one module, and
-// a module to one program, so nobody else's kernels are changed.
-//   - Only kernels that have a stopped warp are overwritten. A module can have thousands of kernels, and writing all their
-//     code would stop everybody for longer. It is safe as well: a module is unloaded only while nothing runs, so the code
-//     of a kernel that runs is still there. A kernel of the module that waits in a queue needs another call.
+// The same means end kernels that have not faulted and do not end (exception_end()): stop,
+// overwrite the code of those that are on the device and of the named modules, release, resume.
+// Code that lies on the device belongs to one module, and a module to one program, so nobody else's
+// kernels are changed.
+//   - Only kernels that have a stopped warp are overwritten. A module can have thousands of
+//     kernels, and writing all their code would stop everybody for longer. It is safe as well: a
+//     module is unloaded only while nothing runs, so the code of a kernel that runs is still there.
+//     A kernel of the module that waits in a queue needs another call.
 //   - Blocks that have not begun, and launches of the same kernel that are queued, begin and exit.
-//   - A warp that is elsewhere, in a function of its module or of the driver, goes to its kernel's code, and exits there.
-//     Where its module may call malloc(), nobody knows whether the warp is there. Then it returns to its kernel by itself,
-//     and from a function without end it does not return.
-// An exception that is found during that stop is handled as any other. Before anything is ended the same stop says who has a
-// kernel on the device at all (exception_wait()): a program that waits for another one's kernels is not to blame.
+//   - A warp that is elsewhere, in a function of its module or of the driver, goes to its kernel's
+//     code, and exits there. Where its module may call malloc(), nobody knows whether the warp is
+//     there. Then it returns to its kernel by itself, and from a function without end it does not
+//     return.
+// An exception that is found during that stop is handled as any other. Before anything is ended the
+// same stop says who has a kernel on the device at all (exception_wait()): a program that waits for
+// another one's kernels is not to blame.
 //
-// Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of 100 us: the event comes
-// 1 to 3 ms after the fault, stop 0.5 ms, error states 0.4, records 0.1 (8448 of them 4), code 0.1, resume 1.2. Beside
-// 1000 blocks it is the same.
+// Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of
+// 100 us: the event comes 1 to 3 ms after the fault, stop 0.5 ms, error states 0.4, records 0.1
+// (8448 of them 4), code 0.1, resume 1.2. Beside 1000 blocks it is the same.
 //
 // What takes longer, and why (H100, driver 580.159.04):
-//   - The event comes behind the lines that the driver's firmware writes into the kernel log (Xid 13): two for each
-//     multiprocessor with an error of its own, three where several of its warps have one, and 1.6 ms for each line. A grid
-//     that faults on all 132 multiprocessors has 396 lines and takes 0.68 s. No control comes through meanwhile, and no
-//     mode of the debugger object that was tried writes fewer. A trap or an assertion has no line: 14 ms for 1000 blocks.
-//   - Blocks of one warp whose write finds no mapping are over at once, and others begin in their places: one for each
-//     multiprocessor and each round of lines, which takes 0.42 s (H200). 5000 such blocks are contained after 3.2 s. Where
-//     more are left the firmware gives the context up 4.9 s after the first line, and no control came through before.
-//   - Beside another context with work of its own a stop takes 15 to 40 ms. Where two contexts with kernels on all
-//     multiprocessors were stopped and resumed at the same time, a resume took 60 to 180 ms, and twice one of them did not
-//     go on until it was resumed once more.
-//     Two such processes that faulted again and again got no event for a trap after 1 to 14 rounds. So the thread also looks
-//     twice a second whether warps are stopped: if some are for four seconds, nobody has announced why.
-//   - On an H200 the event of one warp comes 4 to 8 ms after a trap or a failed assertion, and 8 to 42 ms after exceptions
-//     that have a line: about the same within a series of faults, and another time in the next series. A session's guard,
-//     switched off or mapped more slowly, changes nothing. What the firmware does meanwhile is not known. Stop and release
-//     take 4 ms of it.
-//   - At the first exception of a context warps that went on were stopped again as soon as they did, with no exception of
-//     their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At later exceptions never (some 140).
+//   - The event comes behind the lines that the driver's firmware writes into the kernel log (Xid
+//     13): two for each multiprocessor with an error of its own, three where several of its warps
+//     have one, and 1.6 ms for each line. A grid that faults on all 132 multiprocessors has 396
+//     lines and takes 0.68 s. No control comes through meanwhile, and no mode of the debugger
+//     object that was tried writes fewer. A trap or an assertion has no line: 14 ms for 1000
+//     blocks.
+//   - Blocks of one warp whose write finds no mapping are over at once, and others begin in their
+//     places: one for each multiprocessor and each round of lines, which takes 0.42 s (H200). 5000
+//     such blocks are contained after 3.2 s. Where more are left the firmware gives the context up
+//     4.9 s after the first line, and no control came through before.
+//   - Beside another context with work of its own a stop takes 15 to 40 ms. Where two contexts with
+//     kernels on all multiprocessors were stopped and resumed at the same time, a resume took 60 to
+//     180 ms, and twice one of them did not go on until it was resumed once more.
+//     Two such processes that faulted again and again got no event for a trap after 1 to 14 rounds.
+//     So the thread also looks twice a second whether warps are stopped: if some are for four
+//     seconds, nobody has announced why.
+//   - On an H200 the event of one warp comes 4 to 8 ms after a trap or a failed assertion, and 8 to
+//     42 ms after exceptions that have a line: about the same within a series of faults, and
+//     another time in the next series. A session's guard, switched off or mapped more slowly,
+//     changes nothing. What the firmware does meanwhile is not known. Stop and release take 4 ms of
+//     it.
+//   - At the first exception of a context warps that went on were stopped again as soon as they
+//     did, with no exception of their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At
+//     later exceptions never (some 140).
 
 #include "server/backend/cuda/exception.h"
 
@@ -72,28 +86,31 @@
 #include "server/detached.h"
 #include "server/log.h"
 
-/* A fault beside one that is handled is seen when that one is done. A program whose kernels fault again and again is ended
- * at the first. */
+/* A fault beside one that is handled is seen when that one is done. A program whose kernels fault
+ * again and again is ended at the first. */
 #define ROUNDS_MAX 64
 /* Where the descriptor of a grid has the kernel's entry. Measured, as in warps.h. */
 #define TASK_ENTRY 0x98u
 /* EXIT, with no predicate and no barrier, for compute capability 7.0 to 9.0. */
 static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 #define FILL_BYTES 4096u
-/* For a released warp to be back on the device: at first, and at last. Other contexts have the device for some milliseconds. */
+/* For a released warp to be back on the device: at first, and at last. Other contexts have the
+ * device for some milliseconds. */
 #define BACK_LEAST_MS 200u
 #define BACK_MOST_MS  1600u
 /* For the rest of them, once the first is. */
 #define REST_MS 10u
-/* Kernels whose stopped warps go to their code at the release, wherever they are; those of more go on where they were. */
+/* Kernels whose stopped warps go to their code at the release, wherever they are; those of more go
+ * on where they were. */
 #define ENDED_MAX 128u
-/* Between two looks for a fault that was not announced, and looks in a row that find stopped warps. Announcements take up to
- * 1.4 s where many multiprocessors have errors. */
+/* Between two looks for a fault that was not announced, and looks in a row that find stopped warps.
+ * Announcements take up to 1.4 s where many multiprocessors have errors. */
 #define LOOK_MS 500
 #define LOOKS	8u
 /* Grids of which the kernel is remembered during one stop; of more it is read again. */
 #define GRIDS_MAX 128u
-/* To clear the error states of all multiprocessors takes as long as to clear so many one by one (36 and 0.5 ms). */
+/* To clear the error states of all multiprocessors takes as long as to clear so many one by one (36
+ * and 0.5 ms). */
 #define CLEAR_EACH_MAX 64u
 
 /* Kinds of exceptions (nvgpu, hw_gr_gv11b.h). */
@@ -153,7 +170,8 @@ static struct {
 	uint32_t sms; /* multiprocessors of the device */
 	struct debugger_state states[WARPS_SMS];
 	struct finding finding;
-	/* In all rounds of one handling: a warp can be stopped again before it has gone where a round sent it (WARP_HELD). */
+	/* In all rounds of one handling: a warp can be stopped again before it has gone where a
+	 * round sent it (WARP_HELD). */
 	struct ended ended[ENDED_MAX];
 	uint32_t ended_count;
 	uint32_t released[WARPS_COUNT]; /* by the latest release(): indices */
@@ -174,7 +192,8 @@ CUresult exception_code(uint32_t error, bool in_code)
 	case ERROR_PC_OVERFLOW:
 		return CUDA_ERROR_INVALID_PC;
 	case ERROR_ILLEGAL_ENCODING:
-		/* What is fetched where there is no code is no instruction either: natively an access that failed. */
+		/* What is fetched where there is no code is no instruction either: natively an
+		 * access that failed. */
 		return in_code ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
 	case ERROR_ILLEGAL_PARAMETER:
 	case ERROR_REGISTER:
@@ -240,7 +259,8 @@ static uint64_t entry_of(struct finding *finding, uint64_t task)
 	return entry;
 }
 
-/* The grid's descriptor names the kernel, also where the warp is in code that all programs share, or in none. */
+/* The grid's descriptor names the kernel, also where the warp is in code that all programs share,
+ * or in none. */
 static bool find_kernel(struct finding *finding, uint64_t task, struct code *ret_code)
 {
 	uint64_t entry = entry_of(finding, task);
@@ -430,7 +450,8 @@ static const struct ended *find_ended(uint64_t entry)
 	return NULL;
 }
 
-/* Return: whether all warps of the kernel end, the stopped ones after the release, others when they begin */
+/* Return: whether all warps of the kernel end, the stopped ones after the release, others when they
+ * begin */
 static bool end_all_of(struct finding *finding, const struct code *code)
 {
 	/* Once a stop is enough: nobody changes the handler meanwhile. */
@@ -458,14 +479,16 @@ static bool end_grids(struct finding *finding)
 	return ends;
 }
 
-/* Of a warp that is in nobody's code: in malloc() of the device's heap, perhaps, which all programs of the context share. Led
- * away it would keep the heap's locks for ever, or leave it in disorder. It returns to its kernel, and exits there. */
+/* Of a warp that is in nobody's code: in malloc() of the device's heap, perhaps, which all programs
+ * of the context share. Led away it would keep the heap's locks for ever, or leave it in disorder.
+ * It returns to its kernel, and exits there. */
 static bool is_to_return(const struct ended *kernel, const struct warp *warp)
 {
 	return kernel->calls && !warp->error;
 }
 
-/* Return: where a warp that is elsewhere goes, to exit there; 0: on, and where that is in code that is overwritten, it exits */
+/* Return: where a warp that is elsewhere goes, to exit there; 0: on, and where that is in code that
+ * is overwritten, it exits */
 static uint64_t leads_to(struct finding *finding, uint32_t index)
 {
 	uint64_t entry = exception.ended_count ? entry_of(finding, warps_task(exception.area, index)) : 0;
@@ -498,7 +521,8 @@ static void give_up(const struct backend_watch *watch, const struct backend_faul
 	watch->uncontained(watch->context, faults, count);
 }
 
-/* What has no name is a fault as well. Without room its kernel takes the place of the last that has one. */
+/* What has no name is a fault as well. Without room its kernel takes the place of the last that has
+ * one. */
 static void add_unknown(struct finding *finding)
 {
 	uint32_t i = finding->count < BACKEND_FAULTS_MAX ? finding->count++ : BACKEND_FAULTS_MAX - 1;
@@ -571,7 +595,8 @@ static bool are_back(uint32_t least, uint32_t ms)
 	return true;
 }
 
-/* A context comes back as a whole, so one of its warps proves it. The others may be held again as they come, or be over.
+/* A context comes back as a whole, so one of its warps proves it. The others may be held again as
+ * they come, or be over.
  * Return: whether it is back within the time */
 static bool comes_back(uint32_t ms)
 {
@@ -581,8 +606,8 @@ static bool comes_back(uint32_t ms)
 	return true;
 }
 
-/* Where another context was stopped or resumed at the same time, this one may stay where it was saved, until it is resumed
- * once more. Return: whether the device stood still, and goes on */
+/* Where another context was stopped or resumed at the same time, this one may stay where it was
+ * saved, until it is resumed once more. Return: whether the device stood still, and goes on */
 static bool go_on(bool stopped)
 {
 	bool goes_on = debugger_resume() && stopped;
@@ -610,7 +635,8 @@ static bool handle_once(const struct backend_watch *watch)
 	return goes_on;
 }
 
-/* What faults, or is held, as soon as the device goes on. What is still held then, nobody would release. */
+/* What faults, or is held, as soon as the device goes on. What is still held then, nobody would
+ * release. */
 static void handle_rest(const struct backend_watch *watch)
 {
 	for (int rounds = 1; is_stopped(); rounds++) {
@@ -685,7 +711,8 @@ static void end_kernels(struct ending *ending, struct finding *finding)
 	}
 }
 
-/* Return: whether something has faulted as well. Where the states cannot be read the event will say so. */
+/* Return: whether something has faulted as well. Where the states cannot be read the event will say
+ * so. */
 static bool look_for_faults(struct finding *finding)
 {
 	if (read_states())

@@ -11,7 +11,8 @@
 #include "server/backend/cuda/warps.h"
 
 /**
- * From now on a thread of this process handles exceptions. After the context was made, before anything runs in it.
+ * From now on a thread of this process handles exceptions. After the context was made, before
+ * anything runs in it.
  * @sms: multiprocessors of the device
  * Return: whether it does; if not, nothing has changed
  */
@@ -23,7 +24,8 @@ bool exception_is_ours(void);
 /** Handles what has faulted by now. For the thread, and for tests. */
 void exception_handle(const struct backend_watch *watch);
 
-/** Every half second: handles what is stopped at eight calls in a row, for nobody has announced it. For the same. */
+/** Every half second: handles what is stopped at eight calls in a row, for nobody has announced it.
+ * For the same. */
 void exception_look(const struct backend_watch *watch);
 
 /** backend.h, kernels_end(). Any thread. */
@@ -34,7 +36,8 @@ CUresult exception_wait(struct backend_module *const *modules, uint32_t count, b
 
 /**
  * What the driver would tell the program.
- * @error: of a warp (warps.h); in_code: whether the exception is at an instruction of a known kernel
+ * @error: of a warp (warps.h); in_code: whether the exception is at an instruction of a known
+ * kernel
  */
 CUresult exception_code(uint32_t error, bool in_code);
 

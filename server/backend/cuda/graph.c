@@ -1,5 +1,5 @@
-// Graphs: node by node into the driver's, instantiated, and the template thrown away. A backend graph is the
-// driver's executable one, cast.
+// Graphs: node by node into the driver's, instantiated, and the template thrown away. A backend
+// graph is the driver's executable one, cast.
 //
 // Executor threads; several at once for different graphs.
 
@@ -32,8 +32,8 @@ static CUresult set_attributes(CUgraphNode node, const struct backend_launch *la
 	return code;
 }
 
-/* A node runs where it was made for, whatever stream its graph is launched in. Where the driver is given a CUfunction it does
- * not look at `ctx`, so a group's node gets a CUkernel. */
+/* A node runs where it was made for, whatever stream its graph is launched in. Where the driver is
+ * given a CUfunction it does not look at `ctx`, so a group's node gets a CUkernel. */
 static CUresult add_kernel(
 	CUgraph graph, const struct backend_launch *launch, CUcontext context, CUgraphNode *ret_node)
 {

@@ -1,5 +1,5 @@
-// See handler.h. A handler of another driver or device may look otherwise: then it is not found, and nothing is changed.
-// What was measured and read on an H100 and an H200 with driver 580.159.04:
+// See handler.h. A handler of another driver or device may look otherwise: then it is not found,
+// and nothing is changed. What was measured and read on an H100 and an H200 with driver 580.159.04:
 //
 //   enter ─► save ─► what is asked? ─► write the record, pause ─┐
 //                      ▲   │                                    │
@@ -7,29 +7,36 @@
 //                          ▼
 //                       restore ─► go on where the warp was
 //
-// Where the warp goes on lies in its own local memory, which only the warp itself reaches. So the first instruction of
-// "restore" becomes a jump into free room: the nearest gap behind it, between two pieces of the driver's code.
+// Where the warp goes on lies in its own local memory, which only the warp itself reaches. So the
+// first instruction of "restore" becomes a jump into free room: the nearest gap behind it, between
+// two pieces of the driver's code.
 //
 //   restore: jump to lesson              lesson: the address of the warp's record, and a byte of it
-//            ...                                 not 0: take the address in the record, make the byte 0, and write the
+//            ...                                 not 0: take the address in the record, make the
+//                                                byte 0, and write the
 //                                                       address to where it lies in local memory
 //                                                the first instruction of "restore"
 //                                                jump to the second
 //
-// So the warp leaves the handler as any other. It must not end in the handler: with EXIT there, warps of a fault ended, and
-// beside PyTorch programs after two to eleven faults the device neither stopped nor changed the context any more.
+// So the warp leaves the handler as any other. It must not end in the handler: with EXIT there,
+// warps of a fault ended, and beside PyTorch programs after two to eleven faults the device neither
+// stopped nor changed the context any more.
 //
-// The instructions for the address and the byte are the handler's own, which read whether the warp is still to wait: they
-// are copied from where they are found, with the offset of another byte. Registers that they use are restored afterwards.
+// The instructions for the address and the byte are the handler's own, which read whether the warp
+// is still to wait: they are copied from where they are found, with the offset of another byte.
+// Registers that they use are restored afterwards.
 //
-// Threads of a warp that have gone different ways have an address each, and only those that ran last go elsewhere. The others
-// go on where they are. In their kernel's code they exit; anywhere else it takes another stop.
+// Threads of a warp that have gone different ways have an address each, and only those that ran
+// last go elsewhere. The others go on where they are. In their kernel's code they exit; anywhere
+// else it takes another stop.
 //
-// The handler runs as well where the device saves a context to run another one. A warp that is to go elsewhere keeps its
-// record then, and goes there when it is back. The byte is 0 for all others, so nothing changes for them.
+// The handler runs as well where the device saves a context to run another one. A warp that is to
+// go elsewhere keeps its record then, and goes there when it is back. The byte is 0 for all others,
+// so nothing changes for them.
 //
-// The change is made as the context is, before anything runs in it: a multiprocessor keeps lines of code that it has run,
-// and those behind them. At each fault both places are looked at: the driver may have put code there.
+// The change is made as the context is, before anything runs in it: a multiprocessor keeps lines of
+// code that it has run, and those behind them. At each fault both places are looked at: the driver
+// may have put code there.
 
 #include "server/backend/cuda/handler.h"
 
@@ -67,11 +74,12 @@ enum look_part {
 #define READ_BYTE UINT64_C(0x04007980)
 #define TEST_LOW  UINT64_C(0x000000ff0000720c)
 #define TEST_HIGH UINT64_C(0x03f05270)
-/* Who reads sees what the processor and other warps have written last, and nothing that the multiprocessor keeps. */
+/* Who reads sees what the processor and other warps have written last, and nothing that the
+ * multiprocessor keeps. */
 #define SCOPE	     UINT64_C(0x1ff000)
 #define SCOPE_SYSTEM UINT64_C(0x114000)
-/* Only if P0: R2, R3 = 8 bytes at R4 (the rest is as reading the byte), 0 to a byte at R4, and R2, R3 to local memory, to
- * where the address lies. The latter two wait for all that is fetched. */
+/* Only if P0: R2, R3 = 8 bytes at R4 (the rest is as reading the byte), 0 to a byte at R4, and R2,
+ * R3 to local memory, to where the address lies. The latter two wait for all that is fetched. */
 #define READ_ADDRESS  UINT64_C(0x04020980)
 #define WIDTH	      (UINT64_C(7) << 9)
 #define WIDTH_ADDRESS (UINT64_C(5) << 9)
@@ -81,8 +89,9 @@ enum look_part {
 #define STORE_LOW     (UINT64_C(0x02ff000387) | (uint64_t)LOCAL_ADDRESS << 32)
 #define STORE_HIGH    UINT64_C(0x03f3e40000100a00)
 
-/* What it writes into a record, and from where: a special register (S2R, CS2R), the constants of the launch (LDC), or what it
- * has saved itself (LDL). Each is an instruction that fetches a value, and the store behind it. */
+/* What it writes into a record, and from where: a special register (S2R, CS2R), the constants of
+ * the launch (LDC), or what it has saved itself (LDL). Each is an instruction that fetches a value,
+ * and the store behind it. */
 #define STORE 0x385
 static const struct field {
 	uint16_t opcode;

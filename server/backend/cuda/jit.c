@@ -7,8 +7,8 @@
 
 #include "server/backend/cuda/driver.h"
 
-/* Options that are plain numbers, one bit per id. The log buffers are ours; wall time is an answer, not a
- * wish; how many threads a compilation has is not for one of many programs to say. */
+/* Options that are plain numbers, one bit per id. The log buffers are ours; wall time is an answer,
+ * not a wish; how many threads a compilation has is not for one of many programs to say. */
 #define BIT(id)	      (UINT64_C(1) << (id))
 #define RANGE(lo, hi) (((UINT64_C(1) << ((hi) - (lo) + 1)) - 1) << (lo))
 static const uint64_t scalar_options =

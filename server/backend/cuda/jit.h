@@ -1,5 +1,5 @@
-// The driver's compiler, and what it is told besides the text: a client's options, and log buffers of ours. No
-// state; any thread.
+// The driver's compiler, and what it is told besides the text: a client's options, and log buffers
+// of ours. No state; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_JIT_H
 #define FRMPS_SERVER_BACKEND_CUDA_JIT_H
@@ -13,7 +13,8 @@
 /* Ours in front of the client's: two log buffers and their sizes. */
 #define JIT_OWN_OPTIONS 4u
 
-/* Both stay where they are while the driver has a link that was told of them: it writes to the values, too. */
+/* Both stay where they are while the driver has a link that was told of them: it writes to the
+ * values, too. */
 
 struct jit_options {
 	unsigned count;
@@ -26,8 +27,8 @@ struct jit {
 	char errors[8192], remarks[8192];
 };
 
-/** A client's options; NULL: none. CUDA_ERROR_INVALID_VALUE: too many; CUDA_ERROR_NOT_SUPPORTED for those that
- * point into the client's memory. */
+/** A client's options; NULL: none. CUDA_ERROR_INVALID_VALUE: too many; CUDA_ERROR_NOT_SUPPORTED for
+ * those that point into the client's memory. */
 CUresult jit_options_init(struct jit_options *options, const struct wire_options *wishes);
 
 /** Log buffers and a client's options. Errors as above. */
@@ -36,8 +37,8 @@ CUresult jit_init(struct jit *jit, const struct wire_options *wishes);
 /** Copies a log. Errors first: where there are any they are what the reader wants. */
 void jit_hand_out_log(const struct jit *jit, char *log, size_t size);
 
-/** A copy up to the first NUL, and with one: the compiler reads that far; the client's text may come without, or with
- * much behind it. free() it. @ret_bytes: with the NUL */
+/** A copy up to the first NUL, and with one: the compiler reads that far; the client's text may
+ * come without, or with much behind it. free() it. @ret_bytes: with the NUL */
 CUresult jit_text(const void *text, size_t bytes, void **ret_copy, size_t *ret_bytes);
 
 /**

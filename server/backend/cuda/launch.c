@@ -1,6 +1,6 @@
-// Kernel launches: the hot operation of the backend. No allocation, no lock, no lookup: the packed argument
-// bytes of a record already have the layout of the kernel's parameters, so the driver gets pointers into
-// them.
+// Kernel launches: the hot operation of the backend. No allocation, no lock, no lookup: the packed
+// argument bytes of a record already have the layout of the kernel's parameters, so the driver gets
+// pointers into them.
 //
 // Executor threads; several at once for different streams.
 
@@ -34,7 +34,8 @@ void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_
 	}
 }
 
-/* Events and graph nodes of the client mean nothing to the driver; numbers we do not know could be anything.
+/* Events and graph nodes of the client mean nothing to the driver; numbers we do not know could be
+ * anything.
  */
 static bool carries_data_only(uint32_t id)
 {

@@ -1,7 +1,8 @@
-// The driver's linker. It compiles a text when it is handed over; neither that nor the linking holds up what
-// runs on the device or anybody's launches, measured. The driver keeps no bytes of an input after the call. It keeps
-// the options of the link and their log buffers until the link is gone, and nothing says that it does not keep the name
-// and the options of an input, so they last as long.
+// The driver's linker. It compiles a text when it is handed over; neither that nor the linking
+// holds up what runs on the device or anybody's launches, measured. The driver keeps no bytes of an
+// input after the call. It keeps the options of the link and their log buffers until the link is
+// gone, and nothing says that it does not keep the name and the options of an input, so they last
+// as long.
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-// Device memory: chunks on the keeper's side, windows and mappings on the executor's, and host memory that
-// the device reaches. A mapping keeps its chunk alive, so an imported handle is released as soon as it is
-// mapped, and the keeper may release (or die) in any order.
+// Device memory: chunks on the keeper's side, windows and mappings on the executor's, and host
+// memory that the device reaches. A mapping keeps its chunk alive, so an imported handle is
+// released as soon as it is mapped, and the keeper may release (or die) in any order.
 //
-// A chunk is zero when it is made: the driver scrubs device memory before it hands it out again, also between
-// two chunks of one process (H200, driver 580: three times 131 of 139 GiB, and memory whose writer was
-// killed, read back without a word that is not zero; tests/gpu/backend_check.c looks at it again). Clearing
-// it once more from here would wait for kernels that fill the device.
+// A chunk is zero when it is made: the driver scrubs device memory before it hands it out again,
+// also between two chunks of one process (H200, driver 580: three times 131 of 139 GiB, and memory
+// whose writer was killed, read back without a word that is not zero; tests/gpu/backend_check.c
+// looks at it again). Clearing it once more from here would wait for kernels that fill the device.
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -150,8 +150,8 @@ CUresult cuda_host_register(void *address, uint64_t bytes)
 	CUdeviceptr seen = 0;
 	CUresult code;
 
-	/* The driver makes pages that are not there with its locks held, and everybody's launches wait. What fails here,
-	 * fails there. */
+	/* The driver makes pages that are not there with its locks held, and everybody's launches
+	 * wait. What fails here, fails there. */
 	madvise(address, bytes, MADV_POPULATE_WRITE);
 	code = driver.host_register(
 		address, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);

@@ -1,20 +1,21 @@
-// Modules: every client's image becomes a library of the driver. Executors run with CUDA_MODULE_LOADING=LAZY
-// (server/role.c); what the driver then does at which call, measured:
-//   - cuLibraryLoadData, the device linker, and everything that only reads what they have made (names, the
-//     kernel of a name) hold up nobody, even where they compile;
-//   - the first use of the library in the context waits until all that was issued has ended, and every launch
-//     waits meanwhile; so does cuLibraryUnload;
+// Modules: every client's image becomes a library of the driver. Executors run with
+// CUDA_MODULE_LOADING=LAZY (server/role.c); what the driver then does at which call, measured:
+//   - cuLibraryLoadData, the device linker, and everything that only reads what they have made
+//     (names, the kernel of a name) hold up nobody, even where they compile;
+//   - the first use of the library in the context waits until all that was issued has ended, and
+//     every launch waits meanwhile; so does cuLibraryUnload;
 //   - after that a kernel is put on the device by the first call that asks for its function or its
-//     parameters (not for its attributes), in some 60 us and without a wait in the call. But what anybody
-//     launches behind that call begins only when all that was issued before has ended: never, beside a
-//     kernel without end. Variables are there from the first use on, and asking for them costs nobody
-//     anything.
-// So a load needs no gap, and the first lookup of each function does; in the gap of a library's first use its
-// kernels are put on the device with it, if they are few. The addresses of variables depend on nothing but the
-// order in which libraries are first used, and the standby makes the same lookups.
+//     parameters (not for its attributes), in some 60 us and without a wait in the call. But what
+//     anybody launches behind that call begins only when all that was issued before has ended:
+//     never, beside a kernel without end. Variables are there from the first use on, and asking for
+//     them costs nobody anything.
+// So a load needs no gap, and the first lookup of each function does; in the gap of a library's
+// first use its kernels are put on the device with it, if they are few. The addresses of variables
+// depend on nothing but the order in which libraries are first used, and the standby makes the same
+// lookups.
 //
-// What must be compiled first (text, fat binaries without code for the device) goes through the device
-// linker: it says what is wrong with a text at once, which loading it as a library does not.
+// What must be compiled first (text, fat binaries without code for the device) goes through the
+// device linker: it says what is wrong with a text at once, which loading it as a library does not.
 
 #include <limits.h>
 #include <stdlib.h>
@@ -31,8 +32,8 @@
 #include "server/backend/relocate.h"
 #include "server/log.h"
 
-/* Of a library with no more kernels than this all are put on the device with the first: 60 us each, as long as
- * a gap is used for lookups that wait (GATE_BATCH_NS). */
+/* Of a library with no more kernels than this all are put on the device with the first: 60 us each,
+ * as long as a gap is used for lookups that wait (GATE_BATCH_NS). */
 #define KERNELS_FEW 8u
 
 struct backend_module {
@@ -115,14 +116,15 @@ static void replace(struct fatbin_bytes *now, struct fatbin_bytes by)
 	*now = by;
 }
 
-/* The driver takes it without a length. Not CUDA_ERROR_INVALID_IMAGE: that is what cannot be unpacked. */
+/* The driver takes it without a length. Not CUDA_ERROR_INVALID_IMAGE: that is what cannot be
+ * unpacked. */
 static CUresult check(const void *cubin, size_t bytes)
 {
 	return image_check(cubin, bytes) == IMAGE_ELF ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-/* fatbin_visit, of what was checked. What replaces it is checked again: tables that are written to may lie on its
- * headers. */
+/* fatbin_visit, of what was checked. What replaces it is checked again: tables that are written to
+ * may lie on its headers. */
 static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
 	struct look *look = context;
@@ -276,8 +278,8 @@ CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_
 	return code;
 }
 
-/* Without options: they are for a compiler, and the driver may write to log buffers as late as the library is
- * used. */
+/* Without options: they are for a compiler, and the driver may write to log buffers as late as the
+ * library is used. */
 static CUresult load_code(const void *image, size_t bytes, struct backend_text *text,
 	struct backend_variables *variables, struct backend_module **ret_module)
 {
@@ -332,8 +334,9 @@ const struct statics *cuda_module_statics(const struct backend_module *module)
 
 /* ---- functions ---- */
 
-/* Where the driver's object of a function has the address of its code. Measured (driver 580); nothing documents it. A
- * fault in a kernel whose entry would be elsewhere is nobody's: the grid's descriptor has the true one. */
+/* Where the driver's object of a function has the address of its code. Measured (driver 580);
+ * nothing documents it. A fault in a kernel whose entry would be elsewhere is nobody's: the grid's
+ * descriptor has the true one. */
 #define FUNCTION_ENTRY 0x68
 #define CODE_BYTES     16u /* of an instruction */
 
@@ -369,7 +372,8 @@ static CUresult settle(struct backend_module *module, struct cuda_kernel *kernel
 	return CUDA_SUCCESS;
 }
 
-/* The library's first use in the context. What cannot be had of its kernels now is said when it is looked up.
+/* The library's first use in the context. What cannot be had of its kernels now is said when it is
+ * looked up.
  */
 static CUresult use(struct backend_module *module, bool gap)
 {
@@ -442,8 +446,8 @@ static CUresult describe(CUfunction function, struct backend_function_info *info
 	return CUDA_SUCCESS;
 }
 
-/* So that no launch of it waits for local memory, and nobody for that launch. What cannot be had ahead
- * (memory is short) the launch will ask for itself. */
+/* So that no launch of it waits for local memory, and nobody for that launch. What cannot be had
+ * ahead (memory is short) the launch will ask for itself. */
 static CUresult prepare_local_memory(
 	const struct backend_module *module, const struct backend_function_info *info, bool gap)
 {

@@ -1,6 +1,7 @@
-// Can this machine run the cuda backend? Asked by the daemon, which must stay free of the driver: the
-// question is answered by a short-lived child, so that no driver thread, device descriptor or broken library
-// remains in the asking process. Called before the process starts threads of its own.
+// Can this machine run the cuda backend? Asked by the daemon, which must stay free of the driver:
+// the question is answered by a short-lived child, so that no driver thread, device descriptor or
+// broken library remains in the asking process. Called before the process starts threads of its
+// own.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,8 @@
 
 #include "server/backend/cuda/cuda.h"
 
-/* A driver that has to load firmware and wake many devices may need many seconds; longer than this it hangs.
+/* A driver that has to load firmware and wake many devices may need many seconds; longer than this
+ * it hangs.
  */
 #define PATIENCE_MS 60000
 

@@ -1,12 +1,14 @@
-// Groups of multiprocessors: green contexts of the driver. They share memory, modules and functions with the context of the
-// executor; a stream that belongs to one runs its kernels on the group's multiprocessors alone.
+// Groups of multiprocessors: green contexts of the driver. They share memory, modules and functions
+// with the context of the executor; a stream that belongs to one runs its kernels on the group's
+// multiprocessors alone.
 //
-// Measured (H100, driver 580.159.04): the device has 15 units of 8, and 12 that are in none. Units can be put together at
-// will. Making a group takes 1.4 to 2.2 ms, and waits for all that runs, as does every launch meanwhile; 6 MiB of device
-// memory. A stream in it takes 10 us and waits for nothing. A launch costs the same. The driver refuses cooperative grids that
-// do not fit the group. A graph's kernels stay where they were when their nodes were made (graph.c).
-// Local memory is the context's: a kernel that has run outside a group does not wait for it in one.
-// Multiprocessors in 2 instead of 8 would be possible, but not with clusters of more than 2 blocks.
+// Measured (H100, driver 580.159.04): the device has 15 units of 8, and 12 that are in none. Units
+// can be put together at will. Making a group takes 1.4 to 2.2 ms, and waits for all that runs, as
+// does every launch meanwhile; 6 MiB of device memory. A stream in it takes 10 us and waits for
+// nothing. A launch costs the same. The driver refuses cooperative grids that do not fit the group.
+// A graph's kernels stay where they were when their nodes were made (graph.c). Local memory is the
+// context's: a kernel that has run outside a group does not wait for it in one. Multiprocessors in
+// 2 instead of 8 would be possible, but not with clusters of more than 2 blocks.
 //
 // The module thread makes groups. Who uses one knows that it was made (backend.h).
 

@@ -55,7 +55,8 @@ CUresult cuda_stream_wait(struct backend_stream *stream, struct backend_event *e
 
 CUresult cuda_write_value(struct backend_stream *stream, const struct frmps_write_value *write)
 {
-	/* Some devices (H200) refuse to leave the barrier out; with it the write promises more, never less.
+	/* Some devices (H200) refuse to leave the barrier out; with it the write promises more,
+	 * never less.
 	 */
 	const uint32_t flags = CU_STREAM_WRITE_VALUE_DEFAULT;
 
@@ -69,10 +70,10 @@ CUresult cuda_write_value(struct backend_stream *stream, const struct frmps_writ
 }
 
 /*
- * The default flags order the write behind everything the stream did before, in memory too. A 32-bit write
- * costs half of a 64-bit one (H200, driver 580: 1.0 against 1.9 us of issue), and only one mark in 2^32
- * changes the upper half. Marks under way are not beyond `value` and not before what the word holds, so where
- * these two agree in the upper half, so do all marks between them.
+ * The default flags order the write behind everything the stream did before, in memory too. A
+ * 32-bit write costs half of a 64-bit one (H200, driver 580: 1.0 against 1.9 us of issue), and only
+ * one mark in 2^32 changes the upper half. Marks under way are not beyond `value` and not before
+ * what the word holds, so where these two agree in the upper half, so do all marks between them.
  */
 CUresult cuda_mark(struct backend_stream *stream, void *word, uint64_t value)
 {

@@ -1,11 +1,12 @@
-// See text.h. The ring's address is part of our functions' code. They are compiled when the executor starts, for two
-// addresses: where the two codes differ, the address stands, and there that of a session's ring is put.
+// See text.h. The ring's address is part of our functions' code. They are compiled when the
+// executor starts, for two addresses: where the two codes differ, the address stands, and there
+// that of a session's ring is put.
 //
-// An image that cannot be changed is loaded as it is: what its kernels print goes to this process's standard
-// output then, and so into the service's log, which is told why.
+// An image that cannot be changed is loaded as it is: what its kernels print goes to this process's
+// standard output then, and so into the service's log, which is told why.
 //
-// A trap has a number, which is 3 in the driver's assert() and 1 where a compiler makes it, and by which the two are
-// told apart (warps.h). PTX cannot say 3, so it is changed in the machine code.
+// A trap has a number, which is 3 in the driver's assert() and 1 where a compiler makes it, and by
+// which the two are told apart (warps.h). PTX cannot say 3, so it is changed in the machine code.
 
 #include "server/backend/cuda/text.h"
 
@@ -30,12 +31,14 @@ static const char code[] =
 /* Stands in it for the ring's address. */
 #define PLACE "0x1122334455667788"
 
-/* Two rings as sessions have them: windows begin at multiples of 4 GiB, so all rings have the same lower half. A compiler
- * adds it up in ways that depend on its bits: for compute capability 7.5 it becomes an offset with a sign. */
+/* Two rings as sessions have them: windows begin at multiples of 4 GiB, so all rings have the same
+ * lower half. A compiler adds it up in ways that depend on its bits: for compute capability 7.5 it
+ * becomes an offset with a sign. */
 #define FIRST_RING  UINT64_C(0x0000353ff8000000)
 #define SECOND_RING UINT64_C(0x00005a7ff8000000)
 
-/* BPT.TRAP without a predicate, for compute capability 7.5 to 10.0: first half of the instruction. */
+/* BPT.TRAP without a predicate, for compute capability 7.5 to 10.0: first half of the
+ * instruction. */
 #define TRAP_OF_COMPILER UINT64_C(0x000000040000795c)
 #define TRAP_OF_ASSERT	 UINT64_C(0x0000000c0000795c)
 
@@ -119,8 +122,8 @@ static bool functions_make(uint64_t ring, struct functions *ret)
 
 /* ---- for a ring ---- */
 
-/* An instruction that is another one for the second address. Return: whether only the upper half of an address, as an
- * operand, makes the difference */
+/* An instruction that is another one for the second address. Return: whether only the upper half of
+ * an address, as an operand, makes the difference */
 static bool move_instruction(struct instruction *instruction, struct instruction other, uint64_t ring)
 {
 	uint32_t operand = (uint32_t)(instruction->low >> 32), others = (uint32_t)(other.low >> 32);
@@ -151,7 +154,8 @@ static bool move_function(const struct functions *functions, const struct weave_
 	return true;
 }
 
-/* Our functions for a ring. The caller frees them, also if they are not there. Return: whether they are */
+/* Our functions for a ring. The caller frees them, also if they are not there. Return: whether they
+ * are */
 static bool functions_for(uint64_t ring, struct functions *ret)
 {
 	*ret = (struct functions){
@@ -210,7 +214,8 @@ void cuda_text_close(void)
 
 /* ---- images ---- */
 
-/* @io: what has become of the cubin; without bytes nothing has so far. Left alone if this does not succeed */
+/* @io: what has become of the cubin; without bytes nothing has so far. Left alone if this does not
+ * succeed */
 static CUresult weave(
 	const struct weave_function *function, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *io)
 {

@@ -1,18 +1,19 @@
-// What stands for the driver's vprintf and __assertfail in kernels of clients: each writes a record into the
-// client's ring (shm/text.h) instead of into the context's buffer, which all clients share. text_ptx.inc is made
-// from this file by text.sh; that is what is compiled for the device when an executor starts (text.c).
+// What stands for the driver's vprintf and __assertfail in kernels of clients: each writes a record
+// into the client's ring (shm/text.h) instead of into the context's buffer, which all clients
+// share. text_ptx.inc is made from this file by text.sh; that is what is compiled for the device
+// when an executor starts (text.c).
 //
-// They are put into code that was compiled for somebody else's functions: they refer to nothing outside
-// themselves, and have to do with 24 registers.
+// They are put into code that was compiled for somebody else's functions: they refer to nothing
+// outside themselves, and have to do with 24 registers.
 //
-// Nobody waits for room. The driver's __assertfail does: where its buffer is full, each thread looks 10 000 times
-// across the bus whether somebody has made room. Nobody does in a context that nobody synchronises. A kernel in whose 8192
-// blocks an assertion failed had the device for more than four seconds before its first trap, and so had the next program's
-// (H100, driver 580.159.04).
+// Nobody waits for room. The driver's __assertfail does: where its buffer is full, each thread
+// looks 10 000 times across the bus whether somebody has made room. Nobody does in a context that
+// nobody synchronises. A kernel in whose 8192 blocks an assertion failed had the device for more
+// than four seconds before its first trap, and so had the next program's (H100, driver 580.159.04).
 //
-// A format is walked twice, first to find out how large the record is, then to write it. Arguments lie behind
-// `arguments` in their order, each aligned to its size, four bytes or eight; client/text/render.c takes
-// formats apart in the same way.
+// A format is walked twice, first to find out how large the record is, then to write it. Arguments
+// lie behind `arguments` in their order, each aligned to its size, four bytes or eight;
+// client/text/render.c takes formats apart in the same way.
 
 typedef unsigned int uint32;
 typedef unsigned long long uint64;
@@ -33,7 +34,8 @@ struct ring {
 #define RETURN_FULL   (-2) /* the record is larger than the ring */
 #define RING_FULL     (~0ull)
 #define TEXT_OF_NULL  0x296c6c756e28ull /* "(null)" */
-/* For the first assertion's record: 20 ms at most, in steps that leave the bus to those who write. */
+/* For the first assertion's record: 20 ms at most, in steps that leave the bus to those who
+ * write. */
 #define TOLD_TRIES    40
 #define TOLD_NS	      500000
 /* What the first warp of each multiprocessor is ahead of the others. */
@@ -70,8 +72,9 @@ static __device__ __forceinline__ void put_text(struct writer &writer, const cha
 	} while (c);
 }
 
-/* Where 8448 warps asked for room at once, the first trap came after 0.1 s (H100): accesses queue at the bus. So the first
- * warp of each multiprocessor goes ahead. Those fill the ring, and the others see that it is full. */
+/* Where 8448 warps asked for room at once, the first trap came after 0.1 s (H100): accesses queue
+ * at the bus. So the first warp of each multiprocessor goes ahead. Those fill the ring, and the
+ * others see that it is full. */
 static __device__ __forceinline__ void let_others_ask()
 {
 	uint32 warp;
@@ -81,8 +84,8 @@ static __device__ __forceinline__ void let_others_ask()
 		asm volatile("nanosleep.u32 %0;" : : "n"(AHEAD_NS));
 }
 
-/* Whether assertions have had their half of the ring. A grid of them would go round it many times, and threads would write
- * over what others are writing. */
+/* Whether assertions have had their half of the ring. A grid of them would go round it many times,
+ * and threads would write over what others are writing. */
 static __device__ __forceinline__ bool is_full(struct ring *ring, uint32 total)
 {
 	uint64 most = ring->bytes / 2;
@@ -90,8 +93,8 @@ static __device__ __forceinline__ bool is_full(struct ring *ring, uint32 total)
 	return *(volatile uint64 *)&ring->asserted > most || atomicAdd(&ring->asserted, (uint64)total) > most;
 }
 
-/* Takes room for a record. The ring lies behind the bus: one access for all threads of a warp that are here
- * together, in their order. Return: where; RING_FULL, for assertions alone */
+/* Takes room for a record. The ring lies behind the bus: one access for all threads of a warp that
+ * are here together, in their order. Return: where; RING_FULL, for assertions alone */
 static __device__ __forceinline__ uint64 take(struct ring *ring, uint32 bytes, bool asserts)
 {
 	uint32 mask = __activemask(), lane, total = 0, before = 0, leader = __ffs(mask) - 1;
@@ -223,7 +226,8 @@ extern "C" __device__ int frmps_vprintf(const char *format, const char *argument
 	return count;
 }
 
-/* Who has no room would come to its trap at once, and the stop would come before a word is written. */
+/* Who has no room would come to its trap at once, and the stop would come before a word is
+ * written. */
 static __device__ __forceinline__ void let_others_tell(const struct ring *ring)
 {
 #pragma unroll 1
@@ -248,7 +252,8 @@ static __device__ __forceinline__ void put_assertion(struct writer &writer, cons
 		put_text(writer, i == 0 ? condition : i == 1 ? file : function, -1);
 }
 
-/* text.c makes the trap that of an assertion. The thread returns behind it, as from the driver's. */
+/* text.c makes the trap that of an assertion. The thread returns behind it, as from the
+ * driver's. */
 extern "C" __device__ void frmps_assertfail(
 	const char *condition, const char *file, uint32 line, const char *function, uint64 char_bytes)
 {
@@ -275,7 +280,8 @@ extern "C" __device__ void frmps_assertfail(
 	} else {
 		let_others_tell(writer.ring);
 	}
-	/* Always. The compiler does not know, and so has a return behind the trap instead of a loop without end. */
+	/* Always. The compiler does not know, and so has a return behind the trap instead of a loop
+	 * without end. */
 	if (__activemask())
 		asm volatile("trap;");
 }

@@ -1,13 +1,13 @@
-// See weave.h. What is added goes behind the old file: the code, a longer copy of the section names, a longer
-// copy of the attributes (.nv.info) and a new section table. In place only the symbol, the ELF header and the
-// numbers of registers and stack of the kernels change.
+// See weave.h. What is added goes behind the old file: the code, a longer copy of the section
+// names, a longer copy of the attributes (.nv.info) and a new section table. In place only the
+// symbol, the ELF header and the numbers of registers and stack of the kernels change.
 //
-// The symbol stays where it is: with a new one behind the others, that all relocations name, a cubin that was
-// compiled as a whole jumps to address 0 (measured, driver 580).
+// The symbol stays where it is: with a new one behind the others, that all relocations name, a
+// cubin that was compiled as a whole jumps to address 0 (measured, driver 580).
 //
-// Formats are those of nvcc 11 to 13: 64-bit ELF; .nv.info is a list of records (format, attribute, value),
-// those that matter here being pairs of a symbol and a number; .nv.callgraph is pairs of symbols, caller and
-// callee.
+// Formats are those of nvcc 11 to 13: 64-bit ELF; .nv.info is a list of records (format, attribute,
+// value), those that matter here being pairs of a symbol and a number; .nv.callgraph is pairs of
+// symbols, caller and callee.
 
 #include "server/backend/cuda/weave.h"
 
@@ -103,8 +103,8 @@ bool weave_wants(const uint8_t *bytes, size_t count, const char *name)
 
 /* ---- attributes ---- */
 
-/* The next record of an attribute list that is a pair. Return: its offset, `size` at the end. *at: where the
- * one after it begins. */
+/* The next record of an attribute list that is a pair. Return: its offset, `size` at the end. *at:
+ * where the one after it begins. */
 static size_t next_pair(const uint8_t *info, size_t size, size_t *at, uint32_t ret_words[3])
 {
 	while (*at + 4 <= size) {
@@ -155,8 +155,8 @@ static struct callers find_callers(const struct cubin *cubin, uint32_t callee)
 	return callers;
 }
 
-/* What the kernels need now. Whoever may call somebody else has registers enough by the calling convention;
- * a caller that has not gets them. */
+/* What the kernels need now. Whoever may call somebody else has registers enough by the calling
+ * convention; a caller that has not gets them. */
 static void raise_needs(
 	const struct callers *callers, uint8_t *info, size_t size, const struct weave_function *function)
 {
@@ -284,7 +284,8 @@ CUresult weave_in(
 		return CUDA_ERROR_INVALID_IMAGE;
 	copied = section(&cubin, info).sh_size + section(&cubin, cubin.elf.header.e_shstrndx).sh_size +
 		 cubin.elf.header.e_shnum * sizeof(Elf64_Shdr);
-	/* Where they lie on each other, or on the table of sections, an image gets several times as large. */
+	/* Where they lie on each other, or on the table of sections, an image gets several times as
+	 * large. */
 	if (copied > count)
 		return CUDA_ERROR_INVALID_IMAGE;
 	room = count + function->bytes + copied + sizeof(Elf64_Shdr) + 1024;

@@ -1,7 +1,7 @@
-// Arrays, textures and surfaces of the pretended device: levels one behind the other, row behind row, in the
-// session's memory where it is mapped. A handle is an index of the table that kernels are given (kernel.h).
-// Like the driver's, values are the lowest that are free, and one that was freed rests for a while before it
-// comes again: how long depends on what else happens.
+// Arrays, textures and surfaces of the pretended device: levels one behind the other, row behind
+// row, in the session's memory where it is mapped. A handle is an index of the table that kernels
+// are given (kernel.h). Like the driver's, values are the lowest that are free, and one that was
+// freed rests for a while before it comes again: how long depends on what else happens.
 //
 // Module thread; kernels read entries of objects that are there.
 

@@ -1,8 +1,8 @@
-// The compiler of a machine without a device. Its texts are members of a fat binary, of the kind that hold a
-// device's texts: one line, and behind it the shared object that it becomes.
+// The compiler of a machine without a device. Its texts are members of a fat binary, of the kind
+// that hold a device's texts: one line, and behind it the shared object that it becomes.
 //
-//   host-text FIFO\n    the compilation begins when somebody opens that FIFO for writing, and ends when it is
-//                       closed: so tests decide how long it takes
+//   host-text FIFO\n    the compilation begins when somebody opens that FIFO for writing, and ends
+//                       when it is closed: so tests decide how long it takes
 //   host-text\n         it takes no time
 //
 // No state; any thread.
@@ -46,7 +46,8 @@ static const char *find_text(const uint8_t *image, size_t *ret_bytes)
 	return NULL;
 }
 
-/* Takes a text apart. Return: the shared object in it, NULL if it is no text. @ret_fifo: "": none */
+/* Takes a text apart. Return: the shared object in it, NULL if it is no text. @ret_fifo: "":
+ * none */
 static const char *parse(const char *text, size_t *bytes, char ret_fifo[PATH_MAX])
 {
 	const char *newline = memchr(text, '\n', *bytes), *at = text + strlen(FIRST_LINE);

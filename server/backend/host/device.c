@@ -1,6 +1,6 @@
-// What the pretended device says about itself: one small device of compute capability 9.0. Everything that
-// blocks of a grid running one after another cannot do (cooperative launches, clusters) is said to be
-// missing.
+// What the pretended device says about itself: one small device of compute capability 9.0.
+// Everything that blocks of a grid running one after another cannot do (cooperative launches,
+// clusters) is said to be missing.
 
 #include <assert.h>
 #include <string.h>
@@ -72,7 +72,8 @@ word64 host_limits[BACKEND_DEVICE_LIMITS] = {
 	[CU_LIMIT_SHMEM_SIZE... BACKEND_DEVICE_LIMITS - 1] = BACKEND_NO_LIMIT,
 };
 
-/* What a limit takes of the device's memory, bytes for each unit: the stack is there for all threads at a time. */
+/* What a limit takes of the device's memory, bytes for each unit: the stack is there for all
+ * threads at a time. */
 static uint64_t unit_bytes(CUlimit limit)
 {
 	if (limit == CU_LIMIT_STACK_SIZE)

@@ -1,30 +1,34 @@
-// Kernel faults. A kernel of this backend that does something forbidden raises SIGSEGV, SIGBUS, SIGILL,
-// SIGFPE, SIGABRT or SIGTRAP in its thread. The handler leads back out of the kernel, and then happens what happens on the
-// device. FRMPS_HOST_FAULTS says which of these it is:
+// Kernel faults. A kernel of this backend that does something forbidden raises SIGSEGV, SIGBUS,
+// SIGILL, SIGFPE, SIGABRT or SIGTRAP in its thread. The handler leads back out of the kernel, and
+// then happens what happens on the device. FRMPS_HOST_FAULTS says which of these it is:
 //
-//   named    (default) it is contained: the sign at once, the kernel is over, and what is queued behind it goes on, its mark
-//            first, before it is known that the kernel faulted. A while later it is named, and nothing of it is left
-//   unknown  as behind a driver that the service does not know, or that has failed the trial (backend_is_unproved): the
-//            sign at once, and a while later nobody is named. Who asks for something that waits until nothing runs never
-//            comes back, from the fault on (host_faults_wait_for_idle)
-//   silent   nobody says anything: the kernel is over, nothing that is queued begins any more, its mark first, and only when
-//            no kernel runs any more do calls return the code: an assertion beside a kernel without end
+//   named    (default) it is contained: the sign at once, the kernel is over, and what is queued
+//            behind it goes on, its mark first, before it is known that the kernel faulted. A while
+//            later it is named, and nothing of it is left
+//   unknown  as behind a driver that the service does not know, or that has failed the trial
+//            (backend_is_unproved): the sign at once, and a while later nobody is named. Who asks
+//            for something that waits until nothing runs never comes back, from the fault on
+//            (host_faults_wait_for_idle)
+//   silent   nobody says anything: the kernel is over, nothing that is queued begins any more, its
+//            mark first, and only when no kernel runs any more do calls return the code: an
+//            assertion beside a kernel without end
 //
-// FRMPS_HOST_FAULT_MS is that while, milliseconds (10): what is read while the device stands still. Here everybody else
-// goes on meanwhile. An assertion that fails is SIGTRAP.
+// FRMPS_HOST_FAULT_MS is that while, milliseconds (10): what is read while the device stands still.
+// Here everybody else goes on meanwhile. An assertion that fails is SIGTRAP.
 //
 // A signal that is no kernel's, or where nobody watches (backend_watch), ends the process.
 //
-// A kernel that does not end is led back in the same way, by a signal to its thread (host_pool_end()). What it held, a lock
-// of the C library perhaps, stays held: as with a fault.
+// A kernel that does not end is led back in the same way, by a signal to its thread
+// (host_pool_end()). What it held, a lock of the C library perhaps, stays held: as with a fault.
 //
-// Only async-signal-safe things happen in the handlers: plain and atomic stores, sigaction, raise, siglongjmp.
+// Only async-signal-safe things happen in the handlers: plain and atomic stores, sigaction, raise,
+// siglongjmp.
 //
-// Sanitizers have handlers of their own for these signals. Ours are installed later, when the backend opens,
-// and they respect that (their option allow_user_segv_handler, on by default). A sanitizer also gives every
-// thread an alternate stack and unmaps whatever alternate stack is set when the thread ends; so a worker puts
-// back the one it found. The handler is not instrumented: it may run on the little stack of a thread that is
-// in any state.
+// Sanitizers have handlers of their own for these signals. Ours are installed later, when the
+// backend opens, and they respect that (their option allow_user_segv_handler, on by default). A
+// sanitizer also gives every thread an alternate stack and unmaps whatever alternate stack is set
+// when the thread ends; so a worker puts back the one it found. The handler is not instrumented: it
+// may run on the little stack of a thread that is in any state.
 
 #include <pthread.h>
 #include <signal.h>
@@ -93,8 +97,8 @@ static UNCHECKED int32_t code_of(int number, const siginfo_t *info)
 	}
 }
 
-/* Signals stay blocked until host_faults_back(). Else the next one comes in the middle of this jump, and more of them run over
- * the stack of handlers. */
+/* Signals stay blocked until host_faults_back(). Else the next one comes in the middle of this
+ * jump, and more of them run over the stack of handlers. */
 static UNCHECKED void lead_back(const ucontext_t *context, int how)
 {
 	now.mask = context->uc_sigmask;
@@ -307,7 +311,8 @@ void host_faults_leave_thread(void)
 	now.handler_stack = NULL;
 }
 
-/* A signal handler of the same thread sees stores in program order if the compiler keeps them so. */
+/* A signal handler of the same thread sees stores in program order if the compiler keeps them
+ * so. */
 void host_faults_begin(const struct host_launch *launch, sigjmp_buf *back)
 {
 	now.back = back;

@@ -1,6 +1,6 @@
-// Graphs: a list of nodes, which a launch queues on its stream one behind the other. Every edge leads to an
-// earlier node, so that is one of the orders that the edges allow; two launches on different streams are kept
-// apart by a record behind each.
+// Graphs: a list of nodes, which a launch queues on its stream one behind the other. Every edge
+// leads to an earlier node, so that is one of the orders that the edges allow; two launches on
+// different streams are kept apart by a record behind each.
 
 #include <stdlib.h>
 #include <string.h>

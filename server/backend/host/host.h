@@ -1,7 +1,8 @@
-// What the files of the host backend share. The device is this process: device memory is memfd pages mapped
-// at fixed addresses, streams are queues that a pool of threads works off (pool.c), kernels are C functions
-// of modules (kernel.h) and a kernel fault is a fault of the process (faults.c). It does the same things in
-// the same order as a GPU, so everything above backend.h can be tested without one.
+// What the files of the host backend share. The device is this process: device memory is memfd
+// pages mapped at fixed addresses, streams are queues that a pool of threads works off (pool.c),
+// kernels are C functions of modules (kernel.h) and a kernel fault is a fault of the process
+// (faults.c). It does the same things in the same order as a GPU, so everything above backend.h can
+// be tested without one.
 
 #ifndef FRMPS_SERVER_BACKEND_HOST_HOST_H
 #define FRMPS_SERVER_BACKEND_HOST_HOST_H
@@ -42,7 +43,8 @@ struct host_function {
 	bool is_settled; /* was looked up */
 };
 
-/* One record of an event. Waits name the record, not the event, so an event can be recorded again meanwhile.
+/* One record of an event. Waits name the record, not the event, so an event can be recorded again
+ * meanwhile.
  */
 struct host_record {
 	unsigned refs;			/* pool lock */
@@ -89,9 +91,11 @@ struct host_work {
 
 /* pool.c: streams and the threads that work them off. All may be called by any thread. */
 CUresult host_pool_init(void);
-/** Ends the threads; those in a kernel are given a second and then left to the end of the process. */
+/** Ends the threads; those in a kernel are given a second and then left to the end of the
+ * process. */
 void host_pool_deinit(void);
-/** Waits until everything that was issued is done; who issues more waits until host_pool_go_on(). */
+/** Waits until everything that was issued is done; who issues more waits until
+ * host_pool_go_on(). */
 void host_pool_stop(void);
 void host_pool_go_on(void);
 /** backend.h, kernels_wait(). */
@@ -106,19 +110,22 @@ uint64_t host_stream_sms(const struct backend_stream *stream);
 /** The stream is freed once all its work is done; the caller forgets it now. */
 void host_stream_free(struct backend_stream *stream);
 bool host_stream_idle(struct backend_stream *stream);
-/** Allocates a command with room for `bytes` bytes behind it; NULL without memory, and in a lost context. */
+/** Allocates a command with room for `bytes` bytes behind it; NULL without memory, and in a lost
+ * context. */
 struct host_work *host_work_new(enum host_work_kind kind, size_t bytes);
 /** Why there is none. */
 CUresult host_work_error(void);
 /** Appends a command and takes it over; cannot fail. */
 void host_stream_push(struct backend_stream *stream, struct host_work *work);
-/** Makes `record` the event's latest and queues it; a wait for the event's latest record, if there is one. */
+/** Makes `record` the event's latest and queues it; a wait for the event's latest record, if there
+ * is one. */
 CUresult host_stream_push_record(
 	struct backend_stream *stream, struct backend_event *event, struct host_work *work);
 CUresult host_stream_push_wait(
 	struct backend_stream *stream, struct backend_event *event, struct host_work *work);
 void host_event_drop_latest(struct backend_event *event);
-/** Time of the latest record. Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (none), CUDA_ERROR_NOT_READY */
+/** Time of the latest record. Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (none),
+ * CUDA_ERROR_NOT_READY */
 CUresult host_event_time(struct backend_event *event, int64_t *ret_nanoseconds);
 
 /* work.c: runs one command that is not a record or a wait; pool threads. */
@@ -136,9 +143,9 @@ void host_faults_leave_thread(void);
 #define HOST_BACK_FAULT 1
 #define HOST_BACK_ENDED 2
 /**
- * Between begin and end, a fault of this thread is the kernel's: it leads back to the place that `back` was set at
- * by sigsetjmp(back, 0); `back` stays valid until end. Who was led back has all signals blocked, and calls
- * host_faults_back() in the place of host_faults_end().
+ * Between begin and end, a fault of this thread is the kernel's: it leads back to the place that
+ * `back` was set at by sigsetjmp(back, 0); `back` stays valid until end. Who was led back has all
+ * signals blocked, and calls host_faults_back() in the place of host_faults_end().
  */
 void host_faults_begin(const struct host_launch *launch, sigjmp_buf *back);
 void host_faults_end(void);
@@ -149,7 +156,8 @@ void host_faults_wait_for_idle(void);
 #define HOST_END_SIGNAL SIGURG
 /** A kernel of this thread led back for a fault: what becomes of it. Before host_faults_back(). */
 void host_faults_settle(const struct host_launch *launch);
-/** What every call of a lost context returns; CUDA_SUCCESS while it is not known to be lost. Any thread. */
+/** What every call of a lost context returns; CUDA_SUCCESS while it is not known to be lost. Any
+ * thread. */
 CUresult host_faults_code(void);
 /** Whether nothing that is queued may begin any more. Any thread. */
 bool host_faults_stopped(void);
@@ -193,7 +201,8 @@ void host_array_resolve(struct backend_copy *copy);
 /* device.c */
 void host_device_read(struct backend_device *ret_device);
 CUresult host_sms_make(uint64_t sms);
-/** A group that was made, as bits of multiprocessors; for 0 all of them. 0: there is no such group. */
+/** A group that was made, as bits of multiprocessors; for 0 all of them. 0: there is no such
+ * group. */
 uint64_t host_sms_mask(uint64_t sms);
 /* Of this process, as kernels see them; by CUlimit. */
 extern word64 host_limits[BACKEND_DEVICE_LIMITS];

@@ -1,24 +1,24 @@
-// What a module of the host backend is: an ELF shared object that exports `frmps_host_kernels` and, if
-// programs look globals up, `frmps_host_globals`. Variables in which kernels keep something must be in
-// `frmps_host_variables`, and the kernels be rows of HOST_KERNEL_KEEPS(): what nobody says is lost with its
-// executor, and no program is told. Nothing but this header is needed to build one:
+// What a module of the host backend is: an ELF shared object that exports `frmps_host_kernels` and,
+// if programs look globals up, `frmps_host_globals`. Variables in which kernels keep something must
+// be in `frmps_host_variables`, and the kernels be rows of HOST_KERNEL_KEEPS(): what nobody says is
+// lost with its executor, and no program is told. Nothing but this header is needed to build one:
 //
-//	struct scale { uint64_t data; uint32_t count; float factor; };   // laid out like the kernel's
+// 	struct scale { uint64_t data; uint32_t count; float factor; };   // laid out like the kernel's
 // parameters 	static const struct host_param scale_params[] = {HOST_PARAM(struct scale, data), …};
 //
-//	static void scale(const struct host_grid *grid, const struct host_block_index *block, void **params)
-//	{
-//		float *data = HOST_POINTER(float, params[0]);
-//		HOST_FOR_THREADS(grid, thread)
-//			…
-//	}
-//	HOST_KERNELS(HOST_KERNEL(scale, scale_params), …);
+// 	static void scale(const struct host_grid *grid, const struct host_block_index *block, void **params)
+// 	{
+// 		float *data = HOST_POINTER(float, params[0]);
+// 		HOST_FOR_THREADS(grid, thread)
+// 			…
+// 	}
+// 	HOST_KERNELS(HOST_KERNEL(scale, scale_params), …);
 //
-// A kernel is called once per block, block after block, in a thread of the executor; the threads of a block
-// are a loop in the kernel. So a block may not wait for another block of its grid, and between two such loops
-// there is a barrier for free. Device addresses are addresses. params[i] points to the i-th parameter's
-// bytes, as with cuLaunchKernel. A kernel that faults takes the process with it, as a kernel that faults
-// takes a context with it.
+// A kernel is called once per block, block after block, in a thread of the executor; the threads of
+// a block are a loop in the kernel. So a block may not wait for another block of its grid, and
+// between two such loops there is a barrier for free. Device addresses are addresses. params[i]
+// points to the i-th parameter's bytes, as with cuLaunchKernel. A kernel that faults takes the
+// process with it, as a kernel that faults takes a context with it.
 
 #ifndef FRMPS_SERVER_BACKEND_HOST_KERNEL_H
 #define FRMPS_SERVER_BACKEND_HOST_KERNEL_H
@@ -89,8 +89,8 @@ struct host_global_table {
 	const struct host_global *globals;
 };
 
-/* Variables that kernels reach through a pointer, which begins as the address of the first value: a load may
- * move them into the client's memory. */
+/* Variables that kernels reach through a pointer, which begins as the address of the first value: a
+ * load may move them into the client's memory. */
 struct host_moved {
 	const char *name;
 	void **pointer;
@@ -103,8 +103,8 @@ struct host_moved_table {
 	const struct host_moved *variables;
 };
 
-/* Rows of frmps_host_constants are what kernels read where it is and never write, as __constant__ variables:
- * a load may make a mirror of each in the client's memory. */
+/* Rows of frmps_host_constants are what kernels read where it is and never write, as __constant__
+ * variables: a load may make a mirror of each in the client's memory. */
 
 /* Rows. */
 #define HOST_PARAM(layout, member)                                                                           \

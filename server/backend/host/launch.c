@@ -1,5 +1,5 @@
-// Launches: refused where a driver would refuse them, else copied into the stream's queue. And what fits the
-// pretended device at a time.
+// Launches: refused where a driver would refuse them, else copied into the stream's queue. And what
+// fits the pretended device at a time.
 
 #include <string.h>
 
@@ -16,7 +16,8 @@ static bool dims_fit(const uint32_t *grid, const uint32_t *block)
 	return (uint64_t)block[0] * block[1] * block[2] <= HOST_THREADS_MAX;
 }
 
-/* Hints are fine. Clusters and cooperation need blocks that run together; events and nodes are handles. */
+/* Hints are fine. Clusters and cooperation need blocks that run together; events and nodes are
+ * handles. */
 static CUresult check_attribute(const struct frmps_launch_attribute *attribute)
 {
 	CUlaunchAttributeValue value;
@@ -65,7 +66,8 @@ CUresult host_launch_check(const struct backend_launch *launch)
 	return CUDA_SUCCESS;
 }
 
-/* Behind the command: shared memory (aligned for anything), the packed arguments, a pointer to each of them.
+/* Behind the command: shared memory (aligned for anything), the packed arguments, a pointer to each
+ * of them.
  */
 static struct host_work *new_launch(const struct host_function *function, const struct backend_launch *launch)
 {

@@ -1,10 +1,11 @@
-// Memory of the pretended device. A chunk is a memfd; a window is a reserved stretch of address space;
-// mapping a chunk puts the memfd's pages there, so a device address is an address. Registered host memory
-// needs nothing but to exist; ending a registration stops the device all the same, because the driver's does.
+// Memory of the pretended device. A chunk is a memfd; a window is a reserved stretch of address
+// space; mapping a chunk puts the memfd's pages there, so a device address is an address.
+// Registered host memory needs nothing but to exist; ending a registration stops the device all the
+// same, because the driver's does.
 //
-// Keeper: total size of all chunks against the device's memory. Executor: which windows, chunks and host
-// ranges there are, so that wrong calls are refused as a driver refuses them and cannot tear holes into this
-// process.
+// Keeper: total size of all chunks against the device's memory. Executor: which windows, chunks and
+// host ranges there are, so that wrong calls are refused as a driver refuses them and cannot tear
+// holes into this process.
 
 #include <errno.h>
 #include <fcntl.h>

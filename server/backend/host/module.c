@@ -1,13 +1,13 @@
-// Modules: shared objects in memfds. Each load makes a memfd of its own, and the dynamic linker takes every
-// inode for a different library, so each load has its own globals. The linker also remembers libraries by
-// name, and the name is the descriptor's: the descriptor stays open as long as the library is there, so no
-// two have the same.
+// Modules: shared objects in memfds. Each load makes a memfd of its own, and the dynamic linker
+// takes every inode for a different library, so each load has its own globals. The linker also
+// remembers libraries by name, and the name is the descriptor's: the descriptor stays open as long
+// as the library is there, so no two have the same.
 //
-// Nothing here needs a gap, but what does on a device asks for it here too: a function's first lookup and
-// every global's. So the executor and the tests see one behaviour.
+// Nothing here needs a gap, but what does on a device asks for it here too: a function's first
+// lookup and every global's. So the executor and the tests see one behaviour.
 //
-// A module's code runs inside the executor with all its rights. Those of a root service's executors are their user's
-// (server/identity.h).
+// A module's code runs inside the executor with all its rights. Those of a root service's executors
+// are their user's (server/identity.h).
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -156,7 +156,8 @@ static void direct_text(void *library, struct backend_text *text)
 	text->uses |= SHM_TEXT_PRINTS;
 }
 
-/* A library that the linker keeps (it may) keeps its name too: then the descriptor must not be used again. */
+/* A library that the linker keeps (it may) keeps its name too: then the descriptor must not be used
+ * again. */
 static void unload(void *library, int fd)
 {
 	char path[64];

@@ -1,26 +1,28 @@
 // Streams and the threads that work them off.
 //
-// A stream is a queue of commands. A stream with work is exactly one of: ready (in the pool's list), run (one
-// worker has it), parked (its next command waits for a record; it is in that record's list and no thread
-// knows it). So commands of a stream run in order, streams do not block one another, and a wait costs no
-// thread.
+// A stream is a queue of commands. A stream with work is exactly one of: ready (in the pool's
+// list), run (one worker has it), parked (its next command waits for a record; it is in that
+// record's list and no thread knows it). So commands of a stream run in order, streams do not block
+// one another, and a wait costs no thread.
 //
-//	idle ──push──► ready ──worker takes it──► run ──queue empty──► idle
-//	                 ▲                         │
-//	                 └──record done── parked ◄─┘ next command is a wait for a record that is not done
+// 	idle ──push──► ready ──worker takes it──► run ──queue empty──► idle
+// 	                 ▲                         │
+// 	                 └──record done── parked ◄─┘ next command is a wait for a record that is not done
 //
-// Threads are made on demand up to HOST_WORKERS_MAX and leave after a while without work; one always stays,
-// so that pushing work needs no resources that could be missing. More kernels than threads: the rest wait, as
-// on a GPU without free multiprocessors.
+// Threads are made on demand up to HOST_WORKERS_MAX and leave after a while without work; one
+// always stays, so that pushing work needs no resources that could be missing. More kernels than
+// threads: the rest wait, as on a GPU without free multiprocessors.
 //
-// Some calls of a real driver stop the device: they wait until all that was issued is done, and whoever
-// issues more meanwhile waits as well. host_pool_stop() and host_pool_go_on() stand around such a call.
+// Some calls of a real driver stop the device: they wait until all that was issued is done, and
+// whoever issues more meanwhile waits as well. host_pool_stop() and host_pool_go_on() stand around
+// such a call.
 //
-// A fence stops the device where it is: threads that run a command get a signal, whose handler never returns.
-// What such a thread holds (a lock of the C library, perhaps) it holds until the process ends, which follows.
+// A fence stops the device where it is: threads that run a command get a signal, whose handler
+// never returns. What such a thread holds (a lock of the C library, perhaps) it holds until the
+// process ends, which follows.
 //
-// One lock for everything; it is never held while a command runs. Lock order: none, nothing else is taken
-// under it.
+// One lock for everything; it is never held while a command runs. Lock order: none, nothing else is
+// taken under it.
 
 #include <errno.h>
 #include <sched.h>
@@ -224,7 +226,8 @@ static void run(struct host_work *work)
 		host_faults_idle();
 }
 
-/* Runs one command, with the lock given up meanwhile. False: the stream was parked and is not ours any more.
+/* Runs one command, with the lock given up meanwhile. False: the stream was parked and is not ours
+ * any more.
  */
 static bool step(struct backend_stream *stream)
 {
@@ -267,8 +270,8 @@ static void run_stream(struct backend_stream *stream)
 		free(stream);
 }
 
-/* False: nothing came for so long that this worker may go (its count goes down before the lock is given up,
- * so that two do not each take the other for the one who stays). */
+/* False: nothing came for so long that this worker may go (its count goes down before the lock is
+ * given up, so that two do not each take the other for the one who stays). */
 static bool wait_for_work(void)
 {
 	struct timespec until = in_seconds(IDLE_SECONDS);
@@ -428,8 +431,9 @@ static bool is_of(const struct host_work *work, struct backend_module *const *mo
 	return false;
 }
 
-/* Only kernels that run: nobody has a list of what is queued in all streams. The word says which kernel the signal is for,
- * and is there as long as the lock is held. With FRMPS_HOST_END=none the backend cannot, with vain no kernel ends. */
+/* Only kernels that run: nobody has a list of what is queued in all streams. The word says which
+ * kernel the signal is for, and is there as long as the lock is held. With FRMPS_HOST_END=none the
+ * backend cannot, with vain no kernel ends. */
 CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
 {
 	*ret_kernel = '\0';

@@ -1,6 +1,7 @@
-// For modules of the host backend whose kernels print: included once, by the source that defines the kernels.
-// The module then has a variable in which the backend says where the text goes (shm/text.h): the program that
-// loaded the module finds it on its standard output, and that of an assertion on its standard error.
+// For modules of the host backend whose kernels print: included once, by the source that defines
+// the kernels. The module then has a variable in which the backend says where the text goes
+// (shm/text.h): the program that loaded the module finds it on its standard output, and that of an
+// assertion on its standard error.
 
 #ifndef FRMPS_SERVER_BACKEND_HOST_PRINT_H
 #define FRMPS_SERVER_BACKEND_HOST_PRINT_H

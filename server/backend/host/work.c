@@ -1,5 +1,6 @@
-// Doing what a queued command says, in a pool thread. Addresses were checked before the command was queued;
-// one that is wrong after all ends the process here, as a copy engine's fault ends a context.
+// Doing what a queued command says, in a pool thread. Addresses were checked before the command was
+// queued; one that is wrong after all ends the process here, as a copy engine's fault ends a
+// context.
 
 #include <string.h>
 

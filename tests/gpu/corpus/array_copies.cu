@@ -1,5 +1,5 @@
-// Copies of CUDA arrays: to and from host, device and other arrays, windows, asynchronous, and the driver's
-// own calls.
+// Copies of CUDA arrays: to and from host, device and other arrays, windows, asynchronous, and the
+// driver's own calls.
 
 #include "check.h"
 

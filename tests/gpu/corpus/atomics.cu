@@ -1,5 +1,5 @@
-// Atomic operations of every kind on device and shared memory: integers of both widths, floats, doubles,
-// halves, compare-and-swap.
+// Atomic operations of every kind on device and shared memory: integers of both widths, floats,
+// doubles, halves, compare-and-swap.
 
 #include "check.h"
 

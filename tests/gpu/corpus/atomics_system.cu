@@ -1,4 +1,5 @@
-// Atomics of system scope on pinned host memory: kernels of two streams and a host thread reads meanwhile.
+// Atomics of system scope on pinned host memory: kernels of two streams and a host thread reads
+// meanwhile.
 
 #include "check.h"
 

@@ -1,4 +1,5 @@
-// Grids with very many blocks in each dimension, every block counted once, and blocks of every shape.
+// Grids with very many blocks in each dimension, every block counted once, and blocks of every
+// shape.
 
 #include "check.h"
 

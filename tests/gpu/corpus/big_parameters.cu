@@ -1,5 +1,5 @@
-// Kernel parameters of four bytes, of just 4 KiB, beyond it, and of the most there can be; many small ones of
-// odd sizes.
+// Kernel parameters of four bytes, of just 4 KiB, beyond it, and of the most there can be; many
+// small ones of odd sizes.
 
 #include "check.h"
 

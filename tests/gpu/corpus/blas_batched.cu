@@ -1,5 +1,5 @@
-// cuBLAS: many small products at once, by strides and by arrays of pointers, and triangular systems; scalars
-// on the device.
+// cuBLAS: many small products at once, by strides and by arrays of pointers, and triangular
+// systems; scalars on the device.
 //
 // libraries: cublas
 

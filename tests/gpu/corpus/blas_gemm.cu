@@ -1,5 +1,5 @@
-// cuBLAS: vector operations, products of single, double, half and 8-bit matrices, in a stream of its own,
-// with a workspace.
+// cuBLAS: vector operations, products of single, double, half and 8-bit matrices, in a stream of
+// its own, with a workspace.
 //
 // libraries: cublas
 

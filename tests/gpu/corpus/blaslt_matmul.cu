@@ -1,4 +1,5 @@
-// cublasLt: a product of half matrices with a bias and a rectifier, its algorithm chosen by the library.
+// cublasLt: a product of half matrices with a bias and a rectifier, its algorithm chosen by the
+// library.
 //
 // libraries: cublasLt
 

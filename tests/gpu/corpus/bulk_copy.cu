@@ -1,5 +1,5 @@
-// Bulk asynchronous copies between global and shared memory without a tensor map, several in flight on one
-// barrier.
+// Bulk asynchronous copies between global and shared memory without a tensor map, several in flight
+// on one barrier.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Cache preferences of the device and of a kernel, shared-memory carve-outs: accepted, remembered, without
-// effect on results.
+// Cache preferences of the device and of a kernel, shared-memory carve-outs: accepted, remembered,
+// without effect on results.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Host functions and stream callbacks: their order among kernels and copies, their arguments, several streams
-// at once.
+// Host functions and stream callbacks: their order among kernels and copies, their arguments,
+// several streams at once.
 
 #include "check.h"
 

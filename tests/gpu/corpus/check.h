@@ -1,7 +1,7 @@
-// What the programs of this folder share. Each of them exercises one feature, runs natively and through the
-// service, and prints only what must be the same both times: results, names of errors; no times, no
-// addresses, no process numbers. It ends with status 0 where its results are right. Every wait in it is
-// bounded.
+// What the programs of this folder share. Each of them exercises one feature, runs natively and
+// through the service, and prints only what must be the same both times: results, names of errors;
+// no times, no addresses, no process numbers. It ends with status 0 where its results are right.
+// Every wait in it is bounded.
 
 #pragma once
 
@@ -184,8 +184,8 @@ static inline int status_of(int status)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Runs a function in a forked process and returns its exit status, or 128 + signal. To be called while this
- * process has not used CUDA, unless that is what is tested. */
+/* Runs a function in a forked process and returns its exit status, or 128 + signal. To be called
+ * while this process has not used CUDA, unless that is what is tested. */
 template <class F> static inline int in_child(F function)
 {
 	int status = 0;

@@ -1,5 +1,5 @@
-// Thread block clusters: a histogram spread over the shared memory of a cluster's blocks, its size fixed or
-// given at launch.
+// Thread block clusters: a histogram spread over the shared memory of a cluster's blocks, its size
+// fixed or given at launch.
 
 #include "check.h"
 

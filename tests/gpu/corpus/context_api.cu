@@ -1,5 +1,5 @@
-// Contexts of the driver: made, pushed, popped, set, destroyed; the primary one; flags, ids; work and memory
-// in each.
+// Contexts of the driver: made, pushed, popped, set, destroyed; the primary one; flags, ids; work
+// and memory in each.
 
 #include "check.h"
 #include "ptx.h"

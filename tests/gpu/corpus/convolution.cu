@@ -1,4 +1,5 @@
-// A separable convolution of an image: rows, then columns, the weights in constant memory, borders as zero.
+// A separable convolution of an image: rows, then columns, the weights in constant memory, borders
+// as zero.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Pitched memory and two-dimensional copies: whole, parts of rows, device to device, asynchronous, wrong
-// pitches.
+// Pitched memory and two-dimensional copies: whole, parts of rows, device to device, asynchronous,
+// wrong pitches.
 
 #include "check.h"
 
@@ -34,7 +34,8 @@ int main()
 		for (int x = 0; x < width; x++)
 			EXPECT(back[y * width + x] == (uint16_t)(host[y * width + x] + x * 3 + y * 5));
 	report("whole", back);
-	/* A window of 50 x 20 at (30, 40) of one goes to (7, 3) of the other, and the whole comes back. */
+	/* A window of 50 x 20 at (30, 40) of one goes to (7, 3) of the other, and the whole comes
+	 * back. */
 	CHECK(cudaMemcpy2DAsync((char *)b + 3 * pitch_b + 7 * 2, pitch_b, (char *)a + 40 * pitch_a + 30 * 2,
 		pitch_a, 50 * 2, 20, cudaMemcpyDeviceToDevice, 0));
 	CHECK(cudaMemcpy2DAsync(back.data(), row, b, pitch_b, row, height, cudaMemcpyDefault, 0));

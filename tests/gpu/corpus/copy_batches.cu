@@ -1,4 +1,5 @@
-// Many copies in one call: the batch arrives whole and in stream order, from pinned and from device memory.
+// Many copies in one call: the batch arrives whole and in stream order, from pinned and from device
+// memory.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// CUB: sorting, scans, sums, histograms and run lengths of the whole device; block-wide forms inside a
-// kernel.
+// CUB: sorting, scans, sums, histograms and run lengths of the whole device; block-wide forms
+// inside a kernel.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// The standard library on the device: arrays, tuples, optionals, complex numbers, atomics of several scopes,
-// waits on them.
+// The standard library on the device: arrays, tuples, optionals, complex numbers, atomics of
+// several scopes, waits on them.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Recursion that needs more stack than a context has at first: the program asks for it, before its first kernel
-// and once more for a deeper one.
+// Recursion that needs more stack than a context has at first: the program asks for it, before its
+// first kernel and once more for a deeper one.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Programmatic dependent launch: kernels that start before the one in front of them has ended and wait for it
-// inside.
+// Programmatic dependent launch: kernels that start before the one in front of them has ended and
+// wait for it inside.
 
 #include "check.h"
 

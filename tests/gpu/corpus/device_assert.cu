@@ -1,5 +1,5 @@
-// Assertions in kernels, each in a process of its own: the text on standard error, the error that every later
-// call returns.
+// Assertions in kernels, each in a process of its own: the text on standard error, the error that
+// every later call returns.
 //
 // compared: errors
 // alone: it faults on purpose

@@ -1,5 +1,6 @@
-// Assertions that fail in every thread of many blocks, in one process after another, and then a kernel that prints: nothing
-// of the lines that nobody has read may be in anybody's way. Which of the lines come is another matter in each run.
+// Assertions that fail in every thread of many blocks, in one process after another, and then a
+// kernel that prints: nothing of the lines that nobody has read may be in anybody's way. Which of
+// the lines come is another matter in each run.
 //
 // alone: it faults on purpose
 

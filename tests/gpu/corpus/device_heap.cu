@@ -1,5 +1,5 @@
-// A heap of kernels that is larger than what a context has at first: 64 MiB are taken from one of 96, in pieces,
-// by threads that see each other's. And as much as does not fit.
+// A heap of kernels that is larger than what a context has at first: 64 MiB are taken from one of
+// 96, in pieces, by threads that see each other's. And as much as does not fit.
 
 #include "check.h"
 

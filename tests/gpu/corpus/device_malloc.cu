@@ -1,5 +1,5 @@
-// Memory from the heap on the device: its limit, allocation by each thread and by a block, freed by another
-// kernel, exhaustion.
+// Memory from the heap on the device: its limit, allocation by each thread and by a block, freed by
+// another kernel, exhaustion.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Text printed by kernels reaches standard output, in order, at the waits of the host: formats, long lines,
-// several streams.
+// Text printed by kernels reaches standard output, in order, at the waits of the host: formats,
+// long lines, several streams.
 //
 // compared: errors
 

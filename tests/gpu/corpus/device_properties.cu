@@ -1,5 +1,5 @@
-// Properties and attributes of the device that do not change from one run to the next, by the runtime and by
-// the driver.
+// Properties and attributes of the device that do not change from one run to the next, by the
+// runtime and by the driver.
 
 #include "check.h"
 

@@ -1,5 +1,6 @@
-// Questions about a device and itself as a peer, execution affinity, atomics on host memory; retains over a
-// reset; settings of a graph's kernel node that the runtime and the driver name differently.
+// Questions about a device and itself as a peer, execution affinity, atomics on host memory;
+// retains over a reset; settings of a graph's kernel node that the runtime and the driver name
+// differently.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// The device is reset and used again: memory is gone, variables are as at the start, new streams and events
-// work.
+// The device is reset and used again: memory is gone, variables are as at the start, new streams
+// and events work.
 //
 // alone: it compares how much memory is free
 

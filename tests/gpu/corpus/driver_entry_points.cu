@@ -1,5 +1,5 @@
-// Functions of the driver found at run time: by version, in the default and the per-thread form, unknown
-// ones, then called.
+// Functions of the driver found at run time: by version, in the default and the per-thread form,
+// unknown ones, then called.
 
 #include "check.h"
 

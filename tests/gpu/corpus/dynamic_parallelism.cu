@@ -1,5 +1,5 @@
-// Kernels that launch kernels: fire-and-forget and tail launches, a quicksort by recursion, a stream made on
-// the device.
+// Kernels that launch kernels: fire-and-forget and tail launches, a quicksort by recursion, a
+// stream made on the device.
 
 #include "check.h"
 

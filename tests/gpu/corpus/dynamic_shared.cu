@@ -1,5 +1,5 @@
-// Dynamic shared memory beyond 48 KiB: refused before the attribute is set, right up to the device's limit
-// after.
+// Dynamic shared memory beyond 48 KiB: refused before the attribute is set, right up to the
+// device's limit after.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Tens of thousands of empty launches: in one stream, in many, with an event or a wait between, without
-// parameters.
+// Tens of thousands of empty launches: in one stream, in many, with an event or a wait between,
+// without parameters.
 
 #include "check.h"
 

@@ -1,4 +1,5 @@
-// Events of every kind: without timing, with blocking waits, for other processes; fresh ones; refused flags.
+// Events of every kind: without timing, with blocking waits, for other processes; fresh ones;
+// refused flags.
 
 #include "check.h"
 

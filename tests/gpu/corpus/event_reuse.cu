@@ -1,5 +1,5 @@
-// One event recorded again and again, waits that hold to the record they saw, events destroyed while they are
-// pending.
+// One event recorded again and again, waits that hold to the record they saw, events destroyed
+// while they are pending.
 
 #include "check.h"
 
@@ -39,8 +39,8 @@ int main()
 	printf("word %d\n", words.read()[1]);
 	EXPECT(words.read()[1] == 999);
 
-	/* The second stream waits for the first record only; the event is recorded again behind a kernel that
-	 * waits. */
+	/* The second stream waits for the first record only; the event is recorded again behind a
+	 * kernel that waits. */
 	CHECK(cudaEventRecord(event, first));
 	CHECK(cudaStreamWaitEvent(second, event, 0));
 	*(volatile int *)gate = 0;

@@ -1,5 +1,5 @@
-// Times between events: order and additivity, and what unrecorded and unfinished events say. No time is
-// printed.
+// Times between events: order and additivity, and what unrecorded and unfinished events say. No
+// time is printed.
 
 #include "check.h"
 

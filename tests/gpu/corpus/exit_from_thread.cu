@@ -1,5 +1,5 @@
-// exit() called by a thread that has work under way, while others sleep with theirs; main returning over live
-// threads.
+// exit() called by a thread that has work under way, while others sleep with theirs; main returning
+// over live threads.
 
 #include "check.h"
 

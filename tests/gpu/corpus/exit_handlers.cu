@@ -1,5 +1,5 @@
-// CUDA in handlers that run at the end: registered before and after its first use, and in the destructor of a
-// static object.
+// CUDA in handlers that run at the end: registered before and after its first use, and in the
+// destructor of a static object.
 
 #include "check.h"
 

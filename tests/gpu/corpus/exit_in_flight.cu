@@ -1,5 +1,5 @@
-// Processes that end while their kernels and copies run: by return, exit, _exit, a signal; each ends in time
-// with its status.
+// Processes that end while their kernels and copies run: by return, exit, _exit, a signal; each
+// ends in time with its status.
 
 #include "check.h"
 

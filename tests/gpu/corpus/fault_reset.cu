@@ -1,4 +1,5 @@
-// After a fault a process resets its device: what the reset returns and what works then, in a child process.
+// After a fault a process resets its device: what the reset returns and what works then, in a child
+// process.
 //
 // alone: it faults on purpose
 

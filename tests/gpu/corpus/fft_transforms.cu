@@ -1,5 +1,5 @@
-// cuFFT: transforms of one, two and three dimensions, complex and real, batched, of odd lengths, in a stream;
-// there and back.
+// cuFFT: transforms of one, two and three dimensions, complex and real, batched, of odd lengths, in
+// a stream; there and back.
 //
 // libraries: cufft
 

@@ -1,8 +1,8 @@
 // alone
 //
-// The first launch of a kernel for which the driver has to get something ready (the device's heap, the text of assertions,
-// local memory, launches by kernels), while a kernel of another program runs, and goes on until the end of this one. It waits
-// for nobody.
+// The first launch of a kernel for which the driver has to get something ready (the device's heap,
+// the text of assertions, local memory, launches by kernels), while a kernel of another program
+// runs, and goes on until the end of this one. It waits for nobody.
 
 #include <cassert>
 #include <sys/wait.h>

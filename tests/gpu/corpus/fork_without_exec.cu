@@ -1,4 +1,5 @@
-// Forks: before CUDA is used both processes may use it; after, the child's calls fail and the parent goes on.
+// Forks: before CUDA is used both processes may use it; after, the child's calls fail and the
+// parent goes on.
 
 #include "check.h"
 

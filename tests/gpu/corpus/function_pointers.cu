@@ -1,5 +1,5 @@
-// Pointers to device functions: in a table of device memory, read back and passed to kernels by the host, in
-// a struct.
+// Pointers to device functions: in a table of device memory, read back and passed to kernels by the
+// host, in a struct.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Arrays in graphs: captured copies from and to the host beside a kernel that reads a texture, and a copy
-// node between arrays whose parameters are told and changed.
+// Arrays in graphs: captured copies from and to the host beside a kernel that reads a texture, and
+// a copy node between arrays whose parameters are told and changed.
 
 #include "check.h"
 

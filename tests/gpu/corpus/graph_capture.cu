@@ -1,4 +1,5 @@
-// Stream capture in each mode: what becomes a node, what is refused and how the capture ends then, replay.
+// Stream capture in each mode: what becomes a node, what is refused and how the capture ends then,
+// replay.
 #include "check.h"
 
 __global__ void step(unsigned *words, unsigned round, int count)

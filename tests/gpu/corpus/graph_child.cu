@@ -1,5 +1,5 @@
-// Child graphs, clones, enabling and disabling of nodes, queries of nodes and edges, user objects that end
-// with their graph.
+// Child graphs, clones, enabling and disabling of nodes, queries of nodes and edges, user objects
+// that end with their graph.
 
 #include "check.h"
 

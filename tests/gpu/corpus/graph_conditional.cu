@@ -1,5 +1,5 @@
-// A graph with a conditional node: it runs right, or making the condition's handle is refused as not
-// supported.
+// A graph with a conditional node: it runs right, or making the condition's handle is refused as
+// not supported.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// A capture over several streams that fork and join by events, its dependencies, and launches of one graph on several
-// streams between other work.
+// A capture over several streams that fork and join by events, its dependencies, and launches of
+// one graph on several streams between other work.
 #include "check.h"
 
 __global__ void append(unsigned *hash, unsigned value)

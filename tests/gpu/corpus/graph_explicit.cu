@@ -1,5 +1,5 @@
-// A graph built node by node: kernels, copies in one to three dimensions, fills, host functions, ordinary host memory,
-// empty nodes, events; its parameters read back; launched many times.
+// A graph built node by node: kernels, copies in one to three dimensions, fills, host functions,
+// ordinary host memory, empty nodes, events; its parameters read back; launched many times.
 #include "check.h"
 
 __global__ void add(unsigned *to, const unsigned *from, unsigned factor, int count)

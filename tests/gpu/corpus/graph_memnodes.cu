@@ -1,4 +1,5 @@
-// Memory of graphs: allocation and free nodes, stream-ordered memory that is captured, memory that outlives a launch.
+// Memory of graphs: allocation and free nodes, stream-ordered memory that is captured, memory that
+// outlives a launch.
 #include "check.h"
 
 __global__ void write(unsigned *words, unsigned seed, int count)

@@ -1,4 +1,5 @@
-// Executable graphs that change: parameters of single nodes, a whole graph captured anew, what cannot be changed.
+// Executable graphs that change: parameters of single nodes, a whole graph captured anew, what
+// cannot be changed.
 #include "check.h"
 
 __global__ void scale(float *data, float factor, int count)

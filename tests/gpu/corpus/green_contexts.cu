@@ -1,5 +1,5 @@
-// A green context with some of the processors: work in a stream of it is right, or asking for it is refused
-// as not supported.
+// A green context with some of the processors: work in a stream of it is right, or asking for it is
+// refused as not supported.
 
 #include "check.h"
 #include "ptx.h"

@@ -1,5 +1,5 @@
-// A radix sort of many blocks in one cooperative kernel: counts, a scan over the grid and the moves, a digit
-// at a time.
+// A radix sort of many blocks in one cooperative kernel: counts, a scan over the grid and the
+// moves, a digit at a time.
 
 #include "check.h"
 

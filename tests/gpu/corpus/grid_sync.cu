@@ -1,5 +1,5 @@
-// A cooperative launch: all blocks meet several times within one kernel; one grid that does not fit is
-// refused.
+// A cooperative launch: all blocks meet several times within one kernel; one grid that does not fit
+// is refused.
 
 #include "check.h"
 

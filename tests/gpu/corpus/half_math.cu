@@ -1,4 +1,5 @@
-// Arithmetic of halves, pairs of halves and bfloat16: conversions, fused operations, functions, comparisons.
+// Arithmetic of halves, pairs of halves and bfloat16: conversions, fused operations, functions,
+// comparisons.
 
 #include "check.h"
 

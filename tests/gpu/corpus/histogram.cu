@@ -1,5 +1,5 @@
-// Histograms of bytes: in shared memory with atomics and merged, and of 64 bins without atomics, a row a
-// thread.
+// Histograms of bytes: in shared memory with atomics and merged, and of 64 bins without atomics, a
+// row a thread.
 
 #include "check.h"
 

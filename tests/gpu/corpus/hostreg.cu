@@ -1,5 +1,5 @@
-// Host memory: allocated with every flag, registered by the program, copied in stream order behind host functions, reached
-// by a kernel through the device pointer of mapped memory.
+// Host memory: allocated with every flag, registered by the program, copied in stream order behind
+// host functions, reached by a kernel through the device pointer of mapped memory.
 
 #include <cuda_runtime.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-// Events of one process waited for in another, beside shared memory: the other one's copy comes after the
-// kernel here.
+// Events of one process waited for in another, beside shared memory: the other one's copy comes
+// after the kernel here.
 
 #include "check.h"
 
@@ -13,7 +13,8 @@ struct message {
 	cudaIpcEventHandle_t event;
 };
 
-/* The descriptors are pipes: one brings a message, the other takes a byte when the wait is queued. */
+/* The descriptors are pipes: one brings a message, the other takes a byte when the wait is
+ * queued. */
 static int other_process(int in, int out)
 {
 	message m;

@@ -1,5 +1,5 @@
-// Memory of one process used by another: this program runs itself with a handle, the other one changes the
-// memory in place.
+// Memory of one process used by another: this program runs itself with a handle, the other one
+// changes the memory in place.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Constants that are written in every way there is, and read by kernels right behind, while another process faults:
-// values and addresses stay, and what is written afterwards arrives as before.
+// Constants that are written in every way there is, and read by kernels right behind, while another
+// process faults: values and addresses stay, and what is written afterwards arrives as before.
 
 // alone: it faults on purpose
 

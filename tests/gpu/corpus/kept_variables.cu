@@ -1,5 +1,5 @@
-// Results that are kept in variables which only kernels know, of a file, of a kernel and behind a pointer, while
-// another process faults: they go on as if nothing had been.
+// Results that are kept in variables which only kernels know, of a file, of a kernel and behind a
+// pointer, while another process faults: they go on as if nothing had been.
 
 // alone: it faults on purpose
 

@@ -1,5 +1,5 @@
-// The last error: which calls set it, which clear it, what it is in another thread, names and texts of many
-// codes.
+// The last error: which calls set it, which clear it, what it is in another thread, names and texts
+// of many codes.
 
 #include "check.h"
 

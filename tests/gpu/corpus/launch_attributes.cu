@@ -1,5 +1,5 @@
-// Launches with attributes: priority, cooperation, memory domains, an event at the launch's completion,
-// several at once.
+// Launches with attributes: priority, cooperation, memory domains, an event at the launch's
+// completion, several at once.
 
 #include "check.h"
 

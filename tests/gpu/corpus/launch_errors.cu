@@ -1,5 +1,5 @@
-// Launches that are refused at once: dimensions, shared memory, functions, clusters, cooperation. None of
-// them stays.
+// Launches that are refused at once: dimensions, shared memory, functions, clusters, cooperation.
+// None of them stays.
 
 #include "check.h"
 

@@ -1,4 +1,5 @@
-// The legacy default stream waits for blocking streams and they for it; a non-blocking stream goes past both.
+// The legacy default stream waits for blocking streams and they for it; a non-blocking stream goes
+// past both.
 
 #include "check.h"
 

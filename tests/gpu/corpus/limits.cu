@@ -1,4 +1,5 @@
-// Limits of the device: their first values, changes, and a kernel whose recursion needs the larger stack.
+// Limits of the device: their first values, changes, and a kernel whose recursion needs the larger
+// stack.
 
 #include "check.h"
 

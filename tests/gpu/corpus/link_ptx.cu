@@ -1,5 +1,5 @@
-// The driver's linker: two texts into one image, one of them from a file, options and logs; a missing
-// function is an error.
+// The driver's linker: two texts into one image, one of them from a file, options and logs; a
+// missing function is an error.
 
 #include "check.h"
 

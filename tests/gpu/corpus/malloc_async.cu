@@ -1,5 +1,5 @@
-// Stream-ordered allocation: a chain in one stream, memory handed from stream to stream by events, reuse of
-// freed memory.
+// Stream-ordered allocation: a chain in one stream, memory handed from stream to stream by events,
+// reuse of freed memory.
 
 #include "check.h"
 

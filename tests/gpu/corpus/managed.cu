@@ -1,5 +1,5 @@
-// Managed memory: processor and device in turns on the same addresses, a linked list that both walk, copies, fills, advice
-// and prefetches with what the queries then say.
+// Managed memory: processor and device in turns on the same addresses, a linked list that both
+// walk, copies, fills, advice and prefetches with what the queries then say.
 
 #include <cuda_runtime.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-// Sixty-four modules at once, each with its own kernel and variable of one name, unloaded in another order,
-// then loaded again.
+// Sixty-four modules at once, each with its own kernel and variable of one name, unloaded in
+// another order, then loaded again.
 
 #include "check.h"
 #include "ptx.h"

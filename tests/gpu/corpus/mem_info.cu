@@ -1,5 +1,5 @@
-// Free and total memory: they follow allocation and freeing, and an allocation beyond them is refused and
-// does no harm.
+// Free and total memory: they follow allocation and freeing, and an allocation beyond them is
+// refused and does no harm.
 //
 // alone: it compares how much memory is free
 

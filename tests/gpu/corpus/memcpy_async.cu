@@ -1,5 +1,5 @@
-// Asynchronous copies from global to shared memory: cuda::memcpy_async with a pipeline of several stages, and
-// cp.async itself.
+// Asynchronous copies from global to shared memory: cuda::memcpy_async with a pipeline of several
+// stages, and cp.async itself.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Advice, prefetches and range questions about managed memory; the results of kernels and host stay right
-// under all of them.
+// Advice, prefetches and range questions about managed memory; the results of kernels and host stay
+// right under all of them.
 
 #include "check.h"
 

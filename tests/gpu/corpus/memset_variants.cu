@@ -1,5 +1,5 @@
-// Every memset of the runtime and the driver: bytes, halves, words, rows; unaligned starts, asynchronous
-// ones, pinned memory.
+// Every memset of the runtime and the driver: bytes, halves, words, rows; unaligned starts,
+// asynchronous ones, pinned memory.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// NVRTC and the driver's compiler: a source compiled at run time, options of the JIT, its logs, of a wrong
-// source too.
+// NVRTC and the driver's compiler: a source compiled at run time, options of the JIT, its logs, of
+// a wrong source too.
 //
 // libraries: nvrtc
 

@@ -1,5 +1,5 @@
-// Bodies that attract each other, a hundred steps between two buffers: many launches whose results feed the
-// next.
+// Bodies that attract each other, a hundred steps between two buffers: many launches whose results
+// feed the next.
 
 #include "check.h"
 

@@ -1,6 +1,7 @@
-// Programs that start beside another one whose kernel does not end: they must load their code and compute all
-// the same. This program runs itself as the other one, whose kernel ends when it is told to through pinned
-// memory, or by itself after a while. (A kernel that fills the device leaves newcomers no time natively.)
+// Programs that start beside another one whose kernel does not end: they must load their code and
+// compute all the same. This program runs itself as the other one, whose kernel ends when it is
+// told to through pinned memory, or by itself after a while. (A kernel that fills the device leaves
+// newcomers no time natively.)
 //
 // alone: its kernel runs until it is told to end
 

@@ -1,5 +1,5 @@
-// The handles that stand for streams without being any: zero, legacy and per-thread, in every call that takes
-// a stream.
+// The handles that stand for streams without being any: zero, legacy and per-thread, in every call
+// that takes a stream.
 
 #include "check.h"
 

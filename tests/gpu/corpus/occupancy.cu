@@ -1,5 +1,5 @@
-// The occupancy calculator: blocks per processor, best block sizes, shared memory left, for several kernels
-// and shapes.
+// The occupancy calculator: blocks per processor, best block sizes, shared memory left, for several
+// kernels and shapes.
 
 #include "check.h"
 

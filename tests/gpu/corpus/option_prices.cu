@@ -1,5 +1,5 @@
-// Prices of options by a closed formula: exponentials, logarithms and roots in single and double precision,
-// put-call parity.
+// Prices of options by a closed formula: exponentials, logarithms and roots in single and double
+// precision, put-call parity.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Asynchronous copies of ordinary host memory: the source may be reused at once, a destination is there after
-// the wait.
+// Asynchronous copies of ordinary host memory: the source may be reused at once, a destination is
+// there after the wait.
 
 #include "check.h"
 

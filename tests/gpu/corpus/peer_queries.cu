@@ -1,4 +1,5 @@
-// Questions about peers and copies "between" devices, on however many there are: here a device and itself.
+// Questions about peers and copies "between" devices, on however many there are: here a device and
+// itself.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// A kernel that launches 5000 others which cannot end before it has: more than a context has room for at first,
-// and as many as the program has asked for.
+// A kernel that launches 5000 others which cannot end before it has: more than a context has room
+// for at first, and as many as the program has asked for.
 
 #include "check.h"
 

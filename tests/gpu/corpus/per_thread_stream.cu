@@ -1,4 +1,5 @@
-// The default stream of each thread: one thread's is held by a kernel while another thread's goes on.
+// The default stream of each thread: one thread's is held by a kernel while another thread's goes
+// on.
 //
 // options: -rdc=true --default-stream per-thread
 

@@ -1,4 +1,5 @@
-// Pinned host memory of every kind: plain, portable, mapped, write-combined; flags, sizes, copies both ways.
+// Pinned host memory of every kind: plain, portable, mapped, write-combined; flags, sizes, copies
+// both ways.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// A library with kernels, loaded and unloaded several times: its variable starts anew, what it allocated
-// stays usable.
+// A library with kernels, loaded and unloaded several times: its variable starts anew, what it
+// allocated stays usable.
 //
 // plugin: tests/gpu/corpus/parts/plugin.cu
 

@@ -1,5 +1,5 @@
-// What the runtime and the driver know of addresses: device, pinned, managed, ordinary memory, the middle of
-// an allocation.
+// What the runtime and the driver know of addresses: device, pinned, managed, ordinary memory, the
+// middle of an allocation.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Stream-ordered allocation: rounds of allocate, use, free in several streams; a pool of its own with attributes, trimming
-// and an end; memory of a pool freed like any other.
+// Stream-ordered allocation: rounds of allocate, use, free in several streams; a pool of its own
+// with attributes, trimming and an end; memory of a pool freed like any other.
 
 #include <cuda_runtime.h>
 #include <stdint.h>

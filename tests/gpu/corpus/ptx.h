@@ -4,8 +4,8 @@
 
 #include <string>
 
-/* A kernel `name`: adds `addend` to its first argument, a pointer, times its second one, a 32-bit number; and
- * a variable `name`_count that counts the threads that ran it. */
+/* A kernel `name`: adds `addend` to its first argument, a pointer, times its second one, a 32-bit
+ * number; and a variable `name`_count that counts the threads that ran it. */
 static inline std::string ptx_adder(const std::string &name, unsigned addend)
 {
 	return ".version 8.0\n.target sm_90\n.address_size 64\n"

@@ -1,5 +1,5 @@
-// cuRAND called by the host: each generator with a fixed seed, several distributions, offsets, a stream,
-// generation on the host.
+// cuRAND called by the host: each generator with a fixed seed, several distributions, offsets, a
+// stream, generation on the host.
 //
 // libraries: curand
 

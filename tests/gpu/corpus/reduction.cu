@@ -1,5 +1,5 @@
-// Sums of a large array: in shared memory, by shuffles, and with cooperative groups; integers, floats in a
-// fixed order.
+// Sums of a large array: in shared memory, by shuffles, and with cooperative groups; integers,
+// floats in a fixed order.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Prefix sums over many blocks: scans of blocks, of their totals, and the addition of these, in three
-// launches.
+// Prefix sums over many blocks: scans of blocks, of their totals, and the addition of these, in
+// three launches.
 
 #include "check.h"
 

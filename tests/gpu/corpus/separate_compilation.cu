@@ -1,5 +1,5 @@
-// Two translation units linked on the device: a function, a kernel and variables of one are used by the
-// other.
+// Two translation units linked on the device: a function, a kernel and variables of one are used by
+// the other.
 //
 // options: -rdc=true tests/gpu/corpus/parts/separate.cu
 

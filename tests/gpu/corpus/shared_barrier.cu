@@ -1,5 +1,5 @@
-// Barriers in shared memory, arrived at and waited for in two steps; groups of threads of several sizes;
-// labeled partitions.
+// Barriers in shared memory, arrived at and waited for in two steps; groups of threads of several
+// sizes; labeled partitions.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// A timer's signals interrupt the program all the time while it launches, copies and waits; the handlers come
-// and nothing is lost.
+// A timer's signals interrupt the program all the time while it launches, copies and waits; the
+// handlers come and nothing is lost.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// cuSOLVER: linear systems by LU and Cholesky, eigenvalues, singular values of dense matrices, checked by
-// their residuals.
+// cuSOLVER: linear systems by LU and Cholesky, eigenvalues, singular values of dense matrices,
+// checked by their residuals.
 //
 // libraries: cusolver
 

@@ -1,5 +1,5 @@
-// A bitonic sort of keys with values: its large steps in global memory, the small ones in shared memory;
-// hundreds of launches.
+// A bitonic sort of keys with values: its large steps in global memory, the small ones in shared
+// memory; hundreds of launches.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// cuSPARSE: products of a sparse matrix with a vector and a matrix, conversion from coordinates to rows, to
-// dense.
+// cuSPARSE: products of a sparse matrix with a vector and a matrix, conversion from coordinates to
+// rows, to dense.
 //
 // libraries: cusparse
 

@@ -1,5 +1,5 @@
-// Faults of kernels, each in a process of its own: what the waits and all later calls return. This process
-// goes on unharmed.
+// Faults of kernels, each in a process of its own: what the waits and all later calls return. This
+// process goes on unharmed.
 //
 // alone: it faults on purpose
 

@@ -1,5 +1,5 @@
-// Attributes of streams: the window of persisting L2 accesses, the waiting policy, copies from stream to
-// stream, limits of the cache.
+// Attributes of streams: the window of persisting L2 accesses, the waiting policy, copies from
+// stream to stream, limits of the cache.
 
 #include "check.h"
 

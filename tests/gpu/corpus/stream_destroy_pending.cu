@@ -1,4 +1,5 @@
-// Streams destroyed while they have work: the call returns at once and the work is done all the same.
+// Streams destroyed while they have work: the call returns at once and the work is done all the
+// same.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Waits for and writes of words in memory as stream operations: 32 and 64 bits, each comparison, batches,
-// host and device memory.
+// Waits for and writes of words in memory as stream operations: 32 and 64 bits, each comparison,
+// batches, host and device memory.
 
 #include "check.h"
 

@@ -1,4 +1,5 @@
-// Stream priorities: the range, what a stream says of itself, values outside the range, work in each.
+// Stream priorities: the range, what a stream says of itself, values outside the range, work in
+// each.
 
 #include "check.h"
 

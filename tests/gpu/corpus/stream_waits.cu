@@ -1,4 +1,5 @@
-// A token goes round a ring of streams by events alone; waits for unrecorded events and for re-recorded ones.
+// A token goes round a ring of streams by events alone; waits for unrecorded events and for
+// re-recorded ones.
 
 #include "check.h"
 

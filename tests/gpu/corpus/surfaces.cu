@@ -1,5 +1,5 @@
-// Surfaces: kernels write and read arrays of one, two and three dimensions, with each boundary mode that does
-// not trap.
+// Surfaces: kernels write and read arrays of one, two and three dimensions, with each boundary mode
+// that does not trap.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Variables of constant and of device memory: copies to and from them with offsets, their address and size,
-// their first values.
+// Variables of constant and of device memory: copies to and from them with offsets, their address
+// and size, their first values.
 
 #include "check.h"
 

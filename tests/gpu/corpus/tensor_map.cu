@@ -1,5 +1,5 @@
-// The tensor memory accelerator: tiles go in and out of shared memory by a tensor map that the driver
-// encoded.
+// The tensor memory accelerator: tiles go in and out of shared memory by a tensor map that the
+// driver encoded.
 
 #include "check.h"
 
@@ -9,7 +9,8 @@ using barrier = cuda::barrier<cuda::thread_scope_block>;
 namespace cde = cuda::device::experimental;
 
 const int tile = 32;
-/* Where a tile begins in memory has to be a multiple of 16 bytes; elsewhere it is an illegal instruction. */
+/* Where a tile begins in memory has to be a multiple of 16 bytes; elsewhere it is an illegal
+ * instruction. */
 const int shift = 4;
 
 __global__ void shift_tiles(const __grid_constant__ CUtensorMap in, const __grid_constant__ CUtensorMap out)

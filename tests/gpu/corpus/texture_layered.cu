@@ -1,4 +1,5 @@
-// Layered textures of two dimensions and cubemaps: layers apart from one another, sampling by direction.
+// Layered textures of two dimensions and cubemaps: layers apart from one another, sampling by
+// direction.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Texture objects over linear memory: of single values and vectors, as numbers and normalized, of pitched
-// rows with filtering.
+// Texture objects over linear memory: of single values and vectors, as numbers and normalized, of
+// pitched rows with filtering.
 
 #include "check.h"
 

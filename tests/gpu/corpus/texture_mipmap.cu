@@ -1,5 +1,5 @@
-// A mipmapped array whose levels are made through surfaces, each from the one before, and sampled between
-// levels.
+// A mipmapped array whose levels are made through surfaces, each from the one before, and sampled
+// between levels.
 
 #include "check.h"
 

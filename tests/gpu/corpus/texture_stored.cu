@@ -1,5 +1,6 @@
-// Texture and surface objects whose handles lie in device memory: a kernel picks one of many, some of them
-// destroyed and made anew meanwhile; what surfaces wrote is seen by textures over the same arrays.
+// Texture and surface objects whose handles lie in device memory: a kernel picks one of many, some
+// of them destroyed and made anew meanwhile; what surfaces wrote is seen by textures over the same
+// arrays.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Four hundred short threads, each with its own default stream, event and copy: threads come and go at a high
-// rate.
+// Four hundred short threads, each with its own default stream, event and copy: threads come and go
+// at a high rate.
 //
 // options: -rdc=true --default-stream per-thread
 

@@ -1,4 +1,5 @@
-// Eight threads launch, copy and allocate at once: in one shared stream, in their own, in the default one.
+// Eight threads launch, copy and allocate at once: in one shared stream, in their own, in the
+// default one.
 
 #include "check.h"
 

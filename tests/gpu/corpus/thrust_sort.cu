@@ -1,4 +1,5 @@
-// Thrust: sorting, sums, scans, selection, sets and reductions by key of device vectors, in a stream as well.
+// Thrust: sorting, sums, scans, selection, sets and reductions by key of device vectors, in a
+// stream as well.
 
 #include "check.h"
 

@@ -1,4 +1,5 @@
-// Objects with virtual functions, made with new and deleted on the device, called through their base class.
+// Objects with virtual functions, made with new and deleted on the device, called through their
+// base class.
 
 #include "check.h"
 

@@ -1,4 +1,5 @@
-// CUDA_VISIBLE_DEVICES: this program runs itself with several values and each says how many devices it sees.
+// CUDA_VISIBLE_DEVICES: this program runs itself with several values and each says how many devices
+// it sees.
 
 #include "check.h"
 

@@ -1,5 +1,6 @@
-// Virtual memory management: a segment that grows and shrinks, one memory at two addresses, what queries answer, wrong
-// calls, export and import in one process. Prints what must be the same natively and through the service.
+// Virtual memory management: a segment that grows and shrinks, one memory at two addresses, what
+// queries answer, wrong calls, export and import in one process. Prints what must be the same
+// natively and through the service.
 
 #include <cuda.h>
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
-// Exchange of registers within a warp: index, up, down, xor, of several types, in parts of a warp; warp-wide
-// reductions.
+// Exchange of registers within a warp: index, up, down, xor, of several types, in parts of a warp;
+// warp-wide reductions.
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Votes and matches within a warp, the mask of active threads in diverged code, and counting of a block's
-// threads.
+// Votes and matches within a warp, the mask of active threads in diverged code, and counting of a
+// block's threads.
 
 #include "check.h"
 

@@ -1,6 +1,7 @@
-// A weak definition of every driver call that the shim implements, so that a test program can link the table
-// of client/entry/proc_address.c with only some of them. A strong definition elsewhere wins; calling one of
-// these means that a test reached further than it meant to, and fails with CUDA_ERROR_UNKNOWN.
+// A weak definition of every driver call that the shim implements, so that a test program can link
+// the table of client/entry/proc_address.c with only some of them. A strong definition elsewhere
+// wins; calling one of these means that a test reached further than it meant to, and fails with
+// CUDA_ERROR_UNKNOWN.
 
 #include "protocol/cuda_abi.h"
 

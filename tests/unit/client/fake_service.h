@@ -1,8 +1,8 @@
-// A service, a ring and one device for tests of modules, kernels and launches. One test runs per process, so
-// nothing is ever reset.
+// A service, a ring and one device for tests of modules, kernels and launches. One test runs per
+// process, so nothing is ever reset.
 //
-// Every module has the kernels "add" (parameters of 8, 4 and, behind a gap, 8 bytes), "plain" (none) and
-// "odd" (3, 16 and 1 bytes), and the global "counter".
+// Every module has the kernels "add" (parameters of 8, 4 and, behind a gap, 8 bytes), "plain"
+// (none) and "odd" (3, 16 and 1 bytes), and the global "counter".
 
 #ifndef FRMPS_TESTS_UNIT_CLIENT_FAKE_SERVICE_H
 #define FRMPS_TESTS_UNIT_CLIENT_FAKE_SERVICE_H

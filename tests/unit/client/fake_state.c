@@ -1,5 +1,5 @@
-// See fake_state.h. Every driver call that has no definition in the test program gets a weak one here that
-// fails.
+// See fake_state.h. Every driver call that has no definition in the test program gets a weak one
+// here that fails.
 
 #include "tests/unit/client/fake_state.h"
 
@@ -61,7 +61,8 @@ bool device_identity(
 	return true;
 }
 
-/* Declared by hand: client/entry/api.h would make them protected, and the weak ones below have no prototypes.
+/* Declared by hand: client/entry/api.h would make them protected, and the weak ones below have no
+ * prototypes.
  */
 CUresult cuModuleGetFunctionCount(unsigned int *ret_count, CUmodule module);
 CUresult cuModuleEnumerateFunctions(CUfunction *ret_functions, unsigned int count, CUmodule module);

@@ -1,5 +1,5 @@
-// The rest of the shim as tests of client/entry/ want it: two contexts, a settable device list, a module with
-// functions. One test runs per process, so nothing is ever reset.
+// The rest of the shim as tests of client/entry/ want it: two contexts, a settable device list, a
+// module with functions. One test runs per process, so nothing is ever reset.
 
 #ifndef FRMPS_TESTS_UNIT_CLIENT_FAKE_STATE_H
 #define FRMPS_TESTS_UNIT_CLIENT_FAKE_STATE_H

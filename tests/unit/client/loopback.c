@@ -1,5 +1,6 @@
-// See loopback.h. One thread in the child: polls the socket and the doorbell, executes the ring in its own
-// order. A command that must wait (for a word, for a host function) keeps everything behind it waiting.
+// See loopback.h. One thread in the child: polls the socket and the doorbell, executes the ring in
+// its own order. A command that must wait (for a word, for a host function) keeps everything behind
+// it waiting.
 
 #include "tests/unit/client/loopback.h"
 
@@ -472,7 +473,8 @@ static void verdicts(void)
 	}
 }
 
-/* A promotion as the client sees it: a new generation with its own timeline, which begins with what is known.
+/* A promotion as the client sees it: a new generation with its own timeline, which begins with what
+ * is known.
  */
 static void promote(void)
 {
@@ -518,7 +520,8 @@ static void serve(void)
 
 	for (;;) {
 		p[1].fd = self.view.server ? self.doorbell : -1;
-		/* The short timeout is for what rings no bell: the test's wishes and words in memory. */
+		/* The short timeout is for what rings no bell: the test's wishes and words in
+		 * memory. */
 		if (self.view.server)
 			word_set(&self.view.server->asleep, 1);
 		word_fence();

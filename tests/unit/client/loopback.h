@@ -1,7 +1,8 @@
-// A service in one child process, for tests of the shim as a whole: daemon, executor and device at once. It
-// keeps the contract of the ring strictly: sequence numbers without gaps, no more undone commands on a stream
-// than the credit allows, and nothing counts as done before a mark was asked for. Device memory is memory of
-// the child at the session's addresses, so copies and fills are real. Kernels and modules it does not have.
+// A service in one child process, for tests of the shim as a whole: daemon, executor and device at
+// once. It keeps the contract of the ring strictly: sequence numbers without gaps, no more undone
+// commands on a stream than the credit allows, and nothing counts as done before a mark was asked
+// for. Device memory is memory of the child at the session's addresses, so copies and fills are
+// real. Kernels and modules it does not have.
 //
 // One per test process; the test and the child share `loopback`.
 

@@ -1,4 +1,5 @@
-// What the tests of the shim as a whole share: a loopback service, the primary context current, short forms.
+// What the tests of the shim as a whole share: a loopback service, the primary context current,
+// short forms.
 
 #ifndef FRMPS_TESTS_UNIT_CLIENT_SHIM_H
 #define FRMPS_TESTS_UNIT_CLIENT_SHIM_H
@@ -18,8 +19,8 @@
 /* The primary context of device 0. */
 extern CUcontext shim_context;
 
-/** Fixtures: the service alone; the service, cuInit and a current context; the end, which checks the
- * service's rules. */
+/** Fixtures: the service alone; the service, cuInit and a current context; the end, which checks
+ * the service's rules. */
 void shim_setup_service(void);
 void shim_setup(void);
 void shim_teardown(void);

@@ -1,5 +1,6 @@
-// What a program meets before any of its own calls: lookup of entry points, the unnamed tables, the start-up
-// check, context-local storage, error names, and the refusal of what is missing. No service, no device.
+// What a program meets before any of its own calls: lookup of entry points, the unnamed tables, the
+// start-up check, context-local storage, error names, and the refusal of what is missing. No
+// service, no device.
 
 #include "client/entry/api.h"
 #include "client/link/integrity.h"
@@ -19,7 +20,8 @@
 #include <unistd.h>
 
 /*
- * Every exported function by its symbol, taken from the table independently of the lookup under test.
+ * Every exported function by its symbol, taken from the table independently of the lookup under
+ * test.
  */
 
 #define DECLARE_FULL(symbol)
@@ -96,7 +98,8 @@ static const struct {
 	{"cuStreamGetCaptureInfo", 12030, 2, "cuStreamGetCaptureInfo_v3_ptsz"},
 	{"cuMemcpyHtoD", 3020, 1, "cuMemcpyHtoD_v2"},
 	{"cuMemcpyHtoD", 7000, 2, "cuMemcpyHtoD_v2_ptds"},
-	/* The per-thread variant of the form that fits, also for a caller that names the form's own version.
+	/* The per-thread variant of the form that fits, also for a caller that names the form's own
+	 * version.
 	 */
 	{"cuMemcpyHtoD", 3020, 2, "cuMemcpyHtoD_v2_ptds"},
 	/* A form without a per-thread variant stays what it is. */
@@ -672,7 +675,8 @@ START_TEST(storage_is_per_context)
 	const void *const *table = table_by(STORAGE_TABLE);
 	void *value = NULL;
 
-	/* Nothing current, nothing stored: the runtime's way to find out that it must bind a context. */
+	/* Nothing current, nothing stored: the runtime's way to find out that it must bind a
+	 * context. */
 	ck_assert_int_eq(
 		call(table[2], (uintptr_t)&value, 0, (uintptr_t)KEY(1), 0), CUDA_ERROR_INVALID_HANDLE);
 	ck_assert_int_eq(
@@ -765,7 +769,8 @@ START_TEST(clearing_runs_each_destructor_once)
 }
 END_TEST
 
-/* One entry changes hands between two keys while others look: nobody may see one key's value under the other.
+/* One entry changes hands between two keys while others look: nobody may see one key's value under
+ * the other.
  */
 static struct cls_map shared_map = CLS_MAP_INIT;
 static atomic_bool writer_done;

@@ -1,5 +1,5 @@
-// Tests of client/stage/box.c: extents, flattening, and pieces. A byte-by-byte copy of the same box is the
-// reference.
+// Tests of client/stage/box.c: extents, flattening, and pieces. A byte-by-byte copy of the same box
+// is the reference.
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-// Tests of client/state/device.c: what a device can do is told to programs only where the library hands it on.
+// Tests of client/state/device.c: what a device can do is told to programs only where the library
+// hands it on.
 
 #include "client/state/device.h"
 #include "tests/lib/suite.h"
@@ -33,7 +34,8 @@ static int attribute_of(int attribute)
 START_TEST(attributes_promise_what_is_there)
 {
 	static const int missing[] = {
-		/* pinned memory stands for managed memory; updates of both sides at once may be lost */
+		/* pinned memory stands for managed memory; updates of both sides at once may be
+		 * lost */
 		CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
 		CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED,
 		CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,

@@ -1,5 +1,5 @@
-// Kernel launches through the entry points: what is refused at the call, and the bytes of the records of the
-// rest.
+// Kernel launches through the entry points: what is refused at the call, and the bytes of the
+// records of the rest.
 
 #include <string.h>
 

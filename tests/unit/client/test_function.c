@@ -1,5 +1,5 @@
-// Modules, libraries, kernels and occupancy through the entry points: what the service is asked and how
-// often, what is answered from memory, and what becomes of handles whose module is gone.
+// Modules, libraries, kernels and occupancy through the entry points: what the service is asked and
+// how often, what is answered from memory, and what becomes of handles whose module is gone.
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -269,7 +269,8 @@ START_TEST(libraries_sleep_and_wake)
 }
 END_TEST
 
-/* A library that cannot be loaded again stays asleep; one that the service may still hold is lost. */
+/* A library that cannot be loaded again stays asleep; one that the service may still hold is
+ * lost. */
 START_TEST(libraries_that_do_not_wake)
 {
 	CUlibrary library = load_library();
@@ -511,7 +512,8 @@ static void set(CUfunction function, CUfunction_attribute attribute, int value)
 	ck_assert_int_eq(fake.set.value, value);
 }
 
-/* The request to the service does not go through the ring: it must not overtake launches that are there. */
+/* The request to the service does not go through the ring: it must not overtake launches that are
+ * there. */
 START_TEST(launches_keep_the_value_they_were_made_with)
 {
 	CUmodule module = load_module();
@@ -840,12 +842,13 @@ START_TEST(block_size_search)
 	ck_assert_int_eq(block, 1024);
 	ck_assert_int_eq(grid, 2 * FAKE_PROCESSORS);
 	ck_assert_uint_eq(fake.calls[WIRE_QUERY_OCCUPANCY], 1);
-	/* A limit that is no whole number of warps: 2 × 1000 threads fit, 2 × 992 fit, 2 × 960 …, 3 × 672, 4
-	 * × 512. */
+	/* A limit that is no whole number of warps: 2 × 1000 threads fit, 2 × 992 fit, 2 × 960 …, 3
+	 * × 672, 4 × 512. */
 	ck_assert_int_eq(cuOccupancyMaxPotentialBlockSize(&grid, &block, add, NULL, 0, 1000), CUDA_SUCCESS);
 	ck_assert_int_eq(block, 512);
 	ck_assert_int_eq(grid, 4 * FAKE_PROCESSORS);
-	/* 1162 threads' worth of shared memory: one block of 1024, or 9 blocks of 128 = 1152, or 1 … */
+	/* 1162 threads' worth of shared memory: one block of 1024, or 9 blocks of 128 = 1152, or 1
+	 * … */
 	ck_assert_int_eq(cuOccupancyMaxPotentialBlockSize(&grid, &block, add, shared_of, 0, 0), CUDA_SUCCESS);
 	ck_assert_int_eq(block, 576);
 	ck_assert_int_eq(grid, 2 * FAKE_PROCESSORS);

@@ -1,5 +1,5 @@
-// Tests of client/state/heap.c: the cutting of a window into chunks and blocks. A plain list of what is
-// handed out is the reference.
+// Tests of client/state/heap.c: the cutting of a window into chunks and blocks. A plain list of
+// what is handed out is the reference.
 
 #include <stdlib.h>
 

@@ -29,7 +29,8 @@ struct fatbin {
 
 static const struct fatbin fatbin = {0xba55ed50, 1, 16, 48, "payload"};
 
-/* An ELF file with a hole (NOBITS) and its program headers last, as compilers for the device write them. */
+/* An ELF file with a hole (NOBITS) and its program headers last, as compilers for the device write
+ * them. */
 struct elf {
 	Elf64_Ehdr header;
 	uint8_t text[32];

@@ -118,7 +118,8 @@ START_TEST(a_stop_in_the_middle_forgets_nothing)
 
 	command(&a);
 	command(&b);
-	/* The first wait is written, the second finds no room; meanwhile one more command arrives. */
+	/* The first wait is written, the second finds no room; meanwhile one more command
+	 * arrives. */
 	ck_assert(join_next(&join, &legacy, done, &on, &seq));
 	join_made(&join, &legacy, on, seq);
 	ck_assert(join_next(&join, &legacy, done, &on, &seq));
@@ -144,7 +145,8 @@ START_TEST(an_early_return_behind_another_covers_both)
 {
 	command(&a);
 	join_early(&join, &a, a.last);
-	/* A call on another stream: its command waits for the first one, so who waits for it waits for both.
+	/* A call on another stream: its command waits for the first one, so who waits for it waits
+	 * for both.
 	 */
 	ck_assert_uint_eq(command(&other), A);
 	join_early(&join, &other, other.last);

@@ -1,6 +1,6 @@
-// Tests of client/stage/porter.c: every byte arrives, with one thread, with several that want the porter at
-// once, and when the porter has gone to sleep in between. A lost wake-up hangs (time limit). ThreadSanitizer
-// looks at this one.
+// Tests of client/stage/porter.c: every byte arrives, with one thread, with several that want the
+// porter at once, and when the porter has gone to sleep in between. A lost wake-up hangs (time
+// limit). ThreadSanitizer looks at this one.
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,7 +16,8 @@ static void copy(void *dst, const void *src, uint64_t bytes)
 	memcpy(dst, src, bytes);
 }
 
-/* Between two copies each word is looked at: long enough for the porter to fall asleep now and then. */
+/* Between two copies each word is looked at: long enough for the porter to fall asleep now and
+ * then. */
 static void *copy_often(void *seed)
 {
 	uint8_t *from = malloc(BYTES), *to = malloc(BYTES);

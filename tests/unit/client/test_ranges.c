@@ -1,4 +1,5 @@
-// Tests of client/state/ranges.c: the ordered map by itself, against a plain array, and the process-wide one.
+// Tests of client/state/ranges.c: the ordered map by itself, against a plain array, and the
+// process-wide one.
 
 #include <stdlib.h>
 

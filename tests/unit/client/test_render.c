@@ -1,4 +1,5 @@
-// Tests of client/text/render.c: what records of kernels say, and records that are cut or senseless.
+// Tests of client/text/render.c: what records of kernels say, and records that are cut or
+// senseless.
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ static void add_double(double value)
 	memcpy(&words[count++], &value, sizeof(value));
 }
 
-/* What the record says if only `size` words of it are there; in a block of that size, so that a sanitizer
- * sees a look beyond. */
+/* What the record says if only `size` words of it are there; in a block of that size, so that a
+ * sanitizer sees a look beyond. */
 static char *said(void (*render)(FILE *, const uint64_t *, size_t), size_t size)
 {
 	uint64_t *copy = malloc(size * 8 + 1);

@@ -367,7 +367,8 @@ static void *start(void *unused)
 	return (void *)(uintptr_t)cuInit(0);
 }
 
-/* Another thread is in the middle of cuInit: what it has so far is no more the child's than what it has in the end. */
+/* Another thread is in the middle of cuInit: what it has so far is no more the child's than what it
+ * has in the end. */
 START_TEST(a_child_that_is_forked_during_the_start_keeps_nothing)
 {
 	pthread_t thread;

@@ -111,8 +111,8 @@ static struct {
 
 #define TRAP_FLAG 0x100
 
-/* Behind each instruction. The executor has named the session whose kernel faulted: its end is written, then nothing is
- * doubtful. */
+/* Behind each instruction. The executor has named the session whose kernel faulted: its end is
+ * written, then nothing is doubtful. */
 static void step(int number, siginfo_t *info, void *context)
 {
 	ucontext_t *interrupted = context;
@@ -126,7 +126,8 @@ static void step(int number, siginfo_t *info, void *context)
 	interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
 }
 
-/* Asks whether a kernel is done that has faulted and looks done, and writes the verdict behind so many instructions. */
+/* Asks whether a kernel is done that has faulted and looks done, and writes the verdict behind so
+ * many instructions. */
 static bool ask_beside_verdict(unsigned steps)
 {
 	const struct client_stream stream = {.slot = 1};
@@ -481,8 +482,8 @@ static struct client_stream *slot_of(CUstream handle)
 	return stream;
 }
 
-/* A slot whose last stream had no command is nobody's again: the end of an event that was recorded there before
- * does not give it one. */
+/* A slot whose last stream had no command is nobody's again: the end of an event that was recorded
+ * there before does not give it one. */
 START_TEST(an_event_outlives_its_slot)
 {
 	struct client_stream *slot;
@@ -657,7 +658,8 @@ static void *exceed_credit(void *memory)
 	return (void *)(uintptr_t)result;
 }
 
-/* It is a long wait: the thread sleeps at once and asks to be woken, however long it spins for other things.
+/* It is a long wait: the thread sleeps at once and asks to be woken, however long it spins for
+ * other things.
  */
 START_TEST(a_wait_for_credit_does_not_spin)
 {
@@ -749,7 +751,8 @@ START_TEST(a_context_that_asks_for_spinning_keeps_the_processor)
 }
 END_TEST
 
-/* The end of a stream is a command, too, but the program may do what its commands wait for only behind the call. */
+/* The end of a stream is a command, too, but the program may do what its commands wait for only
+ * behind the call. */
 START_TEST(a_full_stream_is_destroyed_without_a_wait)
 {
 	CUstream stream;
@@ -839,8 +842,8 @@ static void empty_heavy_bell(const int bell[2])
 		continue;
 }
 
-/* The first thread goes no further than to the bell; to it the call is not over, but its place is taken: the
- * second one's command is behind it, as will be what waits for the second one's only. */
+/* The first thread goes no further than to the bell; to it the call is not over, but its place is
+ * taken: the second one's command is behind it, as will be what waits for the second one's only. */
 START_TEST(a_command_and_its_early_return_are_one)
 {
 	struct caller first = {.call = early_calls[_i]}, second = {.call = early_calls[_i]};

@@ -1,5 +1,5 @@
-// Tests of client/text/text.c: what comes out of a ring that kernels have filled or spoiled, and of what is left when the
-// session is over. The test writes what kernels would.
+// Tests of client/text/text.c: what comes out of a ring that kernels have filled or spoiled, and of
+// what is left when the session is over. The test writes what kernels would.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -107,7 +107,8 @@ END_TEST
 
 /* ---- sizes ---- */
 
-/* Two threads may load the first module that prints at the same time, and one of them may have printed already. */
+/* Two threads may load the first module that prints at the same time, and one of them may have
+ * printed already. */
 START_TEST(a_second_module_that_prints)
 {
 	OK(text_open(2 * BYTES));
@@ -156,7 +157,8 @@ static void end_hold(void)
 	ck_assert_int_eq(pthread_join(holder, NULL), 0);
 }
 
-/* Who hears of the end does not wait for a thread that writes. Then they come with the next error. */
+/* Who hears of the end does not wait for a thread that writes. Then they come with the next
+ * error. */
 START_TEST(assertions_are_not_lost_while_output_is_held)
 {
 	let_hold(stdout);

@@ -1,4 +1,5 @@
-// The shim when the service reports errors, faults, pauses, hangs or dies, and when threads are cancelled.
+// The shim when the service reports errors, faults, pauses, hangs or dies, and when threads are
+// cancelled.
 
 #include <pthread.h>
 #include <sched.h>
@@ -227,7 +228,8 @@ static size_t page_bytes;
 static uint8_t *rows; /* a page each; the second one cannot be read */
 static int met[2], let[2];
 
-/* The copy has come to the second row: says so, and makes it one like the others when it is told to. */
+/* The copy has come to the second row: says so, and makes it one like the others when it is told
+ * to. */
 static void on_second_row(int number, siginfo_t *info, void *unused)
 {
 	uint8_t *at = info->si_addr;

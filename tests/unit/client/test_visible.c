@@ -1,5 +1,5 @@
-// Tests of what cuInit reads from its surroundings: CUDA_VISIBLE_DEVICES (client/state/device.c) and the
-// process's memory map (client/link/connect.c).
+// Tests of what cuInit reads from its surroundings: CUDA_VISIBLE_DEVICES (client/state/device.c)
+// and the process's memory map (client/link/connect.c).
 
 #include "client/link/connect.h"
 #include "client/state/device.h"
@@ -72,8 +72,8 @@ START_TEST(windows_that_are_free)
 	connect_free_windows("", words);
 	for (unsigned int i = 0; i < WINDOWS; ++i)
 		ck_assert(is_free(words, i));
-	/* One page below the grid, the last page of window 0, a range over windows 2 to 4, and the top of
-	 * everything. */
+	/* One page below the grid, the last page of window 0, a range over windows 2 to 4, and the
+	 * top of everything. */
 	connect_free_windows("0ffffffff000-100000000000 r-xp 00000000 08:01 1 /bin/true\n"
 			     "103ffffff000-104000000000 rw-p 00000000 00:00 0\n"
 			     "108000000000-110000001000 rw-p 00000000 00:00 0 [heap]\n"

@@ -1,5 +1,5 @@
-// Proof that the frame of all other tests can fail: inner suites that must not pass are run, and main()
-// succeeds only if none of them did.
+// Proof that the frame of all other tests can fail: inner suites that must not pass are run, and
+// main() succeeds only if none of them did.
 
 #include "tests/lib/suite.h"
 

@@ -1,5 +1,5 @@
-// Packets and descriptors over a socket pair, with a well-behaved and an ill-behaved peer. The frame counts
-// descriptors, so every path that forgets one fails.
+// Packets and descriptors over a socket pair, with a well-behaved and an ill-behaved peer. The
+// frame counts descriptors, so every path that forgets one fails.
 
 #include "protocol/socket.h"
 

@@ -1,6 +1,7 @@
-// Control packets: every message type there and back with extreme values; then every truncation and many
-// seeded corruptions of each, decoded from a buffer of exactly that size and read to the last byte, so that
-// the sanitizer build sees any step outside; then packets that are well-formed and against our limits.
+// Control packets: every message type there and back with extreme values; then every truncation and
+// many seeded corruptions of each, decoded from a buffer of exactly that size and read to the last
+// byte, so that the sanitizer build sees any step outside; then packets that are well-formed and
+// against our limits.
 
 #include "protocol/wire.h"
 
@@ -234,8 +235,7 @@ static struct wire_message *sample(enum wire_type type)
 	return m;
 }
 
-/* Comparisons
- * ------------------------------------------------------------------------------------------------- */
+/* ---- comparisons ---- */
 
 #define SAME_WORDS(a, b)                                                                                     \
 	do {                                                                                                 \
@@ -559,8 +559,7 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	}
 }
 
-/* Reading everything that a message points to
- * ----------------------------------------------------------------- */
+/* ---- reading everything that a message points to ---- */
 
 static volatile uint64_t sink;
 
@@ -701,8 +700,7 @@ static int decode_exactly(const uint8_t *bytes, size_t length)
 	return r;
 }
 
-/* Fixture
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- fixture ---- */
 
 static uint8_t *packet;
 static struct wire_message *decoded;
@@ -741,8 +739,7 @@ static size_t encode_sample(enum wire_type type)
 	return length;
 }
 
-/* Tests
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- tests ---- */
 
 START_TEST(there_and_back)
 {
@@ -951,8 +948,8 @@ START_TEST(too_large)
 }
 END_TEST
 
-/* The largest packets that can be: everything below a limit and just at the packet's end, in steps of one
- * byte. */
+/* The largest packets that can be: everything below a limit and just at the packet's end, in steps
+ * of one byte. */
 START_TEST(just_fits)
 {
 	struct wire_message *m = calloc(1, sizeof(*m));
@@ -1096,7 +1093,8 @@ static uint32_t get_word(const uint8_t *at)
 	return value;
 }
 
-/* Packets that the verifier finds well-formed but that break our limits, made by changing a vector's length.
+/* Packets that the verifier finds well-formed but that break our limits, made by changing a
+ * vector's length.
  */
 START_TEST(limits_when_decoding)
 {
@@ -1134,8 +1132,8 @@ START_TEST(limits_when_decoding)
 }
 END_TEST
 
-/* Numbers of 8 bytes must lie at multiples of 8: the offset of a vector is changed so that it starts 4 bytes
- * later, where a length of 1 and enough bytes follow. */
+/* Numbers of 8 bytes must lie at multiples of 8: the offset of a vector is changed so that it
+ * starts 4 bytes later, where a length of 1 and enough bytes follow. */
 START_TEST(misaligned_numbers)
 {
 	const uint64_t words[] = {UINT64_C(0x1234567800000001), UINT64_C(0x7777777777777777)};

@@ -260,8 +260,8 @@ static void find_workers(struct fake *fake)
 			child_of(worker)->worker = worker;
 }
 
-/* What processes that were killed have not freed. Kept where a leak check finds it: the compiler may not take it
- * for something that nobody reads. */
+/* What processes that were killed have not freed. Kept where a leak check finds it: the compiler
+ * may not take it for something that nobody reads. */
 struct dead {
 	struct dead *former;
 	struct fake fake;

@@ -1,6 +1,6 @@
-// A daemon without processes: the real daemon over a loop of the test's own, with a spawner whose children
-// are the test itself. The test plays keeper, executors and clients over the socket pairs that they would
-// have; nothing sleeps: fake_turn() runs the loop until nothing moves.
+// A daemon without processes: the real daemon over a loop of the test's own, with a spawner whose
+// children are the test itself. The test plays keeper, executors and clients over the socket pairs
+// that they would have; nothing sleeps: fake_turn() runs the loop until nothing moves.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_FAKE_CHILDREN_H
 #define FRMPS_TESTS_UNIT_SERVER_FAKE_CHILDREN_H
@@ -66,16 +66,18 @@ extern bool fake_with_records;
 /* The SM partition that programs name in their Hello. */
 extern const char *fake_partition;
 
-/** First line of main(): opens what libuv keeps open for the process, so that leak checks do not see it come.
+/** First line of main(): opens what libuv keeps open for the process, so that leak checks do not
+ * see it come.
  */
 void fake_prepare(void);
 
-/** A daemon with a keeper and 1 + standbys executors that have said nothing yet: children[0] is the keeper.
+/** A daemon with a keeper and 1 + standbys executors that have said nothing yet: children[0] is the
+ * keeper.
  */
 struct fake *fake_new(unsigned standbys);
 /**
- * The daemon dies and the next one adopts everything, the same children among it. Those that were killed may be
- * killed again.
+ * The daemon dies and the next one adopts everything, the same children among it. Those that were
+ * killed may be killed again.
  * Return: what adopt() said
  */
 int fake_come_back(struct fake *fake);
@@ -90,19 +92,21 @@ struct domain *fake_domain(const struct fake *fake);
 struct session *fake_session(const struct fake *fake, unsigned index);
 
 /**
- * Runs the loop while the condition holds: for what timers do. It is never left to wait by itself: a loop
- * whose timers have just made the condition false would wait on for an event that nobody sends.
+ * Runs the loop while the condition holds: for what timers do. It is never left to wait by itself:
+ * a loop whose timers have just made the condition false would wait on for an event that nobody
+ * sends.
  */
 #define FAKE_RUN_WHILE(fake, condition)                                                                      \
 	do                                                                                                   \
 		fake_turn(fake);                                                                             \
 	while ((condition) && !sched_yield())
 
-/** The time until the loop's next timer passes at once, for the daemon's clock as well. The test fails when that is more than
- * FAKE_SKIP_MAX_MS in all. Return: true */
+/** The time until the loop's next timer passes at once, for the daemon's clock as well. The test
+ * fails when that is more than FAKE_SKIP_MAX_MS in all. Return: true */
 bool fake_skip(struct fake *fake);
 
-/** The same as FAKE_RUN_WHILE where only time is waited for: no thread and no process has anything to do. */
+/** The same as FAKE_RUN_WHILE where only time is waited for: no thread and no process has anything
+ * to do. */
 #define FAKE_SKIP_WHILE(fake, condition)                                                                     \
 	do                                                                                                   \
 		fake_turn(fake);                                                                             \
@@ -130,9 +134,11 @@ void fake_ready(struct fake *fake, struct fake_child *child);
 void fake_warm(struct fake *fake, struct fake_child *child);
 /** The same of one that opens that many sessions first. */
 void fake_warm_with(struct fake *fake, struct fake_child *child, unsigned sessions);
-/** Keeper ready, executors warm, the first one active. Children 1 and 2 are then active and standby. */
+/** Keeper ready, executors warm, the first one active. Children 1 and 2 are then active and
+ * standby. */
 void fake_boot(struct fake *fake);
-/** The keeper answers a request for a chunk with a descriptor. The daemon has not read it when this returns. */
+/** The keeper answers a request for a chunk with a descriptor. The daemon has not read it when this
+ * returns. */
 void fake_give_chunk(struct fake_child *keeper, uint64_t id, uint64_t handle);
 /** Expects such a request, too. */
 void fake_make_chunk(struct fake *fake, struct fake_child *keeper, uint64_t handle);
@@ -149,8 +155,8 @@ void fake_hello(struct fake *fake, struct fake_client *client);
 void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid);
 /** The active executor opens a session and serves it. */
 void fake_open(struct fake *fake, struct fake_child *active);
-/** fake_hello(), OpenSession answered by `active`, Welcome taken, every standby in `standby` (may be NULL)
- * told. */
+/** fake_hello(), OpenSession answered by `active`, Welcome taken, every standby in `standby` (may
+ * be NULL) told. */
 void fake_join(
 	struct fake *fake, struct fake_client *client, struct fake_child *active, struct fake_child *standby);
 /** Takes the Welcome. */

@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** Listens at a path. It ends by itself when the asker closes, or after 20 s. Return: the process, to be reaped */
+/** Listens at a path. It ends by itself when the asker closes, or after 20 s. Return: the process,
+ * to be reaped */
 pid_t one_answer_start(const char *path, int32_t code, const char *json);
 
 #endif

@@ -1,4 +1,5 @@
-// The process that looks whether the driver works here, as the service sees it: it answers, crashes, or hangs.
+// The process that looks whether the driver works here, as the service sees it: it answers,
+// crashes, or hangs.
 
 #include "server/probe.h"
 

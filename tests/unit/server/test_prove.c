@@ -1,4 +1,5 @@
-// The process that proves that faults are contained, as the service sees it: it answers, crashes, hangs, or is not there.
+// The process that proves that faults are contained, as the service sees it: it answers, crashes,
+// hangs, or is not there.
 
 #include "server/prove.h"
 
@@ -73,7 +74,8 @@ START_TEST(a_trial_that_is_not_there_proves_nothing)
 }
 END_TEST
 
-/* As an executor: the driver is to handle exceptions as for a debugger, and to have where to write. */
+/* As an executor: the driver is to handle exceptions as for a debugger, and to have where to
+ * write. */
 START_TEST(a_trial_is_started_as_an_executor_is)
 {
 	ask("test \"$CUDA_ENABLE_COREDUMP_ON_EXCEPTION\" = 1 && test -e /proc/self/fd/5 && "

@@ -1,6 +1,6 @@
-// shm/ring: order and content of records around the end of the ring, a full ring, a writer that breaks the
-// rules, a doorbell that a client has changed, and a stress run of two threads (ThreadSanitizer looks at this
-// one).
+// shm/ring: order and content of records around the end of the ring, a full ring, a writer that
+// breaks the rules, a doorbell that a client has changed, and a stress run of two threads
+// (ThreadSanitizer looks at this one).
 
 #include <check.h>
 #include <poll.h>
@@ -203,8 +203,8 @@ END_TEST
 static word32 asleep;
 static int bell[2];
 
-/* A reader that sleeps by the doorbell's protocol whenever the ring is empty. A lost wake-up hangs it (time
- * limit). */
+/* A reader that sleeps by the doorbell's protocol whenever the ring is empty. A lost wake-up hangs
+ * it (time limit). */
 static void *sleepy_reader(void *nothing)
 {
 	uint64_t n = 1;

@@ -1,5 +1,5 @@
-// The library that plugin_dlopen.cu loads and unloads: a kernel with a variable, and its own copy of the
-// runtime.
+// The library that plugin_dlopen.cu loads and unloads: a kernel with a variable, and its own copy
+// of the runtime.
 
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
-// The second translation unit of separate_compilation.cu: variables, a function and a kernel that the first
-// one uses.
+// The second translation unit of separate_compilation.cu: variables, a function and a kernel that
+// the first one uses.
 
 #include "separate.h"
 

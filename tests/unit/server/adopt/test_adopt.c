@@ -1,5 +1,5 @@
-// Another life of the daemon: what it makes of the records of the one before. Keeper, executors and clients are the
-// test, and stay.
+// Another life of the daemon: what it makes of the records of the one before. Keeper, executors and
+// clients are the test, and stay.
 
 #include <signal.h>
 #include <stdlib.h>
@@ -208,7 +208,8 @@ START_TEST(an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
 }
 END_TEST
 
-/* What the holder has not got cannot be forgotten: its key is that of the next that the holder gets. */
+/* What the holder has not got cannot be forgotten: its key is that of the next that the holder
+ * gets. */
 START_TEST(an_executor_without_its_descriptors_takes_none_of_others_along)
 {
 	const struct worker *worker = standby->worker;

@@ -1,5 +1,5 @@
-// The bed of the host backend's tests: the backend open as an executor, one window with one chunk mapped, the
-// test kernels loaded, short forms of what tests do often.
+// The bed of the host backend's tests: the backend open as an executor, one window with one chunk
+// mapped, the test kernels loaded, short forms of what tests do often.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_BACKEND_BED_H
 #define FRMPS_TESTS_UNIT_SERVER_BACKEND_BED_H
@@ -30,8 +30,8 @@ struct bed {
 
 static struct bed bed;
 
-/* Somewhere free, so that the tests run under sanitizers, which own much of the address space: the low end of
- * a large gap, because threads that start meanwhile take the high end. */
+/* Somewhere free, so that the tests run under sanitizers, which own much of the address space: the
+ * low end of a large gap, because threads that start meanwhile take the high end. */
 static inline uint64_t free_address(uint64_t bytes)
 {
 	uint64_t room = bytes + (UINT64_C(16) << 30);
@@ -96,7 +96,8 @@ static inline struct backend_stream *stream_new(void)
 	return stream;
 }
 
-/* One block of one thread unless the caller changes it; arguments as a struct of the kernel's parameters. */
+/* One block of one thread unless the caller changes it; arguments as a struct of the kernel's
+ * parameters. */
 static inline CUresult try_launch(struct backend_stream *stream, const char *name, const void *arguments,
 	const struct backend_launch *wishes)
 {

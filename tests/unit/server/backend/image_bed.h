@@ -1,5 +1,5 @@
-// The bed of tests of device code: one of the compiler's images (images/), and the parts that tests look at
-// or change.
+// The bed of tests of device code: one of the compiler's images (images/), and the parts that tests
+// look at or change.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_BACKEND_IMAGE_BED_H
 #define FRMPS_TESTS_UNIT_SERVER_BACKEND_IMAGE_BED_H
@@ -61,7 +61,8 @@ static inline void *section_in(uint8_t *file, const char *name, Elf64_Shdr **ret
 	ck_abort_msg("no section %s", name);
 }
 
-/* Section `name` of the image is none by its type, called `as` (no longer than its name), and far outside of it. */
+/* Section `name` of the image is none by its type, called `as` (no longer than its name), and far
+ * outside of it. */
 static inline void misplace(const char *name, const char *as)
 {
 	Elf64_Shdr *found, *texts;
@@ -91,7 +92,8 @@ static inline Elf64_Sym *symbol(const char *name)
 	ck_abort_msg("no symbol %s", name);
 }
 
-/* An image of our own: so many sections, with the names in the first, and bytes from `ret_at` on. */
+/* An image of our own: so many sections, with the names in the first, and bytes from `ret_at`
+ * on. */
 static inline Elf64_Shdr *begin_image(unsigned sections, size_t bytes, size_t *ret_at)
 {
 	Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, [EI_ABIVERSION] = 7},
@@ -109,7 +111,8 @@ static inline Elf64_Shdr *begin_image(unsigned sections, size_t bytes, size_t *r
 	return (void *)(image + head.e_shoff);
 }
 
-/* Symbols that all are the same text, and tables of relocations, all the same one as well, that name the first. */
+/* Symbols that all are the same text, and tables of relocations, all the same one as well, that
+ * name the first. */
 static inline void build_texts(size_t symbols, size_t text_bytes, size_t relocations, unsigned tables)
 {
 	static const char names[64] = "\0$str\0.nv.global.init";

@@ -1,5 +1,5 @@
-// What needs no device: which codes are fatal, finding backends, the search for the driver, and the check of
-// images that the driver would believe.
+// What needs no device: which codes are fatal, finding backends, the search for the driver, and the
+// check of images that the driver would believe.
 
 #include "server/backend/backend.h"
 
@@ -37,8 +37,8 @@ START_TEST(backends_have_names)
 }
 END_TEST
 
-/* Every operation is there in both; the compiler would take a missing one for NULL. Only the trial may be: the host has nothing
- * to prove. */
+/* Every operation is there in both; the compiler would take a missing one for NULL. Only the trial
+ * may be: the host has nothing to prove. */
 START_TEST(tables_are_complete)
 {
 	const struct backend_ops *both[] = {&backend_cuda, &backend_host};

@@ -1,5 +1,5 @@
-// Channels as the driver makes and frees them, and the control that takes them off the device. The test is
-// the kernel-mode driver.
+// Channels as the driver makes and frees them, and the control that takes them off the device. The
+// test is the kernel-mode driver.
 
 #include <string.h>
 #include <sys/ioctl.h>

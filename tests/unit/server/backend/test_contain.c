@@ -1,5 +1,5 @@
-// What the driver's threads do after a fault: kept from them where the service handles exceptions itself, and the sign of
-// a fault otherwise.
+// What the driver's threads do after a fault: kept from them where the service handles exceptions
+// itself, and the sign of a fault otherwise.
 
 #include "server/backend/cuda/contain.h"
 

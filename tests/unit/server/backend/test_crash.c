@@ -58,7 +58,8 @@ static const char *heard(const char *end)
 
 /* ---- crashes ---- */
 
-/* Lets a child crash, which is ended by signal `end`. Return: what comes out; it is in the pipe, or out already. */
+/* Lets a child crash, which is ended by signal `end`. Return: what comes out; it is in the pipe, or
+ * out already. */
 static const char *heard_of(void (*crash)(int number), int number, int end)
 {
 	static char text[65536];

@@ -1,5 +1,6 @@
-// What is read from images of the compiler's (images/statics.cu): which variables kernels may write, and
-// which kernels those are; from fat binaries, however they are compressed; and from images that lie.
+// What is read from images of the compiler's (images/statics.cu): which variables kernels may
+// write, and which kernels those are; from fat binaries, however they are compressed; and from
+// images that lie.
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -456,7 +457,8 @@ START_TEST(images_may_be_cut_off)
 }
 END_TEST
 
-/* Half of the changes hit the tables at the end and the headers at the beginning, where the numbers are. */
+/* Half of the changes hit the tables at the end and the headers at the beginning, where the numbers
+ * are. */
 START_TEST(images_may_lie)
 {
 	uint64_t state = UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)_i;
@@ -608,7 +610,8 @@ static struct statics many_variables(void)
 	return statics;
 }
 
-/* A fat binary of some MiB has hundreds of thousands of members, of which each may name a variable that is known. */
+/* A fat binary of some MiB has hundreds of thousands of members, of which each may name a variable
+ * that is known. */
 START_TEST(members_may_have_many_variables)
 {
 	struct statics merged = {0}, many = many_variables(), one = {0};
@@ -635,7 +638,8 @@ END_TEST
 
 #define LONG 60000u
 
-/* Two kernels, one with a long name, that have a variable's address in so many relocations by turns. */
+/* Two kernels, one with a long name, that have a variable's address in so many relocations by
+ * turns. */
 static void build_kernels(unsigned tables)
 {
 	static const char names[] = "\0v\0.nv.global\0.text.a\0.text.";
@@ -741,7 +745,8 @@ START_TEST(sections_may_lie_on_one_another)
 }
 END_TEST
 
-/* As in large programs: so much code, each with an instruction, and so many slots. No code goes through all of them. */
+/* As in large programs: so much code, each with an instruction, and so many slots. No code goes
+ * through all of them. */
 START_TEST(much_code_may_have_many_slots)
 {
 	static const char names[] = "\0.text.kernel\0.nv.constant4";

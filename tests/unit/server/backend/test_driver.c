@@ -1,5 +1,5 @@
-// The cuda backend on a driver of the test's own: what clients may ask of it that the driver should not be
-// asked, and what is left when the driver refuses.
+// The cuda backend on a driver of the test's own: what clients may ask of it that the driver should
+// not be asked, and what is left when the driver refuses.
 
 #include <fcntl.h>
 #include <malloc.h>

@@ -1,5 +1,6 @@
-// The service's own handling of a kernel's exception, beside a kernel-mode driver that is played: a save area with
-// records of warps, error states of multiprocessors, and the device's memory with code and descriptors of grids.
+// The service's own handling of a kernel's exception, beside a kernel-mode driver that is played: a
+// save area with records of warps, error states of multiprocessors, and the device's memory with
+// code and descriptors of grids.
 
 #include "server/backend/cuda/exception.h"
 
@@ -398,7 +399,8 @@ START_TEST(the_kernel_that_faulted_is_named_and_its_grid_ends)
 }
 END_TEST
 
-/* What stands in a trap has no program counter of an error; an assertion stands in code of the driver. */
+/* What stands in a trap has no program counter of an error; an assertion stands in code of the
+ * driver. */
 START_TEST(traps_and_assertions_are_named_by_their_grid)
 {
 	stop_warp(3, 7, 0, _i ? WARP_ASSERT : WARP_TRAP, _i ? BUILTIN : CODE + 0x20);
@@ -426,7 +428,8 @@ START_TEST(an_access_without_a_mapping_is_named_by_the_error_state)
 }
 END_TEST
 
-/* The warp that faulted is over, and another one has come into its slot, whose record has the error of the one before. */
+/* The warp that faulted is over, and another one has come into its slot, whose record has the error
+ * of the one before. */
 static void succeed_warp(uint32_t sm, uint32_t slot, uint32_t kernel, uint64_t error_at, uint64_t stands_at)
 {
 	stop_warp(sm, slot, kernel, 0x17, error_at);
@@ -491,7 +494,8 @@ START_TEST(who_has_left_the_code_ends_there)
 }
 END_TEST
 
-/* Warps of its grid that have not failed yet: in the driver's code of assert() they would, one after the other. */
+/* Warps of its grid that have not failed yet: in the driver's code of assert() they would, one
+ * after the other. */
 START_TEST(all_warps_of_a_grid_end_with_the_one_that_faulted)
 {
 	stop_warp(3, 7, 0, WARP_ASSERT, BUILTIN);
@@ -506,7 +510,8 @@ START_TEST(all_warps_of_a_grid_end_with_the_one_that_faulted)
 }
 END_TEST
 
-/* All programs share the device's heap. Who stands in its code without an error of his own may hold a lock of it. */
+/* All programs share the device's heap. Who stands in its code without an error of his own may hold
+ * a lock of it. */
 START_TEST(nobody_ends_in_the_heap_of_all)
 {
 	code_forget(OURS);
@@ -601,7 +606,8 @@ START_TEST(the_handler_is_changed_as_the_context_is_made)
 }
 END_TEST
 
-/* Who believed that it still knows would let warps go on that are to end; and it may not be changed any more. */
+/* Who believed that it still knows would let warps go on that are to end; and it may not be changed
+ * any more. */
 START_TEST(a_handler_that_the_driver_has_put_back_is_left_alone)
 {
 	put_handler();
@@ -664,7 +670,8 @@ START_TEST(without_room_behind_the_handler_exceptions_are_the_drivers)
 }
 END_TEST
 
-/* What the handler must be: one, with records of that length at that place, of which it reads that byte. */
+/* What the handler must be: one, with records of that length at that place, of which it reads that
+ * byte. */
 START_TEST(without_a_handler_of_the_known_form_exceptions_are_the_drivers)
 {
 	static const struct {
@@ -790,7 +797,8 @@ START_TEST(what_is_only_held_is_released)
 }
 END_TEST
 
-/* The warp itself, which has not gone where it was sent: its record has its old place again, and no error. */
+/* The warp itself, which has not gone where it was sent: its record has its old place again, and no
+ * error. */
 static void hold_where_it_was(void)
 {
 	halt_warp(1, 0, 0, BUILTIN);

@@ -1,4 +1,5 @@
-// Memory of the host backend: chunks, windows, registration, copies and fills against a naive reference.
+// Memory of the host backend: chunks, windows, registration, copies and fills against a naive
+// reference.
 
 #include "tests/unit/server/backend/bed.h"
 

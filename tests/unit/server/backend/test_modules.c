@@ -1,4 +1,5 @@
-// Modules and launches of the host backend: separate copies, parameter layouts, grids, what is refused.
+// Modules and launches of the host backend: separate copies, parameter layouts, grids, what is
+// refused.
 
 #include "tests/unit/server/backend/bed.h"
 

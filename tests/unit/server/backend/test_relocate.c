@@ -1,6 +1,6 @@
-// Variables and constants of images of the compiler's (images/statics.cu, images/constants.cu) that are
-// moved: which of them, where everything that has their addresses finds them then, and their first values;
-// and images that lie.
+// Variables and constants of images of the compiler's (images/statics.cu, images/constants.cu) that
+// are moved: which of them, where everything that has their addresses finds them then, and their
+// first values; and images that lie.
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -417,7 +417,8 @@ START_TEST(constants_get_a_mirror)
 }
 END_TEST
 
-/* The driver's constant begins as its mirror does; who begins with a constant's address has the mirror's. */
+/* The driver's constant begins as its mirror does; who begins with a constant's address has the
+ * mirror's. */
 START_TEST(addresses_and_constants_fit_together)
 {
 	Elf64_Shdr *where;
@@ -547,8 +548,8 @@ START_TEST(texts_may_have_many_names)
 }
 END_TEST
 
-/* An image with so many sections of variables, all in the same bytes and with one variable each, whose names end in one
- * another. */
+/* An image with so many sections of variables, all in the same bytes and with one variable each,
+ * whose names end in one another. */
 static void build_large(unsigned count, uint32_t type, uint64_t bytes)
 {
 	static const char texts[32] = "\0.nv.global\0.nv.global.init";

@@ -1,5 +1,5 @@
-// Streams, events and marks of the host backend: order inside a stream, independence between streams, waits
-// that hold no thread.
+// Streams, events and marks of the host backend: order inside a stream, independence between
+// streams, waits that hold no thread.
 
 #include <errno.h>
 #include <pthread.h>
@@ -127,7 +127,8 @@ START_TEST(an_event_orders_two_streams)
 }
 END_TEST
 
-/* A wait is for the record that was the latest when it was queued, whatever becomes of the event. */
+/* A wait is for the record that was the latest when it was queued, whatever becomes of the
+ * event. */
 START_TEST(a_wait_names_a_record)
 {
 	struct backend_stream *slow = stream_new(), *fast = stream_new(), *waiter = stream_new();

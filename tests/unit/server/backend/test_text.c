@@ -1,6 +1,7 @@
-// Tests of server/backend/cuda/text.c: the functions that stand for the driver's in kernels that print or assert. The images
-// text_first.cubin and text_second.cubin are what ptxas -arch sm_90 -c -maxrregcount 24 makes of the source that the compiler
-// of these tests is given, text_third.cubin what it makes of it for RING.
+// Tests of server/backend/cuda/text.c: the functions that stand for the driver's in kernels that
+// print or assert. The images text_first.cubin and text_second.cubin are what ptxas -arch sm_90 -c
+// -maxrregcount 24 makes of the source that the compiler of these tests is given, text_third.cubin
+// what it makes of it for RING.
 
 #include <stdbool.h>
 #include <stdio.h>

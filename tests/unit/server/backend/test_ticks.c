@@ -1,5 +1,6 @@
-// The arithmetic of times, with a device and a driver of our own: a device's timer that the test turns, events
-// that take its value, and a driver that says how far apart two are as a binary32 of milliseconds.
+// The arithmetic of times, with a device and a driver of our own: a device's timer that the test
+// turns, events that take its value, and a driver that says how far apart two are as a binary32 of
+// milliseconds.
 
 #include <stdlib.h>
 #include <string.h>
@@ -139,8 +140,8 @@ START_TEST(times_of_one_executor_are_exact)
 }
 END_TEST
 
-/* A program that times itself once a second, for a day and longer: a driver that counts from the first event
- * alone would be wrong by 4 ms. */
+/* A program that times itself once a second, for a day and longer: a driver that counts from the
+ * first event alone would be wrong by 4 ms. */
 START_TEST(a_day_does_not_add_up)
 {
 	int64_t at, worst = 0;
@@ -160,8 +161,8 @@ END_TEST
 
 static const int64_t pauses[] = {1 * SECOND, 20 * SECOND, HOUR, 24 * HOUR, 24 * 30 * HOUR};
 
-/* A standby that becomes the active executor long after it was started, or a program that slept: a short time
- * is exact behind it, and the device's timer is found again. */
+/* A standby that becomes the active executor long after it was started, or a program that slept: a
+ * short time is exact behind it, and the device's timer is found again. */
 START_TEST(a_pause_costs_nothing)
 {
 	int64_t begun, ended, before;
@@ -227,8 +228,8 @@ START_TEST(the_tightest_of_several_counts)
 }
 END_TEST
 
-/* Our stream shares a queue with a kernel that runs for long: times of recent bases are given, those that would
- * be rounded too much wait. */
+/* Our stream shares a queue with a kernel that runs for long: times of recent bases are given,
+ * those that would be rounded too much wait. */
 START_TEST(a_base_that_does_not_come)
 {
 	struct backend_event event;
@@ -274,7 +275,8 @@ START_TEST(without_stamps)
 }
 END_TEST
 
-/* Kernels without end fill the device when the chain has become too long: times are known here, and not beyond. */
+/* Kernels without end fill the device when the chain has become too long: times are known here, and
+ * not beyond. */
 START_TEST(a_stamp_that_does_not_come)
 {
 	struct backend_event event;

@@ -1,5 +1,5 @@
-// Tests of server/backend/cuda/weave.c and server/backend/fatbin.c: what becomes of a cubin and of fat
-// binaries when a function of the driver is replaced, and images that lie.
+// Tests of server/backend/cuda/weave.c and server/backend/fatbin.c: what becomes of a cubin and of
+// fat binaries when a function of the driver is replaced, and images that lie.
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -210,8 +210,8 @@ START_TEST(names_by_the_long_way)
 }
 END_TEST
 
-/* Attributes that reach over the whole file, or all of it but for the names: they would be copied with what they lie on,
- * the table of sections for example. */
+/* Attributes that reach over the whole file, or all of it but for the names: they would be copied
+ * with what they lie on, the table of sections for example. */
 START_TEST(sections_that_lie_on_each_other)
 {
 	struct fatbin_bytes woven = {0};

@@ -1,4 +1,5 @@
-// What has happened: which events there are, who sees them, how long they stay, and who waits for them.
+// What has happened: which events there are, who sees them, how long they stay, and who waits for
+// them.
 
 #include <jansson.h>
 #include <signal.h>
@@ -346,7 +347,8 @@ START_TEST(events_of_others_wake_nobody)
 }
 END_TEST
 
-/* Of a service before this one, which had more events: who follows would else wait until there are as many again. */
+/* Of a service before this one, which had more events: who follows would else wait until there are
+ * as many again. */
 START_TEST(who_knows_more_than_there_is_gets_all)
 {
 	json_t *root;
@@ -365,7 +367,8 @@ START_TEST(who_knows_more_than_there_is_gets_all)
 }
 END_TEST
 
-/* One that waits and does not read costs the service one answer, however much happens; he learns how much he has missed. */
+/* One that waits and does not read costs the service one answer, however much happens; he learns
+ * how much he has missed. */
 START_TEST(an_idle_reader_costs_one_answer)
 {
 	long long noted;

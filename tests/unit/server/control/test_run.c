@@ -1,6 +1,6 @@
-// frmps-run as a program: without the service it runs nothing, unless it is told that it may; and frmpsctl:
-// what it says and ends with when the service is not there, or refuses. Their paths come by FRMPS_TEST_RUN
-// and FRMPS_TEST_CTL.
+// frmps-run as a program: without the service it runs nothing, unless it is told that it may; and
+// frmpsctl: what it says and ends with when the service is not there, or refuses. Their paths come
+// by FRMPS_TEST_RUN and FRMPS_TEST_CTL.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,8 @@ static char folder[64];
 static int32_t code;	 /* with which the service answers */
 static const char *json; /* and what */
 
-/* Runs a program; *ret_output (at least 4096 bytes) is the beginning of both its outputs. Return: exit code. */
+/* Runs a program; *ret_output (at least 4096 bytes) is the beginning of both its outputs. Return:
+ * exit code. */
 static int run_program(const char *variable, const char *const *arguments, char *ret_output)
 {
 	const char *program = getenv(variable);

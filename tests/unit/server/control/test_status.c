@@ -754,7 +754,8 @@ START_TEST(who_asks_on_and_reads_nothing_is_sent_away)
 }
 END_TEST
 
-/* One turn of the loop, in which timers fire. Return: how many of these operators have got an answer */
+/* One turn of the loop, in which timers fire. Return: how many of these operators have got an
+ * answer */
 static unsigned answered_in_a_round(const int *sockets, unsigned count, int *ret_latest)
 {
 	unsigned answers = 0;
@@ -800,7 +801,8 @@ static void leave_askers(const int *sockets)
 	fake_turn(fake);
 }
 
-/* What programs ask is read in every round of the loop, and one operator is answered in it at most. */
+/* What programs ask is read in every round of the loop, and one operator is answered in it at
+ * most. */
 START_TEST(operators_take_turns)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};

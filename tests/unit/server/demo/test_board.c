@@ -71,7 +71,8 @@ START_TEST(the_pause_of_the_crash_is_the_gap_that_contains_it)
 }
 END_TEST
 
-/* Where the device needs some time to notice, kernels end between the launch that faults and the pause. */
+/* Where the device needs some time to notice, kernels end between the launch that faults and the
+ * pause. */
 START_TEST(it_may_begin_after_the_launch_that_faults)
 {
 	const struct board_gap crash = {1000 * MS, 1020 * MS};

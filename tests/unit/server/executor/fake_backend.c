@@ -1,5 +1,5 @@
-// See fake_backend.h. Handles are small heap objects, so that a sanitizer sees one that is used after its end
-// or lost.
+// See fake_backend.h. Handles are small heap objects, so that a sanitizer sees one that is used
+// after its end or lost.
 
 #include "tests/unit/server/executor/fake_backend.h"
 

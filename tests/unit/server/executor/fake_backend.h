@@ -1,7 +1,7 @@
-// A backend that does nothing but remember: every piece of work is an entry of a log, and marks arrive when
-// the test says so. Images begin with an M; what begins with an S is compiled to "M", and an input of a link. A symbol with a '+' in
-// its name comes onto the device when it is looked up: for that a gap is needed. Calls come from the
-// executor's threads, so the log has a lock.
+// A backend that does nothing but remember: every piece of work is an entry of a log, and marks
+// arrive when the test says so. Images begin with an M; what begins with an S is compiled to "M",
+// and an input of a link. A symbol with a '+' in its name comes onto the device when it is looked
+// up: for that a gap is needed. Calls come from the executor's threads, so the log has a lock.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
 #define FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H

@@ -1,5 +1,5 @@
-// One session without threads: the test is the client (it writes the ring) and the clock, and turns the
-// serving loop by hand. A second executor can take the session over, as after a crash.
+// One session without threads: the test is the client (it writes the ring) and the clock, and turns
+// the serving loop by hand. A second executor can take the session over, as after a crash.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FIXTURE_H
 #define FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FIXTURE_H
@@ -35,8 +35,8 @@ void fixture_open(uint32_t blocks);
 void fixture_open_default(void);
 void fixture_close(void);
 
-/** Forgets the executor's private state, as if it had been killed, and takes the session over as the next
- * one. */
+/** Forgets the executor's private state, as if it had been killed, and takes the session over as
+ * the next one. */
 enum takeover_verdict fixture_take_over(enum takeover_recover recover);
 /** Only the first half of it: the next executor knows the session but does not serve it. */
 void fixture_kill(void);

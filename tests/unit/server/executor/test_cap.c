@@ -1,4 +1,5 @@
-// On which multiprocessors a session's kernels run: which group it gets, when it goes there, and in which order.
+// On which multiprocessors a session's kernels run: which group it gets, when it goes there, and in
+// which order.
 
 #include <pthread.h>
 #include <sched.h>
@@ -135,7 +136,8 @@ START_TEST(a_stream_that_cannot_be_replaced_stays)
 	fake_let_fail(FAKE_WAIT, CUDA_ERROR_OUT_OF_MEMORY);
 	fixture_launch(1, 0, 2);
 	fixture_turn();
-	/* The one that was to take its place is gone, and the command is where the one before is. */
+	/* The one that was to take its place is gone, and the command is where the one before
+	 * is. */
 	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 1);
 	ck_assert_ptr_ne(fake_call(FAKE_STREAM_DESTROY, 0)->object, fake_call(FAKE_LAUNCH, 0)->stream);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
@@ -663,7 +665,8 @@ START_TEST(what_is_said_while_a_session_is_looked_at_is_not_lost)
 	word_release(&tenant->view.server->partition, BACKEND_SMS(11, 4));
 	ck_assert_int_eq(pthread_create(&daemon, NULL, say_again_and_again, NULL), 0);
 	for (uint32_t round = 1; round <= ROUNDS; round++) {
-		/* It lends its partition and takes it back, again and again, wherever the daemon interrupts it. */
+		/* It lends its partition and takes it back, again and again, wherever the daemon
+		 * interrupts it. */
 		while (word_acquire(&round_said) != round) {
 			tenant->now += CAP_LEND_NS;
 			cap_look(tenant);

@@ -1,5 +1,5 @@
-// Mirrors of constants: what a session's commands write there goes on to the constant, and at a takeover all
-// of it does.
+// Mirrors of constants: what a session's commands write there goes on to the constant, and at a
+// takeover all of it does.
 
 #include "server/executor/constant.h"
 #include "server/executor/variable.h"

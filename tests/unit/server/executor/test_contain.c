@@ -1,4 +1,5 @@
-// What a fault that the backend sees means for sessions and for the daemon. The test is the backend's thread.
+// What a fault that the backend sees means for sessions and for the daemon. The test is the
+// backend's thread.
 
 #include <pthread.h>
 #include <sched.h>
@@ -209,7 +210,8 @@ START_TEST(the_doubt_says_what_is_known)
 }
 END_TEST
 
-/* The warps that go on are stopped once more as a rule, and then nothing has faulted (backend/cuda/exception.c). */
+/* The warps that go on are stopped once more as a rule, and then nothing has faulted
+ * (backend/cuda/exception.c). */
 START_TEST(what_was_given_up_is_doubtful_for_good)
 {
 	const uint32_t given_up = SHM_DOUBT | SHM_DOUBT_FAULT | SHM_DOUBT_WORKED;
@@ -338,8 +340,9 @@ START_TEST(the_next_executor_has_no_doubts)
 }
 END_TEST
 
-/* What ends it in the serving thread may come at the same moment: a kernel that strays is often one that faults. Who
- * comes first is stopped in the middle: some of what it has to tell is on a page that cannot be read. */
+/* What ends it in the serving thread may come at the same moment: a kernel that strays is often one
+ * that faults. Who comes first is stopped in the middle: some of what it has to tell is on a page
+ * that cannot be read. */
 static char *page;
 static size_t page_bytes;
 static word32 is_met, is_over;

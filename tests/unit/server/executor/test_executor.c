@@ -1,6 +1,6 @@
-// The whole role with its threads, from Ready to Shutdown, over a real control socket; the backend is the
-// fake one. The test is daemon and client at once. Waiting is always for an answer or a word, bounded by the
-// suite's timeout.
+// The whole role with its threads, from Ready to Shutdown, over a real control socket; the backend
+// is the fake one. The test is daemon and client at once. Waiting is always for an answer or a
+// word, bounded by the suite's timeout.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -751,7 +751,8 @@ static void expect_over(uint64_t id)
 	ck_assert_int_eq(message.reply.code, 0);
 }
 
-/* Waits for the end of what was not over at once; by now it may be, and nothing is there any more. */
+/* Waits for the end of what was not over at once; by now it may be, and nothing is there any
+ * more. */
 static void see_it_over(
 	struct client *client, enum wire_type type, uint64_t address, uint64_t bytes, int32_t code_if_gone)
 {
@@ -951,7 +952,8 @@ START_TEST(who_is_let_go_takes_its_guard_along)
 }
 END_TEST
 
-/* Launches of others take the mutex of the driver that each of these calls takes, and have as much of the time. */
+/* Launches of others take the mutex of the driver that each of these calls takes, and have as much
+ * of the time. */
 START_TEST(the_end_of_much_goes_with_rests)
 {
 	struct client client;
@@ -1015,7 +1017,8 @@ START_TEST(programs_that_want_something_all_the_time_do_not_hold_up_the_end_of_a
 }
 END_TEST
 
-/* Who is taken over goes on; a driver that is busy with the executor before holds up the filling of sinks alone. */
+/* Who is taken over goes on; a driver that is busy with the executor before holds up the filling of
+ * sinks alone. */
 START_TEST(nobody_waits_for_sinks_that_are_filled)
 {
 	struct client client;
@@ -1032,7 +1035,8 @@ START_TEST(nobody_waits_for_sinks_that_are_filled)
 }
 END_TEST
 
-/* Its serving thread is in a call that does not come back; whoever asks is answered all the same. */
+/* Its serving thread is in a call that does not come back; whoever asks is answered all the
+ * same. */
 START_TEST(a_thread_that_does_not_come_back_holds_nobody_up)
 {
 	struct client client;
@@ -1094,7 +1098,8 @@ START_TEST(a_program_over_its_limit_ends_and_others_go_on)
 	prepare_endless(&client, 1, 3);
 	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_SUCCESS);
 	ck_assert_str_eq(message.reply.text, "kernel");
-	/* One call for each, or one more where the end of the last is seen late, and never for anybody else's. */
+	/* One call for each, or one more where the end of the last is seen late, and never for
+	 * anybody else's. */
 	ck_assert_uint_ge(fake_count(FAKE_END), 3);
 	for (unsigned i = 0; i < fake_count(FAKE_END); i++) {
 		ck_assert_uint_eq(fake_call(FAKE_END, i)->value, 1);
@@ -1136,7 +1141,8 @@ START_TEST(a_program_that_waits_for_others_gets_no_error)
 }
 END_TEST
 
-/* Asks for the end of session 1, until a call of the backend does not come back. Return: the request's number */
+/* Asks for the end of session 1, until a call of the backend does not come back. Return: the
+ * request's number */
 static uint64_t stick(struct client *client, enum fake_kind in)
 {
 	struct wire_message request = over_limit();
@@ -1340,7 +1346,8 @@ static void block_device(struct client *client)
 		sched_yield();
 }
 
-/* Beside a busy device the group is made when the first kernel is looked up, and the session's serving thread sleeps then. */
+/* Beside a busy device the group is made when the first kernel is looked up, and the session's
+ * serving thread sleeps then. */
 START_TEST(what_a_capped_session_asks_before_its_first_command_is_answered_for_its_group)
 {
 	struct wire_message request = {.type = WIRE_FIND_FUNCTION, .session = 2, .symbol = {1, 1, "kernel+"}};
@@ -1461,7 +1468,8 @@ START_TEST(what_waits_is_bounded)
 	ck_assert_uint_eq(close_tenant(&gone, 0), 1);
 	ck_assert_uint_eq(message.reply.values.count, 2);
 	over = watch(&gone, WIRE_CLOSE_SESSION, 0, 0);
-	/* The gate was tried. Refused rather than stopping the one that runs, or the others behind it. */
+	/* The gate was tried. Refused rather than stopping the one that runs, or the others behind
+	 * it. */
 	ck_assert_int_eq(call_range(&late, WIRE_MAP_HOST, host + 4096, 4096, true), CUDA_ERROR_OUT_OF_MEMORY);
 	request.open_session = (struct wire_open_session){.window_base = window_of(4),
 		.device_bytes = DEVICE_BYTES,
@@ -1512,8 +1520,8 @@ static unsigned count_jobs(pthread_mutex_t *lock, const struct job_list *list)
 	return count;
 }
 
-/* The module thread comes to what a client asked for only when its session is about to go; and the main thread to what
- * that waits for when the session has gone. */
+/* The module thread comes to what a client asked for only when its session is about to go; and the
+ * main thread to what that waits for when the session has gone. */
 START_TEST(what_was_asked_for_long_ago_does_not_outlive_the_session)
 {
 	struct wire_message lookup = {.type = WIRE_FIND_FUNCTION, .session = 2, .symbol = {1, 2, "k+"}};
@@ -1556,7 +1564,8 @@ START_TEST(what_was_asked_for_long_ago_does_not_outlive_the_session)
 }
 END_TEST
 
-/* The thread that lets it go places the last mark, and nobody could tell without that its work is done. */
+/* The thread that lets it go places the last mark, and nobody could tell without that its work is
+ * done. */
 START_TEST(a_last_mark_that_fails_is_tried_again)
 {
 	struct wire_message requests[] = {
@@ -1676,7 +1685,8 @@ static void hold_up(struct job *job)
 	job_free(job);
 }
 
-/* The module thread is at something while a program gives pinned memory back and gets some at the same address. */
+/* The module thread is at something while a program gives pinned memory back and gets some at the
+ * same address. */
 START_TEST(a_standby_pins_again_behind_what_it_unpins)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST, .session = 1};
@@ -1717,7 +1727,8 @@ static void pretend_waiting(uint64_t bytes)
 	pthread_mutex_unlock(&by_hand.burials.lock);
 }
 
-/* Programs end and start at the same moment: what those leave pinned is no reason to refuse these, unless it stays. */
+/* Programs end and start at the same moment: what those leave pinned is no reason to refuse these,
+ * unless it stays. */
 START_TEST(who_comes_while_much_waits_is_served)
 {
 	struct client client;

@@ -1,6 +1,6 @@
-// The gate in front of what stops the device, and what goes through it. In the first cases the test is
-// device, client, clock and all threads: it steps the gate and turns the serving loop by hand. In the last
-// one the module thread is a real one, and the clock is the real one too.
+// The gate in front of what stops the device, and what goes through it. In the first cases the test
+// is device, client, clock and all threads: it steps the gate and turns the serving loop by hand.
+// In the last one the module thread is a real one, and the clock is the real one too.
 
 #include <sched.h>
 #include <stdio.h>
@@ -581,7 +581,8 @@ START_TEST(who_waits_for_the_same_kernel_is_refused_together)
 	for (uint32_t i = 101; i < 105; i++)
 		ck_assert_int_eq(answer_to(i), CUDA_ERROR_SYSTEM_NOT_READY);
 	ck_assert_uint_ge(clock_now() - begin, gate()->patience_ns);
-	/* The first waits: shallow, long first, open. Those whose time is over then do not: shallow, open. */
+	/* The first waits: shallow, long first, open. Those whose time is over then do not:
+	 * shallow, open. */
 	if (asked - begin < gate()->patience_ns / 2)
 		ck_assert_uint_le(changes(), 3 + 3 * 2);
 	arrive(1);

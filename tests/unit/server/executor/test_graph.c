@@ -1,5 +1,5 @@
-// Graphs in an executor: descriptions that are in order and descriptions that are not, what a graph may name,
-// launches from the ring, standbys, and what a take-over says of a graph in doubt.
+// Graphs in an executor: descriptions that are in order and descriptions that are not, what a graph
+// may name, launches from the ring, standbys, and what a take-over says of a graph in doubt.
 
 #include "server/executor/graph.h"
 
@@ -441,7 +441,8 @@ START_TEST(a_session_has_so_many_nodes_and_no_more)
 }
 END_TEST
 
-/* Launches of others take the mutex of the driver that each of these calls takes, and have as much of the time. */
+/* Launches of others take the mutex of the driver that each of these calls takes, and have as much
+ * of the time. */
 START_TEST(many_end_with_rests)
 {
 	uint64_t begin, took;

@@ -1,5 +1,5 @@
-// The guard's slots, against a backend that only remembers, and the judgement on those who ran. What is
-// mapped is rebuilt from the log and compared, granule by granule.
+// The guard's slots, against a backend that only remembers, and the judgement on those who ran.
+// What is mapped is rebuilt from the log and compared, granule by granule.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -418,7 +418,8 @@ START_TEST(an_executor_before_may_have_done_it)
 }
 END_TEST
 
-/* The same until the first look behind the moment at which it had closed the session; it lives on. */
+/* The same until the first look behind the moment at which it had closed the session; it lives
+ * on. */
 START_TEST(an_executor_that_has_closed_the_session_can_not_do_it_any_more)
 {
 	pid_t child = start_executor();
@@ -571,7 +572,8 @@ START_TEST(an_end_waits_for_the_look)
 }
 END_TEST
 
-/* Both sessions end, and the look at the first one has begun. Return: ns: when the daemon asked for that, long ago */
+/* Both sessions end, and the look at the first one has begun. Return: ns: when the daemon asked for
+ * that, long ago */
 static uint64_t end_both(void)
 {
 	const uint64_t since = clock_now() - 6000 * CLOCK_MS;
@@ -654,8 +656,8 @@ START_TEST(nothing_is_asked_while_the_driver_handles_a_fault)
 }
 END_TEST
 
-/* Of a session whose sinks are filled while those of another one are looked at: the next one says the same. Before
- * that nobody may take them away. */
+/* Of a session whose sinks are filled while those of another one are looked at: the next one says
+ * the same. Before that nobody may take them away. */
 START_TEST(a_mark_that_cannot_be_put_is_not_waited_for)
 {
 	launch(owner, true);
@@ -679,8 +681,8 @@ START_TEST(a_mark_that_cannot_be_put_is_not_waited_for)
 }
 END_TEST
 
-/* The device answers late: then the answer shows at the next look, which is at somebody else's sinks. Whoever ran since
- * those were clean has not done it. */
+/* The device answers late: then the answer shows at the next look, which is at somebody else's
+ * sinks. Whoever ran since those were clean has not done it. */
 START_TEST(an_answer_without_a_mark_is_not_the_next_ones)
 {
 	const size_t piece = (256 << 10) / sizeof(uint32_t);
@@ -747,7 +749,8 @@ static void end_memory(void)
 	guard_deinit(owner);
 }
 
-/* Launches take the mutex of the driver that each of these calls takes, and have as much of the time. */
+/* Launches take the mutex of the driver that each of these calls takes, and have as much of the
+ * time. */
 START_TEST(many_mappings_go_with_rests)
 {
 	static void (*const ways[])(void) = {make_room, end_slots, end_memory};
@@ -811,7 +814,8 @@ START_TEST(nobody_rests_when_there_may_be_a_fault)
 }
 END_TEST
 
-/* Nobody launches anything in a standby, and what it is told last may be that it is to take over. */
+/* Nobody launches anything in a standby, and what it is told last may be that it is to take
+ * over. */
 START_TEST(a_standby_makes_room_without_rests)
 {
 	map(128, 1);

@@ -1,5 +1,5 @@
-// Halt: nothing is issued any more, what was issued is marked, and the daemon hears of both. What the module thread
-// is at is said if it takes long.
+// Halt: nothing is issued any more, what was issued is marked, and the daemon hears of both. What
+// the module thread is at is said if it takes long.
 
 #include <fcntl.h>
 #include <sched.h>
@@ -259,7 +259,8 @@ START_TEST(what_the_module_thread_is_at_for_long_is_said)
 	expect_logged("the module thread has been at FindFunction, session 77, for 5");
 	ck_assert_uint_eq(fake_count(FAKE_THREAD_SHOW), 1);
 	may_end = true;
-	/* It looks at what was left behind before it rests; then there is nothing to say any more. */
+	/* It looks at what was left behind before it rests; then there is nothing to say any
+	 * more. */
 	do
 		module_worker_tell(&fixture.executor, clock_now() + LATER);
 	while (*logged());

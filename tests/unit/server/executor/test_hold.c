@@ -1,5 +1,5 @@
-// Waits: those that the device does (events, joins) and those that are held in software. Time is the
-// fixture's.
+// Waits: those that the device does (events, joins) and those that are held in software. Time is
+// the fixture's.
 
 #include "server/executor/hold.h"
 
@@ -60,7 +60,8 @@ START_TEST(a_host_function_waits_for_what_is_before_and_holds_what_is_behind)
 }
 END_TEST
 
-/* The kernel before it faults in the middle of a turn: the sign, its mark, and later whose it was. */
+/* The kernel before it faults in the middle of a turn: the sign, its mark, and later whose it
+ * was. */
 START_TEST(a_host_function_does_not_begin_behind_a_kernel_that_faulted)
 {
 	struct shm_server_header *server = fixture.tenant->view.server;
@@ -401,7 +402,8 @@ START_TEST(a_slot_is_used_again)
 	fixture_put(FRMPS_OP_STREAM_DESTROY, 1, 0, NULL, 0);
 	fixture_launch(1, FRMPS_CMD_MARK, 3);
 	fixture_turn();
-	/* The new stream's marks go into the same word: nothing of it before the old one is drained. */
+	/* The new stream's marks go into the same word: nothing of it before the old one is
+	 * drained. */
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 0);
 	fake_arrive();

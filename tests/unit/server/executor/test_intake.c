@@ -1,5 +1,5 @@
-// The ring's reader against clients that follow the rules and clients that do not: whatever lies on the ring,
-// the answer is commands or one offence, never more than one, and never anything else.
+// The ring's reader against clients that follow the rules and clients that do not: whatever lies on
+// the ring, the answer is commands or one offence, never more than one, and never anything else.
 
 #include "server/executor/intake.h"
 
@@ -77,7 +77,8 @@ START_TEST(a_busy_ring_does_not_leave_a_stream_unmarked)
 }
 END_TEST
 
-/* The device is behind: further marks would only stand between its kernels, but for those that are asked for. */
+/* The device is behind: further marks would only stand between its kernels, but for those that are
+ * asked for. */
 START_TEST(nobody_needs_a_mark_behind_one_that_is_under_way)
 {
 	fixture_launch(1, FRMPS_CMD_MARK, 1);

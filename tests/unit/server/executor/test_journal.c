@@ -1,5 +1,6 @@
-// The journal and its reader. "Torn" means: the writer stopped anywhere; here at every word that it stores to
-// the region while it appends, by comparing what a reader finds after each of many random histories.
+// The journal and its reader. "Torn" means: the writer stopped anywhere; here at every word that it
+// stores to the region while it appends, by comparing what a reader finds after each of many random
+// histories.
 
 #include "server/executor/journal.h"
 

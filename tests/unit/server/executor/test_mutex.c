@@ -93,7 +93,8 @@ START_TEST(a_held_mutex_is_looked_at_before_the_thread_sleeps)
 }
 END_TEST
 
-/* One of two that wait looks at the mutex; the other's time is over as well when the first one's is. */
+/* One of two that wait looks at the mutex; the other's time is over as well when the first one's
+ * is. */
 START_TEST(nobody_waits_longer_for_its_turn)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

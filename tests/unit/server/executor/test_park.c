@@ -1,5 +1,5 @@
-// Threads that are parked: in a call that does not come back, in the middle of a loop, and where no signal reaches
-// them. None of them can be joined any more.
+// Threads that are parked: in a call that does not come back, in the middle of a loop, and where no
+// signal reaches them. None of them can be joined any more.
 
 #include <pthread.h>
 #include <sched.h>

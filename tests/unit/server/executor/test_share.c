@@ -1,5 +1,6 @@
-// How much of the device a session may have: pauses, weights, classes. Time is the test's. Shares are looked at with a
-// device of the test: it works off one command after the other in the order in which they came.
+// How much of the device a session may have: pauses, weights, classes. Time is the test's. Shares
+// are looked at with a device of the test: it works off one command after the other in the order in
+// which they came.
 
 #include <stdlib.h>
 

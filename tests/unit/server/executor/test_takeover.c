@@ -1,5 +1,5 @@
-// One executor dies, the next takes the session over: what is in doubt, what is done about it, and that
-// nothing is lost or run twice that must not be.
+// One executor dies, the next takes the session over: what is in doubt, what is done about it, and
+// that nothing is lost or run twice that must not be.
 
 #include "server/executor/takeover.h"
 
@@ -104,7 +104,8 @@ START_TEST(a_kernel_in_doubt_is_repeated_if_the_client_vouches)
 }
 END_TEST
 
-/* Rounds of upload, kernel, fetch without a wait between them: marks keep one round in doubt at a time. */
+/* Rounds of upload, kernel, fetch without a wait between them: marks keep one round in doubt at a
+ * time. */
 START_TEST(rounds_are_repeated_if_the_client_vouches)
 {
 	let_replay();
@@ -165,7 +166,8 @@ END_TEST
 
 START_TEST(a_mark_that_did_not_arrive_bounds_the_doubt)
 {
-	/* The copy has a mark behind it that did not arrive: the fill of its source cannot have begun. */
+	/* The copy has a mark behind it that did not arrive: the fill of its source cannot have
+	 * begun. */
 	fixture_copy(1, x, y, 64, 0);
 	fixture_direct(FRMPS_OP_MARK, 1, NULL, 0);
 	fixture_set(1, y, 64);
@@ -331,7 +333,8 @@ START_TEST(a_second_death_in_the_middle_of_a_promotion)
 	fixture_copy(1, x + 8192, y, 64, 0);
 	fixture_turn();
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
-	/* The generation was published, the rest not: issued still says what the first executor said. */
+	/* The generation was published, the rest not: issued still says what the first executor
+	 * said. */
 	word_release(&fixture.tenant->view.states[1].issued, 2);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
 	fake.count = 0;
@@ -393,7 +396,8 @@ START_TEST(a_time_outlives_the_executor)
 }
 END_TEST
 
-/* The executor died between the mark and its own look: the client learns that nobody knows the time. */
+/* The executor died between the mark and its own look: the client learns that nobody knows the
+ * time. */
 START_TEST(a_time_that_nobody_wrote_is_said_to_be_lost)
 {
 	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
@@ -424,8 +428,8 @@ START_TEST(a_record_that_is_repeated_has_a_time)
 }
 END_TEST
 
-/* The program recorded it again elsewhere, and that was over; what its first stream comes to afterwards nobody asks
- * for. */
+/* The program recorded it again elsewhere, and that was over; what its first stream comes to
+ * afterwards nobody asks for. */
 START_TEST(the_time_of_another_record_is_not_told)
 {
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
@@ -510,7 +514,8 @@ END_TEST
 
 static jmp_buf killed;
 
-/* The device gets the mark and writes it; the executor is killed before it is back from the driver. */
+/* The device gets the mark and writes it; the executor is killed before it is back from the
+ * driver. */
 static CUresult mark_and_die(struct backend_stream *stream, void *word, uint64_t value)
 {
 	(void)stream;
@@ -581,7 +586,8 @@ static void open_pool(void)
 	fixture.executor.pool = (struct serve_pool){.threads = thread, .count = 1};
 }
 
-/* A session of which nothing is known yet, beside one that has done something and has a constant. */
+/* A session of which nothing is known yet, beside one that has done something and has a
+ * constant. */
 static void open_neighbours(void)
 {
 	static const struct constant constant = {

@@ -1,4 +1,5 @@
-// First values of modules' variables: how they reach the device, and what is late. And what kernels leave in the context.
+// First values of modules' variables: how they reach the device, and what is late. And what kernels
+// leave in the context.
 
 #include <pthread.h>
 #include <sched.h>
@@ -30,7 +31,8 @@ static CUresult fill(void)
 	return variable_fill(fixture.tenant, &block, values);
 }
 
-/* It is nobody's fault, and no more than late: until then nothing of the session may be somebody else's. */
+/* It is nobody's fault, and no more than late: until then nothing of the session may be somebody
+ * else's. */
 START_TEST(first_values_that_come_late_are_waited_for)
 {
 	ck_assert_int_eq(fill(), CUDA_SUCCESS);
@@ -70,7 +72,8 @@ static void *fill_in_a_thread(void *unused)
 	return (void *)(intptr_t)fill();
 }
 
-/* Whoever ends meanwhile is not told that its own work does not end: that would end the executor. */
+/* Whoever ends meanwhile is not told that its own work does not end: that would end the
+ * executor. */
 START_TEST(first_values_on_their_way_are_nobody_elses)
 {
 	struct tenant *other = tenant_new(&fixture.executor, 78);

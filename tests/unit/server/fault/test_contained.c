@@ -1,5 +1,5 @@
-// An executor that contains faults: what the daemon makes of what it says. The test is keeper, executors and
-// clients.
+// An executor that contains faults: what the daemon makes of what it says. The test is keeper,
+// executors and clients.
 
 #include <poll.h>
 #include <signal.h>
@@ -105,7 +105,8 @@ START_TEST(faults_of_one_user_do_not_fill_the_log)
 }
 END_TEST
 
-/* The fault comes out while the executor is halted for a sign of it, and is the reason for the next one. */
+/* The fault comes out while the executor is halted for a sign of it, and is the reason for the next
+ * one. */
 static void replace(void)
 {
 	say(WIRE_SUSPECT, 0);
@@ -193,7 +194,8 @@ static void expect_end(enum session_recover recover, unsigned counted)
 	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text, "nobody is proved guilty"));
 }
 
-/* It contains faults, and has seen no sign of another: what is done is done, whoever was at work last. */
+/* It contains faults, and has seen no sign of another: what is done is done, whoever was at work
+ * last. */
 START_TEST(a_silence_is_nobodys_doing)
 {
 	boot();
@@ -206,7 +208,8 @@ START_TEST(a_silence_is_nobodys_doing)
 }
 END_TEST
 
-/* The words of the first fault say nothing of that one, and a mark that came since proves nothing. */
+/* The words of the first fault say nothing of that one, and a mark that came since proves
+ * nothing. */
 START_TEST(a_silence_in_the_middle_of_a_fault_is_told)
 {
 	boot();
@@ -233,7 +236,8 @@ START_TEST(a_death_in_the_middle_of_a_fault_is_told)
 }
 END_TEST
 
-/* Nor do the words, or a line of the kernel log, explain a death for which somebody else was the reason. */
+/* Nor do the words, or a line of the kernel log, explain a death for which somebody else was the
+ * reason. */
 START_TEST(a_death_behind_a_contained_fault_is_nobodys_doing)
 {
 	boot();

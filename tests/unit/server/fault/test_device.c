@@ -1,5 +1,5 @@
-// Faults of the device itself, and processes that were killed and do not end: who is told what, who goes on, and that
-// nothing is started again. The test is keeper, executors and programs.
+// Faults of the device itself, and processes that were killed and do not end: who is told what, who
+// goes on, and that nothing is started again. The test is keeper, executors and programs.
 
 #include "server/fault/device.h"
 
@@ -318,7 +318,8 @@ START_TEST(an_executor_that_nobody_waits_for_may_take_its_time)
 	look(standby, 10 * REAP_LOOKS);
 	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
-	/* But it is in the way when the other one goes as well, and nobody can be started in its place. */
+	/* But it is in the way when the other one goes as well, and nobody can be started in its
+	 * place. */
 	fake->config.standbys = 0;
 	fake_reap(fake, active, SIGKILL);
 	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));

@@ -1,5 +1,5 @@
-// Work that does not end: the daemon has it ended in the living executor, and replaces that only where it cannot be. The
-// test is keeper, executors and clients.
+// Work that does not end: the daemon has it ended in the living executor, and replaces that only
+// where it cannot be. The test is keeper, executors and clients.
 
 #include <poll.h>
 #include <signal.h>

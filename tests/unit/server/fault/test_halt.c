@@ -1,5 +1,5 @@
-// Halting: what survivors have on the device ends before their executor does. The test is keeper, executors
-// and clients.
+// Halting: what survivors have on the device ends before their executor does. The test is keeper,
+// executors and clients.
 
 #include <signal.h>
 #include <stdlib.h>
@@ -206,8 +206,8 @@ START_TEST(a_session_lives_until_the_old_process_is_reaped)
 }
 END_TEST
 
-/* A call of the driver on behalf of one that is gone does not come back. That is nobody's fault, and what the
- * others have on the device ends before the executor does. */
+/* A call of the driver on behalf of one that is gone does not come back. That is nobody's fault,
+ * and what the others have on the device ends before the executor does. */
 START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_NOTHING};
@@ -308,7 +308,8 @@ START_TEST(a_dead_context_is_not_waited_for)
 }
 END_TEST
 
-/* It was on the device at the first sign: its mark may be that of the kernel that faulted. Nobody waits for the rest. */
+/* It was on the device at the first sign: its mark may be that of the kernel that faulted. Nobody
+ * waits for the rest. */
 START_TEST(without_a_culprit_everybody_who_worked_is_told_at_once)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_UNSURE, SESSION_RECOVER_UNSURE, SESSION_RECOVER_NOTHING};
@@ -335,7 +336,8 @@ START_TEST(without_a_culprit_everybody_who_worked_is_told_at_once)
 }
 END_TEST
 
-/* It was never said what the sign was of, or of one that faulted later: a mark that came since proves nothing. */
+/* It was never said what the sign was of, or of one that faulted later: a mark that came since
+ * proves nothing. */
 START_TEST(what_is_still_in_doubt_at_the_end_is_not_believed)
 {
 	const uint32_t recover[] = {
@@ -360,7 +362,8 @@ START_TEST(what_is_still_in_doubt_at_the_end_is_not_believed)
 }
 END_TEST
 
-/* It stands still for milliseconds, and then it is known whose it was: nobody else's work is cut for that. */
+/* It stands still for milliseconds, and then it is known whose it was: nobody else's work is cut
+ * for that. */
 START_TEST(a_fault_that_is_looked_at_while_it_is_halted_has_its_time)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_NOTHING};
@@ -452,8 +455,8 @@ START_TEST(two_who_fault_at_once_are_both_named)
 }
 END_TEST
 
-/* One of the kernels that faulted is nobody's, as far as is known: its mark may have come, too. The other is that of
- * a session, or of one that is gone. */
+/* One of the kernels that faulted is nobody's, as far as is known: its mark may have come, too. The
+ * other is that of a session, or of one that is gone. */
 START_TEST(a_fault_of_nobody_knows_whom_beside_a_known_one_leaves_others_unsure)
 {
 	const uint32_t recover[] = {_i ? SESSION_RECOVER_UNSURE : SESSION_RECOVER_CULPRIT,
@@ -527,7 +530,8 @@ START_TEST(a_fault_of_the_standby_that_is_activated_halts_it)
 }
 END_TEST
 
-/* It has not looked up what the sessions have looked up: their launches would name nothing there. */
+/* It has not looked up what the sessions have looked up: their launches would name nothing
+ * there. */
 START_TEST(a_standby_is_not_activated_before_all_its_answers_are_in)
 {
 	struct fake_child *third;

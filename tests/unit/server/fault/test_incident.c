@@ -6,8 +6,8 @@
 #include "server/fault/incident.h"
 #include "tests/lib/suite.h"
 
-/* A row: the states in their order, which state follows. '.': the event means nothing. Letters: initials of Vacant, Starting,
- * serVing is S… so that none is twice: v s S h H l f L t. */
+/* A row: the states in their order, which state follows. '.': the event means nothing. Letters:
+ * initials of Vacant, Starting, serVing is S… so that none is twice: v s S h H l f L t. */
 static const char letters[] = "vsShHlfLt";
 
 static const struct {
@@ -40,7 +40,8 @@ static unsigned next_of(unsigned state, unsigned event)
 	return incident_step((enum incident_state)state, (enum incident_event)event).next;
 }
 
-/* An F stands for fencing without anything new that is lost, an f for the same with a loss that begins. */
+/* An F stands for fencing without anything new that is lost, an f for the same with a loss that
+ * begins. */
 START_TEST(every_event_leads_where_it_should)
 {
 	const char *row = rows[_i].next;
@@ -118,7 +119,8 @@ START_TEST(a_loss_begins_once)
 }
 END_TEST
 
-/* Nobody goes on but with an executor that has answered Activate, and what was lost is reported then. */
+/* Nobody goes on but with an executor that has answered Activate, and what was lost is reported
+ * then. */
 START_TEST(an_incident_ends_with_an_executor_that_serves)
 {
 	FOR_ALL_STEPS(state, event)
@@ -137,7 +139,8 @@ START_TEST(an_incident_ends_with_an_executor_that_serves)
 }
 END_TEST
 
-/* Only an executor that issues nothing more is asked to leave the device, or replaced while it lives. */
+/* Only an executor that issues nothing more is asked to leave the device, or replaced while it
+ * lives. */
 START_TEST(nobody_is_replaced_who_may_still_write)
 {
 	FOR_ALL_STEPS(state, event)
@@ -166,7 +169,8 @@ START_TEST(there_is_a_way_out_of_every_state)
 }
 END_TEST
 
-/* A step is recorded with what it has changed, and another life of the daemon begins with its state. */
+/* A step is recorded with what it has changed, and another life of the daemon begins with its
+ * state. */
 START_TEST(every_state_can_be_resumed)
 {
 	unsigned state = (unsigned)_i;

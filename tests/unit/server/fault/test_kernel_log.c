@@ -1,5 +1,5 @@
-// Tests of server/fault/kernel_log.c: which lines are evidence, and against whom. The lines are a real
-// driver's.
+// Tests of server/fault/kernel_log.c: which lines are evidence, and against whom. The lines are a
+// real driver's.
 
 #include <string.h>
 

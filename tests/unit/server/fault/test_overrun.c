@@ -1,5 +1,5 @@
-// When a session's oldest command has been on the device for too long, by the words that device and executor
-// write.
+// When a session's oldest command has been on the device for too long, by the words that device and
+// executor write.
 
 #include <stdlib.h>
 

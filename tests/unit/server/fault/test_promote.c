@@ -153,7 +153,8 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	ck_assert_uint_eq(fake->message.activate.recover.at[1], SESSION_RECOVER_BY_POLICY);
 	ck_assert_int_eq(fake->message.activate.code, 700);
 	ck_assert_ptr_nonnull(strstr(fake->message.activate.reason, "bad_kernel"));
-	/* The standby for the next time is started before this one is done, but not beside the old one. */
+	/* The standby for the next time is started before this one is done, but not beside the old
+	 * one. */
 	ck_assert_uint_eq(fake->child_count, _i ? 4 : 3);
 	if (!_i)
 		fake_reap(fake, first, SIGKILL);
@@ -220,8 +221,8 @@ START_TEST(request_of_a_dead_executor_is_answered_by_the_next)
 }
 END_TEST
 
-/* Who else has work on the device has nothing to do with it; unless it was a kernel, which has nothing to do with
- * the request. */
+/* Who else has work on the device has nothing to do with it; unless it was a kernel, which has
+ * nothing to do with the request. */
 START_TEST(request_that_crashes_two_executors_is_not_made_again)
 {
 	struct fake_client guilty, busy;
@@ -328,8 +329,8 @@ START_TEST(loss_while_activating_starts_over)
 }
 END_TEST
 
-/* What a standby does when it takes a session over: commands up to `done` are known done, later ones are
- * issued again. */
+/* What a standby does when it takes a session over: commands up to `done` are known done, later
+ * ones are issued again. */
 static void take_over(struct session *session, uint64_t done)
 {
 	uint32_t generation = fake_domain(fake)->active->generation;
@@ -354,7 +355,8 @@ static void lose(struct fake_child *active)
 	fake_reap(fake, active, SIGKILL);
 }
 
-/* The standby, told of `sessions`, is warm; the one behind it is returned and has not said anything. */
+/* The standby, told of `sessions`, is warm; the one behind it is returned and has not said
+ * anything. */
 static struct fake_child *warm_next(unsigned sessions)
 {
 	struct fake_child *next = &fake->children[fake->child_count - 1];
@@ -438,7 +440,8 @@ START_TEST(commands_in_doubt_at_three_losses_are_not_repeated_again)
 }
 END_TEST
 
-/* Each executor that is to take the session over ends before it has reached it, or says that it has. */
+/* Each executor that is to take the session over ends before it has reached it, or says that it
+ * has. */
 START_TEST(session_at_whose_takeover_executors_end_is_not_repeated_for_ever)
 {
 	struct fake_client stuck, idle;
@@ -696,7 +699,8 @@ START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 	ck_assert_uint_eq(word_acquire(&survivor.view.server->state), SHM_SESSION_HELD);
 	fake_serve(fake, first, WIRE_HALT);
 	ck_assert(!first->killed);
-	/* The survivor's work ends; the next look sees it. Nobody waits for the old executor's end. */
+	/* The survivor's work ends; the next look sees it. Nobody waits for the old executor's
+	 * end. */
 	word_release(&shm_view_timeline(&session->view, 1)->stream[3].done, 4);
 	FAKE_RUN_WHILE(fake, !first->killed);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);

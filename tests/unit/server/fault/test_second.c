@@ -1,6 +1,6 @@
-// Something else happens while a fault is being dealt with: at each step of a promotion, each thing that can
-// come in between. Whatever it is, the one whose fault it was is told, the other one goes on, and the domain
-// serves again.
+// Something else happens while a fault is being dealt with: at each step of a promotion, each thing
+// that can come in between. Whatever it is, the one whose fault it was is told, the other one goes
+// on, and the domain serves again.
 
 #include <signal.h>
 #include <string.h>

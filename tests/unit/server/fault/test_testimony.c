@@ -1,4 +1,5 @@
-// What a line of the kernel log that names an executor does to it. The test is keeper, executors and clients.
+// What a line of the kernel log that names an executor does to it. The test is keeper, executors
+// and clients.
 
 #include <signal.h>
 #include <string.h>
@@ -113,7 +114,8 @@ START_TEST(a_line_of_the_log_is_the_code_of_an_executor_that_crashes)
 }
 END_TEST
 
-/* It ended before it wrote who had work on the device. What was done by then proves nothing, unless it sees exceptions. */
+/* It ended before it wrote who had work on the device. What was done by then proves nothing, unless
+ * it sees exceptions. */
 START_TEST(who_had_work_behind_a_line_of_the_log_is_told)
 {
 	struct session *session;

@@ -1,6 +1,7 @@
-// Faults as they were on the host backend (traces, made by tests/gpu/matrix_traces.py), played to the daemon by executors
-// that are the test: it does what the executors of that run did and finds what they had written, and the daemon must take
-// the same steps, find the same evidence and blame and tell the same programs. What it logs must be the trace, line by line.
+// Faults as they were on the host backend (traces, made by tests/gpu/matrix_traces.py), played to
+// the daemon by executors that are the test: it does what the executors of that run did and finds
+// what they had written, and the daemon must take the same steps, find the same evidence and blame
+// and tell the same programs. What it logs must be the trace, line by line.
 
 #include <signal.h>
 #include <stdio.h>
@@ -50,7 +51,8 @@ static bool begins(const char *text, const char *with)
 	return !strncmp(text, with, strlen(with));
 }
 
-/* Leaves out what is another one in each run: "(process N, name)", "process N (name)", times at the end. */
+/* Leaves out what is another one in each run: "(process N, name)", "process N (name)", times at the
+ * end. */
 static void simplify(char *line)
 {
 	char *at, *end;
@@ -91,7 +93,8 @@ static bool take_line(char *line, char *ret_line)
 	return true;
 }
 
-/* Line number `index` of what the daemon has logged that traces have. Return: whether there is one. */
+/* Line number `index` of what the daemon has logged that traces have. Return: whether there is
+ * one. */
 static bool read_log(unsigned index, char *ret_line)
 {
 	off_t bytes = lseek(log_fd, 0, SEEK_END);
@@ -205,7 +208,8 @@ static bool is_told(const char *verdict, uint64_t number)
 	return false;
 }
 
-/* What an executor makes of its orders. What can be repeated of what is in doubt it knows alone, and the trace. */
+/* What an executor makes of its orders. What can be repeated of what is in doubt it knows alone,
+ * and the trace. */
 static uint64_t take_over(uint64_t number, uint32_t order, uint32_t generation, const char *verdict)
 {
 	struct session *session = daemon_find_session(&fake->daemon, number);

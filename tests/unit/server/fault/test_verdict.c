@@ -1,4 +1,5 @@
-// What a verdict says, on each way to one: who, what, by which evidence, and how long each step took.
+// What a verdict says, on each way to one: who, what, by which evidence, and how long each step
+// took.
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
-// A real holder with lives of a daemon that are functions of the test: what is deposited and forgotten while the
-// holder is stopped, and when a life is killed in the middle. A life says by its exit code whether it found what it
-// had to; what lives tell each other is in memory that they share.
+// A real holder with lives of a daemon that are functions of the test: what is deposited and
+// forgotten while the holder is stopped, and when a life is killed in the middle. A life says by
+// its exit code whether it found what it had to; what lives tell each other is in memory that they
+// share.
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
-// Records: what one life puts is what the next one finds, whatever the first one was doing when it died.
+// Records: what one life puts is what the next one finds, whatever the first one was doing when it
+// died.
 
 #include <stdlib.h>
 #include <string.h>

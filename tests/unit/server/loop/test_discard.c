@@ -1,4 +1,5 @@
-// What programs send and nobody wants: neither descriptors nor threads stay behind, however slowly it closes.
+// What programs send and nobody wants: neither descriptors nor threads stay behind, however slowly
+// it closes.
 
 #include <dirent.h>
 #include <sched.h>

@@ -31,7 +31,8 @@ static void on_first(void *context)
 	timer_start(third, 1000);
 }
 
-/* Otherwise a callback that takes long would make the next one due, and so on: sockets would wait for all of them. */
+/* Otherwise a callback that takes long would make the next one due, and so on: sockets would wait
+ * for all of them. */
 START_TEST(a_timer_that_a_callback_starts_fires_in_a_later_round)
 {
 	uv_loop_t loop;

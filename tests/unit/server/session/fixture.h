@@ -1,4 +1,5 @@
-// A service with a client: the daemon with fakes for its children (fake_children.h), all of them up.
+// A service with a client: the daemon with fakes for its children (fake_children.h), all of them
+// up.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_SESSION_FIXTURE_H
 #define FRMPS_TESTS_UNIT_SERVER_SESSION_FIXTURE_H

@@ -186,8 +186,8 @@ START_TEST(memory_limit_is_an_answer)
 }
 END_TEST
 
-/* Against: memory 1 of 4 MiB, free; memory 2 of 2 MiB, mapped at the start of the window; a further window,
- * number 100. */
+/* Against: memory 1 of 4 MiB, free; memory 2 of 2 MiB, mapped at the start of the window; a further
+ * window, number 100. */
 static const struct {
 	enum wire_type type;
 	struct wire_memory memory;

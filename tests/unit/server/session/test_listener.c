@@ -1,4 +1,5 @@
-// The listening socket: made, removed, replaced when it is nobody's any more; what it does without descriptors.
+// The listening socket: made, removed, replaced when it is nobody's any more; what it does without
+// descriptors.
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
-// Requests that were tampered with, from the client's socket through the daemon to its workers: each kind of
-// request as a client sends it, with some bytes changed, with descriptors that do not belong there, in any
-// order. Nothing may come of it but an answer or the end of that one client: the sanitizers look at the
-// memory, the fixtures at descriptors and at what the daemon still holds, and another client is served all
-// the time. The same numbers in every run.
+// Requests that were tampered with, from the client's socket through the daemon to its workers:
+// each kind of request as a client sends it, with some bytes changed, with descriptors that do not
+// belong there, in any order. Nothing may come of it but an answer or the end of that one client:
+// the sanitizers look at the memory, the fixtures at descriptors and at what the daemon still
+// holds, and another client is served all the time. The same numbers in every run.
 
 #include <fcntl.h>
 #include <stdlib.h>

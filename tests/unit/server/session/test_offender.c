@@ -1,4 +1,5 @@
-// Programs that fault again and again: which of them share nothing any more, for how long, and who can change that.
+// Programs that fault again and again: which of them share nothing any more, for how long, and who
+// can change that.
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// Requests end to end: how they go to keeper, executor and standby, and what a session has from them: memory,
-// pinned memory that lingers, windows.
+// Requests end to end: how they go to keeper, executor and standby, and what a session has from
+// them: memory, pinned memory that lingers, windows.
 
 #include <string.h>
 #include <sys/mman.h>
@@ -404,7 +404,8 @@ START_TEST(memory_that_is_shared_is_taken_from_what_others_may_have_once)
 	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 10 * MIB);
 	ck_assert_int_eq(release_memory(&client, 9), 0);
 	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 10 * MIB);
-	/* From here on it is the sharer's, of its guarantee, before the executors have let go of the session. */
+	/* From here on it is the sharer's, of its guarantee, before the executors have let go of
+	 * the session. */
 	close(client.socket);
 	fake_turn(fake);
 	ck_assert_int_eq(fake_session(fake, 0)->state, SESSION_CLOSING);
@@ -498,7 +499,8 @@ static void map_memory(uint64_t keepers_handle)
 	fake_expect(fake, client.socket, WIRE_REPLY);
 }
 
-/* Memory of the client, which it frees; the standby has not answered. Return: the standby's request. */
+/* Memory of the client, which it frees; the standby has not answered. Return: the standby's
+ * request. */
 static uint64_t free_memory(bool by_handle)
 {
 	struct wire_message unmap = {
@@ -647,7 +649,8 @@ START_TEST(memory_is_imported_with_a_token_only)
 }
 END_TEST
 
-/* What a session holds is taken for open files, whoever else holds the same: so nobody may hold any number. */
+/* What a session holds is taken for open files, whoever else holds the same: so nobody may hold any
+ * number. */
 START_TEST(memory_held_many_times_leaves_descriptors_for_others)
 {
 	struct wire_message import = {.type = WIRE_IMPORT_MEMORY}, map = {.type = WIRE_MAP_HANDLE};

@@ -205,7 +205,8 @@ START_TEST(a_user_leaves_as_many_descriptors_for_sessions_as_it_takes)
 	unsigned count;
 
 	fake = fake_new(0);
-	/* The daemon, 21 guests, keeper and executor of the first user, that of the second, 20 sessions. */
+	/* The daemon, 21 guests, keeper and executor of the first user, that of the second, 20
+	 * sessions. */
 	fake->daemon.fds_max = 64 + 21 + 3 * 8 + 20 * 12;
 	ck_assert_uint_eq(quota_guests(&fake->daemon), 21);
 	count = come(programs, OTHER, FULL);

@@ -1,5 +1,5 @@
-// Moves of one session into a domain of its own, and what may happen in the middle of them. The test is
-// keeper, executors and clients.
+// Moves of one session into a domain of its own, and what may happen in the middle of them. The
+// test is keeper, executors and clients.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -324,7 +324,8 @@ START_TEST(trouble_of_the_old_executor_comes_first)
 }
 END_TEST
 
-/* The first executor is halted for a sign of a fault, and has not ended when the second one serves. */
+/* The first executor is halted for a sign of a fault, and has not ended when the second one
+ * serves. */
 static void replace_first(void)
 {
 	struct wire_message fault = {.type = WIRE_FAULT,
@@ -486,7 +487,8 @@ static void get_guard(struct fake_child *spare)
 	fake_serve(fake, spare, WIRE_OPEN_GUARD);
 }
 
-/* The third executor is told everything, and of a guard that the session has got in the others meanwhile. */
+/* The third executor is told everything, and of a guard that the session has got in the others
+ * meanwhile. */
 static void tell_with_guard(struct fake_child *spare)
 {
 	get_guard(spare);
@@ -513,8 +515,8 @@ static void answer_formers(struct fake_child *child)
 	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 }
 
-/* Kernels of others write to its sinks where they are mapped yet, and so does what becomes active there. @_i: pinned
- * memory stays there for longer, which nobody strays to */
+/* Kernels of others write to its sinks where they are mapped yet, and so does what becomes active
+ * there. @_i: pinned memory stays there for longer, which nobody strays to */
 START_TEST(others_may_stray_where_it_is_not_closed)
 {
 	begin(TELLING);
@@ -586,7 +588,8 @@ START_TEST(the_next_executor_hears_of_those_as_well)
 }
 END_TEST
 
-/* Also where it comes to executors in another order than they were asked: one of those is younger than its own. */
+/* Also where it comes to executors in another order than they were asked: one of those is younger
+ * than its own. */
 START_TEST(the_next_daemon_says_so_too)
 {
 	struct fake_child *fourth = NULL;
@@ -695,7 +698,8 @@ static void expect_limit_answer(CUresult code)
 	ck_assert_int_eq(fake->message.reply.code, code);
 }
 
-/* Only in an executor of its own, also for the next value, and in the one behind that before anything is loaded. */
+/* Only in an executor of its own, also for the next value, and in the one behind that before
+ * anything is loaded. */
 START_TEST(a_limit_is_set_where_nobody_else_is)
 {
 	begin_for_limit();

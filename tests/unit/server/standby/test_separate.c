@@ -1,5 +1,5 @@
-// Which hits in a guard move a session into an executor of its own, and how many at a time. The test is keeper,
-// executors and clients.
+// Which hits in a guard move a session into an executor of its own, and how many at a time. The
+// test is keeper, executors and clients.
 
 #include <signal.h>
 #include <string.h>

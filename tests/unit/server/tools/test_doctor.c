@@ -1,4 +1,5 @@
-// frmpsctl doctor on a machine of files: what it finds where all is well, and where one thing is not.
+// frmpsctl doctor on a machine of files: what it finds where all is well, and where one thing is
+// not.
 
 #include <jansson.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
-// frmpsctl events: what is printed of the service's answers, and what is asked next. The service is a list of answers.
+// frmpsctl events: what is printed of the service's answers, and what is asked next. The service is
+// a list of answers.
 
 #include <errno.h>
 #include <stdbool.h>

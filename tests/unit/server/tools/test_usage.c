@@ -1,5 +1,6 @@
-// What the programs say when they are asked for help, are used in a wrong way, or are given a file that is no program;
-// what --check-config says of a configuration. Their paths come by FRMPS_TEST_SERVER, FRMPS_TEST_RUN and FRMPS_TEST_CTL.
+// What the programs say when they are asked for help, are used in a wrong way, or are given a file
+// that is no program; what --check-config says of a configuration. Their paths come by
+// FRMPS_TEST_SERVER, FRMPS_TEST_RUN and FRMPS_TEST_CTL.
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Children that hang: how long they are waited for, and what becomes of them. The test is keeper, executors and
-// programs, and looks as often as it likes.
+// Children that hang: how long they are waited for, and what becomes of them. The test is keeper,
+// executors and programs, and looks as often as it likes.
 
 #include "server/worker/overdue.h"
 
