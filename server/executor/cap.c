@@ -17,7 +17,7 @@
 // online session has work, and for CAP_LEND_NS after that, offline sessions leave the last quarter
 // of the units free (SHM_SHARE_ONLINE_PART): an online kernel finds room at once. Online sessions
 // run everywhere; for one that has a partition nothing is left free. Nothing of this happens where
-// there are no offline sessions.
+// no session has a weight or class of its own.
 //
 // Without a cap, and while no unit is kept, a session runs everywhere.
 //
