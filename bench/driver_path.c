@@ -2,8 +2,8 @@
 // copies, and the time from process start to the first finished kernel. The same binary measures
 // whatever libcuda.so.1 is found.
 //
-//   driver_path issue | wait | urgent | elapsed | rate | rate-for | allocate | copies | first | gap
-//   | flood | loads
+//   driver_path issue | wait | urgent | elapsed | rate | rate-for | allocate | copies |
+//               first | gap | flood | loads
 //
 // Those that run beside other programs (urgent, rate-for, gap, flood, loads) begin as
 // driver_wait_for_start() says.

@@ -5,8 +5,8 @@
 //     client_header | ring bytes | stream table | arena
 //   server region (memfd; executors write, the client holds a read-only file and can never map it
 //   writable):
-//     server_header | stream states | timelines, one per executor generation | times of events |
-//     journal blocks
+//     server_header | stream states | timelines, one per executor generation |
+//     times of events | journal blocks
 //
 // Offsets and sizes are fixed by the daemon, published in the handshake, and checked once by
 // whoever maps a region (region.h); nobody ever takes an offset from the memory itself. All words

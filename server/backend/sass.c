@@ -2,8 +2,7 @@
 // bank 4 of the constants, used or not. What code reads there is in its instructions, of 128 bits
 // each (bit 0 is the lowest of the first byte):
 //
-//    0…11  operation, and of what kind its operands are        54…58  bank of an operand that is a
-//          constant
+//    0…11  operation, and of what kind its operands are        54…58  bank of a constant operand
 //   12…15  predicate, negated                                  73…75  LDC, ULDC: size
 //   16…23  register written                                    78…79  LDC: how the index is taken
 //   24…31  first operand; LDC: a register that is added

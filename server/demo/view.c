@@ -1,8 +1,9 @@
 // The view of server/demo.sh: starts programs that share a GPU, shows a line for each, lets the
 // last one crash when all of them run, and says at the end what became of everybody.
 //
-//   view TITLE NAME PROGRAM [ARGUMENT…] -- NAME PROGRAM [ARGUMENT…] …      the last one is the
-//                                                                          culprit
+//   view TITLE NAME PROGRAM [ARGUMENT…] -- NAME PROGRAM [ARGUMENT…] …
+//
+// The last program is the culprit.
 //
 // On a terminal the table is refreshed in place; elsewhere, and where TERM is dumb, there is a line
 // for each event and the table at the end. Programs write the lines that board.h describes, and

@@ -1,15 +1,13 @@
 // Streams that wait in software. Serving thread of the session.
 //
-//   hold      goes on when                                      how that is seen
+//   hold      goes on when                                     how that is seen
 //   RESUME    at the next look
-//   CREDIT    fewer than the session's credit are on the device      timeline, polled well before
-//             they are done
-//   GATE      its turn has come, or the gate is open            polled; kicked when the gate opens
-//   DEPEND    the awaited command was issued                    another hold of this session ends
-//   HOST      all before it is done, the client says `done`     timeline, polled; then the doorbell
-//   VALUE     all before it is done, the word is right          polled by this thread or by small
-//             copies
-//   DESTROY   all before it is done                             timeline, polled
+//   CREDIT    fewer than the session's credit on the device    timeline, polled well before
+//   GATE      its turn has come, or the gate is open           polled; kicked when the gate opens
+//   DEPEND    the awaited command was issued                   another hold of this session ends
+//   HOST      all before it is done, the client says `done`    timeline, polled; then the doorbell
+//   VALUE     all before it is done, the word is right         polled here or by small copies
+//   DESTROY   all before it is done                            timeline, polled
 //
 // The last three are commands that need no device: when they go on, they are done (retire_settled).
 // They count as issued only then, so a promotion never finds one in doubt: the next executor simply

@@ -1,7 +1,6 @@
 // A tenant: what an executor keeps for one session.
 //
-//          OpenSession        Activate         CloseSession         drained          a moment of
-//                             rest
+//          OpenSession        Activate         CloseSession         drained        a moment of rest
 //   (none) ────────────► KNOWN ────────► SERVED ────────────► LEAVING ───────► WAITING ─────────────► (none)
 //            open.c        │  takeover.c          serve.c        ▲  │ not drained    burial.c
 //                          └─────────────CloseSession────────────┘  └──► zombie: kept for ever

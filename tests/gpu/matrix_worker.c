@@ -2,11 +2,9 @@
 // through frmps, because it opens whatever libcuda.so.1 the loader finds.
 //
 //   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N]
-//   [--blocks N]
-//                    [--held N] [--launch FORM] [--also ACTIVITY]
+//                   [--blocks N] [--held N] [--launch FORM] [--also ACTIVITY]
 //   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N] [--blocks N]
-//   [--threads N]
-//                        [--all-threads]
+//                        [--threads N] [--all-threads]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
 //

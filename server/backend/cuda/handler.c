@@ -12,8 +12,8 @@
 // two pieces of the driver's code.
 //
 //   restore: jump to lesson              lesson: the address of the warp's record, and a byte of it
-//            ...                                 not 0: take the address in the record, make the
-//                                                byte 0, and write the
+//            ...                                 not 0: take the address in the record,
+//                                                       make the byte 0, and write the
 //                                                       address to where it lies in local memory
 //                                                the first instruction of "restore"
 //                                                jump to the second

@@ -4,8 +4,7 @@
 //   0x218  ordinal of the launch     0x248  place               0x284  mask of threads
 //   0x220  block (3 words)           0x264  error               0x288  where it goes on
 //   0x22c  threads a block (3)       0x268  exception at        0x29c  1: saved, 0x100: stopped,
-//          0x10000: leaves
-//   0x238  task (address)
+//   0x238  task (address)                                              0x10000: leaves
 //
 // A place is the slot in bits 8 to 15 and the multiprocessor in bits 20 to 28; between and above is
 // the number of the block there.

@@ -5,8 +5,8 @@
 //   nvcc -arch=sm_90 -cubin -DKERNELS -o statics_kernels.cubin statics.cu
 //   nvcc -arch=sm_75 -cubin -o statics_75.cubin statics.cu
 //   nvcc -arch=sm_100 -cubin -o statics_100.cubin statics.cu
-//   nvcc -fatbin -gencode arch=compute_80,code=sm_80 -gencode
-//   arch=compute_90,code=[sm_90,compute_90]
+//   nvcc -fatbin -gencode arch=compute_80,code=sm_80
+//        -gencode arch=compute_90,code=[sm_90,compute_90]
 //        --compress-mode=none -o statics.fatbin statics.cu
 //   the same with -Xfatbin -compress-all and
 //        --compress-mode=speed -o statics_lz4.fatbin, --compress-mode=size -o statics_zstd.fatbin
