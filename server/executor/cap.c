@@ -167,17 +167,11 @@ static void keep_off(struct tenant *tenant, uint64_t units, bool keeps)
 			caps->keepers[i]++;
 		kept |= (uint64_t)(caps->keepers[i] != 0) << i;
 	}
+	word_set(&caps->leaders, word_relaxed(&caps->leaders) + (keeps && !units) -
+					 (tenant->cap.keeps && !tenant->cap.partition));
 	tenant->cap.partition = units;
 	tenant->cap.keeps = keeps;
 	word_set(&caps->kept, kept);
-}
-
-static void lead(struct tenant *tenant, bool leads)
-{
-	struct caps *caps = &tenant->executor->caps;
-
-	word_set(&caps->leaders, word_relaxed(&caps->leaders) + leads - tenant->cap.leads);
-	tenant->cap.leads = leads;
 }
 
 static bool is_offline(uint32_t wish)
@@ -246,11 +240,11 @@ static bool has_work(const struct tenant *tenant)
 	return tenant->now - latest_work(tenant) < CAP_LEND_NS;
 }
 
-/* The word first: where there are no classes nothing else is looked at. Who has a partition does
- * not run on what is left free. */
-static bool may_lead(const struct tenant *tenant, uint32_t wish, uint64_t partition)
+/* Whether others are to leave it room: its partition, or what an online session has before offline
+ * ones. The words first: where there is neither nothing else is looked at. */
+static bool may_keep(const struct tenant *tenant, uint32_t wish, uint64_t partition)
 {
-	return word_relaxed(&tenant->executor->sharing) && !is_offline(wish) && !partition &&
+	return (partition || (word_relaxed(&tenant->executor->sharing) && !is_offline(wish))) &&
 	       has_work(tenant);
 }
 
@@ -266,13 +260,12 @@ static bool is_changed(const struct tenant *tenant)
 
 	/* Nothing more of it goes anywhere. */
 	if (tenant->stopped)
-		return (cap->keeps || cap->leads) && !has_work(tenant);
+		return cap->keeps && !has_work(tenant);
 	if (wish_of(tenant) != cap->wish || partition_of(tenant) != cap->partition ||
-		may_lead(tenant, cap->wish, cap->partition) != cap->leads ||
+		may_keep(tenant, cap->wish, cap->partition) != cap->keeps ||
 		has_to_yield(tenant, cap->wish, cap->partition) != cap->yields)
 		return true;
-	return cap->partition ? cap->keeps != has_work(tenant)
-			      : word_relaxed(&tenant->executor->caps.kept) != cap->kept;
+	return !cap->partition && word_relaxed(&tenant->executor->caps.kept) != cap->kept;
 }
 
 bool cap_is_due(const struct tenant *tenant)
@@ -282,7 +275,7 @@ bool cap_is_due(const struct tenant *tenant)
 
 uint64_t cap_next_look(const struct tenant *tenant)
 {
-	return tenant->cap.keeps || tenant->cap.leads ? latest_work(tenant) + CAP_LEND_NS : UINT64_MAX;
+	return tenant->cap.keeps ? latest_work(tenant) + CAP_LEND_NS : UINT64_MAX;
 }
 
 /* Pairs with the release in make(). */
@@ -306,10 +299,9 @@ static bool update(struct caps *caps, struct tenant *tenant)
 	bool moved = wish != cap->wish || partition != cap->partition, yields;
 
 	/* A kernel may run for longer than that. */
-	if ((cap->keeps || cap->leads) && !has_work(tenant) && tenant_is_busy(tenant))
+	if (cap->keeps && !has_work(tenant) && tenant_is_busy(tenant))
 		cap->busy_at = tenant->now;
-	keep_off(tenant, partition, partition && has_work(tenant));
-	lead(tenant, may_lead(tenant, wish, partition));
+	keep_off(tenant, partition, may_keep(tenant, wish, partition));
 	cap->wish = wish;
 	kept = partition ? 0 : word_relaxed(&caps->kept);
 	yields = has_to_yield(tenant, wish, partition);
@@ -358,10 +350,8 @@ void cap_lend_unserved(struct executor *executor)
 	pthread_mutex_lock(&executor->tenants_lock);
 	pthread_mutex_lock(&caps->lock);
 	TAILQ_FOREACH (tenant, &executor->tenants, link)
-		if (!word_acquire(&tenant->served)) {
+		if (!word_acquire(&tenant->served))
 			keep_off(tenant, tenant->cap.partition, false);
-			lead(tenant, false);
-		}
 	pthread_mutex_unlock(&caps->lock);
 	pthread_mutex_unlock(&executor->tenants_lock);
 }
@@ -374,7 +364,6 @@ void cap_leave(struct tenant *tenant)
 	use(caps, tenant->cap.group, UINT32_MAX);
 	tenant->cap.group = NULL;
 	keep_off(tenant, 0, false);
-	lead(tenant, false);
 	pthread_mutex_unlock(&caps->lock);
 }
 

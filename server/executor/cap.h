@@ -48,10 +48,9 @@ struct cap {
 	uint32_t wish;	    /* what the daemon said last: of shm_server_header.share */
 	uint64_t partition; /* the same: its units, as bits */
 	uint64_t kept; /* of a session without a partition: caps.kept, as it was when its group was chosen */
-	bool keeps;    /* of one with a partition: it keeps others off */
-	bool leads;    /* of an online one: it is one of caps.leaders */
+	bool keeps;    /* others leave it room: its partition; without one it is one of caps.leaders */
 	bool yields;   /* of an offline one without a partition: there were some when its group was chosen */
-	uint64_t busy_at;	       /* ns: when something of it was last seen on the device, for both */
+	uint64_t busy_at;	       /* ns: when something of it was last seen on the device, for `keeps` */
 	const struct cap_group *group; /* where it is to run; NULL: everywhere. Written under caps.lock */
 	bool waits;		       /* for that to be made, or tried again */
 };

@@ -358,16 +358,6 @@ int gate_step(struct executor *executor, struct tenant *tenant, uint64_t now)
 	return late && sight.own_long ? GATE_E_OWN : GATE_E_WAIT;
 }
 
-static bool others_wait(struct module_worker *worker)
-{
-	bool others;
-
-	pthread_mutex_lock(&worker->lock);
-	others = !TAILQ_EMPTY(&worker->queue);
-	pthread_mutex_unlock(&worker->lock);
-	return others;
-}
-
 static void wait_a_little(uint64_t since, uint64_t now)
 {
 	struct timespec time = {.tv_nsec = (long)clock_interval(since, now)};
@@ -387,7 +377,7 @@ static int enter(struct executor *executor, struct tenant *tenant, uint64_t aske
 	gate_begin(executor, now);
 	gate->asked_at = asked_at;
 	while ((error = gate_step(executor, tenant, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
-		if ((error == GATE_E_OWN || !tenant) && others_wait(&executor->modules))
+		if ((error == GATE_E_OWN || !tenant) && module_worker_is_wanted(&executor->modules))
 			return give_up(executor, GATE_E_OWN);
 		wait_a_little(gate->changed_at, now);
 		now = clock_now();

@@ -422,17 +422,6 @@ void module_worker_wake(struct executor *executor)
 	pthread_mutex_unlock(&worker->lock);
 }
 
-bool module_worker_is_wanted(struct executor *executor)
-{
-	struct module_worker *worker = &executor->modules;
-	bool wanted;
-
-	pthread_mutex_lock(&worker->lock);
-	wanted = !TAILQ_EMPTY(&worker->queue);
-	pthread_mutex_unlock(&worker->lock);
-	return wanted;
-}
-
 void module_worker_queue_again(struct job *job)
 {
 	struct module_worker *worker = &job->executor->modules;

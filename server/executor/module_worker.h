@@ -61,7 +61,15 @@ void module_worker_queue(struct job *job);
 void module_worker_queue_again(struct job *job);
 
 /** Whether something is in the queue. Any thread. */
-bool module_worker_is_wanted(struct executor *executor);
+static inline bool module_worker_is_wanted(struct module_worker *worker)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&worker->lock);
+	wanted = !TAILQ_EMPTY(&worker->queue);
+	pthread_mutex_unlock(&worker->lock);
+	return wanted;
+}
 
 /** Lets the module thread look at what it is to do besides its queue. Any thread. */
 void module_worker_wake(struct executor *executor);

@@ -2,7 +2,6 @@
 // write, and which kernels those are; from fat binaries, however they are compressed; and from
 // images that lie.
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,20 +11,9 @@
 #include "server/backend/image.h"
 #include "server/backend/sass.h"
 #include "tests/unit/server/backend/image_bed.h"
+#include "tests/unit/server/backend/sorted.h"
 
 #define MUTATIONS 20000
-
-/* How many things were sorted by whoever sorted some. */
-static uint64_t sorted;
-
-void qsort(void *at, size_t count, size_t bytes, __compar_fn_t compare)
-{
-	void (*real)(void *, size_t, size_t, __compar_fn_t);
-
-	*(void **)&real = dlsym(RTLD_NEXT, "qsort");
-	sorted += count;
-	real(at, count, bytes, compare);
-}
 
 /* fatbin_visit */
 static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)

@@ -2,7 +2,6 @@
 // are moved: which of them, where everything that has their addresses finds them then, and their
 // first values; and images that lie.
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,22 +10,10 @@
 #include "server/backend/image.h"
 #include "server/backend/relocate.h"
 #include "tests/unit/server/backend/image_bed.h"
+#include "tests/unit/server/backend/sorted.h"
 
 #define MUTATIONS 20000
-
-/* How many things were sorted by whoever sorted some. */
-static uint64_t sorted;
-
-void qsort(void *at, size_t count, size_t bytes, __compar_fn_t compare)
-{
-	void (*real)(void *, size_t, size_t, __compar_fn_t);
-
-	*(void **)&real = dlsym(RTLD_NEXT, "qsort");
-	sorted += count;
-	real(at, count, bytes, compare);
-}
-
-#define AT UINT64_C(0x540012345600)
+#define AT	  UINT64_C(0x540012345600)
 
 static struct relocate_plan plan;
 static struct fatbin_bytes moved;

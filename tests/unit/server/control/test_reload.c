@@ -134,12 +134,19 @@ START_TEST(weights_and_classes_change_for_sessions_that_are_there)
 }
 END_TEST
 
+#define LENT (SHM_SHARE_OFFLINE | SHM_SHARE_LENT)
+
 static const struct {
 	int percent;
 	uint32_t granted; /* of a device with 132, in 15 units of 8 */
-} caps[] = {{100, 132}, {99, 120}, {50, 64}, {49, 64}, {48, 56}, {25, 32}, {12, 8}, {1, 8}};
+	const char *more; /* in the file */
+	uint32_t bits;	  /* more of the share */
+} caps[] = {{100, 132, "", 0}, {99, 120, "", 0}, {50, 64, "", 0}, {49, 64, "", 0}, {48, 56, "", 0},
+	{25, 32, "", 0}, {12, 8, "", 0}, {1, 8, "", 0}, {100, 96, "class = offline\n", LENT},
+	{99, 96, "class = offline\n", SHM_SHARE_OFFLINE}, {25, 32, "class = offline\n", SHM_SHARE_OFFLINE}};
 
-/* As far as the device can give them; executors and the program read it, a weight beside it. */
+/* As far as the device can give them; executors and the program read it, a weight beside it. What
+ * online programs do not have for themselves an offline one has for certain. */
 START_TEST(multiprocessors_change_for_sessions_that_are_there)
 {
 	struct session *session = TAILQ_FIRST(&fake->daemon.sessions);
@@ -148,43 +155,19 @@ START_TEST(multiprocessors_change_for_sessions_that_are_there)
 	char text[64];
 
 	device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132;
-	snprintf(text, sizeof(text), "weight = 7\nsm_percent = %d\n", caps[_i].percent);
+	snprintf(text, sizeof(text), "weight = 7\nsm_percent = %d\n%s", caps[_i].percent, caps[_i].more);
 	write_file(text);
 	/* One that cannot be asked to gives all. */
 	expect_answer(0, "{\"restart\":\"\"}");
 	ck_assert_uint_eq(session_sms(session), 132);
-	ck_assert_uint_eq(word_acquire(&session->view.server->share), 7);
+	ck_assert_uint_eq(
+		word_acquire(&session->view.server->share), 7 | (caps[_i].bits & SHM_SHARE_OFFLINE));
 	device->sm_granule = 8;
 	device->sm_units = 15;
 	expect_answer(0, "{\"restart\":\"\"}");
 	ck_assert_uint_eq(session_sms(session), granted);
 	ck_assert_uint_eq(word_acquire(&session->view.server->share),
-		7 | (granted == 132 ? 0 : granted << SHM_SHARE_SMS_SHIFT));
-}
-END_TEST
-
-static const struct {
-	int percent;
-	uint32_t share; /* beside SHM_SHARE_OFFLINE */
-} offline_caps[] = {{100, 96 << SHM_SHARE_SMS_SHIFT | SHM_SHARE_LENT}, {99, 96 << SHM_SHARE_SMS_SHIFT},
-	{25, 32 << SHM_SHARE_SMS_SHIFT}};
-
-/* What online programs do not have for themselves is theirs for certain, and they see that. */
-START_TEST(offline_programs_have_three_quarters_for_certain)
-{
-	struct session *session = TAILQ_FIRST(&fake->daemon.sessions);
-	struct backend_device *device = &fake->daemon.device;
-	uint32_t share = offline_caps[_i].share;
-	char text[64];
-
-	device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132;
-	device->sm_granule = 8;
-	device->sm_units = 15;
-	snprintf(text, sizeof(text), "class = offline\nsm_percent = %d\n", offline_caps[_i].percent);
-	write_file(text);
-	expect_answer(0, "{\"restart\":\"\"}");
-	ck_assert_uint_eq(session_sms(session), (share & SHM_SHARE_SMS_MASK) >> SHM_SHARE_SMS_SHIFT);
-	ck_assert_uint_eq(word_acquire(&session->view.server->share), share | SHM_SHARE_OFFLINE);
+		7 | caps[_i].bits | (granted == 132 ? 0 : granted << SHM_SHARE_SMS_SHIFT));
 }
 END_TEST
 
@@ -349,8 +332,6 @@ int main(void)
 	tcase_add_test(reload, weights_and_classes_change_for_sessions_that_are_there);
 	tcase_add_loop_test(reload, multiprocessors_change_for_sessions_that_are_there, 0,
 		sizeof(caps) / sizeof(caps[0]));
-	tcase_add_loop_test(reload, offline_programs_have_three_quarters_for_certain, 0,
-		sizeof(offline_caps) / sizeof(*offline_caps));
 	tcase_add_test(reload, a_file_that_is_wrong_changes_nothing);
 	tcase_add_test(reload, a_guarantee_that_cannot_be_kept_changes_nothing);
 	tcase_add_test(reload, a_guarantee_of_what_others_hold_changes_nothing);
