@@ -39,7 +39,10 @@ bool heritage_place(int control_fd, int words_fd, int dump_fd)
 }
 
 /* Set by us for every child, so the parent's values are dropped. */
-static const char *const fixed[] = {"CUDA_DEVICE_MAX_CONNECTIONS=32", "CUDA_MODULE_LOADING=LAZY"};
+#define STRING(x)  STRING_(x)
+#define STRING_(x) #x
+static const char *const fixed[] = {
+	"CUDA_DEVICE_MAX_CONNECTIONS=" STRING(HERITAGE_QUEUES), "CUDA_MODULE_LOADING=LAZY"};
 #define FIXED (sizeof(fixed) / sizeof(fixed[0]))
 
 static bool is_variable(const char *entry, const char *name)

@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/role.h"
 #include "shm/order.h"
 
-/* More than a context has queues of the hardware (CUDA_DEVICE_MAX_CONNECTIONS, at most 32). */
-#define CANARY_STREAMS 34u
+/* More than there are queues of the hardware. */
+#define CANARY_STREAMS (HERITAGE_QUEUES + 2u)
 
 struct backend_stream;
 struct executor;

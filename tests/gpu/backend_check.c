@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "server/role.h"
 #include "tests/gpu/backend_bed.h"
 #include "tests/gpu/backend_ptx.h"
 
@@ -561,6 +562,7 @@ static void run(enum end end)
 
 int main(int argc, char **argv)
 {
+	char queues[16];
 	struct backend_probe probe;
 	char text[16384];
 	CUresult code;
@@ -575,7 +577,8 @@ int main(int argc, char **argv)
 	if (code)
 		return 77;
 	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+	snprintf(queues, sizeof(queues), "%d", HERITAGE_QUEUES);
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues, 1);
 	if (argc > 1 && !strcmp(argv[1], "--trial"))
 		run_trial(argc - 2, &argv[2]);
 	run(argc > 1 && !strcmp(argv[1], "--fence") ? argc > 2 ? END_FENCE_FAULT : END_FENCE : END_LOSS);

@@ -30,7 +30,7 @@
 
 #include "server/backend/cuda/cuda.h"
 
-/* 20 of an executor, and some of each group of multiprocessors (sms.c). */
+/* 64 of an executor, and some of each group of multiprocessors (sms.c). */
 #define CHANNELS_MAX 1024u
 
 struct channel {

@@ -36,6 +36,7 @@ static void close_backend(void)
 	if (!cuda.context)
 		return;
 	cuda_clock_close();
+	cuda_stream_close();
 	contain_disarm();
 	driver.primary_release(cuda.device);
 	cuda.context = NULL;

@@ -1,13 +1,100 @@
 // Streams, events, and the small words that streams write. Nothing here waits for the device.
+//
+// The driver gives each new stream another queue of the hardware, in turn, as the stream gets its
+// first work. Before its firmware says that a kernel has faulted, it goes through the device's
+// channels in the order in which they were made, up to the kernel's: 0.5 ms for each, and a queue
+// has two that count (H200, driver 580.159.04). So with new streams for each program that comes,
+// its faults would be known 1 ms later than those of the one before, until the queues are used up.
+//
+// Hence streams of the usual kind are kept, and the first of them that is free is used again. What
+// a few programs do, however many have been there before, is in the first queues.
+//
+//   missing ──create──► taken ──destroy, it is empty──► free ──create──► taken
+//      ▲                  │
+//      └──────────────────┘ destroy, it is not: the driver's to destroy
 
 #include "server/backend/cuda/cuda.h"
+
+#include <pthread.h>
+
+#define USUAL_PRIORITY 0 /* of who asks for none; the least there is */
+#define KEPT_MAX       64u
+
+static struct {
+	pthread_mutex_t lock; /* of the following */
+	struct kept {
+		CUstream stream; /* NULL: missing */
+		bool taken;
+	} at[KEPT_MAX];
+} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void cuda_stream_close(void)
+{
+	for (uint32_t i = 0; i < KEPT_MAX; i++)
+		kept.at[i] = (struct kept){0};
+}
+
+/* Return: a place that nobody has taken; NULL: there is none */
+static struct kept *find_free(void)
+{
+	for (uint32_t i = 0; i < KEPT_MAX; i++)
+		if (!kept.at[i].taken)
+			return &kept.at[i];
+	return NULL;
+}
+
+static CUresult take(CUstream *ret_stream)
+{
+	struct kept *place;
+	CUresult code = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&kept.lock);
+	place = find_free();
+	if (!place || !place->stream)
+		code = driver.stream_create(ret_stream, CU_STREAM_NON_BLOCKING, USUAL_PRIORITY);
+	else
+		*ret_stream = place->stream;
+	if (place && !code)
+		*place = (struct kept){*ret_stream, true};
+	pthread_mutex_unlock(&kept.lock);
+	return code;
+}
+
+static struct kept *find_taken(CUstream stream)
+{
+	for (uint32_t i = 0; i < KEPT_MAX; i++)
+		if (kept.at[i].taken && kept.at[i].stream == stream)
+			return &kept.at[i];
+	return NULL;
+}
+
+/* Return: whether the stream stays, for the next. One that has work would make the next wait for
+ * that. */
+static bool keep(CUstream stream)
+{
+	struct kept *place;
+	bool stays;
+
+	pthread_mutex_lock(&kept.lock);
+	place = find_taken(stream);
+	stays = place && driver.stream_query(stream) == CUDA_SUCCESS;
+	if (place)
+		*place = (struct kept){stays ? stream : NULL, false};
+	pthread_mutex_unlock(&kept.lock);
+	return stays;
+}
 
 CUresult cuda_stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream)
 {
 	CUstream stream;
-	CUresult code = sms ? cuda_sms_stream_create(sms, priority, &stream)
-			    : driver.stream_create(&stream, CU_STREAM_NON_BLOCKING, priority);
+	CUresult code;
 
+	if (sms)
+		code = cuda_sms_stream_create(sms, priority, &stream);
+	else if (priority == USUAL_PRIORITY)
+		code = take(&stream);
+	else
+		code = driver.stream_create(&stream, CU_STREAM_NON_BLOCKING, priority);
 	if (!code)
 		*ret_stream = (struct backend_stream *)(void *)stream;
 	return code;
@@ -15,7 +102,7 @@ CUresult cuda_stream_create(int32_t priority, uint64_t sms, struct backend_strea
 
 CUresult cuda_stream_destroy(struct backend_stream *stream)
 {
-	return driver.stream_destroy(cuda_stream(stream));
+	return keep(cuda_stream(stream)) ? CUDA_SUCCESS : driver.stream_destroy(cuda_stream(stream));
 }
 
 CUresult cuda_stream_query(struct backend_stream *stream)

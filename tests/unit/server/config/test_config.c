@@ -417,7 +417,7 @@ static const char *find_variable(char **list, const char *name)
 
 START_TEST(children_get_a_clean_environment)
 {
-	char library_path[256];
+	char library_path[256], queues[16];
 	char *parent[] = {(char *)"HOME=/root", library_path,
 		(char *)"LD_PRELOAD=/x/libcuda.so.1:/x/other.so", (char *)"CUDA_VISIBLE_DEVICES=0,1",
 		(char *)"CUDA_DEVICE_MAX_CONNECTIONS=1", (char *)"CUDA_MODULE_LOADING=EAGER",
@@ -425,13 +425,14 @@ START_TEST(children_get_a_clean_environment)
 	char **child;
 
 	snprintf(library_path, sizeof(library_path), "LD_LIBRARY_PATH=/usr/lib:/tmp/../tmp:/usr");
+	snprintf(queues, sizeof(queues), "%d", HERITAGE_QUEUES);
 	child = heritage_environment(parent, "/tmp", "1");
 	ck_assert_str_eq(find_variable(child, "HOME"), "/root");
 	ck_assert_str_eq(find_variable(child, "LD_LIBRARY_PATH"), "/usr/lib:/usr");
 	ck_assert_str_eq(find_variable(child, "LD_LIBRARY_PATHS"), "/tmp");
 	ck_assert_str_eq(find_variable(child, "LD_PRELOAD"), "/x/other.so");
 	ck_assert_str_eq(find_variable(child, "CUDA_VISIBLE_DEVICES"), "1");
-	ck_assert_str_eq(find_variable(child, "CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+	ck_assert_str_eq(find_variable(child, "CUDA_DEVICE_MAX_CONNECTIONS"), queues);
 	ck_assert_str_eq(find_variable(child, "CUDA_MODULE_LOADING"), "LAZY");
 	ck_assert_ptr_null(find_variable(child, "NOTIFY_SOCKET"));
 	heritage_environment_free(child);
