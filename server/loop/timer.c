@@ -4,6 +4,7 @@
 #include "server/loop/timer.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <uv.h>
 
 #define NS_PER_MS 1000000u
@@ -57,6 +58,14 @@ void timer_stop(struct timer *timer)
 bool timer_running(const struct timer *timer)
 {
 	return uv_is_active((const uv_handle_t *)&timer->handle);
+}
+
+uint64_t timer_now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
 struct timer *timer_free(struct timer *timer)
