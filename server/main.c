@@ -154,7 +154,7 @@ static int check_configuration(const struct options *options)
 {
 	const char *file = options->config ? options->config : CONFIG_DEFAULT_FILE;
 	struct config config;
-	char text[600];
+	char text[CONFIG_WRONG_MAX];
 	int code = configure(options, &config, text, sizeof(text));
 
 	if (code == EX_USAGE)
@@ -258,17 +258,17 @@ static int run_daemon(void *context, const struct legacy *legacy)
 static int run_service(const struct options *options)
 {
 	struct service service = {0};
-	char text[600];
+	char text[CONFIG_WRONG_MAX], *rest = text, *line;
 	int code;
 
 	log_init(LOG_LEVEL_INFO, "frmps");
 	code = configure(options, &service.config, text, sizeof(text));
 	if (code == EX_USAGE)
 		return manual_wrong(&manual_server, "%s", text);
-	if (code) {
-		log_error("%s", text);
+	while (code && (line = strsep(&rest, "\n")))
+		log_error("%s", line);
+	if (code)
 		return code;
-	}
 	log_init((enum log_level)service.config.log_level, "frmps");
 	code = choose_backend(&service.config, &service.heritage);
 	if (!code)

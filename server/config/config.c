@@ -1,7 +1,7 @@
-// Parser and printer of the configuration, both driven by one table. Daemon, before its loop runs.
-// inih splits lines into keys and values; it is given them one by one, because it knows neither a
-// file that cannot be read nor a line that is longer than its buffer, and goes on behind a line
-// that is wrong.
+// Parser and printer of the configuration, both driven by one table. Daemon, before its loop runs,
+// and in a thread of its own when the file is read again. inih splits lines into keys and values.
+// It is given them one by one, and only those that have both: of what is wrong it names the first
+// alone, the names of its sections have fifty bytes, and it knows no file that cannot be read.
 
 #include "server/config/config.h"
 
@@ -214,163 +214,215 @@ void config_init(struct config *config)
 	}
 }
 
+/* Room that is kept for how many wrong lines are not named. */
+#define MORE_MAX 32u
+
 struct reading {
 	struct config *config;
+	const char *path;
 	FILE *file;
-	char *line;
+	char *bytes; /* of the line */
 	size_t capacity;
-	int number; /* of the line */
-	int bad;    /* the first that is wrong; 0: none */
-	int error;  /* of the file: errno */
-	int set[ROWS +
-		1]; /* the line of this section that sets a key, 0: none yet; the last is for unknown keys */
-	struct rule *rule; /* the section; NULL: none has begun */
-	char what[256];
+	unsigned line;	    /* its number */
+	int error;	    /* of the file: errno */
+	unsigned set[ROWS]; /* the line of this section that sets a key, 0: none yet */
+	struct rule *rule;  /* the section; NULL: none has begun */
+	struct rule lost;   /* stands for a section that cannot be: its keys are for nobody */
+	/* What is wrong: one line for each line of the file. */
+	char *text;
+	size_t size, used;
+	unsigned more; /* lines for which there was no room */
 };
+
+static void complain(struct reading *reading, unsigned line, const char *what)
+{
+	char *at = reading->text + reading->used;
+	const size_t room = reading->size - reading->used;
+	const size_t length = (size_t)snprintf(
+		at, room, "%s%s:%u: %s", reading->used ? "\n" : "", reading->path, line, what);
+
+	if (!reading->used || length + MORE_MAX < room) {
+		reading->used += length < room ? length : room - 1;
+	} else {
+		*at = '\0';
+		reading->more++;
+	}
+}
 
 /* A comment begins the line, or follows white space. */
 static void cut_comment(char *line)
 {
 	for (char *at = line; (at = strpbrk(at, "#;")); at++)
 		if (at == line || strchr(" \t", at[-1])) {
-			strcpy(at, "\n");
+			*at = '\0';
 			return;
 		}
 }
 
-/* To inih a section's name has fifty bytes at most, so it never sees one. */
-static void read_section(struct reading *reading, char *line)
+static void cut_space(char *text)
 {
-	char *end = strrchr(line, ']');
+	size_t length = strlen(text);
 
-	if (!end || end[1 + strspn(end + 1, " \t\r\n")]) {
-		snprintf(reading->what, sizeof(reading->what), "not a section of the form \"[user NAME]\"");
-	} else {
-		while (strchr(" \t", end[-1]))
-			end--;
+	while (length && strchr(" \t\r\n\v\f", text[length - 1]))
+		text[--length] = '\0';
+}
+
+static unsigned *line_of(struct reading *reading, const char *key)
+{
+	return &reading->set[find_row(key) - rows];
+}
+
+static bool contradicts(uint64_t limit, uint64_t guarantee)
+{
+	return limit && guarantee > limit;
+}
+
+/* What several lines say together. The later one is named. */
+static void end_section(struct reading *reading)
+{
+	const struct config *config = reading->config;
+	const struct rule *rule = reading->rule;
+	const unsigned line = *line_of(reading, "memory_limit"),
+		       other = *line_of(reading, "memory_guarantee");
+
+	if (rule ? contradicts(rule->terms.memory_limit, rule->terms.memory_guarantee)
+		 : contradicts(config->memory_limit, config->memory_guarantee))
+		complain(reading, line > other ? line : other, "memory_guarantee is more than memory_limit");
+}
+
+static void begin_section(struct reading *reading, char *line)
+{
+	char *end = line + strlen(line) - 1, what[256] = "not a section of the form \"[user NAME]\"";
+
+	end_section(reading);
+	memset(reading->set, 0, sizeof(reading->set));
+	reading->rule = NULL;
+	if (*end == ']') {
 		*end = '\0';
-		memset(reading->set, 0, sizeof(reading->set));
-		reading->rule =
-			rules_begin(&reading->config->rules, line + 1, reading->what, sizeof(reading->what));
-		if (reading->rule)
-			return;
+		cut_space(line + 1);
+		reading->rule = rules_begin(&reading->config->rules, line + 1, what, sizeof(what));
 	}
-	reading->bad = reading->number;
-}
-
-static char *read_line(char *to, int size, void *context)
-{
-	struct reading *reading = context;
-	char *start;
-	bool whole;
-	ssize_t length;
-
-	if (reading->bad)
-		return NULL;
-	length = getline(&reading->line, &reading->capacity, reading->file);
-	if (length < 0) {
-		reading->error = feof(reading->file) ? 0 : errno;
-		return NULL;
-	}
-	reading->number++;
-	whole = strlen(reading->line) == (size_t)length;
-	/* To inih an indented line is more of the value above. */
-	start = reading->line + strspn(reading->line, " \t\r\v\f");
-	cut_comment(start);
-	if (*start != '\n' && (!whole || strlen(start) + 2 > (size_t)size)) {
-		/* It would take the rest for a line of its own. */
-		snprintf(reading->what, sizeof(reading->what), "longer than %d bytes, or no text", size - 2);
-		reading->bad = reading->number;
-		strcpy(start, "\n");
-	}
-	if (*start == '[') {
-		read_section(reading, start);
-		strcpy(start, "\n");
-	}
-	return strcpy(to, start);
-}
-
-static int *line_of(struct reading *reading, const char *key)
-{
-	const struct option_row *row = find_row(key);
-
-	return &reading->set[row ? (size_t)(row - rows) : ROWS];
+	if (reading->rule)
+		return;
+	complain(reading, reading->line, what);
+	reading->lost = (struct rule){0};
+	reading->rule = &reading->lost;
 }
 
 /* A key of a section. Its value is read as if it were everybody's. */
-static int set_term(struct reading *reading, const char *key, const char *value)
+static int set_term(struct rule *rule, const char *key, const char *value, char *text, size_t size)
 {
 	struct config scratch;
 	int row = term_find(key), r;
 
-	if (!find_row(key))
-		return refuse_key(key, reading->what, sizeof(reading->what));
 	if (row < 0) {
-		snprintf(reading->what, sizeof(reading->what),
-			"%s: is for the whole service, and stands before the first section", key);
+		snprintf(
+			text, size, "%s: is for the whole service, and stands before the first section", key);
 		return CONFIG_E_INVALID;
 	}
 	config_init(&scratch);
-	r = config_set(&scratch, key, value, reading->what, sizeof(reading->what));
+	r = config_set(&scratch, key, value, text, size);
 	if (r)
 		return r;
-	*term_at(&reading->rule->terms, row) = *number_at(&scratch, find_row(key));
-	reading->rule->set |= 1u << row;
+	*term_at(&rule->terms, row) = *number_at(&scratch, find_row(key));
+	rule->set |= 1u << row;
 	return 0;
 }
 
 static int read_key(void *context, const char *section, const char *key, const char *value)
 {
 	struct reading *reading = context;
-	int earlier = *line_of(reading, key), r;
+	unsigned *line = find_row(key) ? line_of(reading, key) : NULL;
+	char what[256];
+	int r;
 
 	(void)section;
-	/* Lines are read one at a time, and none behind the first that is wrong. */
-	if (earlier)
-		snprintf(reading->what, sizeof(reading->what), "%s: line %d sets it already", key, earlier);
-	r = earlier	    ? CONFIG_E_INVALID
-	    : reading->rule ? set_term(reading, key, value)
-			    : config_set(reading->config, key, value, reading->what, sizeof(reading->what));
+	if (line && *line) {
+		snprintf(what, sizeof(what), "%s: line %u sets it already", key, *line);
+		r = CONFIG_E_INVALID;
+	} else {
+		r = !line	    ? refuse_key(key, what, sizeof(what))
+		    : reading->rule ? set_term(reading->rule, key, value, what, sizeof(what))
+				    : config_set(reading->config, key, value, what, sizeof(what));
+	}
 	if (r)
-		reading->bad = reading->number;
+		complain(reading, reading->line, what);
 	else
-		*line_of(reading, key) = reading->number;
-	return !r;
+		*line = reading->line;
+	return 1;
 }
 
-static int parse(struct reading *reading, const char *path, char *text, size_t size)
+/* Return: whether the line sets a key */
+static bool sets_key(struct reading *reading, char *line, bool whole, int size)
 {
-	int line = ini_parse_stream(read_line, reading, read_key, reading);
+	const char *end = strpbrk(line, "=:");
 
-	if (line < 0 || reading->error) {
-		snprintf(text, size, "%s: %s", path,
-			line < 0 ? "there is no memory to read it" : strerror(reading->error));
-		return CONFIG_E_INVALID;
-	}
-	if (!line && !reading->bad)
-		return 0;
-	/* What inih itself found wrong comes before what was found wrong behind it. */
-	if (!reading->bad || (line && line < reading->bad))
-		snprintf(text, size, "%s:%d: not a line of the form \"key = value\"", path, line);
+	if (!*line)
+		return false;
+	if (!whole)
+		complain(reading, reading->line, "no text");
+	else if (*line == '[')
+		begin_section(reading, line);
+	else if (!end || end == line)
+		complain(reading, reading->line, "not a line of the form \"key = value\"");
+	else if (strlen(line) < (size_t)size)
+		return true;
 	else
-		snprintf(text, size, "%s:%d: %s", path, reading->bad, reading->what);
-	return CONFIG_E_INVALID;
+		complain(reading, reading->line, "longer than a line may be");
+	return false;
+}
+
+/* Return: the next line that sets a key; NULL: there is none */
+static char *next_key(char *to, int size, void *context)
+{
+	struct reading *reading = context;
+	ssize_t length;
+	char *line;
+
+	while ((length = getline(&reading->bytes, &reading->capacity, reading->file)) >= 0) {
+		bool whole = strlen(reading->bytes) == (size_t)length;
+
+		line = reading->bytes;
+		/* What some editors begin a file with. */
+		if (!reading->line++ && strncmp(line, "\xef\xbb\xbf", 3) == 0)
+			line += 3;
+		line += strspn(line, " \t\r\v\f");
+		cut_comment(line);
+		cut_space(line);
+		if (sets_key(reading, line, whole, size))
+			return strcpy(to, line);
+	}
+	reading->error = feof(reading->file) ? 0 : errno;
+	return NULL;
+}
+
+static int read_all(struct reading *reading)
+{
+	if (ini_parse_stream(next_key, reading, read_key, reading) < 0)
+		return ENOMEM;
+	end_section(reading);
+	if (reading->more)
+		snprintf(reading->text + reading->used, reading->size - reading->used, "\nand %u more",
+			reading->more);
+	return reading->error;
 }
 
 int config_read(struct config *config, const char *path, char *ret_text, size_t text_size)
 {
-	struct reading reading = {.config = config, .file = fopen(path, "re")};
-	int r;
+	struct reading reading = {.config = config,
+		.path = path,
+		.file = fopen(path, "re"),
+		.text = ret_text,
+		.size = text_size};
+	int error = reading.file ? read_all(&reading) : errno;
 
-	if (!reading.file) {
-		r = errno == ENOENT ? CONFIG_E_MISSING : CONFIG_E_INVALID;
-		snprintf(ret_text, text_size, "%s: %s", path, strerror(errno));
-		return r;
-	}
-	r = parse(&reading, path, ret_text, text_size);
-	free(reading.line);
+	free(reading.bytes);
+	if (error)
+		snprintf(ret_text, text_size, "%s: %s", path, strerror(error));
+	if (!reading.file)
+		return error == ENOENT ? CONFIG_E_MISSING : CONFIG_E_INVALID;
 	fclose(reading.file);
-	return r;
+	return error || reading.used ? CONFIG_E_INVALID : 0;
 }
 
 int config_default_socket(struct config *config, char *ret_text, size_t text_size)
@@ -393,17 +445,6 @@ int config_default_socket(struct config *config, char *ret_text, size_t text_siz
 	return config_set(config, "socket", path, ret_text, text_size);
 }
 
-/* What several lines say together. Nobody can say which one is wrong. */
-static int check_rules(const struct config *config, char *text, size_t size)
-{
-	char what[320];
-
-	if (!rules_contradict(&config->rules, what, sizeof(what)))
-		return 0;
-	snprintf(text, size, "%s: %s", config->file ? config->file : CONFIG_DEFAULT_FILE, what);
-	return CONFIG_E_INVALID;
-}
-
 int config_load(struct config *config, const char *file, const struct config_setting *settings,
 	unsigned count, char *ret_text, size_t text_size)
 {
@@ -420,8 +461,6 @@ int config_load(struct config *config, const char *file, const struct config_set
 		if (config_set(config, settings[i].key, settings[i].value, ret_text, text_size))
 			r = CONFIG_E_SETTING;
 	config_rules(config, &config->rules);
-	if (!r)
-		r = check_rules(config, ret_text, text_size);
 	return r ? r : config_default_socket(config, ret_text, text_size);
 }
 

@@ -13,7 +13,9 @@
 #include "server/config/terms.h"
 #include "shm/layout.h"
 
-#define CONFIG_TEXT_MAX	    108
+#define CONFIG_TEXT_MAX 108
+/* Room for what is wrong with a file. */
+#define CONFIG_WRONG_MAX    2048
 #define CONFIG_DEFAULT_FILE "/etc/frmps/frmps.conf"
 
 struct config {
@@ -72,7 +74,8 @@ int config_set(struct config *config, const char *key, const char *value, char *
 
 /**
  * Reads a file over what is there.
- * @ret_text: on an outcome other than 0 one sentence for the operator: "file:line: key: …"
+ * @ret_text: on an outcome other than 0 what is wrong, for the operator: of each wrong line one
+ * "file:line: key: …"; the last may say for how many there is no room
  * Return: 0, CONFIG_E_INVALID or CONFIG_E_MISSING
  */
 int config_read(struct config *config, const char *path, char *ret_text, size_t text_size);

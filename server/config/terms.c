@@ -77,26 +77,6 @@ void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish, 
 		terms->memory_guarantee = terms->memory_limit;
 }
 
-static bool contradicts(const struct terms *terms)
-{
-	return terms->memory_limit && terms->memory_guarantee > terms->memory_limit;
-}
-
-bool rules_contradict(const struct rules *rules, char *ret_text, size_t size)
-{
-	const struct rule *rule = NULL;
-
-	for (uint32_t i = 0; i < rules->count && !rule; i++)
-		if (contradicts(&rules->rules[i].terms))
-			rule = &rules->rules[i];
-	if (rule)
-		snprintf(ret_text, size, "[%s %s]: memory_guarantee is more than memory_limit",
-			kinds[rule->kind], rule->text);
-	else if (contradicts(&rules->general))
-		snprintf(ret_text, size, "memory_guarantee is more than memory_limit");
-	return rule || contradicts(&rules->general);
-}
-
 const char *terms_miss(const struct rules *rules, const struct subject *subject)
 {
 	for (uint32_t i = 0; i < rules->count; i++) {

@@ -81,12 +81,6 @@ uint64_t terms_lower(uint64_t left, uint64_t right);
 void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish, uint64_t class_wish);
 
 /**
- * Whether somebody is guaranteed more memory than it may have, by the keys of one section.
- * @ret_text: what is wrong
- */
-bool rules_contradict(const struct rules *rules, char *ret_text, size_t size);
-
-/**
  * Whether sections go by something that is not known of the subject, so that nobody can say whether
  * they apply.
  * Return: NULL, or what is missing (static text)

@@ -3,6 +3,7 @@
 #include "server/control/reload.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <uv.h>
 
 #include "server/config/config.h"
@@ -22,7 +23,7 @@ struct reload {
 	/* The thread's, until it is done. */
 	struct config config;
 	int outcome; /* of config_load() */
-	char text[600];
+	char text[CONFIG_WRONG_MAX];
 };
 
 /* In a thread of the pool. The daemon's own configuration never changes. */
@@ -48,6 +49,22 @@ static void take_effect(struct reload *reload)
 	config_differences(daemon->config, &reload->config, reload->text, sizeof(reload->text));
 }
 
+/* What the file has at a wrong place is any bytes, and JSON is not. */
+static void say_wrong(char *text)
+{
+	char *end;
+
+	for (char *line = text; line; line = end ? end + 1 : NULL) {
+		end = strchr(line, '\n');
+		if (end)
+			*end = '\0';
+		log_clean(line);
+		log_warning("the configuration is not read again, everything stays as it is: %s", line);
+		if (end)
+			*end = '\n';
+	}
+}
+
 static void on_read(uv_work_t *work, int status)
 {
 	struct reload *reload = work->data;
@@ -56,13 +73,10 @@ static void on_read(uv_work_t *work, int status)
 	if (good)
 		good = !guarantee_refuses_rules(
 			reload->daemon, &reload->config.rules, reload->text, sizeof(reload->text));
-	/* What the file has at a wrong place is any bytes, and JSON is not. */
-	log_clean(reload->text);
 	if (good)
 		take_effect(reload);
 	if (!good)
-		log_warning(
-			"the configuration is not read again, everything stays as it is: %s", reload->text);
+		say_wrong(reload->text);
 	else if (*reload->text)
 		log_warning(
 			"the configuration was read again; what it says of %s holds from the next start of "

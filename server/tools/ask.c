@@ -151,7 +151,7 @@ int ask_with(const char *path, const char *command, const struct wire_names *arg
 	char **ret_json, char *ret_text, size_t text_size)
 {
 	struct packet *packet = malloc(sizeof(*packet));
-	char why[256];
+	char why[2048];
 	int fd = -1, r;
 
 	r = packet ? reach(path, seconds, &fd) : -ENOMEM;

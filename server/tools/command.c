@@ -175,7 +175,7 @@ int call_try(const struct call *call, const char *command, const struct wire_nam
 json_t *call_ask(const struct call *call, const char *command, const struct wire_names *arguments,
 	unsigned seconds, int *ret_code)
 {
-	char text[700];
+	char text[2400];
 	json_t *root;
 	int r = call_try(call, command, arguments, seconds, &root, text, sizeof(text));
 

@@ -87,7 +87,7 @@ static const char *path_of(const struct examination *e, const char *file, char p
 
 static void look_at_configuration(struct examination *e)
 {
-	char path[PATH_MAX], text[600];
+	char path[PATH_MAX], text[CONFIG_WRONG_MAX], *rest = text, *line;
 	struct config config;
 	int r;
 
@@ -99,8 +99,9 @@ static void look_at_configuration(struct examination *e)
 	else if (r == CONFIG_E_MISSING)
 		find(e, "configuration", LEVEL_OK, NULL, "there is no %s: every key has its default", path);
 	else
-		find(e, "configuration", LEVEL_ERROR, "correct the line; frmps.conf(5) describes the keys",
-			"%s", text);
+		while ((line = strsep(&rest, "\n")))
+			find(e, "configuration", LEVEL_ERROR,
+				"correct the line; frmps.conf(5) describes the keys", "%s", line);
 }
 
 static void look_at_driver(struct examination *e)

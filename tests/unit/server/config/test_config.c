@@ -101,6 +101,9 @@ static const struct {
 	{"what is this\nstandbys = 9\n", 1, "not a line of the form"},
 	{"device = 0\nstandbys = 1\n\nstandbys = 1\n", 4, "standbys: line 2 sets it already"},
 	{"standbys = 1#2\n", 1, "standbys: \"1#2\" is not a number"},
+	{"= 5\n", 1, "not a line of the form"},
+	{"memory_limit = 1G\nmemory_guarantee = 2G\n[user 7]\n", 2, "memory_guarantee is more than"},
+	{"[user 7]\nmemory_guarantee = 2G\n\nmemory_limit = 1G\n", 4, "memory_guarantee is more than"},
 };
 
 START_TEST(errors_name_file_line_and_key)
@@ -114,6 +117,34 @@ START_TEST(errors_name_file_line_and_key)
 	snprintf(place, sizeof(place), "%s:%d: ", path, bad[_i].line);
 	ck_assert_msg(strncmp(text, place, strlen(place)) == 0, "%s", text);
 	ck_assert_msg(strstr(text, bad[_i].part) != NULL, "%s", text);
+	unlink(path);
+}
+END_TEST
+
+/* What stands behind a line that is wrong is looked at all the same. */
+START_TEST(every_wrong_line_is_named)
+{
+	struct config config;
+	char text[1024], wanted[1024];
+
+	write_file("nonsense = 1\nstandbys = 2\nwhat is this\n[users]\nweight = 0\nweight = 7\n[user 7]\n"
+		   "weight = 8\nweight = 9\n");
+	config_init(&config);
+	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), CONFIG_E_INVALID);
+	snprintf(wanted, sizeof(wanted),
+		"%s:1: nonsense: no such key (frmps-server --help-config lists them)\n"
+		"%s:3: not a line of the form \"key = value\"\n"
+		"%s:4: a section is [user NAME], [cgroup PATTERN] or [program PATTERN]\n"
+		"%s:5: weight: 0 is out of range, allowed is 1 to 1000\n"
+		"%s:9: weight: line 8 sets it already",
+		path, path, path, path, path);
+	ck_assert_str_eq(text, wanted);
+	/* Nobody has the keys of a section that cannot be. */
+	ck_assert_uint_eq(config.weight, 100);
+	/* For the rest there is no room. */
+	strstr(wanted, ":5: ")[0] = '\0';
+	ck_assert_int_eq(config_read(&config, path, text, strlen(wanted) + 32), CONFIG_E_INVALID);
+	ck_assert_str_eq(strrchr(text, '\n'), "\nand 2 more");
 	unlink(path);
 }
 END_TEST
@@ -237,6 +268,24 @@ START_TEST(sections_are_bounded)
 	ck_assert_ptr_nonnull(strstr(text, ":101: more than 100 sections"));
 	unlink(path);
 	free(file);
+}
+END_TEST
+
+START_TEST(a_section_may_be_as_long_as_a_pod_makes_it)
+{
+	char text[256], file[400], pattern[RULE_PATTERN_MAX + 1] = "/";
+	struct config config;
+
+	for (size_t length = RULE_PATTERN_MAX - 1; length <= RULE_PATTERN_MAX; length++) {
+		memset(pattern + 1, 'p', length - 1);
+		snprintf(file, sizeof(file), "[cgroup %.*s]\nweight = 7\n", (int)length, pattern);
+		write_file(file);
+		config_init(&config);
+		ck_assert_int_eq(
+			config_read(&config, path, text, sizeof(text)) == 0, length < RULE_PATTERN_MAX);
+		unlink(path);
+	}
+	ck_assert_ptr_nonnull(strstr(text, ":1: a section of more than 255 bytes"));
 }
 END_TEST
 
@@ -476,11 +525,13 @@ int main(void)
 	tcase_add_test(tests, defaults_are_those_of_the_table);
 	tcase_add_test(tests, file_is_read);
 	tcase_add_loop_test(tests, errors_name_file_line_and_key, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(tests, every_wrong_line_is_named);
 	tcase_add_test(tests, a_comment_may_follow_a_value);
 	tcase_add_test(tests, a_section_says_for_whom_a_key_holds);
 	tcase_add_test(tests, users_have_names);
 	tcase_add_test(tests, backslash_of_a_control_group_is_one);
 	tcase_add_test(tests, sections_are_bounded);
+	tcase_add_test(tests, a_section_may_be_as_long_as_a_pod_makes_it);
 	tcase_add_test(tests, what_takes_effect_at_the_next_start_is_named);
 	tcase_add_test(tests, missing_file_is_told_apart);
 	tcase_add_test(tests, a_file_that_cannot_be_read_is_an_error);

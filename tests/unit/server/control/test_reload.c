@@ -173,7 +173,7 @@ END_TEST
 
 START_TEST(a_file_that_is_wrong_changes_nothing)
 {
-	char answer[256];
+	char answer[320];
 
 	write_file("memory_limit = 5G\n");
 	expect_answer(0, "{\"restart\":\"\"}");
@@ -187,12 +187,11 @@ START_TEST(a_file_that_is_wrong_changes_nothing)
 	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(5) << 30);
 	ck_assert_uint_eq(fake->daemon.rules.general.memory_limit, UINT64_C(5) << 30);
 	/* Not in UTF-8. */
-	write_file("memory_limit = f\xfcnf\n");
+	write_file("memory_limit = f\xfcnf\nnonsense = 1\n");
 	snprintf(answer, sizeof(answer),
 		"{\"reason\":\"%s:5: memory_limit: \\\"f?nf\\\" is not a number of bytes (digits, then K, M, "
-		"G or "
-		"T)\"}",
-		path);
+		"G or T)\\n%s:6: nonsense: no such key (frmps-server --help-config lists them)\"}",
+		path, path);
 	expect_answer(CUDA_ERROR_INVALID_VALUE, answer);
 }
 END_TEST

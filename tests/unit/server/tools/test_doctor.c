@@ -93,6 +93,9 @@ static const struct {
 	int code;
 } bad[] = {
 	{"echo 'standbys = 99' >>etc/frmps/frmps.conf", GOOD, "error    configuration  ", 1},
+	{"printf 'standbys = 99\nweight = 0\n' >>etc/frmps/frmps.conf", GOOD, "frmps.conf:3: weight", 1},
+	{"printf 'memory_limit = 1G\nmemory_guarantee = 2G\n' >>etc/frmps/frmps.conf", GOOD,
+		"frmps.conf:3: memory_guarantee is more than memory_limit", 1},
 	{"rm shim/libcuda.so.1", GOOD, "error    library        the service's libcuda.so.1 is not found", 1},
 	{"echo other >shim/libcuda.so.1", GOOD, "which is not the service's. To do: ", 1},
 	{"true", NULL, "error    service        the service at socket cannot be reached", 1},

@@ -161,10 +161,10 @@ static const struct {
 	{"standbys = 2\n\nstandby = 2\n", 78, "conf:3: standby: no such key"},
 	{"standbys = 2\nstandbys = 3\n", 78, "conf:2: standbys: line 1 sets it already\n"},
 	{"memory_guarantee = 2G\nmemory_limit = 1G\n", 78,
-		"conf: memory_guarantee is more than memory_limit\n"},
+		"conf:2: memory_guarantee is more than memory_limit\n"},
 	{"memory_limit = 1G\n[user 7]\nmemory_guarantee = 1G\n[program /a*]\nmemory_limit = "
 	 "1G\nmemory_guarantee = 2G\n",
-		78, "conf: [program /a*]: memory_guarantee is more than memory_limit\n"},
+		78, "conf:6: memory_guarantee is more than memory_limit\n"},
 	{"memory_policy = ask\n", 78, "conf:1: memory_policy: \"ask\" is not one of refuse|evict\n"},
 	{"memory_guarantee = 193G\n", 78, "conf:1: memory_guarantee: 207232172032 is out of range"},
 	{"memory_limit = 1\n[user 7]\nclients_max = 3\n", 78,
