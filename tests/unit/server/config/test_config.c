@@ -236,6 +236,21 @@ START_TEST(backslash_of_a_control_group_is_one)
 }
 END_TEST
 
+/* Some editors begin a file with a byte order mark. */
+START_TEST(a_section_at_the_start_of_a_file_is_one)
+{
+	struct config config;
+	char text[256];
+
+	write_file("\xef\xbb\xbf[user 7]\nweight = 7\n");
+	config_init(&config);
+	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
+	ck_assert_uint_eq(config.weight, 100);
+	ck_assert_uint_eq(config.rules.count, 1);
+	unlink(path);
+}
+END_TEST
+
 START_TEST(users_have_names)
 {
 	struct config config;
@@ -528,6 +543,7 @@ int main(void)
 	tcase_add_test(tests, every_wrong_line_is_named);
 	tcase_add_test(tests, a_comment_may_follow_a_value);
 	tcase_add_test(tests, a_section_says_for_whom_a_key_holds);
+	tcase_add_test(tests, a_section_at_the_start_of_a_file_is_one);
 	tcase_add_test(tests, users_have_names);
 	tcase_add_test(tests, backslash_of_a_control_group_is_one);
 	tcase_add_test(tests, sections_are_bounded);
