@@ -34,7 +34,7 @@
 struct options {
 	const char *config;
 	/* Given on the command line, key and value alike to the file's; applied after it. */
-	struct config_setting settings[8];
+	struct config_setting settings[5];
 	unsigned setting_count;
 	const char *role, *backend;
 	bool only_check;
@@ -43,11 +43,15 @@ struct options {
 	enum log_level log_level; /* of a child */
 };
 
+/* Of an option that is given twice the last one holds. */
 static void set(struct options *options, const char *key, const char *value)
 {
-	if (options->setting_count == sizeof(options->settings) / sizeof(options->settings[0]))
-		return;
-	options->settings[options->setting_count++] = (struct config_setting){key, value};
+	unsigned i = 0;
+
+	while (i < options->setting_count && strcmp(options->settings[i].key, key) != 0)
+		i++;
+	options->settings[i] = (struct config_setting){key, value};
+	options->setting_count += i == options->setting_count;
 }
 
 /* The service's own, for its children. Return: whether it is one. */

@@ -91,6 +91,9 @@ static const struct {
 	{SERVER "--backend gpu", "backend: \"gpu\" is not one of cuda|host"},
 	{SERVER "--socket", "requires an argument"},
 	{SERVER "--check-config --standbys 99", "standbys: 99 is out of range"},
+	{SERVER "--check-config --socket a --socket a --socket a --socket a --socket a --socket a --socket a "
+		"--socket a --standbys 99",
+		"standbys: 99 is out of range"},
 	{RUN "", "no program is named"},
 	{RUN "--nonsense true", "nonsense"},
 	{RUN "--recovery maybe true", "--recovery is fail or replay, not 'maybe'"},
