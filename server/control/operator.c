@@ -489,6 +489,11 @@ static const struct connection_handlers handlers = {
 static void operator_new(
 	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message)
 {
+	const struct wire_message full = {.type = WIRE_ADMIN_REPLY,
+		.id = message->id,
+		.admin_reply = {.code = CUDA_ERROR_NOT_PERMITTED,
+			.json = "{\"reason\":\"its user has as many connections of frmpsctl as there may "
+				"be\"}"}};
 	bool room = guests_count_operators(daemon, uid) < OPERATORS_PER_USER;
 	struct operator* operator= room ? calloc(1, sizeof(*operator)) : NULL;
 
@@ -497,6 +502,8 @@ static void operator_new(
 			"an operator of uid %lld is sent away: he has %u connections", (long long)uid,
 			OPERATORS_PER_USER);
 	if (!operator) {
+		if (!room)
+			connection_send(connection, &full, NULL, 0);
 		connection_shutdown(connection);
 		return;
 	}

@@ -591,6 +591,7 @@ START_TEST(operators_of_a_user_are_bounded)
 		if (i < OPERATORS_PER_USER)
 			fake_expect(fake, sockets[i], WIRE_ADMIN_REPLY);
 	}
+	expect_refusal(sockets[OPERATORS_PER_USER], "as many connections of frmpsctl as there may be");
 	fake_expect_hangup(fake, sockets[OPERATORS_PER_USER]);
 	/* Whoever is there goes on, and whoever leaves makes room. */
 	say(sockets[0], "ping");
