@@ -190,7 +190,8 @@ int main(int count, char **arguments)
 		return r - 1;
 	arguments += optind;
 	ask_socket_path(options.socket, socket, sizeof(socket));
-	native = ask(socket, "ping", NULL, text, sizeof(text)) != 0;
+	/* One that refuses to answer more operators is there, and serves programs. */
+	native = ask(socket, "ping", NULL, text, sizeof(text)) < 0;
 	if (native && !options.allow_native) {
 		fprintf(stderr,
 			"frmps-run: %s; %s is not run (frmpsctl doctor says what to do; --allow-native lets "

@@ -149,6 +149,28 @@ class Frmpsctl(Service):
         follower.send_signal(signal.SIGCONT)
         self.assertEqual([wait('terminated')['session'] for _ in range(3)], [session - 2, session - 1, session])
 
+    def test_operators_keep_no_program_from_the_service(self):
+        # As many as a user may have, each of whom has been answered. What frmpsctl says is read from a socket in its place.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(os.path.join(self.folder.name, 'ours'))
+            listener.listen()
+            asker = self.start(CTL, '--socket', os.path.join(self.folder.name, 'ours'), 'ping')
+            connection, _ = listener.accept()
+            ping = connection.recv(1 << 16)
+            connection.close()
+            asker.wait()
+        for _ in range(32):
+            operator = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.addCleanup(operator.close)
+            operator.settimeout(60)
+            operator.connect(os.environ['FRMPS_SOCKET'])
+            operator.send(ping)
+            self.assertTrue(operator.recv(1 << 16))
+        self.assertIn('as many connections of frmpsctl as there may be', run('ping').stderr)
+        done = subprocess.run([os.path.join(BUILD, 'server', 'frmps-run'), '--allow-native', 'true'], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+
     def arguments(self, name, words, session):
         """Some for a command, by the words of its row."""
         there = {'SESSION': str(session), 'NUMBER': '1'}
