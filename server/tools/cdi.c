@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ALNUM "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
 /* The folder is mounted and not the socket: a service that starts again makes a new one. Who can
  * write there, as root of a container can, could put a socket of its own in its place, for
  * everybody; to connect nobody needs to. */
@@ -12,6 +14,13 @@ static json_t *make_mount(const char *path)
 {
 	return json_pack("{ss ss s[ssss]}", "hostPath", path, "containerPath", path, "options", "ro",
 		"nosuid", "nodev", "bind");
+}
+
+bool cdi_is_name(const char *name)
+{
+	const size_t length = strspn(name, ALNUM "_-.:");
+
+	return length && !name[length] && strchr(ALNUM, *name) && strchr(ALNUM, name[length - 1]);
 }
 
 json_t *cdi_make(const char *name, const char *socket, const char *library)

@@ -6,6 +6,10 @@
 #define FRMPS_SERVER_TOOLS_CDI_H
 
 #include <jansson.h>
+#include <stdbool.h>
+
+/** Whether a device may have this name: runtimes refuse a specification with another one. */
+bool cdi_is_name(const char *name);
 
 /**
  * Makes the specification: the device frmps/gpu=NAME mounts the socket's folder and the library's,

@@ -380,14 +380,17 @@ static bool is_own_folder(const char *socket)
 
 static int describe_container(const struct call *call)
 {
+	const char *name = call->count ? call->arguments[0] : "0";
 	char *library = shim_directory(), *folder = library ? realpath(library, NULL) : NULL;
-	const bool own = is_own_folder(call->path);
-	json_t *json =
-		folder && own ? cdi_make(call->count ? call->arguments[0] : "0", call->path, folder) : NULL;
+	const bool own = is_own_folder(call->path), named = cdi_is_name(name);
+	json_t *json = folder && own && named ? cdi_make(name, call->path, folder) : NULL;
 	int code =
 		json && !json_dumpf(json, stdout, JSON_INDENT(2)) && puts("") >= 0 && !fflush(stdout) ? 0 : 1;
 
-	if (!folder)
+	if (!named)
+		code = manual_wrong(&manual_ctl,
+			"cdi: '%s' is no name: letters and digits, between them also . _ - and :", name);
+	else if (!folder)
 		fputs("frmpsctl: the library is not found (FRMPS_SHIM_DIR names its folder)\n", stderr);
 	else if (!own)
 		fprintf(stderr,

@@ -38,6 +38,17 @@ START_TEST(paths_that_would_mount_something_else_are_refused)
 }
 END_TEST
 
+START_TEST(runtimes_take_the_name)
+{
+	static const char *const bad[] = {
+		"", "-", "a-", ".a", "a b", "a\"b", "a/b", "a\n", "\xff", "\xc3\xa9"};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		ck_assert_msg(!cdi_is_name(bad[i]), "%s", bad[i]);
+	ck_assert(cdi_is_name("0") && cdi_is_name("gpu-1") && cdi_is_name("a_b.c:d"));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cdi");
@@ -45,5 +56,6 @@ int main(void)
 
 	tcase_add_test(cdi, a_container_gets_socket_and_library);
 	tcase_add_test(cdi, paths_that_would_mount_something_else_are_refused);
+	tcase_add_test(cdi, runtimes_take_the_name);
 	return suite_run(suite);
 }

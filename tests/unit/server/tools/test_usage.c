@@ -111,6 +111,7 @@ static const struct {
 	{CTL "--json quit", "quit has no --json"},
 	{"echo isoltae 7 | " CTL, "unknown command 'isoltae'; the nearest is 'isolate'\n"},
 	{"echo | " CTL, "no command is given"},
+	{CTL "cdi ''", "cdi: '' is no name"},
 	{CTL "faults --follow", "faults has no --follow"},
 };
 
