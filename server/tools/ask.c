@@ -132,6 +132,10 @@ static int converse(int fd, const char *command, const struct wire_names *argume
 		.type = WIRE_ADMIN, .id = 1, .admin = {.command = command, .arguments = *arguments}};
 	int r = message_send(fd, &message, NULL, 0);
 
+	if (r == PACKET_E_INVALID) {
+		snprintf(why, size, "the words are too long");
+		return ASK_E_REFUSED;
+	}
 	r = r ? r : packet_receive(fd, packet);
 	if (r)
 		return r == PACKET_E_AGAIN ? -ETIMEDOUT : r > 0 ? -ECONNRESET : r;

@@ -474,18 +474,18 @@ static int parse_all(int count, char **arguments, struct options *options, int *
 	return r;
 }
 
-/* @lines: whether standard input may say what to do. Return: exit code */
-static int run(int count, char **arguments, bool lines);
+/* @before: what was said before the lines of standard input, of which this is one; NULL: standard
+ * input may say what to do. Return: exit code */
+static int run(int count, char **arguments, const struct options *before);
 
 static int run_line(void *context, int count, char **arguments)
 {
-	(void)context;
-	return run(count, arguments, false);
+	return run(count, arguments, context);
 }
 
-static int run(int count, char **arguments, bool lines)
+static int run(int count, char **arguments, const struct options *before)
 {
-	struct options options = {0};
+	struct options options = before ? *before : (struct options){0};
 	char path[512], **words;
 	struct call call = {.program = "frmpsctl", .path = path};
 	int r = parse_all(count, arguments, &options, &count, &words);
@@ -497,9 +497,9 @@ static int run(int count, char **arguments, bool lines)
 	ask_socket_path(options.socket, path, sizeof(path));
 	call.json = options.json;
 	call.follow = options.follow;
-	if (!count && lines && !isatty(STDIN_FILENO)) {
-		setenv("FRMPS_SOCKET", path, 1);
-		r = command_read(stdin, "frmpsctl", run_line, NULL);
+	if (!count && !before && !isatty(STDIN_FILENO)) {
+		options.socket = path;
+		r = command_read(stdin, "frmpsctl", run_line, &options);
 		if (r >= 0)
 			return r;
 	}
@@ -508,5 +508,5 @@ static int run(int count, char **arguments, bool lines)
 
 int main(int count, char **arguments)
 {
-	return run(count, arguments, true);
+	return run(count, arguments, NULL);
 }

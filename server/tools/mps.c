@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "protocol/wire.h"
@@ -261,8 +262,10 @@ int mps_ps(const struct call *call)
 {
 	char headline[96];
 
-	if (call->count && (call->count != 2 || strcmp(call->arguments[0], "-p")))
-		return refuse(call, "it takes nothing, or -p and a server");
+	if (call->count && (call->count != 2 || strcmp(call->arguments[0], "-p"))) {
+		refuse(call, "it takes nothing, or -p and a server");
+		return EX_USAGE;
+	}
 	snprintf(headline, sizeof(headline), "%-9s %-5s %-9s %-*s %-11s %s\n", "PID", "ID", "SERVER",
 		PARTIAL_UUID, "DEVICE", "NAMESPACE", "COMMAND");
 	return list_clients(call, call->count ? call->arguments[1] : NULL, headline, print_process);
@@ -302,8 +305,10 @@ int mps_device_query(const struct call *call)
 			csv = true;
 		else if (*call->arguments[i] != '-' && !server)
 			server = call->arguments[i];
-		else
-			return refuse(call, "it takes a server and --csv, and not '%s'", call->arguments[i]);
+		else {
+			refuse(call, "it takes a server and --csv, and not '%s'", call->arguments[i]);
+			return EX_USAGE;
+		}
 	}
 	root = ask_status(call, &code);
 	if (!root)

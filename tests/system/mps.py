@@ -79,9 +79,9 @@ class Bed(unittest.TestCase):
         for done in run(program, *words), run(program, lines=' '.join(words) + '\n'):
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, text, ''), words)
 
-    def refuses(self, pattern, *words, program='frmpsctl', **more):
+    def refuses(self, pattern, *words, program='frmpsctl', code=1, **more):
         done = run(program, *words, **more)
-        self.assertEqual((done.returncode, done.stdout), (1, ''), words)
+        self.assertEqual((done.returncode, done.stdout), (code, ''), words)
         self.assertRegex(done.stderr, pattern)
         self.assertEqual(done.stderr.count('\n'), 1, done.stderr)
 
@@ -146,8 +146,8 @@ class Verbs(Bed):
         for words in (['get_server_status', '1'], ['get_client_list', '1'], ['get_device_client_list', '1'], ['ps', '-p', '1'],
                       ['device_query', '1'], ['terminate_client', '1', str(first.pid)]):
             self.refuses(r'there is no server 1 ', *words)
-        self.refuses('it takes nothing, or -p and a server', 'ps', '-x', '1')
-        self.refuses("and not '--xml'", 'device_query', '--xml')
+        self.refuses('it takes nothing, or -p and a server', 'ps', '-x', '1', code=64)
+        self.refuses("and not '--xml'", 'device_query', '--xml', code=64)
 
     def test_terminate_client(self):
         first, second = self.program(), self.program()
@@ -236,7 +236,7 @@ class Verbs(Bed):
             self.assertEqual(self.document(*words), {'text': text, 'value': value})
         done = run('frmpsctl', 'terminate_client', server, str(first.pid), '--json')
         self.assertEqual((done.returncode, json.loads(done.stdout)), (0, {'session': client['session']}))
-        self.refuses('takes a server and --csv', 'device_query', '--csv', '--json')
+        self.refuses('takes a server and --csv', 'device_query', '--csv', '--json', code=64)
 
     def test_what_prints_nothing_has_no_document(self):
         with open(TABLE, encoding='utf-8') as file:
@@ -306,6 +306,11 @@ class Verbs(Bed):
         self.assertEqual(run('frmpsctl', lines='nonsense\nsm_partition rm 0 p9').returncode, 1)
         self.assertEqual(run('frmpsctl', lines='sm_partition rm 0 p9\nnonsense').returncode, 64)
         self.assertEqual(run('frmpsctl', lines='ping\nstatus --json\n').returncode, 0)
+        done = run('frmpsctl', '--json', lines='get_default_client_priority\n')
+        self.assertEqual(json.loads(done.stdout)['value'], 0)
+        done = run('frmpsctl', lines='terminate ' + 70000 * '1')
+        self.assertEqual((done.returncode, done.stderr.count('\n')), (1, 1))
+        self.assertIn('refuses: the words are too long', done.stderr)
         done = run('frmpsctl', '--socket', '/nonexistent/frmps.sock', lines='get_server_list\n')
         self.assertEqual(done.returncode, 69)
         self.assertIn('/nonexistent/frmps.sock', done.stderr)
