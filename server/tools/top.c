@@ -3,6 +3,7 @@
 #include "server/tools/top.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/tools/field.h"
 
@@ -80,17 +81,28 @@ static void make_table(struct table *table, const json_t *before, const json_t *
 	qsort(table->lines, table->count, sizeof(struct line), by_rate);
 }
 
+/* Return: the bytes of a text that a column has room for, whole letters */
+static int cut(const char *text, size_t room)
+{
+	size_t length = strnlen(text, room);
+
+	while (length && ((unsigned char)text[length] & 0xc0) == 0x80)
+		length--;
+	return (int)length;
+}
+
 static void print_line(const struct line *line, const char *end, FILE *out)
 {
+	const char *program = field_text(line->session, "program", "-");
 	char memory[TOP_BYTES_MAX], pinned[TOP_BYTES_MAX];
 
 	top_bytes(memory, field_number(line->session, "memory_bytes"));
 	top_bytes(pinned, field_number(line->session, "host_bytes"));
-	fprintf(out, "%8lld %8lld %8lld  %-8s %5lld %4lld%% %10s %10s %11.0f  %.20s%s",
+	fprintf(out, "%8lld %8lld %8lld  %-8s %5lld %4lld%% %10s %10s %11.0f  %.*s%s",
 		field_number(line->session, "session"), field_number(line->session, "pid"),
 		field_number(line->session, "uid"), field_text(line->session, "state", "-"),
 		field_number(line->session, "multiprocessors"), field_number(line->session, "sm_percent"),
-		memory, pinned, line->rate, field_text(line->session, "program", "-"), end);
+		memory, pinned, line->rate, cut(program, 20), program, end);
 }
 
 void top_print(

@@ -85,6 +85,15 @@ START_TEST(what_does_not_fit_is_counted)
 }
 END_TEST
 
+START_TEST(a_letter_is_not_cut)
+{
+	char *text = show(NULL, STATUS("{\"session\":1,\"program\":\"aéééééééééé\"}"), 0);
+
+	ck_assert_msg(strstr(text, "  aééééééééé\n") != NULL, "%s", text);
+	free(text);
+}
+END_TEST
+
 START_TEST(nobody_is_there)
 {
 	char *text = show(NULL, STATUS(""), 24);
@@ -103,6 +112,7 @@ int main(void)
 	tcase_add_test(top, what_is_granted_stands_beside_what_is_asked);
 	tcase_add_test(top, the_same_is_a_document);
 	tcase_add_test(top, what_does_not_fit_is_counted);
+	tcase_add_test(top, a_letter_is_not_cut);
 	tcase_add_test(top, nobody_is_there);
 	return suite_run(suite);
 }
