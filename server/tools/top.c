@@ -119,7 +119,7 @@ void top_print(
 	top_bytes(pinned, table.pinned);
 	fprintf(out, "%s: %zu programs, %s of %s, %s pinned, %.0f commands/s, %lld faults%s%s",
 		field_text(device, "name", "-"), table.count, memory, total, pinned, table.rate,
-		field_number(counters, "culprits"), end, end);
+		field_number(counters, "faults"), end, end);
 	fprintf(out, "%8s %8s %8s  %-8s %5s %5s %10s %10s %11s  %s%s", "SESSION", "PID", "UID", "STATE",
 		"SMS", "ASKED", "MEMORY", "PINNED", "COMMANDS/S", "PROGRAM", end);
 	shown = rows && table.count + 3 > rows ? rows > 4 ? rows - 4 : 0 : table.count;
@@ -149,6 +149,6 @@ json_t *top_json(const json_t *before, const json_t *now, uint64_t ns)
 	free(table.lines);
 	return json_pack("{sO? sI sI sf sI so}", "device", json_object_get(now, "device"), "memory_bytes",
 		(json_int_t)table.memory, "host_bytes", (json_int_t)table.pinned, "commands_per_second",
-		table.rate, "faults", (json_int_t)field_number(json_object_get(now, "counters"), "culprits"),
+		table.rate, "faults", (json_int_t)field_number(json_object_get(now, "counters"), "faults"),
 		"sessions", sessions);
 }

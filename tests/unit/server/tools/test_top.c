@@ -11,7 +11,8 @@
 	"\"multiprocessors\":16,\"sm_percent\":14,"                                                          \
 	"\"memory_bytes\":1572864,\"host_bytes\":0,\"commands\":" commands "}"
 #define STATUS(sessions)                                                                                     \
-	"{\"device\":{\"name\":\"H\",\"total_bytes\":2147483648},\"counters\":{\"culprits\":2},"             \
+	"{\"device\":{\"name\":\"H\",\"total_bytes\":2147483648},\"counters\":{\"faults\":2,\"culprits\":1}" \
+	","                                                                                                  \
 	"\"domains\":[{\"clients\":[" sessions "]}]}"
 
 static char *show(const char *before, const char *now, unsigned rows)
