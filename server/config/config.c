@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/log.h"
+
 enum option_type { OPTION_TEXT, OPTION_CHOICE, OPTION_NUMBER, OPTION_BYTES };
 
 struct option_row {
@@ -241,6 +243,9 @@ static void complain(struct reading *reading, unsigned line, const char *what)
 	const size_t length = (size_t)snprintf(
 		at, room, "%s%s:%u: %s", reading->used ? "\n" : "", reading->path, line, what);
 
+	/* What a file has may be any bytes. */
+	if (room > 1)
+		log_clean(at + (reading->used != 0));
 	if (!reading->used || length + MORE_MAX < room) {
 		reading->used += length < room ? length : room - 1;
 	} else {

@@ -127,12 +127,12 @@ START_TEST(every_wrong_line_is_named)
 	struct config config;
 	char text[1024], wanted[1024];
 
-	write_file("nonsense = 1\nstandbys = 2\nwhat is this\n[users]\nweight = 0\nweight = 7\n[user 7]\n"
+	write_file("nonsense\x1b = 1\nstandbys = 2\nwhat is this\n[users]\nweight = 0\nweight = 7\n[user 7]\n"
 		   "weight = 8\nweight = 9\n");
 	config_init(&config);
 	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), CONFIG_E_INVALID);
 	snprintf(wanted, sizeof(wanted),
-		"%s:1: nonsense: no such key (frmps-server --help-config lists them)\n"
+		"%s:1: nonsense?: no such key (frmps-server --help-config lists them)\n"
 		"%s:3: not a line of the form \"key = value\"\n"
 		"%s:4: a section is [user NAME], [cgroup PATTERN] or [program PATTERN]\n"
 		"%s:5: weight: 0 is out of range, allowed is 1 to 1000\n"
