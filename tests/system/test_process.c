@@ -376,6 +376,36 @@ START_TEST(the_library_is_unloaded_while_it_works)
 }
 END_TEST
 
+/* ---- descriptors ---- */
+
+static int live_without_standard_descriptors(int first)
+{
+	static _Alignas(4096) uint8_t page[4096];
+	CUdeviceptr pointer, word;
+
+	for (int fd = first; fd <= STDERR_FILENO; fd++)
+		close(fd);
+	driver_attach();
+	word = device_words(1, 0);
+	/* The library has something to say. */
+	ck_cuda(cuMemHostRegister_v2(page, sizeof(page), 0));
+	if (cuMemHostGetDevicePointer_v2(&pointer, page, 0) != CUDA_ERROR_NOT_SUPPORTED)
+		return 1;
+	/* As a program does that becomes a daemon. */
+	for (int fd = first; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) >= 0 || open("/dev/null", O_RDWR) != fd)
+			return 2;
+	ck_cuda(cuMemHostUnregister(page));
+	return word_at(word) != 0;
+}
+
+START_TEST(the_session_is_not_in_the_place_of_standard_error)
+{
+	if (!is_native())
+		ck_assert_int_eq(exit_status(spawn(live_without_standard_descriptors, _i)), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("process");
@@ -389,6 +419,7 @@ int main(void)
 	tcase_add_test(tests, a_signal_that_is_waited_for_does_not_come_in_a_host_function);
 	tcase_add_loop_test(tests, the_programs_handlers_see_its_faults, 0, 2);
 	tcase_add_test(tests, the_library_is_unloaded_while_it_works);
+	tcase_add_loop_test(tests, the_session_is_not_in_the_place_of_standard_error, 0, STDERR_FILENO + 1);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
