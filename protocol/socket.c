@@ -98,6 +98,8 @@ static int receive(int socket, struct packet *packet, int flags, size_t room)
 		/* Whoever peeks chooses how. */
 		if (!(flags & MSG_PEEK))
 			packet_close_fds(packet);
+		if (!surplus && !(m.msg_flags & MSG_TRUNC) && n > 0)
+			packet->length = (size_t)n;
 		return PACKET_E_INVALID;
 	}
 	/* No packet of the protocol is empty, so nothing means the end. A peer that does send an

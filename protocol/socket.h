@@ -26,7 +26,8 @@ struct packet {
 	3 /* receiving: truncated or with too many descriptors, which were closed; sending: does not encode  \
 	   */
 
-/** Receives one packet. Return: 0, a PACKET_E_*, or -errno. */
+/** Receives one packet. Return: 0, a PACKET_E_*, or -errno. With PACKET_E_INVALID and a length the
+ * bytes are there, and this process has no room for the descriptors. */
 int packet_receive(int socket, struct packet *packet);
 /**
  * The same, but the packet stays on the socket: it is received again, with new descriptors, until

@@ -62,6 +62,10 @@ static int receive_reply(uint64_t id, struct control_answer *answer)
 		r = packet_receive(connection.control_fd, &answer->packet);
 		if (r == PACKET_E_AGAIN)
 			continue;
+		/* The program has too many open files. It is an answer: the caller misses the
+		 * descriptor. */
+		if (r == PACKET_E_INVALID && answer->packet.length)
+			r = 0;
 		if (r == 0)
 			r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);
 		if (r != 0)
@@ -96,6 +100,8 @@ CUresult control_call(struct wire_message *request, struct control_answer *ret_a
 	/* Too long for a packet: the service is well. */
 	if (!sent && e == PACKET_E_INVALID)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (!sent && e == -ENOMEM)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (e != 0)
 		return lost_report("the control socket was closed");
 	return (CUresult)ret_answer->message.reply.code;

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
 
@@ -406,6 +408,119 @@ START_TEST(the_session_is_not_in_the_place_of_standard_error)
 }
 END_TEST
 
+/* ---- when there is nothing left ---- */
+
+#ifndef __SANITIZE_ADDRESS__
+/* How a call ends that asks the service. */
+static CUresult ask_service(void)
+{
+	size_t free_bytes, total_bytes;
+
+	return cuMemGetInfo_v2(&free_bytes, &total_bytes);
+}
+
+/* All memory of the process, in pieces down to a small size. Return: the list of them. */
+static void **take_all_memory(void)
+{
+	void **list = NULL, **piece;
+
+	for (size_t bytes = 1 << 24; bytes >= 64; bytes /= 2)
+		while ((piece = malloc(bytes))) {
+			*piece = list;
+			list = piece;
+		}
+	return list;
+}
+
+static void give_memory(void **list)
+{
+	while (list) {
+		void **next = *list;
+
+		free(list);
+		list = next;
+	}
+}
+
+/* With a piece of memory of each size: what a call needs first may fit, and the next may not. */
+static int run_out_of_memory(int unused)
+{
+	struct rlimit limit, none;
+	int wrong = 0;
+
+	(void)unused;
+	/* What is free stays in the process. */
+	mallopt(M_MMAP_THRESHOLD, 1 << 25);
+	mallopt(M_TRIM_THRESHOLD, 1 << 28);
+	driver_attach();
+	ck_cuda(ask_service());
+	ck_assert_int_eq(getrlimit(RLIMIT_AS, &limit), 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+	for (size_t bytes = 1 << 15; bytes < 1 << 18; bytes += 1 << 14) {
+		void *volatile room = malloc(bytes);
+		void **all;
+		CUresult r;
+
+		setrlimit(RLIMIT_AS, &none);
+		all = take_all_memory();
+		free(room);
+		r = ask_service();
+		give_memory(all);
+		setrlimit(RLIMIT_AS, &limit);
+		wrong += r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return wrong ? 1 : ask_service() != CUDA_SUCCESS;
+}
+#endif
+
+/* There is no number left for one more. */
+static void take_all_descriptors(const struct rlimit *limit)
+{
+	int next = dup(0);
+
+	close(next);
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = limit->rlim_max});
+}
+
+static int run_out_of_descriptors(int unused)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS")), *pinned;
+	struct rlimit limit;
+	CUmodule module;
+	int wrong = 0;
+
+	(void)unused;
+	driver_attach();
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	take_all_descriptors(&limit);
+	/* More often than the service keeps something for a program that takes nothing. */
+	for (int i = 0; i < 200; i++) {
+		wrong += cuModuleLoadData(&module, image) != CUDA_ERROR_OUT_OF_MEMORY;
+		wrong += cuMemHostAlloc(&pinned, 16 << 20, 0) != CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	setrlimit(RLIMIT_NOFILE, &limit);
+	ck_cuda(cuModuleLoadData(&module, image));
+	ck_cuda(cuMemHostAlloc(&pinned, 16 << 20, 0));
+	free(image);
+	return wrong != 0;
+}
+
+START_TEST(a_program_without_memory_keeps_its_session)
+{
+#ifndef __SANITIZE_ADDRESS__
+	if (!is_native())
+		ck_assert_int_eq(exit_status(spawn(run_out_of_memory, 0)), 0);
+#endif
+}
+END_TEST
+
+START_TEST(a_program_without_descriptors_keeps_its_session)
+{
+	if (!is_native())
+		ck_assert_int_eq(exit_status(spawn(run_out_of_descriptors, 0)), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("process");
@@ -420,6 +535,8 @@ int main(void)
 	tcase_add_loop_test(tests, the_programs_handlers_see_its_faults, 0, 2);
 	tcase_add_test(tests, the_library_is_unloaded_while_it_works);
 	tcase_add_loop_test(tests, the_session_is_not_in_the_place_of_standard_error, 0, STDERR_FILENO + 1);
+	tcase_add_test(tests, a_program_without_memory_keeps_its_session);
+	tcase_add_test(tests, a_program_without_descriptors_keeps_its_session);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
