@@ -27,6 +27,8 @@ enum phase { NONE, STARTING, READY, FORKED, ENDED };
 static word32 phase;  /* enum phase */
 static word32 sticky; /* CUresult; written once, by process_fail() */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool watches_forks;
 
 static CUresult look(void)
 {
@@ -101,8 +103,15 @@ static void child_after_fork(void)
 {
 	if (word_relaxed(&phase) != NONE)
 		word_set(&phase, FORKED);
+	/* Who had it is not in the child. */
+	pthread_mutex_init(&start_lock, NULL);
 	connect_abandon();
 	connect_let_go();
+}
+
+static void watch_forks(void)
+{
+	watches_forks = pthread_atfork(connect_hold, connect_let_go, child_after_fork) == 0;
 }
 
 static void leave(void)
@@ -115,12 +124,8 @@ static void leave(void)
 /* Under start_lock. */
 static CUresult start(CUresult (*begin)(void))
 {
-	static bool watching_forks;
 	CUresult r;
 
-	if (!watching_forks && pthread_atfork(connect_hold, connect_let_go, child_after_fork) != 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	watching_forks = true;
 	word_set(&phase, STARTING);
 	r = begin();
 	if (r != CUDA_SUCCESS) {
@@ -141,6 +146,10 @@ CUresult process_start(CUresult (*begin)(void))
 		return CUDA_SUCCESS;
 	if (word_acquire(&phase) >= FORKED)
 		return process_enter();
+	/* Before the lock is taken: a child must not find it taken. */
+	pthread_once(&once, watch_forks);
+	if (!watches_forks)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	pthread_mutex_lock(&start_lock);
 	if (word_acquire(&phase) == NONE)

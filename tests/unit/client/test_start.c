@@ -1,5 +1,6 @@
 // The shim as a program sees it: start, devices, contexts.
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -401,6 +402,52 @@ START_TEST(a_child_that_is_forked_behind_the_welcome_keeps_nothing)
 }
 END_TEST
 
+static bool forks_when_locked;
+
+/* Return: whether cuInit returns in the child. */
+static bool fork_can_start(void)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		alarm(10);
+		_exit(cuInit(0) != CUDA_ERROR_MPS_CONNECTION_FAILED);
+	}
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool locked_clean;
+
+/* The shim's, whose first lock is that of the start. The child is as one of another thread's. */
+int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	static int (*lock)(pthread_mutex_t *);
+	int r;
+
+	if (!lock)
+		lock = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_lock");
+	r = lock(mutex);
+	if (forks_when_locked) {
+		forks_when_locked = false;
+		locked_clean = fork_can_start();
+	}
+	return r;
+}
+
+/* Another thread has taken the lock of the start and done nothing yet. @_i: starts that failed
+ * before */
+START_TEST(a_child_that_is_forked_at_the_start_can_start)
+{
+	setenv("FRMPS_SOCKET", "/nonexistent/socket", 1);
+	for (int i = 0; i < _i; ++i)
+		FAILS(cuInit(0), MPS_CONNECTION_FAILED);
+	forks_when_locked = true;
+	FAILS(cuInit(0), MPS_CONNECTION_FAILED);
+	ck_assert(locked_clean);
+}
+END_TEST
+
 static pthread_mutex_t programs = PTHREAD_MUTEX_INITIALIZER;
 
 static void *start_with_lock(void *unused)
@@ -619,6 +666,7 @@ int main(void)
 	tcase_add_test(start, hidden_devices_are_no_devices);
 	tcase_add_test(start, a_child_that_is_forked_during_the_start_keeps_nothing);
 	tcase_add_test(start, a_child_that_is_forked_behind_the_welcome_keeps_nothing);
+	tcase_add_loop_test(start, a_child_that_is_forked_at_the_start_can_start, 0, 2);
 	tcase_add_test(start, a_fork_that_waits_for_the_start_is_not_waited_for);
 	tcase_add_checked_fixture(contexts, shim_setup, shim_teardown);
 	tcase_add_test(contexts, device_questions);
