@@ -51,9 +51,9 @@ void connect_let_go(void);
 /** Closes all of that. Under connect_hold(). */
 void connect_abandon(void);
 
-/** Marks the windows of the grid that are wholly free in this process now.
- * CUDA_ERROR_OUT_OF_MEMORY. */
-CUresult connect_look(uint64_t ret_words[WINDOW_WORDS]);
+/** Marks the windows of the grid that are wholly free in this process now; all where that cannot be
+ * seen: who reserves one notices. */
+void connect_look(uint64_t ret_words[WINDOW_WORDS]);
 
 /** A whole file as a string, the caller's; NULL without memory or without the file. */
 char *connect_read_text(const char *path);
@@ -62,7 +62,7 @@ char *connect_read_text(const char *path);
 int connect_reserve(uint64_t base, uint64_t bytes);
 
 /** Marks the windows of the grid that are wholly free in a process, from the text of its memory
- * map. */
+ * map; NULL: all. */
 void connect_free_windows(const char *maps, uint64_t ret_words[WINDOW_WORDS]);
 
 #endif

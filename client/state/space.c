@@ -147,9 +147,8 @@ static CUresult grow(uint64_t bytes)
 	CUresult r = region ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
 	for (int i = 0; r == CUDA_SUCCESS && i < TRIES; ++i) {
-		r = connect_look(words);
-		if (r == CUDA_SUCCESS)
-			r = ask(bytes, words, region);
+		connect_look(words);
+		r = ask(bytes, words, region);
 		if (r != CUDA_SUCCESS)
 			break;
 		if (connect_reserve(region->base, region->bytes) == 0) {

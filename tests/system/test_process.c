@@ -521,6 +521,31 @@ START_TEST(a_program_without_descriptors_keeps_its_session)
 }
 END_TEST
 
+/* ---- places ---- */
+
+/* In the service's folder there is nothing but its socket. */
+static int live_without_proc(int unused)
+{
+	const char *socket = strrchr(common_service.socket, '/');
+	CUdeviceptr word;
+
+	(void)unused;
+	setenv("FRMPS_SOCKET", socket, 1);
+	if (chroot(common_service.folder) != 0 || chdir("/") != 0 || access("/proc", F_OK) == 0)
+		return 2;
+	driver_attach();
+	word = device_words(1, 0);
+	return word_at(word) != 0;
+}
+
+/* Only root can go there. */
+START_TEST(a_program_needs_no_proc)
+{
+	if (!is_native() && geteuid() == 0)
+		ck_assert_int_eq(exit_status(spawn(live_without_proc, 0)), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("process");
@@ -537,6 +562,7 @@ int main(void)
 	tcase_add_loop_test(tests, the_session_is_not_in_the_place_of_standard_error, 0, STDERR_FILENO + 1);
 	tcase_add_test(tests, a_program_without_memory_keeps_its_session);
 	tcase_add_test(tests, a_program_without_descriptors_keeps_its_session);
+	tcase_add_test(tests, a_program_needs_no_proc);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
