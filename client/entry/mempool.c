@@ -38,16 +38,6 @@ static CUresult hand_out(struct mempool *pool, CUmemoryPool *ret_handle)
 	return CUDA_SUCCESS;
 }
 
-static CUresult set_current(CUmemoryPool handle)
-{
-	struct mempool *pool = mempool_find(handle);
-
-	if (!pool)
-		return CUDA_ERROR_INVALID_VALUE;
-	mempool_set_current(pool);
-	return CUDA_SUCCESS;
-}
-
 CUDA_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
 	CUresult r = process_enter();
@@ -72,7 +62,7 @@ CUDA_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	return device_get(device) ? set_current(pool) : CUDA_ERROR_INVALID_DEVICE;
+	return device_get(device) ? mempool_set_current(pool) : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUDA_EXPORT CUresult cuMemGetDefaultMemPool(
@@ -100,7 +90,7 @@ CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationTyp
 
 	if (r == CUDA_SUCCESS)
 		r = check_kind(location, type);
-	return r == CUDA_SUCCESS ? set_current(pool) : r;
+	return r == CUDA_SUCCESS ? mempool_set_current(pool) : r;
 }
 
 CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
@@ -123,56 +113,48 @@ CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p
 	return r == CUDA_SUCCESS ? hand_out(made, pool) : r;
 }
 
-/* Runs a question about a pool. */
-static CUresult enter(CUmemoryPool handle, struct mempool **ret_pool)
+static CUresult enter(CUmemoryPool handle)
 {
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	*ret_pool = mempool_find(handle);
-	return *ret_pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return mempool_is(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUDA_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle)
+CUDA_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-	struct mempool *pool;
-	CUresult r = enter(handle, &pool);
+	CUresult r = process_enter();
 
 	return r == CUDA_SUCCESS ? mempool_destroy(pool) : r;
 }
 
-CUDA_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
+CUDA_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
-	struct mempool *pool;
-	CUresult r = enter(handle, &pool);
+	CUresult r = process_enter();
 
-	if (r == CUDA_SUCCESS)
-		mempool_trim(pool, keep);
-	return r;
+	return r == CUDA_SUCCESS ? mempool_trim(pool, keep) : r;
 }
 
-static CUresult enter_attribute(CUmemoryPool handle, struct mempool **ret_pool)
+static CUresult enter_attribute(CUmemoryPool pool)
 {
-	CUresult r = enter(handle, ret_pool);
+	CUresult r = enter(pool);
 
 	return r == CUDA_SUCCESS ? capture_unsafe() : r;
 }
 
-CUDA_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+CUDA_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-	struct mempool *pool;
-	CUresult r = enter_attribute(handle, &pool);
+	CUresult r = enter_attribute(pool);
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	return value ? mempool_get(pool, attribute, value) : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUDA_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+CUDA_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-	struct mempool *pool;
-	CUresult r = enter_attribute(handle, &pool);
+	CUresult r = enter_attribute(pool);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -180,10 +162,9 @@ CUDA_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attrib
 }
 
 /* The pool's own device always has access; there is no other. */
-CUDA_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
+CUDA_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {
-	struct mempool *pool;
-	CUresult r = enter(handle, &pool);
+	CUresult r = enter(pool);
 
 	if (r == CUDA_SUCCESS && !access && count > 0)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -195,11 +176,9 @@ CUDA_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDe
 	return r;
 }
 
-CUDA_EXPORT CUresult cuMemPoolGetAccess(
-	CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
+CUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
 {
-	struct mempool *pool;
-	CUresult r = enter(handle, &pool);
+	CUresult r = enter(pool);
 
 	if (r == CUDA_SUCCESS)
 		r = flags ? check_location(location) : CUDA_ERROR_INVALID_VALUE;
@@ -238,8 +217,8 @@ static CUresult alloc_from_pool(
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	return mempool_find(handle) ? alloc_from(address, bytes, handle, stream, per_thread)
-				    : CUDA_ERROR_INVALID_VALUE;
+	return mempool_is(handle) ? alloc_from(address, bytes, handle, stream, per_thread)
+				  : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult free_of_graph(CUdeviceptr address, struct client_stream *stream)

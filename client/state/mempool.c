@@ -112,13 +112,6 @@ struct mempool *mempool_current(void)
 	return pool;
 }
 
-void mempool_set_current(struct mempool *pool)
-{
-	pthread_mutex_lock(&lock);
-	current = pool;
-	pthread_mutex_unlock(&lock);
-}
-
 /* Under the lock. */
 static struct mempool *find(CUmemoryPool handle)
 {
@@ -130,14 +123,26 @@ static struct mempool *find(CUmemoryPool handle)
 	return pool;
 }
 
-struct mempool *mempool_find(CUmemoryPool handle)
+bool mempool_is(CUmemoryPool handle)
 {
-	struct mempool *pool;
+	const struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
 	pool = find(handle);
 	pthread_mutex_unlock(&lock);
 	return pool;
+}
+
+CUresult mempool_set_current(CUmemoryPool handle)
+{
+	struct mempool *pool;
+
+	pthread_mutex_lock(&lock);
+	pool = find(handle);
+	if (pool)
+		current = pool;
+	pthread_mutex_unlock(&lock);
+	return pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUmemoryPool mempool_handle(const struct mempool *pool)
@@ -235,26 +240,37 @@ bool mempool_squeeze(void)
 	return mempool_release();
 }
 
-void mempool_trim(struct mempool *pool, uint64_t keep)
+CUresult mempool_trim(CUmemoryPool handle, uint64_t keep)
 {
 	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
+	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	collect(pool, keep, keep, &list);
+	pool = find(handle);
+	if (pool)
+		collect(pool, keep, keep, &list);
 	pthread_mutex_unlock(&lock);
 	give_back(&list);
+	return pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult mempool_destroy(struct mempool *pool)
+CUresult mempool_destroy(CUmemoryPool handle)
 {
-	if (pool == mempool_default())
-		return CUDA_ERROR_INVALID_VALUE;
+	struct mempool *pool;
+
 	pthread_mutex_lock(&lock);
-	pool->destroyed = true;
-	if (current == pool)
-		current = NULL;
-	bury(pool);
+	pool = find(handle);
+	if (pool == standard)
+		pool = NULL;
+	if (pool) {
+		pool->destroyed = true;
+		if (current == pool)
+			current = NULL;
+		bury(pool);
+	}
 	pthread_mutex_unlock(&lock);
+	if (!pool)
+		return CUDA_ERROR_INVALID_VALUE;
 	mempool_settle();
 	return CUDA_SUCCESS;
 }
@@ -581,38 +597,50 @@ void mempool_reset(void)
 
 /* ---- attributes ---- */
 
-CUresult mempool_get(struct mempool *pool, CUmemPool_attribute attribute, void *value)
+/* Under the lock. @ret_flag: stays as it is for an attribute that is none */
+static CUresult get(
+	const struct mempool *pool, CUmemPool_attribute attribute, int *ret_flag, uint64_t *ret_word)
 {
-	uint64_t word = 0;
-	int flag = -1;
-
-	pthread_mutex_lock(&lock);
 	switch (attribute) {
 	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
 	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
 	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-		flag = pool->reuse_flags[attribute - 1];
+		*ret_flag = pool->reuse_flags[attribute - 1];
 		break;
 	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-		word = pool->threshold;
+		*ret_word = pool->threshold;
 		break;
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-		word = pool->used + pool->kept_bytes;
+		*ret_word = pool->used + pool->kept_bytes;
 		break;
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-		word = pool->reserved_high;
+		*ret_word = pool->reserved_high;
 		break;
 	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-		word = pool->used;
+		*ret_word = pool->used;
 		break;
 	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-		word = pool->used_high;
+		*ret_word = pool->used_high;
 		break;
-	}
-	pthread_mutex_unlock(&lock);
-	if (attribute < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
-		attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+	default:
 		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult mempool_get(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+	const struct mempool *pool;
+	uint64_t word = 0;
+	int flag = -1;
+	CUresult r;
+
+	pthread_mutex_lock(&lock);
+	pool = find(handle);
+	r = pool ? get(pool, attribute, &flag, &word) : CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_unlock(&lock);
+	if (r != CUDA_SUCCESS)
+		return r;
 	if (flag >= 0)
 		memcpy(value, &flag, sizeof(flag));
 	else
@@ -637,35 +665,39 @@ static CUresult reset(uint64_t *mark, uint64_t present, uint64_t value)
 	return CUDA_SUCCESS;
 }
 
-CUresult mempool_set(struct mempool *pool, CUmemPool_attribute attribute, const void *value)
+/* Under the lock. */
+static CUresult set(struct mempool *pool, CUmemPool_attribute attribute, int flag, uint64_t word)
 {
-	CUresult r = CUDA_SUCCESS;
+	switch (attribute) {
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		return set_flag(pool, attribute, flag);
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		pool->threshold = word;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		return reset(&pool->reserved_high, pool->used + pool->kept_bytes, word);
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		return reset(&pool->used_high, pool->used, word);
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CUresult mempool_set(CUmemoryPool handle, CUmemPool_attribute attribute, const void *value)
+{
+	struct mempool *pool;
 	uint64_t word = 0;
 	int flag;
+	CUresult r;
 
 	memcpy(&flag, value, sizeof(flag));
 	if (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		memcpy(&word, value, sizeof(word));
 	pthread_mutex_lock(&lock);
-	switch (attribute) {
-	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-		r = set_flag(pool, attribute, flag);
-		break;
-	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-		pool->threshold = word;
-		break;
-	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-		r = reset(&pool->reserved_high, pool->used + pool->kept_bytes, word);
-		break;
-	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-		r = reset(&pool->used_high, pool->used, word);
-		break;
-	default:
-		r = CUDA_ERROR_INVALID_VALUE;
-		break;
-	}
+	pool = find(handle);
+	r = pool ? set(pool, attribute, flag, word) : CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_unlock(&lock);
 	return r;
 }

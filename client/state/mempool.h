@@ -23,16 +23,17 @@ struct mempool;
  * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult mempool_create(uint64_t most, struct mempool **ret_pool);
 /** Ends a pool: what was allocated from it stays until it is freed. CUDA_ERROR_INVALID_VALUE: the
- * default one. */
-CUresult mempool_destroy(struct mempool *pool);
-/** The pool of a handle, NULL if it is none; a handle of 0 is none. */
-struct mempool *mempool_find(CUmemoryPool handle);
+ * default one, or none: of two threads that end the same one, one gets the error. */
+CUresult mempool_destroy(CUmemoryPool handle);
+/** Whether it is the handle of a pool; 0 is none. */
+bool mempool_is(CUmemoryPool handle);
 CUmemoryPool mempool_handle(const struct mempool *pool);
 
 struct mempool *mempool_default(void);
 /** The pool that allocations without a pool come from. */
 struct mempool *mempool_current(void);
-void mempool_set_current(struct mempool *pool);
+/** CUDA_ERROR_INVALID_VALUE, as all below that take a handle: there is no such pool. */
+CUresult mempool_set_current(CUmemoryPool handle);
 
 /** Allocates in stream order. @handle: 0: the pool that is the current one now
  * Return: CUDA_ERROR_INVALID_VALUE: there is no such pool, CUDA_ERROR_OUT_OF_MEMORY after
@@ -53,12 +54,12 @@ CUresult mempool_free_done(CUdeviceptr address);
 void mempool_reset(void);
 
 /** @value: int or uint64_t, by the attribute, as the driver says. CUDA_ERROR_INVALID_VALUE. */
-CUresult mempool_get(struct mempool *pool, CUmemPool_attribute attribute, void *value);
-CUresult mempool_set(struct mempool *pool, CUmemPool_attribute attribute, const void *value);
+CUresult mempool_get(CUmemoryPool handle, CUmemPool_attribute attribute, void *value);
+CUresult mempool_set(CUmemoryPool handle, CUmemPool_attribute attribute, const void *value);
 /** Gives back what is done and can be spared: of a pool that holds more than `keep` bytes at least
  * these stay.
  */
-void mempool_trim(struct mempool *pool, uint64_t keep);
+CUresult mempool_trim(CUmemoryPool handle, uint64_t keep);
 
 /** The program has synchronised: what is done and beyond the thresholds goes back. Cheap when there
  * is nothing. */

@@ -2,6 +2,7 @@
 // The tests run against NVIDIA's library as well and must pass there.
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "tests/lib/suite.h"
@@ -264,6 +265,46 @@ START_TEST(everything_happens_at_once)
 }
 END_TEST
 
+#define ENDINGS 5000
+
+static pthread_barrier_t both;
+static CUmemoryPool ending;
+static atomic_int ended;
+
+static void *end_pools(void *unused)
+{
+	for (int i = 0; i < ENDINGS; i++) {
+		pthread_barrier_wait(&both);
+		ended += cuMemPoolDestroy(ending) == CUDA_SUCCESS;
+		pthread_barrier_wait(&both);
+	}
+	return unused;
+}
+
+/* NVIDIA's library need not survive it. */
+START_TEST(of_two_threads_that_end_a_pool_one_does)
+{
+	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	pthread_t other;
+
+	if (is_native())
+		return;
+	driver_attach();
+	pthread_barrier_init(&both, NULL, 2);
+	ck_assert_int_eq(pthread_create(&other, NULL, end_pools, NULL), 0);
+	for (int i = 0; i < ENDINGS; i++) {
+		ck_cuda(cuMemPoolCreate(&ending, &properties));
+		ended = 0;
+		pthread_barrier_wait(&both);
+		ended += cuMemPoolDestroy(ending) == CUDA_SUCCESS;
+		pthread_barrier_wait(&both);
+		ck_assert_int_eq(ended, 1);
+	}
+	pthread_join(other, NULL);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("threads");
@@ -276,6 +317,7 @@ int main(void)
 	tcase_add_test(tests, a_blocked_thread_is_released_by_another_ones_launch);
 	tcase_add_test(tests, a_thread_is_cancelled_in_a_call);
 	tcase_add_test(tests, everything_happens_at_once);
+	tcase_add_test(tests, of_two_threads_that_end_a_pool_one_does);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
