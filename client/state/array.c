@@ -209,17 +209,15 @@ CUresult array_create(CUcontext context, const struct array_wish *wish, struct c
 	return CUDA_SUCCESS;
 }
 
-CUresult array_level(struct client_array *mipmapped, uint32_t number, struct client_array **ret_array)
+/* Under the lock. */
+static CUresult find_level(struct client_array *mipmapped, uint32_t number, struct client_array **ret_array)
 {
-	struct client_array *level;
+	struct client_array *level = mipmapped->levels[number];
 
-	if (number >= mipmapped->form.levels)
-		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&lock);
-	level = mipmapped->levels[number];
-	if (!level)
+	if (!level) {
 		level = slab_take(&slab);
-	if (level && !mipmapped->levels[number]) {
+		if (!level)
+			return CUDA_ERROR_OUT_OF_MEMORY;
 		level->form = mipmapped->form;
 		level->level = number;
 		level->whole = mipmapped;
@@ -227,9 +225,22 @@ CUresult array_level(struct client_array *mipmapped, uint32_t number, struct cli
 		mipmapped->levels[number] = level;
 		publish(level, ARRAY_MAGIC);
 	}
-	pthread_mutex_unlock(&lock);
 	*ret_array = level;
-	return level ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return CUDA_SUCCESS;
+}
+
+CUresult array_level(struct client_array *mipmapped, uint32_t number, struct client_array **ret_array)
+{
+	CUresult r = CUDA_ERROR_INVALID_HANDLE;
+
+	if (number >= mipmapped->form.levels)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&lock);
+	/* Another thread may be ending the array. */
+	if (mipmapped->levels)
+		r = find_level(mipmapped, number, ret_array);
+	pthread_mutex_unlock(&lock);
+	return r;
 }
 
 /* ---- looking ---- */
@@ -282,10 +293,16 @@ static bool delist(struct client_array *array)
 /* It is out of the list, and its work is done. */
 static void finish(struct client_array *array)
 {
+	struct client_array **levels = array->levels;
+
 	atomic_store_explicit(&array->object.live, 0, memory_order_release);
-	for (uint32_t i = 0; array->levels && i < FRMPS_ARRAY_LEVELS; ++i)
-		if (array->levels[i])
-			retire(array->levels[i]);
+	pthread_mutex_lock(&lock);
+	array->levels = NULL;
+	pthread_mutex_unlock(&lock);
+	for (uint32_t i = 0; levels && i < FRMPS_ARRAY_LEVELS; ++i)
+		if (levels[i])
+			retire(levels[i]);
+	free(levels);
 	/* After a fault the work may never end; what it still writes into is not used again. */
 	if (process_error() == CUDA_SUCCESS) {
 		object_reap();

@@ -53,7 +53,8 @@ static inline CUarray array_handle(const struct client_array *array)
 /** Whether it is still the array that had this serial number. */
 bool array_is(const struct client_array *array, uint64_t serial);
 
-/** CUDA_ERROR_INVALID_VALUE if there is no such level. */
+/** CUDA_ERROR_INVALID_VALUE if there is no such level, CUDA_ERROR_INVALID_HANDLE if another thread
+ * ends the array, CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult array_level(struct client_array *mipmapped, uint32_t level, struct client_array **ret_array);
 
 /** Geometry of an array or level. */

@@ -305,6 +305,51 @@ START_TEST(of_two_threads_that_end_a_pool_one_does)
 }
 END_TEST
 
+#define MIPMAPS 5000
+#define LOOKERS 3 /* who waits for another one looks late */
+
+static CUmipmappedArray mipmap;
+
+static void *look_at_levels(void *context)
+{
+	CUarray level;
+
+	ck_cuda(cuCtxSetCurrent(context));
+	for (int i = 0; i < MIPMAPS; i++) {
+		pthread_barrier_wait(&both);
+		for (unsigned int k = 0; cuMipmappedArrayGetLevel(&level, mipmap, k % 3) == CUDA_SUCCESS;)
+			k++;
+		pthread_barrier_wait(&both);
+	}
+	return NULL;
+}
+
+/* NVIDIA's library need not survive it. */
+START_TEST(levels_are_asked_for_while_their_array_ends)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR form = {
+		.Width = 64, .Height = 64, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
+	CUcontext context;
+	pthread_t others[LOOKERS];
+
+	if (is_native())
+		return;
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&context));
+	pthread_barrier_init(&both, NULL, LOOKERS + 1);
+	for (int i = 0; i < LOOKERS; i++)
+		ck_assert_int_eq(pthread_create(&others[i], NULL, look_at_levels, context), 0);
+	for (int i = 0; i < MIPMAPS; i++) {
+		ck_cuda(cuMipmappedArrayCreate(&mipmap, &form, 3));
+		pthread_barrier_wait(&both);
+		ck_cuda(cuMipmappedArrayDestroy(mipmap));
+		pthread_barrier_wait(&both);
+	}
+	for (int i = 0; i < LOOKERS; i++)
+		pthread_join(others[i], NULL);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("threads");
@@ -318,6 +363,7 @@ int main(void)
 	tcase_add_test(tests, a_thread_is_cancelled_in_a_call);
 	tcase_add_test(tests, everything_happens_at_once);
 	tcase_add_test(tests, of_two_threads_that_end_a_pool_one_does);
+	tcase_add_test(tests, levels_are_asked_for_while_their_array_ends);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
