@@ -392,6 +392,10 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 		*ret_hung_up = true;
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
 	}
+	if (r == PACKET_E_INVALID && answer->packet.length) {
+		client_log(CLIENT_LOG_ERROR, "too many open files in this process for a session (ulimit -n)");
+		return CUDA_ERROR_MPS_CONNECTION_FAILED;
+	}
 	if (r == 0)
 		r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);
 	if (r == 0 && answer->message.type == WIRE_WELCOME)

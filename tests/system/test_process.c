@@ -473,14 +473,40 @@ static int run_out_of_memory(int unused)
 }
 #endif
 
-/* There is no number left for one more. */
-static void take_all_descriptors(const struct rlimit *limit)
+/* There are numbers left for so many more. */
+static void leave_descriptors(const struct rlimit *limit, int count)
 {
 	int next = dup(0);
 
 	close(next);
-	setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = limit->rlim_max});
+	setrlimit(RLIMIT_NOFILE,
+		&(struct rlimit){.rlim_cur = (rlim_t)(next + count), .rlim_max = limit->rlim_max});
 }
+
+/* Nothing for the socket, or not enough for what comes with the service's answer. */
+static int start_without_descriptors(int count)
+{
+	char text[4096];
+	size_t size = sizeof(text);
+	struct rlimit limit;
+	CUresult r;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	leave_descriptors(&limit, count);
+	r = cuInit(0);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	ck_cuda(cuLogsDumpToMemory(NULL, text, &size, 0));
+	if (r != CUDA_ERROR_MPS_CONNECTION_FAILED || !strstr(text, "oo many open files"))
+		return 1;
+	return cuInit(0) != CUDA_SUCCESS;
+}
+
+START_TEST(a_program_without_descriptors_is_told_at_its_start)
+{
+	if (!is_native())
+		ck_assert_int_eq(exit_status(spawn(start_without_descriptors, _i)), 0);
+}
+END_TEST
 
 static int run_out_of_descriptors(int unused)
 {
@@ -492,7 +518,7 @@ static int run_out_of_descriptors(int unused)
 	(void)unused;
 	driver_attach();
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-	take_all_descriptors(&limit);
+	leave_descriptors(&limit, 0);
 	/* More often than the service keeps something for a program that takes nothing. */
 	for (int i = 0; i < 200; i++) {
 		wrong += cuModuleLoadData(&module, image) != CUDA_ERROR_OUT_OF_MEMORY;
@@ -562,6 +588,7 @@ int main(void)
 	tcase_add_loop_test(tests, the_session_is_not_in_the_place_of_standard_error, 0, STDERR_FILENO + 1);
 	tcase_add_test(tests, a_program_without_memory_keeps_its_session);
 	tcase_add_test(tests, a_program_without_descriptors_keeps_its_session);
+	tcase_add_loop_test(tests, a_program_without_descriptors_is_told_at_its_start, 0, 4);
 	tcase_add_test(tests, a_program_needs_no_proc);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
