@@ -47,7 +47,7 @@ CUDA_EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	return stream_destroy(stream);
+	return stream_destroy(stream, handle);
 }
 
 CUDA_EXPORT CUresult cuStreamDestroy(CUstream handle)

@@ -151,29 +151,35 @@ static CUresult await_slot(void)
 	return r;
 }
 
+static void forget_capture(struct event *event)
+{
+	if (event->captured)
+		capture_forget(&event->captured);
+}
+
 static CUresult make(
 	CUcontext context, unsigned int flags, struct shm_shared_event *shared, CUevent *ret_event)
 {
 	struct event *event;
-	uint64_t handle = 0;
+	uint64_t handle;
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&lock);
 	while (!(event = take_slot()) && r == CUDA_SUCCESS)
 		r = await_slot();
-	if (event) {
-		event->context = context;
-		event->flags = flags;
-		event->shared = shared;
-		event->exported = event->imported = event->clocked = false;
-		word_set(&event->number, 0);
-		word_set(&event->record, 0);
-		handle = next_handle(event);
-		word_release(&event->handle, handle);
-	}
 	pthread_mutex_unlock(&lock);
 	if (!event)
 		return r;
+	/* A thread may have recorded its predecessor while another one destroyed that. */
+	forget_capture(event);
+	event->context = context;
+	event->flags = flags;
+	event->shared = shared;
+	event->exported = event->imported = event->clocked = false;
+	word_set(&event->number, 0);
+	word_set(&event->record, 0);
+	handle = next_handle(event);
+	word_release(&event->handle, handle);
 	*ret_event = (CUevent)(uintptr_t)handle;
 	return CUDA_SUCCESS;
 }
@@ -253,12 +259,6 @@ static void retire(struct event *event)
 	else
 		shelve_free(event);
 	pthread_mutex_unlock(&lock);
-}
-
-static void forget_capture(struct event *event)
-{
-	if (event->captured)
-		capture_forget(&event->captured);
 }
 
 bool event_is_live(CUevent event)

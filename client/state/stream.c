@@ -146,10 +146,11 @@ static void shelve(struct client_stream *stream, struct client_stream **list)
 }
 
 /* Does nothing if another thread was faster. */
-static void retire(struct client_stream *stream, uint64_t handle)
+/* Return: whether the stream still had that handle */
+static bool retire(struct client_stream *stream, uint64_t handle)
 {
 	if (!handle || !atomic_compare_exchange_strong(&stream->handle, &handle, 0))
-		return;
+		return false;
 	if (capture_is_on(stream))
 		capture_leave(stream);
 	/* Without a command the executor never heard of it. A dead session needs no order any
@@ -158,13 +159,13 @@ static void retire(struct client_stream *stream, uint64_t handle)
 		shelve(stream, &free_slots);
 	else
 		shelve(stream, &closed_slots);
+	return true;
 }
 
-CUresult stream_destroy(struct client_stream *stream)
+CUresult stream_destroy(struct client_stream *stream, CUstream handle)
 {
-	if (stream->slot == 0 || !stream->context)
+	if (stream->slot == 0 || !stream->context || !retire(stream, (uint64_t)(uintptr_t)handle))
 		return CUDA_ERROR_INVALID_HANDLE;
-	retire(stream, word_acquire(&stream->handle));
 	return CUDA_SUCCESS;
 }
 

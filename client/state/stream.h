@@ -26,9 +26,9 @@ CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream *
 CUresult stream_create(
 	CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_stream);
 
-/** Ends a stream; its work goes on. CUDA_ERROR_INVALID_HANDLE for default streams and the second
- * time. */
-CUresult stream_destroy(struct client_stream *stream);
+/** Ends the stream that has this handle; its work goes on. CUDA_ERROR_INVALID_HANDLE for default
+ * streams and the second time: another stream may have its place by then. */
+CUresult stream_destroy(struct client_stream *stream, CUstream handle);
 
 /** Ends every stream of a context. */
 void stream_release_context(CUcontext context);
