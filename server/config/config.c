@@ -361,19 +361,21 @@ static int read_key(void *context, const char *section, const char *key, const c
 static bool sets_key(struct reading *reading, char *line, bool whole, int size)
 {
 	const char *end = strpbrk(line, "=:");
+	char what[64] = "not a line of the form \"key = value\"";
 
 	if (!*line)
 		return false;
-	if (!whole)
-		complain(reading, reading->line, "no text");
-	else if (*line == '[')
+	if (whole && *line == '[') {
 		begin_section(reading, line);
-	else if (!end || end == line)
-		complain(reading, reading->line, "not a line of the form \"key = value\"");
-	else if (strlen(line) < (size_t)size)
+		return false;
+	}
+	if (!whole)
+		strcpy(what, "no text");
+	else if (strlen(line) >= (size_t)size)
+		snprintf(what, sizeof(what), "longer than %d bytes", size - 1);
+	else if (end && end != line)
 		return true;
-	else
-		complain(reading, reading->line, "longer than a line may be");
+	complain(reading, reading->line, what);
 	return false;
 }
 
