@@ -474,18 +474,10 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
 	return r;
 }
 
-static bool is_before_any(struct graph_node *node, const struct tips *ends)
-{
-	for (size_t i = 0; i < ends->count; ++i)
-		if (graph_is_before(node, graph_find_node(ends->nodes[i])))
-			return true;
-	return false;
-}
-
-static bool are_before(const struct tips *tips, const struct tips *ends)
+static bool are_marked(const struct tips *tips)
 {
 	for (size_t i = 0; i < tips->count; ++i)
-		if (!is_before_any(graph_find_node(tips->nodes[i]), ends))
+		if (!graph_find_node(tips->nodes[i])->mark)
 			return false;
 	return true;
 }
@@ -496,10 +488,12 @@ static bool is_joined(const struct capture *capture)
 	const struct tips *ends = &of(capture->origin)->tips;
 	uint32_t used = stream_slots_used();
 
+	if (!graph_mark_before(capture->graph, ends->nodes, ends->count))
+		return false;
 	for (uint32_t slot = 1; slot < used; ++slot)
-		if (streams[slot].capture == capture && !are_before(&streams[slot].tips, ends))
+		if (streams[slot].capture == capture && !are_marked(&streams[slot].tips))
 			return false;
-	return are_before(&capture->left, ends);
+	return are_marked(&capture->left);
 }
 
 /* @ret_objects: of a graph that nobody gets */

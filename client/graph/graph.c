@@ -387,23 +387,22 @@ bool graph_has_memory(const struct client_graph *graph)
 
 /* ---- order ---- */
 
-bool graph_is_before(struct graph_node *first, struct graph_node *last)
+bool graph_mark_before(const struct client_graph *graph, const CUgraphNode *ends, size_t count)
 {
-	const struct client_graph *graph = last->graph;
 	struct graph_node **stack = malloc((graph->count + 1) * sizeof(struct graph_node *));
 	uint32_t depth = 0;
-	bool found = false;
 
+	if (!stack)
+		return false;
 	for (uint32_t i = 0; i < graph->count; ++i)
 		graph->nodes[i]->mark = 0;
-	if (stack) {
-		stack[depth++] = last;
-		last->mark = 1;
+	for (size_t i = 0; i < count; ++i) {
+		stack[depth] = graph_find_node(ends[i]);
+		stack[depth++]->mark = 1;
 	}
-	while (depth && !found) {
+	while (depth) {
 		const struct graph_node *node = stack[--depth];
 
-		found = node == first;
 		for (uint32_t i = 0; i < node->before.count; ++i) {
 			struct graph_node *next = node->before.at[i].node;
 
@@ -413,5 +412,5 @@ bool graph_is_before(struct graph_node *first, struct graph_node *last)
 		}
 	}
 	free(stack);
-	return found;
+	return true;
 }

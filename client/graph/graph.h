@@ -124,8 +124,9 @@ bool graph_is_memory(CUgraphNodeType type);
  * clones nor parents. */
 bool graph_has_memory(const struct client_graph *graph);
 
-/** Whether one node must end before another begins; a node is before itself. */
-bool graph_is_before(struct graph_node *first, struct graph_node *last);
+/** Marks nodes, each named once, and all that must end before one of them begins; the graph's other
+ * marks are 0. False without memory. */
+bool graph_mark_before(const struct client_graph *graph, const CUgraphNode *ends, size_t count);
 
 /* User objects (objects.c). */
 

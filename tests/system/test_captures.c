@@ -656,6 +656,39 @@ START_TEST(a_stream_without_work_may_be_destroyed_in_a_capture)
 }
 END_TEST
 
+#define FORKS 1300
+
+/* Each has all that were before it behind its back, and nothing joins them but the origin. */
+START_TEST(many_streams_join_in_no_time)
+{
+	CUstream origin, stream;
+	CUdeviceptr word;
+	CUevent fork, end;
+	CUgraph graph;
+
+	driver_open();
+	kernel("count_up");
+	origin = new_stream();
+	fork = new_event();
+	word = device_words(1, 0);
+	ck_cuda(cuStreamBeginCapture_v2(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(origin, word, 1));
+	for (int i = 0; i < FORKS; i++) {
+		stream = new_stream();
+		end = new_event();
+		ck_cuda(cuEventRecord(fork, origin));
+		ck_cuda(cuStreamWaitEvent(stream, fork, 0));
+		ck_cuda(count_up(stream, word, 1));
+		ck_cuda(cuEventRecord(end, stream));
+		ck_cuda(cuStreamWaitEvent(origin, end, 0));
+		ck_cuda(cuEventDestroy_v2(end));
+		ck_cuda(cuStreamDestroy_v2(stream));
+	}
+	ck_cuda(cuStreamEndCapture(origin, &graph));
+	ck_assert_uint_eq(node_count(graph), FORKS + 1);
+}
+END_TEST
+
 START_TEST(captures_stay_apart)
 {
 	CUstream a, b, blocking;
@@ -972,6 +1005,7 @@ int main(void)
 	tcase_add_test(tests, a_stream_that_is_destroyed_in_a_capture_can_be_joined);
 	tcase_add_test(tests, a_stream_that_is_destroyed_in_a_capture_must_be_joined);
 	tcase_add_test(tests, a_stream_without_work_may_be_destroyed_in_a_capture);
+	tcase_add_test(tests, many_streams_join_in_no_time);
 	tcase_add_test(tests, captures_stay_apart);
 	tcase_add_test(tests, captures_go_on_in_a_graph_that_is_there);
 	tcase_add_test(tests, nothing_is_taken_out_in_the_middle_of_a_capture);
