@@ -100,10 +100,10 @@ static bool is_known(const struct graph_node *from, const struct graph_node *to,
 	       data->type <= CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
 }
 
+static const CUgraphEdgeData ordinary;
+
 CUresult graph_connect(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data)
 {
-	static const CUgraphEdgeData ordinary;
-
 	data = data ? data : &ordinary;
 	if (from == to || from->graph != to->graph || !is_known(from, to, data) ||
 		find_edge(&to->before, from))
@@ -119,7 +119,8 @@ CUresult graph_disconnect(struct graph_node *from, struct graph_node *to, const 
 {
 	const struct graph_edge *edge = find_edge(&to->before, from);
 
-	if (!edge || (data && memcmp(&edge->data, data, sizeof(*data)) != 0))
+	data = data ? data : &ordinary;
+	if (!edge || memcmp(&edge->data, data, sizeof(*data)) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	drop_edge(&to->before, from);
 	drop_edge(&from->behind, to);
@@ -238,10 +239,10 @@ void graph_remove(struct graph_node *node)
 	struct graph_object *objects = NULL;
 	uint32_t at = position(node);
 
-	while (node->before.count)
-		graph_disconnect(node->before.at[0].node, node, NULL);
-	while (node->behind.count)
-		graph_disconnect(node, node->behind.at[0].node, NULL);
+	for (uint32_t i = 0; i < node->before.count; ++i)
+		drop_edge(&node->before.at[i].node->behind, node);
+	for (uint32_t i = 0; i < node->behind.count; ++i)
+		drop_edge(&node->behind.at[i].node->before, node);
 	memmove(&graph->nodes[at], &graph->nodes[at + 1], (--graph->count - at) * sizeof(graph->nodes[0]));
 	free_node(node, &objects);
 	/* A child's user objects live on in the graph. */

@@ -100,7 +100,8 @@ void graph_drop_params(struct graph_params *params);
 /** Takes a node out with its edges. */
 void graph_remove(struct graph_node *node);
 
-/** Adds or removes one edge. CUDA_ERROR_INVALID_VALUE if it is there already, or is not. */
+/** Adds or removes one edge. @data: NULL: an ordinary one. CUDA_ERROR_INVALID_VALUE if there is one
+ * already, or not this one. */
 CUresult graph_connect(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data);
 CUresult graph_disconnect(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data);
 
