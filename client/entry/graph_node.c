@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/entry/graph_params.h"
+#include "client/entry/mempool.h"
 #include "client/graph/graph.h"
 #include "client/graph/memory.h"
 #include "client/state/context.h"
@@ -383,9 +384,14 @@ EVENT_NODE(EventWait, CU_GRAPH_NODE_TYPE_WAIT_EVENT)
 
 static CUresult make_alloc(const CUDA_MEM_ALLOC_NODE_PARAMS *given, struct graph_params *ret_params)
 {
+	CUresult r;
+
 	if (!given || given->bytesize == 0 || (given->accessDescCount && !given->accessDescs) ||
 		given->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
 		return CUDA_ERROR_INVALID_VALUE;
+	r = mempool_check_kind(&given->poolProps.location, given->poolProps.allocType);
+	if (r != CUDA_SUCCESS)
+		return r;
 	*ret_params = (struct graph_params){.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
 	return graph_memory_new(context_current(), given->bytesize, &ret_params->memory);
 }

@@ -5,6 +5,7 @@
 #include "client/state/mempool.h"
 
 #include "client/entry/entry.h"
+#include "client/entry/mempool.h"
 #include "client/state/device.h"
 #include "client/state/stream.h"
 
@@ -21,7 +22,7 @@ static CUresult check_location(const CUmemLocation *location)
 }
 
 /* Pools of managed memory are not made. */
-static CUresult check_kind(const CUmemLocation *location, CUmemAllocationType type)
+CUresult mempool_check_kind(const CUmemLocation *location, CUmemAllocationType type)
 {
 	if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -71,7 +72,7 @@ CUDA_EXPORT CUresult cuMemGetDefaultMemPool(
 	CUresult r = process_enter();
 
 	if (r == CUDA_SUCCESS)
-		r = check_kind(location, type);
+		r = mempool_check_kind(location, type);
 	return r == CUDA_SUCCESS ? hand_out(mempool_default(), pool) : r;
 }
 
@@ -80,7 +81,7 @@ CUDA_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location
 	CUresult r = process_enter();
 
 	if (r == CUDA_SUCCESS)
-		r = check_kind(location, type);
+		r = mempool_check_kind(location, type);
 	return r == CUDA_SUCCESS ? hand_out(mempool_current(), pool) : r;
 }
 
@@ -89,7 +90,7 @@ CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationTyp
 	CUresult r = process_enter();
 
 	if (r == CUDA_SUCCESS)
-		r = check_kind(location, type);
+		r = mempool_check_kind(location, type);
 	return r == CUDA_SUCCESS ? mempool_set_current(pool) : r;
 }
 
@@ -102,7 +103,7 @@ CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p
 		return r;
 	if (!pool || !properties)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = check_kind(&properties->location, properties->allocType);
+	r = mempool_check_kind(&properties->location, properties->allocType);
 	/* Handles of pools for other processes are not made
 	 * (CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES is 0). */
 	if (r == CUDA_SUCCESS &&

@@ -46,6 +46,27 @@ START_TEST(graphs_have_memory)
 }
 END_TEST
 
+/* A program would touch memory of the host itself. */
+START_TEST(memory_of_another_kind_is_refused)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS host = alloc_params(4096), far = host, none = host;
+	CUgraphNode node;
+	CUgraph graph;
+
+	driver_open();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	host.poolProps.location.type = CU_MEM_LOCATION_TYPE_HOST;
+	if (!is_native())
+		ck_assert_int_eq(
+			cuGraphAddMemAllocNode(&node, graph, NULL, 0, &host), CUDA_ERROR_NOT_SUPPORTED);
+	far.poolProps.location.id = 99;
+	ck_assert_int_ne(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &far), CUDA_SUCCESS);
+	none.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_INVALID;
+	ck_assert_int_ne(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &none), CUDA_SUCCESS);
+	ck_assert_uint_eq(node_count(graph), 0);
+}
+END_TEST
+
 static void expect_graph_memory(uint64_t current, uint64_t high)
 {
 	static const CUgraphMem_attribute now[] = {CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
@@ -465,6 +486,7 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, graphs_have_memory);
+	tcase_add_test(tests, memory_of_another_kind_is_refused);
 	tcase_add_loop_test(tests, graph_memory_is_counted, 0, 2);
 	tcase_add_test(tests, memory_outlives_a_launch);
 	tcase_add_test(tests, a_refused_launch_allocates_nothing);
