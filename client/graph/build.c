@@ -230,11 +230,23 @@ static CUresult launch_steps(struct graph_build *build, struct client_stream *st
 	return r;
 }
 
+/* Without one of its events nothing of a graph runs. */
+static bool has_events(const struct graph_form *form)
+{
+	bool has = true;
+
+	for (uint32_t i = 0; has && i < form->count; ++i)
+		if (form->steps[i].kind == STEP_RECORD || form->steps[i].kind == STEP_WAIT)
+			has = event_is_live(form->steps[i].event);
+	return has;
+}
+
 CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun)
 {
 	bool claims = build->form.count > 1;
 	/* The latest launch may have been on another stream. */
-	CUresult r = build_await(stream, build->stream, build->seq);
+	CUresult r = has_events(&build->form) ? build_await(stream, build->stream, build->seq)
+					      : CUDA_ERROR_INVALID_HANDLE;
 
 	*ret_begun = false;
 	/* For the program a launch is one command of the stream. */

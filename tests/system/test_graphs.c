@@ -301,6 +301,33 @@ START_TEST(events_of_graphs_order_streams)
 }
 END_TEST
 
+/* Not even the nodes before it run. */
+START_TEST(a_graph_without_its_event_does_nothing)
+{
+	CUgraphNode nodes[2];
+	CUdeviceptr word;
+	CUgraphExec exec;
+	CUstream stream;
+	CUevent event;
+	CUgraph graph;
+
+	driver_open();
+	stream = new_stream();
+	event = new_event();
+	word = device_words(1, 0);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	nodes[0] = add_count(graph, NULL, 0, word, 1);
+	ck_cuda(cuGraphAddEventRecordNode(&nodes[1], graph, nodes, 1, event));
+	add_count(graph, &nodes[1], 1, word, 10);
+	exec = instantiate(graph);
+	run(exec, stream);
+	ck_cuda(cuEventDestroy_v2(event));
+	ck_assert_int_eq(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_HANDLE);
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(word_at(word), 11);
+}
+END_TEST
+
 START_TEST(launches_of_one_graph_follow_each_other)
 {
 	CUstream stream[2];
@@ -771,6 +798,7 @@ int main(void)
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
 		tcase_set_timeout(faults, 240);
+		tcase_add_test(tests, a_graph_without_its_event_does_nothing);
 		tcase_add_test(faults, graphs_outlast_somebody_elses_fault);
 		tcase_add_loop_test(faults, a_graph_over_memory_that_is_gone_hurts_nobody, 0, 2);
 		suite_add_tcase(suite, faults);
