@@ -410,6 +410,59 @@ START_TEST(executable_graphs_are_changed)
 }
 END_TEST
 
+struct fork {
+	CUgraph graph;
+	CUgraphNode count, fill, end;
+};
+
+/* Two nodes, made in either order, and one behind both. */
+static struct fork make_fork(CUdeviceptr word, CUdeviceptr out, uint32_t value, bool fill_first)
+{
+	struct fork fork;
+
+	ck_cuda(cuGraphCreate(&fork.graph, 0));
+	if (fill_first)
+		fork.fill = add_set(fork.graph, NULL, 0, out, value);
+	fork.count = add_count(fork.graph, NULL, 0, word, value);
+	if (!fill_first)
+		fork.fill = add_set(fork.graph, NULL, 0, out, value);
+	fork.end = add_count(fork.graph, &fork.count, 1, word, 100 * value);
+	ck_cuda(cuGraphAddDependencies(fork.graph, &fork.fill, &fork.end, 1));
+	return fork;
+}
+
+/* Streams that capture side by side make their nodes in any order. */
+START_TEST(an_update_goes_by_the_edges)
+{
+	CUgraphExecUpdateResultInfo info;
+	CUdeviceptr word, out;
+	struct fork first, second;
+	CUgraphExec exec;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	word = device_words(1, 0);
+	out = device_words(WORDS, 0);
+	first = make_fork(word, out, 1, false);
+	second = make_fork(word, out, 2, true);
+	exec = instantiate(first.graph);
+	run(exec, stream);
+	ck_assert_uint_eq(word_at(word), 101);
+	ck_cuda(cuGraphExecUpdate_v2(exec, second.graph, &info));
+	ck_assert_int_eq(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+	run(exec, stream);
+	ck_assert_uint_eq(word_at(word), 303);
+	expect_words(out, WORDS, 2);
+	/* The nodes of the first one still name those of the executable graph. */
+	ck_cuda(cuGraphNodeSetEnabled(exec, first.fill, 0));
+	ck_cuda(cuMemsetD32_v2(out, 5, WORDS));
+	run(exec, stream);
+	ck_assert_uint_eq(word_at(word), 505);
+	expect_words(out, WORDS, 5);
+}
+END_TEST
+
 /* ---- what comes and goes ---- */
 
 static void mark_destroyed(void *flag)
@@ -790,6 +843,7 @@ int main(void)
 	tcase_add_test(tests, events_of_graphs_order_streams);
 	tcase_add_test(tests, launches_of_one_graph_follow_each_other);
 	tcase_add_test(tests, executable_graphs_are_changed);
+	tcase_add_test(tests, an_update_goes_by_the_edges);
 	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
 	tcase_add_loop_test(tests, user_objects_follow_updates, 0, 2);
