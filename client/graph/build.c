@@ -210,7 +210,7 @@ static CUresult launch_step(struct client_stream *stream, struct graph_step *ste
 	case STEP_RECORD:
 		return event_record(step->event, stream);
 	case STEP_WAIT:
-		return event_wait(step->event, stream);
+		return event_wait_launched(step->event, stream);
 	case STEP_BATCH:
 		return operation_batch(stream, step->batch.count, step->batch.operations);
 	}

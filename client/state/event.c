@@ -364,21 +364,13 @@ CUresult event_record(CUevent handle, struct client_stream *stream)
 	return CUDA_SUCCESS;
 }
 
-CUresult event_wait(CUevent handle, struct client_stream *stream)
+/* For the latest record outside of captures. */
+static CUresult wait_recorded(struct event *event, struct client_stream *stream)
 {
-	struct event *event = resolve(handle);
+	uint64_t record = word_acquire(&event->record);
 	struct submit submit;
-	uint64_t record, number;
 	CUresult r;
 
-	if (!event)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (is_foreign(event, &number))
-		return capture_is_on(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-					     : shared_event_wait(event->shared, number, stream);
-	record = word_acquire(&event->record);
-	if (capture_is_on(stream) || event->captured)
-		return capture_wait(stream, &event->captured, record != 0);
 	if (is_done(record) || record_stream(record) == stream)
 		return CUDA_SUCCESS;
 	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
@@ -395,6 +387,32 @@ CUresult event_wait(CUevent handle, struct client_stream *stream)
 	};
 	submit_commit(&submit);
 	return CUDA_SUCCESS;
+}
+
+CUresult event_wait(CUevent handle, struct client_stream *stream)
+{
+	struct event *event = resolve(handle);
+	uint64_t number;
+
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (is_foreign(event, &number))
+		return capture_is_on(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+					     : shared_event_wait(event->shared, number, stream);
+	if (capture_is_on(stream) || event->captured)
+		return capture_wait(stream, &event->captured, word_acquire(&event->record) != 0);
+	return wait_recorded(event, stream);
+}
+
+CUresult event_wait_launched(CUevent handle, struct client_stream *stream)
+{
+	struct event *event = resolve(handle);
+	uint64_t number;
+
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return is_foreign(event, &number) ? shared_event_wait(event->shared, number, stream)
+					  : wait_recorded(event, stream);
 }
 
 CUresult event_query(CUevent handle)

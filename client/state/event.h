@@ -46,6 +46,9 @@ CUresult event_record(CUevent event, struct client_stream *stream);
  * wait for.
  */
 CUresult event_wait(CUevent event, struct client_stream *stream);
+/** The same for a graph that is launched, which no capture has to do with: for the latest record
+ * outside of captures. */
+CUresult event_wait_launched(CUevent event, struct client_stream *stream);
 
 /** CUDA_SUCCESS when done or never recorded, else CUDA_ERROR_NOT_READY. */
 CUresult event_query(CUevent event);

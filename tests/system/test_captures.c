@@ -982,6 +982,39 @@ START_TEST(everything_is_captured)
 }
 END_TEST
 
+/* Nor is it broken by an event whose capture is over. */
+START_TEST(a_launch_joins_no_capture)
+{
+	CUgraph graph, captured;
+	CUstream stream, origin;
+	CUgraphNode node;
+	CUdeviceptr word;
+	CUgraphExec exec;
+	CUevent event;
+
+	driver_open();
+	stream = new_stream();
+	origin = new_stream();
+	event = new_event();
+	word = device_words(1, 0);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	node = add_count(graph, NULL, 0, word, 1);
+	ck_cuda(cuGraphAddEventWaitNode(&node, graph, &node, 1, event));
+	add_count(graph, &node, 1, word, 10);
+	exec = instantiate(graph);
+	ck_cuda(cuStreamBeginCapture_v2(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(origin, word, 100));
+	ck_cuda(cuEventRecord(event, origin));
+	ck_cuda(cuGraphLaunch(exec, stream));
+	ck_assert_int_eq(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_cuda(cuStreamEndCapture(origin, &captured));
+	ck_assert_uint_eq(node_count(captured), 1);
+	ck_cuda(cuGraphLaunch(exec, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(word_at(word), 22);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("captures");
@@ -1006,6 +1039,8 @@ int main(void)
 	tcase_add_test(tests, a_stream_that_is_destroyed_in_a_capture_must_be_joined);
 	tcase_add_test(tests, a_stream_without_work_may_be_destroyed_in_a_capture);
 	tcase_add_test(tests, many_streams_join_in_no_time);
+	if (!is_native())
+		tcase_add_test(tests, a_launch_joins_no_capture);
 	tcase_add_test(tests, captures_stay_apart);
 	tcase_add_test(tests, captures_go_on_in_a_graph_that_is_there);
 	tcase_add_test(tests, nothing_is_taken_out_in_the_middle_of_a_capture);
