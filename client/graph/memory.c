@@ -197,6 +197,8 @@ CUresult graph_memory_release(CUdeviceptr address, struct client_stream *stream,
 		memory->seq = seq;
 	}
 	pthread_mutex_unlock(&lock);
+	/* Its graph may be gone. */
+	graph_memory_reap();
 	return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -36,8 +36,8 @@ uint64_t graph_memory_bytes(const struct graph_memory *memory);
 
 /** Whether an address is the beginning of some graph's memory. */
 bool graph_memory_is(CUdeviceptr address);
-/** The program frees such an address outside of graphs. @stream, @seq: the command that it is free
- * behind; NULL: it is. CUDA_ERROR_INVALID_VALUE if it is free. */
+/** The program frees such an address outside of graphs. Reaps. @stream, @seq: the command that it
+ * is free behind; NULL: it is. CUDA_ERROR_INVALID_VALUE if it is free. */
 CUresult graph_memory_release(CUdeviceptr address, struct client_stream *stream, uint64_t seq);
 
 /** Whether an allocation node may run. CUDA_ERROR_INVALID_VALUE if it has run and nobody has freed

@@ -67,6 +67,36 @@ START_TEST(memory_of_another_kind_is_refused)
 }
 END_TEST
 
+#define LARGE (UINT64_C(256) << 20)
+
+/* The last that knew of it but the program. */
+START_TEST(memory_that_outlived_its_graph_is_freed)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(LARGE);
+	size_t before, after, total;
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuMemGetInfo_v2(&before, &total));
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+	exec = instantiate(graph);
+	run(exec, stream);
+	ck_cuda(cuGraphExecDestroy(exec));
+	ck_cuda(cuGraphDestroy(graph));
+	ck_cuda(cuMemGetInfo_v2(&after, &total));
+	ck_assert_uint_lt(after, before - LARGE / 2);
+	ck_cuda(_i ? cuMemFreeAsync(alloc.dptr, stream) : cuMemFree_v2(alloc.dptr));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuMemGetInfo_v2(&after, &total));
+	ck_assert_uint_gt(after, before - LARGE / 2);
+}
+END_TEST
+
 static void expect_graph_memory(uint64_t current, uint64_t high)
 {
 	static const CUgraphMem_attribute now[] = {CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
@@ -487,6 +517,9 @@ int main(void)
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, graphs_have_memory);
 	tcase_add_test(tests, memory_of_another_kind_is_refused);
+	/* The driver keeps it for other graphs. */
+	if (!is_native())
+		tcase_add_loop_test(tests, memory_that_outlived_its_graph_is_freed, 0, 2);
 	tcase_add_loop_test(tests, graph_memory_is_counted, 0, 2);
 	tcase_add_test(tests, memory_outlives_a_launch);
 	tcase_add_test(tests, a_refused_launch_allocates_nothing);
