@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "client/graph/build.h"
 #include "client/graph/dot.h"
 #include "client/graph/graph.h"
 #include "client/graph/memory.h"
@@ -363,9 +364,12 @@ CUDA_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
 	CUresult r = check_device(device);
 
-	if (r == CUDA_SUCCESS)
-		graph_memory_trim();
-	return r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* Graphs that ran when they were destroyed have memory, too. */
+	build_reap();
+	graph_memory_trim();
+	return CUDA_SUCCESS;
 }
 
 CUDA_EXPORT CUresult cuDeviceGetGraphMemAttribute(

@@ -97,6 +97,37 @@ START_TEST(memory_that_outlived_its_graph_is_freed)
 }
 END_TEST
 
+/* Nobody could before: it ran. */
+START_TEST(a_trim_frees_what_a_destroyed_graph_ran_with)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(LARGE);
+	size_t before, after, total;
+	CUgraphNode node;
+	CUgraphExec exec;
+	uint32_t *gate;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	stream = new_stream();
+	gate = shared_word();
+	ck_cuda(cuMemGetInfo_v2(&before, &total));
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+	ck_cuda(cuGraphAddMemFreeNode(&node, graph, &node, 1, alloc.dptr));
+	exec = instantiate(graph);
+	ck_cuda(launch_spin(gate, 1, stream));
+	ck_cuda(cuGraphLaunch(exec, stream));
+	ck_cuda(cuGraphExecDestroy(exec));
+	ck_cuda(cuGraphDestroy(graph));
+	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuDeviceGraphMemTrim(0));
+	ck_cuda(cuMemGetInfo_v2(&after, &total));
+	ck_assert_uint_gt(after, before - LARGE / 2);
+}
+END_TEST
+
 static void expect_graph_memory(uint64_t current, uint64_t high)
 {
 	static const CUgraphMem_attribute now[] = {CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
@@ -517,6 +548,7 @@ int main(void)
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, graphs_have_memory);
 	tcase_add_test(tests, memory_of_another_kind_is_refused);
+	tcase_add_test(tests, a_trim_frees_what_a_destroyed_graph_ran_with);
 	/* The driver keeps it for other graphs. */
 	if (!is_native())
 		tcase_add_loop_test(tests, memory_that_outlived_its_graph_is_freed, 0, 2);
