@@ -547,6 +547,8 @@ int holder_run(int (*run)(void *context, const struct legacy *legacy), void *con
 	fill_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	/* What programs ask for may be larger than a file may be (RLIMIT_FSIZE): it is refused. */
+	signal(SIGXFSZ, SIG_IGN);
 	if (!prepare(&holder, &signals)) {
 		log_error("cannot start: %m");
 		return EXIT_FAILURE;

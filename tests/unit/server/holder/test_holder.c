@@ -427,6 +427,26 @@ START_TEST(ends_are_known_until_they_are_settled)
 }
 END_TEST
 
+static int make_a_large_file(struct store *store, const struct legacy *legacy)
+{
+	struct rlimit small = {.rlim_cur = 4096, .rlim_max = 4096};
+	int fd = memfd_create("large", MFD_CLOEXEC);
+
+	(void)store;
+	(void)legacy;
+	must(fd >= 0 && setrlimit(RLIMIT_FSIZE, &small) == 0);
+	must(ftruncate(fd, 8192) < 0 && errno == EFBIG);
+	return GOOD;
+}
+
+START_TEST(a_file_that_may_not_be_so_large_is_an_error)
+{
+	static life_fn *const one[] = {make_a_large_file, make_a_large_file};
+
+	run_lives(one, 0, false);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("holder");
@@ -438,5 +458,6 @@ int main(void)
 	tcase_add_test(tests, a_holder_that_does_not_read_refuses);
 	tcase_add_test(tests, a_holder_without_files_left_refuses_and_loses_nothing);
 	tcase_add_test(tests, ends_are_known_until_they_are_settled);
+	tcase_add_test(tests, a_file_that_may_not_be_so_large_is_an_error);
 	return suite_run(suite);
 }
