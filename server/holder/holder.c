@@ -462,9 +462,18 @@ static pid_t give_life(struct holder *holder)
 	return holder->daemon;
 }
 
+/* Nobody sets this clock. */
+static time_t now_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 static bool crashes_too_often(struct holder *holder)
 {
-	time_t now = time(NULL), *oldest = &holder->crashes[holder->crash_count % CRASHES];
+	time_t now = now_seconds(), *oldest = &holder->crashes[holder->crash_count % CRASHES];
 	bool full = holder->crash_count >= CRASHES;
 	time_t before = *oldest;
 

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server/holder/holder.h"
@@ -29,7 +30,7 @@
 /* More than any socket takes. */
 #define TOO_MANY   100000
 #define FEW_FILES  200
-#define LIVES_MOST 2
+#define LIVES_MOST 10
 #define GOOD	   7
 
 /* The holder may be stopped. */
@@ -47,10 +48,34 @@ static struct shared {
 	ino_t files[TOO_MANY];
 	uint32_t deposited, before;
 	_Atomic int doomed; /* a life that dies while its holder is stopped */
+	_Atomic time_t passed; /* seconds that the test lets pass, while somebody sets the clock back */
 } * shared;
 
 typedef int life_fn(struct store *store, const struct legacy *legacy);
 static life_fn *const *lives;
+
+/*
+ * In the place of the C library's
+ */
+
+int clock_gettime(clockid_t clock, struct timespec *ret_now)
+{
+	int r = (int)syscall(SYS_clock_gettime, clock, ret_now);
+
+	if (!r && shared)
+		ret_now->tv_sec += clock == CLOCK_REALTIME ? -shared->passed : shared->passed;
+	return r;
+}
+
+time_t time(time_t *ret_now)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (ret_now)
+		*ret_now = now.tv_sec;
+	return now.tv_sec;
+}
 
 /*
  * What a life does
@@ -254,6 +279,7 @@ static void run_lives(life_fn *const *functions, rlim_t files, bool doomed)
 	ck_assert(WIFEXITED(status));
 	ck_assert_int_eq(WEXITSTATUS(status), GOOD);
 	munmap(shared, sizeof(*shared));
+	shared = NULL;
 }
 
 /*
@@ -447,6 +473,26 @@ START_TEST(a_file_that_may_not_be_so_large_is_an_error)
 }
 END_TEST
 
+static int crash_each_hour(struct store *store, const struct legacy *legacy)
+{
+	(void)store;
+	if (legacy->lives == LIVES_MOST - 1)
+		return GOOD;
+	shared->passed += 3600;
+	raise(SIGUSR1);
+	return EXIT_FAILURE;
+}
+
+START_TEST(rare_crashes_do_not_end_the_service_where_the_clock_is_set_back)
+{
+	life_fn *all[LIVES_MOST];
+
+	for (int i = 0; i < LIVES_MOST; i++)
+		all[i] = crash_each_hour;
+	run_lives(all, 0, false);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("holder");
@@ -459,5 +505,6 @@ int main(void)
 	tcase_add_test(tests, a_holder_without_files_left_refuses_and_loses_nothing);
 	tcase_add_test(tests, ends_are_known_until_they_are_settled);
 	tcase_add_test(tests, a_file_that_may_not_be_so_large_is_an_error);
+	tcase_add_test(tests, rare_crashes_do_not_end_the_service_where_the_clock_is_set_back);
 	return suite_run(suite);
 }
