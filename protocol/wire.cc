@@ -11,7 +11,7 @@
 // (test_wire).
 //
 // Encoding builds in one buffer that can never grow: the Builder asks for room before every string
-// and vector, and BUILD_SLACK covers the tables and the library's scratch space of the largest
+// and vector, and WIRE_BUILD_SLACK covers the tables and the library's scratch space of the largest
 // message. So no allocation can fail halfway, which matters because this also runs inside the
 // programs of others, where nothing may abort.
 //
@@ -64,7 +64,6 @@ static_assert(offsetof(wire_option, id) == 0 && offsetof(wire_option, reserved) 
 static const flatbuffers::uoffset_t TABLES_MAX = 2 + WIRE_DEVICES_MAX;
 static const flatbuffers::uoffset_t DEPTH_MAX = 8;
 /* Tables and scratch of the largest message: below 512 bytes per table. */
-static const size_t BUILD_SLACK = 16384;
 /* A vector may have as many elements as a packet holds. */
 static const uint32_t ANY = UINT32_MAX;
 
@@ -270,10 +269,11 @@ static body build_body(Builder *b, const wire_message &message)
 	}
 }
 
-static int encode_in(uint8_t *scratch, size_t scratch_bytes, const wire_message &m, uint8_t *buffer,
-	size_t size, size_t *ret_length)
+int wire_encode_in(struct wire_room *room, const struct wire_message *message, uint8_t *buffer, size_t size,
+	size_t *ret_length)
 {
-	Builder b(scratch, scratch_bytes);
+	const wire_message &m = *message;
+	Builder b(reinterpret_cast<uint8_t *>(room->words), sizeof(room->words));
 	body content = build_body(&b, m);
 	if (b.status)
 		return b.status;
@@ -289,12 +289,11 @@ static int encode_in(uint8_t *scratch, size_t scratch_bytes, const wire_message 
 
 int wire_encode(const struct wire_message *message, uint8_t *buffer, size_t size, size_t *ret_length)
 {
-	const size_t bytes = WIRE_PACKET_MAX + BUILD_SLACK;
-	uint8_t *scratch = static_cast<uint8_t *>(malloc(bytes));
-	if (!scratch)
+	wire_room *room = static_cast<wire_room *>(malloc(sizeof(*room)));
+	if (!room)
 		return -ENOMEM;
-	int r = encode_in(scratch, bytes, *message, buffer, size, ret_length);
-	free(scratch);
+	int r = wire_encode_in(room, message, buffer, size, ret_length);
+	free(room);
 	return r;
 }
 

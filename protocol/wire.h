@@ -341,6 +341,16 @@ struct wire_message {
  */
 int wire_encode(const struct wire_message *message, uint8_t *buffer, size_t size, size_t *ret_length);
 
+/* Where a message is built. */
+#define WIRE_BUILD_SLACK 16384
+struct wire_room {
+	uint64_t words[(WIRE_PACKET_MAX + WIRE_BUILD_SLACK) / 8];
+};
+
+/** The same for who has room, and so always gets an answer out: never -ENOMEM. */
+int wire_encode_in(struct wire_room *room, const struct wire_message *message, uint8_t *buffer, size_t size,
+	size_t *ret_length);
+
 /**
  * Verifies and decodes a packet.
  * @packet: 8-byte aligned, at most WIRE_PACKET_MAX bytes; must stay valid while *ret_message is

@@ -10,6 +10,16 @@
 #include "server/executor/tenant.h"
 #include "server/log.h"
 
+static int send_locked(
+	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
+{
+	size_t length;
+
+	if (wire_encode_in(&executor->room, message, executor->outgoing, sizeof(executor->outgoing), &length))
+		return PACKET_E_INVALID;
+	return packet_send(executor->control_fd, executor->outgoing, length, fds, fd_count);
+}
+
 void executor_send(
 	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
 {
@@ -17,12 +27,12 @@ void executor_send(
 	int error;
 
 	pthread_mutex_lock(&executor->control_lock);
-	error = message_send(executor->control_fd, message, fds, fd_count);
+	error = send_locked(executor, message, fds, fd_count);
 	/* Whoever asked waits for an answer. */
 	if (error == PACKET_E_INVALID && message->type == WIRE_REPLY) {
 		refusal.reply.code = CUDA_ERROR_NOT_SUPPORTED;
 		refusal.reply.text = "the answer does not fit a message";
-		error = message_send(executor->control_fd, &refusal, NULL, 0);
+		error = send_locked(executor, &refusal, NULL, 0);
 	}
 	pthread_mutex_unlock(&executor->control_lock);
 	if (error && error != PACKET_E_CLOSED)

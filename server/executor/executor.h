@@ -66,7 +66,10 @@ struct executor {
 	bool fenced; /* it is off the device (halt.c); main thread */
 	int control_fd;
 	pthread_mutex_t control_lock; /* of sending */
-	uint64_t latest_request;      /* number of the latest that came; main thread */
+	/* Under it. Whoever waits for a message gets it without memory as well. */
+	struct wire_room room;
+	uint8_t outgoing[WIRE_PACKET_MAX];
+	uint64_t latest_request; /* number of the latest that came; main thread */
 	struct burials burials;
 
 	pthread_mutex_t tenants_lock; /* of the list; only the main thread changes it */

@@ -47,23 +47,13 @@ void job_reply_with(struct job *job, const struct wire_reply *reply)
 
 static void send(struct job *job, const struct wire_reply *reply, int fd)
 {
-	/* Large for its arrays of names; replies are rare. */
-	struct wire_message *message = calloc(1, sizeof(*message));
+	struct wire_message message = {
+		.type = WIRE_REPLY, .id = job->message.id, .session = job->message.session, .reply = *reply};
 
-	if (executor_is_lost(job->executor)) {
-		/* A standby answers the same request; a fault of somebody else is no answer to this
-		 * client.
-		 */
-	} else if (!message) {
-		log_error("no memory for an answer");
-	} else {
-		message->type = WIRE_REPLY;
-		message->id = job->message.id;
-		message->session = job->message.session;
-		message->reply = *reply;
-		executor_send(job->executor, message, &fd, fd < 0 ? 0 : 1);
-	}
-	free(message);
+	/* A standby answers the same request; a fault of somebody else is no answer to this
+	 * client. */
+	if (!executor_is_lost(job->executor))
+		executor_send(job->executor, &message, &fd, fd < 0 ? 0 : 1);
 }
 
 void job_reply_file(struct job *job, const struct wire_reply *reply, int fd)

@@ -51,6 +51,7 @@ struct connection {
 /* The daemon reads one packet at a time, on one thread. */
 static struct packet incoming;
 static uint8_t outgoing_bytes[WIRE_PACKET_MAX];
+static struct wire_room room;
 
 static void on_poll(uv_poll_t *handle, int status, int events);
 
@@ -101,7 +102,7 @@ static int peek(struct connection *connection)
 /* Reads and delivers one packet. Return: whether to go on. */
 static bool read_one(struct connection *connection)
 {
-	struct wire_message *message;
+	struct wire_message message;
 	int r = peek(connection);
 
 	if (r == PACKET_E_AGAIN)
@@ -112,18 +113,16 @@ static bool read_one(struct connection *connection)
 							    : strerror(-r));
 		return false;
 	}
-	message = malloc(sizeof(*message));
-	if (!message || wire_decode(incoming.bytes, incoming.length, message)) {
+	if (wire_decode(incoming.bytes, incoming.length, &message)) {
 		packet_close_fds(&incoming);
-		hang_up(connection, message ? "sent a malformed message" : "out of memory");
+		hang_up(connection, "sent a malformed message");
 	} else {
 		connection->unread = true;
-		connection->handlers->message(connection->context, message, &incoming);
+		connection->handlers->message(connection->context, &message, &incoming);
 		packet_close_fds(&incoming);
 		if (!connection->paused)
 			take_off(connection);
 	}
-	free(message);
 	return !connection->closing && !connection->hung_up;
 }
 
@@ -283,9 +282,8 @@ int connection_send(struct connection *connection, const struct wire_message *me
 
 	if (connection->hung_up || connection->closing)
 		return CONNECTION_E_CLOSED;
-	r = wire_encode(message, outgoing_bytes, sizeof(outgoing_bytes), &length);
-	if (r)
-		return r < 0 ? r : CONNECTION_E_LARGE;
+	if (wire_encode_in(&room, message, outgoing_bytes, sizeof(outgoing_bytes), &length))
+		return CONNECTION_E_LARGE;
 	if (!connection->queued) {
 		r = send_bytes(connection->socket, outgoing_bytes, length, fds, fd_count);
 		if (r != CONNECTION_E_FULL)

@@ -8,6 +8,7 @@
 #include "protocol/socket.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "tests/lib/scarce.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -84,6 +85,33 @@ START_TEST(slow_reader_gets_everything_in_order_with_descriptors)
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	shared_fd_unref(fd);
 	free(packet);
+}
+END_TEST
+
+/* An executor that cannot be spoken with is given up, and its programs may get errors. */
+START_TEST(messages_come_and_go_without_memory)
+{
+	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}};
+	struct connection *connection;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer, r;
+
+	connection = connect_pair(&loop, &seen, 1, &peer);
+	ck_assert_int_eq(message_send(peer, &message, NULL, 0), 0);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_int_eq(message_send(peer, &message, NULL, 0), 0);
+	scarce_begin();
+	r = connection_send(connection, &message, NULL, 0);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	scarce_end();
+	ck_assert_int_eq(r, 0);
+	ck_assert_uint_eq(seen.messages, 2);
+	ck_assert_uint_eq(seen.closed, 0);
+	connection_shutdown(connection);
+	close(peer);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
 END_TEST
 
@@ -261,6 +289,8 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_test(tests, slow_reader_gets_everything_in_order_with_descriptors);
+	if (SCARCE_POSSIBLE)
+		tcase_add_test(tests, messages_come_and_go_without_memory);
 	tcase_add_test(tests, queue_is_bounded_and_freed);
 	tcase_add_test(tests, last_words_are_read_before_the_hang_up);
 	tcase_add_test(tests, last_words_are_read_before_it_is_known_that_nothing_can_be_written);
