@@ -73,6 +73,8 @@
 #define CRASHES	       8u
 #define CRASH_SECONDS  60
 #define DELAY_FIRST_MS 100
+/* Between two tries to start a daemon. */
+#define ROOM_MS 1000
 
 /* The holder's own open files: signals, bell, records, both ends of the socket, log. */
 #define OWN_FDS 32u
@@ -97,6 +99,7 @@ struct holder {
 	pid_t daemon;
 	int status; /* the daemon's, once it has ended */
 	bool ended;
+	bool lacks_room; /* the next life could not begin, and the log says so */
 	unsigned failures;
 	time_t crashes[CRASHES];
 	unsigned crash_count;
@@ -462,6 +465,23 @@ static pid_t give_life(struct holder *holder)
 	return holder->daemon;
 }
 
+/* No life could begin. The first one has to; programs work on until there is room for a later one.
+ * Return: whether to try again */
+static bool await_room(struct holder *holder, int error)
+{
+	if (!holder->legacy.lives || holder->legacy.stops) {
+		log_error("the daemon cannot be started: %s", strerror(error));
+		return false;
+	}
+	if (!holder->lacks_room)
+		log_error("the daemon cannot be started again: %s (a limit of processes, open files or "
+			  "memory); programs go on, new ones wait, and it is tried each second",
+			strerror(error));
+	holder->lacks_room = true;
+	attend(holder, ROOM_MS);
+	return true;
+}
+
 /* Nobody sets this clock. */
 static time_t now_seconds(void)
 {
@@ -507,9 +527,11 @@ static int serve_lives(
 		if (pid == 0)
 			return run(context, &holder->legacy);
 		if (pid < 0) {
-			log_error("the daemon cannot be started: %m");
-			return EXIT_FAILURE;
+			if (!await_room(holder, errno))
+				return EXIT_FAILURE;
+			continue;
 		}
+		holder->lacks_room = false;
 		attend(holder, -1);
 		hear_last(holder);
 		if (WIFEXITED(holder->status))

@@ -4,6 +4,7 @@
 // share.
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -47,7 +48,8 @@
 static struct shared {
 	ino_t files[TOO_MANY];
 	uint32_t deposited, before;
-	_Atomic int doomed; /* a life that dies while its holder is stopped */
+	_Atomic int doomed;    /* a life that dies while its holder is stopped */
+	_Atomic int no_room;   /* so many forks fail */
 	_Atomic time_t passed; /* seconds that the test lets pass, while somebody sets the clock back */
 } * shared;
 
@@ -65,6 +67,17 @@ int clock_gettime(clockid_t clock, struct timespec *ret_now)
 	if (!r && shared)
 		ret_now->tv_sec += clock == CLOCK_REALTIME ? -shared->passed : shared->passed;
 	return r;
+}
+
+pid_t fork(void)
+{
+	pid_t (*original)(void) = (pid_t(*)(void))(uintptr_t)dlsym(RTLD_NEXT, "fork");
+
+	if (!shared || !shared->no_room)
+		return original();
+	shared->no_room--;
+	errno = EAGAIN;
+	return -1;
 }
 
 time_t time(time_t *ret_now)
@@ -493,6 +506,22 @@ START_TEST(rare_crashes_do_not_end_the_service_where_the_clock_is_set_back)
 }
 END_TEST
 
+static int leave_no_room(struct store *store, const struct legacy *legacy)
+{
+	(void)legacy;
+	deposit_files(store, 10);
+	shared->no_room = 1;
+	return die();
+}
+
+START_TEST(where_there_is_no_room_for_a_daemon_it_is_awaited)
+{
+	static life_fn *const both[] = {leave_no_room, find_all};
+
+	run_lives(both, 0, false);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("holder");
@@ -505,6 +534,7 @@ int main(void)
 	tcase_add_test(tests, a_holder_without_files_left_refuses_and_loses_nothing);
 	tcase_add_test(tests, ends_are_known_until_they_are_settled);
 	tcase_add_test(tests, a_file_that_may_not_be_so_large_is_an_error);
+	tcase_add_test(tests, where_there_is_no_room_for_a_daemon_it_is_awaited);
 	tcase_add_test(tests, rare_crashes_do_not_end_the_service_where_the_clock_is_set_back);
 	return suite_run(suite);
 }
