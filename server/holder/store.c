@@ -68,7 +68,8 @@ struct store {
 	uint32_t inherited_count;
 	struct holder_board *board;
 	int bell;
-	bool unread; /* the board says something for which the bell has not rung */
+	bool is_short; /* it could not grow, and the log says so */
+	bool unread;   /* the board says something for which the bell has not rung */
 	uint32_t life, fds_most, deposited, next_key;
 	enum holder_state holder;
 };
@@ -138,18 +139,28 @@ static struct block *block_of(const struct store *store, const struct record *re
 	return (struct block *)(store->base + offset / BLOCK_BYTES * BLOCK_BYTES);
 }
 
-static void add_block(struct store *store, unsigned class)
+/* Return: false where the machine, or a limit, has no room for it */
+static bool add_block(struct store *store, unsigned class)
 {
 	uint8_t *block = store->base + store->used;
 	uint32_t slot_bytes = SLOT_LEAST << class;
+	bool grows;
 
 	log_bug_on(store->used + BLOCK_BYTES > STORE_BYTES);
-	log_bug_on(ftruncate(store->memory, (off_t)(store->used + BLOCK_BYTES)) < 0);
+	grows = ftruncate(store->memory, (off_t)(store->used + BLOCK_BYTES)) == 0;
+	if (!grows && !store->is_short)
+		log_error(
+			"the daemon's records cannot grow: %m (a limit of memory, or of the size of files); "
+			"programs get no more memory meanwhile");
+	store->is_short = !grows;
+	if (!grows)
+		return false;
 	store->used += BLOCK_BYTES;
 	((struct block *)block)->magic = BLOCK_MAGIC;
 	atomic_store_explicit(&((struct block *)block)->slot_bytes, slot_bytes, memory_order_release);
 	for (uint32_t i = slots_of(slot_bytes); i-- > 0;)
 		spare(store, slot_at(block, slot_bytes, i), class);
+	return true;
 }
 
 static struct record *take_slot(struct store *store, size_t bytes)
@@ -158,8 +169,7 @@ static struct record *take_slot(struct store *store, size_t bytes)
 	struct spares *spares = &store->spares[class];
 
 	log_bug_on(class >= CLASSES);
-	if (!spares->count)
-		add_block(store, class);
+	log_bug_on(!spares->count && !add_block(store, class));
 	return spares->slots[--spares->count];
 }
 
@@ -168,10 +178,12 @@ uint64_t store_share(size_t bytes)
 	return BLOCK_BYTES / slots_of(SLOT_LEAST << class_of(sizeof(struct record) + bytes));
 }
 
-bool store_has_room(const struct store *store, size_t bytes, uint64_t most)
+bool store_has_room(struct store *store, size_t bytes, uint64_t most)
 {
-	return !store || store->spares[class_of(sizeof(struct record) + bytes)].count ||
-	       store->used + BLOCK_BYTES <= most;
+	unsigned class = class_of(sizeof(struct record) + bytes);
+
+	return !store || store->spares[class].count ||
+	       (store->used + BLOCK_BYTES <= most && add_block(store, class));
 }
 
 static uint32_t type_of(const struct record *record)

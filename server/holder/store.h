@@ -82,8 +82,9 @@ const struct record *store_put(struct store *store, const struct record *old, en
 void store_put_single(struct store *store, enum record_type type, const void *payload, size_t bytes);
 /** What a record with so long a payload takes of the store's memory, bytes. */
 uint64_t store_share(size_t bytes);
-/** Whether one finds room without the store growing beyond `most` bytes. */
-bool store_has_room(const struct store *store, size_t bytes, uint64_t most);
+/** Whether one finds room without the store growing beyond `most` bytes. If so, the room is there
+ * for the next one. */
+bool store_has_room(struct store *store, size_t bytes, uint64_t most);
 /** NULL is fine. */
 void store_drop(struct store *store, const struct record *record);
 

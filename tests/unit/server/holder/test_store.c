@@ -1,10 +1,12 @@
 // Records: what one life puts is what the next one finds, whatever the first one was doing when it
 // died.
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -200,8 +202,35 @@ START_TEST(a_store_says_when_it_would_grow_too_long)
 	ck_assert(!store_has_room(store, sizeof(text) / 4, (uint64_t)status.st_size));
 	ck_assert(store_has_room(store, sizeof(text), 2 * (uint64_t)status.st_size));
 	store_close(store);
-	ck_assert_int_eq(fstat(legacy.memory, &status), 0);
 	ck_assert_ptr_nonnull(find(RECORD_SESSION, (uint64_t)status.st_size / store_share(sizeof(text))));
+}
+END_TEST
+
+START_TEST(where_the_store_cannot_grow_there_is_no_room)
+{
+	struct rlimit before, small;
+	struct store *store = open_store();
+	struct stat status;
+	char text[60000];
+
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	put(store, NULL, RECORD_SESSION, 1, "small");
+	ck_assert_int_eq(fstat(legacy.memory, &status), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){.rlim_cur = (rlim_t)status.st_size, .rlim_max = before.rlim_max};
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+	ck_assert(!store_has_room(store, sizeof(text), UINT64_MAX));
+	ck_assert(store_has_room(store, sizeof("small"), UINT64_MAX));
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+	ck_assert(store_has_room(store, sizeof(text), UINT64_MAX));
+	/* What it promised needs no more. */
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+	put(store, NULL, RECORD_SESSION, 2, text);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+	store_close(store);
+	ck_assert_ptr_nonnull(find(RECORD_SESSION, 2));
 }
 END_TEST
 
@@ -249,6 +278,7 @@ int main(void)
 	tcase_add_test(tests, serials_grow_over_lives);
 	tcase_add_test(tests, changing_needs_no_more_room);
 	tcase_add_test(tests, a_store_says_when_it_would_grow_too_long);
+	tcase_add_test(tests, where_the_store_cannot_grow_there_is_no_room);
 	tcase_add_test(tests, without_a_store_nothing_is_kept);
 	tcase_add_test(tests, keys_are_used_again);
 	return suite_run(suite);
