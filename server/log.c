@@ -4,6 +4,7 @@
 #include "server/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -23,7 +24,7 @@ static struct {
 	bool journal;
 	const char *socket; /* of the journal */
 	int descriptor;
-	_Atomic unsigned lost; /* lines that the journal has not taken */
+	_Atomic unsigned lost; /* lines that nobody has taken */
 } logger = {.level = LOG_LEVEL_INFO,
 	.name = "frmps",
 	.socket = "/run/systemd/journal/socket",
@@ -204,17 +205,21 @@ static bool send_fields(enum log_level level, const struct line *line)
 	return sent >= 0;
 }
 
-/* Return: false where the journal has no room */
+/* Return: false where there is no room for it: nobody reads it, or the disk is full */
 static bool write_stream(const struct line *line)
 {
-	if (logger.journal) {
-		if (send(logger.descriptor, line->text, line->length, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+	struct pollfd wait = {.fd = logger.descriptor, .events = POLLOUT};
+
+	if (send(logger.descriptor, line->text, line->length, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return true;
+	if (errno == ENOTSOCK) {
+		if (poll(&wait, 1, 0) == 0)
+			return false;
+		if (write(logger.descriptor, line->text, line->length) >= 0)
 			return true;
-		if (errno != ENOTSOCK)
-			return errno != EAGAIN;
 	}
 	/* Nobody is left to tell when standard error is gone. */
-	return write(logger.descriptor, line->text, line->length) >= 0 || errno;
+	return errno != EAGAIN && errno != ENOSPC;
 }
 
 static bool write_line(enum log_level level, struct line *line, const char *format, va_list arguments)
@@ -258,7 +263,7 @@ static void write_event(enum log_level level, const struct log_field *fields, si
 	if (left_out)
 		log_warning("%u lines are left out: at most %u a minute are written", left_out, limit.lines);
 	lost = atomic_exchange(&logger.lost, 0);
-	if (lost && !write_words(LOG_LEVEL_WARNING, "%u lines are lost: the journal did not take them", lost))
+	if (lost && !write_words(LOG_LEVEL_WARNING, "%u lines are lost: there was no room for them", lost))
 		atomic_fetch_add(&logger.lost, lost);
 	if (!write_line(level, &line, format, arguments))
 		atomic_fetch_add(&logger.lost, 1);

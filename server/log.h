@@ -4,9 +4,9 @@
 // Where standard error is the journal's (JOURNAL_STREAM names it) a line starts with its priority
 // instead, and the journal adds the time. A line with fields goes to the journal's socket, in the
 // protocol that the journal documents for programs without its library: that library waits for a
-// journal that does not read. Nobody here waits for it: a line for which the journal has no room is
-// counted, and the next one that finds room says how many there were. All roles; any thread (one
-// write per line).
+// journal that does not read. Nobody here waits for it, nor for who reads a pipe or a terminal: a
+// line for which there is no room, or none on the disk, is counted, and the next one that finds
+// room says how many there were. All roles; any thread (one write per line).
 
 #ifndef FRMPS_SERVER_LOG_H
 #define FRMPS_SERVER_LOG_H

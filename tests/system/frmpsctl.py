@@ -236,7 +236,7 @@ class BlockedJournal(Service):
         self.assertEqual(run('recovery', str(session), 'fail').returncode, 0)
         while 'recovery is fail' not in text:
             text += self.journal.recv(1 << 20).decode()
-        self.assertRegex(text, r'<4>frmps: \d+ lines are lost: the journal did not take them\n<6>frmps: ')
+        self.assertRegex(text, r'<4>frmps: \d+ lines are lost: there was no room for them\n<6>frmps: ')
 
 
 if __name__ == '__main__':

@@ -275,11 +275,51 @@ START_TEST(a_journal_that_does_not_read_holds_nobody_up)
 	close(journal);
 	log_info("there is room again");
 	snprintf(expected, sizeof(expected),
-		"<4>frmps: %u lines are lost: the journal did not take them\n<6>frmps: there is room again\n",
+		"<4>frmps: %u lines are lost: there was no room for them\n<6>frmps: there is room again\n",
 		rounds - taken);
 	ck_assert_str_eq(written(), expected);
 	unlink(socket_path);
 	rmdir(path);
+}
+END_TEST
+
+/* A terminal that is stopped, the pipe of a container. */
+START_TEST(a_pipe_that_nobody_reads_holds_nobody_up)
+{
+	const int rounds = 4096;
+	char expected[160];
+	unsigned taken = 0;
+	const char *text;
+
+	ck_assert_int_eq(fcntl(STDERR_FILENO, F_SETFL, 0), 0);
+	log_init(LOG_LEVEL_INFO, "frmps");
+	for (int i = 0; i < rounds; i++)
+		log_info("hello");
+	while (*(text = written()))
+		taken += count_lines(text);
+	ck_assert_uint_gt(taken, 0);
+	ck_assert_uint_lt(taken, rounds);
+	log_info("there is room again");
+	snprintf(expected, sizeof(expected), "%u lines are lost: there was no room for them\n",
+		rounds - taken);
+	text = written();
+	ck_assert_ptr_nonnull(strstr(text, expected));
+	ck_assert_ptr_nonnull(strstr(text, "there is room again\n"));
+}
+END_TEST
+
+START_TEST(lines_for_a_full_disk_are_counted)
+{
+	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+	ck_assert_int_ge(full, 0);
+	log_init(LOG_LEVEL_INFO, "frmps");
+	log_set_descriptor(full);
+	log_info("hello");
+	log_set_descriptor(STDERR_FILENO);
+	close(full);
+	log_info("there is room again");
+	ck_assert_ptr_nonnull(strstr(written(), "1 lines are lost: there was no room for them\n"));
 }
 END_TEST
 
@@ -298,5 +338,7 @@ int main(void)
 	tcase_add_test(all, a_field_that_does_not_fit_is_left_out);
 	tcase_add_test(all, fields_are_left_out_elsewhere);
 	tcase_add_test(all, a_journal_that_does_not_read_holds_nobody_up);
+	tcase_add_test(all, a_pipe_that_nobody_reads_holds_nobody_up);
+	tcase_add_test(all, lines_for_a_full_disk_are_counted);
 	return suite_run(suite);
 }
