@@ -240,10 +240,20 @@ static uint64_t note_time(const char *what, uint64_t begin)
 	return now;
 }
 
+/* Whoever asked is refused; all others go on. */
+static int refuse(struct job *job)
+{
+	log_error("%s is refused: no file descriptors are left (limit of open files)",
+		wire_type_name(job->message.type));
+	job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, "the executor has no file descriptors left");
+	return 0;
+}
+
 /* One message. Return: 0 to go on, 1 to leave. */
 static int receive_one(struct executor *executor)
 {
 	struct job *job = job_new(executor);
+	bool lacks_files;
 	const char *what;
 	uint64_t begin;
 	int error;
@@ -253,8 +263,11 @@ static int receive_one(struct executor *executor)
 		return 1;
 	}
 	error = packet_receive(executor->control_fd, &job->packet);
-	if (!error && wire_decode(job->packet.bytes, job->packet.length, &job->message))
-		error = PACKET_E_INVALID;
+	/* The message is there, and its descriptors are not. */
+	lacks_files = error == PACKET_E_INVALID && job->packet.length;
+	if (!error || lacks_files)
+		error = wire_decode(job->packet.bytes, job->packet.length, &job->message) ? PACKET_E_INVALID
+											  : 0;
 	if (!error && job->message.id && job->message.id <= executor->latest_request) {
 		/* Sent again by a daemon that does not know whether the one before it had sent
 		 * it. */
@@ -266,7 +279,7 @@ static int receive_one(struct executor *executor)
 			executor->latest_request = job->message.id;
 		what = wire_type_name(job->message.type);
 		begin = clock_now();
-		error = executor_handle(executor, job);
+		error = lacks_files ? refuse(job) : executor_handle(executor, job);
 		note_time(what, begin);
 		return error == EXECUTOR_E_SHUTDOWN;
 	}

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -1622,6 +1623,28 @@ START_TEST(what_waits_for_a_thread_goes_with_its_client)
 }
 END_TEST
 
+START_TEST(an_executor_without_descriptors_refuses_what_comes_with_some)
+{
+	struct wire_message ping = {.type = WIRE_PING};
+	struct rlimit before, few;
+	int fd = memory(NULL, 4096), first;
+	CUresult code;
+
+	ck_assert_int_eq(call(NULL, &ping, &fd, 1), 0);
+	ck_assert_int_eq(call(NULL, &ping, NULL, 0), 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	first = dup(fd);
+	close(first);
+	few = (struct rlimit){.rlim_cur = (rlim_t)first, .rlim_max = before.rlim_max};
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	code = call(NULL, &ping, &fd, 1);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	ck_assert_int_eq(code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(call(NULL, &ping, &fd, 1), 0);
+	close(fd);
+}
+END_TEST
+
 /* So many ranges that room for one more does not fit what malloc() has at hand. */
 #define RANGES 65536u
 
@@ -1794,6 +1817,7 @@ int main(void)
 	tcase_add_test(role, limits_are_set_and_told);
 	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
 	tcase_add_test(role, memory_comes_and_goes);
+	tcase_add_test(role, an_executor_without_descriptors_refuses_what_comes_with_some);
 	tcase_add_test(role, memory_of_huge_pages_is_refused);
 	tcase_add_test(role, waiting_is_private);
 	tcase_add_test(role, work_that_does_not_end);
