@@ -17,6 +17,14 @@
 #define RETRY_MS      1000u
 #define RETRY_MOST_MS 60000u
 
+static void try_later(struct daemon *daemon)
+{
+	uint64_t delay = RETRY_MS << (daemon->keeper_failures < 6 ? daemon->keeper_failures : 6);
+
+	daemon->keeper_failures++;
+	timer_start(daemon->keeper_timer, delay < RETRY_MOST_MS ? delay : RETRY_MOST_MS);
+}
+
 void keeping_start(struct daemon *daemon)
 {
 	struct worker_place place = {.number = daemon->keeper_number + 1};
@@ -29,8 +37,10 @@ void keeping_start(struct daemon *daemon)
 	if (r < 0) {
 		daemon->keeper_number--;
 		daemon->keeper = NULL;
-		log_error("the keeper cannot be started: %s", strerror(-r));
-		timer_start(daemon->keeper_timer, RETRY_MOST_MS);
+		log_error("the keeper of the device memory cannot be started: %s; who asks for memory waits, "
+			  "and it is tried again",
+			strerror(-r));
+		try_later(daemon);
 	}
 }
 
@@ -44,8 +54,6 @@ static void on_timer(void *context)
 
 bool keeping_gone(struct daemon *daemon, const struct worker *keeper, char *ret_text, size_t text_size)
 {
-	uint64_t delay = RETRY_MS << (daemon->keeper_failures < 6 ? daemon->keeper_failures : 6);
-
 	daemon->keeper = NULL;
 	if (!keeper->was_ready && !daemon->ready) {
 		snprintf(ret_text, text_size, "the keeper of the device memory cannot start: %s",
@@ -56,12 +64,13 @@ bool keeping_gone(struct daemon *daemon, const struct worker *keeper, char *ret_
 	log_warning("the keeper of the device memory is gone (%s): programs keep their memory, and who asks "
 		    "for more waits for the next keeper",
 		keeper->lost_text[0] ? keeper->lost_text : "it ended");
-	daemon->keeper_failures = keeper->was_ready ? 0 : daemon->keeper_failures + 1;
+	if (keeper->was_ready)
+		daemon->keeper_failures = 0;
 	/* What it crashed at may be asked of the next one, too. */
 	if (keeper->was_ready && !words_is_crash(keeper->exit_signal))
 		keeping_start(daemon);
 	else
-		timer_start(daemon->keeper_timer, delay < RETRY_MOST_MS ? delay : RETRY_MOST_MS);
+		try_later(daemon);
 	return true;
 }
 

@@ -118,6 +118,25 @@ START_TEST(a_request_that_comes_without_a_keeper_waits)
 }
 END_TEST
 
+/* As long as it lacks room for a process there is none; then it is soon there. */
+START_TEST(a_keeper_that_could_not_be_started_is_tried_again)
+{
+	join();
+	fake->refuse_start = true;
+	fake_reap(fake, keeper, SIGKILL);
+	ck_assert_uint_eq(fake->child_count, 3);
+	ask_for_memory();
+	fake_expect_nothing(fake, client.socket);
+	fake->refuse_start = false;
+	FAKE_SKIP_WHILE(fake, fake->child_count == 3);
+	ck_assert_uint_lt(fake->skipped_ms, 2000);
+	become_keeper(&fake->children[3]);
+	make(2 * MIB, HANDLE);
+	expect_memory();
+	part();
+}
+END_TEST
+
 /* The keeper's process crashes: the next one is not started in the same moment. */
 static void crash_keeper(void)
 {
@@ -332,6 +351,7 @@ int main(void)
 	fake_prepare();
 	tcase_add_test(memory, a_request_is_asked_of_the_next_keeper);
 	tcase_add_test(memory, a_request_that_comes_without_a_keeper_waits);
+	tcase_add_test(memory, a_keeper_that_could_not_be_started_is_tried_again);
 	tcase_add_test(memory, keepers_do_not_crash_at_a_request_for_ever);
 	tcase_add_test(memory, an_answer_is_used_that_was_on_its_way);
 	tcase_add_test(memory, an_answer_that_nobody_waits_for_any_more_leaves_nothing);
