@@ -64,10 +64,10 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "server/log.h"
+#include "server/loop/timer.h"
 
 #define GIVE_UP	       5u
 #define CRASHES	       8u
@@ -482,18 +482,11 @@ static bool await_room(struct holder *holder, int error)
 	return true;
 }
 
-/* Nobody sets this clock. */
-static time_t now_seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
-
 static bool crashes_too_often(struct holder *holder)
 {
-	time_t now = now_seconds(), *oldest = &holder->crashes[holder->crash_count % CRASHES];
+	/* Nobody sets this clock. */
+	time_t now = (time_t)(timer_now_us() / 1000000),
+	       *oldest = &holder->crashes[holder->crash_count % CRASHES];
 	bool full = holder->crash_count >= CRASHES;
 	time_t before = *oldest;
 

@@ -17,6 +17,7 @@
 #include <sys/sendfile.h>
 #include <unistd.h>
 
+#include "tests/lib/scarce.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/graphs.h"
@@ -410,7 +411,7 @@ END_TEST
 
 /* ---- when there is nothing left ---- */
 
-#ifndef __SANITIZE_ADDRESS__
+#if SCARCE_POSSIBLE
 /* How a call ends that asks the service. */
 static CUresult ask_service(void)
 {
@@ -419,33 +420,9 @@ static CUresult ask_service(void)
 	return cuMemGetInfo_v2(&free_bytes, &total_bytes);
 }
 
-/* All memory of the process, in pieces down to a small size. Return: the list of them. */
-static void **take_all_memory(void)
-{
-	void **list = NULL, **piece;
-
-	for (size_t bytes = 1 << 24; bytes >= 64; bytes /= 2)
-		while ((piece = malloc(bytes))) {
-			*piece = list;
-			list = piece;
-		}
-	return list;
-}
-
-static void give_memory(void **list)
-{
-	while (list) {
-		void **next = *list;
-
-		free(list);
-		list = next;
-	}
-}
-
 /* With a piece of memory of each size: what a call needs first may fit, and the next may not. */
 static int run_out_of_memory(int unused)
 {
-	struct rlimit limit, none;
 	int wrong = 0;
 
 	(void)unused;
@@ -454,19 +431,14 @@ static int run_out_of_memory(int unused)
 	mallopt(M_TRIM_THRESHOLD, 1 << 28);
 	driver_attach();
 	ck_cuda(ask_service());
-	ck_assert_int_eq(getrlimit(RLIMIT_AS, &limit), 0);
-	none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
 	for (size_t bytes = 1 << 15; bytes < 1 << 18; bytes += 1 << 14) {
 		void *volatile room = malloc(bytes);
-		void **all;
 		CUresult r;
 
-		setrlimit(RLIMIT_AS, &none);
-		all = take_all_memory();
+		scarce_begin();
 		free(room);
 		r = ask_service();
-		give_memory(all);
-		setrlimit(RLIMIT_AS, &limit);
+		scarce_end();
 		wrong += r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return wrong ? 1 : ask_service() != CUDA_SUCCESS;
@@ -533,7 +505,7 @@ static int run_out_of_descriptors(int unused)
 
 START_TEST(a_program_without_memory_keeps_its_session)
 {
-#ifndef __SANITIZE_ADDRESS__
+#if SCARCE_POSSIBLE
 	if (!is_native())
 		ck_assert_int_eq(exit_status(spawn(run_out_of_memory, 0)), 0);
 #endif

@@ -51,6 +51,13 @@ static struct connection *connect_pair(uv_loop_t *loop, struct seen *seen, unsig
 	return seen->connection;
 }
 
+static void part(uv_loop_t *loop, struct connection *connection)
+{
+	connection_shutdown(connection);
+	uv_run(loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(loop), 0);
+}
+
 START_TEST(slow_reader_gets_everything_in_order_with_descriptors)
 {
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}}, got;
@@ -79,10 +86,8 @@ START_TEST(slow_reader_gets_everything_in_order_with_descriptors)
 		packet_close_fds(packet);
 	}
 	ck_assert_uint_eq(fd->refs, 1);
-	connection_shutdown(connection);
+	part(&loop, connection);
 	close(peer);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	shared_fd_unref(fd);
 	free(packet);
 }
@@ -108,10 +113,8 @@ START_TEST(messages_come_and_go_without_memory)
 	ck_assert_int_eq(r, 0);
 	ck_assert_uint_eq(seen.messages, 2);
 	ck_assert_uint_eq(seen.closed, 0);
-	connection_shutdown(connection);
+	part(&loop, connection);
 	close(peer);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
 END_TEST
 
@@ -129,10 +132,8 @@ START_TEST(queue_is_bounded_and_freed)
 		;
 	ck_assert_int_eq(r, CONNECTION_E_FULL);
 	ck_assert_uint_eq(connection_queued(connection), 3);
-	connection_shutdown(connection);
+	part(&loop, connection);
 	close(peer);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	ck_assert_uint_eq(fd->refs, 1);
 	shared_fd_unref(fd);
 }
@@ -156,9 +157,7 @@ START_TEST(last_words_are_read_before_the_hang_up)
 	ck_assert_uint_eq(seen.closed, 1);
 	connection_drain(connection);
 	ck_assert_uint_eq(seen.closed, 1);
-	connection_shutdown(connection);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	part(&loop, connection);
 }
 END_TEST
 
@@ -180,9 +179,7 @@ START_TEST(a_peer_that_dies_in_the_middle_of_something_has_hung_up)
 		uv_run(&loop, UV_RUN_ONCE);
 	ck_assert_str_eq(seen.reason, "hung up");
 	ck_assert_uint_eq(seen.messages, 1);
-	connection_shutdown(connection);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	part(&loop, connection);
 }
 END_TEST
 
@@ -208,9 +205,7 @@ START_TEST(last_words_are_read_before_it_is_known_that_nothing_can_be_written)
 		uv_run(&loop, UV_RUN_NOWAIT);
 	ck_assert_uint_eq(seen.messages, 40);
 	ck_assert_uint_eq(seen.closed, 1);
-	connection_shutdown(connection);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	part(&loop, connection);
 	free(packet);
 }
 END_TEST
@@ -234,10 +229,8 @@ START_TEST(what_the_kernel_does_not_take_is_no_hang_up)
 	ck_assert_int_eq(connection_send(connection, &message, NULL, 0), -EMSGSIZE);
 	uv_run(&loop, UV_RUN_NOWAIT);
 	ck_assert_uint_eq(seen.closed, 0);
-	connection_shutdown(connection);
+	part(&loop, connection);
 	close(peer);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
 END_TEST
 
@@ -257,9 +250,7 @@ START_TEST(paused_connection_still_sees_the_hang_up)
 	close(peer);
 	uv_run(&loop, UV_RUN_NOWAIT);
 	ck_assert_uint_eq(seen.closed, 1);
-	connection_shutdown(connection);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	part(&loop, connection);
 }
 END_TEST
 
