@@ -283,31 +283,61 @@ CUDA_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(
 
 /* ---- edges ---- */
 
-typedef CUresult edge_fn(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data);
+struct ends {
+	struct graph_node *from, *to;
+};
 
-/* All or none: what was done is undone. */
-static CUresult each_edge(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
-	const CUgraphEdgeData *data, size_t count, edge_fn *apply, edge_fn *undo)
+/* Return: whether both are nodes of the graph */
+static bool find_ends(
+	const struct client_graph *graph, CUgraphNode from, CUgraphNode to, struct ends *ret_ends)
+{
+	struct graph_node *a = graph_find_node(from), *b = graph_find_node(to);
+
+	*ret_ends = (struct ends){a, b};
+	return a && b && a->graph == graph && b->graph == graph;
+}
+
+/* All or none. */
+static CUresult add_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
+	const CUgraphEdgeData *data, size_t count)
 {
 	struct client_graph *graph;
 	CUresult r = begin(handle, handle, &graph);
+	struct ends ends;
 	size_t done = 0;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (count && (!from || !to))
 		r = CUDA_ERROR_INVALID_VALUE;
-	for (; r == CUDA_SUCCESS && done < count; done += r == CUDA_SUCCESS) {
-		struct graph_node *a = graph_find_node(from[done]), *b = graph_find_node(to[done]);
-
-		r = CUDA_ERROR_INVALID_VALUE;
-		if (a && b && a->graph == graph && b->graph == graph)
-			r = apply(a, b, data ? &data[done] : NULL);
-	}
+	for (; r == CUDA_SUCCESS && done < count; done += r == CUDA_SUCCESS)
+		r = find_ends(graph, from[done], to[done], &ends)
+			    ? graph_connect(ends.from, ends.to, data ? &data[done] : NULL)
+			    : CUDA_ERROR_INVALID_VALUE;
 	while (r != CUDA_SUCCESS && done > 0) {
 		--done;
-		undo(graph_find_node(from[done]), graph_find_node(to[done]), data ? &data[done] : NULL);
+		find_ends(graph, from[done], to[done], &ends);
+		graph_disconnect(ends.from, ends.to);
 	}
+	graph_leave();
+	return r;
+}
+
+/* As the driver does it: an edge goes whatever data it has, and those before one that cannot be
+ * removed are removed. */
+static CUresult remove_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+{
+	struct client_graph *graph;
+	CUresult r = begin(handle, handle, &graph);
+	struct ends ends;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (count && (!from || !to))
+		r = CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; r == CUDA_SUCCESS && i < count; i++)
+		r = find_ends(graph, from[i], to[i], &ends) ? graph_disconnect(ends.from, ends.to)
+							    : CUDA_ERROR_INVALID_VALUE;
 	graph_leave();
 	return r;
 }
@@ -315,25 +345,26 @@ static CUresult each_edge(CUgraph handle, const CUgraphNode *from, const CUgraph
 CUDA_EXPORT CUresult cuGraphAddDependencies(
 	CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
-	return each_edge(graph, from, to, NULL, count, graph_connect, graph_disconnect);
+	return add_edges(graph, from, to, NULL, count);
 }
 
 CUDA_EXPORT CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
 	const CUgraphEdgeData *data, size_t count)
 {
-	return each_edge(graph, from, to, data, count, graph_connect, graph_disconnect);
+	return add_edges(graph, from, to, data, count);
 }
 
 CUDA_EXPORT CUresult cuGraphRemoveDependencies(
 	CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
-	return each_edge(graph, from, to, NULL, count, graph_disconnect, graph_connect);
+	return remove_edges(graph, from, to, count);
 }
 
 CUDA_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from,
 	const CUgraphNode *to, const CUgraphEdgeData *data, size_t count)
 {
-	return each_edge(graph, from, to, data, count, graph_disconnect, graph_connect);
+	(void)data;
+	return remove_edges(graph, from, to, count);
 }
 
 CUDA_EXPORT CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsigned int flags)

@@ -115,12 +115,9 @@ CUresult graph_connect(struct graph_node *from, struct graph_node *to, const CUg
 	return CUDA_SUCCESS;
 }
 
-CUresult graph_disconnect(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data)
+CUresult graph_disconnect(struct graph_node *from, struct graph_node *to)
 {
-	const struct graph_edge *edge = find_edge(&to->before, from);
-
-	data = data ? data : &ordinary;
-	if (!edge || memcmp(&edge->data, data, sizeof(*data)) != 0)
+	if (!find_edge(&to->before, from))
 		return CUDA_ERROR_INVALID_VALUE;
 	drop_edge(&to->before, from);
 	drop_edge(&from->behind, to);

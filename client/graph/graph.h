@@ -101,9 +101,9 @@ void graph_drop_params(struct graph_params *params);
 void graph_remove(struct graph_node *node);
 
 /** Adds or removes one edge. @data: NULL: an ordinary one. CUDA_ERROR_INVALID_VALUE if there is one
- * already, or not this one. */
+ * already, or none. */
 CUresult graph_connect(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data);
-CUresult graph_disconnect(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data);
+CUresult graph_disconnect(struct graph_node *from, struct graph_node *to);
 
 /** A copy of everything, child graphs too. Nodes of the copy are in the same order. */
 CUresult graph_clone(const struct client_graph *graph, struct client_graph **ret_clone);
