@@ -4,9 +4,9 @@
 // is imported and never noted, so the tables stay small.
 //
 // Names and numbers are those of NVIDIA's open kernel modules (nvos.h, nv-ioctl.h, cl0005.h,
-// ctrl83dedebug.h, uvm_ioctl.h). Which notification says that a kernel has faulted is in no public
-// header: of 32 that were tried on an H200 (driver 580), 1 and 4 came for each class of fault, and
-// 1 does not come for a stop.
+// ctrl83dedebug.h, uvm_ioctl.h). What the notifications mean is in no public header: of 32 that
+// were tried on an H200 (driver 580), 1 and 4 came for each class of fault, and 4 as a stop is
+// done.
 //
 // The tables are written by the driver's threads and read by the one that handles exceptions.
 
@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,15 +42,19 @@
 #define CONTROL_CLEAR_ALL   0x83de0310u /* NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES */
 #define CONTROL_WRITE	    0x83de0316u /* NV83DE_CTRL_CMD_DEBUG_WRITE_MEMORY */
 
-#define NOTIFICATION	  1u
-#define NOTIFICATION_POLL 0x10000000u /* poll() resets it, and it carries no data */
-#define EVENT_OBJECT	  0xf2a50001u
+#define NOTIFICATION_FAULT 1u
+#define NOTIFICATION_STOP  4u
+#define NOTIFICATION_POLL  0x10000000u /* poll() resets it, and it carries no data */
+#define EVENT_OBJECT	   0xf2a50000u /* and the notification's number */
 
 #define PAGE UINT64_C(4096)
 /* The driver's own code is in one piece of that size. */
 #define SEARCH_MAX (UINT64_C(2) << 20)
-/* Where a stop has to preempt first, it is asked for until it is done. */
-#define STOP_TRIES 100
+/* A stop that has to preempt first is announced when it is done, and then asked for again. Beside
+ * kernels without end that takes 9 ms for 16 warps and 40 ms for 1024. Asked for without a pause it
+ * took up to 250 ms (H200). */
+#define STOP_TRIES   20
+#define STOP_WAIT_MS 100
 
 /* NVOS21_PARAMETERS, NVOS64_PARAMETERS */
 struct alloc {
@@ -111,6 +116,7 @@ static struct {
 	int fd; /* of the driver's own, on which the objects were made */
 	uint32_t client, device, object;
 	char path[64]; /* of the device that gives events; empty: not known */
+	int stop;      /* readable when a stop is done */
 	struct memory *memories;
 	struct mapping *mappings;
 	uint32_t memory_count, memory_room, mapping_count, mapping_room;
@@ -310,12 +316,13 @@ static bool control(uint32_t command, void *parameters, uint32_t size)
 	       !control.status;
 }
 
-static int make_event(int fd)
+static int make_event(int fd, uint32_t notification)
 {
 	struct os_event event = {debugger.client, debugger.device, (uint32_t)fd, UINT32_MAX};
 	struct event_parameters parameters = {debugger.client, debugger.object, CLASS_EVENT,
-		NOTIFICATION | NOTIFICATION_POLL, (uint64_t)fd};
-	struct alloc alloc = {.head = {debugger.client, debugger.object, EVENT_OBJECT, CLASS_EVENT},
+		notification | NOTIFICATION_POLL, (uint64_t)fd};
+	struct alloc alloc = {
+		.head = {debugger.client, debugger.object, EVENT_OBJECT + notification, CLASS_EVENT},
 		.parameters = (uintptr_t)&parameters,
 		.size = sizeof(parameters),
 		.status = UINT32_MAX};
@@ -331,29 +338,47 @@ static int make_event(int fd)
 	return 0;
 }
 
-int debugger_event(void)
+/* Return: a descriptor that poll() waits for and resets, or -errno */
+static int open_event(uint32_t notification)
 {
-	int fd, error;
-
-	if (!debugger.object || !debugger.path[0])
-		return -ENODEV;
 	/* With O_NONBLOCK the kernel-mode driver would not let it be waited for. */
-	fd = open(debugger.path, O_RDWR | O_CLOEXEC);
+	int fd = open(debugger.path, O_RDWR | O_CLOEXEC), error;
+
 	if (fd < 0)
 		return -errno;
-	error = make_event(fd);
+	error = make_event(fd, notification);
 	if (error)
 		close(fd);
 	return error ? error : fd;
 }
 
+int debugger_event(void)
+{
+	int fault;
+
+	if (!debugger.object || !debugger.path[0])
+		return -ENODEV;
+	debugger.stop = open_event(NOTIFICATION_STOP);
+	if (debugger.stop < 0)
+		return debugger.stop;
+	fault = open_event(NOTIFICATION_FAULT);
+	if (fault < 0)
+		close(debugger.stop);
+	return fault;
+}
+
 bool debugger_stop(void)
 {
+	struct pollfd done = {.fd = debugger.stop, .events = POLLIN | POLLPRI};
 	uint32_t answer[2] = {1, 0}; /* whether it is still under way; the channel that runs */
 
-	for (int i = 0; i < STOP_TRIES && answer[0]; i++)
+	poll(&done, 1, 0); /* an earlier one */
+	for (int i = 0; i < STOP_TRIES && answer[0]; i++) {
+		if (i)
+			poll(&done, 1, STOP_WAIT_MS);
 		if (!control(CONTROL_STOP, answer, sizeof(answer)))
 			return false;
+	}
 	return !answer[0];
 }
 

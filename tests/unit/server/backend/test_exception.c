@@ -5,6 +5,7 @@
 #include "server/backend/cuda/exception.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -42,6 +43,7 @@ static uint8_t memory[MEMORY_END];
 static struct debugger_state states[SMS];
 static void (*at_resume)(void); /* once */
 static bool stops, hides, goes_on;
+static uint32_t preempts;   /* waits until a stop is done */
 static uint32_t stays_away; /* resumes that leave warps where they are saved */
 
 static void tell(const char *word)
@@ -140,7 +142,7 @@ static uint32_t control(uint32_t command, void *parameters)
 	switch (command) {
 	case 0x83de0317:
 		tell("stop");
-		((uint32_t *)parameters)[0] = 0;
+		((uint32_t *)parameters)[0] = preempts != 0;
 		return stops ? 0 : 0x40;
 	case 0x83de0318:
 		return resume();
@@ -159,6 +161,18 @@ static uint32_t control(uint32_t command, void *parameters)
 	default:
 		ck_abort_msg("control %x", command);
 	}
+}
+
+/* As the exception's own thread uses it; and for a stop that is under way. */
+int poll(struct pollfd *events, nfds_t count, int ms)
+{
+	const struct timespec limit = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+
+	if (ms != 100)
+		return ppoll(events, count, &limit, NULL);
+	tell("wait");
+	preempts--;
+	return 0;
 }
 
 static int execute(int fd, unsigned long request, void *argument)
@@ -273,7 +287,7 @@ static void set_up(void)
 	ck_assert_ptr_ne(area, MAP_FAILED);
 	memset(memory, 0x11, sizeof(memory));
 	stops = goes_on = true;
-	stays_away = 0;
+	stays_away = preempts = 0;
 	hides = false;
 	debugger_reset(execute);
 	note_alloc(0x83de, DEBUGGER, 0);
@@ -974,6 +988,24 @@ START_TEST(nothing_is_stopped_without_evidence)
 }
 END_TEST
 
+/* It is not asked again before it can be done. */
+START_TEST(a_stop_that_preempts_is_waited_for)
+{
+	preempts = 2;
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	handle("suspected stop wait stop wait stop stopped contained resume ");
+}
+END_TEST
+
+START_TEST(one_that_preempts_for_ever_is_not_contained)
+{
+	preempts = UINT32_MAX;
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	exception_handle(&watch);
+	ck_assert_ptr_nonnull(strstr(story, "wait stop stopped resume uncontained "));
+}
+END_TEST
+
 START_TEST(a_device_that_does_not_stop_is_not_contained)
 {
 	stops = false;
@@ -1244,6 +1276,8 @@ int main(void)
 	tcase_add_test(tests, many_error_states_are_cleared_at_once);
 	tcase_add_test(tests, an_exception_without_a_culprit_is_not_contained);
 	tcase_add_test(tests, nothing_is_stopped_without_evidence);
+	tcase_add_test(tests, a_stop_that_preempts_is_waited_for);
+	tcase_add_test(tests, one_that_preempts_for_ever_is_not_contained);
 	tcase_add_test(tests, a_device_that_does_not_stop_is_not_contained);
 	tcase_add_test(tests, a_device_that_does_not_go_on_is_not_contained);
 	tcase_add_test(tests, warps_that_nobody_can_release_are_not_contained);
