@@ -86,6 +86,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
 		overdue_came_up(&daemon->crew);
 		daemon->standby_room->executor_ready(worker);
+		domain_fill(worker->domain);
 	}
 	become_ready(daemon);
 }

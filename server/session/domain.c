@@ -227,22 +227,37 @@ static void start_failed(struct domain *domain, const char *reason)
 		refuse_waiting(domain);
 }
 
+static bool is_one_starting(const struct domain *domain)
+{
+	const struct worker *worker;
+
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		if (worker->state == WORKER_STARTING)
+			return true;
+	return false;
+}
+
+/* Executors start one after the other: channels of a context that are made while those of another
+ * are delay each fault in it (backend/cuda/exception.c), and the first is there sooner. */
+static bool may_start(const struct domain *domain)
+{
+	return !domain->retiring && !domain->daemon->leaving && !timer_running(domain->respawn) &&
+	       !is_one_starting(domain) && count_workers(domain) < 1 + count_spares(domain);
+}
+
 void domain_fill(struct domain *domain)
 {
 	const struct worker_place place = {domain, domain->number, &domain->identity};
-	struct daemon *daemon = domain->daemon;
 	struct worker *worker;
+	int r;
 
-	while (!domain->retiring && !daemon->leaving && !timer_running(domain->respawn) &&
-		count_workers(domain) < 1 + count_spares(domain)) {
-		int r = worker_start(&daemon->crew, &place, &worker);
-
-		if (r < 0) {
-			start_failed(domain, strerror(-r));
-			return;
-		}
+	if (!may_start(domain))
+		return;
+	r = worker_start(&domain->daemon->crew, &place, &worker);
+	if (r < 0)
+		start_failed(domain, strerror(-r));
+	else
 		TAILQ_INSERT_TAIL(&domain->workers, worker, link);
-	}
 }
 
 void domain_resume(struct domain *domain)

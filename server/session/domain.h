@@ -76,7 +76,7 @@ void domain_keep(struct domain *domain);
  */
 void domain_keep_all(struct domain *domain, bool activates);
 
-/** Spawns executors until there are enough, unless a back-off runs. */
+/** Spawns the next executor, unless there are enough, one is starting or a back-off runs. */
 void domain_fill(struct domain *domain);
 
 /** Its session with this number, NULL if there is none. */

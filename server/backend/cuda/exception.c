@@ -63,9 +63,10 @@
 //   - Before the event, and before the lines, the firmware goes through the device's channels, in
 //     the order in which they were made, up to the one of the kernel: 0.5 ms for each, whoever has
 //     it (H200). An idle context that was made before costs 64 ms where it has 32 queues, 16 where
-//     it has 8; one that was made later costs nothing. In the context itself a new stream of 32
-//     queues cost 1 ms more than the one before, up to 35 ms (stream.c). Else the event comes 4 ms
-//     after a trap, and 6 to 9 after an exception that has lines.
+//     it has 8; one that was made later costs nothing, and one that was made at the same time
+//     something between (domain_fill()). In the context itself a new stream of 32 queues cost 1 ms
+//     more than the one before, up to 35 ms (stream.c). Else the event comes 4 ms after a trap, and
+//     6 to 9 after an exception that has lines.
 //   - The save area shows the first stopped warps within a millisecond. But a stop that is asked
 //     for then is answered when the firmware is done, no sooner than one that waits for the event.
 //   - At the first exception of a context warps that went on were stopped again as soon as they

@@ -140,14 +140,14 @@ START_TEST(a_contained_fault_costs_the_domain_of_its_executor)
 	ck_assert_ptr_eq(fake_domain(fake), other);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
 	fake_leave(fake, &client);
-	/* The next program of that user gets new executors. */
-	ck_assert_uint_eq(fake->child_count, 5);
+	/* The next program of that user gets a new executor. */
+	ck_assert_uint_eq(fake->child_count, 4);
 	fake_hello(fake, &client);
 	fake_turn(fake);
-	ck_assert_uint_eq(fake->child_count, 7);
-	fake_warm(fake, &fake->children[5]);
-	fake_serve(fake, &fake->children[5], WIRE_ACTIVATE);
-	fake_open(fake, &fake->children[5]);
+	ck_assert_uint_eq(fake->child_count, 5);
+	fake_warm(fake, &fake->children[4]);
+	fake_serve(fake, &fake->children[4], WIRE_ACTIVATE);
+	fake_open(fake, &fake->children[4]);
 	fake_welcome(fake, &client);
 	forget(&client);
 }

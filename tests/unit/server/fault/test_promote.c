@@ -76,17 +76,17 @@ START_TEST(first_executor_is_activated_when_it_is_warm)
 {
 	fake = fake_new(1);
 	fake_ready(fake, &fake->children[0]);
-	fake_ready(fake, &fake->children[2]);
+	fake_ready(fake, &fake->children[1]);
 	ck_assert(fake->daemon.ready);
-	fake_serve(fake, &fake->children[2], WIRE_PING);
-	fake_expect(fake, fake->children[2].socket, WIRE_ACTIVATE);
+	fake_serve(fake, &fake->children[1], WIRE_PING);
+	fake_expect(fake, fake->children[1].socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.generation, 1);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 0);
 	ck_assert_ptr_null(domain_serving(fake_domain(fake)));
-	fake_reply(fake, fake->children[2].socket, fake->message.id, 0, NULL, 0);
-	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), fake->children[2].worker);
-	fake_warm(fake, &fake->children[1]);
-	fake_expect_nothing(fake, fake->children[1].socket);
+	fake_reply(fake, fake->children[1].socket, fake->message.id, 0, NULL, 0);
+	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), fake->children[1].worker);
+	fake_warm(fake, &fake->children[2]);
+	fake_expect_nothing(fake, fake->children[2].socket);
 	end();
 }
 END_TEST

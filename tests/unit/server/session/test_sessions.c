@@ -39,6 +39,23 @@ START_TEST(only_the_first_executor_describes_the_device)
 }
 END_TEST
 
+START_TEST(executors_start_one_after_the_other)
+{
+	fake = fake_new(2);
+	fake_ready(fake, &fake->children[0]);
+	fake_turn(fake);
+	for (unsigned executors = 1; executors < 3; executors++) {
+		ck_assert_uint_eq(fake->child_count, 1 + executors);
+		fake_ready(fake, &fake->children[executors]);
+		FAKE_RUN_WHILE(fake, fake->child_count == 1 + executors);
+	}
+	fake_ready(fake, &fake->children[3]);
+	fake_serve(fake, &fake->children[3], WIRE_PING);
+	ck_assert_uint_eq(fake->child_count, 4);
+	end();
+}
+END_TEST
+
 /* Nobody knows yet what the device can give out. */
 START_TEST(who_comes_before_the_device_is_known_is_capped_all_the_same)
 {
@@ -643,6 +660,7 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_test(sessions, only_the_first_executor_describes_the_device);
+	tcase_add_test(sessions, executors_start_one_after_the_other);
 	tcase_add_test(sessions, who_comes_before_the_device_is_known_is_capped_all_the_same);
 	tcase_add_test(sessions, welcome_describes_device_and_window);
 	tcase_add_test(sessions, server_region_is_read_only_for_the_client);
