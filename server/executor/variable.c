@@ -36,7 +36,7 @@ CUresult variable_open(struct executor *executor)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = executor->ops->host_register(page, sizeof(*path->page));
 	if (!code) {
-		code = executor->ops->stream_create(0, 0, &path->stream);
+		code = executor->ops->stream_create(executor->device.priority_greatest, 0, &path->stream);
 		if (code)
 			executor->ops->host_unregister(page);
 	}

@@ -78,6 +78,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 	if (!code && backend_is_served)
 		arm();
 	if (!code) {
+		cuda_stream_open();
 		cuda_builtin_open();
 		cuda_text_open();
 	}

@@ -194,6 +194,8 @@ CUstream cuda_sms_stream(uint64_t sms);
 CUresult cuda_sms_stream_create(uint64_t sms, int32_t priority, CUstream *ret_stream);
 
 /* stream.c */
+/** Makes the streams that are to have the first queues. Before any other stream of the context. */
+void cuda_stream_open(void);
 /** Forgets the streams that are kept for use again: the context goes. */
 void cuda_stream_close(void);
 CUresult cuda_stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream);

@@ -1,13 +1,14 @@
 // Streams, events, and the small words that streams write. Nothing here waits for the device.
 //
-// The driver gives each new stream another queue of the hardware, in turn, as the stream gets its
-// first work. Before its firmware says that a kernel has faulted, it goes through the device's
-// channels in the order in which they were made, up to the kernel's: 0.5 ms for each, and a queue
-// has two that count (H200, driver 580.159.04). So with new streams for each program that comes,
-// its faults would be known 1 ms later than those of the one before, until the queues are used up.
+// The driver gives each new stream another queue of the hardware, in turn. Before its firmware says
+// that a kernel has faulted, it goes through the device's channels in the order in which they were
+// made, up to the kernel's: 0.5 ms for each, and a queue has two that count (H200, driver
+// 580.159.04). So what a program does in the last of 16 queues faults 15 ms later for all others
+// than what it does in the first.
 //
-// Hence streams of the usual kind are kept, and the first of them that is free is used again. What
-// a few programs do, however many have been there before, is in the first queues.
+// Hence a stream for each queue is made with the context, before any other stream. Streams of the
+// usual kind are kept, and the first of them that is free is used. What a few programs do, however
+// many have been there before, is in the first queues.
 //
 //   missing ──create──► taken ──destroy, it is empty──► free ──create──► taken
 //      ▲                  │
@@ -16,6 +17,8 @@
 #include "server/backend/cuda/cuda.h"
 
 #include <pthread.h>
+
+#include "server/role.h"
 
 #define USUAL_PRIORITY 0 /* of who asks for none; the least there is */
 #define KEPT_MAX       64u
@@ -27,6 +30,19 @@ static struct {
 		bool taken;
 	} at[KEPT_MAX];
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static CUresult make(CUstream *ret_stream)
+{
+	return driver.stream_create(ret_stream, CU_STREAM_NON_BLOCKING, USUAL_PRIORITY);
+}
+
+/* One that cannot be made is missing. */
+void cuda_stream_open(void)
+{
+	for (uint32_t i = 0; i < HERITAGE_QUEUES; i++)
+		if (make(&kept.at[i].stream))
+			kept.at[i].stream = NULL;
+}
 
 void cuda_stream_close(void)
 {
@@ -51,7 +67,7 @@ static CUresult take(CUstream *ret_stream)
 	pthread_mutex_lock(&kept.lock);
 	place = find_free();
 	if (!place || !place->stream)
-		code = driver.stream_create(ret_stream, CU_STREAM_NON_BLOCKING, USUAL_PRIORITY);
+		code = make(ret_stream);
 	else
 		*ret_stream = place->stream;
 	if (place && !code)

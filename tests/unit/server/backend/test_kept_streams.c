@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 #include "server/backend/cuda/cuda.h"
+#include "server/role.h"
 #include "tests/lib/suite.h"
 
 #define KEPT 64
@@ -77,6 +78,31 @@ START_TEST(the_first_free_one_is_used_again)
 }
 END_TEST
 
+/* Whatever else has got a queue meanwhile. */
+START_TEST(the_first_queues_are_the_usual_streams)
+{
+	struct backend_stream *first;
+
+	cuda_stream_open();
+	ck_assert_uint_eq(made, HERITAGE_QUEUES);
+	new_stream(-1);
+	first = new_stream(0);
+	ck_assert_uint_eq((uintptr_t)first, 1);
+	for (int i = 1; i < HERITAGE_QUEUES; i++)
+		ck_assert_uint_le((uintptr_t)new_stream(0), HERITAGE_QUEUES);
+	ck_assert_uint_eq((uintptr_t)new_stream(0), HERITAGE_QUEUES + 2);
+}
+END_TEST
+
+START_TEST(at_first_some_may_be_missing)
+{
+	making = CUDA_ERROR_OUT_OF_MEMORY;
+	cuda_stream_open();
+	making = CUDA_SUCCESS;
+	ck_assert_uint_eq((uintptr_t)new_stream(0), 1);
+}
+END_TEST
+
 START_TEST(one_with_work_is_not)
 {
 	struct backend_stream *stream = new_stream(0);
@@ -141,6 +167,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_test(tests, the_first_free_one_is_used_again);
+	tcase_add_test(tests, the_first_queues_are_the_usual_streams);
+	tcase_add_test(tests, at_first_some_may_be_missing);
 	tcase_add_test(tests, one_with_work_is_not);
 	tcase_add_test(tests, nor_one_of_a_lost_context);
 	tcase_add_test(tests, those_with_a_priority_are_not_kept);
