@@ -201,12 +201,12 @@ struct backend_ops {
 
 	/* Ends the kernels of these modules that are on the device at this moment: each of them
 	 * ends at once, and the stream goes on behind it as behind any other. All other kernels go
-	 * on as well, after a stop of 2 to 3 ms. The caller launches no kernel of these modules any
-	 * more; those that the device has not begun may need a further call. The modules are names,
-	 * not to be looked into. Takes milliseconds. The calling thread need not have called
-	 * thread_enter(), and holds no lock: a fault that is found meanwhile is reported from it
-	 * (struct backend_watch). CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no
-	 * modules it only says so. [any]
+	 * on as well, after a stop of 10 to 40 ms. The caller launches no kernel of these modules
+	 * any more; those that the device has not begun may need a further call. The modules are
+	 * names, not to be looked into. The calling thread need not have called thread_enter(), and
+	 * holds no lock: a fault that is found meanwhile is reported from it (struct
+	 * backend_watch). CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no modules
+	 * it only says so. [any]
 	 * ret_kernel: BACKEND_KERNEL_BYTES, the name of one that was on the device; empty if there
 	 * was none. */
 	CUresult (*kernels_end)(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
