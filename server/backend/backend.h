@@ -164,6 +164,10 @@ struct backend_global {
 	uint64_t constant;
 };
 
+/* Of kernels_end(), with the rules of struct backend_watch. @waits: no kernel of the modules is on
+ * the device, and one of others is. Return: whether those of the modules are to end */
+typedef bool backend_may_end_fn(void *context, bool waits);
+
 /* When the device came to a timed event, ns. */
 struct backend_time {
 	int64_t local; /* of a clock of this process: times are as far apart as the driver says */
@@ -207,13 +211,11 @@ struct backend_ops {
 	 * holds no lock: a fault that is found meanwhile is reported from it (struct
 	 * backend_watch). CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no modules
 	 * it only says so. [any]
+	 * may_end: asked once while all stand still; NULL: they are ended.
 	 * ret_kernel: BACKEND_KERNEL_BYTES, the name of one that was on the device; empty if there
-	 * was none. */
-	CUresult (*kernels_end)(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
-	/* Looks whether kernels of these modules wait for others: none of theirs is on the device
-	 * at this moment, and one of other modules is. Ends nothing, stops everybody for as long;
-	 * otherwise as kernels_end(). [any] */
-	CUresult (*kernels_wait)(struct backend_module *const *modules, uint32_t count, bool *ret_wait);
+	 * was none, or none was to be ended. */
+	CUresult (*kernels_end)(struct backend_module *const *modules, uint32_t count,
+		backend_may_end_fn *may_end, void *context, char *ret_kernel);
 
 	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The
 	 * memory is zero, whoever had it before: nobody else clears it. It outlives this process as

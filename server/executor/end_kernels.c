@@ -2,15 +2,17 @@
 // (EndKernels); a session that is closed asks itself when its work goes on beyond the patience
 // (open.c).
 //
-//   EndKernels ─► kernels_wait(): others' kernels are on the device, and none of the session's ─► it waits: nothing is done
-//                      │ not so                                                                    (SUCCESS, and no error)
-//                      ▼
-//              the session has its error
-//                      │        ┌─ session that is closed
-//                      ▼        ▼
+//   EndKernels, or a session that is closed
+//        │
+//        ▼
 //   list the session's modules ─► kernels_end() ─► wait until the session's work is done, at most LOOK_NS ─► done
 //             ▲                  (a thread of its own)                     │ not done
 //             └────────────────────────────────────────────────────────────┘ at most TRIES times
+//
+// At the first call for EndKernels the backend asks back while all kernels stand still. If others'
+// kernels are on the device, and none of the session's, it waits for them, and nothing is done.
+// Else the session has its error before anything goes on, and so takes no kernel that was cut short
+// for one that is done.
 //
 // One call ends the kernels that are on the device at that moment. Behind them others of the
 // session may wait in a queue, which have begun since, and may be as endless: so it is tried again.
@@ -41,16 +43,24 @@
 #define TRIES	10u
 #define LOOK_NS (100 * CLOCK_MS)
 
+enum verdict {
+	VERDICT_OPEN,
+	VERDICT_WAITS, /* for others, or nobody knows yet whose a fault is */
+	VERDICT_GONE,  /* the session is not served here any more: the next executor has it */
+	VERDICT_ENDS
+};
+
 /* Of a job. The thread of a call has all of it from start to `over`. */
 struct end_kernels {
 	struct executor *executor;
+	uint64_t session;
+	const struct wire_trouble *why; /* the session's error */
+	enum verdict verdict;
 	struct backend_module **modules;
 	uint32_t count;
 	pthread_t thread;
 	bool has_thread;
 	word32 over; /* the call has returned */
-	bool looks;  /* it is kernels_wait(), not kernels_end() */
-	bool waits;  /* what that has found */
 	CUresult code;
 	char ended[BACKEND_KERNEL_BYTES];  /* by this call */
 	char kernel[BACKEND_KERNEL_BYTES]; /* the first of all that was ended */
@@ -62,7 +72,43 @@ bool end_kernels_can(struct executor *executor)
 {
 	char unused[BACKEND_KERNEL_BYTES];
 
-	return executor->ops->kernels_end(NULL, 0, unused) == CUDA_SUCCESS;
+	return executor->ops->kernels_end(NULL, 0, NULL, NULL, unused) == CUDA_SUCCESS;
+}
+
+/* From there on nothing of it is issued (serve.c). Return: whether it is served here */
+static bool tell(const struct end_kernels *end)
+{
+	struct executor *executor = end->executor;
+	struct tenant *tenant;
+	bool is_served = false;
+
+	pthread_mutex_lock(&executor->tenants_lock);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		if (tenant->id == end->session && word_acquire(&tenant->generation)) {
+			tenant_tell_end(
+				tenant, SHM_SESSION_FAULTED, (CUresult)end->why->code, end->why->text);
+			is_served = true;
+		}
+	pthread_mutex_unlock(&executor->tenants_lock);
+	return is_served;
+}
+
+static enum verdict judge(const struct end_kernels *end, bool waits)
+{
+	if (executor_is_lost(end->executor))
+		return VERDICT_GONE;
+	if (waits || contain_is_open(end->executor))
+		return VERDICT_WAITS;
+	return tell(end) ? VERDICT_ENDS : VERDICT_GONE;
+}
+
+/* While all kernels stand still. */
+static bool may_end(void *context, bool waits)
+{
+	struct end_kernels *end = context;
+
+	end->verdict = judge(end, waits);
+	return end->verdict == VERDICT_ENDS;
 }
 
 static void *call(void *argument)
@@ -71,10 +117,8 @@ static void *call(void *argument)
 	struct executor *executor = end->executor;
 
 	prctl(PR_SET_NAME, "frmps-end");
-	if (end->looks)
-		end->code = executor->ops->kernels_wait(end->modules, end->count, &end->waits);
-	else
-		end->code = executor->ops->kernels_end(end->modules, end->count, end->ended);
+	end->code = executor->ops->kernels_end(
+		end->modules, end->count, end->verdict == VERDICT_OPEN ? may_end : NULL, end, end->ended);
 	/* Pairs with the acquire in await_call(). */
 	word_release(&end->over, 1);
 	job_board_kick(&executor->board);
@@ -150,18 +194,35 @@ static void note_call(struct end_kernels *end)
 		memcpy(end->kernel, end->ended, sizeof(end->kernel));
 }
 
-static void looked(struct job *job);
+/* A fault that was found meanwhile is the session's error then. */
+static void refuse(struct job *job)
+{
+	switch (job->end->verdict) {
+	case VERDICT_WAITS:
+		job_reply(job, CUDA_SUCCESS, NULL, 0, "");
+		break;
+	case VERDICT_GONE:
+		job_reply(
+			job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session is not served here any more");
+		break;
+	default:
+		job_reply(job, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, "the backend cannot look for kernels");
+		break;
+	}
+}
 
 static int await_call(struct job *job)
 {
-	if (!word_acquire(&job->end->over))
+	struct end_kernels *end = job->end;
+
+	if (!word_acquire(&end->over))
 		return JOB_E_WAIT;
-	join(job->end);
-	if (job->end->looks) {
-		looked(job);
+	join(end);
+	if (end->verdict != VERDICT_ENDS) {
+		refuse(job);
 		return 0;
 	}
-	note_call(job->end);
+	note_call(end);
 	drain_begin(job, LOOK_NS, look);
 	return 0;
 }
@@ -199,6 +260,8 @@ static bool prepare(struct job *job, void (*then)(struct job *job))
 		return false;
 	job->drop = drop;
 	job->end->executor = job->executor;
+	job->end->session = job->tenant->id;
+	job->end->verdict = VERDICT_ENDS;
 	job->end->then = then;
 	return true;
 }
@@ -225,40 +288,6 @@ static void answer(struct job *job)
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "its work goes on");
 }
 
-static void tell_and_try(struct job *job)
-{
-	const struct wire_trouble *why = &job->message.trouble;
-
-	/* From here on nothing of it is issued (serve.c). */
-	tenant_tell_end(job->tenant, SHM_SESSION_FAULTED, (CUresult)why->code, why->text);
-	job->end->looks = false;
-	try(job);
-}
-
-/* Not once the executor is to be replaced: the next one has the session then. */
-static bool may_tell(const struct job *job)
-{
-	return !executor_is_lost(job->executor) && !job->tenant->gone &&
-	       word_relaxed(&job->tenant->generation);
-}
-
-/* A fault that was found meanwhile is the session's error then. Where it is not known whose it is,
- * nobody ends for another reason. */
-static void looked(struct job *job)
-{
-	const struct end_kernels *end = job->end;
-
-	if (!may_tell(job))
-		job_reply(
-			job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session is not served here any more");
-	else if (contain_is_open(job->executor) || (!end->code && end->waits))
-		job_reply(job, CUDA_SUCCESS, NULL, 0, "");
-	else if (end->code)
-		job_reply(job, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, "the backend cannot look for kernels");
-	else
-		tell_and_try(job);
-}
-
 void end_kernels_handle(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
@@ -275,11 +304,18 @@ void end_kernels_handle(struct job *job)
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, "no memory to end kernels");
 		return;
 	}
-	job->end->looks = true;
+	job->end->why = &job->message.trouble;
+	job->end->verdict = VERDICT_OPEN;
+	job->end->tries = 1;
 	if (ask(job))
 		return;
-	if (job->end->count)
+	if (job->end->count) {
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, "no thread to look for kernels");
-	else
-		tell_and_try(job);
+	} else if (may_end(job->end, false)) {
+		/* Without a module there is no kernel. */
+		job->end->tries = TRIES;
+		drain_begin(job, LOOK_NS, look);
+	} else {
+		refuse(job);
+	}
 }

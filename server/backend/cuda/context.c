@@ -105,7 +105,6 @@ const struct backend_ops backend_cuda = {
 	.fence = cuda_fence,
 	.thread_show = crash_show_thread,
 	.kernels_end = exception_end,
-	.kernels_wait = exception_wait,
 	.chunk_create = cuda_chunk_create,
 	.chunk_release = cuda_chunk_release,
 	.window_reserve = cuda_window_reserve,

@@ -36,8 +36,8 @@
 //     there. Then it returns to its kernel by itself, and from a function without end it does not
 //     return.
 // An exception that is found during that stop is handled as any other. Before anything is ended the
-// same stop says who has a kernel on the device at all (exception_wait()): a program that waits for
-// another one's kernels is not to blame.
+// caller is asked, and told who has a kernel on the device at all: a program that waits for another
+// one's kernels is not to blame.
 //
 // Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of
 // 100 us: the event comes 4 to 9 ms after the fault, stop 1 to 4 ms, error states 0.4, records 0.1
@@ -161,7 +161,9 @@ struct finding {
 struct ending {
 	struct backend_module *const *modules;
 	uint32_t module_count;
-	char *kernel;  /* BACKEND_KERNEL_BYTES: the name of the first that was ended; NULL: none is to be */
+	backend_may_end_fn *may_end;
+	void *context;
+	char *kernel;  /* BACKEND_KERNEL_BYTES: the name of the first that was ended */
 	bool is_there; /* a kernel of the modules is on the device */
 	bool others;   /* one of others is */
 };
@@ -682,10 +684,20 @@ static bool is_named(const struct ending *ending, const struct backend_module *m
 	return false;
 }
 
+typedef void visit_fn(struct ending *ending, struct finding *finding, const struct code *code);
+
+static void note_kernel(struct ending *ending, struct finding *finding, const struct code *code)
+{
+	(void)finding;
+	if (is_named(ending, code->module))
+		ending->is_there = true;
+	else
+		ending->others = true;
+}
+
 static void end_kernel(struct ending *ending, struct finding *finding, const struct code *code)
 {
-	ending->is_there = true;
-	if (!ending->kernel)
+	if (!is_named(ending, code->module))
 		return;
 	if (!*ending->kernel)
 		snprintf(ending->kernel, BACKEND_KERNEL_BYTES, "%s", code->kernel);
@@ -693,8 +705,9 @@ static void end_kernel(struct ending *ending, struct finding *finding, const str
 		log_warning("the code of kernel %s cannot be overwritten", code->kernel);
 }
 
-/* Warps of a kernel that nobody knows are left as they are: it may be anybody's. */
-static void end_kernels(struct ending *ending, struct finding *finding)
+/* Those that have a stopped warp, some of them more than once. Warps of a kernel that nobody knows
+ * are left as they are: it may be anybody's. */
+static void each_kernel(struct ending *ending, struct finding *finding, visit_fn *visit)
 {
 	struct warp warp;
 	struct code code;
@@ -705,14 +718,16 @@ static void end_kernels(struct ending *ending, struct finding *finding)
 		if (!warps_read(exception.area, i, &warp) || warp.task == task)
 			continue;
 		task = warp.task;
-		/* One without a name may be anybody's. */
-		if (!find_kernel(finding, task, &code))
-			continue;
-		if (is_named(ending, code.module))
-			end_kernel(ending, finding, &code);
-		else
-			ending->others = true;
+		if (find_kernel(finding, task, &code))
+			visit(ending, finding, &code);
 	}
+}
+
+static void end_kernels(struct ending *ending, struct finding *finding)
+{
+	each_kernel(ending, finding, note_kernel);
+	if (!ending->may_end || ending->may_end(ending->context, ending->others && !ending->is_there))
+		each_kernel(ending, finding, end_kernel);
 }
 
 /* Return: whether something has faulted as well. Where the states cannot be read the event will say
@@ -733,13 +748,13 @@ static void end_and_release(const struct backend_watch *watch, struct ending *en
 
 	*finding = (struct finding){0};
 	exception.ended_count = 0;
-	end_kernels(ending, finding);
 	has_faults = look_for_faults(finding);
 	if (has_faults) {
 		watch->suspected(watch->context);
 		watch->stopped(watch->context);
 		say(watch, finding);
 	}
+	end_kernels(ending, finding);
 	release(finding);
 	if (has_faults)
 		clear_states();
@@ -776,21 +791,17 @@ static CUresult stop_for(struct ending *ending)
 	return done ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-CUresult exception_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
+CUresult exception_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
+	void *context, char *ret_kernel)
 {
-	struct ending ending = {.modules = modules, .module_count = count, .kernel = ret_kernel};
+	struct ending ending = {.modules = modules,
+		.module_count = count,
+		.may_end = may_end,
+		.context = context,
+		.kernel = ret_kernel};
 
 	*ret_kernel = '\0';
 	return stop_for(&ending);
-}
-
-CUresult exception_wait(struct backend_module *const *modules, uint32_t count, bool *ret_wait)
-{
-	struct ending ending = {.modules = modules, .module_count = count};
-	CUresult code = stop_for(&ending);
-
-	*ret_wait = ending.others && !ending.is_there;
-	return code;
 }
 
 /* ---- the thread ---- */

@@ -29,10 +29,8 @@ void exception_handle(const struct backend_watch *watch);
 void exception_look(const struct backend_watch *watch);
 
 /** backend.h, kernels_end(). Any thread. */
-CUresult exception_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
-
-/** backend.h, kernels_wait(). Any thread. */
-CUresult exception_wait(struct backend_module *const *modules, uint32_t count, bool *ret_wait);
+CUresult exception_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
+	void *context, char *ret_kernel);
 
 /**
  * What the driver would tell the program.

@@ -64,7 +64,6 @@ const struct backend_ops backend_host = {
 	.fence = host_pool_fence,
 	.thread_show = thread_show,
 	.kernels_end = host_pool_end,
-	.kernels_wait = host_pool_wait,
 	.chunk_create = host_chunk_create,
 	.chunk_release = host_chunk_release,
 	.window_reserve = host_window_reserve,

@@ -98,10 +98,9 @@ void host_pool_deinit(void);
  * host_pool_go_on(). */
 void host_pool_stop(void);
 void host_pool_go_on(void);
-/** backend.h, kernels_wait(). */
-CUresult host_pool_wait(struct backend_module *const *modules, uint32_t count, bool *ret_wait);
 /** backend.h, kernels_end(). */
-CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
+CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
+	void *context, char *ret_kernel);
 /** Stops every command where it is, for good, and begins no other one. */
 CUresult host_pool_fence(void);
 /** sms: what its kernels are told */

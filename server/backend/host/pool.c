@@ -434,13 +434,27 @@ static bool is_of(const struct host_work *work, struct backend_module *const *mo
 /* Only kernels that run: nobody has a list of what is queued in all streams. The word says which
  * kernel the signal is for, and is there as long as the lock is held. With FRMPS_HOST_END=none the
  * backend cannot, with vain no kernel ends. */
-CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
+/* Under the lock. Return: whether no kernel of the modules runs, and one of others does */
+static bool is_waiting(struct backend_module *const *modules, uint32_t count)
 {
-	*ret_kernel = '\0';
-	if (pool.ends_none)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	pthread_mutex_lock(&pool.lock);
-	for (unsigned i = 0; i < HOST_WORKERS_MAX && !pool.fenced && !pool.ends_in_vain; i++) {
+	bool others = false;
+
+	for (unsigned i = 0; i < HOST_WORKERS_MAX; i++) {
+		const struct host_work *work = pool.runners[i].runs;
+
+		if (!work || work->kind != HOST_LAUNCH)
+			continue;
+		if (is_of(work, modules, count))
+			return false;
+		others = true;
+	}
+	return others;
+}
+
+/* Under the lock. */
+static void end_kernels(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
+{
+	for (unsigned i = 0; i < HOST_WORKERS_MAX; i++) {
 		struct host_work *work = pool.runners[i].runs;
 
 		if (!work || !is_of(work, modules, count))
@@ -449,29 +463,20 @@ CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, ch
 		word_release(&work->launch.over, 1);
 		pthread_kill(pool.runners[i].thread, HOST_END_SIGNAL);
 	}
-	pthread_mutex_unlock(&pool.lock);
-	return CUDA_SUCCESS;
 }
 
-CUresult host_pool_wait(struct backend_module *const *modules, uint32_t count, bool *ret_wait)
+CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
+	void *context, char *ret_kernel)
 {
-	bool is_there = false, others = false;
-
+	*ret_kernel = '\0';
 	if (pool.ends_none)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!count)
+		return CUDA_SUCCESS;
 	pthread_mutex_lock(&pool.lock);
-	for (unsigned i = 0; i < HOST_WORKERS_MAX; i++) {
-		const struct host_work *work = pool.runners[i].runs;
-
-		if (!work || work->kind != HOST_LAUNCH)
-			continue;
-		if (is_of(work, modules, count))
-			is_there = true;
-		else
-			others = true;
-	}
+	if ((!may_end || may_end(context, is_waiting(modules, count))) && !pool.fenced && !pool.ends_in_vain)
+		end_kernels(modules, count, ret_kernel);
 	pthread_mutex_unlock(&pool.lock);
-	*ret_wait = others && !is_there;
 	return CUDA_SUCCESS;
 }
 

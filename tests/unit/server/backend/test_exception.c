@@ -1044,7 +1044,7 @@ static void end_ours(const char *expected)
 
 	atomic_store(&backend_watch, &watch);
 	story[0] = '\0';
-	ck_assert_int_eq(exception_end(modules, 1, ended), CUDA_SUCCESS);
+	ck_assert_int_eq(exception_end(modules, 1, NULL, NULL, ended), CUDA_SUCCESS);
 	ck_assert_str_eq(story, expected);
 }
 
@@ -1129,34 +1129,64 @@ START_TEST(who_is_to_end_and_is_held_once_more_ends)
 }
 END_TEST
 
-static bool is_waiting(const char *expected)
+static struct {
+	bool waits, ends;
+} question;
+
+static bool may_end(void *context, bool waits)
+{
+	ck_assert_ptr_eq(context, &question);
+	/* Nobody goes on before it is answered. */
+	tell("asked");
+	question.waits = waits;
+	return question.ends;
+}
+
+static void ask_for_ours(bool ends, const char *expected)
 {
 	struct backend_module *const modules[] = {OURS};
-	bool waits = false;
 
 	atomic_store(&backend_watch, &watch);
 	story[0] = '\0';
-	ck_assert_int_eq(exception_wait(modules, 1, &waits), CUDA_SUCCESS);
+	question.ends = ends;
+	ck_assert_int_eq(exception_end(modules, 1, may_end, &question, ended), CUDA_SUCCESS);
 	ck_assert_str_eq(story, expected);
-	ck_assert(!is_overwritten(CODE, CODE_BYTES));
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
-	return waits;
 }
+
+static bool is_waiting(const char *expected)
+{
+	ask_for_ours(false, expected);
+	ck_assert(!is_overwritten(CODE, CODE_BYTES));
+	ck_assert_str_eq(ended, "");
+	return question.waits;
+}
+
+START_TEST(kernels_are_ended_in_the_stop_in_which_it_is_asked)
+{
+	halt_warp(0, 0, 0, CODE + 0x40);
+	halt_warp(1, 0, 1, OTHER + 0x40);
+	ask_for_ours(true, "stop asked resume ");
+	ck_assert(!question.waits);
+	ck_assert(is_overwritten(CODE, CODE_BYTES) && !is_overwritten(OTHER, CODE_BYTES));
+	ck_assert_str_eq(ended, "culprit");
+}
+END_TEST
 
 START_TEST(a_program_waits_where_only_others_have_kernels_on_the_device)
 {
-	ck_assert(!is_waiting("stop resume "));
+	ck_assert(!is_waiting("stop asked resume "));
 	halt_warp(1, 0, 1, OTHER + 0x40);
-	ck_assert(is_waiting("stop resume "));
+	ck_assert(is_waiting("stop asked resume "));
 	halt_warp(0, 0, 0, CODE + 0x40);
-	ck_assert(!is_waiting("stop resume "));
+	ck_assert(!is_waiting("stop asked resume "));
 	halt_warp(1, 0, 1, OTHER + 0x40);
 	halt_warp(0, 0, 0, BUILTIN);
-	ck_assert(!is_waiting("stop resume "));
+	ck_assert(!is_waiting("stop asked resume "));
 	/* A kernel that nobody knows may be its own. */
 	code_forget(THEIRS);
 	halt_warp(1, 0, 1, OTHER + 0x40);
-	ck_assert(!is_waiting("stop resume "));
+	ck_assert(!is_waiting("stop asked resume "));
 }
 END_TEST
 
@@ -1165,7 +1195,7 @@ START_TEST(a_fault_that_others_wait_for_is_handled)
 	stop_warp(16, 1, 1, 0xf, OTHER + 0x40);
 	states[16].warp_error = 0xf;
 	states[16].pc = OTHER + 0x40;
-	ck_assert(is_waiting("stop suspected stopped contained resume "));
+	ck_assert(is_waiting("stop suspected stopped contained asked resume "));
 	ck_assert_uint_eq(fault_count, 1);
 	ck_assert_ptr_eq(faults[0].module, THEIRS);
 	ck_assert(is_overwritten(OTHER, CODE_BYTES));
@@ -1179,13 +1209,13 @@ START_TEST(kernels_can_only_be_ended_while_somebody_watches)
 	halt_warp(0, 0, 0, CODE);
 	atomic_store(&backend_watch, NULL);
 	story[0] = '\0';
-	ck_assert_int_eq(exception_end(NULL, 0, ended), CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(exception_end(modules, 1, ended), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(exception_end(NULL, 0, NULL, NULL, ended), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(exception_end(modules, 1, NULL, NULL, ended), CUDA_ERROR_NOT_SUPPORTED);
 	atomic_store(&backend_watch, &watch);
-	ck_assert_int_eq(exception_end(NULL, 0, ended), CUDA_SUCCESS);
+	ck_assert_int_eq(exception_end(NULL, 0, NULL, NULL, ended), CUDA_SUCCESS);
 	ck_assert_str_eq(story, "");
 	stops = false;
-	ck_assert_int_eq(exception_end(modules, 1, ended), CUDA_ERROR_UNKNOWN);
+	ck_assert_int_eq(exception_end(modules, 1, NULL, NULL, ended), CUDA_ERROR_UNKNOWN);
 	ck_assert_str_eq(story, "stop resume ");
 	ck_assert_uint_eq(memory[CODE], 0x11);
 }
@@ -1287,6 +1317,7 @@ int main(void)
 	tcase_add_test(tests, kernels_that_nobody_knows_go_on);
 	tcase_add_test(tests, what_is_held_once_more_is_released_once_more);
 	tcase_add_test(tests, who_is_to_end_and_is_held_once_more_ends);
+	tcase_add_test(tests, kernels_are_ended_in_the_stop_in_which_it_is_asked);
 	tcase_add_test(tests, a_program_waits_where_only_others_have_kernels_on_the_device);
 	tcase_add_test(tests, a_fault_that_others_wait_for_is_handled);
 	tcase_add_test(tests, kernels_can_only_be_ended_while_somebody_watches);

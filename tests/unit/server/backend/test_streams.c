@@ -310,7 +310,7 @@ static void end_kernels(struct backend_module *module, uint64_t mark, uint64_t v
 	char kernel[BACKEND_KERNEL_BYTES];
 
 	while (word_acquire((word64 *)memory(mark)) < value) {
-		ok(OPS->kernels_end(&module, 1, kernel));
+		ok(OPS->kernels_end(&module, 1, NULL, NULL, kernel));
 		ck_assert(!kernel[0] || !strcmp(kernel, "endless"));
 		sched_yield();
 	}
@@ -322,7 +322,7 @@ START_TEST(kernels_of_one_module_are_ended_and_no_others)
 	struct backend_module *theirs = bed_load(), *ours = bed.module;
 	char kernel[BACKEND_KERNEL_BYTES];
 
-	ok(OPS->kernels_end(NULL, 0, kernel));
+	ok(OPS->kernels_end(NULL, 0, NULL, NULL, kernel));
 	bed.module = theirs;
 	close_gate(other, GATE);
 	ok(OPS->mark(other, memory(MARK2), 1));

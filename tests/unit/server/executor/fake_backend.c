@@ -307,7 +307,8 @@ static CUresult fence(void)
 }
 
 /* Of a fake kernel the mark behind it is all that there is. */
-static CUresult kernels_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
+static CUresult kernels_end(struct backend_module *const *modules, uint32_t count,
+	backend_may_end_fn *may_end, void *context, char *ret_kernel)
 {
 	CUresult code;
 
@@ -316,6 +317,13 @@ static CUresult kernels_end(struct backend_module *const *modules, uint32_t coun
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!count)
 		return CUDA_SUCCESS;
+	if (may_end) {
+		note((struct fake_call){.kind = FAKE_LOOK, .object = modules[0], .value = count});
+		while (fake.end_stuck == 2)
+			sched_yield();
+		if (!may_end(context, fake.waits))
+			return CUDA_SUCCESS;
+	}
 	code = note((struct fake_call){.kind = FAKE_END, .object = modules[0], .value = count});
 	while (fake.end_stuck)
 		sched_yield();
@@ -323,15 +331,6 @@ static CUresult kernels_end(struct backend_module *const *modules, uint32_t coun
 	if (!code && fake.ends)
 		fake_arrive_one();
 	return code;
-}
-
-static CUresult kernels_wait(struct backend_module *const *modules, uint32_t count, bool *ret_wait)
-{
-	note((struct fake_call){.kind = FAKE_LOOK, .object = modules[0], .value = count});
-	while (fake.end_stuck == 2)
-		sched_yield();
-	*ret_wait = fake.waits;
-	return CUDA_SUCCESS;
 }
 
 static void thread_show(pthread_t thread)
@@ -569,7 +568,6 @@ const struct backend_ops fake_ops = {
 	.fence = fence,
 	.thread_show = thread_show,
 	.kernels_end = kernels_end,
-	.kernels_wait = kernels_wait,
 	.window_reserve = window_reserve,
 	.window_release = window_reserve,
 	.chunk_map = chunk_map,
