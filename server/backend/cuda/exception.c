@@ -86,6 +86,7 @@
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/contain.h"
 #include "server/backend/cuda/debugger.h"
+#include "server/backend/cuda/finding.h"
 #include "server/backend/cuda/handler.h"
 #include "server/detached.h"
 #include "server/log.h"
@@ -93,8 +94,6 @@
 /* A fault beside one that is handled is seen when that one is done. A program whose kernels fault
  * again and again is ended at the first. */
 #define ROUNDS_MAX 64
-/* Where the descriptor of a grid has the kernel's entry. Measured, as in warps.h. */
-#define TASK_ENTRY 0x98u
 /* EXIT, with no predicate and no barrier, for compute capability 7.0 to 9.0. */
 static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 #define FILL_BYTES 4096u
@@ -111,32 +110,9 @@ static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea
  * Announcements take up to 1.4 s where many multiprocessors have errors. */
 #define LOOK_MS 500
 #define LOOKS	8u
-/* Grids of which the kernel is remembered during one stop; of more it is read again. */
-#define GRIDS_MAX 128u
 /* To clear the error states of all multiprocessors takes as long as to clear so many one by one (36
  * and 0.5 ms). */
 #define CLEAR_EACH_MAX 64u
-
-/* Kinds of exceptions (nvgpu, hw_gr_gv11b.h). */
-enum error_kind {
-	ERROR_CALL_STACK = 0x02,
-	ERROR_MISALIGNED_PC = 0x05,
-	ERROR_PC_OVERFLOW = 0x06,
-	ERROR_ILLEGAL_ENCODING = 0x09,
-	ERROR_ILLEGAL_PARAMETER = 0x0b,
-	ERROR_REGISTER = 0x0d,
-	ERROR_ADDRESS = 0x0e,
-	ERROR_MISALIGNED = 0x0f,
-	ERROR_ADDRESS_SPACE = 0x10,
-	ERROR_CONSTANT = 0x12,
-	ERROR_STACK = 0x16,
-	ERROR_UNMAPPED = 0x17,
-	ERROR_REFUSED = 0x20
-};
-
-struct grid {
-	uint64_t task, entry;
-};
 
 /* A kernel whose code is overwritten. */
 struct ended {
@@ -144,20 +120,7 @@ struct ended {
 	bool calls; /* as struct code */
 };
 
-/* What one round has found. Too large for a thread's stack with the states. */
-struct finding {
-	struct code code[BACKEND_FAULTS_MAX]; /* kernels that faulted */
-	struct backend_fault faults[BACKEND_FAULTS_MAX];
-	uint32_t count;
-	bool excited;	/* there was an exception */
-	bool unknown;	/* something faulted that has no name here: */
-	char what[160]; /* the first such */
-	struct grid grids[GRIDS_MAX];
-	uint32_t grid_count, grid_last; /* last: found last, for a grid has many warps */
-	bool is_taught;			/* the handler is as it was left: looked at in this round */
-};
-
-/* What exception_end() and exception_wait() look for during one stop, and what they have found. */
+/* What exception_end() is to end in one stop, and what it has found. */
 struct ending {
 	struct backend_module *const *modules;
 	uint32_t module_count;
@@ -182,197 +145,10 @@ static struct {
 	uint32_t ended_count;
 	uint32_t released[WARPS_COUNT]; /* by the latest release(): indices */
 	uint32_t released_count;
+	bool is_taught;	  /* the handler is as it was left: looked at since the latest stop */
 	uint32_t looks;	  /* in a row that have found stopped warps; the thread's alone */
 	bool is_given_up; /* the executor is to be replaced, and warps may stay stopped until then */
 } exception = {.lock = PTHREAD_MUTEX_INITIALIZER, .event = -1};
-
-CUresult exception_code(uint32_t error, bool in_code)
-{
-	switch (error & WARP_KIND) {
-	case 0:
-		return error == WARP_ASSERT ? CUDA_ERROR_ASSERT : CUDA_ERROR_LAUNCH_FAILED;
-	case ERROR_CALL_STACK:
-	case ERROR_STACK:
-		return CUDA_ERROR_HARDWARE_STACK_ERROR;
-	case ERROR_MISALIGNED_PC:
-	case ERROR_PC_OVERFLOW:
-		return CUDA_ERROR_INVALID_PC;
-	case ERROR_ILLEGAL_ENCODING:
-		/* What is fetched where there is no code is no instruction either: natively an
-		 * access that failed. */
-		return in_code ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
-	case ERROR_ILLEGAL_PARAMETER:
-	case ERROR_REGISTER:
-		return CUDA_ERROR_ILLEGAL_INSTRUCTION;
-	case ERROR_MISALIGNED:
-		return CUDA_ERROR_MISALIGNED_ADDRESS;
-	case ERROR_ADDRESS_SPACE:
-		return CUDA_ERROR_INVALID_ADDRESS_SPACE;
-	case ERROR_ADDRESS:
-	case ERROR_CONSTANT:
-	case ERROR_UNMAPPED:
-	case ERROR_REFUSED:
-		return CUDA_ERROR_ILLEGAL_ADDRESS;
-	default:
-		return CUDA_ERROR_LAUNCH_FAILED;
-	}
-}
-
-/* ---- what faulted ---- */
-
-/* Return: the kernel's place in the finding; BACKEND_FAULTS_MAX: there is no room */
-static uint32_t place_of(struct finding *finding, const struct code *code)
-{
-	uint32_t i = 0;
-
-	while (i < finding->count && finding->code[i].entry != code->entry)
-		i++;
-	if (i == finding->count && i < BACKEND_FAULTS_MAX) {
-		finding->code[i] = *code;
-		finding->faults[i] = (struct backend_fault){.module = code->module};
-		snprintf(finding->faults[i].kernel, sizeof(finding->faults[i].kernel), "%s", code->kernel);
-		finding->count++;
-	}
-	return i;
-}
-
-static struct grid *find_grid(struct finding *finding, uint64_t task)
-{
-	struct grid *grid = &finding->grids[finding->grid_last];
-
-	if (finding->grid_count && grid->task == task)
-		return grid;
-	for (uint32_t i = 0; i < finding->grid_count; i++)
-		if (finding->grids[i].task == task) {
-			finding->grid_last = i;
-			return &finding->grids[i];
-		}
-	return NULL;
-}
-
-/* Return: the entry of the kernel of a grid; 0: it cannot be read */
-static uint64_t entry_of(struct finding *finding, uint64_t task)
-{
-	struct grid *grid = find_grid(finding, task);
-	uint64_t entry;
-
-	if (grid)
-		return grid->entry;
-	if (!debugger_read(task + TASK_ENTRY, &entry, sizeof(entry)))
-		return 0;
-	finding->grid_last = finding->grid_count < GRIDS_MAX ? finding->grid_count++ : 0;
-	finding->grids[finding->grid_last] = (struct grid){task, entry};
-	return entry;
-}
-
-/* The grid's descriptor names the kernel, also where the warp is in code that all programs share,
- * or in none. */
-static bool find_kernel(struct finding *finding, uint64_t task, struct code *ret_code)
-{
-	uint64_t entry = entry_of(finding, task);
-
-	return entry && code_find_entry(entry, ret_code);
-}
-
-static void note_unknown(struct finding *finding, const char *what, const struct warp *warp, uint64_t pc)
-{
-	if (!finding->unknown)
-		snprintf(finding->what, sizeof(finding->what),
-			"%s: warp %u, error %#x, task %#llx, instruction %#llx", what, warp->index,
-			warp->error, (unsigned long long)warp->task, (unsigned long long)pc);
-	finding->unknown = true;
-}
-
-static void add_warp(struct finding *finding, const struct warp *warp)
-{
-	struct code code, at;
-	bool in_code;
-	uint32_t i;
-
-	if (!find_kernel(finding, warp->task, &code)) {
-		note_unknown(finding, "a kernel that nobody knows", warp, warp->return_to);
-		return;
-	}
-	in_code = code_find(warp->return_to, &at) && at.module == code.module;
-	i = place_of(finding, &code);
-	if (i == BACKEND_FAULTS_MAX) {
-		note_unknown(finding, "too many kernels", warp, warp->return_to);
-		return;
-	}
-	if (finding->faults[i].code)
-		return; /* the first of its warps speaks for it */
-	finding->faults[i].code = exception_code(warp->error, in_code);
-	finding->faults[i].address = warp->error_at ? warp->error_at : warp->return_to;
-	finding->faults[i].launch = warp->grid;
-	finding->faults[i].has_block = true;
-	memcpy(finding->faults[i].block, warp->block, sizeof(warp->block));
-}
-
-/* Whether the error in a record is of the warp that was in the slot before. */
-static bool is_of_another(struct finding *finding, const struct warp *warp)
-{
-	uint64_t entry = entry_of(finding, warp->task);
-	struct code code;
-
-	if ((warp->error & WARP_KIND) != ERROR_UNMAPPED || warp->error_at == entry)
-		return false;
-	return warp->return_to == entry || (code_find(warp->error_at, &code) && code.entry != entry);
-}
-
-static void look_at_warps(struct finding *finding)
-{
-	struct warp warp;
-
-	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
-		i = warps_next(exception.area, i + 1)) {
-		if (!warps_read(exception.area, i, &warp))
-			note_unknown(finding, "a record of another form", &warp, 0);
-		else if (warp.error && !is_of_another(finding, &warp))
-			add_warp(finding, &warp);
-		else
-			finding->excited |= (warp.reason & ~(WARP_HALTED | WARP_HELD)) != 0;
-	}
-}
-
-/* Whether the warp that a state names has a record, which says more. */
-static bool has_record(struct finding *finding, uint32_t sm)
-{
-	uint32_t index = sm * WARPS_PER_SM + (exception.states[sm].warp_error >> 16 & (WARPS_PER_SM - 1));
-	struct warp warp;
-
-	return warps_is_stopped(exception.area, index) && warps_read(exception.area, index, &warp) &&
-	       warp.error & WARP_KIND && !is_of_another(finding, &warp);
-}
-
-static void add_state(struct finding *finding, const struct debugger_state *state)
-{
-	struct code code;
-	uint32_t i = code_find(state->pc, &code) ? place_of(finding, &code) : BACKEND_FAULTS_MAX;
-
-	if (i == BACKEND_FAULTS_MAX) {
-		note_unknown(finding, "an error in code that nobody knows",
-			&(struct warp){.index = (uint32_t)(state - exception.states) * WARPS_PER_SM,
-				.error = state->warp_error},
-			state->pc);
-		return;
-	}
-	if (finding->faults[i].code)
-		return;
-	finding->faults[i].code = exception_code(state->warp_error, true);
-	finding->faults[i].address = state->pc;
-}
-
-static bool is_error(const struct debugger_state *state)
-{
-	return (state->warp_error & WARP_KIND) != 0;
-}
-
-static void look_at_states(struct finding *finding)
-{
-	for (uint32_t sm = 0; sm < exception.sms; sm++)
-		if (is_error(&exception.states[sm]) && !has_record(finding, sm))
-			add_state(finding, &exception.states[sm]);
-}
 
 static bool read_states(void)
 {
@@ -393,7 +169,7 @@ static uint32_t count_errors(void)
 	uint32_t count = 0;
 
 	for (uint32_t sm = 0; sm < exception.sms; sm++)
-		count += is_error(&exception.states[sm]);
+		count += finding_is_error(&exception.states[sm]);
 	return count;
 }
 
@@ -406,7 +182,7 @@ static void clear_states(void)
 		cleared = debugger_clear_states(exception.sms);
 	else
 		for (uint32_t sm = 0; sm < exception.sms; sm++)
-			cleared &= !is_error(&exception.states[sm]) || debugger_clear_state(sm);
+			cleared &= !finding_is_error(&exception.states[sm]) || debugger_clear_state(sm);
 	if (!cleared)
 		log_warning("the error states of multiprocessors cannot be cleared");
 }
@@ -458,11 +234,11 @@ static const struct ended *find_ended(uint64_t entry)
 
 /* Return: whether all warps of the kernel end, the stopped ones after the release, others when they
  * begin */
-static bool end_all_of(struct finding *finding, const struct code *code)
+static bool end_all_of(const struct code *code)
 {
 	/* Once a stop is enough: nobody changes the handler meanwhile. */
-	finding->is_taught = finding->is_taught || handler_is_taught();
-	if (!finding->is_taught) {
+	exception.is_taught = exception.is_taught || handler_is_taught();
+	if (!exception.is_taught) {
 		log_warning("the driver's trap handler is not as it was left");
 		return false;
 	}
@@ -476,12 +252,12 @@ static bool end_all_of(struct finding *finding, const struct code *code)
 }
 
 /* Return: whether their grids end */
-static bool end_grids(struct finding *finding)
+static bool end_grids(const struct finding *finding)
 {
 	bool ends = true;
 
 	for (uint32_t i = 0; i < finding->count; i++)
-		ends &= end_all_of(finding, &finding->code[i]);
+		ends &= end_all_of(&finding->code[i]);
 	return ends;
 }
 
@@ -497,7 +273,8 @@ static bool is_to_return(const struct ended *kernel, const struct warp *warp)
  * is overwritten, it exits */
 static uint64_t leads_to(struct finding *finding, uint32_t index)
 {
-	uint64_t entry = exception.ended_count ? entry_of(finding, warps_task(exception.area, index)) : 0;
+	uint64_t entry =
+		exception.ended_count ? finding_entry(finding, warps_task(exception.area, index)) : 0;
 	const struct ended *kernel = find_ended(entry);
 	struct warp warp;
 	struct code at;
@@ -561,19 +338,26 @@ static bool has_evidence(void)
 	return is_stopped() || !read_states() || count_errors();
 }
 
+/* Return: whether error states could be read */
+static bool look(void)
+{
+	bool read = read_states();
+
+	exception.is_taught = false;
+	finding_look(&exception.finding, exception.area, exception.states, read ? exception.sms : 0);
+	return read;
+}
+
 /* While the device stands still. */
 static void examine(const struct backend_watch *watch)
 {
 	struct finding *finding = &exception.finding;
 
-	*finding = (struct finding){0};
 	forget_replaced();
-	if (!read_states()) {
+	if (!look() && !finding->unknown) {
 		finding->unknown = true;
 		snprintf(finding->what, sizeof(finding->what), "error states cannot be read");
 	}
-	look_at_warps(finding);
-	look_at_states(finding);
 	say(watch, finding);
 	release(finding);
 	clear_states();
@@ -684,24 +468,23 @@ static bool is_named(const struct ending *ending, const struct backend_module *m
 	return false;
 }
 
-typedef void visit_fn(struct ending *ending, struct finding *finding, const struct code *code);
+typedef void visit_fn(struct ending *ending, const struct code *code);
 
-static void note_kernel(struct ending *ending, struct finding *finding, const struct code *code)
+static void note_kernel(struct ending *ending, const struct code *code)
 {
-	(void)finding;
 	if (is_named(ending, code->module))
 		ending->is_there = true;
 	else
 		ending->others = true;
 }
 
-static void end_kernel(struct ending *ending, struct finding *finding, const struct code *code)
+static void end_kernel(struct ending *ending, const struct code *code)
 {
 	if (!is_named(ending, code->module))
 		return;
 	if (!*ending->kernel)
 		snprintf(ending->kernel, BACKEND_KERNEL_BYTES, "%s", code->kernel);
-	if (!end_all_of(finding, code))
+	if (!end_all_of(code))
 		log_warning("the code of kernel %s cannot be overwritten", code->kernel);
 }
 
@@ -718,8 +501,8 @@ static void each_kernel(struct ending *ending, struct finding *finding, visit_fn
 		if (!warps_read(exception.area, i, &warp) || warp.task == task)
 			continue;
 		task = warp.task;
-		if (find_kernel(finding, task, &code))
-			visit(ending, finding, &code);
+		if (finding_kernel(finding, task, &code))
+			visit(ending, &code);
 	}
 }
 
@@ -732,11 +515,9 @@ static void end_kernels(struct ending *ending, struct finding *finding)
 
 /* Return: whether something has faulted as well. Where the states cannot be read the event will say
  * so. */
-static bool look_for_faults(struct finding *finding)
+static bool look_for_faults(const struct finding *finding)
 {
-	if (read_states())
-		look_at_states(finding);
-	look_at_warps(finding);
+	look();
 	return finding->count || finding->unknown || finding->excited;
 }
 
@@ -746,7 +527,6 @@ static void end_and_release(const struct backend_watch *watch, struct ending *en
 	struct finding *finding = &exception.finding;
 	bool has_faults;
 
-	*finding = (struct finding){0};
 	exception.ended_count = 0;
 	has_faults = look_for_faults(finding);
 	if (has_faults) {

@@ -32,11 +32,4 @@ void exception_look(const struct backend_watch *watch);
 CUresult exception_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
 	void *context, char *ret_kernel);
 
-/**
- * What the driver would tell the program.
- * @error: of a warp (warps.h); in_code: whether the exception is at an instruction of a known
- * kernel
- */
-CUresult exception_code(uint32_t error, bool in_code);
-
 #endif

@@ -15,6 +15,7 @@
 
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/debugger.h"
+#include "server/backend/cuda/finding.h"
 #include "server/backend/cuda/handler.h"
 #include "tests/lib/suite.h"
 
@@ -1254,11 +1255,11 @@ END_TEST
 
 START_TEST(codes_are_those_of_the_driver)
 {
-	ck_assert_int_eq(exception_code(0x300000e, true), CUDA_ERROR_ILLEGAL_ADDRESS);
-	ck_assert_int_eq(exception_code(0x9, true), CUDA_ERROR_ILLEGAL_INSTRUCTION);
-	ck_assert_int_eq(exception_code(0x10, true), CUDA_ERROR_INVALID_ADDRESS_SPACE);
+	ck_assert_int_eq(finding_code(0x300000e, true), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_int_eq(finding_code(0x9, true), CUDA_ERROR_ILLEGAL_INSTRUCTION);
+	ck_assert_int_eq(finding_code(0x10, true), CUDA_ERROR_INVALID_ADDRESS_SPACE);
 	for (uint32_t error = 0; error < 64; error++)
-		ck_assert(backend_is_fatal(exception_code(error, true)));
+		ck_assert(backend_is_fatal(finding_code(error, true)));
 }
 END_TEST
 
