@@ -185,14 +185,14 @@ static void succeed(
  */
 
 /* Whether an answer speaks of a context that is lost, not of the request: the next executor will
- * answer that.
- */
-static bool is_void(struct worker *worker, const struct wire_reply *reply)
+ * answer that. Behind a hand-over that one serves already, and does not have what another one
+ * did. */
+static bool is_void(const struct request *request, struct worker *worker, const struct wire_reply *reply)
 {
 	if (!reply)
 		return true;
 	if (!reply->code)
-		return false;
+		return worker != request->session->domain->active;
 	if (backend_is_fatal((CUresult)reply->code))
 		worker_take_lost(
 			worker, reply->code, "a request was answered with the code of a lost context");
@@ -217,7 +217,7 @@ static void on_answer(
 {
 	struct request *request = context;
 	/* The session may end with it: so long the request counts as sent. */
-	bool lost = !request->cancelled && is_void(worker, reply);
+	bool lost = !request->cancelled && is_void(request, worker, reply);
 
 	request->sent = false;
 	/* Before the loss is judged. */

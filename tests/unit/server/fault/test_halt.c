@@ -12,6 +12,7 @@
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
+#include "server/session/window.h"
 #include "server/worker/worker.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
@@ -122,6 +123,33 @@ START_TEST(survivors_finish_and_nobody_waits_for_the_old_process)
 	fake_reap(fake, first, SIGKILL);
 	ck_assert_uint_eq(fake->child_count, 4);
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), second->worker);
+	end(2);
+}
+END_TEST
+
+/* One of its threads may have looked whether it is halted, and answered behind that. */
+START_TEST(an_answer_that_comes_behind_the_hand_over_is_asked_for_again)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+	uint64_t asked;
+
+	boot(2);
+	map.range =
+		(struct wire_range){.address = clients[1].window_base + WINDOW_DEVICE_BYTES, .bytes = 4096};
+	fake_request(fake, &clients[1], &map, -1);
+	asked = fake_expect(fake, first->socket, WIRE_MAP_HOST)->id;
+	issue(0, 5);
+	say(first, WIRE_SUSPECT, 0);
+	fake_serve(fake, first, WIRE_HALT);
+	speak(first, 0, fake_session(fake, 0)->number);
+	run_until_killed(first);
+	fake_take_all_over(fake, second);
+	fake_reply(fake, first->socket, asked, 0, NULL, 0);
+	/* The executor that serves now must have it. */
+	fake_serve(fake, second, WIRE_MAP_HOST);
+	fake_expect(fake, clients[1].socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_reap(fake, first, SIGKILL);
 	end(2);
 }
 END_TEST
@@ -607,6 +635,7 @@ int main(void)
 	fake_prepare();
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, survivors_finish_and_nobody_waits_for_the_old_process);
+	tcase_add_test(tests, an_answer_that_comes_behind_the_hand_over_is_asked_for_again);
 	tcase_add_test(tests, a_session_lives_until_the_old_process_is_reaped);
 	tcase_add_test(tests, one_that_does_not_let_go_of_a_session_is_halted);
 	tcase_add_test(tests, a_fault_beside_an_orphan_gives_more_time);
