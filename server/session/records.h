@@ -16,9 +16,9 @@
 #include "server/session/health.h"
 #include "server/session/partition.h"
 
-/* Executors of a domain that a session's end can be told to; more are replaced after the daemon's
- * death. */
-#define KEPT_CLOSES 8u
+/* Executors of a domain that a session's end is told to: as many as a domain has at most, with all
+ * standbys that the configuration allows. */
+#define KEPT_CLOSES 9u
 
 /* RECORD_SERVICE, key 0. */
 struct kept_service {

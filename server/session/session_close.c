@@ -4,6 +4,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/holder/store.h"
+#include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
 #include "server/loop/watch.h"
@@ -96,9 +97,12 @@ static void record_closing(struct session *session)
 	struct worker *worker;
 	unsigned count = 0;
 
-	TAILQ_FOREACH (worker, &session->domain->workers, link)
-		if (is_to_be_told(session, worker) && count < KEPT_CLOSES)
-			session->closes[count++] = (struct kept_call){worker->number, worker->next_request};
+	TAILQ_FOREACH (worker, &session->domain->workers, link) {
+		if (!is_to_be_told(session, worker))
+			continue;
+		log_bug_on(count == KEPT_CLOSES);
+		session->closes[count++] = (struct kept_call){worker->number, worker->next_request};
+	}
 	session_keep(session);
 }
 

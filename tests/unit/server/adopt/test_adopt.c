@@ -21,6 +21,9 @@
 #include "tests/lib/suite.h"
 #include "tests/unit/server/session/fixture.h"
 
+/* That the configuration allows. */
+#define STANDBYS_MOST 8u
+
 static void set_up(void)
 {
 	fake_with_records = true;
@@ -396,6 +399,32 @@ START_TEST(a_guard_that_the_daemon_had_asked_for_is_asked_for_again)
 }
 END_TEST
 
+/* A session ends in as many executors as a domain may have, and the daemon dies before any of them
+ * has answered. */
+START_TEST(every_executor_closes_a_session_that_ended)
+{
+	const unsigned count = 1 + STANDBYS_MOST;
+	const uint64_t drained = 1;
+
+	fake_with_records = true;
+	fake = fake_new(STANDBYS_MOST);
+	fake_boot(fake);
+	ck_assert_uint_eq(fake->child_count, 1 + count);
+	fake_join(fake, &client, &fake->children[1], NULL);
+	for (unsigned i = 2; i <= count; i++)
+		fake_serve(fake, &fake->children[i], WIRE_OPEN_SESSION);
+	fake_leave(fake, &client);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	for (unsigned i = 1; i <= count; i++) {
+		ck_assert_uint_eq(fake->daemon.session_count, 1);
+		fake_expect(fake, fake->children[i].socket, WIRE_CLOSE_SESSION);
+		fake_reply(fake, fake->children[i].socket, fake->message.id, 0, &drained, 1);
+	}
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("adopt");
@@ -418,6 +447,9 @@ int main(void)
 	tcase_add_test(tests, memory_of_a_keeper_that_died_as_well_is_given_back);
 	tcase_add_test(tests, executors_are_told_of_a_guard_again);
 	tcase_add_test(tests, a_guard_that_the_daemon_had_asked_for_is_asked_for_again);
+	tests = tcase_create("ends");
+	suite_add_tcase(suite, tests);
+	tcase_add_test(tests, every_executor_closes_a_session_that_ended);
 	tests = tcase_create("promotion");
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);
