@@ -4,6 +4,7 @@
 
 #include "server/adopt/resume.h"
 
+#include "server/fault/device.h"
 #include "server/fault/promote.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
@@ -86,8 +87,11 @@ void resume(struct daemon *daemon)
 	}
 	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
 		next_domain = TAILQ_NEXT(domain, link);
-		domain_reap(domain);
+		if (domain->retiring)
+			domain_retire(domain);
 	}
+	if (daemon_has_failed(daemon))
+		device_end_all(daemon);
 	sink_resume_all(daemon);
 	daemon_adopted(daemon);
 }

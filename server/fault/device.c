@@ -45,6 +45,12 @@ static void retire_all(struct daemon *daemon)
 		domain_retire(domain);
 }
 
+void device_end_all(struct daemon *daemon)
+{
+	daemon_end_sessions(daemon, NULL, SHM_SESSION_FAULTED, daemon->health.code, daemon->health.reason);
+	retire_all(daemon);
+}
+
 void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 {
 	const struct event_about nobody = events_about_user(NULL);
@@ -60,8 +66,7 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 		"device works "
 		"again",
 		daemon->health.reason, (int)code);
-	daemon_end_sessions(daemon, NULL, SHM_SESSION_FAULTED, code, daemon->health.reason);
-	retire_all(daemon);
+	device_end_all(daemon);
 }
 
 void device_contain(struct domain *domain, int32_t code, const char *reason)

@@ -27,6 +27,8 @@ const char *device_state_name(enum device_state state);
 
 /** The device has failed. Twice is fine: the first reason stays. */
 void device_fail(struct daemon *daemon, int32_t code, const char *reason);
+/** What follows from that. Twice is fine: the daemon may have died meanwhile. */
+void device_end_all(struct daemon *daemon);
 
 /** A fault of the device has hurt one executor of a domain: its sessions get the code, and the
  * domain goes. */

@@ -425,6 +425,49 @@ START_TEST(every_executor_closes_a_session_that_ended)
 }
 END_TEST
 
+/* The daemon dies when it has recorded that a domain is closed, and has not killed its executors
+ * yet. */
+START_TEST(executors_of_a_domain_that_was_closed_end)
+{
+	struct domain *domain;
+
+	set_up();
+	domain = fake_domain(fake);
+	fake_leave(fake, &client);
+	for (int i = 0; i < 2; i++) {
+		const uint64_t drained = 1;
+		struct fake_child *child = i ? standby : active;
+
+		fake_expect(fake, child->socket, WIRE_CLOSE_SESSION);
+		fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
+	}
+	domain->retiring = true;
+	domain_keep(domain);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert(active->killed && standby->killed);
+	fake_reap(fake, active, SIGKILL);
+	fake_reap(fake, standby, SIGKILL);
+	ck_assert(!fake_domain(fake)->retiring);
+	end();
+}
+END_TEST
+
+/* The daemon dies when it has recorded that the device has failed, and has told nobody yet. */
+START_TEST(everybody_is_told_that_the_device_has_failed)
+{
+	set_up();
+	fake->daemon.health = (struct device_health){.state = DEVICE_FAILED,
+		.code = CUDA_ERROR_DEVICE_UNAVAILABLE,
+		.reason = "the device has failed: a test"};
+	daemon_keep(&fake->daemon);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_acquire(&client.view.server->error), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	ck_assert(active->killed && standby->killed);
+	part();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("adopt");
@@ -450,6 +493,8 @@ int main(void)
 	tests = tcase_create("ends");
 	suite_add_tcase(suite, tests);
 	tcase_add_test(tests, every_executor_closes_a_session_that_ended);
+	tcase_add_test(tests, executors_of_a_domain_that_was_closed_end);
+	tcase_add_test(tests, everybody_is_told_that_the_device_has_failed);
 	tests = tcase_create("promotion");
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);
