@@ -182,23 +182,6 @@ struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number)
 	return domain;
 }
 
-/* One that is dying still has its context and all memory mapped: its place is not free. */
-static unsigned count_workers(const struct domain *domain)
-{
-	const struct worker *worker;
-	unsigned count = 0;
-
-	TAILQ_FOREACH (worker, &domain->workers, link)
-		count++;
-	return count;
-}
-
-/* Spare executors. */
-static unsigned count_spares(const struct domain *domain)
-{
-	return domain->alone ? 0 : domain->daemon->config->standbys;
-}
-
 static uint64_t back_off_ms(unsigned failures)
 {
 	uint64_t delay = (uint64_t)RESPAWN_FIRST_MS << (failures < 16 ? failures : 16);
@@ -241,8 +224,8 @@ static bool is_one_starting(const struct domain *domain)
  * are delay each fault in it (backend/cuda/exception.c), and the first is there sooner. */
 static bool may_start(const struct domain *domain)
 {
-	return !domain->retiring && !domain->daemon->leaving && !timer_running(domain->respawn) &&
-	       !is_one_starting(domain) && count_workers(domain) < 1 + count_spares(domain);
+	return !domain->daemon->leaving && !timer_running(domain->respawn) && !is_one_starting(domain) &&
+	       domain_executors_there(domain) < domain_executors_wanted(domain);
 }
 
 void domain_fill(struct domain *domain)

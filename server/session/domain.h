@@ -79,6 +79,14 @@ void domain_keep_all(struct domain *domain, bool activates);
 /** Spawns the next executor, unless there are enough, one is starting or a back-off runs. */
 void domain_fill(struct domain *domain);
 
+/** Its executors. One that is dying still has its context and all memory mapped: its place is not
+ * free. */
+unsigned domain_executors_there(const struct domain *domain);
+/** How many it is to have. */
+unsigned domain_executors_wanted(const struct domain *domain);
+/** How many have, or are to get, memory of the device. */
+unsigned domain_executors(const struct domain *domain);
+
 /** Its session with this number, NULL if there is none. */
 struct session *domain_find_session(const struct domain *domain, uint64_t number);
 

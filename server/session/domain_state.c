@@ -1,5 +1,6 @@
 // What others ask a domain. See domain.h.
 
+#include "server/config/config.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/rooms.h"
@@ -27,4 +28,28 @@ bool domain_worker_is_failing(const struct worker *worker)
 
 	return worker->state == WORKER_CONDEMNED ||
 	       (domain && domain->active == worker && domain->daemon->fault_room->is_halting(domain));
+}
+
+unsigned domain_executors_there(const struct domain *domain)
+{
+	const struct worker *worker;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		count++;
+	return count;
+}
+
+unsigned domain_executors_wanted(const struct domain *domain)
+{
+	unsigned spares = domain->alone ? 0 : (unsigned)domain->daemon->config->standbys;
+
+	return domain->retiring ? 0 : 1 + spares;
+}
+
+unsigned domain_executors(const struct domain *domain)
+{
+	unsigned there = domain_executors_there(domain), wanted = domain_executors_wanted(domain);
+
+	return there > wanted ? there : wanted;
 }

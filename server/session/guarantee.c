@@ -10,7 +10,6 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
-#include "server/worker/worker.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -62,14 +61,12 @@ static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
 	const struct config *config = daemon->config;
 	uint64_t total = daemon->device.total_bytes, service = 0;
 	const struct domain *domain;
-	const struct worker *worker;
 
 	if (config->guard != CONFIG_GUARD_OFF)
 		service = sessions * sink_bytes(total);
 	if (config->backend == CONFIG_BACKEND_CUDA)
 		TAILQ_FOREACH (domain, &daemon->domains, link)
-			TAILQ_FOREACH (worker, &domain->workers, link)
-				service += GUARANTEE_EXECUTOR_BYTES;
+			service += domain_executors(domain) * GUARANTEE_EXECUTOR_BYTES;
 	return less(total, service);
 }
 

@@ -6,7 +6,7 @@
 // All figures are what sessions hold: whole chunks. One that several have counts for who has had it
 // longest. What a session gave back and executors have not unmapped yet is free here: a request for
 // it waits (reclaim.h). The device has its total bytes, without the sinks of sessions, and on a GPU
-// without GUARANTEE_EXECUTOR_BYTES for each executor.
+// without GUARANTEE_EXECUTOR_BYTES for each executor, also for those that are to start.
 
 #ifndef FRMPS_SERVER_SESSION_GUARANTEE_H
 #define FRMPS_SERVER_SESSION_GUARANTEE_H

@@ -485,6 +485,23 @@ START_TEST(executors_do_not_take_what_is_guaranteed)
 }
 END_TEST
 
+/* The standbys of a new user's, which start one after the other, are to come. */
+START_TEST(executors_that_are_to_start_have_their_memory)
+{
+	const struct identity stranger = {.uid = getuid() + 1};
+
+	join();
+	fake->daemon.device.total_bytes = 5 * GUARANTEE_EXECUTOR_BYTES;
+	fake_session(fake, 0)->terms.memory_guarantee = 1;
+	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, NULL));
+	ck_assert_uint_eq(fake->child_count, 4);
+	/* Two of each user's, and what is guaranteed: less than one is left. */
+	ck_assert_ptr_null(
+		domain_of(&fake->daemon, &(const struct identity){.uid = stranger.uid + 1}, "it has faults"));
+	part();
+}
+END_TEST
+
 /* ---- memory on its way back ---- */
 
 static void map_memory(uint64_t keepers_handle)
@@ -746,6 +763,7 @@ int main(void)
 	tcase_add_test(tests, who_only_asks_for_memory_does_not_end_for_a_guarantee);
 	tcase_add_test(tests, who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some);
 	tcase_add_test(tests, executors_do_not_take_what_is_guaranteed);
+	tcase_add_test(tests, executors_that_are_to_start_have_their_memory);
 	tcase_add_test(tests, memory_that_is_shared_is_taken_from_what_others_may_have_once);
 	tcase_add_loop_test(tests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2);
 	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
