@@ -142,7 +142,6 @@ struct domain *domain_new(struct daemon *daemon)
 		return NULL;
 	daemon->next_domain++;
 	daemon_keep(daemon);
-	domain_keep(domain);
 	return domain;
 }
 

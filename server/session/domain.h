@@ -60,9 +60,10 @@ struct domain {
 	const struct record *record;
 };
 
+/** Not recorded yet: domain_keep(), when it is known whose it is. */
 struct domain *domain_new(struct daemon *daemon);
-/** One for a program of the user of `of` alone, whose executors have later generations than that.
- * Not recorded as such yet: domain_keep(), when it is known why. */
+/** The same for a program of the user of `of` alone, whose executors have later generations than
+ * that. */
 struct domain *domain_new_alone(const struct domain *of);
 /** The same with the number that it had in an earlier life of the daemon. */
 struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number);

@@ -452,6 +452,18 @@ START_TEST(executors_of_a_domain_that_was_closed_end)
 }
 END_TEST
 
+/* The daemon dies when it has made a domain, and before it has said whose it is. */
+START_TEST(a_domain_that_is_nobodys_yet_is_forgotten)
+{
+	set_up();
+	ck_assert_ptr_nonnull(domain_new_alone(fake_domain(fake)));
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_ptr_null(TAILQ_NEXT(fake_domain(fake), link));
+	ck_assert_uint_eq(fake->child_count, 3);
+	part();
+}
+END_TEST
+
 /* The daemon dies when it has recorded that the device has failed, and has told nobody yet. */
 START_TEST(everybody_is_told_that_the_device_has_failed)
 {
@@ -494,6 +506,7 @@ int main(void)
 	suite_add_tcase(suite, tests);
 	tcase_add_test(tests, every_executor_closes_a_session_that_ended);
 	tcase_add_test(tests, executors_of_a_domain_that_was_closed_end);
+	tcase_add_test(tests, a_domain_that_is_nobodys_yet_is_forgotten);
 	tcase_add_test(tests, everybody_is_told_that_the_device_has_failed);
 	tests = tcase_create("promotion");
 	suite_add_tcase(suite, tests);
