@@ -309,6 +309,10 @@ static bool adopt_peer(struct session *session)
 		return false;
 	}
 	session->connection = connection_new(daemon->loop, socket, VISITOR_QUEUE_MAX, &handlers, session);
+	/* It may have been welcomed, and nobody has recorded that: what it asks waits until it is
+	 * welcomed again. */
+	if (session->connection && session->state == SESSION_OPENING)
+		connection_pause(session->connection);
 	return session->connection;
 }
 

@@ -124,6 +124,7 @@ static void serve(struct session *session)
 		return;
 	}
 	session->state = SESSION_SERVED;
+	connection_resume(session->connection);
 	sink_request(session);
 	session->daemon->counters.sessions_opened++;
 	userlog_event(session->daemon, session->uid, USERLOG_session, LOG_LEVEL_INFO,

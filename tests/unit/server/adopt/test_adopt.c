@@ -399,6 +399,30 @@ START_TEST(a_guard_that_the_daemon_had_asked_for_is_asked_for_again)
 }
 END_TEST
 
+/* The daemon dies when it has sent the Welcome, and has not recorded it: the program may ask before
+ * the next daemon has said so again. */
+START_TEST(who_was_welcomed_as_the_daemon_died_may_ask_at_once)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	struct fake_client other;
+	uint64_t open;
+
+	fake_hello(fake, &other);
+	open = fake_expect(fake, active->socket, WIRE_OPEN_SESSION)->id;
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_request(fake, &other, &query, -1);
+	fake_expect_nothing(fake, other.socket);
+	fake_expect(fake, active->socket, WIRE_OPEN_SESSION);
+	fake_reply(fake, active->socket, open, 0, NULL, 0);
+	fake_welcome(fake, &other);
+	fake_serve(fake, active, WIRE_ACTIVATE);
+	fake_serve(fake, active, WIRE_QUERY_MEMORY);
+	fake_expect(fake, other.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_leave(fake, &other);
+}
+END_TEST
+
 /* A session ends in as many executors as a domain may have, and the daemon dies before any of them
  * has answered. */
 START_TEST(every_executor_closes_a_session_that_ended)
@@ -497,6 +521,7 @@ int main(void)
 	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
 	tcase_add_test(tests, everything_is_as_it_was);
+	tcase_add_test(tests, who_was_welcomed_as_the_daemon_died_may_ask_at_once);
 	tcase_add_test(tests, events_stay);
 	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);
 	tcase_add_test(tests, memory_of_a_keeper_that_died_as_well_is_given_back);
