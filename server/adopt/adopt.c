@@ -133,6 +133,13 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	return 0;
 }
 
+static bool is_in_trouble(const struct domain *domain)
+{
+	enum incident_state state = domain->promotion->state;
+
+	return !incident_is_serving(state) && !incident_is_activating(state);
+}
+
 static void place(struct domain *domain, struct worker *worker, uint32_t active)
 {
 	TAILQ_INSERT_TAIL(&domain->workers, worker, link);
@@ -142,6 +149,9 @@ static void place(struct domain *domain, struct worker *worker, uint32_t active)
 		if (worker->state != WORKER_CONDEMNED)
 			worker->state = WORKER_ACTIVE;
 		worker->generation = domain->generation;
+		/* What it has said is on its socket still, and nothing follows from it yet. */
+		if (!is_in_trouble(domain))
+			worker->lost = false;
 	} else if (worker->generation > domain->generation) {
 		/* It was to become the active one and has not been told. */
 		worker->state = worker->state == WORKER_ACTIVE ? WORKER_WARM : worker->state;

@@ -52,6 +52,20 @@ START_TEST(everything_is_as_it_was)
 }
 END_TEST
 
+/* Of all that follows from a loss the daemon has recorded the executor, and has died. */
+START_TEST(an_executor_that_was_lost_as_the_daemon_died_is_replaced)
+{
+	struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = CUDA_ERROR_LAUNCH_FAILED}};
+
+	lost.trouble.text = "the context is lost";
+	active->worker->lost = true;
+	worker_keep(active->worker);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_send(fake, active->socket, &lost, NULL, 0);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+}
+END_TEST
+
 static void note(uid_t uid, enum event_kind kind, const char *text)
 {
 	const struct event_about about = {.uid = uid, .session = 7, .program = uid ? "a program" : NULL};
@@ -537,6 +551,7 @@ int main(void)
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);
 	tcase_add_test(tests, a_culprit_stays_one);
+	tcase_add_test(tests, an_executor_that_was_lost_as_the_daemon_died_is_replaced);
 	tcase_add_test(tests, a_silence_stays_one);
 	tcase_add_test(tests, who_was_over_the_limit_is_not_forgotten);
 	tcase_add_test(tests, why_an_executor_was_given_up_is_not_forgotten);
