@@ -69,7 +69,7 @@ enum incident_action {
 		1 << 1,		 /* reports what was lost before: its next executor did not get to serve */
 	INCIDENT_JUDGE = 1 << 2, /* the domain has no active executor any more; convict() */
 	/* Here the state changes. */
-	INCIDENT_BEGIN = 1 << 3, /* an executor is lost: holds the sessions, calls moves off */
+	INCIDENT_BEGIN = 1 << 3, /* an executor is lost: calls moves off, holds the sessions */
 	INCIDENT_NEW = 1 << 4,	 /* with BEGIN: its time counts from now on, and not from a loss before */
 	INCIDENT_FELL_SHORT = 1 << 5, /* with BEGIN: it had not answered Activate */
 	INCIDENT_STOP = 1 << 6,	      /* what is on the device is looked at no longer */

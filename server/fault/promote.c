@@ -138,6 +138,7 @@ static void choose(struct domain *domain);
 static void begin(struct domain *domain, unsigned actions, enum promote_cause cause)
 {
 	struct promotion *promotion = domain->promotion;
+	struct session *session;
 
 	/* A loss during a promotion belongs to the same pause. */
 	if (actions & INCIDENT_NEW)
@@ -145,7 +146,8 @@ static void begin(struct domain *domain, unsigned actions, enum promote_cause ca
 	promotion->fell_short = actions & INCIDENT_FELL_SHORT;
 	promotion->cause = cause;
 	promotion->sign[0] = '\0';
-	promote_hold_sessions(domain);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		session->evidence->held |= session_is_live(session);
 	domain->daemon->standby_room->in_trouble(domain);
 }
 
@@ -195,12 +197,13 @@ static unsigned step(struct domain *domain, enum incident_event event, enum prom
 		begin(domain, step.actions, cause);
 	if (step.actions & INCIDENT_STOP)
 		halt_end(domain);
-	if (step.actions & INCIDENT_HOLD)
-		promote_hold_sessions(domain);
 	if (step.actions & INCIDENT_HALT)
 		halt_begin(domain, patience_ms(domain));
 	if (step.actions & INCIDENT_HALT_AGAIN)
 		halt_begin(domain, time_left_ms(domain));
+	/* Behind the record: a daemon that finds them held knows of the incident. */
+	if (step.actions & (INCIDENT_BEGIN | INCIDENT_HOLD))
+		promote_hold_sessions(domain);
 	if (step.actions & INCIDENT_FENCE)
 		halt_ask_for_fence(domain);
 	if (step.actions & INCIDENT_CHOOSE)

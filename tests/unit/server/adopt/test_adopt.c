@@ -1,6 +1,7 @@
 // Another life of the daemon: what it makes of the records of the one before. Keeper, executors and
 // clients are the test, and stay.
 
+#include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "server/session/domain.h"
 #include "server/session/events.h"
 #include "server/session/records.h"
+#include "server/session/rooms.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
@@ -48,6 +50,33 @@ START_TEST(everything_is_as_it_was)
 	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), active->worker);
 	ck_assert_int_eq(standby->worker->state, WORKER_WARM);
+	expect_served();
+}
+END_TEST
+
+static jmp_buf death;
+
+static void die(struct domain *domain)
+{
+	(void)domain;
+	longjmp(death, 1);
+}
+
+/* The daemon dies at the beginning of an incident, which nothing tells the next one of. */
+START_TEST(nobody_is_held_for_an_incident_that_is_forgotten)
+{
+	static struct standby_room deadly;
+
+	deadly = *fake->daemon.standby_room;
+	deadly.in_trouble = die;
+	fake->daemon.standby_room = &deadly;
+	if (!setjmp(death)) {
+		promote_silent(fake_domain(fake), active->worker);
+		ck_abort_msg("it has not died");
+	}
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	expect_served();
 }
 END_TEST
@@ -552,6 +581,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, set_up, part);
 	tcase_add_test(tests, a_culprit_stays_one);
 	tcase_add_test(tests, an_executor_that_was_lost_as_the_daemon_died_is_replaced);
+	tcase_add_test(tests, nobody_is_held_for_an_incident_that_is_forgotten);
 	tcase_add_test(tests, a_silence_stays_one);
 	tcase_add_test(tests, who_was_over_the_limit_is_not_forgotten);
 	tcase_add_test(tests, why_an_executor_was_given_up_is_not_forgotten);
