@@ -312,6 +312,7 @@ static void arrive(struct move *move)
 static void stay(struct move *move, const struct wire_reply *reply)
 {
 	move->session->refusal.stuck = true;
+	session_keep(move->session);
 	call_off(move, CUDA_ERROR_NOT_READY, reply && reply->text && reply->text[0] ? reply->text : OWN_WORK);
 }
 

@@ -771,6 +771,24 @@ START_TEST(a_limit_waits_for_the_next_executor)
 }
 END_TEST
 
+/* Its executor would not answer a second time. */
+START_TEST(the_next_daemon_does_not_ask_once_more_whether_it_is_let_go)
+{
+	fake_with_records = true;
+	boot();
+	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "the test wants it", 60000, NULL, NULL));
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	tell(third);
+	answer_let_go(first, 0);
+	ck_assert(third->killed);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert(TAILQ_EMPTY(&first->worker->pending));
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("move");
@@ -803,5 +821,6 @@ int main(void)
 	tests = tcase_create("another life");
 	suite_add_tcase(suite, tests);
 	tcase_add_test(tests, the_next_daemon_says_so_too);
+	tcase_add_test(tests, the_next_daemon_does_not_ask_once_more_whether_it_is_let_go);
 	return suite_run(suite);
 }
