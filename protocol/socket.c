@@ -93,21 +93,21 @@ static int receive(int socket, struct packet *packet, int flags, size_t room)
 	if (n < 0)
 		return receive_error(errno);
 
+	bool cut = m.msg_flags & MSG_CTRUNC;
 	unsigned surplus = take_all(packet, &m);
-	if (surplus || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || (n == 0 && packet->fd_count)) {
-		/* Whoever peeks chooses how. */
-		if (!(flags & MSG_PEEK))
-			packet_close_fds(packet);
-		if (!surplus && !(m.msg_flags & MSG_TRUNC) && n > 0)
-			packet->length = (size_t)n;
+	if (surplus || (m.msg_flags & MSG_TRUNC) || (n == 0 && (cut || packet->fd_count)) ||
+		(cut && (!room || packet->fd_count == WIRE_FDS_MAX))) {
+		packet_close_fds(packet);
 		return PACKET_E_INVALID;
+	}
+	packet->length = (size_t)n;
+	if (cut) {
+		packet_close_fds(packet);
+		return PACKET_E_NO_FDS;
 	}
 	/* No packet of the protocol is empty, so nothing means the end. A peer that does send an
 	 * empty packet is treated as gone, which it deserves. */
-	if (n == 0)
-		return PACKET_E_CLOSED;
-	packet->length = (size_t)n;
-	return 0;
+	return n == 0 ? PACKET_E_CLOSED : 0;
 }
 
 int packet_receive(int socket, struct packet *packet)

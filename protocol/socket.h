@@ -25,14 +25,16 @@ struct packet {
 #define PACKET_E_INVALID                                                                                     \
 	3 /* receiving: truncated or with too many descriptors, which were closed; sending: does not encode  \
 	   */
+#define PACKET_E_NO_FDS                                                                                      \
+	4 /* receiving: the bytes are there; this process has no room for their descriptors, and gets none   \
+	   */
 
-/** Receives one packet. Return: 0, a PACKET_E_*, or -errno. With PACKET_E_INVALID and a length the
- * bytes are there, and this process has no room for the descriptors. */
+/** Receives one packet. Return: 0, a PACKET_E_*, or -errno. */
 int packet_receive(int socket, struct packet *packet);
 /**
  * The same, but the packet stays on the socket: it is received again, with new descriptors, until
  * packet_discard() takes it off. For a receiver that must not lose it if it dies with the packet in
- * hand. Descriptors of one that is PACKET_E_INVALID are left to the caller as well.
+ * hand.
  */
 int packet_peek(int socket, struct packet *packet);
 /** The same for who takes no descriptors: none is received, and a packet that has some is

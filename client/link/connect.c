@@ -392,7 +392,7 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 		*ret_hung_up = true;
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
 	}
-	if (r == PACKET_E_INVALID && answer->packet.length) {
+	if (r == PACKET_E_NO_FDS) {
 		client_log(CLIENT_LOG_ERROR, "too many open files in this process for a session (ulimit -n)");
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
 	}

@@ -64,7 +64,7 @@ static int receive_reply(uint64_t id, struct control_answer *answer)
 			continue;
 		/* The program has too many open files. It is an answer: the caller misses the
 		 * descriptor. */
-		if (r == PACKET_E_INVALID && answer->packet.length)
+		if (r == PACKET_E_NO_FDS)
 			r = 0;
 		if (r == 0)
 			r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);

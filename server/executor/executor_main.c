@@ -264,7 +264,7 @@ static int receive_one(struct executor *executor)
 	}
 	error = packet_receive(executor->control_fd, &job->packet);
 	/* The message is there, and its descriptors are not. */
-	lacks_files = error == PACKET_E_INVALID && job->packet.length;
+	lacks_files = error == PACKET_E_NO_FDS;
 	if (!error || lacks_files)
 		error = wire_decode(job->packet.bytes, job->packet.length, &job->message) ? PACKET_E_INVALID
 											  : 0;

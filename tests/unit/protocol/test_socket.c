@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -175,6 +176,29 @@ START_TEST(too_many_descriptors_to_receive)
 }
 END_TEST
 
+/* The frame has two descriptors to receive, and this process room for one. */
+START_TEST(descriptors_without_room_are_no_nonsense)
+{
+	struct wire_message sent = ping(7), received;
+	int fds[2] = {ours, theirs}, first = dup(ours);
+	struct rlimit before, few;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = (struct rlimit){.rlim_cur = (rlim_t)first + 1, .rlim_max = before.rlim_max};
+	close(first);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	ck_assert_int_eq(message_send(theirs, &sent, fds, 2), 0);
+	ck_assert_int_eq(packet_peek(ours, packet), PACKET_E_NO_FDS);
+	ck_assert_uint_eq(packet->fd_count, 0);
+	ck_assert_int_eq(packet_peek_bare(ours, packet), PACKET_E_INVALID);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_NO_FDS);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	ck_assert_uint_eq(packet->fd_count, 0);
+	ck_assert_int_eq(wire_decode(packet->bytes, packet->length, &received), 0);
+	ck_assert_uint_eq(received.id, 7);
+}
+END_TEST
+
 START_TEST(long_packets_are_refused)
 {
 	int big = 1 << 20;
@@ -313,6 +337,7 @@ int main(void)
 	tcase_add_checked_fixture(bad, open_pair, close_pair);
 	tcase_add_test(bad, too_many_descriptors_to_send);
 	tcase_add_loop_test(bad, too_many_descriptors_to_receive, WIRE_FDS_MAX + 1, 12);
+	tcase_add_test(bad, descriptors_without_room_are_no_nonsense);
 	tcase_add_test(bad, long_packets_are_refused);
 	tcase_add_test(bad, hang_up_is_seen);
 	tcase_add_test(bad, reset_is_a_hang_up);
