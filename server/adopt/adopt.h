@@ -6,7 +6,6 @@
 
 struct daemon;
 struct legacy;
-struct packet;
 struct wire_reply;
 struct worker;
 
@@ -20,6 +19,6 @@ int adopt(struct daemon *daemon, const struct legacy *legacy);
  * An answer that nobody waits for, to a request of an earlier life. Device memory that no record
  * knows came too late for its session: it goes back to the keeper.
  */
-void adopt_unclaimed(struct worker *worker, const struct wire_reply *reply, const struct packet *packet);
+void adopt_unclaimed(struct worker *worker, const struct wire_reply *reply);
 
 #endif

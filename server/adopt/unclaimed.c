@@ -53,12 +53,12 @@ static bool is_known(struct daemon *daemon, uint64_t handle)
 	return is_doomed(daemon, handle);
 }
 
-void adopt_unclaimed(struct worker *worker, const struct wire_reply *reply, const struct packet *packet)
+void adopt_unclaimed(struct worker *worker, const struct wire_reply *reply)
 {
 	struct daemon *daemon = worker->daemon;
 	struct kept_chunk chunk = {.keeper = daemon->keeper_number};
 
-	if (worker != daemon->keeper || !packet->fd_count || reply->code || !reply->values.count)
+	if (worker != daemon->keeper || reply->code || !reply->values.count)
 		return;
 	chunk.handle = reply->values.at[0];
 	if (is_known(daemon, chunk.handle))

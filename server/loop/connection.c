@@ -21,6 +21,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "server/log.h"
 #include "server/loop/discard.h"
 #include "server/loop/shared_fd.h"
 
@@ -91,12 +92,8 @@ static void take_off(struct connection *connection)
 /* What is not to be delivered stays on the socket. */
 static int peek(struct connection *connection)
 {
-	int r = connection->handlers->outside ? packet_peek_bare(connection->socket, &incoming)
-					      : packet_peek(connection->socket, &incoming);
-
-	if (r)
-		packet_close_fds(&incoming);
-	return r;
+	return connection->handlers->outside ? packet_peek_bare(connection->socket, &incoming)
+					     : packet_peek(connection->socket, &incoming);
 }
 
 /* Reads and delivers one packet. Return: whether to go on. */
@@ -107,7 +104,10 @@ static bool read_one(struct connection *connection)
 
 	if (r == PACKET_E_AGAIN)
 		return false;
-	if (r) {
+	if (r == PACKET_E_NO_FDS) {
+		log_error("a message comes without its descriptors: this process has none left (limit of "
+			  "open files)");
+	} else if (r) {
 		hang_up(connection, r == PACKET_E_CLOSED    ? "hung up"
 				    : r == PACKET_E_INVALID ? "sent a malformed packet"
 							    : strerror(-r));

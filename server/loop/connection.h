@@ -25,7 +25,8 @@ struct shared_fd;
 
 struct connection_handlers {
 	/* A well-formed message. Both arguments are valid until the handler returns; descriptors
-	 * that it does not take (packet_take_fd) are closed behind it. */
+	 * that it does not take (packet_take_fd) are closed behind it. There are none where this
+	 * process has no room for them. */
 	void (*message)(void *context, const struct wire_message *message, struct packet *packet);
 	/* The peer is gone or broke the protocol; called once. The owner calls
 	 * connection_shutdown(). */

@@ -32,7 +32,7 @@ struct chunk {
 };
 
 /** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at
- * once. */
+ * once. @fd: -1: there was no room for it, which is a failure */
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
 struct chunk *chunk_ref(struct chunk *chunk);
 /** Its owner gave it back: it will be released when the last reference goes. */

@@ -264,7 +264,7 @@ static void take_chunk(struct request *request, const struct wire_reply *reply, 
 {
 	int fd = packet_take_fd(packet, 0);
 
-	if (fd >= 0 && reply->values.count)
+	if (reply->values.count)
 		request->chunk = chunk_new(request->session->daemon, reply->values.at[0], fd);
 	else if (fd >= 0)
 		close(fd);

@@ -11,8 +11,6 @@
 
 #include "server/session/sink.h"
 
-#include <unistd.h>
-
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/executor/guard.h"
@@ -70,18 +68,17 @@ static void tell_all(struct session *session)
 /* Takes one of the two over. */
 static void take(struct session *session, int index, const struct wire_reply *reply, struct packet *packet)
 {
-	int fd = reply && !reply->code ? packet_take_fd(packet, 0) : -1;
-	bool wanted = session->state != SESSION_CLOSING && reply && reply->values.count;
+	bool made = reply && !reply->code && reply->values.count;
+	bool wanted = session->state != SESSION_CLOSING && made;
 
-	if (fd >= 0 && reply->values.count) {
-		struct chunk *chunk = chunk_new(session->daemon, reply->values.at[0], fd);
+	if (made) {
+		struct chunk *chunk =
+			chunk_new(session->daemon, reply->values.at[0], packet_take_fd(packet, 0));
 
 		if (chunk && wanted)
 			session->sinks[index] = chunk;
 		else
 			chunk_unref(chunk);
-	} else if (fd >= 0) {
-		close(fd);
 	}
 	if (wanted)
 		session_keep(session);

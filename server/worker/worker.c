@@ -61,7 +61,7 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 
 	if (!pending && message->id < worker->first_request) {
 		/* An earlier life of the daemon asked, and has dealt with it or did not need to. */
-		events_of(worker)->unclaimed(worker, &message->reply, packet);
+		events_of(worker)->unclaimed(worker, &message->reply);
 		return;
 	}
 	if (!pending) {

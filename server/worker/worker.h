@@ -74,7 +74,7 @@ struct worker_events {
 	/* A session has broken the rules. */
 	void (*offence)(struct worker *worker, uint64_t session, const char *reason);
 	/* Answers a request of an earlier life of the daemon. */
-	void (*unclaimed)(struct worker *worker, const struct wire_reply *reply, const struct packet *packet);
+	void (*unclaimed)(struct worker *worker, const struct wire_reply *reply);
 	/* Behind each of lost, suspect and fault: what they have changed is to be recorded. */
 	void (*troubled)(struct worker *worker);
 	/* It has closed its connection, or cannot be read. */

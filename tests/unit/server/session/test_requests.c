@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,6 +72,34 @@ START_TEST(one_request_at_a_time)
 	fake_expect_nothing(fake, active->socket);
 	fake_reply(fake, active->socket, id, 0, NULL, 0);
 	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
+	part();
+}
+END_TEST
+
+/* The keeper stays, and what nobody can hold goes back to it. */
+START_TEST(memory_without_a_free_descriptor_is_refused)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	struct rlimit before, few = {0};
+
+	join();
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 2 * MIB};
+	fake_request(fake, &client, &map, -1);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_give_chunk(keeper, fake->message.id, 5);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few.rlim_max = before.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	fake_turn(fake);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK)->chunk.handle, 5);
+	fake_reply(fake, keeper->socket, fake->message.id, 0, NULL, 0);
+	/* The next one goes well. */
+	fake_request(fake, &client, &map, -1);
+	fake_make_chunk(fake, keeper, 6);
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
 	part();
 }
 END_TEST
@@ -751,6 +780,7 @@ int main(void)
 	fake_prepare();
 	tcase_add_test(tests, host_memory_comes_as_a_file);
 	tcase_add_test(tests, failed_request_leaves_no_trace);
+	tcase_add_test(tests, memory_without_a_free_descriptor_is_refused);
 	tcase_add_test(tests, one_request_at_a_time);
 	tcase_add_test(tests, memory_waits_for_memory_that_is_being_given_back);
 	tcase_add_test(tests, memory_that_never_comes_is_an_answer);
