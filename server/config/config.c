@@ -289,9 +289,10 @@ static void end_section(struct reading *reading)
 	const struct rule *rule = reading->rule;
 	const unsigned line = *line_of(reading, "memory_limit"),
 		       other = *line_of(reading, "memory_guarantee");
+	/* What a section does not limit has the limit of all. */
+	const uint64_t limit = rule && line ? rule->terms.memory_limit : config->memory_limit;
 
-	if (rule ? contradicts(rule->terms.memory_limit, rule->terms.memory_guarantee)
-		 : contradicts(config->memory_limit, config->memory_guarantee))
+	if (contradicts(limit, rule ? rule->terms.memory_guarantee : config->memory_guarantee))
 		complain(reading, line > other ? line : other, "memory_guarantee is more than memory_limit");
 }
 
