@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "server/log.h"
@@ -415,18 +417,31 @@ static int read_all(struct reading *reading)
 	return reading->error;
 }
 
+/* Whoever reads a pipe or a device waits for others, or for ever. Return: NULL, with errno, EPIPE
+ * where it is one */
+static FILE *open_file(const char *path)
+{
+	const dev_t null = makedev(1, 3);
+	struct stat status;
+
+	if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode) &&
+		status.st_rdev != null) {
+		errno = EPIPE;
+		return NULL;
+	}
+	return fopen(path, "re");
+}
+
 int config_read(struct config *config, const char *path, char *ret_text, size_t text_size)
 {
-	struct reading reading = {.config = config,
-		.path = path,
-		.file = fopen(path, "re"),
-		.text = ret_text,
-		.size = text_size};
+	struct reading reading = {
+		.config = config, .path = path, .file = open_file(path), .text = ret_text, .size = text_size};
 	int error = reading.file ? read_all(&reading) : errno;
 
 	free(reading.bytes);
 	if (error)
-		snprintf(ret_text, text_size, "%s: %s", path, strerror(error));
+		snprintf(ret_text, text_size, "%s: %s", path,
+			error == EPIPE ? "neither a regular file nor /dev/null" : strerror(error));
 	if (!reading.file)
 		return error == ENOENT ? CONFIG_E_MISSING : CONFIG_E_INVALID;
 	fclose(reading.file);

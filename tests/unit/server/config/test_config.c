@@ -347,6 +347,27 @@ START_TEST(a_file_that_cannot_be_read_is_an_error)
 }
 END_TEST
 
+/* Nobody writes to the one, and the other has no end. */
+START_TEST(what_is_no_file_is_not_waited_for)
+{
+	struct config config;
+	char text[256], pipe[] = "/tmp/frmps-test-XXXXXX";
+
+	close(mkstemp(pipe));
+	unlink(pipe);
+	ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+	config_init(&config);
+	alarm(10);
+	ck_assert_int_eq(config_read(&config, pipe, text, sizeof(text)), CONFIG_E_INVALID);
+	ck_assert_ptr_nonnull(strstr(text, ": neither a regular file nor /dev/null"));
+	unlink(pipe);
+	ck_assert_int_eq(config_read(&config, "/dev/zero", text, sizeof(text)), CONFIG_E_INVALID);
+	ck_assert_str_eq(text, "/dev/zero: neither a regular file nor /dev/null");
+	ck_assert_int_eq(config_read(&config, "/dev/null", text, sizeof(text)), 0);
+	alarm(0);
+}
+END_TEST
+
 START_TEST(an_indented_line_is_a_line)
 {
 	struct config config;
@@ -551,6 +572,7 @@ int main(void)
 	tcase_add_test(tests, what_takes_effect_at_the_next_start_is_named);
 	tcase_add_test(tests, missing_file_is_told_apart);
 	tcase_add_test(tests, a_file_that_cannot_be_read_is_an_error);
+	tcase_add_test(tests, what_is_no_file_is_not_waited_for);
 	tcase_add_test(tests, an_indented_line_is_a_line);
 	tcase_add_test(tests, a_comment_of_any_length_sets_nothing);
 	tcase_add_test(tests, a_line_that_is_too_long_is_an_error);
