@@ -113,13 +113,12 @@ static int take_option(struct options *options, int option)
 		return 0;
 	case 'm':
 		config_help(stdout);
-		return 1;
+		return manual_flush(stdout) + 1;
 	case 'v':
 		puts("frmps-server " SERVER_VERSION);
-		return 1;
+		return manual_flush(stdout) + 1;
 	case 'h':
-		manual_help(&manual_server, stdout);
-		return 1;
+		return manual_help(&manual_server, stdout) + 1;
 	default:
 		return take_internal(options, option) ? 0 : manual_wrong(&manual_server, NULL) + 1;
 	}
@@ -163,12 +162,13 @@ static int check_configuration(const struct options *options)
 
 	if (code == EX_USAGE)
 		return manual_wrong(&manual_server, "%s", text);
-	if (code)
+	if (code) {
 		fprintf(stderr, "%s\n", text);
-	else
-		printf("%s: %s\n", file,
-			access(file, F_OK) < 0 ? "no such file: every key has its default" : "no errors");
-	return code;
+		return code;
+	}
+	printf("%s: %s\n", file,
+		access(file, F_OK) < 0 ? "no such file: every key has its default" : "no errors");
+	return manual_flush(stdout);
 }
 
 /* Whether the backend works here. Return: 0, or the exit code after an error line. */

@@ -83,11 +83,8 @@ int command_help(const struct commands *commands, int count, char **words)
 	int used;
 	const struct manual_row *row = manual_command(commands->manual, count, words, &used);
 
-	if (row)
-		manual_help_command(commands->manual, row, stdout);
-	else
-		manual_help(commands->manual, stdout);
-	return 0;
+	return row ? manual_help_command(commands->manual, row, stdout)
+		   : manual_help(commands->manual, stdout);
 }
 
 bool command_takes_all(const struct commands *commands, int count, char **words)
@@ -129,23 +126,18 @@ int command_read(
 		r = run(context, count, words);
 		/* What a line says is there before the next one is read. */
 		if (!r)
-			r = command_flush(stdout);
+			r = manual_flush(stdout);
 		outcome = r || outcome < 0 ? r : outcome;
 	}
 	free(line);
 	return outcome;
 }
 
-int command_flush(FILE *out)
-{
-	return fflush(out) || ferror(out) ? 1 : 0;
-}
-
 int command_print(const json_t *root)
 {
 	json_dumpf(root, stdout, JSON_INDENT(2));
 	puts("");
-	return command_flush(stdout);
+	return manual_flush(stdout);
 }
 
 int call_fail(const struct call *call, int error, const char *text)

@@ -60,9 +60,6 @@ bool command_takes_all(const struct commands *commands, int count, char **words)
 int command_read(
 	FILE *in, const char *program, int (*run)(void *context, int count, char **arguments), void *context);
 
-/** Writes out what was printed. Return: exit code: whether some of it could not be written */
-int command_flush(FILE *out);
-
 /** Prints a document. Return: exit code */
 int command_print(const json_t *root);
 

@@ -13,6 +13,7 @@
 #include "server/tools/ask.h"
 #include "server/tools/command.h"
 #include "server/tools/field.h"
+#include "server/tools/manual.h"
 
 /* Until a service whose connection broke is asked again: its daemon may have been replaced. */
 #define AGAIN_SECONDS 1u
@@ -85,7 +86,7 @@ static bool print(struct view *view, const json_t *root)
 	view->latest = field_number(root, "latest");
 	view->noted = noted;
 	view->begun = true;
-	return !command_flush(view->out);
+	return !manual_flush(view->out);
 }
 
 /* @number: NULL: what there is, at once; else what is behind it. Return: as call_try() */

@@ -206,10 +206,9 @@ static int parse(int count, char **arguments, struct options *options)
 			break;
 		case 'v':
 			puts("frmps-exporter " SERVER_VERSION);
-			return 1;
+			return manual_flush(stdout) + 1;
 		case 'h':
-			manual_help(&manual_exporter, stdout);
-			return 1;
+			return manual_help(&manual_exporter, stdout) + 1;
 		default:
 			return manual_wrong(&manual_exporter, NULL) + 1;
 		}

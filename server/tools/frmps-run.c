@@ -45,10 +45,9 @@ static int parse(int count, char **arguments, struct options *options)
 			break;
 		case 'v':
 			puts("frmps-run " SERVER_VERSION);
-			return 1;
+			return manual_flush(stdout) + 1;
 		case 'h':
-			manual_help(&manual_run, stdout);
-			return 1;
+			return manual_help(&manual_run, stdout) + 1;
 		default:
 			return manual_wrong(&manual_run, NULL) + 1;
 		}

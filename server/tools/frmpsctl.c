@@ -206,7 +206,7 @@ static int show(
 		code = command_print(root);
 	} else {
 		print(root);
-		code = command_flush(stdout);
+		code = manual_flush(stdout);
 	}
 	json_decref(root);
 	return code;
@@ -349,7 +349,7 @@ static int show_top(const struct call *call)
 			top_print(before, now, ns - before_ns, size.ws_row, live ? "\033[K\n" : "\n", stdout);
 		if (live)
 			fputs("\033[J", stdout);
-		code = command_flush(stdout);
+		code = manual_flush(stdout);
 		json_decref(before);
 		if (code || (!live && before))
 			break;
@@ -444,7 +444,7 @@ static int parse(int count, char **arguments, bool stops, struct options *option
 			break;
 		case 'v':
 			puts("frmpsctl " SERVER_VERSION);
-			return 1;
+			return manual_flush(stdout) + 1;
 		case 'h':
 			options->help = true;
 			break;

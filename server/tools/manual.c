@@ -183,7 +183,12 @@ static void print_usage(const struct manual *manual, FILE *out)
 	}
 }
 
-void manual_help(const struct manual *manual, FILE *out)
+int manual_flush(FILE *out)
+{
+	return fflush(out) || ferror(out) ? 1 : 0;
+}
+
+int manual_help(const struct manual *manual, FILE *out)
 {
 	print_usage(manual, out);
 	for (size_t i = 0; i < manual->count; i++) {
@@ -199,13 +204,15 @@ void manual_help(const struct manual *manual, FILE *out)
 	print_rows(manual, MANUAL_EXIT, "Exit status", out);
 	if (manual->section)
 		fprintf(out, "\nMore: man %d %s\n", manual->section, manual->program);
+	return manual_flush(out);
 }
 
-void manual_help_command(const struct manual *manual, const struct manual_row *command, FILE *out)
+int manual_help_command(const struct manual *manual, const struct manual_row *command, FILE *out)
 {
 	fprintf(out, "usage: %s %s%s%s\n\n", manual->program, command->name, command->argument[0] ? " " : "",
 		command->argument);
 	print_wrapped(out, command->help, 0);
+	return manual_flush(out);
 }
 
 /* Whether arguments begin with the words of a name. Return: their number, 0 if not */

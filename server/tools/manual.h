@@ -66,11 +66,14 @@ extern const struct manual manual_server, manual_run, manual_ctl, manual_exporte
  */
 int manual_option(const struct manual *manual, int count, char **arguments, int stops);
 
-/** Prints --help. */
-void manual_help(const struct manual *manual, FILE *out);
+/** Writes out what was printed. Return: exit code: whether some of it could not be written */
+int manual_flush(FILE *out);
 
-/** Prints the help of one command. */
-void manual_help_command(const struct manual *manual, const struct manual_row *command, FILE *out);
+/** Prints --help. Return: of manual_flush() */
+int manual_help(const struct manual *manual, FILE *out);
+
+/** Prints the help of one command. Return: of manual_flush() */
+int manual_help_command(const struct manual *manual, const struct manual_row *command, FILE *out);
 
 /**
  * The command that arguments begin with.

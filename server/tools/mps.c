@@ -12,6 +12,7 @@
 #include "protocol/wire.h"
 #include "server/tools/ask.h"
 #include "server/tools/field.h"
+#include "server/tools/manual.h"
 
 /* "GPU-cb1213a3-d6a4-be7f" of a whole UUID. */
 #define PARTIAL_UUID 22
@@ -154,7 +155,7 @@ static int print_clients(const struct call *call, json_t *list, const char *head
 	json_array_foreach (list, index, client)
 		print(client);
 	json_decref(list);
-	return command_flush(stdout);
+	return manual_flush(stdout);
 }
 
 /* Prints something of each client. @server: of one; NULL: of all. Return: exit code */
@@ -199,7 +200,7 @@ int mps_server_list(const struct call *call)
 	if (call->json)
 		return print_document(json_pack("{so}", "servers", list));
 	json_decref(list);
-	return command_flush(stdout);
+	return manual_flush(stdout);
 }
 
 /* The words of stock MPS. While a fault is dealt with, new programs wait as they do at a start. */
@@ -224,7 +225,7 @@ int mps_server_status(const struct call *call)
 		code = print_document(json_pack("{ss}", "status", state_of(root, domain)));
 	} else if (domain) {
 		puts(state_of(root, domain));
-		code = command_flush(stdout);
+		code = manual_flush(stdout);
 	}
 	json_decref(root);
 	return code;
@@ -319,7 +320,7 @@ int mps_device_query(const struct call *call)
 		code = print_document(devices_json(root));
 	} else {
 		print_device(root, csv);
-		code = command_flush(stdout);
+		code = manual_flush(stdout);
 	}
 	json_decref(root);
 	return code;
@@ -379,7 +380,7 @@ int mps_partitions(const struct call *call)
 		code = print_document(partitions_json(root));
 	} else {
 		print_partitions(root);
-		code = command_flush(stdout);
+		code = manual_flush(stdout);
 	}
 	json_decref(root);
 	return code;
@@ -411,7 +412,7 @@ static int terminate_session(const struct call *call, long long session)
 	if (call->json)
 		return print_document(json_pack("{sI}", "session", (json_int_t)session));
 	puts("0");
-	return command_flush(stdout);
+	return manual_flush(stdout);
 }
 
 int mps_terminate_client(const struct call *call)
@@ -451,5 +452,5 @@ int mps_order(const struct call *call)
 	if (*field_text(root, "text", ""))
 		puts(field_text(root, "text", ""));
 	json_decref(root);
-	return command_flush(stdout);
+	return manual_flush(stdout);
 }

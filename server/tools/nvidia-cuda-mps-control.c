@@ -256,7 +256,7 @@ int main(int count, char **arguments)
 			break;
 		case 'v':
 			puts(PROGRAM " of frmps " SERVER_VERSION);
-			return 0;
+			return manual_flush(stdout);
 		case 'h':
 			return command_help(&commands, count - optind, arguments + optind);
 		default:

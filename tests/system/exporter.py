@@ -107,6 +107,11 @@ class Exporter(unittest.TestCase):
         self.assertEqual(self.ask('POST', '/metrics')[0], 405)
         self.assertEqual(self.ask('GET', '/')[0], 200)
 
+    def test_an_answer_that_cannot_be_written_is_an_error(self):
+        with open('/dev/full', 'w', encoding='utf-8') as full:
+            for option in '--help', '--version':
+                self.assertEqual(subprocess.run([tool('frmps-exporter'), option], stdout=full).returncode, 1)
+
     def test_the_dashboard_asks_for_what_there_is(self):
         with open(DASHBOARD, encoding='utf-8') as file:
             board = json.load(file)

@@ -72,6 +72,19 @@ START_TEST(help_is_an_answer)
 }
 END_TEST
 
+static const char *const unwritten[] = {SERVER "--help", SERVER "--version", SERVER "--help-config",
+	SERVER "--check-config /dev/null", RUN "--help", RUN "--version", CTL "--help", CTL "--version",
+	CTL "status --help"};
+
+START_TEST(an_answer_that_cannot_be_written_is_an_error)
+{
+	char line[256], output[OUTPUT_MAX];
+
+	snprintf(line, sizeof(line), "%s >/dev/full", unwritten[_i]);
+	ck_assert_int_eq(shell(line, output), 1);
+}
+END_TEST
+
 START_TEST(help_of_a_command_is_its_own)
 {
 	char output[OUTPUT_MAX];
@@ -227,6 +240,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_add_loop_test(tests, help_is_an_answer, 0, sizeof(helps) / sizeof(helps[0]));
+	tcase_add_loop_test(tests, an_answer_that_cannot_be_written_is_an_error, 0,
+		sizeof(unwritten) / sizeof(unwritten[0]));
 	tcase_add_test(tests, help_of_a_command_is_its_own);
 	tcase_add_loop_test(tests, wrong_usage_is_one_line, 0, sizeof(wrong) / sizeof(wrong[0]));
 	tcase_add_loop_test(tests, a_file_that_is_no_program_is_told_apart, 0,
