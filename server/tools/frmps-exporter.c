@@ -26,7 +26,7 @@
 #define LISTEN_DEFAULT	"127.0.0.1:9836"
 #define CONNECTIONS_MAX 32u
 /* Of a connection that says nothing. */
-#define IDLE_SECONDS 30u
+#define IDLE_SECONDS 2u
 
 struct options {
 	const char *socket, *listen;

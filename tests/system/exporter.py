@@ -5,12 +5,14 @@ of its format, and a service that is gone is down.
     exporter.py BUILD      the build folder
 """
 
+import contextlib
 import ctypes
 import http.client
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -50,8 +52,8 @@ class Exporter(unittest.TestCase):
         self.log.close()
         self.folder.cleanup()
 
-    def ask(self, method, path):
-        connection = http.client.HTTPConnection(self.where, timeout=60)
+    def ask(self, method, path, timeout=60):
+        connection = http.client.HTTPConnection(self.where, timeout=timeout)
         connection.request(method, path)
         answer = connection.getresponse()
         text = answer.read().decode()
@@ -101,6 +103,22 @@ class Exporter(unittest.TestCase):
         self.server.send_signal(signal.SIGTERM)
         self.server.wait()
         self.assertEqual(self.samples(), [('frmps_up', {}, 0)])
+
+    def test_a_service_that_hangs_is_down(self):
+        daemon = json.loads(subprocess.check_output([tool('frmpsctl'), 'status', '--json']))['pid']
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            self.assertEqual(self.samples(), [('frmps_up', {}, 0)])
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+
+    def test_connections_that_say_nothing_keep_nobody_out(self):
+        host, port = self.where.split(':')
+        with contextlib.ExitStack() as silent:
+            for _ in range(40):
+                silent.enter_context(socket.create_connection((host, int(port))))
+            # As long as Prometheus waits for an answer.
+            self.assertEqual(self.ask('GET', '/', timeout=10)[0], 200)
 
     def test_what_it_does_not_have(self):
         self.assertEqual(self.ask('GET', '/metric')[0], 404)
