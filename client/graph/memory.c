@@ -1,8 +1,10 @@
-// See memory.h. A list: programs with graphs that allocate have few such nodes.
+// See memory.h. All memory is in a list, and what has an address in a tree as well: a launch looks
+// for the address of each of its free nodes.
 
 #include "client/graph/memory.h"
 
 #include <pthread.h>
+#include <search.h>
 #include <stdlib.h>
 
 #include "client/state/memory.h"
@@ -25,10 +27,18 @@ struct graph_memory {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_memory *all;
+static void *by_address;
 /* Bytes of the memory that launches have used, and what the driver would have on the device for it:
  * as much as there ever was since the latest trim. */
 static uint64_t there, held;
 static uint64_t used_high, reserved_high;
+
+static int compare(const void *one, const void *other)
+{
+	const struct graph_memory *left = one, *right = other;
+
+	return (left->address > right->address) - (left->address < right->address);
+}
 
 static uint64_t granules(uint64_t bytes)
 {
@@ -71,9 +81,16 @@ CUresult graph_memory_new(CUcontext context, uint64_t bytes, struct graph_memory
 	pthread_mutex_lock(&lock);
 	memory->next = all;
 	all = memory;
+	if (!tsearch(memory, &by_address, compare)) {
+		memory->references = 0;
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	pthread_mutex_unlock(&lock);
-	*ret_memory = memory;
-	return CUDA_SUCCESS;
+	if (r != CUDA_SUCCESS)
+		graph_memory_reap();
+	else
+		*ret_memory = memory;
+	return r;
 }
 
 void graph_memory_ref(struct graph_memory *memory)
@@ -90,29 +107,35 @@ void graph_memory_unref(struct graph_memory *memory)
 	pthread_mutex_unlock(&lock);
 }
 
-/* What the program still uses, although its graph is gone, stays until it frees it. */
+/* What the program still uses, although its graph is gone, stays until it frees it. Return: the
+ * others, as a list */
 static struct graph_memory *take_unused(void)
 {
-	struct graph_memory **at = &all, *found;
+	struct graph_memory **at = &all, *memory, *unused = NULL;
 
 	pthread_mutex_lock(&lock);
-	while (*at && ((*at)->references || (*at)->allocated))
-		at = &(*at)->next;
-	found = *at;
-	if (found) {
-		*at = found->next;
-		uncount(found);
+	while ((memory = *at)) {
+		if (memory->references || memory->allocated) {
+			at = &memory->next;
+			continue;
+		}
+		*at = memory->next;
+		uncount(memory);
+		tdelete(memory, &by_address, compare);
+		memory->next = unused;
+		unused = memory;
 	}
 	pthread_mutex_unlock(&lock);
-	return found;
+	return unused;
 }
 
 void graph_memory_reap(void)
 {
-	struct graph_memory *memory;
-	bool any = false;
+	struct graph_memory *unused = take_unused(), *memory;
+	bool any = unused != NULL;
 
-	for (; (memory = take_unused()); any = true) {
+	while ((memory = unused)) {
+		unused = memory->next;
 		if (memory->address)
 			mempool_free_behind(memory->address, memory->stream, memory->seq);
 		free(memory);
@@ -128,6 +151,7 @@ void graph_memory_release_context(CUcontext context)
 		if (memory->context != context || !memory->address)
 			continue;
 		uncount(memory);
+		tdelete(memory, &by_address, compare);
 		memory->allocated = false;
 		memory->address = 0;
 	}
@@ -158,11 +182,10 @@ uint64_t graph_memory_bytes(const struct graph_memory *memory)
 
 static struct graph_memory *find(CUdeviceptr address)
 {
-	struct graph_memory *memory = all;
+	const struct graph_memory key = {.address = address};
+	struct graph_memory **found = tfind(&key, &by_address, compare);
 
-	while (memory && memory->address != address)
-		memory = memory->next;
-	return address ? memory : NULL;
+	return found ? *found : NULL;
 }
 
 bool graph_memory_is(CUdeviceptr address)

@@ -1,6 +1,8 @@
 // Memory that graphs allocate: nodes, captured allocations, what is counted, what outlives what.
 // The tests run against NVIDIA's library as well and must pass there.
 
+#include <time.h>
+
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/graphs.h"
@@ -539,6 +541,53 @@ START_TEST(graphs_outlive_their_context)
 }
 END_TEST
 
+/* Return: the thread's time for a launch with so many allocations and frees, in ns: the shortest of
+ * some */
+static uint64_t launch_ns(uint32_t count)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(512);
+	uint64_t shortest = UINT64_MAX;
+	struct timespec begin, end;
+	CUgraphNode node = NULL;
+	CUgraphExec exec;
+	CUstream stream;
+	CUgraph graph;
+
+	stream = new_stream();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	for (uint32_t i = 0; i < count; i++) {
+		ck_cuda(cuGraphAddMemAllocNode(&node, graph, node ? &node : NULL, node ? 1 : 0, &alloc));
+		ck_cuda(cuGraphAddMemFreeNode(&node, graph, &node, 1, alloc.dptr));
+	}
+	exec = instantiate(graph);
+	for (int i = 0; i < 5; i++) {
+		uint64_t ns;
+
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+		ck_cuda(cuGraphLaunch(exec, stream));
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+		ck_cuda(cuStreamSynchronize(stream));
+		ns = (uint64_t)(end.tv_sec - begin.tv_sec) * 1000000000 + (uint64_t)end.tv_nsec -
+		     (uint64_t)begin.tv_nsec;
+		shortest = ns < shortest ? ns : shortest;
+	}
+	ck_cuda(cuGraphExecDestroy(exec));
+	ck_cuda(cuGraphDestroy(graph));
+	return shortest;
+}
+
+/* Ten times as many nodes take ten times as long, not a hundred times. */
+START_TEST(a_launch_takes_no_longer_for_a_node_where_there_are_many)
+{
+	uint64_t few, many;
+
+	driver_open();
+	few = launch_ns(500);
+	many = launch_ns(5000);
+	ck_assert_uint_lt(many, 30 * few);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("graph_memory");
@@ -563,6 +612,8 @@ int main(void)
 	tcase_add_test(tests, graphs_with_memory_are_instantiated_once_at_a_time);
 	tcase_add_test(tests, a_launch_frees_what_is_allocated);
 	tcase_add_test(tests, a_graph_frees_memory_once);
+	if (!is_native())
+		tcase_add_test(tests, a_launch_takes_no_longer_for_a_node_where_there_are_many);
 	tcase_add_test(tests, graphs_outlive_their_context);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
