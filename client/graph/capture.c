@@ -482,25 +482,26 @@ static bool are_marked(const struct tips *tips)
 	return true;
 }
 
-/* Whether everything that the other streams captured comes before the end of the origin. */
-static bool is_joined(const struct capture *capture)
+/* CUDA_ERROR_STREAM_CAPTURE_UNJOINED unless everything that the other streams captured comes before
+ * the end of the origin. */
+static CUresult check_joined(const struct capture *capture)
 {
 	const struct tips *ends = &of(capture->origin)->tips;
 	uint32_t used = stream_slots_used();
 
 	if (!graph_mark_before(capture->graph, ends->nodes, ends->count))
-		return false;
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (uint32_t slot = 1; slot < used; ++slot)
 		if (streams[slot].capture == capture && !are_marked(&streams[slot].tips))
-			return false;
-	return are_marked(&capture->left);
+			return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+	return are_marked(&capture->left) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
 
 /* @ret_objects: of a graph that nobody gets */
 static CUresult end(struct client_stream *stream, CUgraph *ret_graph, struct graph_object **ret_objects)
 {
 	struct capture *capture = of(stream)->capture;
-	CUresult r = CUDA_SUCCESS;
+	CUresult r;
 
 	if (!capture)
 		return CUDA_ERROR_ILLEGAL_STATE;
@@ -512,8 +513,8 @@ static CUresult end(struct client_stream *stream, CUgraph *ret_graph, struct gra
 		r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	else if (capture->invalid)
 		r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	else if (!is_joined(capture))
-		r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+	else
+		r = check_joined(capture);
 	*ret_graph = r == CUDA_SUCCESS ? graph_handle(capture->graph) : NULL;
 	if (r == CUDA_SUCCESS)
 		capture->owns_graph = false;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "tests/lib/scarce.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/graphs.h"
@@ -1015,6 +1016,37 @@ START_TEST(a_launch_joins_no_capture)
 }
 END_TEST
 
+#if SCARCE_POSSIBLE
+static int end_without_memory(int unused)
+{
+	CUstream stream;
+	CUgraph graph;
+	CUdeviceptr p;
+	CUresult r;
+
+	(void)unused;
+	driver_attach();
+	stream = new_stream();
+	p = device_words(1, 0);
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(cuMemsetD32Async(p, 1, 1, stream));
+	scarce_begin();
+	r = cuStreamEndCapture(stream, &graph);
+	scarce_end();
+	return r != CUDA_ERROR_OUT_OF_MEMORY || capture_status(stream) != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+#endif
+
+/* Its streams are joined. */
+START_TEST(a_capture_that_ends_without_memory_says_so)
+{
+#if SCARCE_POSSIBLE
+	if (!is_native())
+		ck_assert_int_eq(exit_status(spawn(end_without_memory, 0)), 0);
+#endif
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("captures");
@@ -1024,6 +1056,7 @@ int main(void)
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, captured_work_runs_when_it_is_launched);
 	tcase_add_test(tests, streams_join_a_capture_by_events);
+	tcase_add_test(tests, a_capture_that_ends_without_memory_says_so);
 	tcase_add_test(tests, an_event_is_of_no_use_when_its_capture_is_over);
 	tcase_add_test(tests, what_has_no_place_in_a_capture_ends_it);
 	tcase_add_test(tests, launches_of_graphs_are_not_captured);
