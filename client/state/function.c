@@ -64,22 +64,23 @@ static bool decode_params(
 	return true;
 }
 
-bool function_decode(struct client_function *function, const struct wire_u64s *values)
+CUresult function_decode(struct client_function *function, const struct wire_u64s *values)
 {
 	struct function_param *params = NULL;
 	uint64_t count;
 
 	if (values->count < 1 + CU_FUNC_ATTRIBUTE_MAX)
-		return false;
+		return CUDA_ERROR_UNKNOWN;
 	count = values->at[0];
 	if (count > FRMPS_ARGUMENT_MAX || values->count != 1 + 2 * count + CU_FUNC_ATTRIBUTE_MAX)
-		return false;
+		return CUDA_ERROR_UNKNOWN;
 	if (count > 0) {
 		params = calloc(count, sizeof(*params));
-		if (!params ||
-			!decode_params(values->at + 1, (uint32_t)count, params, &function->argument_bytes)) {
+		if (!params)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		if (!decode_params(values->at + 1, (uint32_t)count, params, &function->argument_bytes)) {
 			free(params);
-			return false;
+			return CUDA_ERROR_UNKNOWN;
 		}
 	}
 	function->params = params;
@@ -89,7 +90,7 @@ bool function_decode(struct client_function *function, const struct wire_u64s *v
 	function->granted_shared = function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
 	function->granted_clusters =
 		function->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED];
-	return true;
+	return CUDA_SUCCESS;
 }
 
 /* What the service says of the kernel is written to `into`. */
@@ -106,10 +107,11 @@ static CUresult ask(const struct client_function *function, uint32_t module_id, 
 	request.symbol.function = function->id;
 	request.symbol.name = function->name;
 	result = control_call(&request, answer);
-	if (result == CUDA_SUCCESS && !function_decode(into, &answer->message.reply.values)) {
-		client_log(CLIENT_LOG_ERROR, "no sense in the service's description of kernel %.200s",
-			function->name);
-		result = CUDA_ERROR_UNKNOWN;
+	if (result == CUDA_SUCCESS) {
+		result = function_decode(into, &answer->message.reply.values);
+		if (result == CUDA_ERROR_UNKNOWN)
+			client_log(CLIENT_LOG_ERROR, "no sense in the service's description of kernel %.200s",
+				function->name);
 	}
 	control_answer_free(answer);
 	errno = saved;

@@ -137,8 +137,8 @@ CUresult function_follow(struct client_function *function, const struct client_f
 CUresult function_param_info(
 	const struct client_function *function, size_t index, size_t *ret_offset, size_t *ret_size);
 
-/** Reads the answer to FindFunction into an object; false if it makes no sense. For function_new()
- * and its tests. */
-bool function_decode(struct client_function *function, const struct wire_u64s *values);
+/** Reads the answer to FindFunction into an object. CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN if
+ * it makes no sense. For function_new() and its tests. */
+CUresult function_decode(struct client_function *function, const struct wire_u64s *values);
 
 #endif

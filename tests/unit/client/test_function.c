@@ -10,6 +10,7 @@
 #include "client/state/module.h"
 #include "client/text/text.h"
 #include "shm/text.h"
+#include "tests/lib/scarce.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/client/fake_service.h"
 
@@ -414,9 +415,24 @@ START_TEST(decode_layouts)
 		struct wire_u64s values = {.at = numbers, .count = 1 + 2 * (uint32_t)rows[i].count + 16};
 
 		memcpy(numbers + 1, rows[i].params, sizeof(rows[i].params));
-		ck_assert_int_eq(function_decode(&function, &values), rows[i].good);
+		ck_assert_int_eq(function_decode(&function, &values),
+			rows[i].good ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
 		free((void *)(uintptr_t)function.params);
 	}
+}
+END_TEST
+
+START_TEST(a_description_without_memory_is_no_nonsense)
+{
+	struct client_function function = {0};
+	const uint64_t numbers[1 + 2 + 16] = {1, 0, 8};
+	const struct wire_u64s values = {.at = numbers, .count = 1 + 2 + 16};
+	CUresult r;
+
+	scarce_begin();
+	r = function_decode(&function, &values);
+	scarce_end();
+	ck_assert_int_eq(r, CUDA_ERROR_OUT_OF_MEMORY);
 }
 END_TEST
 
@@ -928,5 +944,7 @@ int main(void)
 
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); ++i)
 		tcase_add_test(tcase, tests[i]);
+	if (SCARCE_POSSIBLE)
+		tcase_add_test(tcase, a_description_without_memory_is_no_nonsense);
 	return suite_run(suite);
 }
