@@ -232,6 +232,14 @@ void heap_forget(struct heap *heap, struct heap_chunk *chunk)
 	free_chunk(chunk);
 }
 
+void heap_put_back(struct heap *heap, struct heap_chunk *chunk)
+{
+	chunk->ready = true;
+	heap->spare_bytes += chunk->bytes;
+	if (chunk->shared)
+		bin_add(heap, chunk->first);
+}
+
 /* Joins a free block, not in a bin, with the one behind it, which is. */
 static void join_behind(struct heap *heap, struct heap_block *block)
 {

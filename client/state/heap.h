@@ -87,7 +87,10 @@ void heap_forget(struct heap *heap, struct heap_chunk *chunk);
 void heap_free(struct heap *heap, struct heap_block *block);
 
 /** Takes a spare chunk out of use if there are more than `keep` bytes of them: unmap it, then
- * heap_forget(). NULL if not. */
+ * heap_forget() or heap_put_back(). NULL if not. */
 struct heap_chunk *heap_excess(struct heap *heap, uint64_t keep);
+
+/** The chunk is mapped as before, and spare again. */
+void heap_put_back(struct heap *heap, struct heap_chunk *chunk);
 
 #endif

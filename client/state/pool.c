@@ -60,19 +60,22 @@ CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_b
 void pool_trim(struct pool *pool, uint64_t keep)
 {
 	struct heap_chunk *chunk;
+	CUresult r = CUDA_SUCCESS;
 
-	for (;;) {
+	while (r != CUDA_ERROR_OUT_OF_MEMORY) {
 		pthread_mutex_lock(&pool->lock);
 		chunk = heap_excess(&pool->heap, keep);
 		pthread_mutex_unlock(&pool->lock);
 		if (!chunk)
 			return;
-		/* What the service could not unmap stays reserved for good: its addresses must not
-		 * be used again. */
-		if (pool->unmap(chunk->address, chunk->bytes) != CUDA_SUCCESS)
-			continue;
+		r = pool->unmap(chunk->address, chunk->bytes);
 		pthread_mutex_lock(&pool->lock);
-		heap_forget(&pool->heap, chunk);
+		/* What the service could not unmap stays reserved for good: its addresses must not
+		 * be used again. Without memory to ask it, nothing has changed. */
+		if (r == CUDA_SUCCESS)
+			heap_forget(&pool->heap, chunk);
+		else if (r == CUDA_ERROR_OUT_OF_MEMORY)
+			heap_put_back(&pool->heap, chunk);
 		pthread_mutex_unlock(&pool->lock);
 	}
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/scarce.h"
 #include "tests/unit/client/shim.h"
 
 START_TEST(allocations)
@@ -50,6 +51,44 @@ START_TEST(memory_runs_out_and_comes_back)
 	OK(cuMemFree_v2(c));
 	OK(cuMemFree_v2(b));
 	OK(cuMemAlloc_v2(&c, 100 * MiB));
+}
+END_TEST
+
+START_TEST(memory_that_is_freed_without_memory_is_given_back_later)
+{
+	const size_t bytes = _i ? 1020 * MiB : 1000 * MiB;
+	CUdeviceptr a, b;
+	CUresult r;
+
+	word_set(&loopback->room, 1024 * MiB);
+	OK(cuMemAlloc_v2(&a, 1000 * MiB));
+	scarce_begin();
+	r = cuMemFree_v2(a);
+	scarce_end();
+	ck_assert_int_eq(r, CUDA_SUCCESS);
+	/* In what was freed, or in its room. */
+	OK(cuMemAlloc_v2(&b, bytes));
+	OK(cuMemFree_v2(b));
+}
+END_TEST
+
+START_TEST(small_memory_that_is_freed_without_memory_is_used_again)
+{
+	CUdeviceptr all[200];
+	CUresult r = CUDA_SUCCESS;
+	uint32_t maps;
+
+	for (int i = 0; i < 200; ++i)
+		OK(cuMemAlloc_v2(&all[i], MiB));
+	maps = loopback->maps;
+	scarce_begin();
+	for (int i = 0; i < 200; ++i)
+		r = r ? r : cuMemFree_v2(all[i]);
+	scarce_end();
+	ck_assert_int_eq(r, CUDA_SUCCESS);
+	for (int i = 0; i < 200; ++i)
+		OK(cuMemAlloc_v2(&all[i], MiB));
+	ck_assert_uint_eq(loopback->maps, maps);
 }
 END_TEST
 
@@ -457,6 +496,10 @@ int main(void)
 	tcase_add_checked_fixture(memory, shim_setup, shim_teardown);
 	tcase_add_test(memory, allocations);
 	tcase_add_test(memory, memory_runs_out_and_comes_back);
+	if (SCARCE_POSSIBLE) {
+		tcase_add_loop_test(memory, memory_that_is_freed_without_memory_is_given_back_later, 0, 2);
+		tcase_add_test(memory, small_memory_that_is_freed_without_memory_is_used_again);
+	}
 	tcase_add_test(memory, repeated_allocations_ask_the_service_once);
 	tcase_add_test(memory, pinned_memory);
 	tcase_add_test(memory, what_pointers_are);
