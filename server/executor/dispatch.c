@@ -170,11 +170,10 @@ static int issue_launch(struct tenant *tenant, struct stream *stream, struct frm
 	CUresult code = open_stream(tenant, stream);
 	struct backend_launch launch;
 
+	/* Another thread of the program has unloaded its module, and may have loaded another. */
 	if (!function || function->info.argument_bytes != body->argument_bytes) {
-		tenant_offend(tenant, "launch of function %u with %u bytes of arguments: %s", body->function,
-			body->argument_bytes,
-			function ? "it takes another number" : "there is no such function");
-		return DISPATCH_E_STOP;
+		begin(stream, record);
+		return finish(tenant, stream, record, code ? code : CUDA_ERROR_INVALID_HANDLE);
 	}
 	fill_launch(&launch, function, body, record->flags & FRMPS_CMD_COOPERATIVE);
 	retire_phase(tenant, stream, STREAM_COMPUTES);

@@ -363,6 +363,25 @@ START_TEST(a_refused_launch_is_a_late_error)
 }
 END_TEST
 
+/* Its module was unloaded meanwhile. Another one may have the number: function 1 has arguments. */
+START_TEST(a_launch_of_what_is_not_there_is_a_late_error)
+{
+	static const uint32_t numbers[] = {1, 2, FUNCTION_MAX};
+	const struct frmps_launch launch = {.function = numbers[_i]};
+
+	fixture_launch(1, 0, 1);
+	fixture_put(FRMPS_OP_LAUNCH, 1, FRMPS_CMD_MARK, &launch, sizeof(launch));
+	fixture_launch(1, FRMPS_CMD_MARK, 3);
+	fixture_turn();
+	fake_arrive();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->late_errors), 1);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_uint_eq(fixture_done(1), 3);
+	ck_assert_uint_eq(fixture_offences(), 0);
+}
+END_TEST
+
 START_TEST(a_refused_first_command_is_done_at_once)
 {
 	fake.fails[FAKE_STREAM_CREATE] = CUDA_ERROR_OUT_OF_MEMORY;
@@ -470,9 +489,6 @@ static const struct {
 	} body;
 } bad_bodies[] = {
 	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = 1, .argument_bytes = 8}}},
-	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = 1}}},
-	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = 2}}},
-	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = FUNCTION_MAX}}},
 	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = 1, .attribute_count = UINT32_MAX}}},
 	{FRMPS_OP_WAKE, 8, {.wake = {1}}},
 	{FRMPS_OP_DEPEND, 16, {.depend = {.stream = 2, .seq = 1, .event = FRMPS_NO_EVENT}}},
@@ -761,6 +777,7 @@ int main(void)
 	tcase_add_test(good, a_context_that_fails_without_saying_why);
 	tcase_add_test(good, a_held_session_is_left_alone_and_marked);
 	tcase_add_test(good, a_refused_launch_is_a_late_error);
+	tcase_add_loop_test(good, a_launch_of_what_is_not_there_is_a_late_error, 0, 3);
 	tcase_add_test(good, a_refused_first_command_is_done_at_once);
 	tcase_add_test(good, a_failed_mark_is_tried_again);
 	tcase_add_test(good, a_lost_context_stops_everything);
