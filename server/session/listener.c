@@ -1,6 +1,8 @@
 // The listening socket. See listener.h. Two services that start at the same moment are kept apart
 // by a lock file beside the socket: only its holder may replace a stale socket.
 //
+// One that somebody removes is made again: a timer looks for it.
+//
 // A program for which there is no descriptor stays on the socket, which stays readable: it is
 // turned away with a descriptor that is spared for that. Without even that nobody is listened to
 // until there is one again.
@@ -30,8 +32,9 @@
 
 #define BACKLOG	     128
 #define ACCEPT_BURST 32
-/* Between two looks for a descriptor to spare. */
+/* Between two looks for a descriptor to spare, and for the socket's name. */
 #define SPARE_MS 100u
+#define NAME_MS	 1000u
 
 struct listener {
 	struct daemon *daemon;
@@ -39,7 +42,7 @@ struct listener {
 	int socket; /* the watch's */
 	int lock;
 	int spare; /* given up for a moment to turn programs away when descriptors have run out; -1: lost */
-	struct timer *timer; /* runs while nobody is listened to */
+	struct timer *timer;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct stat status; /* of the path, to recognise it */
 	uint32_t socket_key, lock_key;
@@ -159,16 +162,6 @@ static bool find_spare(struct listener *listener)
 	return listener->spare >= 0;
 }
 
-static void on_timer(void *context)
-{
-	struct listener *listener = context;
-
-	if (find_spare(listener))
-		watch_resume(listener->watch);
-	else
-		timer_start(listener->timer, SPARE_MS);
-}
-
 static void stop_listening(struct listener *listener)
 {
 	userlog_event(listener->daemon, USERLOG_OTHERS, USERLOG_turned_away, LOG_LEVEL_ERROR,
@@ -229,7 +222,93 @@ static int watch(struct listener *listener, const char *path, int fd)
 	lstat(path, &listener->status);
 	listener->socket = fd;
 	listener->watch = watch_new(listener->daemon->loop, fd, on_readable, listener);
+	timer_start(listener->timer, NAME_MS);
 	return listener->watch ? 0 : -ENOMEM;
+}
+
+/* Who was not accepted has sent something all the same, and closing that may wait
+ * (loop/discard.h). */
+static void turn_all_away(int socket)
+{
+	int fd;
+
+	/* From here on nobody gets in. */
+	shutdown(socket, SHUT_RD);
+	while ((fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+		discard_socket(fd);
+}
+
+/* Closes what one has and another has not. */
+static void drop(const struct listener *one, const struct listener *other)
+{
+	if (one->watch && one->watch != other->watch) {
+		turn_all_away(one->socket);
+		watch_free(one->watch);
+	}
+	if (one->lock >= 0 && one->lock != other->lock)
+		close(one->lock);
+	if (one->socket_key != other->socket_key)
+		store_forget(one->daemon->store, one->socket_key);
+	if (one->lock_key != other->lock_key)
+		store_forget(one->daemon->store, one->lock_key);
+}
+
+/* After a failure the listener may have some of what it is to have. */
+static int bind_again(struct listener *listener, char *text, size_t size)
+{
+	struct store *store = listener->daemon->store;
+	struct sockaddr_un address;
+	char name[256];
+	int fd, r;
+
+	snprintf(name, sizeof(name), "%s.lock", listener->path);
+	r = make_address(listener->path, &address, text, size);
+	r = r ? r : make_directory(listener->path, text, size);
+	if (!r && !is_named(listener->lock, name)) {
+		listener->lock = -1;
+		r = take_lock(listener->path, &listener->lock, text, size);
+		r = r ? r : store_deposit(store, listener->lock, &listener->lock_key);
+	}
+	r = r ? r : bind_socket(&address, &fd, text, size);
+	if (r)
+		return r;
+	r = watch(listener, address.sun_path, fd);
+	r = r ? r : store_deposit(store, fd, &listener->socket_key);
+	if (r)
+		unlink(listener->path);
+	return r;
+}
+
+/* Somebody has removed the socket, and nobody finds the service any more. What the record names
+ * stays until it names the new ones. */
+static void make_again(struct listener *listener)
+{
+	struct listener former = *listener, failed;
+	char text[256];
+	int r = bind_again(listener, text, sizeof(text));
+
+	if (r) {
+		log_error("the socket was removed, and is not made again: %s", r < 0 ? strerror(-r) : text);
+		failed = *listener;
+		*listener = former;
+		drop(&failed, listener);
+		return;
+	}
+	log_warning("socket %s was removed, and is made again", listener->path);
+	daemon_keep(listener->daemon);
+	drop(&former, listener);
+}
+
+static void on_timer(void *context)
+{
+	struct listener *listener = context;
+	struct stat status;
+
+	if (find_spare(listener))
+		watch_resume(listener->watch);
+	if (listener->spare >= 0 && lstat(listener->path, &status) < 0 && errno == ENOENT)
+		make_again(listener);
+	timer_start(listener->timer, listener->spare < 0 ? SPARE_MS : NAME_MS);
 }
 
 static int start(struct listener *listener, const char *path, char *text, size_t size)
@@ -303,18 +382,6 @@ int listener_new(struct daemon *daemon, const char *path, struct listener **ret_
 	}
 	*ret_listener = listener;
 	return 0;
-}
-
-/* Who was not accepted has sent something all the same, and closing that may wait
- * (loop/discard.h). */
-static void turn_all_away(int socket)
-{
-	int fd;
-
-	/* From here on nobody gets in. */
-	shutdown(socket, SHUT_RD);
-	while ((fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-		discard_socket(fd);
 }
 
 struct listener *listener_free(struct listener *listener)

@@ -200,6 +200,36 @@ START_TEST(without_a_spare_descriptor_clients_wait)
 }
 END_TEST
 
+/* _i: with its lock and its directory */
+START_TEST(a_socket_that_is_removed_is_made_again)
+{
+	int before = open_to_all(), client_socket;
+	char path[128], lock[160], directory[96];
+	struct stat status;
+
+	snprintf(directory, sizeof(directory), "%s/sub", folder);
+	snprintf(path, sizeof(path), "%s/frmps.sock", directory);
+	snprintf(lock, sizeof(lock), "%s.lock", path);
+	fake_turn(fake);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(unlink(path), 0);
+		if (_i) {
+			ck_assert_int_eq(unlink(lock), 0);
+			ck_assert_int_eq(rmdir(directory), 0);
+		}
+		FAKE_SKIP_WHILE(fake, lstat(path, &status) < 0);
+	}
+	client_socket = dial();
+	fake_turn(fake);
+	ck_assert_uint_eq(visitor_count(&fake->daemon, geteuid()), 2);
+	ck_assert_int_eq(stat(lock, &status), 0);
+	/* Nobody is asked to make way for it. */
+	fake_expect_nothing(fake, before);
+	close(before);
+	close_to_all(client_socket);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("listener");
@@ -209,6 +239,7 @@ int main(void)
 	tcase_add_test(tests, socket_is_made_and_removed);
 	tcase_add_test(tests, stale_socket_is_replaced_and_a_live_one_is_not);
 	tcase_add_test(tests, socket_path_errors_have_a_text);
+	tcase_add_loop_test(tests, a_socket_that_is_removed_is_made_again, 0, 2);
 	tcase_add_test(tests, without_descriptors_a_client_is_turned_away);
 	tcase_add_test(tests, without_a_spare_descriptor_clients_wait);
 	return suite_run(suite);
