@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "server/config/config.h"
+#include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/request.h"
@@ -32,11 +33,19 @@ static uint64_t less(uint64_t from, uint64_t what)
 	return from > what ? from - what : 0;
 }
 
+/* What its request is about to bring. Memory that somebody holds already, as a handle that is being
+ * mapped, is counted there. */
+static uint64_t brought_by(const struct session *session, const struct request *request)
+{
+	bool is_held = request->chunk && request->chunk->holders;
+
+	return is_held ? 0 : guarantee_wish(session, &request->message);
+}
+
 /* With what it is about to get. */
 static uint64_t held_by(const struct session *session)
 {
-	return session->holdings.owned_bytes +
-	       (session->request ? guarantee_wish(session, &session->request->message) : 0);
+	return session->holdings.owned_bytes + (session->request ? brought_by(session, session->request) : 0);
 }
 
 static uint64_t unused_by(const struct session *session)
@@ -204,7 +213,7 @@ static uint64_t coming_to(const struct session *session)
 {
 	const struct request *request = session->request;
 
-	return request && request->chunk ? guarantee_wish(session, &request->message) : 0;
+	return request && request->chunk ? brought_by(session, request) : 0;
 }
 
 struct session *guarantee_victim(const struct session *session, uint64_t bytes)

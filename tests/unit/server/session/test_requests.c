@@ -368,6 +368,44 @@ START_TEST(physical_memory_is_counted_once)
 }
 END_TEST
 
+/* It is there already: for what is being mapped nobody is refused anything, and nobody ends. */
+START_TEST(memory_that_is_being_mapped_is_counted_once)
+{
+	struct wire_message map = {.type = WIRE_MAP_HANDLE};
+	struct fake_client holder, other;
+
+	join();
+	/* What two executors take, and 16 MiB. */
+	fake->daemon.device.total_bytes = 2 * GUARANTEE_EXECUTOR_BYTES + 16 * MIB;
+	fake_join(fake, &holder, active, standby);
+	fake_join(fake, &other, active, standby);
+	fake_session(fake, 0)->terms.memory_guarantee = 4 * MIB;
+	create_memory(&holder, 9, 5);
+	create_memory(&other, 9, 6);
+	create_memory(&other, 10, 7);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 6 * MIB);
+	fake_session(fake, 0)->terms.memory_policy = CONFIG_MEMORY_POLICY_EVICT;
+	ck_assert_ptr_eq(guarantee_victim(fake_session(fake, 0), 2 * MIB), fake_session(fake, 2));
+	map.memory = (struct wire_memory){.handle = 9, .address = holder.window_base, .bytes = 2 * MIB};
+	fake_request(fake, &holder, &map, -1);
+	fake_expect(fake, active->socket, WIRE_MAP_MEMORY);
+	/* Counted twice it would be the one with most. */
+	fake_session(fake, 1)->terms.memory_guarantee = 0;
+	fake_session(fake, 2)->terms.memory_guarantee = 1 * MIB;
+	ck_assert_ptr_eq(guarantee_victim(fake_session(fake, 0), 2 * MIB), fake_session(fake, 2));
+	fake_session(fake, 2)->terms.memory_guarantee = 0;
+	fake_session(fake, 0)->terms.memory_policy = CONFIG_MEMORY_POLICY_REFUSE;
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 6 * MIB);
+	fake_reply(fake, active->socket, fake->message.id, 0, NULL, 0);
+	fake_serve(fake, standby, WIRE_MAP_MEMORY);
+	fake_expect(fake, holder.socket, WIRE_REPLY);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 2)), 6 * MIB);
+	fake_leave(fake, &holder);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
 /* What somebody is about to ask the keeper for would free nothing. */
 START_TEST(who_only_asks_for_memory_does_not_end_for_a_guarantee)
 {
@@ -790,6 +828,7 @@ int main(void)
 	tcase_add_test(tests, freed_memory_that_stays_pinned_is_counted);
 	tcase_add_test(tests, limited_client_sees_its_limit);
 	tcase_add_test(tests, physical_memory_is_counted_once);
+	tcase_add_test(tests, memory_that_is_being_mapped_is_counted_once);
 	tcase_add_test(tests, who_only_asks_for_memory_does_not_end_for_a_guarantee);
 	tcase_add_test(tests, who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some);
 	tcase_add_test(tests, executors_do_not_take_what_is_guaranteed);
