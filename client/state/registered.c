@@ -28,30 +28,53 @@ struct nature {
 };
 
 /* One line of the memory map: "from-to rwxp offset device inode   path". */
+struct mapping {
+	uint64_t from, to, offset, inode;
+	unsigned int device[2];
+	const char *modes, *path;
+};
+
+static bool read_line(const char *line, struct mapping *ret_mapping)
+{
+	struct mapping mapping;
+	char *rest;
+
+	mapping.from = strtoull(line, &rest, 16);
+	if (*rest != '-')
+		return false;
+	mapping.to = strtoull(rest + 1, &rest, 16);
+	mapping.modes = rest + 1;
+	rest = strchr(rest + 1, ' ');
+	if (!rest)
+		return false;
+	mapping.offset = strtoull(rest, &rest, 16);
+	mapping.device[0] = (unsigned int)strtoul(rest, &rest, 16);
+	if (*rest != ':')
+		return false;
+	mapping.device[1] = (unsigned int)strtoul(rest + 1, &rest, 16);
+	mapping.inode = strtoull(rest, &rest, 10);
+	mapping.path = rest + strspn(rest, " ");
+	*ret_mapping = mapping;
+	return true;
+}
+
+/* The next line; NULL behind the last. */
+static const char *next_line(const char *line)
+{
+	line = strchr(line, '\n');
+	return line && line[1] ? line + 1 : NULL;
+}
+
 static void look_at_line(const char *line, uint64_t *at, uint64_t end, struct nature *nature)
 {
-	char *rest;
-	uint64_t from = strtoull(line, &rest, 16), to, inode;
-	const char *modes;
+	struct mapping mapping;
 
-	if (*rest != '-')
+	if (!read_line(line, &mapping) || mapping.to <= *at || mapping.from >= end || mapping.from > *at ||
+		mapping.modes[0] != 'r')
 		return;
-	to = strtoull(rest + 1, &rest, 16);
-	if (to <= *at || from >= end || from > *at)
-		return;
-	modes = rest + 1;
-	for (int field = 0; field < 3; ++field) {
-		rest = strchr(rest + 1, ' ');
-		if (!rest)
-			return;
-	}
-	inode = strtoull(rest, &rest, 10);
-	rest += strspn(rest, " ");
-	if (modes[0] != 'r')
-		return;
-	nature->private = nature->private && modes[1] == 'w' && modes[3] == 'p' && inode == 0 &&
-			  strncmp(rest, "[stack", 6) != 0;
-	*at = to;
+	nature->private = nature->private && mapping.modes[1] == 'w' && mapping.modes[3] == 'p' &&
+			  mapping.inode == 0 && strncmp(mapping.path, "[stack", 6) != 0;
+	*at = mapping.to;
 }
 
 static CUresult look(uint64_t address, uint64_t bytes, struct nature *ret_nature)
@@ -62,11 +85,8 @@ static CUresult look(uint64_t address, uint64_t bytes, struct nature *ret_nature
 	if (!maps)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*ret_nature = (struct nature){.private = true};
-	for (const char *line = maps; line && *line && at < end;) {
+	for (const char *line = maps; line && at < end; line = next_line(line))
 		look_at_line(line, &at, end, ret_nature);
-		line = strchr(line, '\n');
-		line = line ? line + 1 : NULL;
-	}
 	ret_nature->mapped = at >= end;
 	free(maps);
 	return CUDA_SUCCESS;
@@ -106,23 +126,62 @@ static CUresult share(struct range *range)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The reverse: private pages with the same contents. */
-static CUresult make_private(const struct range *range)
+/* Private pages at `address` with the contents of `behind`, which is what lies there. */
+static CUresult exchange(uint64_t address, uint64_t behind, uint64_t bytes)
 {
-	void *at = (void *)(uintptr_t)range->address;
-	void *own = mmap(NULL, range->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *at = (void *)(uintptr_t)address;
+	void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (own == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	mprotect(at, range->bytes, PROT_READ);
-	memcpy(own, at, range->bytes);
-	if (mremap(own, range->bytes, range->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at) {
-		host_free_range((uint64_t)(uintptr_t)range->block, RANGE_BEHIND);
+	mprotect(at, bytes, PROT_READ);
+	memcpy(own, (void *)(uintptr_t)behind, bytes);
+	if (mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at)
 		return CUDA_SUCCESS;
-	}
-	mprotect(at, range->bytes, PROT_READ | PROT_WRITE);
-	munmap(own, range->bytes);
+	mprotect(at, bytes, PROT_READ | PROT_WRITE);
+	munmap(own, bytes);
 	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Where a mapping shows such pages: private ones instead. @home: where they lie in the window */
+static CUresult exchange_in(
+	const struct mapping *mapping, const struct mapping *home, uint64_t behind, uint64_t bytes)
+{
+	uint64_t start = home->offset + (behind - home->from), end = start + bytes, offset = mapping->offset;
+	uint64_t offset_end = offset + (mapping->to - mapping->from);
+	uint64_t first = offset > start ? offset : start, last = offset_end < end ? offset_end : end;
+
+	if (mapping->from == home->from || mapping->inode != home->inode ||
+		memcmp(mapping->device, home->device, sizeof(home->device)) != 0 || first >= last)
+		return CUDA_SUCCESS;
+	return exchange(mapping->from + (first - offset), behind + (first - start), last - first);
+}
+
+static bool find_home(const char *maps, uint64_t behind, struct mapping *ret_home)
+{
+	for (const char *line = maps; line; line = next_line(line))
+		if (read_line(line, ret_home) && behind >= ret_home->from && behind < ret_home->to)
+			return true;
+	return false;
+}
+
+/* The reverse: private pages with the same contents, wherever the program has them by now. It may
+ * have unmapped or moved them, and have something else at the addresses. */
+static CUresult make_private(const struct range *range)
+{
+	uint64_t behind = (uint64_t)(uintptr_t)range->block;
+	char *maps = connect_read_text("/proc/self/maps");
+	struct mapping home, mapping;
+	CUresult r = maps && find_home(maps, behind, &home) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+
+	for (const char *line = maps; r == CUDA_SUCCESS && line; line = next_line(line))
+		if (read_line(line, &mapping))
+			r = exchange_in(&mapping, &home, behind, range->bytes);
+	free(maps);
+	/* Otherwise it stays pinned: the program has these pages still. */
+	if (r == CUDA_SUCCESS)
+		host_free_range(behind, RANGE_BEHIND);
+	return r;
 }
 
 static CUresult check(const struct range *range, unsigned int flags)

@@ -30,7 +30,8 @@ struct range;
  */
 CUresult registered_add(CUcontext context, uint64_t address, uint64_t bytes, unsigned int flags);
 
-/** Undoes it, behind all work. CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED. */
+/** Undoes it, behind all work. The program may have unmapped or moved the pages.
+ * CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED. */
 CUresult registered_remove(uint64_t address);
 
 /** Undoes all registrations of a context. Its work is done. */

@@ -834,6 +834,67 @@ START_TEST(kernels_reach_registered_pages)
 }
 END_TEST
 
+/* A program may free what it has registered, or move it, and say so afterwards. What it has there
+ * by then stays as it is. */
+START_TEST(registered_pages_may_go_before_they_are_let_go)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS, rights = PROT_READ | PROT_WRITE;
+	uint32_t *own = mmap(NULL, 4 * MIB, rights, flags, -1, 0), *moved, *other;
+	uint32_t words = MIB / 4;
+
+	driver_open();
+	for (uint32_t i = 0; i < 4 * words; i++)
+		own[i] = i;
+	ck_cuda(cuMemHostRegister_v2(own, 4 * MIB, CU_MEMHOSTREGISTER_DEVICEMAP));
+	/* One part is gone, one moves, and one is what another process may see as well. */
+	ck_assert_int_eq(munmap(own, MIB), 0);
+	moved = mremap(own + words, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED,
+		mmap(NULL, MIB, PROT_NONE, flags, -1, 0));
+	ck_assert_ptr_ne(moved, MAP_FAILED);
+	other = mmap(own + 2 * words, MIB, rights, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	ck_assert_ptr_eq(other, own + 2 * words);
+	other[0] = 7;
+	ck_cuda(cuMemHostUnregister(own));
+	if (fork() == 0) {
+		other[0]++;
+		_exit(0);
+	}
+	wait(NULL);
+	ck_assert_uint_eq(other[0], 8);
+	/* The pages that were behind them are somebody else's. */
+	ck_cuda(cuMemAllocHost_v2((void **)&other, 4 * MIB));
+	memset(other, 0xff, 4 * MIB);
+	for (uint32_t i = 0; i < words; i++) {
+		ck_assert_uint_eq(moved[i], words + i);
+		ck_assert_uint_eq(own[3 * words + i], 3 * words + i);
+	}
+	ck_cuda(cuMemFreeHost(other));
+	ck_assert_int_eq(munmap(moved, MIB) + munmap(own + 2 * words, 2 * MIB), 0);
+}
+END_TEST
+
+/* The same where the context ends first. */
+START_TEST(registered_pages_may_go_before_their_context)
+{
+	const int rights = PROT_READ | PROT_WRITE;
+	uint32_t *own = mmap(NULL, MIB, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CUcontext context;
+
+	driver_open();
+	ck_cuda(cuCtxCreate_v2(&context, 0, 0));
+	ck_cuda(cuMemHostRegister_v2(own, MIB, CU_MEMHOSTREGISTER_DEVICEMAP));
+	ck_assert_ptr_eq(mmap(own, MIB, rights, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0), own);
+	ck_cuda(cuCtxDestroy_v2(context));
+	if (fork() == 0) {
+		own[0]++;
+		_exit(0);
+	}
+	wait(NULL);
+	ck_assert_uint_eq(own[0], 1);
+	munmap(own, MIB);
+}
+END_TEST
+
 #define REGISTRARS 2
 static pthread_barrier_t together;
 static uint32_t *wanted;
@@ -1171,6 +1232,8 @@ int main(void)
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_test(tests, a_host_function_holds_no_copy_up);
 	tcase_add_test(tests, kernels_reach_registered_pages);
+	tcase_add_test(tests, registered_pages_may_go_before_they_are_let_go);
+	tcase_add_test(tests, registered_pages_may_go_before_their_context);
 	tcase_add_test(tests, two_threads_register_the_same_pages);
 	tcase_add_test(tests, streams_write_words_of_registered_pages);
 	tcase_add_test(tests, allocations_end_where_it_was_said_to);
