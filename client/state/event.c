@@ -219,6 +219,8 @@ CUresult event_import(CUcontext context, const CUipcEventHandle *handle, CUevent
 	r = make(context, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, shared, ret_event);
 	if (r == CUDA_SUCCESS)
 		resolve(*ret_event)->imported = resolve(*ret_event)->exported = true;
+	else
+		shared_event_free(shared, true);
 	return r;
 }
 

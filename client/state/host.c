@@ -2,6 +2,8 @@
 
 #include "client/state/host.h"
 
+#include <stdbool.h>
+
 #include "client/link/connect.h"
 #include "client/link/map.h"
 #include "client/state/pool.h"
@@ -15,9 +17,12 @@
 #define UNIT	   4096u
 /* At the end of the host part: pages of shared events. */
 #define EVENTS_BYTES (UINT64_C(16) << 20)
+#define EVENTS_PAGES (EVENTS_BYTES / SHM_SHARED_PAGE_BYTES)
 
 static struct pool pool = {.map = map_host, .unmap = map_host_end};
-static _Atomic uint64_t events_used; /* bytes of EVENTS_BYTES */
+/* Of EVENTS_PAGES; one call at a time. */
+static bool is_events_page[EVENTS_PAGES];
+static uint64_t next_events_page;
 
 /* The host part of the window: the pool, pages of shared events, the ring of what kernels print. */
 static uint64_t events_base(void)
@@ -28,28 +33,54 @@ static uint64_t events_base(void)
 	return (text ? text : base + bytes) - EVENTS_BYTES;
 }
 
-CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_address)
+/* Addresses of a page: those that were freed longest ago, because the service may have to keep them
+ * pinned for a while. EVENTS_PAGES: there are none. */
+static uint64_t find_events_page(void)
 {
-	uint64_t offset = atomic_fetch_add(&events_used, SHM_SHARED_PAGE_BYTES), address;
+	for (uint64_t i = 0; i < EVENTS_PAGES; ++i) {
+		uint64_t at = next_events_page++ % EVENTS_PAGES;
+
+		if (!is_events_page[at])
+			return at;
+	}
+	return EVENTS_PAGES;
+}
+
+static CUresult map_events(uint64_t session, uint64_t source, uint64_t *ret_address)
+{
 	struct wire_message request = {.type = session ? WIRE_IMPORT_HOST : WIRE_MAP_HOST};
+	uint64_t at = find_events_page(), address = events_base() + at * SHM_SHARED_PAGE_BYTES;
 	CUresult r;
 
-	if (offset >= EVENTS_BYTES) {
-		atomic_fetch_sub(&events_used, SHM_SHARED_PAGE_BYTES);
+	if (at == EVENTS_PAGES)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	address = events_base() + offset;
 	if (session)
 		request.import = (struct wire_import){address, SHM_SHARED_PAGE_BYTES, session, source};
 	else
 		request.range = (struct wire_range){address, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
 	r = map_host_ask(&request, address, SHM_SHARED_PAGE_BYTES);
-	/* There is no such page: nothing was mapped, and nobody else takes addresses meanwhile. */
-	if (r == CUDA_ERROR_INVALID_HANDLE)
-		atomic_fetch_sub(&events_used, SHM_SHARED_PAGE_BYTES);
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS) {
+		is_events_page[at] = true;
 		*ret_address = address;
+	}
 	return r;
+}
+
+CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_address)
+{
+	CUresult r = map_events(session, source, ret_address);
+
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && pool_spare(&pool) > 0) {
+		pool_trim(&pool, 0);
+		r = map_events(session, source, ret_address);
+	}
+	return r;
+}
+
+void host_unmap_events(uint64_t address)
+{
+	if (map_host_end(address, SHM_SHARED_PAGE_BYTES) == CUDA_SUCCESS)
+		is_events_page[(address - events_base()) / SHM_SHARED_PAGE_BYTES] = false;
 }
 
 void host_start(void)

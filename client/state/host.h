@@ -30,12 +30,14 @@ void host_free_range(uint64_t address, int kind);
 void host_free_block(void *block);
 
 /**
- * Maps a page of shared events (shm/layout.h), for ever. One call at a time.
+ * Maps a page of shared events (shm/layout.h). One call of this and the next at a time.
  * @session, @source: of another program that has it; 0: a new page
  * Return: CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_HANDLE: that program has no such page, or
  * has ended
  */
 CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_address);
+/** Unmaps one that no work uses any more. */
+void host_unmap_events(uint64_t address);
 
 /** Called by process start. */
 void host_start(void);

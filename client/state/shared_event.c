@@ -18,8 +18,11 @@
 #include "client/state/host.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
+#include "client/submit/wait.h"
 
 #define MAGIC "frmpsevt"
+/* Pages that are let go at a time: each takes the service some milliseconds. */
+#define DROP_MOST 4
 
 struct content {
 	char magic[8];
@@ -33,7 +36,8 @@ _Static_assert(sizeof(struct content) <= sizeof(CUipcEventHandle), "a handle hol
 struct import {
 	uint64_t session, page;
 	struct shm_shared_event *events;
-	struct import *next;
+	uint32_t users; /* events that are open */
+	STAILQ_ENTRY(import) link;
 };
 
 struct spare {
@@ -42,7 +46,8 @@ struct spare {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct import *imports; /* guarded by lock, as are all below */
+/* Guarded by lock, as are all below; the latest one last. */
+static STAILQ_HEAD(, import) imports = STAILQ_HEAD_INITIALIZER(imports);
 /* Places of own events that are no more, the latest one last. */
 static STAILQ_HEAD(, spare) spares = STAILQ_HEAD_INITIALIZER(spares);
 static struct shm_shared_event *page; /* own, with places that were never used */
@@ -73,6 +78,43 @@ static struct shm_shared_event *take_spare(void)
 	return event;
 }
 
+/* The oldest page with no event that is open. Under the lock. */
+static struct import *find_idle(void)
+{
+	struct import *import;
+
+	STAILQ_FOREACH(import, &imports, link)
+	if (!import->users)
+		break;
+	return import;
+}
+
+/* Lets go of some such pages, behind all work. Return: whether there was one. Under the lock. */
+static bool drop_imports(void)
+{
+	struct import *import = find_idle();
+
+	if (!import || wait_all_quietly() != CUDA_SUCCESS)
+		return false;
+	for (int i = 0; i < DROP_MOST && import; ++i) {
+		STAILQ_REMOVE(&imports, import, import, link);
+		host_unmap_events((uint64_t)(uintptr_t)import->events);
+		free(import);
+		import = find_idle();
+	}
+	return true;
+}
+
+/* Under the lock. */
+static CUresult map_page(uint64_t session, uint64_t source, uint64_t *ret_address)
+{
+	CUresult r = host_map_events(session, source, ret_address);
+
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && drop_imports())
+		r = host_map_events(session, source, ret_address);
+	return r;
+}
+
 static CUresult take_place(struct shm_shared_event **ret_event)
 {
 	uint64_t address;
@@ -82,7 +124,7 @@ static CUresult take_place(struct shm_shared_event **ret_event)
 	if (*ret_event)
 		return CUDA_SUCCESS;
 	if (page_used == SHM_SHARED_PAGE_EVENTS) {
-		r = host_map_events(0, 0, &address);
+		r = map_page(0, 0, &address);
 		if (r != CUDA_SUCCESS)
 			return r;
 		page = (struct shm_shared_event *)(uintptr_t)address;
@@ -102,10 +144,23 @@ CUresult shared_event_new(struct shm_shared_event **ret_event)
 	return r;
 }
 
+static void close_import(const struct shm_shared_event *event)
+{
+	struct import *import;
+
+	pthread_mutex_lock(&lock);
+	STAILQ_FOREACH(import, &imports, link)
+	if (event >= import->events && event < import->events + SHM_SHARED_PAGE_EVENTS)
+		import->users--;
+	pthread_mutex_unlock(&lock);
+}
+
 struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool imported)
 {
 	struct spare *spare = event && !imported ? malloc(sizeof(*spare)) : NULL;
 
+	if (event && imported)
+		close_import(event);
 	if (!spare)
 		return NULL;
 	spare->event = event;
@@ -129,24 +184,26 @@ void shared_event_export(const struct shm_shared_event *event, CUipcEventHandle 
 /* Under the lock. */
 static CUresult find_import(const struct content *content, struct import **ret_import)
 {
-	struct import *import = imports;
+	struct import *import;
 	uint64_t address;
 	CUresult r;
 
-	while (import && (import->session != content->session || import->page != content->page))
-		import = import->next;
+	STAILQ_FOREACH(import, &imports, link)
+	if (import->session == content->session && import->page == content->page)
+		break;
 	if (!import) {
 		import = malloc(sizeof(*import));
 		if (!import)
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		r = host_map_events(content->session, content->page, &address);
+		r = map_page(content->session, content->page, &address);
 		if (r != CUDA_SUCCESS) {
 			free(import);
 			return r;
 		}
-		*import = (struct import){content->session, content->page,
-			(struct shm_shared_event *)(uintptr_t)address, imports};
-		imports = import;
+		*import = (struct import){.session = content->session,
+			.page = content->page,
+			.events = (struct shm_shared_event *)(uintptr_t)address};
+		STAILQ_INSERT_TAIL(&imports, import, link);
 	}
 	*ret_import = import;
 	return CUDA_SUCCESS;
@@ -166,9 +223,11 @@ CUresult shared_event_import(const CUipcEventHandle *handle, struct shm_shared_e
 		return CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_lock(&lock);
 	r = find_import(&content, &import);
-	pthread_mutex_unlock(&lock);
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS) {
+		import->users++;
 		*ret_event = &import->events[content.place];
+	}
+	pthread_mutex_unlock(&lock);
 	return r;
 }
 

@@ -3,7 +3,8 @@
 // the device writes when the stream has come that far; a wait is a wait for that word. So it makes
 // no difference in which executors the programs are, and a promotion repeats or keeps both.
 //
-// A page that was mapped stays. A place in a page is used again once the program that made its
+// An own page stays. One of another program goes when addresses or memory are short and the program
+// has none of its events open. A place in a page is used again once the program that made its
 // event has destroyed it, which ends every use of the event in all programs, and its records are
 // done. Records are counted on from there, so what still waits for an earlier one is let go by it.
 // Any thread.

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shm/layout.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
@@ -300,6 +301,102 @@ START_TEST(events_that_were_sent_are_given_back)
 }
 END_TEST
 
+#define PAGES_OF_ONE 1380 /* more of them than the 4096 that a program has room for */
+#define EXPORTERS    3
+
+/* On order says of each page of its events one, on the next it ends. */
+static int exports_pages(int progress, int orders)
+{
+	CUipcEventHandle handle;
+	CUevent event;
+
+	(void)progress;
+	close(handles[0]);
+	if (!ordered(orders, true))
+		return 1;
+	driver_open();
+	for (unsigned i = 0; i < PAGES_OF_ONE * SHM_SHARED_PAGE_EVENTS; i++) {
+		ck_cuda(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+		if (i % SHM_SHARED_PAGE_EVENTS)
+			continue;
+		ck_cuda(cuIpcGetEventHandle(&handle, event));
+		pass(handles[1], &handle, sizeof(handle));
+	}
+	ordered(orders, true);
+	return 0;
+}
+
+/* Opens what an exporter says, one after the other. */
+static void open_pages(CUstream stream)
+{
+	CUipcEventHandle handle;
+	CUevent event;
+
+	for (int i = 0; i < PAGES_OF_ONE; i++) {
+		take(handles[0], &handle, sizeof(handle));
+		ck_cuda(cuIpcOpenEventHandle(&event, handle));
+		ck_cuda(cuEventRecord(event, stream));
+		ck_cuda(cuStreamWaitEvent(stream, event, 0));
+		ck_cuda(cuEventDestroy_v2(event));
+	}
+}
+
+static int opens_of_many(int unused)
+{
+	struct child exporters[EXPORTERS];
+	CUstream stream;
+
+	(void)unused;
+	for (int i = 0; i < EXPORTERS; i++)
+		exporters[i] = child_start(exports_pages);
+	driver_open();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < EXPORTERS; i++) {
+		child_order(&exporters[i]);
+		open_pages(stream);
+		child_order(&exporters[i]);
+		ck_assert_int_eq(child_end(&exporters[i]), 0);
+	}
+	ck_cuda(cuStreamSynchronize(stream));
+	return 0;
+}
+
+/* A program that lives long opens events of many that do not. */
+START_TEST(events_of_others_are_let_go)
+{
+	open_pipes();
+	ck_assert(service_start(&service, NULL));
+	ck_assert_int_eq(exit_status(spawn(opens_of_many, 0)), 0);
+	close_all();
+}
+END_TEST
+
+/* What is refused at a limit is there once the program has freed its memory. */
+static int exports_at_limit(int unused)
+{
+	void *memory;
+	CUevent event;
+
+	(void)unused;
+	driver_open();
+	ck_cuda(cuMemHostAlloc(&memory, 16 << 20, 0));
+	for (int i = 0; i < 5000; i++)
+		ck_assert_int_eq(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING),
+			CUDA_ERROR_OUT_OF_MEMORY);
+	ck_cuda(cuMemFreeHost(memory));
+	ck_cuda(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	return 0;
+}
+
+START_TEST(events_are_refused_at_a_limit_only)
+{
+	open_pipes();
+	ck_assert(service_start_configured(&service, "pinned_limit = 16M\n"));
+	ck_assert_int_eq(exit_status(spawn(exports_at_limit, 0)), 0);
+	close_all();
+}
+END_TEST
+
 static int opens_stale(int unused)
 {
 	CUipcEventHandle handle;
@@ -353,6 +450,8 @@ int main(void)
 	tcase_add_loop_test(tests, a_program_that_ends_keeps_nobody, 0, 2);
 	tcase_add_loop_test(tests, without_a_service_nobody_waits, 0, 2);
 	tcase_add_test(tests, events_that_were_sent_are_given_back);
+	tcase_add_test(tests, events_of_others_are_let_go);
+	tcase_add_test(tests, events_are_refused_at_a_limit_only);
 	tcase_add_test(tests, stale_handles_cost_nothing);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
