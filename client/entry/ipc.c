@@ -23,7 +23,7 @@ CUDA_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle 
 		return r;
 	if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 		return CUDA_ERROR_INVALID_VALUE;
-	return ipc_open(&handle, address);
+	return ipc_open(context_current(), &handle, address);
 }
 
 CUDA_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
@@ -35,7 +35,7 @@ CUDA_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
 	CUresult r = process_enter_context();
 
-	return r == CUDA_SUCCESS ? ipc_close(address) : r;
+	return r == CUDA_SUCCESS ? ipc_close(context_current(), address) : r;
 }
 
 CUDA_EXPORT CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)

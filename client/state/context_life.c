@@ -19,6 +19,7 @@
 #include "client/state/event.h"
 #include "client/state/host.h"
 #include "client/state/instance.h"
+#include "client/state/ipc.h"
 #include "client/state/managed.h"
 #include "client/state/memory.h"
 #include "client/state/mempool.h"
@@ -115,6 +116,7 @@ static CUresult release_all(struct context *context)
 	r = module_sleep_libraries(any_live() ? word_acquire(&context->id) : 0);
 	event_release_context(handle);
 	stream_release_context(handle);
+	ipc_release_context(handle);
 	registered_release_context(handle);
 	managed_release_context(handle);
 	object_release_context(handle);

@@ -31,8 +31,9 @@ struct place {
 	struct place *next;
 };
 
-/* An allocation in it. */
+/* An allocation in it, as one context has opened it. */
 struct entry {
+	CUcontext context;
 	uint64_t address, bytes;
 	uint32_t opened;
 	struct place *place;
@@ -127,28 +128,30 @@ static void drop_place(struct place *place)
 	free(place);
 }
 
-static struct entry *find_entry(uint64_t address)
+static struct entry *find_entry(CUcontext context, uint64_t address)
 {
 	struct entry *entry = entries;
 
-	while (entry && entry->address != address)
+	while (entry && (entry->address != address || entry->context != context))
 		entry = entry->next;
 	return entry;
 }
 
 /* Under the lock. */
-static CUresult open_in(struct place *place, const struct content *content, CUdeviceptr *ret_address)
+static CUresult open_in(
+	CUcontext context, struct place *place, const struct content *content, CUdeviceptr *ret_address)
 {
 	struct entry *entry;
 
 	if (content->offset > place->bytes || content->bytes > place->bytes - content->offset)
 		return CUDA_ERROR_INVALID_HANDLE;
-	entry = find_entry(place->address + content->offset);
+	entry = find_entry(context, place->address + content->offset);
 	if (!entry) {
 		entry = calloc(1, sizeof(*entry));
 		if (!entry)
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		*entry = (struct entry){.address = place->address + content->offset,
+		*entry = (struct entry){.context = context,
+			.address = place->address + content->offset,
 			.bytes = content->bytes,
 			.place = place,
 			.next = entries};
@@ -162,7 +165,7 @@ static CUresult open_in(struct place *place, const struct content *content, CUde
 	return CUDA_SUCCESS;
 }
 
-CUresult ipc_open(const CUipcMemHandle *handle, CUdeviceptr *ret_address)
+CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *ret_address)
 {
 	struct content content;
 	struct place *place;
@@ -176,7 +179,7 @@ CUresult ipc_open(const CUipcMemHandle *handle, CUdeviceptr *ret_address)
 	pthread_mutex_lock(&lock);
 	r = find_place(&content.token, &place);
 	if (r == CUDA_SUCCESS) {
-		r = open_in(place, &content, ret_address);
+		r = open_in(context, place, &content, ret_address);
 		if (place->opened == 0) {
 			unmap_place(place);
 			drop_place(place);
@@ -198,25 +201,51 @@ static void drop_entry(struct entry *entry)
 	free(entry);
 }
 
-CUresult ipc_close(CUdeviceptr address)
+/* Closes it so many times. Under the lock. */
+static CUresult close_entry(struct entry *entry, uint32_t times)
 {
-	struct entry *entry;
+	struct place *place = entry->place;
 	CUresult r = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&lock);
-	entry = find_entry(address);
-	if (entry) {
-		struct place *place = entry->place;
+	entry->opened -= times;
+	if (entry->opened == 0)
+		drop_entry(entry);
+	place->opened -= times;
+	if (place->opened == 0) {
+		r = unmap_place(place);
+		drop_place(place);
+	}
+	return r;
+}
 
-		if (--entry->opened == 0)
-			drop_entry(entry);
-		if (--place->opened == 0) {
-			r = unmap_place(place);
-			drop_place(place);
-		}
+CUresult ipc_close(CUcontext context, CUdeviceptr address)
+{
+	struct entry *entry;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+	pthread_mutex_lock(&lock);
+	entry = find_entry(context, address);
+	/* Closed in another context than it was opened in. */
+	for (struct entry *other = entries; !entry && other; other = other->next)
+		if (other->address == address)
+			entry = other;
+	if (entry)
+		r = close_entry(entry, 1);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+void ipc_release_context(CUcontext context)
+{
+	struct entry *entry, *next;
+
+	pthread_mutex_lock(&lock);
+	for (entry = entries; entry; entry = next) {
+		next = entry->next;
+		if (entry->context == context)
+			close_entry(entry, entry->opened);
 	}
 	pthread_mutex_unlock(&lock);
-	return entry ? r : CUDA_ERROR_INVALID_VALUE;
 }
 
 void ipc_narrow(uint64_t address, struct range *range)

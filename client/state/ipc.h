@@ -18,10 +18,12 @@ CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle);
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT: it is this program's
  * own
  */
-CUresult ipc_open(const CUipcMemHandle *handle, CUdeviceptr *ret_address);
+CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *ret_address);
 
 /** Undoes one ipc_open(). CUDA_ERROR_INVALID_VALUE for another address. */
-CUresult ipc_close(CUdeviceptr address);
+CUresult ipc_close(CUcontext context, CUdeviceptr address);
+/** Closes all that a context has opened. Its work is done. */
+void ipc_release_context(CUcontext context);
 
 struct range;
 

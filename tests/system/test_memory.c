@@ -1208,6 +1208,41 @@ START_TEST(memory_is_opened_by_handle)
 }
 END_TEST
 
+/* A reset ends what the context has opened, as it frees what it has allocated. */
+static int opens_and_resets(int unused)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr memory, base;
+	CUdevice device;
+
+	(void)unused;
+	driver_open();
+	if (read(pair[1], &handle, sizeof(handle)) != sizeof(handle))
+		return 1;
+	ck_cuda(cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuCtxGetDevice(&device));
+	ck_cuda(cuDevicePrimaryCtxReset_v2(device));
+	ck_cuda(cuDevicePrimaryCtxRetain(&shared_context, device));
+	ck_cuda(cuCtxSetCurrent(shared_context));
+	return cuMemGetAddressRange_v2(&base, NULL, memory) == CUDA_SUCCESS ? 2 : 0;
+}
+
+START_TEST(opened_memory_goes_with_its_context)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr memory;
+	pid_t child;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(opens_and_resets, 0);
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&memory, 4096));
+	ck_cuda(cuIpcGetMemHandle(&handle, memory));
+	ck_assert_int_eq(write(pair[0], &handle, sizeof(handle)), sizeof(handle));
+	ck_assert_int_eq(exit_status(child), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("memory");
@@ -1242,6 +1277,7 @@ int main(void)
 	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
 	tcase_add_test(tests, memory_is_opened_by_handle);
+	tcase_add_test(tests, opened_memory_goes_with_its_context);
 	tcase_add_test(tests, mappings_outlive_the_daemon);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
