@@ -67,9 +67,9 @@ static struct shm_shared_event *take_spare(void)
 	struct shm_shared_event *event;
 	struct spare *spare;
 
-	STAILQ_FOREACH(spare, &spares, link)
-	if (is_still(spare->event))
-		break;
+	STAILQ_FOREACH (spare, &spares, link)
+		if (is_still(spare->event))
+			break;
 	if (!spare)
 		return NULL;
 	STAILQ_REMOVE(&spares, spare, spare, link);
@@ -83,9 +83,9 @@ static struct import *find_idle(void)
 {
 	struct import *import;
 
-	STAILQ_FOREACH(import, &imports, link)
-	if (!import->users)
-		break;
+	STAILQ_FOREACH (import, &imports, link)
+		if (!import->users)
+			break;
 	return import;
 }
 
@@ -149,9 +149,9 @@ static void close_import(const struct shm_shared_event *event)
 	struct import *import;
 
 	pthread_mutex_lock(&lock);
-	STAILQ_FOREACH(import, &imports, link)
-	if (event >= import->events && event < import->events + SHM_SHARED_PAGE_EVENTS)
-		import->users--;
+	STAILQ_FOREACH (import, &imports, link)
+		if (event >= import->events && event < import->events + SHM_SHARED_PAGE_EVENTS)
+			import->users--;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -188,9 +188,9 @@ static CUresult find_import(const struct content *content, struct import **ret_i
 	uint64_t address;
 	CUresult r;
 
-	STAILQ_FOREACH(import, &imports, link)
-	if (import->session == content->session && import->page == content->page)
-		break;
+	STAILQ_FOREACH (import, &imports, link)
+		if (import->session == content->session && import->page == content->page)
+			break;
 	if (!import) {
 		import = malloc(sizeof(*import));
 		if (!import)
