@@ -85,7 +85,10 @@ void overdue_came_up(struct crew *crew)
 	struct worker *worker;
 
 	TAILQ_FOREACH (worker, &crew->workers, crew_link)
-		worker->still = 0;
+		if (worker->still && worker->excuses < OVERDUE_EXCUSES_MAX) {
+			worker->still = 0;
+			worker->excuses++;
+		}
 }
 
 void overdue_expect(struct worker *worker)
@@ -93,14 +96,14 @@ void overdue_expect(struct worker *worker)
 	struct timer *timer = worker->crew->overdue_timer;
 
 	if (!owes(worker))
-		worker->looks = worker->still = 0;
+		overdue_heard(worker);
 	if (!timer_running(timer))
 		timer_start(timer, OVERDUE_LOOK_MS);
 }
 
 void overdue_heard(struct worker *worker)
 {
-	worker->looks = worker->still = 0;
+	worker->looks = worker->still = worker->excuses = 0;
 }
 
 void overdue_init(struct crew *crew)

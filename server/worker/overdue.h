@@ -22,6 +22,9 @@ struct worker;
  * executor, which is not there any more; for the driver while it makes another context, a few
  * seconds; for a disk. */
 #define OVERDUE_LOOKS_STILL 3u
+/* So often that may be because of another context. A user who has executors made again and again
+ * keeps no hung one of another user's in its place. */
+#define OVERDUE_EXCUSES_MAX 4u
 /* It computes if it has had this much from one look to the next: a hundredth. Threads that look
  * around now and then have less. */
 #define OVERDUE_PROCESSOR_MS 100u

@@ -149,6 +149,7 @@ struct worker {
 	/* overdue.c; from SIGKILL on reap.c */
 	unsigned looks;	       /* since it last said something, or since something is expected of it again */
 	unsigned still;	       /* of these, one after the other, that found it idle while everybody waits */
+	unsigned excuses;      /* how often another executor that came up was the reason */
 	uint64_t processor_ms; /* that it had had at the latest of these */
 	unsigned mirrors;      /* answers to warm.c that are not in */
 	/* Sessions that this standby cannot take over: something of theirs failed or came out

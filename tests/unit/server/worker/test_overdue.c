@@ -142,6 +142,24 @@ START_TEST(executor_that_may_be_next_in_the_driver_is_waited_for)
 }
 END_TEST
 
+START_TEST(executors_of_others_excuse_one_that_hangs_a_few_times_only)
+{
+	lose_active();
+	standby->seen = true;
+	for (unsigned i = 0; i < OVERDUE_EXCUSES_MAX; i++) {
+		look(OVERDUE_LOOKS_STILL);
+		ck_assert(!standby->killed);
+		overdue_came_up(&fake->daemon.crew);
+	}
+	look(OVERDUE_LOOKS_STILL);
+	ck_assert(!standby->killed);
+	overdue_came_up(&fake->daemon.crew);
+	look(1);
+	ck_assert(standby->killed);
+	part();
+}
+END_TEST
+
 /* Kernels of the former executor may be in the way until it is gone. */
 START_TEST(executor_that_may_have_to_wait_is_waited_for)
 {
@@ -363,6 +381,7 @@ int main(void)
 	tcase_add_test(executors, executors_that_everybody_waits_for_are_replaced_where_they_stand_still);
 	tcase_add_test(executors, executor_that_computes_is_waited_for);
 	tcase_add_test(executors, executor_that_may_be_next_in_the_driver_is_waited_for);
+	tcase_add_test(executors, executors_of_others_excuse_one_that_hangs_a_few_times_only);
 	tcase_add_test(executors, executor_that_may_have_to_wait_is_waited_for);
 	tcase_add_test(executors, first_executors_are_waited_for);
 	tcase_add_loop_test(keepers, keeper_that_hangs_is_replaced, 0, 2);
