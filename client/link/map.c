@@ -31,15 +31,17 @@ CUresult map_host_end(uint64_t address, uint64_t bytes)
 	struct wire_message request = {
 		.type = WIRE_UNMAP_HOST, .range = {.address = address, .bytes = bytes}};
 	struct control_answer *answer = control_answer_new();
-	void *at = mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	void *at;
 
+	control_answer_free(answer);
+	/* Nothing has changed. */
+	if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		return r;
+	at = mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	if (at != MAP_FAILED)
 		madvise(at, bytes, MADV_DONTFORK);
-	if (answer)
-		r = control_call(&request, answer);
-	control_answer_free(answer);
 	return r;
 }
 

@@ -17,7 +17,8 @@ CUresult map_host(uint64_t address, uint64_t bytes);
  * answers. */
 CUresult map_host_ask(struct wire_message *request, uint64_t address, uint64_t bytes);
 
-/** The addresses are only reserved again, and the service has its memory back. */
+/** The addresses are only reserved again, and the service has its memory back.
+ * CUDA_ERROR_OUT_OF_MEMORY: all is as before. */
 CUresult map_host_end(uint64_t address, uint64_t bytes);
 
 #endif

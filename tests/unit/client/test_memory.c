@@ -1,7 +1,10 @@
 // The shim as a program sees it: memory, copies, fills.
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "tests/lib/scarce.h"
 #include "tests/unit/client/shim.h"
@@ -89,6 +92,39 @@ START_TEST(small_memory_that_is_freed_without_memory_is_used_again)
 	for (int i = 0; i < 200; ++i)
 		OK(cuMemAlloc_v2(&all[i], MiB));
 	ck_assert_uint_eq(loopback->maps, maps);
+}
+END_TEST
+
+/* Mappings may take the place of others all the same, as where a limit is just reached. */
+static void let_mappings_change(void)
+{
+	struct rlimit limit;
+	char text[64] = "";
+	int fd = open("/proc/self/statm", O_RDONLY);
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 || getrlimit(RLIMIT_AS, &limit) < 0)
+		abort();
+	close(fd);
+	limit.rlim_cur = strtoull(text, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE);
+	if (setrlimit(RLIMIT_AS, &limit) < 0)
+		abort();
+}
+
+START_TEST(pinned_memory_that_is_freed_without_memory_is_used_again)
+{
+	const size_t bytes = 128 * MiB;
+	CUresult r;
+	char *a;
+
+	OK(cuMemAllocHost_v2((void **)&a, bytes));
+	scarce_begin();
+	let_mappings_change();
+	r = cuMemFreeHost(a);
+	scarce_end();
+	ck_assert_int_eq(r, CUDA_SUCCESS);
+	OK(cuMemAllocHost_v2((void **)&a, bytes));
+	memset(a, 1, bytes);
+	OK(cuMemFreeHost(a));
 }
 END_TEST
 
@@ -499,6 +535,7 @@ int main(void)
 	if (SCARCE_POSSIBLE) {
 		tcase_add_loop_test(memory, memory_that_is_freed_without_memory_is_given_back_later, 0, 2);
 		tcase_add_test(memory, small_memory_that_is_freed_without_memory_is_used_again);
+		tcase_add_test(memory, pinned_memory_that_is_freed_without_memory_is_used_again);
 	}
 	tcase_add_test(memory, repeated_allocations_ask_the_service_once);
 	tcase_add_test(memory, pinned_memory);
