@@ -431,9 +431,6 @@ static bool is_of(const struct host_work *work, struct backend_module *const *mo
 	return false;
 }
 
-/* Only kernels that run: nobody has a list of what is queued in all streams. The word says which
- * kernel the signal is for, and is there as long as the lock is held. With FRMPS_HOST_END=none the
- * backend cannot, with vain no kernel ends. */
 /* Under the lock. Return: whether no kernel of the modules runs, and one of others does */
 static bool is_waiting(struct backend_module *const *modules, uint32_t count)
 {
@@ -451,7 +448,8 @@ static bool is_waiting(struct backend_module *const *modules, uint32_t count)
 	return others;
 }
 
-/* Under the lock. */
+/* Only kernels that run: nobody has a list of what is queued in all streams. The word says which
+ * kernel the signal is for, and is there as long as the lock is held. Under the lock. */
 static void end_kernels(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
 {
 	for (unsigned i = 0; i < HOST_WORKERS_MAX; i++) {
@@ -465,6 +463,7 @@ static void end_kernels(struct backend_module *const *modules, uint32_t count, c
 	}
 }
 
+/* With FRMPS_HOST_END=none the backend cannot, with vain no kernel ends. */
 CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
 	void *context, char *ret_kernel)
 {

@@ -82,8 +82,8 @@ struct fake {
 	uint64_t undoing_ns;	    /* how long all of that has taken */
 	_Atomic bool can_end;	    /* kernels_end is supported, */
 	_Atomic bool ends;	    /* and each call lets the oldest mark arrive */
-	_Atomic unsigned end_stuck; /* each call waits for it to be 0; one of kernels_wait, not to be 2 */
-	_Atomic bool waits;	    /* what kernels_wait finds */
+	_Atomic unsigned end_stuck; /* each call waits for it to be 0; before it asks, not to be 2 */
+	_Atomic bool waits;	    /* what the first call says when it asks */
 };
 
 extern struct fake fake;
