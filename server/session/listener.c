@@ -45,6 +45,7 @@ struct listener {
 	struct timer *timer;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct stat status; /* of the path, to recognise it */
+	bool is_missed;	    /* it was removed, and the log says that it cannot be made again */
 	uint32_t socket_key, lock_key;
 };
 
@@ -288,12 +289,16 @@ static void make_again(struct listener *listener)
 	int r = bind_again(listener, text, sizeof(text));
 
 	if (r) {
-		log_error("the socket was removed, and is not made again: %s", r < 0 ? strerror(-r) : text);
+		if (!former.is_missed)
+			log_error("the socket was removed, and cannot be made again yet: %s",
+				r < 0 ? strerror(-r) : text);
 		failed = *listener;
 		*listener = former;
+		listener->is_missed = true;
 		drop(&failed, listener);
 		return;
 	}
+	listener->is_missed = false;
 	log_warning("socket %s was removed, and is made again", listener->path);
 	daemon_keep(listener->daemon);
 	drop(&former, listener);

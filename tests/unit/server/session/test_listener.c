@@ -230,6 +230,33 @@ START_TEST(a_socket_that_is_removed_is_made_again)
 }
 END_TEST
 
+/* Somebody has removed its directory, and the one that this was in. */
+START_TEST(a_socket_that_cannot_be_made_again_is_said_once)
+{
+	int client_socket = open_to_all();
+	char path[128], lock[160], directory[96];
+	struct stat status;
+	uint64_t skipped;
+
+	snprintf(directory, sizeof(directory), "%s/sub", folder);
+	snprintf(path, sizeof(path), "%s/frmps.sock", directory);
+	snprintf(lock, sizeof(lock), "%s.lock", path);
+	fake_turn(fake);
+	count_lines();
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(unlink(path) + unlink(lock), 0);
+		remove_path();
+		skipped = fake->skipped_ms;
+		FAKE_SKIP_WHILE(fake, fake->skipped_ms < skipped + 5000);
+		ck_assert_uint_eq(count_lines(), 1);
+		ck_assert_int_eq(mkdir(folder, 0700), 0);
+		FAKE_SKIP_WHILE(fake, lstat(path, &status) < 0);
+		count_lines();
+	}
+	close_to_all(client_socket);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("listener");
@@ -240,6 +267,7 @@ int main(void)
 	tcase_add_test(tests, stale_socket_is_replaced_and_a_live_one_is_not);
 	tcase_add_test(tests, socket_path_errors_have_a_text);
 	tcase_add_loop_test(tests, a_socket_that_is_removed_is_made_again, 0, 2);
+	tcase_add_test(tests, a_socket_that_cannot_be_made_again_is_said_once);
 	tcase_add_test(tests, without_descriptors_a_client_is_turned_away);
 	tcase_add_test(tests, without_a_spare_descriptor_clients_wait);
 	return suite_run(suite);
