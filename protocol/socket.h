@@ -22,12 +22,10 @@ struct packet {
 /* Outcomes of packet_receive() beside 0. */
 #define PACKET_E_CLOSED 1 /* the peer hung up (or sent an empty packet, which nobody can tell apart) */
 #define PACKET_E_AGAIN	2 /* nothing there (non-blocking socket), or a full buffer when sending */
-#define PACKET_E_INVALID                                                                                     \
-	3 /* receiving: truncated or with too many descriptors, which were closed; sending: does not encode  \
-	   */
-#define PACKET_E_NO_FDS                                                                                      \
-	4 /* receiving: the bytes are there; this process has no room for their descriptors, and gets none   \
-	   */
+/* Receiving: truncated or with too many descriptors, which were closed; sending: not encodable */
+#define PACKET_E_INVALID 3
+/* Receiving: the bytes are there; this process has no room for their descriptors, and gets none. */
+#define PACKET_E_NO_FDS 4
 
 /** Receives one packet. Return: 0, a PACKET_E_*, or -errno. */
 int packet_receive(int socket, struct packet *packet);

@@ -21,7 +21,7 @@
 #include "client/submit/wait.h"
 
 #define MAGIC "frmpsevt"
-/* Pages that are let go at a time: each takes the service some milliseconds. */
+/* Pages that are unmapped at a time: each takes the service some milliseconds. */
 #define DROP_MOST 4
 
 struct content {
@@ -89,7 +89,7 @@ static struct import *find_idle(void)
 	return import;
 }
 
-/* Lets go of some such pages, behind all work. Return: whether there was one. Under the lock. */
+/* Unmaps some such pages, behind all work. Return: whether there was one. Under the lock. */
 static bool drop_imports(void)
 {
 	struct import *import = find_idle();

@@ -834,9 +834,19 @@ START_TEST(kernels_reach_registered_pages)
 }
 END_TEST
 
+/* What a child writes is seen here where the mapping is shared. */
+static void count_in_child(uint32_t *word)
+{
+	if (fork() == 0) {
+		word[0]++;
+		_exit(0);
+	}
+	wait(NULL);
+}
+
 /* A program may free what it has registered, or move it, and say so afterwards. What it has there
  * by then stays as it is. */
-START_TEST(registered_pages_may_go_before_they_are_let_go)
+START_TEST(registered_pages_may_go_before_they_are_unregistered)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS, rights = PROT_READ | PROT_WRITE;
 	uint32_t *own = mmap(NULL, 4 * MIB, rights, flags, -1, 0), *moved, *other;
@@ -855,11 +865,7 @@ START_TEST(registered_pages_may_go_before_they_are_let_go)
 	ck_assert_ptr_eq(other, own + 2 * words);
 	other[0] = 7;
 	ck_cuda(cuMemHostUnregister(own));
-	if (fork() == 0) {
-		other[0]++;
-		_exit(0);
-	}
-	wait(NULL);
+	count_in_child(other);
 	ck_assert_uint_eq(other[0], 8);
 	/* The pages that were behind them are somebody else's. */
 	ck_cuda(cuMemAllocHost_v2((void **)&other, 4 * MIB));
@@ -885,11 +891,7 @@ START_TEST(registered_pages_may_go_before_their_context)
 	ck_cuda(cuMemHostRegister_v2(own, MIB, CU_MEMHOSTREGISTER_DEVICEMAP));
 	ck_assert_ptr_eq(mmap(own, MIB, rights, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0), own);
 	ck_cuda(cuCtxDestroy_v2(context));
-	if (fork() == 0) {
-		own[0]++;
-		_exit(0);
-	}
-	wait(NULL);
+	count_in_child(own);
 	ck_assert_uint_eq(own[0], 1);
 	munmap(own, MIB);
 }
@@ -1267,7 +1269,7 @@ int main(void)
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_test(tests, a_host_function_holds_no_copy_up);
 	tcase_add_test(tests, kernels_reach_registered_pages);
-	tcase_add_test(tests, registered_pages_may_go_before_they_are_let_go);
+	tcase_add_test(tests, registered_pages_may_go_before_they_are_unregistered);
 	tcase_add_test(tests, registered_pages_may_go_before_their_context);
 	tcase_add_test(tests, two_threads_register_the_same_pages);
 	tcase_add_test(tests, streams_write_words_of_registered_pages);

@@ -36,8 +36,8 @@
 //     there. Then it returns to its kernel by itself, and from a function without end it does not
 //     return.
 // An exception that is found during that stop is handled as any other. Before anything is ended the
-// caller is asked, and told who has a kernel on the device at all: a program that waits for another
-// one's kernels is not to blame.
+// caller is asked, and learns who has a kernel on the device at all: a program that waits for
+// another one's kernels is not to blame.
 //
 // Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of
 // 100 us: the event comes 4 to 9 ms after the fault, stop 1 to 4 ms, error states 0.4, records 0.1
