@@ -257,27 +257,16 @@ static void unsay(struct executor *executor)
 		__atomic_store_n(&backend_last_words[--executor->contain.words].magic, 0, __ATOMIC_RELEASE);
 }
 
-static void end_tenant(struct tenant *tenant, const struct backend_fault *fault)
+static void end_tenant_of(struct executor *executor, uint64_t id, const struct backend_fault *fault)
 {
-	char reason[sizeof(tenant->view.server->reason)], place[64] = "";
+	char reason[sizeof(((struct shm_server_header *)0)->reason)], place[64] = "";
 
 	if (fault->has_block)
 		snprintf(place, sizeof(place), " block (%u,%u,%u),", fault->block[0], fault->block[1],
 			fault->block[2]);
 	snprintf(reason, sizeof(reason), "a fault in kernel %s,%s instruction at %#llx",
 		fault->kernel[0] ? fault->kernel : "(unnamed)", place, (unsigned long long)fault->address);
-	tenant_tell_end(tenant, SHM_SESSION_FAULTED, fault->code, reason);
-}
-
-static void end_tenant_of(struct executor *executor, uint64_t id, const struct backend_fault *fault)
-{
-	struct tenant *tenant;
-
-	pthread_mutex_lock(&executor->tenants_lock);
-	TAILQ_FOREACH (tenant, &executor->tenants, link)
-		if (tenant->id == id && word_acquire(&tenant->generation))
-			end_tenant(tenant, fault);
-	pthread_mutex_unlock(&executor->tenants_lock);
+	tenant_tell_end_of(executor, id, SHM_SESSION_FAULTED, fault->code, reason);
 }
 
 /* Whose the faults are. @owners: BACKEND_FAULTS_MAX. Return: whether that is known of all. */

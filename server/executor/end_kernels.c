@@ -75,31 +75,19 @@ bool end_kernels_can(struct executor *executor)
 	return executor->ops->kernels_end(NULL, 0, NULL, NULL, unused) == CUDA_SUCCESS;
 }
 
-/* From there on nothing of it is issued (serve.c). Return: whether it is served here */
-static bool tell(const struct end_kernels *end)
-{
-	struct executor *executor = end->executor;
-	struct tenant *tenant;
-	bool is_served = false;
-
-	pthread_mutex_lock(&executor->tenants_lock);
-	TAILQ_FOREACH (tenant, &executor->tenants, link)
-		if (tenant->id == end->session && word_acquire(&tenant->generation)) {
-			tenant_tell_end(
-				tenant, SHM_SESSION_FAULTED, (CUresult)end->why->code, end->why->text);
-			is_served = true;
-		}
-	pthread_mutex_unlock(&executor->tenants_lock);
-	return is_served;
-}
-
 static enum verdict judge(const struct end_kernels *end, bool waits)
 {
+	const struct wire_trouble *why = end->why;
+	bool is_served;
+
 	if (executor_is_lost(end->executor))
 		return VERDICT_GONE;
 	if (waits || contain_is_open(end->executor))
 		return VERDICT_WAITS;
-	return tell(end) ? VERDICT_ENDS : VERDICT_GONE;
+	/* From there on nothing of it is issued (serve.c). */
+	is_served = tenant_tell_end_of(
+		end->executor, end->session, SHM_SESSION_FAULTED, (CUresult)why->code, why->text);
+	return is_served ? VERDICT_ENDS : VERDICT_GONE;
 }
 
 /* While all kernels stand still. */

@@ -122,6 +122,22 @@ void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresu
 		wake_all(&server->wake);
 }
 
+bool tenant_tell_end_of(struct executor *executor, uint64_t id, enum shm_session_state state, CUresult code,
+	const char *reason)
+{
+	struct tenant *tenant;
+	bool is_served = false;
+
+	pthread_mutex_lock(&executor->tenants_lock);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		if (tenant->id == id && word_acquire(&tenant->generation)) {
+			tenant_tell_end(tenant, state, code, reason);
+			is_served = true;
+		}
+	pthread_mutex_unlock(&executor->tenants_lock);
+	return is_served;
+}
+
 void tenant_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason)
 {
 	tenant->stopped = true;

@@ -169,7 +169,12 @@ void tenant_offend(struct tenant *tenant, const char *format, ...) __attribute__
  */
 void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);
 
-/** The same, and it is not served any more. The threads of tenant_offend(). */
+/** The same for the session with that number, without tenants_lock. Return: whether it is served
+ * here */
+bool tenant_tell_end_of(struct executor *executor, uint64_t id, enum shm_session_state state, CUresult code,
+	const char *reason);
+
+/** tenant_tell_end(), and it is not served any more. The threads of tenant_offend(). */
 void tenant_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);
 
 /** Notes an error that a command met and that nobody waits for. Serving thread. */
