@@ -41,7 +41,7 @@ struct listener {
 	struct watch *watch;
 	int socket; /* the watch's */
 	int lock;
-	int spare; /* given up for a moment to turn programs away when descriptors have run out; -1: lost */
+	int spare; /* closed for a moment to turn programs away when descriptors have run out; -1: lost */
 	struct timer *timer;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct stat status; /* of the path, to recognise it */
@@ -255,28 +255,29 @@ static void drop(const struct listener *one, const struct listener *other)
 }
 
 /* After a failure the listener may have some of what it is to have. */
-static int bind_again(struct listener *listener, char *text, size_t size)
+static int start(struct listener *listener, const char *path, char *text, size_t size)
 {
 	struct store *store = listener->daemon->store;
 	struct sockaddr_un address;
 	char name[256];
-	int fd, r;
+	int fd = -1, r;
 
-	snprintf(name, sizeof(name), "%s.lock", listener->path);
-	r = make_address(listener->path, &address, text, size);
-	r = r ? r : make_directory(listener->path, text, size);
+	snprintf(name, sizeof(name), "%s.lock", path);
+	r = make_address(path, &address, text, size);
+	r = r ? r : make_directory(path, text, size);
 	if (!r && !is_named(listener->lock, name)) {
 		listener->lock = -1;
-		r = take_lock(listener->path, &listener->lock, text, size);
+		r = take_lock(path, &listener->lock, text, size);
 		r = r ? r : store_deposit(store, listener->lock, &listener->lock_key);
 	}
+	r = r ? r : remove_stale(&address, text, size);
 	r = r ? r : bind_socket(&address, &fd, text, size);
 	if (r)
 		return r;
 	r = watch(listener, address.sun_path, fd);
 	r = r ? r : store_deposit(store, fd, &listener->socket_key);
 	if (r)
-		unlink(listener->path);
+		unlink(address.sun_path);
 	return r;
 }
 
@@ -286,7 +287,7 @@ static void make_again(struct listener *listener)
 {
 	struct listener former = *listener, failed;
 	char text[256];
-	int r = bind_again(listener, text, sizeof(text));
+	int r = start(listener, former.path, text, sizeof(text));
 
 	if (r) {
 		if (!former.is_missed)
@@ -314,24 +315,6 @@ static void on_timer(void *context)
 	if (listener->spare >= 0 && lstat(listener->path, &status) < 0 && errno == ENOENT)
 		make_again(listener);
 	timer_start(listener->timer, listener->spare < 0 ? SPARE_MS : NAME_MS);
-}
-
-static int start(struct listener *listener, const char *path, char *text, size_t size)
-{
-	struct store *store = listener->daemon->store;
-	struct sockaddr_un address;
-	int fd = -1, r;
-
-	r = make_address(path, &address, text, size);
-	r = r ? r : make_directory(path, text, size);
-	r = r ? r : take_lock(path, &listener->lock, text, size);
-	r = r ? r : remove_stale(&address, text, size);
-	r = r ? r : bind_socket(&address, &fd, text, size);
-	if (r)
-		return r;
-	r = watch(listener, path, fd);
-	r = r ? r : store_deposit(store, fd, &listener->socket_key);
-	return r ? r : store_deposit(store, listener->lock, &listener->lock_key);
 }
 
 static struct listener *allocate(struct daemon *daemon)
