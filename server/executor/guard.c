@@ -21,8 +21,9 @@
 //
 // Slots are prepared by the main thread in steps of GUARD_STEP_SLOTS, a third of a millisecond,
 // with pauses between (stray.c), from the latest change outwards and then wherever any are wanted.
-// The immediate neighbours of new memory, and up to a step's worth of what was freed, are backed
-// before the request is answered. Where real memory comes into the place of a far slot the block is
+// The immediate neighbours of new memory are backed before the request is answered. What was freed
+// is bare for FREED_NS at least: a program that allocates again at once, in a loop, pays for no slot
+// (64 MiB: up to 16 to map, and to unmap). A stray there is a fault until then, as natively. Where real memory comes into the place of a far slot the block is
 // bare until near slots are mapped around it: for moments, and only for the session that asks for
 // the memory. Slots are taken away, for such memory (but in a standby) and at the end, with rests
 // between (pace.h).
@@ -35,6 +36,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/executor/clock.h"
 #include "server/executor/job.h"
 #include "server/executor/pace.h"
 #include "server/executor/stray.h"
@@ -43,6 +45,7 @@
 
 #define GRANULE	     BACKEND_CHUNK_GRANULE
 #define FAR_MOST     (UINT64_C(1) << 30)
+#define FREED_NS     (1500 * CLOCK_US)
 #define TENANTS_FAIR 64u /* a tenant gets this part of a bounded number of slots */
 
 enum slot { FREE, WANTED, NEAR, FAR, REAL };
@@ -282,9 +285,13 @@ void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range)
 
 	if (!is_guarded(tenant, range->address))
 		return;
+	/* What was wanted before does not wait for it. */
+	if (!guard->wanted)
+		guard->step_at = clock_now() + FREED_NS;
+	log_debug("session %llu: to be backed: %llu MiB that are free again", (unsigned long long)tenant->id,
+		(unsigned long long)(range->bytes >> 20));
 	set_all(guard, from, to, WANTED);
 	surround(guard, from, to);
-	guard_step(tenant);
 	job_board_kick(&tenant->executor->board);
 }
 

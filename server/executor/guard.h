@@ -45,6 +45,7 @@ struct guard {
 	uint32_t radius;	  /* blocks from there that are prepared */
 	uint32_t sweep;		  /* then: granules from the start that are prepared */
 	uint32_t unmapped;	  /* at the end: granules from the start that are unmapped again */
+	uint64_t step_at;	  /* ns: no step before */
 	bool home_mapped;
 	bool full; /* no more slots can be had */
 };
@@ -62,9 +63,7 @@ CUresult guard_make_room(struct tenant *tenant, const struct wire_range *range);
  * in steps.
  */
 void guard_note_mapped(struct tenant *tenant, const struct wire_range *range);
-/** No real memory is there any more, or it could not be mapped: the range is backed, its beginning
- * at once.
- */
+/** No real memory is there any more, or it could not be mapped: the range is backed in steps. */
 void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range);
 
 /** Maps up to GUARD_STEP_SLOTS slots. */

@@ -386,6 +386,7 @@ static uint64_t look_busy(struct executor *executor, uint64_t now)
 static uint64_t map_some(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
+	uint64_t at = UINT64_MAX;
 	struct tenant *tenant;
 
 	if (now < watch->step_at)
@@ -395,6 +396,10 @@ static uint64_t map_some(struct executor *executor, uint64_t now)
 	TAILQ_FOREACH (tenant, &executor->tenants, link) {
 		if (!tenant->guard || tenant->closing || !tenant->guard->wanted || tenant->guard->full)
 			continue;
+		if (now < tenant->guard->step_at) {
+			at = at < tenant->guard->step_at ? at : tenant->guard->step_at;
+			continue;
+		}
 		guard_step(tenant);
 		watch->step_at = clock_now() + PAUSE_NS;
 		/* Whoever was served comes last the next time; the list's order means nothing
@@ -405,7 +410,7 @@ static uint64_t map_some(struct executor *executor, uint64_t now)
 		pthread_mutex_unlock(&executor->tenants_lock);
 		return watch->step_at;
 	}
-	return UINT64_MAX;
+	return at;
 }
 
 uint64_t stray_step(struct executor *executor, uint64_t now)

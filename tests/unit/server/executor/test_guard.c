@@ -238,15 +238,54 @@ START_TEST(memory_takes_the_place_of_slots)
 }
 END_TEST
 
-START_TEST(freed_memory_is_backed_at_once)
+static uint32_t count_mapped(uint32_t from, uint32_t to)
 {
 	uint8_t slots[COUNT];
+	uint32_t count = 0;
+
+	read_slots(slots);
+	for (uint32_t g = from; g < to; g++)
+		count += slots[g] != 0;
+	return count;
+}
+
+START_TEST(freed_memory_is_backed_a_little_later)
+{
+	map(100, 12);
+	prepare();
+	unmap(100, 12);
+	ck_assert_uint_eq(count_mapped(100, 112), 0);
+	ck_assert_uint_le(stray_step(&executor, owner->guard->step_at - 1), owner->guard->step_at);
+	ck_assert_uint_eq(count_mapped(100, 112), 0);
+	stray_step(&executor, owner->guard->step_at);
+	ck_assert_uint_eq(count_mapped(100, 112), 12);
+}
+END_TEST
+
+START_TEST(memory_that_comes_back_at_once_costs_no_slot)
+{
+	uint32_t maps, unmaps;
 
 	map(100, 12);
+	prepare();
+	maps = fake_count(FAKE_SINK_MAP);
+	unmaps = fake_count(FAKE_SINK_UNMAP);
+	for (int i = 0; i < 100; i++) {
+		unmap(100, 12);
+		stray_step(&executor, owner->guard->step_at - 1);
+		map(100, 12);
+	}
+	ck_assert_uint_eq(fake_count(FAKE_SINK_MAP), maps);
+	ck_assert_uint_eq(fake_count(FAKE_SINK_UNMAP), unmaps);
+}
+END_TEST
+
+START_TEST(what_is_freed_does_not_put_off_the_rest)
+{
+	map(100, 12);
+	ck_assert_uint_ne(owner->guard->wanted, 0);
 	unmap(100, 12);
-	read_slots(slots);
-	for (uint32_t g = 100; g < 112; g++)
-		ck_assert_uint_eq(slots[g], 2);
+	ck_assert_uint_eq(owner->guard->step_at, 0);
 }
 END_TEST
 
@@ -839,7 +878,9 @@ int main(void)
 	tcase_add_test(slots, what_is_within_reach_is_backed);
 	tcase_add_test(slots, neighbours_are_backed_at_once);
 	tcase_add_test(slots, memory_takes_the_place_of_slots);
-	tcase_add_test(slots, freed_memory_is_backed_at_once);
+	tcase_add_test(slots, freed_memory_is_backed_a_little_later);
+	tcase_add_test(slots, memory_that_comes_back_at_once_costs_no_slot);
+	tcase_add_test(slots, what_is_freed_does_not_put_off_the_rest);
 	tcase_add_test(slots, the_services_own_view_is_nobodys);
 	tcase_add_test(slots, a_backend_without_slots_leaves_it_bare);
 	tcase_add_test(slots, nothing_stays_mapped);
