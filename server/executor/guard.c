@@ -22,11 +22,11 @@
 // Slots are prepared by the main thread in steps of GUARD_STEP_SLOTS, a third of a millisecond,
 // with pauses between (stray.c), from the latest change outwards and then wherever any are wanted.
 // The immediate neighbours of new memory are backed before the request is answered. What was freed
-// is bare for FREED_NS at least: a program that allocates again at once, in a loop, pays for no slot
-// (64 MiB: up to 16 to map, and to unmap). A stray there is a fault until then, as natively. Where real memory comes into the place of a far slot the block is
-// bare until near slots are mapped around it: for moments, and only for the session that asks for
-// the memory. Slots are taken away, for such memory (but in a standby) and at the end, with rests
-// between (pace.h).
+// is bare for FREED_NS at least: a program that allocates again at once, in a loop, pays for no
+// slot (64 MiB: up to 16 to map, and to unmap). A stray there is a fault until then, as natively.
+// Where real memory comes into the place of a far slot the block is bare until near slots are
+// mapped around it: for moments, and only for the session that asks for the memory. Slots are taken
+// away, for such memory (but in a standby) and at the end, with rests between (pace.h).
 //
 // Active executor and standbys do this each for itself, from the same requests.
 
