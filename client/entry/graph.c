@@ -108,6 +108,12 @@ CUDA_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *found, CUgraphNode orig
 	return copy ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Nothing is taken out of a graph with nodes for memory, neither nodes nor edges. */
+static CUresult check_removal(const struct client_graph *graph)
+{
+	return graph_has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
 /* Nothing that captures still need is taken out. */
 static bool is_captured(const struct graph_node *node)
 {
@@ -122,11 +128,8 @@ CUDA_EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (is_captured(node))
-		r = CUDA_ERROR_INVALID_VALUE;
-	else if (graph_is_memory(node->params.type))
-		r = CUDA_ERROR_NOT_SUPPORTED;
-	else
+	r = is_captured(node) ? CUDA_ERROR_INVALID_VALUE : check_removal(node->graph);
+	if (r == CUDA_SUCCESS)
 		graph_remove(node);
 	graph_leave();
 	return r;
@@ -333,8 +336,8 @@ static CUresult remove_edges(CUgraph handle, const CUgraphNode *from, const CUgr
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (count && (!from || !to))
-		r = CUDA_ERROR_INVALID_VALUE;
+	if (count)
+		r = from && to ? check_removal(graph) : CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; i++)
 		r = find_ends(graph, from[i], to[i], &ends) ? graph_disconnect(ends.from, ends.to)
 							    : CUDA_ERROR_INVALID_VALUE;

@@ -149,7 +149,7 @@ struct belongings {
 	CUlibrary library;
 	CUkernel kernel;
 	CUgraph graph, copy;
-	CUgraphNode nodes[NODES];
+	CUgraphNode nodes[NODES], copied;
 	CUgraphExec exec;
 	CUuserObject object;
 	void *image;
@@ -184,6 +184,7 @@ static void make_graph(struct belongings *b)
 	ck_cuda(cuGraphCreate(&b->graph, 0));
 	ck_cuda(cuGraphAddKernelNode_v2(&nodes[KERNEL], b->graph, NULL, 0, &kernel_node));
 	ck_cuda(cuGraphClone(&b->copy, b->graph));
+	ck_cuda(cuGraphNodeFindInClone(&b->copied, nodes[KERNEL], b->copy));
 	ck_cuda(cuGraphAddHostNode(&nodes[HOST], b->graph, &nodes[KERNEL], 1, &host));
 	ck_cuda(cuGraphAddMemAllocNode(&nodes[ALLOC], b->graph, NULL, 0, &alloc));
 	ck_cuda(cuGraphAddMemFreeNode(&nodes[FREE], b->graph, &nodes[ALLOC], 1, alloc.dptr));
@@ -340,7 +341,7 @@ static size_t fill_rows(const struct belongings *b, struct row ret_rows[ROWS])
 		{"cuGraphGetNodes", GOES_ON, {P(b->graph), 0, out}},
 		{"cuGraphNodeGetType", GOES_ON, {P(b->nodes[KERNEL]), out}},
 		{"cuGraphClone", GOES_ON, {out, P(b->copy)}},
-		{"cuGraphDestroyNode", GOES_ON, {P(b->nodes[KERNEL])}},
+		{"cuGraphDestroyNode", GOES_ON, {P(b->copied)}},
 		{"cuGraphDestroy", GOES_ON, {P(b->copy)}},
 		{"cuGraphRetainUserObject", GOES_ON, {P(b->graph), P(b->object), 1, 0}},
 		{"cuGraphReleaseUserObject", GOES_ON, {P(b->graph), P(b->object), 1}},

@@ -299,6 +299,29 @@ START_TEST(stream_ordered_memory_becomes_nodes)
 END_TEST
 
 /* There is one such memory; copies of the graph would share it. */
+START_TEST(nothing_is_taken_out_of_graphs_with_memory)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
+	CUgraphNode nodes[3];
+	size_t edges = 0;
+	CUgraph graph;
+
+	driver_open();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &alloc));
+	nodes[1] = add_fill(graph, &nodes[0], 1, alloc.dptr, 12);
+	nodes[2] = add_fill(graph, &nodes[1], 1, alloc.dptr, 13);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_ne(cuGraphDestroyNode(nodes[i]), CUDA_SUCCESS);
+	ck_assert_int_ne(cuGraphRemoveDependencies_v2(graph, &nodes[1], &nodes[2], NULL, 1), CUDA_SUCCESS);
+	ck_assert_uint_eq(node_count(graph), 3);
+	ck_cuda(cuGraphGetEdges_v2(graph, NULL, NULL, NULL, &edges));
+	ck_assert_uint_eq(edges, 2);
+	run(instantiate(graph), new_stream());
+	expect_words(alloc.dptr, WORDS, 13);
+}
+END_TEST
+
 START_TEST(graphs_with_memory_are_no_children)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
@@ -606,6 +629,7 @@ int main(void)
 	tcase_add_test(tests, a_refused_launch_allocates_nothing);
 	tcase_add_test(tests, a_launch_that_fails_at_once_changes_no_memory);
 	tcase_add_test(tests, stream_ordered_memory_becomes_nodes);
+	tcase_add_test(tests, nothing_is_taken_out_of_graphs_with_memory);
 	tcase_add_test(tests, graphs_with_memory_are_no_children);
 	tcase_add_test(tests, graphs_with_memory_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, a_launch_waits_for_the_free_before_it);
