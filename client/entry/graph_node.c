@@ -334,6 +334,38 @@ CUDA_EXPORT CUresult cuGraphAddChildGraphNode(
 	ADD(&where, make_child(child, &params));
 }
 
+/* Takes the parameters over. */
+static CUresult replace_child(CUgraphNode handle, CUgraph child, struct graph_params *params)
+{
+	struct graph_node *node;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+	graph_enter();
+	node = graph_find_node(handle);
+	/* Not by itself, and not while something is captured into it. */
+	if (node && node->params.type == CU_GRAPH_NODE_TYPE_GRAPH &&
+		node->params.child != graph_find(child) && !graph_is_captured(node->params.child)) {
+		graph_set_child(node, params->child);
+		r = CUDA_SUCCESS;
+	} else {
+		graph_drop_params(params);
+	}
+	graph_leave();
+	return r;
+}
+
+static CUresult set_child(CUgraphNode node, const CUDA_CHILD_GRAPH_NODE_PARAMS *given)
+{
+	struct graph_params params;
+	CUresult r = process_enter_context();
+
+	if (r == CUDA_SUCCESS && given->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	if (r == CUDA_SUCCESS)
+		r = make_child(given->graph, &params);
+	return r == CUDA_SUCCESS ? replace_child(node, given->graph, &params) : r;
+}
+
 CUDA_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
 {
 	const struct graph_params *params;
@@ -543,5 +575,7 @@ CUDA_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *g
 {
 	if (given && given->type == CU_GRAPH_NODE_TYPE_KERNEL)
 		return cuGraphKernelNodeSetParams_v2(node, &given->kernel);
+	if (given && given->type == CU_GRAPH_NODE_TYPE_GRAPH)
+		return set_child(node, &given->graph);
 	SET(node, graph_params_any(given, NULL, &params));
 }

@@ -230,6 +230,17 @@ static uint32_t position(const struct graph_node *node)
 	return at;
 }
 
+/* The user objects of a child that is gone live on in the graph. */
+static void keep_objects(struct client_graph *graph, struct graph_object *objects)
+{
+	struct graph_object *held = graph->objects;
+
+	if (!objects)
+		return;
+	graph->objects = objects;
+	graph_objects_join(objects, held);
+}
+
 void graph_remove(struct graph_node *node)
 {
 	struct client_graph *graph = node->graph;
@@ -242,13 +253,7 @@ void graph_remove(struct graph_node *node)
 		drop_edge(&node->behind.at[i].node->before, node);
 	memmove(&graph->nodes[at], &graph->nodes[at + 1], (--graph->count - at) * sizeof(graph->nodes[0]));
 	free_node(node, &objects);
-	/* A child's user objects live on in the graph. */
-	if (objects) {
-		struct graph_object *held = graph->objects;
-
-		graph->objects = objects;
-		graph_objects_join(objects, held);
-	}
+	keep_objects(graph, objects);
 }
 
 void graph_free(struct client_graph *graph, struct graph_object **objects)
@@ -262,6 +267,16 @@ void graph_free(struct client_graph *graph, struct graph_object **objects)
 		*objects = graph->objects;
 	atomic_store_explicit(&graph->object.live, 0, memory_order_release);
 	slab_give(&graph_slab, graph);
+}
+
+void graph_set_child(struct graph_node *node, struct client_graph *child)
+{
+	struct graph_object *objects = NULL;
+
+	graph_free(node->params.child, &objects);
+	keep_objects(node->graph, objects);
+	node->params.child = child;
+	child->parent = node;
 }
 
 /* ---- copies ---- */
@@ -327,17 +342,19 @@ CUresult graph_clone(const struct client_graph *graph, struct client_graph **ret
 	return r;
 }
 
-/* Serials of origins grow along the list, as those of the nodes did. */
+/* Serials of origins grow along the list, as those of the nodes did. Behind them are the nodes that
+ * were added to the clone itself, which have none. */
 static struct graph_node *search(const struct client_graph *clone, uint64_t serial)
 {
 	uint32_t first = 0, end = clone->count;
 
 	while (first < end) {
 		uint32_t middle = first + (end - first) / 2;
+		uint64_t origin = clone->nodes[middle]->origin;
 
-		if (clone->nodes[middle]->origin == serial)
+		if (origin == serial)
 			return clone->nodes[middle];
-		if (clone->nodes[middle]->origin < serial)
+		if (origin && origin < serial)
 			first = middle + 1;
 		else
 			end = middle;

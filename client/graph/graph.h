@@ -100,6 +100,9 @@ void graph_drop_params(struct graph_params *params);
 /** Takes a node out with its edges. */
 void graph_remove(struct graph_node *node);
 
+/** Gives a node of a child another child graph, which is taken over. */
+void graph_set_child(struct graph_node *node, struct client_graph *child);
+
 /** Adds or removes one edge. @data: NULL: an ordinary one. CUDA_ERROR_INVALID_VALUE if there is one
  * already, or none. */
 CUresult graph_connect(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data);

@@ -234,6 +234,84 @@ START_TEST(children_are_copies_inside)
 }
 END_TEST
 
+/* Those that were added to the clone itself have no original. */
+START_TEST(nodes_are_found_in_a_clone_that_has_grown)
+{
+	CUgraphNode old[3], more, found;
+	CUgraph graph, clone;
+
+	driver_open();
+	for (size_t count = 1; count <= 3; count++) {
+		ck_cuda(cuGraphCreate(&graph, 0));
+		for (size_t i = 0; i < count; i++)
+			ck_cuda(cuGraphAddEmptyNode(&old[i], graph, NULL, 0));
+		ck_cuda(cuGraphClone(&clone, graph));
+		for (size_t added = 0; added < 4; added++) {
+			for (size_t i = 0; i < count; i++) {
+				ck_cuda(cuGraphNodeFindInClone(&found, old[i], clone));
+				ck_assert_ptr_ne(found, old[i]);
+			}
+			ck_cuda(cuGraphAddEmptyNode(&more, clone, NULL, 0));
+			ck_assert_int_eq(
+				cuGraphNodeFindInClone(&found, more, clone), CUDA_ERROR_INVALID_VALUE);
+		}
+		/* Nor has what the original got later a copy. */
+		ck_cuda(cuGraphAddEmptyNode(&more, graph, NULL, 0));
+		ck_assert_int_eq(cuGraphNodeFindInClone(&found, more, clone), CUDA_ERROR_INVALID_VALUE);
+		ck_cuda(cuGraphDestroy(graph));
+		ck_cuda(cuGraphDestroy(clone));
+	}
+}
+END_TEST
+
+static CUgraph counting(CUdeviceptr word, uint32_t by)
+{
+	CUgraph graph;
+
+	ck_cuda(cuGraphCreate(&graph, 0));
+	add_count(graph, NULL, 0, word, by);
+	return graph;
+}
+
+/* What was instantiated before keeps the former one. */
+START_TEST(a_child_is_replaced)
+{
+	CUgraph graph, child, other, inside;
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+	CUgraphExec before, after;
+	CUgraphNode node, last;
+	CUdeviceptr word;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	word = device_words(1, 0);
+	child = counting(word, 1);
+	other = counting(word, 10);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
+	last = add_count(graph, &node, 1, word, 100);
+	before = instantiate(graph);
+	params.graph.graph = other;
+	ck_cuda(cuGraphNodeSetParams(node, &params));
+	ck_assert_int_ne(cuGraphNodeSetParams(last, &params), CUDA_SUCCESS);
+	ck_cuda(cuGraphDestroy(child));
+	ck_cuda(cuGraphDestroy(other));
+	ck_cuda(cuGraphChildGraphNodeGetGraph(node, &inside));
+	ck_assert_uint_eq(node_count(inside), 1);
+	params.graph.graph = inside;
+	ck_assert_int_ne(cuGraphNodeSetParams(node, &params), CUDA_SUCCESS);
+	after = instantiate(graph);
+	run(after, stream);
+	ck_assert_uint_eq(word_at(word), 110);
+	run(before, stream);
+	ck_assert_uint_eq(word_at(word), 211);
+	ck_cuda(cuGraphDestroy(graph));
+	run(after, stream);
+	ck_assert_uint_eq(word_at(word), 321);
+}
+END_TEST
+
 /* Host functions and copies of ordinary memory stand between what the device does. */
 START_TEST(the_program_takes_part)
 {
@@ -847,6 +925,8 @@ int main(void)
 	tcase_add_test(tests, circles_are_refused);
 	tcase_add_test(tests, parameters_are_told_and_set);
 	tcase_add_test(tests, children_are_copies_inside);
+	tcase_add_test(tests, nodes_are_found_in_a_clone_that_has_grown);
+	tcase_add_test(tests, a_child_is_replaced);
 	tcase_add_test(tests, the_program_takes_part);
 	tcase_add_test(tests, events_of_graphs_order_streams);
 	tcase_add_test(tests, launches_of_one_graph_follow_each_other);
