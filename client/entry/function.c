@@ -72,6 +72,9 @@ CUDA_EXPORT CUresult cuFuncGetName(const char **ret_name, CUfunction handle)
 	struct client_function *function;
 	CUresult result = enter(handle, &function);
 
+	/* So the driver calls no handle at all, here alone. */
+	if (result == CUDA_ERROR_INVALID_HANDLE && !handle)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!ret_name)

@@ -29,6 +29,11 @@ CUDA_EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int f
 		return r;
 	if (!pointer || (flags & ~(unsigned int)ALLOC_FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
+	/* Nothing is no error, unlike with device memory; cuMemFreeHost() takes NULL. */
+	if (bytes == 0) {
+		*pointer = NULL;
+		return CUDA_SUCCESS;
+	}
 	return host_alloc(context_current(), bytes, flags, pointer);
 }
 
@@ -112,8 +117,12 @@ CUDA_EXPORT CUresult cuMemHostRegister(void *pointer, size_t bytes, unsigned int
 CUDA_EXPORT CUresult cuMemHostUnregister(void *pointer)
 {
 	CUresult r = enter_unsafe();
+	struct range range;
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	return pointer ? registered_remove((uint64_t)(uintptr_t)pointer) : CUDA_ERROR_INVALID_VALUE;
+	/* What was allocated pinned is no registration. */
+	if (!pointer || (lookup_host(pointer, &range) == 0 && range.kind == RANGE_HOST))
+		return CUDA_ERROR_INVALID_VALUE;
+	return registered_remove((uint64_t)(uintptr_t)pointer);
 }

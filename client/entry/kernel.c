@@ -93,6 +93,9 @@ CUDA_EXPORT CUresult cuKernelGetName(const char **ret_name, CUkernel kernel)
 	struct client_function *function;
 	CUresult result = enter(kernel, &function);
 
+	/* As cuFuncGetName(). */
+	if (result == CUDA_ERROR_INVALID_HANDLE && !kernel)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!ret_name)

@@ -34,6 +34,8 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 {
 	struct range range;
 
+	if (!address)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (ranges_lookup(address, &range) != 0) {
 		if (address - connection.window_base < WINDOW_BYTES || space_is_foreign(address))
 			return CUDA_ERROR_INVALID_VALUE;

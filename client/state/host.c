@@ -114,11 +114,8 @@ void host_free_block(void *block)
 CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer)
 {
 	struct range range = {.bytes = bytes, .kind = RANGE_HOST, .flags = flags, .owner = context};
-	CUresult r;
+	CUresult r = host_alloc_range(&range);
 
-	if (bytes == 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	r = host_alloc_range(&range);
 	if (r != CUDA_SUCCESS)
 		return r;
 	*ret_pointer = (void *)(uintptr_t)range.address;

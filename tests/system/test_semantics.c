@@ -195,6 +195,61 @@ START_TEST(a_pitch_has_no_limit)
 }
 END_TEST
 
+/* A size of nothing is all right, everywhere else NULL is an error and no more. */
+START_TEST(nothing_is_copied_from_and_to_null)
+{
+	CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcPitch = 64,
+		.srcXInBytes = 8,
+		.srcY = 1,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstPitch = 64,
+		.WidthInBytes = 8,
+		.Height = 2};
+	CUdeviceptr p;
+
+	driver_open();
+	p = device_words(1024, 1);
+	ck_cuda(cuMemcpyHtoD_v2(p, NULL, 0));
+	ck_cuda(cuMemcpyDtoH_v2(NULL, p, 0));
+	ck_assert_int_eq(cuMemcpyHtoD_v2(p, NULL, 16), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemcpyDtoH_v2(NULL, p, 16), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemcpyHtoDAsync_v2(p, NULL, 16, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemcpyDtoHAsync_v2(NULL, p, 16, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemcpy(p, 0, 16), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemcpy(0, p, 16), CUDA_ERROR_INVALID_VALUE);
+	box.dstDevice = p;
+	ck_assert_int_eq(cuMemcpy2D_v2(&box), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
+/* Nor is memory a registration that was allocated pinned. */
+START_TEST(nothing_of_pinned_memory_is_no_error)
+{
+	void *nothing = &nothing, *pinned;
+
+	driver_open();
+	ck_cuda(cuMemHostAlloc(&nothing, 0, 0));
+	ck_cuda(cuMemFreeHost(nothing));
+	ck_cuda(cuMemFreeHost(NULL));
+	ck_cuda(cuMemHostAlloc(&pinned, 4096, 0));
+	ck_assert_int_eq(cuMemHostUnregister(pinned), CUDA_ERROR_INVALID_VALUE);
+	memset(pinned, 1, 4096);
+	ck_cuda(cuMemFreeHost(pinned));
+}
+END_TEST
+
+START_TEST(what_has_no_handle_has_no_name)
+{
+	const char *name;
+
+	driver_open();
+	ck_assert_int_eq(cuFuncGetName(&name, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuKernelGetName(&name, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 START_TEST(wrong_calls_are_refused_at_the_call)
 {
 	CUdeviceptr p;
@@ -242,6 +297,9 @@ int main(void)
 	tcase_add_loop_test(tests, bytes_come_back_as_they_went, 0, sizeof(sizes) / sizeof(*sizes));
 	tcase_add_test(tests, boxes_are_copied);
 	tcase_add_test(tests, a_pitch_has_no_limit);
+	tcase_add_test(tests, nothing_is_copied_from_and_to_null);
+	tcase_add_test(tests, what_has_no_handle_has_no_name);
+	tcase_add_test(tests, nothing_of_pinned_memory_is_no_error);
 	tcase_add_test(tests, wrong_calls_are_refused_at_the_call);
 	tcase_add_test(tests, too_much_memory_is_an_error_and_no_more);
 	suite_add_tcase(suite, tests);
