@@ -197,8 +197,13 @@ static CUresult alloc_from(
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!address || bytes == 0)
+	if (!address)
 		return CUDA_ERROR_INVALID_VALUE;
+	/* Unlike cuMemAlloc(), these give nothing to who wants nothing; cuMemFreeAsync() takes it. */
+	if (bytes == 0) {
+		*address = 0;
+		return CUDA_SUCCESS;
+	}
 	if (capture_is_on(stream))
 		return capture_alloc(stream, bytes, address);
 	return mempool_alloc(pool, bytes, stream, address);

@@ -240,6 +240,30 @@ START_TEST(nothing_of_pinned_memory_is_no_error)
 }
 END_TEST
 
+/* Libraries make empty objects of it. */
+START_TEST(nothing_in_stream_order_is_no_error)
+{
+	CUdeviceptr nothing = 1;
+	CUmemoryPool pool;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	ck_assert_int_eq(cuMemAlloc_v2(&nothing, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	ck_cuda(cuMemAllocAsync(&nothing, 0, stream));
+	ck_cuda(cuMemFreeAsync(nothing, stream));
+	ck_cuda(cuMemAllocFromPoolAsync(&nothing, 0, pool, stream));
+	ck_cuda(cuMemFreeAsync(nothing, stream));
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(cuMemAllocAsync(&nothing, 0, stream));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_cuda(cuGraphDestroy(graph));
+	ck_cuda(cuStreamSynchronize(stream));
+}
+END_TEST
+
 START_TEST(what_has_no_handle_has_no_name)
 {
 	const char *name;
@@ -300,6 +324,7 @@ int main(void)
 	tcase_add_test(tests, nothing_is_copied_from_and_to_null);
 	tcase_add_test(tests, what_has_no_handle_has_no_name);
 	tcase_add_test(tests, nothing_of_pinned_memory_is_no_error);
+	tcase_add_test(tests, nothing_in_stream_order_is_no_error);
 	tcase_add_test(tests, wrong_calls_are_refused_at_the_call);
 	tcase_add_test(tests, too_much_memory_is_an_error_and_no_more);
 	suite_add_tcase(suite, tests);
