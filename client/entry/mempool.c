@@ -199,7 +199,7 @@ static CUresult alloc_from(
 		return r;
 	if (!address)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Unlike cuMemAlloc(), these give nothing to who wants nothing; cuMemFreeAsync() takes it. */
+	/* Who wants nothing gets it, unlike with cuMemAlloc(); cuMemFreeAsync() takes it. */
 	if (bytes == 0) {
 		*address = 0;
 		return CUDA_SUCCESS;
