@@ -326,6 +326,44 @@ static CUresult make_child(CUgraph child, struct graph_params *ret_params)
 	return r;
 }
 
+/* Whether a graph of the program's may become a node's of another one. */
+static CUresult check_move(const struct client_graph *child, const struct client_graph *to)
+{
+	if (!child || !to || child->parent || graph_is_captured(child) || graph_is_inside(to, child))
+		return CUDA_ERROR_INVALID_VALUE;
+	return graph_has_memory(child) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+/* The child itself becomes the node's, if there is one: it is made with another. Under the lock. */
+static CUresult move_child(
+	const struct where *where, struct client_graph *child, struct graph_node **ret_node)
+{
+	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+	struct client_graph *graph = graph_find(where->graph);
+	CUresult r = check_move(child, graph);
+
+	if (r == CUDA_SUCCESS)
+		r = graph_new(&params.child);
+	if (r == CUDA_SUCCESS)
+		r = graph_add(graph, &params, where->nodes, where->data, where->count, ret_node);
+	if (r == CUDA_SUCCESS)
+		graph_set_child(*ret_node, child);
+	return r;
+}
+
+static CUresult add_moved(const struct where *where, CUgraph child)
+{
+	struct graph_node *node;
+	CUresult r;
+
+	graph_enter();
+	r = move_child(where, graph_find(child), &node);
+	if (r == CUDA_SUCCESS)
+		*where->ret = graph_node_handle(node);
+	graph_leave();
+	return r;
+}
+
 CUDA_EXPORT CUresult cuGraphAddChildGraphNode(
 	CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUgraph child)
 {
@@ -543,8 +581,10 @@ static CUresult add_any(const struct where *where, CUgraphNodeParams *given)
 		params = (struct graph_params){.type = CU_GRAPH_NODE_TYPE_EMPTY};
 		break;
 	case CU_GRAPH_NODE_TYPE_GRAPH:
+		if (given->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+			return add_moved(where, given->graph.graph);
 		if (given->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
-			return CUDA_ERROR_NOT_SUPPORTED;
+			return CUDA_ERROR_INVALID_VALUE;
 		r = make_child(given->graph.graph, &params);
 		break;
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:

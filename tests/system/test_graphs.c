@@ -312,6 +312,44 @@ START_TEST(a_child_is_replaced)
 }
 END_TEST
 
+/* A child that is moved is the node's, and the program's handle is of that. */
+START_TEST(a_child_is_moved)
+{
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH,
+		.graph = {.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE}};
+	CUgraph graph, second, child, inside;
+	CUgraphNode node, other;
+	CUgraphExec exec;
+	CUdeviceptr word;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	word = device_words(1, 0);
+	child = counting(word, 1);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphCreate(&second, 0));
+	params.graph.graph = child;
+	/* What becomes of a graph inside itself is not known of the driver. */
+	if (!is_native())
+		ck_assert_int_ne(cuGraphAddNode_v2(&node, child, NULL, NULL, 0, &params), CUDA_SUCCESS);
+	ck_cuda(cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
+	ck_cuda(cuGraphChildGraphNodeGetGraph(node, &inside));
+	ck_assert_ptr_eq(inside, child);
+	ck_assert_int_ne(cuGraphAddNode_v2(&other, second, NULL, NULL, 0, &params), CUDA_SUCCESS);
+	ck_assert_uint_eq(node_count(second), 0);
+	ck_assert_int_ne(cuGraphDestroy(child), CUDA_SUCCESS);
+	add_count(graph, &node, 1, word, 100);
+	/* It can be changed there. */
+	add_count(child, NULL, 0, word, 10);
+	exec = instantiate(graph);
+	ck_cuda(cuGraphDestroy(graph));
+	run(exec, stream);
+	ck_assert_uint_eq(word_at(word), 111);
+	ck_cuda(cuGraphExecDestroy(exec));
+}
+END_TEST
+
 /* Host functions and copies of ordinary memory stand between what the device does. */
 START_TEST(the_program_takes_part)
 {
@@ -927,6 +965,7 @@ int main(void)
 	tcase_add_test(tests, children_are_copies_inside);
 	tcase_add_test(tests, nodes_are_found_in_a_clone_that_has_grown);
 	tcase_add_test(tests, a_child_is_replaced);
+	tcase_add_test(tests, a_child_is_moved);
 	tcase_add_test(tests, the_program_takes_part);
 	tcase_add_test(tests, events_of_graphs_order_streams);
 	tcase_add_test(tests, launches_of_one_graph_follow_each_other);
