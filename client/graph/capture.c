@@ -156,8 +156,6 @@ static CUresult enter(struct client_stream *stream, struct capture **ret_capture
 	struct capture *capture = of(stream)->capture;
 
 	if (stream->slot == 0) {
-		if (word_relaxed(&stream->capturing) == OFF)
-			return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED; /* over since the caller looked */
 		invalidate_blocking();
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}

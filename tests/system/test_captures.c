@@ -943,6 +943,49 @@ START_TEST(captures_end_with_their_stream)
 }
 END_TEST
 
+struct capturer {
+	CUcontext context;
+	CUstream stream; /* the legacy stream waits for it */
+	uint32_t ended;
+};
+
+static void *capture_again_and_again(void *arg)
+{
+	struct capturer *c = arg;
+	CUgraph graph;
+
+	ck_cuda(cuCtxSetCurrent(c->context));
+	for (int i = 0; i < 50000; i++) {
+		ck_cuda(cuStreamBeginCapture_v2(c->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		if (cuStreamEndCapture(c->stream, &graph) == CUDA_SUCCESS)
+			ck_cuda(cuGraphDestroy(graph));
+	}
+	__atomic_store_n(&c->ended, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* A capture on another thread is in the way of the legacy stream, or it is not: nothing else is
+ * said when it begins or ends at that moment. */
+START_TEST(the_legacy_stream_is_in_no_capture)
+{
+	struct capturer capturer = {0};
+	pthread_t thread;
+
+	driver_open();
+	ck_cuda(cuCtxGetCurrent(&capturer.context));
+	ck_cuda(cuStreamCreate(&capturer.stream, CU_STREAM_DEFAULT));
+	ck_assert_int_eq(pthread_create(&thread, NULL, capture_again_and_again, &capturer), 0);
+	while (!__atomic_load_n(&capturer.ended, __ATOMIC_ACQUIRE)) {
+		CUresult r = cuStreamQuery(NULL);
+
+		if (r != CUDA_SUCCESS)
+			ck_assert_int_eq(r, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	}
+	pthread_join(thread, NULL);
+	ck_cuda(cuStreamQuery(NULL));
+}
+END_TEST
+
 /* A host function, ordinary memory, a wait for a word. */
 START_TEST(everything_is_captured)
 {
@@ -1080,6 +1123,7 @@ int main(void)
 	tcase_add_test(tests, captures_go_into_a_child);
 	tcase_add_test(tests, a_capture_ends_with_the_graph_around_it);
 	tcase_add_test(tests, captures_end_with_their_stream);
+	tcase_add_test(tests, the_legacy_stream_is_in_no_capture);
 	tcase_add_test(tests, everything_is_captured);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
