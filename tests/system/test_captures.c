@@ -965,7 +965,7 @@ static void *capture_again_and_again(void *arg)
 }
 
 /* A capture on another thread is in the way of the legacy stream, or it is not: nothing else is
- * said when it begins or ends at that moment. */
+ * said when it begins or ends at that moment. Not natively: the driver (580) crashes. */
 START_TEST(the_legacy_stream_is_in_no_capture)
 {
 	struct capturer capturer = {0};
@@ -1123,7 +1123,8 @@ int main(void)
 	tcase_add_test(tests, captures_go_into_a_child);
 	tcase_add_test(tests, a_capture_ends_with_the_graph_around_it);
 	tcase_add_test(tests, captures_end_with_their_stream);
-	tcase_add_test(tests, the_legacy_stream_is_in_no_capture);
+	if (!is_native())
+		tcase_add_test(tests, the_legacy_stream_is_in_no_capture);
 	tcase_add_test(tests, everything_is_captured);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
