@@ -164,9 +164,16 @@ struct backend_global {
 	uint64_t constant;
 };
 
-/* Of kernels_end(), with the rules of struct backend_watch. @waits: no kernel of the modules is on
- * the device, and one of others is. Return: whether those of the modules are to end */
-typedef bool backend_may_end_fn(void *context, bool waits);
+/* What kernels_end() asks its caller, once and in this order, while all kernels stand still. The
+ * rules are those of struct backend_watch. */
+struct backend_ending {
+	/* Whose kernels are to end: modules as they are at that moment, for free(). NULL: none */
+	struct backend_module **(*list)(void *context, uint32_t *ret_count);
+	/* Whether they are to. @waits: no kernel of theirs is on the device, and one of others is.
+	 * NULL: they are */
+	bool (*may_end)(void *context, bool waits);
+	void *context;
+};
 
 /* When the device came to a timed event, ns. */
 struct backend_time {
@@ -203,19 +210,18 @@ struct backend_ops {
 	 * [any] */
 	void (*thread_show)(pthread_t thread);
 
-	/* Ends the kernels of these modules that are on the device at this moment: each of them
-	 * ends at once, and the stream goes on behind it as behind any other. All other kernels go
-	 * on as well, after a stop of 10 to 40 ms. The caller launches no kernel of these modules
-	 * any more; those that the device has not begun may need a further call. The modules are
-	 * names, not to be looked into. The calling thread need not have called thread_enter(), and
-	 * holds no lock: a fault that is found meanwhile is reported from it (struct
-	 * backend_watch). CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no modules
-	 * it only says so. [any]
-	 * may_end: asked once while all stand still; NULL: they are ended.
+	/* Ends the kernels of some modules that are on the device at this moment: each of them ends
+	 * at once, and the stream goes on behind it as behind any other. All other kernels go on as
+	 * well, after a stop of 10 to 40 ms. The caller launches no kernel of these modules any
+	 * more; those that the device has not begun may need a further call. The modules are names,
+	 * not to be looked into: one that was unloaded before the stop may be another program's by
+	 * then. The calling thread need not have called thread_enter(), and holds no lock: a fault
+	 * that is found meanwhile is reported from it (struct backend_watch).
+	 * CUDA_ERROR_NOT_SUPPORTED where the backend cannot: without `ending` it only says so.
+	 * [any]
 	 * ret_kernel: BACKEND_KERNEL_BYTES, the name of one that was on the device; empty if there
 	 * was none, or none was to be ended. */
-	CUresult (*kernels_end)(struct backend_module *const *modules, uint32_t count,
-		backend_may_end_fn *may_end, void *context, char *ret_kernel);
+	CUresult (*kernels_end)(const struct backend_ending *ending, char *ret_kernel);
 
 	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The
 	 * memory is zero, whoever had it before: nobody else clears it. It outlives this process as

@@ -84,6 +84,18 @@ struct backend_module **contain_list_modules(struct executor *executor, uint64_t
 	return modules;
 }
 
+bool contain_has_module(struct executor *executor, uint64_t session)
+{
+	struct contain *contain = &executor->contain;
+	bool has = false;
+
+	pthread_mutex_lock(&contain->lock);
+	for (uint32_t i = 0; i < contain->owner_count && !has; i++)
+		has = contain->owners[i].session == session;
+	pthread_mutex_unlock(&contain->lock);
+	return has;
+}
+
 /* Under contain.lock. 0: nobody's. */
 static uint64_t owner_of(const struct contain *contain, const struct backend_module *module)
 {

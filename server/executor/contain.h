@@ -68,12 +68,13 @@ void contain_note_module(struct executor *executor, struct backend_module *modul
 void contain_forget_module(struct executor *executor, const struct backend_module *module);
 
 /**
- * The modules of a session, as they are now: names, one of which may be unloaded at any time. Any
- * thread.
- * Return: for free(); NULL: there is none, or no memory
+ * The modules of a session, as they are now: names. One may be unloaded at any time, and another
+ * session's get its name, unless all kernels stand still. Any thread.
+ * Return: for free(); NULL: no memory
  */
 struct backend_module **contain_list_modules(
 	struct executor *executor, uint64_t session, uint32_t *ret_count);
+bool contain_has_module(struct executor *executor, uint64_t session);
 
 /** The session is served from now on, as that generation, and as doubtful as the others are. Main
  * thread. */

@@ -5,11 +5,12 @@
 //   EndKernels, or a session that is closed
 //        │
 //        ▼
-//   list the session's modules ─► kernels_end() ─► wait until the session's work is done, at most LOOK_NS ─► done
-//             ▲                  (a thread of its own)                     │ not done
-//             └────────────────────────────────────────────────────────────┘ at most TRIES times
+//   kernels_end() ─► wait until the session's work is done, at most LOOK_NS ─► done
+//      ▲  (a thread of its own)              │ not done
+//      └─────────────────────────────────────┘ at most TRIES times
 //
-// At the first call for EndKernels the backend asks back while all kernels stand still. If others'
+// The backend asks back while all kernels stand still: which modules are the session's, which may
+// have changed until then, and at the first call for EndKernels whether to end anything. If others'
 // kernels are on the device, and none of the session's, it waits for them, and nothing is done.
 // Else the session has its error before anything goes on, and so takes no kernel that was cut short
 // for one that is done.
@@ -56,8 +57,6 @@ struct end_kernels {
 	uint64_t session;
 	const struct wire_trouble *why; /* the session's error */
 	enum verdict verdict;
-	struct backend_module **modules;
-	uint32_t count;
 	pthread_t thread;
 	bool has_thread;
 	word32 over; /* the call has returned */
@@ -72,7 +71,7 @@ bool end_kernels_can(struct executor *executor)
 {
 	char unused[BACKEND_KERNEL_BYTES];
 
-	return executor->ops->kernels_end(NULL, 0, NULL, NULL, unused) == CUDA_SUCCESS;
+	return executor->ops->kernels_end(NULL, unused) == CUDA_SUCCESS;
 }
 
 static enum verdict judge(const struct end_kernels *end, bool waits)
@@ -91,6 +90,14 @@ static enum verdict judge(const struct end_kernels *end, bool waits)
 }
 
 /* While all kernels stand still. */
+static struct backend_module **list(void *context, uint32_t *ret_count)
+{
+	const struct end_kernels *end = context;
+
+	return contain_list_modules(end->executor, end->session, ret_count);
+}
+
+/* The same. */
 static bool may_end(void *context, bool waits)
 {
 	struct end_kernels *end = context;
@@ -103,10 +110,11 @@ static void *call(void *argument)
 {
 	struct end_kernels *end = argument;
 	struct executor *executor = end->executor;
+	const struct backend_ending ending = {
+		.list = list, .may_end = end->verdict == VERDICT_OPEN ? may_end : NULL, .context = end};
 
 	prctl(PR_SET_NAME, "frmps-end");
-	end->code = executor->ops->kernels_end(
-		end->modules, end->count, end->verdict == VERDICT_OPEN ? may_end : NULL, end, end->ended);
+	end->code = executor->ops->kernels_end(&ending, end->ended);
 	/* Pairs with the acquire in await_call(). */
 	word_release(&end->over, 1);
 	job_board_kick(&executor->board);
@@ -138,7 +146,6 @@ static void join(struct end_kernels *end)
 static void drop(struct job *job)
 {
 	join(job->end);
-	free(job->end->modules);
 	free(job->end);
 }
 
@@ -215,15 +222,17 @@ static int await_call(struct job *job)
 	return 0;
 }
 
+/* Without a module there is no kernel. */
+static bool has_module(const struct job *job)
+{
+	return contain_has_module(job->executor, job->end->session);
+}
+
 /* Calls the backend for the session's modules. Return: whether it was called */
 static bool ask(struct job *job)
 {
-	struct end_kernels *end = job->end;
-
-	free(end->modules);
-	end->modules = contain_list_modules(job->executor, job->tenant->id, &end->count);
 	job->step = await_call;
-	if (!end->count || !start(end))
+	if (!start(job->end))
 		return false;
 	job_park(job);
 	return true;
@@ -234,9 +243,8 @@ static void try(struct job *job)
 	struct end_kernels *end = job->end;
 
 	end->tries++;
-	if (ask(job))
+	if (has_module(job) && ask(job))
 		return;
-	/* Without a module there is no kernel. */
 	end->tries = TRIES;
 	drain_begin(job, LOOK_NS, look);
 }
@@ -295,12 +303,10 @@ void end_kernels_handle(struct job *job)
 	job->end->why = &job->message.trouble;
 	job->end->verdict = VERDICT_OPEN;
 	job->end->tries = 1;
-	if (ask(job))
-		return;
-	if (job->end->count) {
-		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, "no thread to look for kernels");
+	if (has_module(job)) {
+		if (!ask(job))
+			job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, "no thread to look for kernels");
 	} else if (may_end(job->end, false)) {
-		/* Without a module there is no kernel. */
 		job->end->tries = TRIES;
 		drain_begin(job, LOOK_NS, look);
 	} else {

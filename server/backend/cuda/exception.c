@@ -35,9 +35,10 @@
 //     code, and exits there. Where its module may call malloc(), nobody knows whether the warp is
 //     there. Then it returns to its kernel by itself, and from a function without end it does not
 //     return.
-// An exception that is found during that stop is handled as any other. Before anything is ended the
-// caller is asked, and learns who has a kernel on the device at all: a program that waits for
-// another one's kernels is not to blame.
+// An exception that is found during that stop is handled as any other. The caller names the modules
+// while all stand still: before, one could be unloaded, and another program's lie there at the stop.
+// Before anything is ended the caller is asked, and learns who has a kernel on the device at all: a
+// program that waits for another one's kernels is not to blame.
 //
 // Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of
 // 100 us: the event comes 4 to 9 ms after the fault, stop 1 to 4 ms, error states 0.4, records 0.1
@@ -79,6 +80,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -122,10 +124,9 @@ struct ended {
 
 /* What exception_end() is to end in one stop, and what it has found. */
 struct ending {
-	struct backend_module *const *modules;
+	const struct backend_ending *asked;
+	struct backend_module **modules;
 	uint32_t module_count;
-	backend_may_end_fn *may_end;
-	void *context;
 	char *kernel;  /* BACKEND_KERNEL_BYTES: the name of the first that was ended */
 	bool is_there; /* a kernel of the modules is on the device */
 	bool others;   /* one of others is */
@@ -508,9 +509,13 @@ static void each_kernel(struct ending *ending, struct finding *finding, visit_fn
 
 static void end_kernels(struct ending *ending, struct finding *finding)
 {
+	const struct backend_ending *asked = ending->asked;
+
+	ending->modules = asked->list(asked->context, &ending->module_count);
 	each_kernel(ending, finding, note_kernel);
-	if (!ending->may_end || ending->may_end(ending->context, ending->others && !ending->is_there))
+	if (!asked->may_end || asked->may_end(asked->context, ending->others && !ending->is_there))
 		each_kernel(ending, finding, end_kernel);
+	free(ending->modules);
 }
 
 /* Return: whether something has faulted as well. Where the states cannot be read the event will say
@@ -562,7 +567,7 @@ static CUresult stop_for(struct ending *ending)
 
 	if (!exception_is_ours() || !watch)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!ending->module_count)
+	if (!ending->asked)
 		return CUDA_SUCCESS;
 	contain_enter_thread();
 	pthread_mutex_lock(&exception.lock);
@@ -571,14 +576,9 @@ static CUresult stop_for(struct ending *ending)
 	return done ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-CUresult exception_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
-	void *context, char *ret_kernel)
+CUresult exception_end(const struct backend_ending *asked, char *ret_kernel)
 {
-	struct ending ending = {.modules = modules,
-		.module_count = count,
-		.may_end = may_end,
-		.context = context,
-		.kernel = ret_kernel};
+	struct ending ending = {.asked = asked, .kernel = ret_kernel};
 
 	*ret_kernel = '\0';
 	return stop_for(&ending);

@@ -29,7 +29,6 @@ void exception_handle(const struct backend_watch *watch);
 void exception_look(const struct backend_watch *watch);
 
 /** backend.h, kernels_end(). Any thread. */
-CUresult exception_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
-	void *context, char *ret_kernel);
+CUresult exception_end(const struct backend_ending *asked, char *ret_kernel);
 
 #endif

@@ -99,8 +99,7 @@ void host_pool_deinit(void);
 void host_pool_stop(void);
 void host_pool_go_on(void);
 /** backend.h, kernels_end(). */
-CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
-	void *context, char *ret_kernel);
+CUresult host_pool_end(const struct backend_ending *ending, char *ret_kernel);
 /** Stops every command where it is, for good, and begins no other one. */
 CUresult host_pool_fence(void);
 /** sms: what its kernels are told */

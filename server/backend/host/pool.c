@@ -463,18 +463,28 @@ static void end_kernels(struct backend_module *const *modules, uint32_t count, c
 	}
 }
 
+/* Under the lock. */
+static void ask_and_end(const struct backend_ending *ending, char *ret_kernel)
+{
+	uint32_t count;
+	struct backend_module **modules = ending->list(ending->context, &count);
+	bool may_end = !ending->may_end || ending->may_end(ending->context, is_waiting(modules, count));
+
+	if (may_end && !pool.fenced && !pool.ends_in_vain)
+		end_kernels(modules, count, ret_kernel);
+	free(modules);
+}
+
 /* With FRMPS_HOST_END=none the backend cannot, with vain no kernel ends. */
-CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, backend_may_end_fn *may_end,
-	void *context, char *ret_kernel)
+CUresult host_pool_end(const struct backend_ending *ending, char *ret_kernel)
 {
 	*ret_kernel = '\0';
 	if (pool.ends_none)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!count)
+	if (!ending)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&pool.lock);
-	if ((!may_end || may_end(context, is_waiting(modules, count))) && !pool.fenced && !pool.ends_in_vain)
-		end_kernels(modules, count, ret_kernel);
+	ask_and_end(ending, ret_kernel);
 	pthread_mutex_unlock(&pool.lock);
 	return CUDA_SUCCESS;
 }

@@ -1039,13 +1039,30 @@ END_TEST
 
 static char ended[BACKEND_KERNEL_BYTES];
 
+static struct {
+	bool waits, ends;
+} question;
+
+/* Before the stop another module may have that name. */
+static struct backend_module **list_ours(void *context, uint32_t *ret_count)
+{
+	struct backend_module **modules = malloc(sizeof(*modules));
+
+	ck_assert_ptr_eq(context, &question);
+	ck_assert_ptr_nonnull(modules);
+	ck_assert(!strncmp(story, "stop ", 5) && !strstr(story, "resume"));
+	modules[0] = OURS;
+	*ret_count = 1;
+	return modules;
+}
+
+static const struct backend_ending ours = {.list = list_ours, .context = &question};
+
 static void end_ours(const char *expected)
 {
-	struct backend_module *const modules[] = {OURS};
-
 	atomic_store(&backend_watch, &watch);
 	story[0] = '\0';
-	ck_assert_int_eq(exception_end(modules, 1, NULL, NULL, ended), CUDA_SUCCESS);
+	ck_assert_int_eq(exception_end(&ours, ended), CUDA_SUCCESS);
 	ck_assert_str_eq(story, expected);
 }
 
@@ -1130,10 +1147,6 @@ START_TEST(who_is_to_end_and_is_held_once_more_ends)
 }
 END_TEST
 
-static struct {
-	bool waits, ends;
-} question;
-
 static bool may_end(void *context, bool waits)
 {
 	ck_assert_ptr_eq(context, &question);
@@ -1145,12 +1158,12 @@ static bool may_end(void *context, bool waits)
 
 static void ask_for_ours(bool ends, const char *expected)
 {
-	struct backend_module *const modules[] = {OURS};
+	const struct backend_ending asked = {.list = list_ours, .may_end = may_end, .context = &question};
 
 	atomic_store(&backend_watch, &watch);
 	story[0] = '\0';
 	question.ends = ends;
-	ck_assert_int_eq(exception_end(modules, 1, may_end, &question, ended), CUDA_SUCCESS);
+	ck_assert_int_eq(exception_end(&asked, ended), CUDA_SUCCESS);
 	ck_assert_str_eq(story, expected);
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
@@ -1205,18 +1218,16 @@ END_TEST
 
 START_TEST(kernels_can_only_be_ended_while_somebody_watches)
 {
-	struct backend_module *const modules[] = {OURS};
-
 	halt_warp(0, 0, 0, CODE);
 	atomic_store(&backend_watch, NULL);
 	story[0] = '\0';
-	ck_assert_int_eq(exception_end(NULL, 0, NULL, NULL, ended), CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(exception_end(modules, 1, NULL, NULL, ended), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(exception_end(NULL, ended), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(exception_end(&ours, ended), CUDA_ERROR_NOT_SUPPORTED);
 	atomic_store(&backend_watch, &watch);
-	ck_assert_int_eq(exception_end(NULL, 0, NULL, NULL, ended), CUDA_SUCCESS);
+	ck_assert_int_eq(exception_end(NULL, ended), CUDA_SUCCESS);
 	ck_assert_str_eq(story, "");
 	stops = false;
-	ck_assert_int_eq(exception_end(modules, 1, NULL, NULL, ended), CUDA_ERROR_UNKNOWN);
+	ck_assert_int_eq(exception_end(&ours, ended), CUDA_ERROR_UNKNOWN);
 	ck_assert_str_eq(story, "stop resume ");
 	ck_assert_uint_eq(memory[CODE], 0x11);
 }

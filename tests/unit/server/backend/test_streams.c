@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "tests/unit/server/backend/bed.h"
 
@@ -304,13 +305,24 @@ START_TEST(written_values)
 }
 END_TEST
 
+static struct backend_module **list_one(void *context, uint32_t *ret_count)
+{
+	struct backend_module **modules = malloc(sizeof(*modules));
+
+	ck_assert_ptr_nonnull(modules);
+	modules[0] = context;
+	*ret_count = 1;
+	return modules;
+}
+
 /* Until the mark behind them has come: what has not begun when it is called needs another call. */
 static void end_kernels(struct backend_module *module, uint64_t mark, uint64_t value)
 {
+	const struct backend_ending ending = {.list = list_one, .context = module};
 	char kernel[BACKEND_KERNEL_BYTES];
 
 	while (word_acquire((word64 *)memory(mark)) < value) {
-		ok(OPS->kernels_end(&module, 1, NULL, NULL, kernel));
+		ok(OPS->kernels_end(&ending, kernel));
 		ck_assert(!kernel[0] || !strcmp(kernel, "endless"));
 		sched_yield();
 	}
@@ -322,7 +334,7 @@ START_TEST(kernels_of_one_module_are_ended_and_no_others)
 	struct backend_module *theirs = bed_load(), *ours = bed.module;
 	char kernel[BACKEND_KERNEL_BYTES];
 
-	ok(OPS->kernels_end(NULL, 0, NULL, NULL, kernel));
+	ok(OPS->kernels_end(NULL, kernel));
 	bed.module = theirs;
 	close_gate(other, GATE);
 	ok(OPS->mark(other, memory(MARK2), 1));

@@ -307,24 +307,30 @@ static CUresult fence(void)
 }
 
 /* Of a fake kernel the mark behind it is all that there is. */
-static CUresult kernels_end(struct backend_module *const *modules, uint32_t count,
-	backend_may_end_fn *may_end, void *context, char *ret_kernel)
+static CUresult kernels_end(const struct backend_ending *ending, char *ret_kernel)
 {
+	struct backend_module **modules;
+	struct fake_call call = {.kind = FAKE_END};
+	uint32_t count;
 	CUresult code;
 
 	*ret_kernel = '\0';
 	if (!fake.can_end)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!count)
+	if (!ending)
 		return CUDA_SUCCESS;
-	if (may_end) {
-		note((struct fake_call){.kind = FAKE_LOOK, .object = modules[0], .value = count});
-		while (fake.end_stuck == 2)
-			sched_yield();
-		if (!may_end(context, fake.waits))
-			return CUDA_SUCCESS;
-	}
-	code = note((struct fake_call){.kind = FAKE_END, .object = modules[0], .value = count});
+	if (ending->may_end)
+		note((struct fake_call){.kind = FAKE_LOOK});
+	while (fake.end_stuck == 2)
+		sched_yield();
+	/* All kernels stand still. */
+	modules = ending->list(ending->context, &count);
+	call.value = count;
+	call.object = count ? modules[0] : NULL;
+	free(modules);
+	if (ending->may_end && !ending->may_end(ending->context, fake.waits))
+		return CUDA_SUCCESS;
+	code = note(call);
 	while (fake.end_stuck)
 		sched_yield();
 	strcpy(ret_kernel, "kernel");

@@ -1132,7 +1132,6 @@ START_TEST(a_program_that_waits_for_others_gets_no_error)
 	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_SUCCESS);
 	ck_assert_str_eq(message.reply.text, "");
 	ck_assert_uint_eq(fake_count(FAKE_LOOK), 1);
-	ck_assert_uint_eq(fake_call(FAKE_LOOK, 0)->value, 1);
 	ck_assert_uint_eq(fake_count(FAKE_END), 0);
 	fake_arrive();
 	wait_for(&client, 0, client.seq[0]);
@@ -1158,6 +1157,31 @@ static uint64_t stick(struct client *client, enum fake_kind in)
 		sched_yield();
 	return id;
 }
+
+/* Another session's module may have the same name by then. */
+START_TEST(a_module_that_is_unloaded_before_the_stop_is_not_named)
+{
+	struct client client, other;
+	uint64_t id;
+
+	prepare(&other, 2);
+	id = stick(&client, FAKE_LOOK);
+	fake_arrive();
+	wait_for(&client, 0, client.seq[0]);
+	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, 1, 0, ""), 0);
+	ck_assert_int_eq(load(&other, 2, "M two"), 0);
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_UNLOAD), 1);
+	fake.end_stuck = 0;
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	ck_assert_uint_eq(fake_count(FAKE_END), 1);
+	ck_assert_uint_eq(fake_call(FAKE_END, 0)->value, 0);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&other, 0), 1);
+	close_client(&client);
+	close_client(&other);
+}
+END_TEST
 
 /* The next executor has it then. */
 START_TEST(a_session_of_an_executor_that_is_halted_gets_no_error)
@@ -1829,6 +1853,7 @@ int main(void)
 	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
 	tcase_add_test(role, a_program_over_its_limit_ends_and_others_go_on);
 	tcase_add_test(role, a_program_that_waits_for_others_gets_no_error);
+	tcase_add_test(role, a_module_that_is_unloaded_before_the_stop_is_not_named);
 	tcase_add_test(role, a_session_of_an_executor_that_is_halted_gets_no_error);
 	tcase_add_loop_test(role, what_cannot_be_ended_is_answered_in_time, 0, 2);
 	tcase_add_test(role, a_backend_that_ends_no_kernels_changes_nothing);
