@@ -173,7 +173,9 @@ static void look(struct job *job)
 {
 	struct end_kernels *end = job->end;
 
-	if (job->drained || end->tries >= TRIES || executor_is_lost(job->executor) || job->tenant->gone)
+	/* One that is gone was closed behind its work (open.c). */
+	job->drained = job->drained || job->tenant->gone;
+	if (job->drained || end->tries >= TRIES || executor_is_lost(job->executor))
 		finish(job);
 	else
 		try(job);

@@ -1294,6 +1294,9 @@ START_TEST(a_session_is_closed_while_its_kernels_are_ended)
 	fake.end_stuck = 0;
 	receive(WIRE_REPLY);
 	ck_assert_uint_eq(message.id, ids[0]);
+	/* With any other answer the daemon would replace the executor. */
+	ck_assert_int_eq(
+		message.reply.code, stuck_in[_i] == FAKE_END ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT);
 	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_INVALID_CONTEXT);
 	close_client(&client);
 }
