@@ -11,8 +11,9 @@
 //                                          answered: it cannot, or something does not end ┐
 //                                          no answer within ANSWER_MS ────────────────────┴► promote_over_limit()
 //
-// An executor is asked once for a session; from the failure on the replacement is tried for until
-// it can be. A program that has its error may be gone by then: where it cannot be replaced yet,
+// A program that has its error, or one of a fault, is looked at as before until its work is over: it
+// may stay for as long as it likes. An executor is asked once for a session; from the failure on the
+// replacement is tried for until it can be. A program that has its error may be gone by then: where it cannot be replaced yet,
 // CloseSession finds the work once more. The next executor is asked anew, as is any executor by a
 // daemon that has come back. An executor that dies meanwhile is replaced anyway, and what is in
 // flight then has its policy. A fault of the program that is handled first is what it is blamed
@@ -24,7 +25,6 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
-#include "server/fault/convict.h"
 #include "server/fault/evidence.h"
 #include "server/fault/overrun.h"
 #include "server/fault/promote.h"
@@ -51,18 +51,10 @@ static bool is_timeout(const struct session *session)
 	       word_acquire(&server->error) == CUDA_ERROR_LAUNCH_TIMEOUT;
 }
 
-bool endless_has_ended(const struct domain *domain, const struct session *session)
-{
-	return session->state == SESSION_SERVED && convict_was_served(session, domain->active) &&
-	       is_timeout(session);
-}
-
 static void report(struct domain *domain, const struct session *session, const char *kernel)
 {
 	struct daemon *daemon = domain->daemon;
 
-	if (!is_timeout(session))
-		return;
 	daemon->counters.culprits++;
 	daemon->counters.kernels_ended++;
 	offender_note(daemon, session);
@@ -74,10 +66,12 @@ static void report(struct domain *domain, const struct session *session, const c
 	verdict_over_limit(domain, session, kernel, timer_now_us() - session->evidence->endless.asked_us);
 }
 
-/* None of its kernels is on the device: what it has there waits for those of others. */
+/* None of its kernels is on the device, and what it has there waits for those of others; or it had
+ * faulted before, and what was left of it is over. */
 static void begin_anew(struct session *session)
 {
-	log_debug("work of session %llu waits for that of others, for longer than max_kernel_seconds",
+	log_debug("work of session %llu waited for that of others, or was ended behind its fault, for longer "
+		  "than max_kernel_seconds",
 		(unsigned long long)session->number);
 	session->evidence->endless = (struct session_endless){0};
 	overrun_forget(session);
@@ -99,10 +93,10 @@ static void on_ended(
 	if (reply && worker == domain->active &&
 		worker->generation == session->evidence->endless.generation) {
 		session->evidence->endless.is_open = false;
-		if (!reply->code && session_is_live(session))
-			begin_anew(session);
-		else if (!reply->code)
+		if (!reply->code && is_timeout(session))
 			report(domain, session, reply->text);
+		else if (!reply->code)
+			begin_anew(session);
 		else if (!domain_worker_is_failing(worker) && !has_left(session, reply))
 			promote_over_limit(domain, session);
 	}

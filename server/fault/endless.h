@@ -12,10 +12,6 @@ struct session;
 /** Work of a session is over max_kernel_seconds, and goes on. Again and again is fine. */
 void endless_over_limit(struct domain *domain, struct session *session);
 
-/** Whether the session has ended for that in the active executor: it is looked at until its work is
- * done. */
-bool endless_has_ended(const struct domain *domain, const struct session *session);
-
 /** An executor has closed a session that is gone, and had to end its kernels. */
 void endless_report_orphan(struct domain *domain, const struct session *session);
 

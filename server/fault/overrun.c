@@ -62,8 +62,8 @@ static void look(struct domain *domain)
 	struct session *session;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
-		if (!convict_was_served(session, domain->active) ||
-			!(session_is_live(session) || endless_has_ended(domain, session)))
+		/* One that has its error has work there as well, until that ends or it closes. */
+		if (session->state != SESSION_SERVED || !convict_was_served(session, domain->active))
 			continue;
 		/* All of them: who is at fault may come behind any number that wait for it. */
 		if (overrun_is_over(session, now_us, limit_us))

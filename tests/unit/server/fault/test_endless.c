@@ -306,6 +306,24 @@ START_TEST(the_limit_leads_there_until_the_work_is_done)
 }
 END_TEST
 
+/* Its other kernels go on behind a fault of one, for as long as the program stays. */
+START_TEST(the_limit_holds_for_a_program_that_has_faulted)
+{
+	boot();
+	fake->config.max_kernel_seconds = 1;
+	ck_assert_int_eq(overrun_init(fake_domain(fake)), 0);
+	end_session(fake_session(fake, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
+	for (int i = 0; i < 2; i++) {
+		wait_for_question();
+		answer(first, 0);
+	}
+	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 0);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	leave_all();
+	end();
+}
+END_TEST
+
 /* Who does not wait may come last. */
 START_TEST(everybody_over_the_limit_is_asked)
 {
@@ -378,5 +396,6 @@ int main(void)
 	tcase_add_test(tests, a_promotion_that_is_under_way_is_not_disturbed);
 	tcase_add_test(tests, kernels_of_a_program_that_is_gone_were_ended);
 	tcase_add_test(tests, the_limit_leads_there_until_the_work_is_done);
+	tcase_add_test(tests, the_limit_holds_for_a_program_that_has_faulted);
 	return suite_run(suite);
 }
