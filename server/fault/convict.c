@@ -120,10 +120,20 @@ void convict_contained(struct domain *domain, uint64_t number)
 {
 	const struct session *session = domain_find_session(domain, number);
 
+	domain->promotion->contained = number;
 	domain->daemon->counters.faults++;
 	domain->daemon->counters.culprits++;
-	if (session)
-		offender_note(domain->daemon, session);
+	if (!session)
+		return;
+	session->evidence->faulted = true;
+	offender_note(domain->daemon, session);
+}
+
+bool convict_is_noted(const struct domain *domain, uint64_t number)
+{
+	const struct session *session = domain_find_session(domain, number);
+
+	return number == domain->promotion->contained || (session && session->evidence->faulted);
 }
 
 static void count_loss(struct session *session, const struct doubt *now)
@@ -190,9 +200,9 @@ static void settle(struct session *session, const struct worker *worker, const s
 }
 
 /* Whether that is the rest of a grid whose fault was noted when it was contained. */
-static bool is_noted(const struct promotion *promotion, const struct judge_verdict *verdict)
+static bool is_noted(const struct domain *domain, const struct judge_verdict *verdict)
 {
-	return verdict->culprit && verdict->culprit == promotion->contained && !verdict->also_count;
+	return verdict->culprit && convict_is_noted(domain, verdict->culprit) && !verdict->also_count;
 }
 
 /* Where the executor did not say it. */
@@ -215,7 +225,7 @@ static void name_culprit(struct domain *domain, const struct judge_verdict *verd
 		return;
 	promotion->verdict = *verdict;
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
-		if (judge_blames(verdict, session->number) && session->number != promotion->contained)
+		if (judge_blames(verdict, session->number) && !convict_is_noted(domain, session->number))
 			offender_note(domain->daemon, session);
 		if (session->number != verdict->culprit)
 			continue;
@@ -244,7 +254,7 @@ void convict(struct domain *domain, const struct worker *worker)
 		settle(session, worker, &verdict, open, domain->promotion->fell_short);
 	domain->promotion->over_limit = 0;
 	name_culprit(domain, &verdict);
-	noted = is_noted(domain->promotion, &verdict);
+	noted = is_noted(domain, &verdict);
 	domain->daemon->counters.faults +=
 		verdict.ground != JUDGE_NO_FAULT && verdict.ground != JUDGE_OVER_LIMIT && (open || !noted);
 	domain->daemon->counters.culprits += verdict.culprit && !noted;

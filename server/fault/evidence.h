@@ -27,6 +27,7 @@ struct session_evidence {
 	enum session_recover recover; /* what the next executor is to do with its work; saved (saved.h) */
 	bool held;		      /* it was live when the incident began; saved */
 	bool quiet;		      /* nothing of it is on the device of the executor that is halted */
+	bool faulted; /* a fault of it was contained, in this life of the daemon: it is over */
 	/* Its part in losses of executors that nobody is to blame for (convict.c). */
 	struct doubt common; /* commands that were in doubt in each of the `losses` latest ones */
 	unsigned losses;

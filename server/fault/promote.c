@@ -493,10 +493,7 @@ void promote_contained(
 	log_debug("domain %u: fault: session %llu, fault %u, code %d, kernel %s", domain->number,
 		(unsigned long long)session, fault->number, (int)fault->code, fault->text);
 	evidence_settle(worker, fault->number);
-	/* A grid of many warps may fault again and again until all of it has ended. That is one
-	 * fault of its program. */
-	if (promotion->contained != session) {
-		promotion->contained = session;
+	if (!convict_is_noted(domain, session)) {
 		convict_contained(domain, session);
 		verdict_contained(domain, session, fault);
 	}

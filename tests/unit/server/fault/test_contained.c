@@ -93,12 +93,28 @@ START_TEST(everybody_else_goes_on)
 }
 END_TEST
 
+/* Warps of both grids fault in each round, until all of both have ended. */
+START_TEST(two_grids_that_fault_in_turn_are_two_faults)
+{
+	boot();
+	fake->config.quarantine_faults = 3;
+	for (unsigned i = 0; i < 6; i++)
+		say(WIRE_FAULT, fake_session(fake, i % 2)->number);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 2);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 2);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert(!offender_is_quarantined(
+			&fake->daemon, fake_session(fake, i)->uid, fake_session(fake, i)->identity));
+	end();
+}
+END_TEST
+
 /* They cost nobody an executor, so a program can have one after the other. */
 START_TEST(faults_of_one_user_do_not_fill_the_log)
 {
 	boot();
 	for (unsigned i = 0; i < 700; i++)
-		say(WIRE_FAULT, fake_session(fake, i % 2)->number);
+		say(WIRE_FAULT, 1000 + i);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 700);
 	ck_assert_uint_eq(fake->daemon.counters.log_lines_left_out, 100);
 	end();
@@ -332,6 +348,7 @@ int main(void)
 	fake_prepare();
 	tests = suite_case(suite, "contained");
 	tcase_add_test(tests, everybody_else_goes_on);
+	tcase_add_test(tests, two_grids_that_fault_in_turn_are_two_faults);
 	tcase_add_test(tests, faults_of_one_user_do_not_fill_the_log);
 	tcase_add_test(tests, freed_memory_that_the_former_executor_still_has_mapped_is_waited_for);
 	tcase_add_test(tests, a_silence_is_nobodys_doing);
