@@ -339,14 +339,19 @@ static bool has_evidence(void)
 	return is_stopped() || !read_states() || count_errors();
 }
 
-/* Return: whether error states could be read */
-static bool look(void)
+/* A fault that shows in an error state alone would be missed where those cannot be read, and its
+ * kernel looks finished behind the resume. */
+static void look(void)
 {
+	struct finding *finding = &exception.finding;
 	bool read = read_states();
 
 	exception.is_taught = false;
-	finding_look(&exception.finding, exception.area, exception.states, read ? exception.sms : 0);
-	return read;
+	finding_look(finding, exception.area, exception.states, read ? exception.sms : 0);
+	if (read || finding->unknown)
+		return;
+	finding->unknown = true;
+	snprintf(finding->what, sizeof(finding->what), "error states cannot be read");
 }
 
 /* While the device stands still. */
@@ -355,10 +360,7 @@ static void examine(const struct backend_watch *watch)
 	struct finding *finding = &exception.finding;
 
 	forget_replaced();
-	if (!look() && !finding->unknown) {
-		finding->unknown = true;
-		snprintf(finding->what, sizeof(finding->what), "error states cannot be read");
-	}
+	look();
 	say(watch, finding);
 	release(finding);
 	clear_states();
@@ -408,6 +410,13 @@ static bool go_on(bool stopped)
 	return goes_on;
 }
 
+/* Once the device goes on. */
+static void log_unknown(void)
+{
+	if (exception.finding.unknown)
+		log_warning("an exception is nobody's: %s", exception.finding.what);
+}
+
 /* Return: whether the device stood still, and goes on */
 static bool handle_once(const struct backend_watch *watch)
 {
@@ -421,8 +430,8 @@ static bool handle_once(const struct backend_watch *watch)
 		give_up(watch, NULL, 0);
 		log_error("the device does not stop, or does not go on, after an exception");
 	}
-	if (stopped && exception.finding.unknown)
-		log_warning("an exception is nobody's: %s", exception.finding.what);
+	if (stopped)
+		log_unknown();
 	return goes_on;
 }
 
@@ -518,8 +527,7 @@ static void end_kernels(struct ending *ending, struct finding *finding)
 	free(ending->modules);
 }
 
-/* Return: whether something has faulted as well. Where the states cannot be read the event will say
- * so. */
+/* Return: whether something has faulted as well, or may have. */
 static bool look_for_faults(const struct finding *finding)
 {
 	look();
@@ -556,6 +564,7 @@ static bool end_once(const struct backend_watch *watch, struct ending *ending)
 		log_error("the device does not stop, or does not go on, to look at kernels");
 		return false;
 	}
+	log_unknown();
 	handle_rest(watch);
 	return true;
 }

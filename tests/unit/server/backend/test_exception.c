@@ -1216,6 +1216,18 @@ START_TEST(a_fault_that_others_wait_for_is_handled)
 }
 END_TEST
 
+/* A write that found no mapping shows in a state alone, and behind the resume its kernel looks
+ * finished before the event comes. */
+START_TEST(a_stop_without_states_to_end_kernels_may_hide_a_fault)
+{
+	hides = true;
+	halt_warp(0, 0, 0, CODE + 0x40);
+	ck_assert(!is_waiting("stop suspected stopped uncontained asked resume "));
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_null(faults[0].module);
+}
+END_TEST
+
 START_TEST(kernels_can_only_be_ended_while_somebody_watches)
 {
 	halt_warp(0, 0, 0, CODE);
@@ -1332,6 +1344,7 @@ int main(void)
 	tcase_add_test(tests, kernels_are_ended_in_the_stop_in_which_it_is_asked);
 	tcase_add_test(tests, a_program_waits_where_only_others_have_kernels_on_the_device);
 	tcase_add_test(tests, a_fault_that_others_wait_for_is_handled);
+	tcase_add_test(tests, a_stop_without_states_to_end_kernels_may_hide_a_fault);
 	tcase_add_test(tests, kernels_can_only_be_ended_while_somebody_watches);
 	tcase_add_test(tests, memory_that_is_freed_is_not_written);
 	tcase_add_test(tests, without_a_save_area_exceptions_are_the_drivers);
