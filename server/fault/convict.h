@@ -30,8 +30,8 @@ bool convict_was_served(const struct session *session, const struct worker *work
 
 /** A fault was contained, and this session's kernel it was. */
 void convict_contained(struct domain *domain, uint64_t number);
-/** Whether one was before: a grid of many warps may fault again and again until all of it has ended,
- * several grids in turn. That is one fault of its program. */
+/** Whether one was before: a grid of many warps may fault again and again until all of it has
+ * ended, several grids in turn. That is one fault of its program. */
 bool convict_is_noted(const struct domain *domain, uint64_t number);
 
 /** What can be said already: names only those who are guilty whatever else comes to light. Changes

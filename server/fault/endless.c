@@ -11,13 +11,13 @@
 //                                          answered: it cannot, or something does not end ┐
 //                                          no answer within ANSWER_MS ────────────────────┴► promote_over_limit()
 //
-// A program that has its error, or one of a fault, is looked at as before until its work is over: it
-// may stay for as long as it likes. An executor is asked once for a session; from the failure on the
-// replacement is tried for until it can be. A program that has its error may be gone by then: where it cannot be replaced yet,
-// CloseSession finds the work once more. The next executor is asked anew, as is any executor by a
-// daemon that has come back. An executor that dies meanwhile is replaced anyway, and what is in
-// flight then has its policy. A fault of the program that is handled first is what it is blamed
-// for.
+// A program that has its error, or that of a fault, is looked at until its work is over: it may
+// stay for as long as it likes. An executor is asked once for a session; from the failure on the
+// replacement is tried for until it can be. A program that has its error may be gone by then: where
+// it cannot be replaced yet, CloseSession finds the work once more. The next executor is asked
+// anew, as is any executor by a daemon that has come back. An executor that dies meanwhile is
+// replaced anyway, and what is in flight then has its policy. A fault of the program that is
+// handled first is what it is blamed for.
 
 #include "server/fault/endless.h"
 

@@ -36,7 +36,7 @@
 //     there. Then it returns to its kernel by itself, and from a function without end it does not
 //     return.
 // An exception that is found during that stop is handled as any other. The caller names the modules
-// while all stand still: before, one could be unloaded, and another program's lie there at the stop.
+// while all stand still: one that is unloaded before may have left its name to another program's.
 // Before anything is ended the caller is asked, and learns who has a kernel on the device at all: a
 // program that waits for another one's kernels is not to blame.
 //
