@@ -107,7 +107,7 @@ struct memory {
 
 struct mapping {
 	uint64_t base, length, offset;
-	uint32_t memory;
+	uint32_t client, memory;
 };
 
 static struct {
@@ -180,16 +180,21 @@ static bool overlap(const struct mapping *mapping, uint64_t base, uint64_t lengt
 	return base < mapping->base + mapping->length && mapping->base < base + length;
 }
 
-/* Mappings of an object, or, where that is 0, in a range: the driver does not say of all that they
- * end. */
-static void forget_mappings(uint32_t memory, uint64_t base, uint64_t length)
+static bool is_of(const struct mapping *mapping, const struct control_free *freed)
+{
+	return mapping->client == freed->client && mapping->memory == freed->object;
+}
+
+/* Mappings of an object, or, where there is none, in a range: the driver does not say of all that
+ * they end. */
+static void forget_mappings(const struct control_free *freed, uint64_t base, uint64_t length)
 {
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < debugger.mapping_count; i++) {
 		const struct mapping *mapping = &debugger.mappings[i];
 
-		if (memory ? mapping->memory != memory : !overlap(mapping, base, length))
+		if (freed ? !is_of(mapping, freed) : !overlap(mapping, base, length))
 			debugger.mappings[kept++] = *mapping;
 	}
 	debugger.mapping_count = kept;
@@ -199,7 +204,7 @@ static void forget_object(const struct control_free *freed)
 {
 	uint32_t kept = 0;
 
-	forget_mappings(freed->object, 0, 0);
+	forget_mappings(freed, 0, 0);
 	for (uint32_t i = 0; i < debugger.memory_count; i++)
 		if (debugger.memories[i].client != freed->client ||
 			debugger.memories[i].object != freed->object)
@@ -239,11 +244,11 @@ static void note_mapping(const struct uvm_map *map)
 
 	if (!memory)
 		return;
-	forget_mappings(0, map->base, map->length);
+	forget_mappings(NULL, map->base, map->length);
 	mapping = grow((void **)&debugger.mappings, &debugger.mapping_count, &debugger.mapping_room,
 		sizeof(*mapping));
 	if (mapping)
-		*mapping = (struct mapping){map->base, map->length, map->offset, map->memory};
+		*mapping = (struct mapping){map->base, map->length, map->offset, map->client, map->memory};
 	if (memory->class == CLASS_SYSTEM_MEMORY &&
 		memory->size == ((WARPS_BYTES + PAGE - 1) & ~(PAGE - 1)) && is_readable(map->base))
 		debugger.area = (void *)(uintptr_t)map->base;
@@ -275,7 +280,7 @@ static void note(int fd, unsigned long request, const void *argument)
 	if (request == UVM_MAP)
 		note_mapping(argument);
 	else if (request == UVM_FREE)
-		forget_mappings(0, *(const uint64_t *)argument, 1);
+		forget_mappings(NULL, *(const uint64_t *)argument, 1);
 	else if (_IOC_TYPE(request) != DRIVER_TYPE)
 		return;
 	else if (_IOC_NR(request) == DRIVER_ALLOC && has_succeeded(argument, request))
@@ -411,7 +416,8 @@ bool debugger_clear_states(uint32_t count)
 	return control(CONTROL_CLEAR_ALL, which, sizeof(which));
 }
 
-/* @ret_access: the memory and the place in it. Return: whether all of it is in one mapping */
+/* What another client has mapped cannot be reached: its number may be that of other memory here.
+ * @ret_access: the memory and the place in it. Return: whether all of it is in one mapping */
 static bool find(uint64_t address, uint64_t count, struct control_read *ret_access)
 {
 	bool found = false;
@@ -420,8 +426,8 @@ static bool find(uint64_t address, uint64_t count, struct control_read *ret_acce
 	for (uint32_t i = 0; i < debugger.mapping_count && !found; i++) {
 		const struct mapping *mapping = &debugger.mappings[i];
 
-		found = address >= mapping->base && count <= mapping->length &&
-			address - mapping->base <= mapping->length - count;
+		found = mapping->client == debugger.client && address >= mapping->base &&
+			count <= mapping->length && address - mapping->base <= mapping->length - count;
 		if (found)
 			*ret_access = (struct control_read){.memory = mapping->memory,
 				.offset = mapping->offset + (address - mapping->base)};

@@ -190,6 +190,8 @@ static int execute(int fd, unsigned long request, void *argument)
 
 /* ---- what the driver asks for while it makes a context ---- */
 
+static uint32_t client; /* who asks */
+
 static void note_alloc(uint32_t class, uint32_t object, uint64_t size)
 {
 	uint64_t parameters[9] = {[8] = size};
@@ -197,7 +199,7 @@ static void note_alloc(uint32_t class, uint32_t object, uint64_t size)
 		uint32_t client, parent, object, class;
 		uint64_t parameters, rights;
 		uint32_t size, flags, status, pad;
-	} alloc = {CLIENT, 0x5c000002, object, class, (uintptr_t)parameters, 0, sizeof(parameters), 0, 0, 0};
+	} alloc = {client, 0x5c000002, object, class, (uintptr_t)parameters, 0, sizeof(parameters), 0, 0, 0};
 
 	debugger_note(9, _IOC(_IOC_READ | _IOC_WRITE, 'F', DRIVER_ALLOC, sizeof(alloc)), &alloc);
 }
@@ -210,7 +212,7 @@ static void note_map(uint32_t object, uint64_t base, uint64_t length)
 		uint64_t count;
 		int32_t fd;
 		uint32_t client, memory, status;
-	} map = {.base = base, .length = length, .count = 1, .client = CLIENT, .memory = object};
+	} map = {.base = base, .length = length, .count = 1, .client = client, .memory = object};
 
 	debugger_note(7, 33, &map);
 }
@@ -290,6 +292,7 @@ static void set_up(void)
 	stops = goes_on = true;
 	stays_away = preempts = 0;
 	hides = false;
+	client = CLIENT;
 	debugger_reset(execute);
 	note_alloc(0x83de, DEBUGGER, 0);
 	note_alloc(0x3e, AREA, (WARPS_BYTES + 4095) & ~4095u);
@@ -1263,6 +1266,23 @@ START_TEST(memory_that_is_freed_is_not_written)
 }
 END_TEST
 
+/* Its objects may have the numbers of ours. */
+START_TEST(memory_of_another_client_is_left_alone)
+{
+	uint32_t freed[4] = {CLIENT + 1, 0x5c000002, DEVICE, 0};
+	uint64_t theirs = 0x80000, word = 0;
+
+	client = CLIENT + 1;
+	note_alloc(0x40, DEVICE, MEMORY_END);
+	note_map(DEVICE, theirs, MEMORY_END);
+	ck_assert(!debugger_has(theirs + CODE, CODE_BYTES));
+	ck_assert(!debugger_write(theirs + CODE, &word, sizeof(word)));
+	ck_assert_uint_eq(memory[CODE], 0x11);
+	debugger_note(9, _IOC(_IOC_READ | _IOC_WRITE, 'F', DRIVER_FREE, sizeof(freed)), freed);
+	ck_assert(debugger_has(CODE, CODE_BYTES));
+}
+END_TEST
+
 START_TEST(without_a_save_area_exceptions_are_the_drivers)
 {
 	debugger_reset(execute);
@@ -1347,6 +1367,7 @@ int main(void)
 	tcase_add_test(tests, a_stop_without_states_to_end_kernels_may_hide_a_fault);
 	tcase_add_test(tests, kernels_can_only_be_ended_while_somebody_watches);
 	tcase_add_test(tests, memory_that_is_freed_is_not_written);
+	tcase_add_test(tests, memory_of_another_client_is_left_alone);
 	tcase_add_test(tests, without_a_save_area_exceptions_are_the_drivers);
 	tcase_add_test(tests, codes_are_those_of_the_driver);
 	suite_add_tcase(suite, tests);
