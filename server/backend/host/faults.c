@@ -246,11 +246,23 @@ static void begin_round(const struct backend_watch *watch)
 	pthread_attr_destroy(&attributes);
 }
 
-static void note_fault(const struct host_launch *launch, const struct backend_watch *watch)
+/* Under the lock. Whether a launch of the same kernel is looked at already: the first speaks for
+ * all. */
+static bool is_noted(const struct host_launch *launch)
+{
+	for (uint32_t i = 0; i < handling.count; i++)
+		if (handling.faults[i].module == launch->module &&
+			!strncmp(handling.faults[i].kernel, launch->kernel->name,
+				sizeof(handling.faults[i].kernel) - 1))
+			return true;
+	return false;
+}
+
+/* Under the lock. */
+static void add_fault(const struct host_launch *launch, const struct backend_watch *watch)
 {
 	struct backend_fault *fault;
 
-	pthread_mutex_lock(&handling.lock);
 	if (handling.count == BACKEND_FAULTS_MAX)
 		abort();
 	fault = &handling.faults[handling.count++];
@@ -258,6 +270,13 @@ static void note_fault(const struct host_launch *launch, const struct backend_wa
 	snprintf(fault->kernel, sizeof(fault->kernel), "%s", launch->kernel->name);
 	if (handling.count == 1)
 		begin_round(watch);
+}
+
+static void note_fault(const struct host_launch *launch, const struct backend_watch *watch)
+{
+	pthread_mutex_lock(&handling.lock);
+	if (!is_noted(launch))
+		add_fault(launch, watch);
 	pthread_mutex_unlock(&handling.lock);
 }
 

@@ -106,12 +106,17 @@ static const struct backend_watch watch = {.suspected = suspected,
 	.uncontained = uncontained,
 	.context = &fault};
 
-static void open_mode(const char *mode)
+static void open_slow(const char *mode, const char *ms)
 {
 	setenv("FRMPS_HOST_FAULTS", mode, 1);
-	setenv("FRMPS_HOST_FAULT_MS", "5", 1);
+	setenv("FRMPS_HOST_FAULT_MS", ms, 1);
 	bed_init();
 	atomic_store(&backend_watch, &watch);
+}
+
+static void open_mode(const char *mode)
+{
+	open_slow(mode, "5");
 }
 
 static void expect_story(const char *whole)
@@ -142,6 +147,24 @@ START_TEST(a_fault_is_named_and_the_rest_goes_on)
 	/* Nothing of it is left. */
 	ok(OPS->stream_destroy(stream));
 	ok(OPS->stream_destroy(other));
+	atomic_store(&backend_watch, NULL);
+	bed_deinit();
+}
+END_TEST
+
+/* More than there is room for. */
+START_TEST(many_launches_of_a_kernel_are_one_fault)
+{
+	struct backend_stream *stream;
+
+	open_slow("named", "2000");
+	stream = stream_new();
+	for (uint32_t i = 0; i < 2 * BACKEND_FAULTS_MAX; i++)
+		launch(stream, "crash_trap", NULL);
+	wait_stream(stream);
+	expect_story("sxc");
+	ck_assert_str_eq(fault.kernel, "crash_trap");
+	ok(OPS->stream_destroy(stream));
 	atomic_store(&backend_watch, NULL);
 	bed_deinit();
 }
@@ -245,6 +268,7 @@ int main(void)
 		tests, where_nobody_watches_the_process_dies, 0, sizeof(crashes) / sizeof(crashes[0]));
 	tcase_add_loop_test(
 		tests, a_fault_is_named_and_the_rest_goes_on, 0, sizeof(crashes) / sizeof(crashes[0]));
+	tcase_add_test(tests, many_launches_of_a_kernel_are_one_fault);
 	tcase_add_test(left, a_fault_may_be_seen_and_not_be_known);
 	tcase_add_test(left, a_fault_may_be_silent);
 	suite_add_tcase(suite, left);
