@@ -79,8 +79,9 @@ static struct heap_block *bin_find(const struct heap *heap, uint64_t bytes)
 	return NULL;
 }
 
-/* Makes the rest of a block behind its first `bytes` a free block of its own. */
-static bool cut(struct heap *heap, struct heap_block *block, uint64_t bytes)
+/* Makes the rest of a block behind its first `bytes` a block of its own, in no bin. Return: false:
+ * no memory */
+static bool cut(struct heap_block *block, uint64_t bytes)
 {
 	struct heap_block *rest;
 
@@ -98,7 +99,6 @@ static bool cut(struct heap *heap, struct heap_block *block, uint64_t bytes)
 		rest->behind->before = rest;
 	block->behind = rest;
 	block->bytes = bytes;
-	bin_add(heap, rest);
 	return true;
 }
 
@@ -112,14 +112,17 @@ static void use(struct heap *heap, struct heap_block *block)
 static int alloc_small(struct heap *heap, uint64_t bytes, struct heap_block **ret_block)
 {
 	struct heap_block *block = bin_find(heap, bytes);
+	bool is_all = block && block->bytes == bytes;
 
 	if (!block)
 		return HEAP_E_FULL;
 	bin_remove(heap, block);
-	if (!cut(heap, block, bytes)) {
+	if (!cut(block, bytes)) {
 		bin_add(heap, block);
 		return HEAP_E_SPACE;
 	}
+	if (!is_all)
+		bin_add(heap, block->behind);
 	use(heap, block);
 	*ret_block = block;
 	return 0;
@@ -185,6 +188,18 @@ static uint64_t chunk_bytes(struct heap *heap, uint64_t bytes, bool modest)
 	return size;
 }
 
+/* The request's block and what is left behind it. Return: false: no memory */
+static bool add_blocks(struct heap *heap, struct heap_chunk *chunk, uint64_t bytes)
+{
+	chunk->first = calloc(1, sizeof(*chunk->first));
+	if (!chunk->first)
+		return false;
+	chunk->first->address = chunk->address;
+	chunk->first->bytes = chunk->bytes;
+	chunk->first->chunk = chunk;
+	return !chunk->shared || cut(chunk->first, round_up(bytes, heap->unit));
+}
+
 int heap_reserve(struct heap *heap, uint64_t bytes, bool modest, struct heap_chunk **ret_chunk)
 {
 	struct heap_chunk *chunk;
@@ -200,29 +215,22 @@ int heap_reserve(struct heap *heap, uint64_t bytes, bool modest, struct heap_chu
 		free(chunk);
 		return HEAP_E_SPACE;
 	}
+	if (!add_blocks(heap, chunk, bytes)) {
+		heap_forget(heap, chunk);
+		return HEAP_E_SPACE;
+	}
 	*ret_chunk = chunk;
 	return 0;
 }
 
-int heap_adopt(struct heap *heap, struct heap_chunk *chunk, uint64_t bytes, struct heap_block **ret_block)
+struct heap_block *heap_adopt(struct heap *heap, struct heap_chunk *chunk)
 {
-	struct heap_block *block = calloc(1, sizeof(*block));
-
-	if (!block)
-		return HEAP_E_SPACE;
-	block->address = chunk->address;
-	block->bytes = chunk->bytes;
-	block->chunk = chunk;
-	if (chunk->shared && !cut(heap, block, round_up(bytes, heap->unit))) {
-		free(block);
-		return HEAP_E_SPACE;
-	}
-	chunk->first = block;
+	if (chunk->first->behind)
+		bin_add(heap, chunk->first->behind);
 	chunk->ready = true;
 	heap->spare_bytes += chunk->bytes;
-	use(heap, block);
-	*ret_block = block;
-	return 0;
+	use(heap, chunk->first);
+	return chunk->first;
 }
 
 void heap_forget(struct heap *heap, struct heap_chunk *chunk)

@@ -76,9 +76,8 @@ int heap_alloc(struct heap *heap, uint64_t bytes, struct heap_block **ret_block)
  */
 int heap_reserve(struct heap *heap, uint64_t bytes, bool modest, struct heap_chunk **ret_chunk);
 
-/** A reserved chunk is mapped: puts it to use and cuts the request from it. Return: 0, HEAP_E_SPACE
- * (still reserved). */
-int heap_adopt(struct heap *heap, struct heap_chunk *chunk, uint64_t bytes, struct heap_block **ret_block);
+/** A reserved chunk is mapped: puts it to use. Needs no memory. Return: the request's block */
+struct heap_block *heap_adopt(struct heap *heap, struct heap_chunk *chunk);
 
 /** A reserved chunk was not mapped, or is unmapped now: its addresses are free again. */
 void heap_forget(struct heap *heap, struct heap_chunk *chunk);

@@ -25,12 +25,12 @@ static CUresult grow(struct pool *pool, uint64_t bytes, bool modest, struct heap
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	r = pool->map(chunk->address, chunk->bytes);
 	pthread_mutex_lock(&pool->lock);
-	e = r == CUDA_SUCCESS ? heap_adopt(&pool->heap, chunk, bytes, ret_block) : 0;
-	if (r != CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS)
+		*ret_block = heap_adopt(&pool->heap, chunk);
+	else
 		heap_forget(&pool->heap, chunk);
 	pthread_mutex_unlock(&pool->lock);
-	/* Mapped but without bookkeeping: it stays reserved, nobody uses it. */
-	return e == 0 ? r : CUDA_ERROR_OUT_OF_MEMORY;
+	return r;
 }
 
 static int try_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_block)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "client/state/heap.h"
+#include "tests/lib/scarce.h"
 #include "tests/lib/suite.h"
 
 #define BASE  UINT64_C(0x100000000000)
@@ -32,7 +33,7 @@ static struct heap_block *get(uint64_t bytes)
 	if (r == HEAP_E_FULL) {
 		if (heap_reserve(&heap, bytes, false, &chunk) != 0)
 			return NULL;
-		r = heap_adopt(&heap, chunk, bytes, &block);
+		return heap_adopt(&heap, chunk);
 	}
 	return r == 0 ? block : NULL;
 }
@@ -117,6 +118,24 @@ START_TEST(a_chunk_that_was_not_mapped_leaves_nothing)
 	ck_assert_uint_eq(get(4 * HEAP_GRAIN)->address, BASE);
 }
 END_TEST
+
+#if SCARCE_POSSIBLE
+/* What is mapped and cannot be used would be lost. */
+START_TEST(a_chunk_that_is_mapped_needs_no_memory)
+{
+	struct heap_chunk *chunk;
+	struct heap_block *block;
+
+	ck_assert_int_eq(heap_reserve(&heap, UNIT, false, &chunk), 0);
+	scarce_begin();
+	block = heap_adopt(&heap, chunk);
+	scarce_end();
+	ck_assert_uint_eq(block->address, BASE);
+	ck_assert_uint_eq(block->bytes, UNIT);
+	ck_assert_uint_eq(get(HEAP_GRAIN / 2)->address, BASE + UNIT);
+}
+END_TEST
+#endif
 
 START_TEST(onward_addresses_are_used_again_late)
 {
@@ -224,6 +243,9 @@ int main(void)
 	tcase_add_test(cases, spare_chunks_are_reused_and_given_back);
 	tcase_add_test(cases, much_smaller_requests_do_not_take_a_large_spare_chunk);
 	tcase_add_test(cases, a_chunk_that_was_not_mapped_leaves_nothing);
+#if SCARCE_POSSIBLE
+	tcase_add_test(cases, a_chunk_that_is_mapped_needs_no_memory);
+#endif
 	tcase_add_test(cases, onward_addresses_are_used_again_late);
 	tcase_add_test(cases, the_window_ends);
 	tcase_add_test(cases, modest_chunks_are_small);
