@@ -288,18 +288,22 @@ void heap_free(struct heap *heap, struct heap_block *block)
 		free_shared(heap, block);
 }
 
+bool heap_withdraw(struct heap *heap, struct heap_chunk *chunk)
+{
+	if (!chunk->ready || chunk->used_blocks)
+		return false;
+	if (chunk->shared)
+		bin_remove(heap, chunk->first);
+	chunk->ready = false;
+	heap->spare_bytes -= chunk->bytes;
+	return true;
+}
+
 struct heap_chunk *heap_excess(struct heap *heap, uint64_t keep)
 {
-	if (heap->spare_bytes <= keep)
-		return NULL;
-	for (struct heap_chunk *chunk = heap->last; chunk; chunk = chunk->previous) {
-		if (!chunk->ready || chunk->used_blocks)
-			continue;
-		if (chunk->shared)
-			bin_remove(heap, chunk->first);
-		chunk->ready = false;
-		heap->spare_bytes -= chunk->bytes;
-		return chunk;
-	}
-	return NULL;
+	struct heap_chunk *chunk = heap->spare_bytes > keep ? heap->last : NULL;
+
+	while (chunk && !heap_withdraw(heap, chunk))
+		chunk = chunk->previous;
+	return chunk;
 }

@@ -41,6 +41,7 @@ struct heap_chunk {
 	uint64_t address, bytes;
 	bool ready;
 	bool shared;
+	bool exported; /* the caller's: other programs may have handles of it (pool.h) */
 	unsigned int used_blocks;
 	struct heap_block *first;
 	struct heap_chunk *next, *previous; /* in address order */
@@ -84,6 +85,9 @@ void heap_forget(struct heap *heap, struct heap_chunk *chunk);
 
 /** Frees a used block. */
 void heap_free(struct heap *heap, struct heap_block *block);
+
+/** Takes a chunk out of use if it is spare: as heap_excess(). */
+bool heap_withdraw(struct heap *heap, struct heap_chunk *chunk);
 
 /** Takes a spare chunk out of use if there are more than `keep` bytes of them: unmap it, then
  * heap_forget() or heap_put_back(). NULL if not. */

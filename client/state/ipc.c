@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/link/connect.h"
+#include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/state/space.h"
 #include "client/state/virtual.h"
@@ -53,7 +54,7 @@ CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle)
 	struct range range;
 	CUresult r;
 
-	if (ranges_lookup(address, &range) != 0 || range.kind != RANGE_DEVICE)
+	if (memory_export(address, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = virtual_token_of(range.address, &content.token, &begin, &bytes);
 	if (r != CUDA_SUCCESS)
@@ -70,7 +71,7 @@ static CUresult map_place(struct place *place)
 	CUresult r = virtual_import_token(&place->token, &place->handle, &place->bytes);
 
 	if (r != CUDA_SUCCESS)
-		return r == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_INVALID_HANDLE : r;
+		return r;
 	r = space_reserve(place->bytes, 0, 0, &place->address);
 	if (r == CUDA_SUCCESS) {
 		r = virtual_map(place->address, place->bytes, place->handle);

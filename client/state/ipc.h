@@ -1,6 +1,11 @@
 // Memory of other programs of the same user, opened by a handle of 64 bytes (cuIpc*). A handle is
 // proof of the right to a piece of physical memory (virtual.h) and says where in it an allocation
 // lies. The memory is mapped here once, however many handles into it are open. Any thread.
+//
+// A handle ends with the piece of memory. A large allocation has its own, which is given back when it
+// is freed. Small ones share theirs: the handle of one that was freed can be opened while another one
+// is there, as with the driver, which gives both the same handle if they follow each other in one
+// place.
 
 #ifndef FRMPS_CLIENT_STATE_IPC_H
 #define FRMPS_CLIENT_STATE_IPC_H
@@ -15,8 +20,8 @@ CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle);
 
 /**
  * Opens a handle; once more for one that is open.
- * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT: it is this program's
- * own
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE: the memory is gone,
+ * CUDA_ERROR_INVALID_CONTEXT: it is this program's own
  */
 CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *ret_address);
 

@@ -42,6 +42,13 @@ uint64_t memory_block_address(const void *block);
  * nothing. Return: whether there was any. */
 bool memory_give_back(void);
 
+/**
+ * The allocation of cuMemAlloc() that holds an address, which other programs are about to get a
+ * handle of: when nothing of the memory that the handle is of is used any more, it is not kept.
+ * Return: 0 or RANGES_E_NONE
+ */
+int memory_export(CUdeviceptr address, struct range *ret_range);
+
 /** What this program could still get, and all it could have. */
 CUresult memory_info(size_t *ret_free, size_t *ret_total);
 

@@ -2,8 +2,6 @@
 
 #include "client/state/pool.h"
 
-#include "client/state/ranges.h"
-
 void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, uint64_t keep)
 {
 	pthread_mutex_init(&pool->lock, NULL);
@@ -57,35 +55,60 @@ CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_b
 	return grow(pool, bytes, true, ret_block);
 }
 
+/* Unmaps a chunk that is out of use. CUDA_ERROR_OUT_OF_MEMORY: it is spare again. */
+static CUresult give_back(struct pool *pool, struct heap_chunk *chunk)
+{
+	CUresult r = pool->unmap(chunk->address, chunk->bytes);
+
+	pthread_mutex_lock(&pool->lock);
+	/* What the service could not unmap stays reserved for good: its addresses must not be used
+	 * again. Without memory to ask it, nothing has changed. */
+	if (r == CUDA_SUCCESS)
+		heap_forget(&pool->heap, chunk);
+	else if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		heap_put_back(&pool->heap, chunk);
+	pthread_mutex_unlock(&pool->lock);
+	return r;
+}
+
 void pool_trim(struct pool *pool, uint64_t keep)
 {
 	struct heap_chunk *chunk;
-	CUresult r = CUDA_SUCCESS;
 
-	while (r != CUDA_ERROR_OUT_OF_MEMORY) {
+	do {
 		pthread_mutex_lock(&pool->lock);
 		chunk = heap_excess(&pool->heap, keep);
 		pthread_mutex_unlock(&pool->lock);
-		if (!chunk)
-			return;
-		r = pool->unmap(chunk->address, chunk->bytes);
-		pthread_mutex_lock(&pool->lock);
-		/* What the service could not unmap stays reserved for good: its addresses must not
-		 * be used again. Without memory to ask it, nothing has changed. */
-		if (r == CUDA_SUCCESS)
-			heap_forget(&pool->heap, chunk);
-		else if (r == CUDA_ERROR_OUT_OF_MEMORY)
-			heap_put_back(&pool->heap, chunk);
-		pthread_mutex_unlock(&pool->lock);
-	}
+	} while (chunk && give_back(pool, chunk) != CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 void pool_free(struct pool *pool, struct heap_block *block)
 {
+	struct heap_chunk *chunk = block->chunk;
+	bool is_over;
+
 	pthread_mutex_lock(&pool->lock);
 	heap_free(&pool->heap, block);
+	is_over = chunk->exported && heap_withdraw(&pool->heap, chunk);
 	pthread_mutex_unlock(&pool->lock);
+	if (is_over)
+		give_back(pool, chunk);
 	pool_trim(pool, pool->keep);
+}
+
+int pool_export(struct pool *pool, uint64_t address, enum range_kind kind, struct range *ret_range)
+{
+	int e;
+
+	/* Under the lock, because another thread may free it: it leaves the map first. */
+	pthread_mutex_lock(&pool->lock);
+	e = ranges_lookup(address, ret_range);
+	if (e == 0 && ret_range->kind != kind)
+		e = RANGES_E_NONE;
+	if (e == 0)
+		((struct heap_block *)ret_range->block)->chunk->exported = true;
+	pthread_mutex_unlock(&pool->lock);
+	return e;
 }
 
 uint64_t pool_spare(struct pool *pool)

@@ -8,9 +8,7 @@
 #include <pthread.h>
 
 #include "client/state/heap.h"
-#include "protocol/cuda_abi.h"
-
-struct range;
+#include "client/state/ranges.h"
 
 struct pool {
 	pthread_mutex_t lock;
@@ -27,6 +25,13 @@ CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_b
 
 /** Frees: the block may be used again at once. */
 void pool_free(struct pool *pool, struct heap_block *block);
+
+/**
+ * The allocation of a kind, which only this pool has, that holds an address. Other programs are about
+ * to get a handle of it: its chunk goes back to the service with its last block, so that the handle
+ * ends with the memory. Return: 0 or RANGES_E_NONE
+ */
+int pool_export(struct pool *pool, uint64_t address, enum range_kind kind, struct range *ret_range);
 
 /** Gives spare chunks back, all but `keep` bytes. */
 void pool_trim(struct pool *pool, uint64_t keep);

@@ -1209,6 +1209,64 @@ START_TEST(memory_is_opened_by_handle)
 }
 END_TEST
 
+/* Opens and closes each handle that it is sent, and says whether it could. */
+static int opens_many(int unused)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr memory;
+	CUresult r;
+
+	(void)unused;
+	close(pair[0]);
+	driver_open();
+	while (read(pair[1], &handle, sizeof(handle)) == sizeof(handle)) {
+		r = cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+		if (r == CUDA_SUCCESS)
+			ck_cuda(cuIpcCloseMemHandle(memory));
+		ck_assert_int_eq(write(pair[1], &r, sizeof(r)), sizeof(r));
+	}
+	return 0;
+}
+
+static CUresult open_elsewhere(const CUipcMemHandle *handle)
+{
+	CUresult r;
+
+	ck_assert_int_eq(write(pair[0], handle, sizeof(*handle)), sizeof(*handle));
+	ck_assert_int_eq(read(pair[0], &r, sizeof(r)), sizeof(r));
+	return r;
+}
+
+/* Memory of its own, and one that would be shared with other small allocations. */
+START_TEST(a_handle_ends_with_its_memory)
+{
+	const size_t bytes = _i ? 4 << 20 : 4096;
+	CUipcMemHandle handle, next;
+	CUdeviceptr memory;
+	pid_t child;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(opens_many, 0);
+	close(pair[1]);
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&memory, bytes));
+	ck_cuda(cuIpcGetMemHandle(&handle, memory));
+	ck_cuda(open_elsewhere(&handle));
+	ck_cuda(cuMemFree_v2(memory));
+	ck_assert_int_eq(open_elsewhere(&handle), CUDA_ERROR_INVALID_VALUE);
+	/* The address may be the same, but the memory is not. */
+	ck_cuda(cuMemAlloc_v2(&memory, bytes));
+	if (!is_native())
+		ck_assert_int_eq(open_elsewhere(&handle), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuIpcGetMemHandle(&next, memory));
+	ck_cuda(open_elsewhere(&next));
+	ck_cuda(cuMemFree_v2(memory));
+	ck_assert_int_eq(open_elsewhere(&next), CUDA_ERROR_INVALID_VALUE);
+	close(pair[0]);
+	ck_assert_int_eq(exit_status(child), 0);
+}
+END_TEST
+
 /* A reset ends what the context has opened, as it frees what it has allocated. */
 static int opens_and_resets(int unused)
 {
@@ -1278,6 +1336,7 @@ int main(void)
 	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
 	tcase_add_test(tests, memory_is_opened_by_handle);
+	tcase_add_loop_test(tests, a_handle_ends_with_its_memory, 0, 2);
 	tcase_add_test(tests, opened_memory_goes_with_its_context);
 	tcase_add_test(tests, mappings_outlive_the_daemon);
 	suite_add_tcase(suite, tests);
