@@ -70,10 +70,10 @@ static void look_at_line(const char *line, uint64_t *at, uint64_t end, struct na
 	struct mapping mapping;
 
 	if (!read_line(line, &mapping) || mapping.to <= *at || mapping.from >= end || mapping.from > *at ||
-		mapping.modes[0] != 'r')
+		mapping.modes[0] != 'r' || mapping.modes[1] != 'w')
 		return;
-	nature->private = nature->private && mapping.modes[1] == 'w' && mapping.modes[3] == 'p' &&
-			  mapping.inode == 0 && strncmp(mapping.path, "[stack", 6) != 0;
+	nature->private = nature->private && mapping.modes[3] == 'p' && mapping.inode == 0 &&
+			  strncmp(mapping.path, "[stack", 6) != 0;
 	*at = mapping.to;
 }
 

@@ -26,7 +26,8 @@ struct range;
 /**
  * Registers.
  * Return: CUDA_SUCCESS, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_INVALID_VALUE: not
- * memory of the program, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY
+ * memory of the program, or it cannot write there, CUDA_ERROR_NOT_SUPPORTED,
+ * CUDA_ERROR_OUT_OF_MEMORY
  */
 CUresult registered_add(CUcontext context, uint64_t address, uint64_t bytes, unsigned int flags);
 

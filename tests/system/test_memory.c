@@ -765,6 +765,25 @@ START_TEST(registered_memory_is_copied_in_stream_order)
 }
 END_TEST
 
+/* A copy from the device would have nowhere to go. */
+START_TEST(memory_that_cannot_be_written_is_not_registered)
+{
+	const size_t bytes = 1 << 16;
+	const unsigned int flags = _i ? CU_MEMHOSTREGISTER_DEVICEMAP : 0;
+	char *own = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(own, MAP_FAILED);
+	driver_open();
+	ck_assert_int_eq(cuMemHostRegister_v2(own, bytes, flags), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(mprotect(own, bytes / 2, PROT_READ | PROT_WRITE), 0);
+	ck_assert_int_eq(cuMemHostRegister_v2(own, bytes, flags), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(mprotect(own, bytes, PROT_READ | PROT_WRITE), 0);
+	ck_cuda(cuMemHostRegister_v2(own, bytes, flags));
+	ck_cuda(cuMemHostUnregister(own));
+	munmap(own, bytes);
+}
+END_TEST
+
 static _Atomic bool copied;
 
 static void await_copy(void *unused)
@@ -1324,6 +1343,7 @@ int main(void)
 	tcase_add_test(tests, a_pool_that_is_full_lends_what_is_freed);
 	tcase_add_test(tests, the_current_pool_ends_beside_allocations);
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
+	tcase_add_loop_test(tests, memory_that_cannot_be_written_is_not_registered, 0, 2);
 	tcase_add_test(tests, a_host_function_holds_no_copy_up);
 	tcase_add_test(tests, kernels_reach_registered_pages);
 	tcase_add_test(tests, registered_pages_may_go_before_they_are_unregistered);
