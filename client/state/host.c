@@ -20,8 +20,8 @@
 #define EVENTS_PAGES (EVENTS_BYTES / SHM_SHARED_PAGE_BYTES)
 
 static struct pool pool = {.map = map_host, .unmap = map_host_end};
-/* Of EVENTS_PAGES; one call at a time. */
-static bool is_events_page[EVENTS_PAGES];
+/* Set by who maps a page, one call at a time, and cleared by who has unmapped it. */
+static _Atomic bool is_events_page[EVENTS_PAGES];
 static uint64_t next_events_page;
 
 /* The host part of the window: the pool, pages of shared events, the ring of what kernels print. */

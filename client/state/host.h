@@ -30,7 +30,7 @@ void host_free_range(uint64_t address, int kind);
 void host_free_block(void *block);
 
 /**
- * Maps a page of shared events (shm/layout.h). One call of this and the next at a time.
+ * Maps a page of shared events (shm/layout.h). One call of this at a time.
  * @session, @source: of another program that has it; 0: a new page
  * Return: CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_HANDLE: that program has no such page, or
  * has ended

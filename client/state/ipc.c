@@ -1,4 +1,5 @@
-// See ipc.h. Opening and closing are rare: one lock, held while the service is asked.
+// See ipc.h. Opening is rare: one lock, held while the service is asked. Memory is unmapped without
+// it, because that waits for the device. Who opens it again meanwhile maps it again, elsewhere.
 
 #include "client/state/ipc.h"
 
@@ -84,13 +85,18 @@ static CUresult map_place(struct place *place)
 	return r;
 }
 
+/* A place that is in the list no more. Without the lock. NULL is fine. */
 static CUresult unmap_place(struct place *place)
 {
-	CUresult r = virtual_unmap(place->address, place->bytes);
+	CUresult r;
 
+	if (!place)
+		return CUDA_SUCCESS;
+	r = virtual_unmap(place->address, place->bytes);
 	virtual_release(place->handle);
 	if (r == CUDA_SUCCESS)
 		space_free(place->address, place->bytes);
+	free(place);
 	return r;
 }
 
@@ -119,14 +125,18 @@ static CUresult find_place(const struct virtual_token *token, struct place **ret
 	return CUDA_SUCCESS;
 }
 
-static void drop_place(struct place *place)
+/* Takes a place out of the list if no handle into it is open. Return: it, for unmap_place(); NULL:
+ * one is. Under the lock. */
+static struct place *take_unused(struct place *place)
 {
 	struct place **link = &places;
 
+	if (place->opened)
+		return NULL;
 	while (*link != place)
 		link = &(*link)->next;
 	*link = place->next;
-	free(place);
+	return place;
 }
 
 static struct entry *find_entry(CUcontext context, uint64_t address)
@@ -169,7 +179,7 @@ static CUresult open_in(
 CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *ret_address)
 {
 	struct content content;
-	struct place *place;
+	struct place *place, *unused = NULL;
 	CUresult r;
 
 	memcpy(&content, handle, sizeof(content));
@@ -181,12 +191,10 @@ CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *
 	r = find_place(&content.token, &place);
 	if (r == CUDA_SUCCESS) {
 		r = open_in(context, place, &content, ret_address);
-		if (place->opened == 0) {
-			unmap_place(place);
-			drop_place(place);
-		}
+		unused = take_unused(place);
 	}
 	pthread_mutex_unlock(&lock);
+	unmap_place(unused);
 	return r;
 }
 
@@ -202,27 +210,22 @@ static void drop_entry(struct entry *entry)
 	free(entry);
 }
 
-/* Closes it so many times. Under the lock. */
-static CUresult close_entry(struct entry *entry, uint32_t times)
+/* Closes it so many times. Under the lock. Return: as take_unused() */
+static struct place *close_entry(struct entry *entry, uint32_t times)
 {
 	struct place *place = entry->place;
-	CUresult r = CUDA_SUCCESS;
 
 	entry->opened -= times;
 	if (entry->opened == 0)
 		drop_entry(entry);
 	place->opened -= times;
-	if (place->opened == 0) {
-		r = unmap_place(place);
-		drop_place(place);
-	}
-	return r;
+	return take_unused(place);
 }
 
 CUresult ipc_close(CUcontext context, CUdeviceptr address)
 {
 	struct entry *entry;
-	CUresult r = CUDA_ERROR_INVALID_VALUE;
+	struct place *unused = NULL;
 
 	pthread_mutex_lock(&lock);
 	entry = find_entry(context, address);
@@ -231,22 +234,30 @@ CUresult ipc_close(CUcontext context, CUdeviceptr address)
 		if (other->address == address)
 			entry = other;
 	if (entry)
-		r = close_entry(entry, 1);
+		unused = close_entry(entry, 1);
 	pthread_mutex_unlock(&lock);
-	return r;
+	return entry ? unmap_place(unused) : CUDA_ERROR_INVALID_VALUE;
 }
 
 void ipc_release_context(CUcontext context)
 {
+	struct place *place, *unused = NULL;
 	struct entry *entry, *next;
 
 	pthread_mutex_lock(&lock);
 	for (entry = entries; entry; entry = next) {
 		next = entry->next;
-		if (entry->context == context)
-			close_entry(entry, entry->opened);
+		place = entry->context == context ? close_entry(entry, entry->opened) : NULL;
+		if (place) {
+			place->next = unused;
+			unused = place;
+		}
 	}
 	pthread_mutex_unlock(&lock);
+	while ((place = unused)) {
+		unused = place->next;
+		unmap_place(place);
+	}
 }
 
 void ipc_narrow(uint64_t address, struct range *range)

@@ -1,5 +1,6 @@
 // See shared_event.h. Runs on the program's threads. The lock guards which places are whose; it is
-// held while the service is asked for a page, which is rare.
+// held while the service is asked for a page, which is rare, but not while pages are unmapped, which
+// waits for the device.
 //
 // Numbers of a place follow each other at a distance of SHM_SHARED_RECORDS: before one is written
 // the one before it must be, so that a slow stream never takes back what a later record said. The
@@ -47,7 +48,7 @@ struct spare {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by lock, as are all below; the latest one last. */
-static STAILQ_HEAD(, import) imports = STAILQ_HEAD_INITIALIZER(imports);
+static STAILQ_HEAD(import_list, import) imports = STAILQ_HEAD_INITIALIZER(imports);
 /* Places of own events that are no more, the latest one last. */
 static STAILQ_HEAD(, spare) spares = STAILQ_HEAD_INITIALIZER(spares);
 static struct shm_shared_event *page; /* own, with places that were never used */
@@ -78,43 +79,62 @@ static struct shm_shared_event *take_spare(void)
 	return event;
 }
 
-/* The oldest page with no event that is open. Under the lock. */
-static struct import *find_idle(void)
+/* Takes out the oldest pages with no event that is open. */
+static void take_idle(struct import_list *ret_list)
+{
+	struct import *import, *next;
+	int count = 0;
+
+	pthread_mutex_lock(&lock);
+	for (import = STAILQ_FIRST(&imports); import && count < DROP_MOST; import = next) {
+		next = STAILQ_NEXT(import, link);
+		if (import->users)
+			continue;
+		STAILQ_REMOVE(&imports, import, import, link);
+		STAILQ_INSERT_TAIL(ret_list, import, link);
+		count++;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* Unmaps them, behind all work that may use them. */
+static bool drop_idle(struct import_list *list)
 {
 	struct import *import;
 
-	STAILQ_FOREACH (import, &imports, link)
-		if (!import->users)
-			break;
-	return import;
-}
-
-/* Unmaps some such pages, behind all work. Return: whether there was one. Under the lock. */
-static bool drop_imports(void)
-{
-	struct import *import = find_idle();
-
-	if (!import || wait_all_quietly() != CUDA_SUCCESS)
+	if (STAILQ_EMPTY(list))
 		return false;
-	for (int i = 0; i < DROP_MOST && import; ++i) {
-		STAILQ_REMOVE(&imports, import, import, link);
+	if (wait_all_quietly() != CUDA_SUCCESS) {
+		pthread_mutex_lock(&lock);
+		STAILQ_CONCAT(&imports, list);
+		pthread_mutex_unlock(&lock);
+		return false;
+	}
+	while ((import = STAILQ_FIRST(list))) {
+		STAILQ_REMOVE_HEAD(list, link);
 		host_unmap_events((uint64_t)(uintptr_t)import->events);
 		free(import);
-		import = find_idle();
 	}
 	return true;
 }
 
-/* Under the lock. */
-static CUresult map_page(uint64_t session, uint64_t source, uint64_t *ret_address)
+/* Makes room for a page. Without the lock. Return: whether there may be some */
+static bool drop_imports(void)
 {
-	CUresult r = host_map_events(session, source, ret_address);
+	static pthread_mutex_t dropping = PTHREAD_MUTEX_INITIALIZER;
+	struct import_list idle = STAILQ_HEAD_INITIALIZER(idle);
+	bool has_waited = pthread_mutex_trylock(&dropping) != 0, any;
 
-	if (r == CUDA_ERROR_OUT_OF_MEMORY && drop_imports())
-		r = host_map_events(session, source, ret_address);
-	return r;
+	/* Another thread makes room. */
+	if (has_waited)
+		pthread_mutex_lock(&dropping);
+	take_idle(&idle);
+	any = drop_idle(&idle);
+	pthread_mutex_unlock(&dropping);
+	return any || has_waited;
 }
 
+/* Under the lock. */
 static CUresult take_place(struct shm_shared_event **ret_event)
 {
 	uint64_t address;
@@ -124,7 +144,7 @@ static CUresult take_place(struct shm_shared_event **ret_event)
 	if (*ret_event)
 		return CUDA_SUCCESS;
 	if (page_used == SHM_SHARED_PAGE_EVENTS) {
-		r = map_page(0, 0, &address);
+		r = host_map_events(0, 0, &address);
 		if (r != CUDA_SUCCESS)
 			return r;
 		page = (struct shm_shared_event *)(uintptr_t)address;
@@ -134,7 +154,7 @@ static CUresult take_place(struct shm_shared_event **ret_event)
 	return CUDA_SUCCESS;
 }
 
-CUresult shared_event_new(struct shm_shared_event **ret_event)
+static CUresult try_new(struct shm_shared_event **ret_event)
 {
 	CUresult r;
 
@@ -142,6 +162,13 @@ CUresult shared_event_new(struct shm_shared_event **ret_event)
 	r = take_place(ret_event);
 	pthread_mutex_unlock(&lock);
 	return r;
+}
+
+CUresult shared_event_new(struct shm_shared_event **ret_event)
+{
+	CUresult r = try_new(ret_event);
+
+	return r == CUDA_ERROR_OUT_OF_MEMORY && drop_imports() ? try_new(ret_event) : r;
 }
 
 static void close_import(const struct shm_shared_event *event)
@@ -195,7 +222,7 @@ static CUresult find_import(const struct content *content, struct import **ret_i
 		import = malloc(sizeof(*import));
 		if (!import)
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		r = map_page(content->session, content->page, &address);
+		r = host_map_events(content->session, content->page, &address);
 		if (r != CUDA_SUCCESS) {
 			free(import);
 			return r;
@@ -209,10 +236,24 @@ static CUresult find_import(const struct content *content, struct import **ret_i
 	return CUDA_SUCCESS;
 }
 
+static CUresult try_import(const struct content *content, struct shm_shared_event **ret_event)
+{
+	struct import *import;
+	CUresult r;
+
+	pthread_mutex_lock(&lock);
+	r = find_import(content, &import);
+	if (r == CUDA_SUCCESS) {
+		import->users++;
+		*ret_event = &import->events[content->place];
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
 CUresult shared_event_import(const CUipcEventHandle *handle, struct shm_shared_event **ret_event)
 {
 	struct content content;
-	struct import *import;
 	CUresult r;
 
 	memcpy(&content, handle, sizeof(content));
@@ -221,14 +262,8 @@ CUresult shared_event_import(const CUipcEventHandle *handle, struct shm_shared_e
 		return CUDA_ERROR_MAP_FAILED;
 	if (content.session == connection.session)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	pthread_mutex_lock(&lock);
-	r = find_import(&content, &import);
-	if (r == CUDA_SUCCESS) {
-		import->users++;
-		*ret_event = &import->events[content.place];
-	}
-	pthread_mutex_unlock(&lock);
-	return r;
+	r = try_import(&content, ret_event);
+	return r == CUDA_ERROR_OUT_OF_MEMORY && drop_imports() ? try_import(&content, ret_event) : r;
 }
 
 /* ---- records ---- */

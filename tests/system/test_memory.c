@@ -1286,6 +1286,68 @@ START_TEST(a_handle_ends_with_its_memory)
 }
 END_TEST
 
+static void await_opening(void *opened)
+{
+	while (!*(_Atomic bool *)opened)
+		sched_yield();
+}
+
+static void *close_opened(void *memory)
+{
+	driver_attach();
+	ck_cuda(cuIpcCloseMemHandle(*(CUdeviceptr *)memory));
+	return NULL;
+}
+
+/* Memory is closed behind work that waits for another thread to open some. */
+static int opens_beside_a_close(int unused)
+{
+	_Atomic bool opened = false;
+	CUdeviceptr first, second;
+	CUipcMemHandle handles[2];
+	pthread_t closer;
+	CUstream stream;
+
+	(void)unused;
+	ck_assert_int_eq(read(pair[1], handles, sizeof(handles)), sizeof(handles));
+	driver_open();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuIpcOpenMemHandle_v2(&first, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuLaunchHostFunc(stream, await_opening, (void *)&opened));
+	ck_assert_int_eq(pthread_create(&closer, NULL, close_opened, &first), 0);
+	/* It has begun. */
+	while (cuMemGetAddressRange_v2(NULL, NULL, first) == CUDA_SUCCESS)
+		sched_yield();
+	ck_cuda(cuIpcOpenMemHandle_v2(&second, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_assert_uint_eq(word_at(second), 52);
+	opened = true;
+	pthread_join(closer, NULL);
+	ck_cuda(cuIpcOpenMemHandle_v2(&first, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_assert_uint_eq(word_at(first), 51);
+	return 0;
+}
+
+START_TEST(closing_holds_nobody_up)
+{
+	CUipcMemHandle handles[2];
+	CUdeviceptr memory;
+	pid_t child;
+
+	if (is_native())
+		return;
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(opens_beside_a_close, 0);
+	driver_open();
+	for (uint32_t i = 0; i < 2; i++) {
+		ck_cuda(cuMemAlloc_v2(&memory, 4 * MIB));
+		fill_words(memory, 51 + i, 1024);
+		ck_cuda(cuIpcGetMemHandle(&handles[i], memory));
+	}
+	ck_assert_int_eq(write(pair[0], handles, sizeof(handles)), sizeof(handles));
+	ck_assert_int_eq(exit_status(child), 0);
+}
+END_TEST
+
 /* A reset ends what the context has opened, as it frees what it has allocated. */
 static int opens_and_resets(int unused)
 {
@@ -1357,6 +1419,7 @@ int main(void)
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
 	tcase_add_test(tests, memory_is_opened_by_handle);
 	tcase_add_loop_test(tests, a_handle_ends_with_its_memory, 0, 2);
+	tcase_add_test(tests, closing_holds_nobody_up);
 	tcase_add_test(tests, opened_memory_goes_with_its_context);
 	tcase_add_test(tests, mappings_outlive_the_daemon);
 	suite_add_tcase(suite, tests);
