@@ -232,6 +232,7 @@ done
 collect
 width=1
 for name in $alone; do
+	selected "as natively: $name" || continue
 	settled
 	corpus "$name"
 done
