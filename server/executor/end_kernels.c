@@ -264,14 +264,12 @@ static bool prepare(struct job *job, void (*then)(struct job *job))
 	return true;
 }
 
-void end_kernels_begin(struct job *job, void (*then)(struct job *job))
+bool end_kernels_begin(struct job *job, void (*then)(struct job *job))
 {
-	if (prepare(job, then)) {
-		try(job);
-	} else {
-		job->drained = false;
-		then(job);
-	}
+	if (!prepare(job, then))
+		return false;
+	try(job);
+	return true;
 }
 
 /* ---- EndKernels ---- */

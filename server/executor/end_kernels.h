@@ -16,8 +16,9 @@ bool end_kernels_can(struct executor *executor);
  * Ends the kernels of job->tenant, again and again, until nothing that it had given to the device
  * is there any more, or it has been tried for long enough. Then job->drained tells which, and
  * `then` goes on with the job. The session issues nothing any more. Main thread.
+ * Return: false: no memory, and nothing is done
  */
-void end_kernels_begin(struct job *job, void (*then)(struct job *job));
+bool end_kernels_begin(struct job *job, void (*then)(struct job *job));
 
 /** Whether a kernel was on the device when the job did that. Any thread, behind `then`. */
 bool end_kernels_ended(const struct job *job);

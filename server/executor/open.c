@@ -363,10 +363,9 @@ static void say_endless(struct job *job)
 
 static void close_drained(struct job *job)
 {
-	if (!job->drained && !job->end && end_kernels_can(job->executor)) {
-		end_kernels_begin(job, close_drained);
+	if (!job->drained && !job->end && end_kernels_can(job->executor) &&
+		end_kernels_begin(job, close_drained))
 		return;
-	}
 	if (!job->drained) {
 		say_endless(job);
 		return;

@@ -1711,6 +1711,31 @@ START_TEST(what_cannot_be_withdrawn_stays_as_it_was)
 }
 END_TEST
 
+/* It is said that they go on. */
+START_TEST(kernels_that_there_is_no_memory_to_end_go_on)
+{
+	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1};
+	struct client client;
+	uint64_t id;
+
+	fake.can_end = fake.ends = true;
+	prepare_endless(&client, 1, 2);
+	id = send_request(&close, NULL, 0);
+	step_by_hand();
+	while (!has_message(control[1])) {
+		scarce_begin();
+		job_board_step(&by_hand.board, clock_now());
+		scarce_end();
+	}
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	ck_assert_uint_eq(message.reply.values.at[0], 0);
+	ck_assert_uint_eq(fake_count(FAKE_END), 0);
+	ck_assert_uint_eq(close_tenant(&client, 20), 1);
+	close_client(&client);
+}
+END_TEST
+
 static _Atomic bool may_go_on;
 
 static void hold_up(struct job *job)
@@ -1881,8 +1906,10 @@ int main(void)
 	tcase_add_test(slow, who_comes_while_much_waits_is_served);
 	tcase_add_test(slow, a_standby_pins_again_behind_what_it_unpins);
 	tcase_add_test(slow, what_waits_for_a_thread_goes_with_its_client);
-	if (SCARCE_POSSIBLE)
+	if (SCARCE_POSSIBLE) {
 		tcase_add_test(slow, what_cannot_be_withdrawn_stays_as_it_was);
+		tcase_add_test(slow, kernels_that_there_is_no_memory_to_end_go_on);
+	}
 	tcase_add_test(no_role, a_device_that_is_not_there);
 	return suite_run(suite);
 }
