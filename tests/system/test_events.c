@@ -4,9 +4,13 @@
 // gate, a word that the test opens by telling it to.
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "shm/layout.h"
@@ -301,7 +305,8 @@ START_TEST(events_that_were_sent_are_given_back)
 }
 END_TEST
 
-#define PAGES_OF_ONE 1380 /* more of them than the 4096 that a program has room for */
+#define PAGES_MAX    4096 /* a program has room for */
+#define PAGES_OF_ONE 1380 /* all exporters have more */
 #define EXPORTERS    3
 
 /* On order says of each page of its events one, on the next it ends. */
@@ -326,34 +331,104 @@ static int exports_pages(int progress, int orders)
 	return 0;
 }
 
-/* Opens what an exporter says, one after the other. */
-static void open_pages(CUstream stream)
+static void open_page(const CUipcEventHandle *handle, CUstream stream)
 {
-	CUipcEventHandle handle;
 	CUevent event;
 
-	for (int i = 0; i < PAGES_OF_ONE; i++) {
+	ck_cuda(cuIpcOpenEventHandle(&event, *handle));
+	ck_cuda(cuEventRecord(event, stream));
+	ck_cuda(cuStreamWaitEvent(stream, event, 0));
+	ck_cuda(cuEventDestroy_v2(event));
+}
+
+/* Opens what an exporter says, one after the other. */
+static void open_pages(CUstream stream, int count)
+{
+	CUipcEventHandle handle;
+
+	for (int i = 0; i < count; i++) {
 		take(handles[0], &handle, sizeof(handle));
-		ck_cuda(cuIpcOpenEventHandle(&event, handle));
-		ck_cuda(cuEventRecord(event, stream));
-		ck_cuda(cuStreamWaitEvent(stream, event, 0));
-		ck_cuda(cuEventDestroy_v2(event));
+		open_page(&handle, stream);
 	}
+}
+
+static _Atomic pid_t opener;
+static _Atomic bool created;
+
+static void *open_one(void *stream)
+{
+	CUipcEventHandle handle;
+
+	driver_attach();
+	take(handles[0], &handle, sizeof(handle));
+	opener = (pid_t)syscall(SYS_gettid);
+	open_page(&handle, stream);
+	return NULL;
+}
+
+/* Whether the thread waits for something. */
+static bool sleeps(pid_t thread)
+{
+	char path[64], text[64] = "";
+	FILE *file;
+	size_t size;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)thread);
+	file = fopen(path, "re");
+	ck_assert_ptr_nonnull(file);
+	size = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	ck_assert_uint_gt(size, 0);
+	return strstr(text, ") S ");
+}
+
+static void await_event(void *unused)
+{
+	(void)unused;
+	while (!created)
+		sched_yield();
+}
+
+/* Another page has room when one that was opened is let go, behind work that waits for this thread to
+ * make an event. */
+static void open_beside_work(CUstream stream)
+{
+	pthread_t thread;
+	CUstream busy;
+	CUevent event;
+
+	ck_cuda(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuLaunchHostFunc(busy, await_event, NULL));
+	ck_assert_int_eq(pthread_create(&thread, NULL, open_one, stream), 0);
+	while (!opener || !sleeps(opener))
+		sched_yield();
+	ck_cuda(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	created = true;
+	pthread_join(thread, NULL);
 }
 
 static int opens_of_many(int unused)
 {
 	struct child exporters[EXPORTERS];
+	int room = PAGES_MAX - 1, count;
 	CUstream stream;
+	CUevent own;
 
 	(void)unused;
 	for (int i = 0; i < EXPORTERS; i++)
 		exporters[i] = child_start(exports_pages);
 	driver_open();
 	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&own, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 	for (int i = 0; i < EXPORTERS; i++) {
 		child_order(&exporters[i]);
-		open_pages(stream);
+		count = room < PAGES_OF_ONE ? room : PAGES_OF_ONE;
+		open_pages(stream, count);
+		room -= count;
+		if (count < PAGES_OF_ONE) {
+			open_beside_work(stream);
+			open_pages(stream, PAGES_OF_ONE - count - 1);
+		}
 		child_order(&exporters[i]);
 		ck_assert_int_eq(child_end(&exporters[i]), 0);
 	}
