@@ -167,6 +167,14 @@ static CUresult enter(struct client_stream *stream, struct capture **ret_capture
 	return CUDA_SUCCESS;
 }
 
+/* A command or a dependency that is lost is missing in the graph. Return: r */
+static CUresult confirm(struct capture *capture, CUresult r)
+{
+	if (r != CUDA_SUCCESS)
+		invalidate(capture);
+	return r;
+}
+
 /* The stream's next node waits for these for another reason than that they are in front of it. */
 static CUresult depend(
 	struct capture_stream *s, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count)
@@ -174,7 +182,7 @@ static CUresult depend(
 	for (size_t i = 0; i < count; ++i)
 		if (nodes[i] == s->latest)
 			s->latest = NULL;
-	return tips_add_all(&s->tips, nodes, data, count);
+	return confirm(s->capture, tips_add_all(&s->tips, nodes, data, count));
 }
 
 /* A kernel that may begin before the kernel in front of it in the stream has ended says so in that
@@ -216,20 +224,19 @@ static CUresult add(struct client_stream *stream, struct graph_params *params)
 	CUresult r = enter(stream, &capture);
 
 	if (r == CUDA_SUCCESS)
-		r = take_priority(stream, params);
+		r = confirm(capture, take_priority(stream, params));
 	if (r != CUDA_SUCCESS) {
 		graph_drop_params(params);
 		return r;
 	}
 	take_programmatic(s, params);
 	r = graph_add(capture->graph, params, s->tips.nodes, s->tips.data, s->tips.count, &node);
-	if (r != CUDA_SUCCESS) {
-		invalidate(capture);
-		return r;
+	if (r == CUDA_SUCCESS) {
+		s->tips.count = 0;
+		s->latest = graph_node_handle(node);
+		r = tips_add(&s->tips, s->latest, NULL);
 	}
-	s->tips.count = 0;
-	s->latest = graph_node_handle(node);
-	return tips_add(&s->tips, s->latest, NULL);
+	return confirm(capture, r);
 }
 
 CUresult capture_add(struct client_stream *stream, struct graph_params *params)
@@ -259,26 +266,29 @@ CUresult capture_refuse(struct client_stream *stream)
 
 /* ---- events ---- */
 
+static CUresult record(
+	const struct client_stream *stream, const struct capture *capture, struct captured **captured)
+{
+	const struct tips *tips = &of(stream)->tips;
+	struct captured *c = *captured ? *captured : calloc(1, sizeof(*c));
+
+	if (!c)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*captured = c;
+	c->id = capture->id;
+	c->tips.count = 0;
+	return tips_add_all(&c->tips, tips->nodes, tips->data, tips->count);
+}
+
 CUresult capture_record(struct client_stream *stream, struct captured **captured)
 {
 	struct capture *capture;
-	struct captured *c;
 	CUresult r;
 
 	graph_enter();
 	r = enter(stream, &capture);
-	if (r == CUDA_SUCCESS && !*captured)
-		*captured = calloc(1, sizeof(**captured));
-	c = *captured;
-	if (r == CUDA_SUCCESS && !c)
-		r = CUDA_ERROR_OUT_OF_MEMORY;
-	if (r == CUDA_SUCCESS) {
-		const struct tips *tips = &of(stream)->tips;
-
-		c->id = capture->id;
-		c->tips.count = 0;
-		r = tips_add_all(&c->tips, tips->nodes, tips->data, tips->count);
-	}
+	if (r == CUDA_SUCCESS)
+		r = confirm(capture, record(stream, capture, captured));
 	graph_leave();
 	return r;
 }
@@ -454,7 +464,13 @@ static CUresult begin(struct client_stream *stream, CUstreamCaptureMode mode, CU
 	if ((handle && !graph) || (count && (!nodes || !graph || !are_nodes_of(graph, nodes, count))))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = start(stream, mode, graph, &capture);
-	return r == CUDA_SUCCESS ? depend(of(stream), nodes, data, count) : r;
+	if (r != CUDA_SUCCESS || !count)
+		return r;
+	r = depend(of(stream), nodes, data, count);
+	/* The graph is the program's. */
+	if (r != CUDA_SUCCESS)
+		finish(capture, NULL);
+	return r;
 }
 
 CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, CUgraph graph,

@@ -1078,7 +1078,41 @@ static int end_without_memory(int unused)
 	scarce_end();
 	return r != CUDA_ERROR_OUT_OF_MEMORY || capture_status(stream) != CU_STREAM_CAPTURE_STATUS_NONE;
 }
+
+/* A stream that waits for only some of the nodes it should wait for is of no use. */
+static int depend_without_memory(int unused)
+{
+	static CUgraphNode nodes[1024];
+	CUstreamCaptureStatus status;
+	CUstream stream;
+	CUgraph graph;
+	uint64_t id;
+	CUresult r;
+
+	(void)unused;
+	driver_attach();
+	stream = new_stream();
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, NULL, NULL));
+	for (size_t i = 0; i < 1024; i++)
+		ck_cuda(cuGraphAddEmptyNode(&nodes[i], graph, NULL, 0));
+	scarce_begin();
+	r = cuStreamUpdateCaptureDependencies(stream, nodes, 1024, CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
+	scarce_end();
+	if (r != CUDA_ERROR_OUT_OF_MEMORY || capture_status(stream) != CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+		return 1;
+	return cuStreamEndCapture(stream, &graph) != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
 #endif
+
+START_TEST(a_capture_without_memory_is_invalid)
+{
+#if SCARCE_POSSIBLE
+	if (!is_native())
+		ck_assert_int_eq(exit_status(spawn(depend_without_memory, 0)), 0);
+#endif
+}
+END_TEST
 
 /* Its streams are joined. */
 START_TEST(a_capture_that_ends_without_memory_says_so)
@@ -1099,6 +1133,7 @@ int main(void)
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, captured_work_runs_when_it_is_launched);
 	tcase_add_test(tests, streams_join_a_capture_by_events);
+	tcase_add_test(tests, a_capture_without_memory_is_invalid);
 	tcase_add_test(tests, a_capture_that_ends_without_memory_says_so);
 	tcase_add_test(tests, an_event_is_of_no_use_when_its_capture_is_over);
 	tcase_add_test(tests, what_has_no_place_in_a_capture_ends_it);
