@@ -300,19 +300,30 @@ static bool find_ends(
 	return a && b && a->graph == graph && b->graph == graph;
 }
 
+/* Checks the arguments and begins. */
+static CUresult begin_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count,
+	struct client_graph **ret_graph)
+{
+	CUresult r = begin(handle, handle, ret_graph);
+
+	if (r == CUDA_SUCCESS && count && (!from || !to)) {
+		graph_leave();
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	return r;
+}
+
 /* All or none. */
 static CUresult add_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
 	const CUgraphEdgeData *data, size_t count)
 {
 	struct client_graph *graph;
-	CUresult r = begin(handle, handle, &graph);
+	CUresult r = begin_edges(handle, from, to, count, &graph);
 	struct ends ends;
 	size_t done = 0;
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (count && (!from || !to))
-		r = CUDA_ERROR_INVALID_VALUE;
 	for (; r == CUDA_SUCCESS && done < count; done += r == CUDA_SUCCESS)
 		r = find_ends(graph, from[done], to[done], &ends)
 			    ? graph_connect(ends.from, ends.to, data ? &data[done] : NULL)
@@ -331,13 +342,13 @@ static CUresult add_edges(CUgraph handle, const CUgraphNode *from, const CUgraph
 static CUresult remove_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
 	struct client_graph *graph;
-	CUresult r = begin(handle, handle, &graph);
+	CUresult r = begin_edges(handle, from, to, count, &graph);
 	struct ends ends;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (count)
-		r = from && to ? check_removal(graph) : CUDA_ERROR_INVALID_VALUE;
+		r = check_removal(graph);
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; i++)
 		r = find_ends(graph, from[i], to[i], &ends) ? graph_disconnect(ends.from, ends.to)
 							    : CUDA_ERROR_INVALID_VALUE;
