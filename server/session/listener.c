@@ -388,7 +388,7 @@ struct listener *listener_free(struct listener *listener)
 		unlink(listener->path);
 	if (listener->lock >= 0) {
 		snprintf(name, sizeof(name), "%s.lock", listener->path);
-		if (listener->path[0])
+		if (listener->path[0] && is_named(listener->lock, name))
 			unlink(name);
 		close(listener->lock);
 	}

@@ -55,6 +55,30 @@ START_TEST(socket_is_made_and_removed)
 }
 END_TEST
 
+/* Somebody has removed both, and another service has begun. */
+START_TEST(what_is_another_services_is_not_removed)
+{
+	struct listener *listener, *second;
+	char path[96], lock[128], text[256];
+	struct stat status;
+
+	boot();
+	make_path(path, sizeof(path));
+	snprintf(lock, sizeof(lock), "%s.lock", path);
+	ck_assert_int_eq(listener_new(&fake->daemon, path, &listener, text, sizeof(text)), 0);
+	ck_assert_int_eq(unlink(path) + unlink(lock), 0);
+	ck_assert_int_eq(listener_new(&fake->daemon, path, &second, text, sizeof(text)), 0);
+	listener_free(listener);
+	ck_assert_int_eq(stat(path, &status), 0);
+	ck_assert_int_eq(stat(lock, &status), 0);
+	listener_free(second);
+	ck_assert_int_ne(stat(path, &status), 0);
+	ck_assert_int_ne(stat(lock, &status), 0);
+	remove_path();
+	end();
+}
+END_TEST
+
 START_TEST(stale_socket_is_replaced_and_a_live_one_is_not)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -264,6 +288,7 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_test(tests, socket_is_made_and_removed);
+	tcase_add_test(tests, what_is_another_services_is_not_removed);
 	tcase_add_test(tests, stale_socket_is_replaced_and_a_live_one_is_not);
 	tcase_add_test(tests, socket_path_errors_have_a_text);
 	tcase_add_loop_test(tests, a_socket_that_is_removed_is_made_again, 0, 2);
