@@ -372,6 +372,12 @@ int debugger_event(void)
 	return fault;
 }
 
+void debugger_no_event(int event)
+{
+	close(event);
+	close(debugger.stop);
+}
+
 bool debugger_stop(void)
 {
 	struct pollfd done = {.fd = debugger.stop, .events = POLLIN | POLLPRI};

@@ -29,11 +29,12 @@ void debugger_reset(control_execute_fn *execute);
 void *debugger_area(void);
 
 /**
- * A descriptor that becomes readable when a kernel has faulted, and that poll() resets. The caller
- * closes it.
- * Return: the descriptor, or -errno
+ * A descriptor that becomes readable when a kernel has faulted, and that poll() resets.
+ * Return: the descriptor, for as long as the process lives or until debugger_no_event(); or -errno
  */
 int debugger_event(void);
+/** Nobody waits for it after all. */
+void debugger_no_event(int event);
 
 /* The thread that handles exceptions. Return: whether the kernel-mode driver says that it has done
  * it. */

@@ -652,7 +652,7 @@ bool exception_open(uint32_t sms)
 		return false;
 	}
 	if (detached_start(run, NULL, NULL)) {
-		close(exception.event);
+		debugger_no_event(exception.event);
 		exception.event = -1;
 		return false;
 	}

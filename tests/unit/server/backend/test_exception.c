@@ -5,11 +5,13 @@
 #include "server/backend/cuda/exception.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +19,8 @@
 #include "server/backend/cuda/debugger.h"
 #include "server/backend/cuda/finding.h"
 #include "server/backend/cuda/handler.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/scarce.h"
 #include "tests/lib/suite.h"
 
 #define CLIENT	 0xc1d00001u
@@ -1296,6 +1300,31 @@ START_TEST(without_a_save_area_exceptions_are_the_drivers)
 }
 END_TEST
 
+#if SCARCE_POSSIBLE
+START_TEST(without_a_thread_nothing_is_left_open)
+{
+	unsigned before = fds_count();
+	struct rlimit limit, none;
+	void *volatile room;
+	bool opened;
+
+	put_handler();
+	/* There is memory, but not for a stack. */
+	mallopt(M_MMAP_THRESHOLD, 1 << 25);
+	mallopt(M_TRIM_THRESHOLD, 1 << 28);
+	room = malloc(8 << 20);
+	free(room);
+	ck_assert_int_eq(getrlimit(RLIMIT_AS, &limit), 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &none), 0);
+	opened = exception_open(SMS);
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+	ck_assert(!opened);
+	ck_assert_uint_eq(fds_count(), before);
+}
+END_TEST
+#endif
+
 START_TEST(codes_are_those_of_the_driver)
 {
 	ck_assert_int_eq(finding_code(0x300000e, true), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -1369,6 +1398,9 @@ int main(void)
 	tcase_add_test(tests, memory_that_is_freed_is_not_written);
 	tcase_add_test(tests, memory_of_another_client_is_left_alone);
 	tcase_add_test(tests, without_a_save_area_exceptions_are_the_drivers);
+#if SCARCE_POSSIBLE
+	tcase_add_test(tests, without_a_thread_nothing_is_left_open);
+#endif
 	tcase_add_test(tests, codes_are_those_of_the_driver);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
