@@ -2,10 +2,10 @@
 // proof of the right to a piece of physical memory (virtual.h) and says where in it an allocation
 // lies. The memory is mapped here once, however many handles into it are open. Any thread.
 //
-// A handle ends with the piece of memory. A large allocation has its own, which is given back when it
-// is freed. Small ones share theirs: the handle of one that was freed can be opened while another one
-// is there, as with the driver, which gives both the same handle if they follow each other in one
-// place.
+// A handle ends with the piece of memory. A large allocation has its own, which is given back when
+// it is freed. Small ones share theirs: the handle of one that was freed can be opened while
+// another one is there, as with the driver, which gives both the same handle if they follow each
+// other in one place.
 
 #ifndef FRMPS_CLIENT_STATE_IPC_H
 #define FRMPS_CLIENT_STATE_IPC_H

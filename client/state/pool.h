@@ -27,9 +27,9 @@ CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_b
 void pool_free(struct pool *pool, struct heap_block *block);
 
 /**
- * The allocation of a kind, which only this pool has, that holds an address. Other programs are about
- * to get a handle of it: its chunk goes back to the service with its last block, so that the handle
- * ends with the memory. Return: 0 or RANGES_E_NONE
+ * The allocation of a kind, which only this pool has, that holds an address. Other programs are
+ * about to get a handle of it: its chunk goes back to the service with its last block, so that the
+ * handle ends with the memory. Return: 0 or RANGES_E_NONE
  */
 int pool_export(struct pool *pool, uint64_t address, enum range_kind kind, struct range *ret_range);
 

@@ -1,6 +1,6 @@
 // See shared_event.h. Runs on the program's threads. The lock guards which places are whose; it is
-// held while the service is asked for a page, which is rare, but not while pages are unmapped, which
-// waits for the device.
+// held while the service is asked for a page, which is rare, but not while pages are unmapped,
+// which waits for the device.
 //
 // Numbers of a place follow each other at a distance of SHM_SHARED_RECORDS: before one is written
 // the one before it must be, so that a slow stream never takes back what a later record said. The
