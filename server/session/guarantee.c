@@ -120,6 +120,13 @@ bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count)
 	       sums.held + sums.kept + count * GUARANTEE_EXECUTOR_BYTES <= capacity(daemon, sums.sessions);
 }
 
+bool guarantee_allows_sinks(const struct daemon *daemon)
+{
+	const struct sums sums = sum_up(daemon, NULL);
+
+	return !sums.kept || sums.held + sums.kept <= capacity(daemon, sums.sessions);
+}
+
 bool guarantee_refuses(const struct session *session, char *ret_text, size_t size)
 {
 	const struct sums others = sum_up(session->daemon, session);

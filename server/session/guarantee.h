@@ -33,6 +33,9 @@ uint64_t guarantee_room(const struct session *session);
 /** Whether so many more executors take nothing that is kept for anybody. */
 bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count);
 
+/** Whether the sinks of all that are served take nothing that is kept for anybody. */
+bool guarantee_allows_sinks(const struct daemon *daemon);
+
 /**
  * Whether a session that is about to be served cannot have its guarantee.
  * @ret_text: why

@@ -19,6 +19,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/guarantee.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
@@ -116,9 +117,16 @@ void sink_request(struct session *session)
 {
 	struct daemon *daemon = session->daemon;
 
-	if (daemon->config->guard == CONFIG_GUARD_OFF || !daemon->keeper ||
+	if (daemon->config->guard == CONFIG_GUARD_OFF || sink_is_there(session) || !daemon->keeper ||
 		daemon->keeper->state != WORKER_WARM)
 		return;
+	if (!guarantee_allows_sinks(daemon)) {
+		userlog_event(daemon, session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
+			"session %llu gets no guard: the device memory for its sinks is guaranteed to "
+			"programs",
+			(unsigned long long)session->number);
+		return;
+	}
 	if (!session->sinks[0])
 		ask(session, BACKEND_CHUNK_GRANULE, on_near);
 	if (!session->sinks[1])
