@@ -1304,7 +1304,7 @@ static void *close_opened(void *memory)
 static int opens_beside_a_close(int unused)
 {
 	_Atomic bool opened = false;
-	CUdeviceptr first, second;
+	CUdeviceptr first, second, again;
 	CUipcMemHandle handles[2];
 	pthread_t closer;
 	CUstream stream;
@@ -1321,8 +1321,14 @@ static int opens_beside_a_close(int unused)
 		sched_yield();
 	ck_cuda(cuIpcOpenMemHandle_v2(&second, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_assert_uint_eq(word_at(second), 52);
+	/* What is being closed is opened elsewhere. */
+	ck_cuda(cuIpcOpenMemHandle_v2(&again, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_assert_uint_ne(again, first);
+	ck_assert_uint_eq(word_at(again), 51);
 	opened = true;
 	pthread_join(closer, NULL);
+	ck_assert_uint_eq(word_at(again), 51);
+	ck_cuda(cuIpcCloseMemHandle(again));
 	ck_cuda(cuIpcOpenMemHandle_v2(&first, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_assert_uint_eq(word_at(first), 51);
 	return 0;
