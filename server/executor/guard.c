@@ -21,9 +21,10 @@
 //
 // Slots are prepared by the main thread in steps of GUARD_STEP_SLOTS, a third of a millisecond,
 // with pauses between (stray.c), from the latest change outwards and then wherever any are wanted.
-// The immediate neighbours of new memory are backed before the request is answered. What was freed
-// is bare for FREED_NS at least: a program that allocates again at once, in a loop, pays for no
-// slot (64 MiB: up to 16 to map, and to unmap). A stray there is a fault until then, as natively.
+// The immediate neighbours of new memory are backed before the request is answered. What is freed
+// while the guard is complete stays bare for FREED_NS: a program that allocates again at once, in a
+// loop, pays for no slot (64 MiB: up to 16 to map, and to unmap). A stray into what is bare is a
+// fault, as natively.
 // Where real memory comes into the place of a far slot the block is bare until near slots are
 // mapped around it: for moments, and only for the session that asks for the memory. Slots are taken
 // away, for such memory (but in a standby) and at the end, with rests between (pace.h).
