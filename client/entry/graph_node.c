@@ -10,6 +10,7 @@
 #include "client/graph/graph.h"
 #include "client/graph/memory.h"
 #include "client/state/context.h"
+#include "client/state/log.h"
 
 /* Where a new node goes. */
 struct where {
@@ -331,7 +332,10 @@ static CUresult check_move(const struct client_graph *child, const struct client
 {
 	if (!child || !to || child->parent || graph_is_captured(child) || graph_is_inside(to, child))
 		return CUDA_ERROR_INVALID_VALUE;
-	return graph_has_memory(child) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+	if (!graph_has_memory(child))
+		return CUDA_SUCCESS;
+	client_log(CLIENT_LOG_ERROR, "child graphs with memory nodes are not supported");
+	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* The child itself becomes the node's, if there is one: it is made with another. Under the lock. */
