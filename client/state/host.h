@@ -8,8 +8,7 @@
 
 #include "protocol/cuda_abi.h"
 
-/** CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY. @flags: CU_MEMHOSTALLOC_*, kept
- * for queries. */
+/** CUDA_ERROR_OUT_OF_MEMORY. @bytes: not 0; @flags: CU_MEMHOSTALLOC_*, kept for queries. */
 CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer);
 
 /** Waits for the work given so far, then frees; NULL is no error. CUDA_ERROR_INVALID_VALUE for what
