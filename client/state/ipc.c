@@ -224,8 +224,9 @@ static struct place *close_entry(struct entry *entry, uint32_t times)
 
 CUresult ipc_close(CUcontext context, CUdeviceptr address)
 {
-	struct entry *entry;
 	struct place *unused = NULL;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+	struct entry *entry;
 
 	pthread_mutex_lock(&lock);
 	entry = find_entry(context, address);
@@ -233,10 +234,12 @@ CUresult ipc_close(CUcontext context, CUdeviceptr address)
 	for (struct entry *other = entries; !entry && other; other = other->next)
 		if (other->address == address)
 			entry = other;
-	if (entry)
+	if (entry) {
 		unused = close_entry(entry, 1);
+		r = CUDA_SUCCESS;
+	}
 	pthread_mutex_unlock(&lock);
-	return entry ? unmap_place(unused) : CUDA_ERROR_INVALID_VALUE;
+	return unused ? unmap_place(unused) : r;
 }
 
 void ipc_release_context(CUcontext context)
