@@ -77,8 +77,8 @@ struct fake {
 	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */
 	struct statics statics;	    /* of every module */
 	uint64_t global_bytes;	    /* of every variable; 0: 256 */
-	/* How long it takes at least to undo a mapping, or to end a stream, an event or a graph, and
-	 * how long all of that has taken. */
+	/* How long it takes at least to undo a mapping, or to end a stream, an event or a
+	 * graph, and how long all of that has taken. */
 	_Atomic uint64_t undo_ns, undoing_ns;
 	_Atomic bool can_end;	    /* kernels_end is supported, */
 	_Atomic bool ends;	    /* and each call lets the oldest mark arrive */
