@@ -389,8 +389,8 @@ static void await_event(void *unused)
 		sched_yield();
 }
 
-/* Another page has room when one that was opened is let go, behind work that waits for this thread
- * to make an event. */
+/* Another page has room when one that was opened is unmapped, behind work that waits for this
+ * thread to make an event. */
 static void open_beside_work(CUstream stream)
 {
 	pthread_t thread;
