@@ -374,13 +374,16 @@ static int enter(struct executor *executor, struct tenant *tenant, uint64_t aske
 	int error;
 
 	prctl(PR_SET_TIMERSLACK, 1000ul);
-	gate_begin(executor, now);
+	if (!gate_is_shut(gate))
+		gate_begin(executor, now);
 	gate->asked_at = asked_at;
 	while ((error = gate_step(executor, tenant, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
 		if ((error == GATE_E_OWN || !tenant) && module_worker_is_wanted(&executor->modules))
 			return give_up(executor, GATE_E_OWN);
 		wait_a_little(gate->changed_at, now);
 		now = clock_now();
+		if (tenant && gate_phase(gate) != GATE_CLOSED && module_worker_is_wanted(&executor->modules))
+			return GATE_E_WAIT;
 	}
 	if (error == GATE_E_REFUSED && tenant)
 		log_debug("code of session %llu (%s, pid %d) is not loaded: a kernel of %s, pid %d, has been "
@@ -397,7 +400,8 @@ int gate_enter(struct executor *executor, struct tenant *tenant, uint64_t asked_
 
 	if (executor->gate.closed)
 		return 0;
-	word_set(&executor->modules.work.gate_since, now);
+	word_set(&executor->modules.work.gate_since,
+		gate_is_shut(&executor->gate) ? executor->gate.begun_at : now);
 	error = enter(executor, tenant, asked_at, now);
 	word_set(&executor->modules.work.gate_since, 0);
 	return error;

@@ -74,8 +74,9 @@ void gate_init(struct executor *executor, uint64_t patience_ms);
  * once if it is closed already.
  * @tenant: on whose behalf; NULL: nobody's, then other requests come first
  * @asked_at: ns: since when it waits
- * Return: 0, GATE_E_REFUSED (gate.refused_* says why), GATE_E_GONE, or GATE_E_OWN: try again after
- * the other requests that are waiting, the gate is open.
+ * Return: 0, GATE_E_REFUSED (gate.refused_* says why), GATE_E_GONE, GATE_E_OWN: try again after
+ * the other requests that are waiting, the gate is open; or GATE_E_WAIT: others wait, too, and what
+ * needs no gap may be done for them before this is called again; the gate stays as it is.
  */
 int gate_enter(struct executor *executor, struct tenant *tenant, uint64_t asked_at);
 /** Closes the gate if nothing runs; others are stopped for GATE_CLOSED_NS at most if something does

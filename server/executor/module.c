@@ -298,6 +298,19 @@ static void (*const handlers[WIRE_TYPES])(struct job *job) = {
 	[WIRE_DROP_OBJECT] = object_drop,
 };
 
+bool module_needs_no_gap(const struct job *job)
+{
+	switch (job->message.type) {
+	case WIRE_LIST_FUNCTIONS:
+	case WIRE_QUERY_OCCUPANCY:
+	case WIRE_MAKE_GRAPH:
+	case WIRE_DROP_GRAPH:
+		return true;
+	default:
+		return false;
+	}
+}
+
 void module_handle(struct job *job)
 {
 	job->run = handlers[job->message.type];

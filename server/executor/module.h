@@ -70,6 +70,9 @@ struct function *function_free(struct function *function);
 /** A module request of a client, or one about graphs, arrays and objects. Main thread; answers
  * later. */
 void module_handle(struct job *job);
+/** Whether it needs no gap, and may be done in another order than in other executors of the
+ * session's user, which have code, variables and objects at the same addresses. */
+bool module_needs_no_gap(const struct job *job);
 
 /** Gives everything up to be unloaded. Module thread; the session is not served any more. */
 void module_table_deinit(struct tenant *tenant);

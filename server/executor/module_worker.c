@@ -9,6 +9,8 @@
 //     when that cannot be had within the patience (lookup.c);
 //   - one queue, but lookups that wait at that moment run back to back in the same gap, for
 //     GATE_BATCH_NS;
+//   - while one session waits for its gap, which long kernels can put off for seconds, others'
+//     graphs and questions are served: nothing of them has a place that other executors repeat;
 //   - an unload is answered when the session's own work has ended. The unloading itself, which
 //     nobody waits for (the graves), is done in the first gap that is made for anything, before
 //     that; or when nothing runs; or in a gap made for it after GRAVE_NS. So it comes before
@@ -72,54 +74,6 @@ void module_worker_bury(struct executor *executor, struct module *module)
 	worker->grave_count++;
 	if (executor->gate.closed)
 		clear_graves(executor);
-}
-
-int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, uint64_t asked_at)
-{
-	bool begins = !executor->gate.closed;
-	int error = gate_enter(executor, tenant, asked_at);
-
-	if (!error) {
-		if (begins)
-			cap_make_all(executor);
-		else
-			cap_make_wanted(executor);
-		clear_graves(executor);
-	}
-	return error;
-}
-
-/* ---- on behalf of a job ---- */
-
-CUresult module_worker_wait_for_gap(struct job *job, char *text)
-{
-	struct gate *gate = &job->executor->gate;
-	int error;
-
-	error = module_worker_enter_gap(job->executor, job->tenant, job->since);
-	if (error == GATE_E_OWN)
-		return CUDA_ERROR_NOT_READY;
-	if (error == GATE_E_REFUSED)
-		snprintf(text, MODULE_TEXT_BYTES,
-			"putting code on the GPU stops every program that shares it until all running "
-			"kernels have ended; a kernel of another program (%s, pid %d) has been running for "
-			"%llu ms, "
-			"longer than the %llu ms that are waited (load_patience_ms of the service). "
-			"Nothing was changed; it can be tried again",
-			gate->refused_by, (int)gate->refused_pid,
-			(unsigned long long)(gate->refused_ns / CLOCK_MS),
-			(unsigned long long)(gate->patience_ns / CLOCK_MS));
-	else if (error)
-		snprintf(text, MODULE_TEXT_BYTES, "the session ends");
-	return error ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_SUCCESS;
-}
-
-void module_worker_refuse(struct job *job, CUresult code, const char *text)
-{
-	const struct gate *gate = &job->executor->gate;
-	const uint64_t values[] = {gate->refused_session, gate->refused_ns / CLOCK_MS};
-
-	job_reply(job, code, values, code == CUDA_ERROR_SYSTEM_NOT_READY ? 2 : 0, text);
 }
 
 /* ---- what it is at ---- */
@@ -209,6 +163,124 @@ void module_worker_tell(struct executor *executor, uint64_t now)
 		executor->ops->thread_show(worker->thread);
 }
 
+/* ---- gaps ---- */
+
+static bool is_first_of_tenant(const struct job_list *queue, const struct job *job)
+{
+	const struct job *earlier;
+
+	TAILQ_FOREACH (earlier, queue, link) {
+		if (earlier == job)
+			return true;
+		if (earlier->tenant == job->tenant)
+			return false;
+	}
+	return false;
+}
+
+static void run(struct executor *executor, struct job *job)
+{
+	if (executor_is_lost(executor)) {
+		job_free(job);
+		return;
+	}
+	begin_work(executor, wire_type_name(job->message.type), job->tenant);
+	job->run(job);
+	end_work(executor);
+}
+
+/* While the gate keeps a session waiting: a job of another one that does without a gap, if it may
+ * come before what is queued; NULL if none. */
+static struct job *next_beside(struct module_worker *worker, const struct tenant *waits)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&worker->lock);
+	TAILQ_FOREACH (job, &worker->queue, link)
+		if (job->tenant != waits && module_needs_no_gap(job) &&
+			is_first_of_tenant(&worker->queue, job))
+			break;
+	if (job)
+		TAILQ_REMOVE(&worker->queue, job, link);
+	pthread_mutex_unlock(&worker->lock);
+	return job;
+}
+
+/* What the thread is at is the waiting again afterwards. */
+static void run_beside(struct executor *executor, struct job *job)
+{
+	struct module_work *work = &executor->modules.work;
+	const char *what = atomic_load_explicit(&work->what, memory_order_relaxed);
+	uint64_t session = word_relaxed(&work->session), since = word_relaxed(&work->since);
+
+	run(executor, job);
+	atomic_store_explicit(&work->what, what, memory_order_relaxed);
+	word_set(&work->session, session);
+	word_release(&work->since, since);
+}
+
+/* gate_enter(), others served meanwhile. */
+static int wait_at_gate(struct executor *executor, struct tenant *tenant, uint64_t asked_at)
+{
+	struct job *job;
+	int error;
+
+	while ((error = gate_enter(executor, tenant, asked_at)) == GATE_E_WAIT) {
+		job = next_beside(&executor->modules, tenant);
+		if (job)
+			run_beside(executor, job);
+	}
+	return error;
+}
+
+int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, uint64_t asked_at)
+{
+	bool begins = !executor->gate.closed;
+	int error = wait_at_gate(executor, tenant, asked_at);
+
+	if (!error) {
+		if (begins)
+			cap_make_all(executor);
+		else
+			cap_make_wanted(executor);
+		clear_graves(executor);
+	}
+	return error;
+}
+
+/* ---- on behalf of a job ---- */
+
+CUresult module_worker_wait_for_gap(struct job *job, char *text)
+{
+	struct gate *gate = &job->executor->gate;
+	int error;
+
+	error = module_worker_enter_gap(job->executor, job->tenant, job->since);
+	if (error == GATE_E_OWN)
+		return CUDA_ERROR_NOT_READY;
+	if (error == GATE_E_REFUSED)
+		snprintf(text, MODULE_TEXT_BYTES,
+			"putting code on the GPU stops every program that shares it until all running "
+			"kernels have ended; a kernel of another program (%s, pid %d) has been running for "
+			"%llu ms, "
+			"longer than the %llu ms that are waited (load_patience_ms of the service). "
+			"Nothing was changed; it can be tried again",
+			gate->refused_by, (int)gate->refused_pid,
+			(unsigned long long)(gate->refused_ns / CLOCK_MS),
+			(unsigned long long)(gate->patience_ns / CLOCK_MS));
+	else if (error)
+		snprintf(text, MODULE_TEXT_BYTES, "the session ends");
+	return error ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_SUCCESS;
+}
+
+void module_worker_refuse(struct job *job, CUresult code, const char *text)
+{
+	const struct gate *gate = &job->executor->gate;
+	const uint64_t values[] = {gate->refused_session, gate->refused_ns / CLOCK_MS};
+
+	job_reply(job, code, values, code == CUDA_ERROR_SYSTEM_NOT_READY ? 2 : 0, text);
+}
+
 /* ---- the worker ---- */
 
 /* What nobody waits for, and needs a gap. */
@@ -237,19 +309,6 @@ static bool is_time_for_gap(struct executor *executor)
 		return false;
 	worker->tried_at = now;
 	return !gate_enter(executor, NULL, now);
-}
-
-static bool is_first_of_tenant(const struct job_list *queue, const struct job *job)
-{
-	const struct job *earlier;
-
-	TAILQ_FOREACH (earlier, queue, link) {
-		if (earlier == job)
-			return true;
-		if (earlier->tenant == job->tenant)
-			return false;
-	}
-	return false;
 }
 
 /* While the gate is closed: a lookup that waits as well, if it may come before what is queued; NULL
@@ -352,17 +411,6 @@ static struct job *next_job(struct executor *executor)
 			gate_leave(executor);
 	} while (!job && wait_for_more(executor));
 	return job;
-}
-
-static void run(struct executor *executor, struct job *job)
-{
-	if (executor_is_lost(executor)) {
-		job_free(job);
-		return;
-	}
-	begin_work(executor, wire_type_name(job->message.type), job->tenant);
-	job->run(job);
-	end_work(executor);
 }
 
 static void *work(void *argument)

@@ -618,6 +618,34 @@ START_TEST(who_waits_for_oneself_does_not_keep_others_waiting)
 }
 END_TEST
 
+/* The other session's kernel does not end. */
+START_TEST(who_needs_no_gap_does_not_wait_for_anothers)
+{
+	struct tenant *third = tenant_new(&fixture.executor, 79);
+
+	gate()->patience_ns = 60000 * CLOCK_MS;
+	put(1, 1);
+	ask_for_lookup(stranger, 101);
+	turn_until(GATE_LONG_FIRST);
+	/* Behind what is another session's and waits for a gap, but not behind its own. */
+	ask_for_lookup(fixture.tenant, 102);
+	ask(fixture.tenant, WIRE_LIST_FUNCTIONS, 103, NULL);
+	ask(third, WIRE_LIST_FUNCTIONS, 104, NULL);
+	ask(stranger, WIRE_LIST_FUNCTIONS, 105, NULL);
+	ck_assert_int_eq(answer_to(104), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 0);
+	ck_assert_uint_eq(changes(), 2); /* shallow, long first: it went on as it was */
+	while (!fake_count(FAKE_MARK))
+		turn_now();
+	arrive(1);
+	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(102), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(103), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(105), CUDA_SUCCESS);
+	tenant_unref(third);
+}
+END_TEST
+
 static CUresult unload(struct tenant *tenant)
 {
 	unsigned turns = 0;
@@ -727,6 +755,7 @@ int main(void)
 	tcase_add_test(thread, a_refusal_says_why);
 	tcase_add_test(thread, who_waits_for_the_same_kernel_is_refused_together);
 	tcase_add_test(thread, who_waits_for_oneself_does_not_keep_others_waiting);
+	tcase_add_test(thread, who_needs_no_gap_does_not_wait_for_anothers);
 	tcase_add_test(thread, an_unload_is_answered_and_done_when_nobody_is_held_up);
 	tcase_add_test(thread, unloads_come_before_what_is_put_on_the_device_later);
 	return suite_run(suite);
