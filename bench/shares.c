@@ -231,8 +231,10 @@ static void greedy(const struct kind *kind)
 	}
 	synchronize();
 	is_exact = !kind->is_exact || kind->is_exact(&work);
-	printf("{\"name\": \"greedy\", \"exact\": %s, \"begin_ns\": %llu, \"bin_ns\": %llu, \"ended\": [",
-		is_exact ? "true" : "false", (unsigned long long)begin, (unsigned long long)BIN_NS);
+	printf("{\"name\": \"greedy\", \"exact\": %s, \"multiprocessors\": %u, \"begin_ns\": %llu, "
+	       "\"bin_ns\": %llu, \"ended\": [",
+		is_exact ? "true" : "false", attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+		(unsigned long long)begin, (unsigned long long)BIN_NS);
 	for (uint64_t i = 0; i < bins && i < BINS_MAX; i++)
 		printf("%s%u", i ? "," : "", ended[i]);
 	printf("]}\n");

@@ -59,6 +59,7 @@ GROUPS = (
     Group("start", "Start", 15),
     Group("sharing", "Quality of service", 35),
     Group("weights", "Weighted shares", 90),
+    Group("portions", "Parts of the device", 60),
     Group("classes", "Online beside offline", 180),
     Group("crowds", "As many programs as possible", 60),
     Group("scale", "Many streams, modules, allocations", 35),
@@ -83,6 +84,11 @@ ONLINE_NUMBERS = (Number("request", "a request", "ms"), Number("request_p99", "9
                   Number("request_p99_ratio", "99th percentile, to that alone", "×"),
                   Number("request_max_ratio", "longest, to that alone", "×"),
                   Number("offline_rate", "kernels of the offline program", "/s", MORE))
+PORTION_NUMBERS = (Number("granted", "multiprocessors that the program sees", "", NEITHER),
+                   Number("used", "its kernels, of what so many multiprocessors do", "%", MORE),
+                   Number("used_beside", "those of the program beside it, the same", "%", MORE),
+                   Number("rate", "its kernels", "/s", NEITHER))
+PORTION_POINTS = (shares.ALONE, *shares.CAPS, *shares.PARTITIONS)
 ONLINE_POINTS = (shares.ALONE, shares.BESIDE, *shares.MPS_SETTINGS)
 MPS_CLIENTS = {"native": 48, "MPS": 48}  # stock MPS admits 48 clients before CUDA 13.1; each native one is a context
 CODE_POINTS = (0, 16, 64, 256)
@@ -201,6 +207,12 @@ SCENARIOS = (
               Number("flood_rate", "kernels of the other program", "/s", MORE)), "strips"),
 
     weights_scenario(2), weights_scenario(4), weights_scenario(8),
+
+    Scenario("multiprocessors", "portions", "A program with a part of the multiprocessors",
+             "Kernels of 10 ms in 100 waves of blocks. With a percentage the program is alone; a partition has 8 "
+             "multiprocessors a chunk, and another program fills the rest.", shares.portions, PORTION_NUMBERS, "bars",
+             points=PORTION_POINTS, quick=None,
+             only={**dict.fromkeys(shares.CAPS, ("MPS", "frmps")), **dict.fromkeys(shares.PARTITIONS, ("frmps",))}),
 
     online_scenario("matrix", "Requests beside large matrix products",
                     "a program multiplies matrices of order 4096 without a pause", shares.online_beside("product")),

@@ -1,4 +1,4 @@
-"""How programs share a device: weights, an online program beside an offline one, and very many (bench/shares.c)."""
+"""How programs share a device: weights, parts of it, an online program beside an offline one, and very many (bench/shares.c)."""
 
 import bisect
 import contextlib
@@ -15,9 +15,11 @@ LEAD_S, SERVED_S, TRAIL_S = 0.3, 2.5, 0.5  # of offline work: alone, beside requ
 PERIOD_MS = 4
 LONG_MS = 20
 CROWD_S = 2
+PORTION_MS, WAVES, PORTION_S = 10, 100, 2  # a kernel of so many blocks for each place of the device
 ONLINE_WORKLOAD = "resnet50_graph"
 
 ALONE, BESIDE = "alone", "beside"
+CAPS, PARTITIONS = ("cap_25", "cap_50", "cap_75"), ("partition_4", "partition_8")  # percent; chunks
 MPS_SETTINGS = {"beside_percentage": {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"},
                 "beside_priority": {"CUDA_MPS_CLIENT_PRIORITY": "1"}}
 
@@ -104,6 +106,52 @@ def weights(count):
         return values
 
     return measure
+
+
+# Parts of the device.
+
+
+def portion_rates(session, settings):
+    """Greedy programs with kernels of 10 ms, of blocks of 0.1 ms: all multiprocessors of a part have the same to do.
+    @settings: of each the environment. Return: of each what it printed, and its kernels a second"""
+    fine = kernels(session, PORTION_MS / WAVES)
+    children = [session.start("shares", "greedy", "work", settings=one, SECONDS=SETTLE_S + PORTION_S,
+                              BLOCKS=fine["BLOCKS"] * WAVES, ROUNDS=fine["ROUNDS"]) for one in settings]
+    begin = session.together(children) + SETTLE_S * 1_000_000_000
+    found = [child.finish()["greedy"] for child in children]
+    return [(one, ended_between(one, begin, begin + PORTION_S * 1_000_000_000) / PORTION_S) for one in found]
+
+
+def portion(session, point, whole):
+    """@whole: multiprocessors of the device, and kernels a second on all of them; None: measures that"""
+    what, _, number = point.partition("_")
+    with contextlib.ExitStack() as stack:
+        programs = [{}]
+        if what == "cap":
+            programs = [{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": number}]
+        elif what == "partition":
+            name = stack.enter_context(session.system.partition(int(number)))
+            programs = [{"CUDA_MPS_SM_PARTITION": name}, {}]
+        found = portion_rates(session, programs)
+    values = {"granted": found[0][0]["multiprocessors"], "rate": found[0][1]}
+    for name, (one, rate) in zip(("used", "used_beside"), found):
+        if whole:
+            values[name] = 100 * rate / whole[1] * whole[0] / one["multiprocessors"]
+    return values
+
+
+def portions(session, points):
+    """One program on the whole device, then with a part of it; with a partition of its own beside another program."""
+    whole = None
+    for point in points:
+        try:
+            values = portion(session, point, whole)
+        except (Failed, OSError, ValueError, KeyError) as problem:
+            yield point, Failed(str(problem))
+            continue
+        if point == ALONE:
+            whole = values["granted"], values["rate"]
+        yield point, values
 
 
 # Online beside offline.

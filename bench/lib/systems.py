@@ -157,11 +157,10 @@ class Frmps(System):
 
     def is_complete(self):
         """Whether no executor is starting any more: what is measured is not to pay for it."""
-        frmpsctl = str(self.service / "server" / "frmpsctl")
-        status = subprocess.run([frmpsctl, "status", "--json", "--socket", self.socket], capture_output=True)
-        if status.returncode != 0:
+        try:
+            domains = json.loads(self.order("status", "--json"))["domains"]
+        except OSError:
             return False
-        domains = json.loads(status.stdout)["domains"]
         wanted = 1 + int(self.config.get("standbys", 1))
         return any(sum(one["state"] in ("active", "warm") for one in domain["executors"]) >= wanted
                    for domain in domains)
@@ -189,6 +188,23 @@ class Frmps(System):
         finally:
             if self.server:
                 self.stop()
+
+    @contextlib.contextmanager
+    def partition(self, chunks):
+        """Of so many chunks of multiprocessors. Return: what CUDA_MPS_SM_PARTITION is for programs in it"""
+        name = self.order("sm_partition", "add", "0", str(chunks)).split()[1]
+        try:
+            yield name
+        finally:
+            self.order("sm_partition", "rm", "0", name)
+
+    def order(self, *words):
+        """Return: what frmpsctl prints"""
+        done = subprocess.run([str(self.service / "server" / "frmpsctl"), "--socket", self.socket, *words],
+                              capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(done.stderr.strip())
+        return done.stdout
 
     def stop(self):
         self.server.send_signal(signal.SIGTERM)

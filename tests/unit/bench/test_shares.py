@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What is made of what programs say that share a device (bench/lib/shares.py), and how a service knows them."""
 
+import contextlib
 import fnmatch
 import pathlib
 import sys
@@ -130,6 +131,43 @@ class Weights(Case):
         self.assertEqual(list(summary.share_lines(made, scenarios.BY_NAME["weights_2"])),
                          ["due: 25.0, 75.0 %", "MPS, without weights: 49.0, 51.0 %",
                           "frmps, with weights: 22.0, 78.0 %", "frmps, without weights: 50.0, 50.0 %"])
+
+
+class Portions(Case):
+    """On a device of 132 multiprocessors, which end 100 kernels a second."""
+
+    def says(self, arguments, _, settings, variables):
+        if arguments[0] == "length":
+            return LENGTH
+        self.assertEqual((variables["BLOCKS"], variables["ROUNDS"]), (26400, 1200))
+        self.assertEqual(set(settings) - {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_SM_PARTITION"}, set())
+        sms = 33 if settings.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") == "25" else 132
+        sms = 32 if settings.get("CUDA_MPS_SM_PARTITION") == "GPU-1/p4" else sms
+        # What has a partition gets 1 % less than is its due, by this.
+        rate = {132: 100, 33: 25, 32: 0.99 * 100 * 32 / 132}[sms]
+        said = greedy(rate / 100)
+        said["greedy"]["multiprocessors"] = sms
+        return said
+
+    def test_kernels_are_compared_with_what_is_granted(self):
+        session = Session(self.says)
+        session.system.partition = lambda chunks: contextlib.nullcontext(f"GPU-1/p{chunks}")
+        points = dict(shares.portions(session, ("alone", "cap_25", "partition_4")))
+        self.assertEqual(points["alone"], {"granted": 132, "rate": 100})
+        self.assertAlmostEqual(points["cap_25"]["used"], 100)
+        self.assertNotIn("used_beside", points["cap_25"])
+        self.assertAlmostEqual(points["partition_4"]["used"], 99)
+        self.assertAlmostEqual(points["partition_4"]["used_beside"], 100)
+
+    def test_what_cannot_be_had_is_a_failure_of_its_point(self):
+        def refuse(_):
+            raise OSError("no chunk is free")
+
+        session = Session(self.says)
+        session.system.partition = refuse
+        points = dict(shares.portions(session, ("alone", "partition_4", "cap_25")))
+        self.assertIsInstance(points["partition_4"], Failed)
+        self.assertAlmostEqual(points["cap_25"]["used"], 100)
 
 
 class Online(Case):
