@@ -106,7 +106,11 @@ static void print_value(const struct verb *verb, uint64_t bytes)
 	const uint64_t mib = bytes >> 20;
 
 	answer_number(verb, bytes);
-	if (mib && mib % 1024 == 0)
+	if (!bytes)
+		*answer->text = '\0';
+	else if (!mib)
+		snprintf(answer->text, sizeof(answer->text), "%" PRIu64 "K", bytes >> 10);
+	else if (mib % 1024 == 0)
 		snprintf(answer->text, sizeof(answer->text), "%" PRIu64 "G", mib / 1024);
 	else
 		snprintf(answer->text, sizeof(answer->text), "%" PRIu64 "M", mib);

@@ -146,6 +146,8 @@ static void add_terms(json_t *json, const struct session *session)
 	char sections[600];
 
 	terms_describe(&session->daemon->rules, subject, sections, sizeof(sections));
+	json_object_set_new(
+		json, "executable", *subject->executable ? foreign(subject->executable) : json_null());
 	json_object_set_new(json, "cgroup", *subject->cgroup ? foreign(subject->cgroup) : json_null());
 	json_object_set_new(json, "sections", *sections ? foreign(sections) : json_null());
 	json_object_set_new(json, "memory_limit", json_integer((json_int_t)session->terms.memory_limit));
@@ -269,6 +271,14 @@ static json_t *keeper_json(const struct daemon *daemon)
 		"overdue_seconds", (int)overdue_s(keeper));
 }
 
+/* As NVIDIA's tools write it; CUDA does not say the function, which is 0. */
+static json_t *pci_json(const int32_t *attributes)
+{
+	return json_sprintf("%04x:%02x:%02x.0", (unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID],
+		(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID],
+		(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]);
+}
+
 static json_t *device_json(const struct daemon *daemon)
 {
 	const struct backend_device *device = &daemon->device;
@@ -282,6 +292,7 @@ static json_t *device_json(const struct daemon *daemon)
 	backend_uuid_text(device->uuid, uuid);
 	if (json) {
 		json_object_set_new(json, "uuid", json_string(uuid));
+		json_object_set_new(json, "pci", pci_json(device->attributes));
 		json_object_set_new(json, "chunks", json_integer(device->sm_units));
 		json_object_set_new(json, "chunk_multiprocessors", json_integer(device->sm_granule));
 		json_object_set_new(json, "free_chunks", json_integer(partition_room(daemon)));

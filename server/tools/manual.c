@@ -87,7 +87,7 @@ const struct manual manual_exporter = {
 const struct manual manual_mps = {
 	.program = "nvidia-cuda-mps-control",
 	.synopsis = "-d | -f | -v\n[VERB [ARGUMENT]...]",
-	.letters = "dfmSvh",
+	.letters = "dfMSqvh",
 	ROWS(mps_rows),
 };
 

@@ -111,9 +111,10 @@ static json_t *client_json(const json_t *root, long long server, const json_t *c
 	char namespace[32];
 
 	describe_namespace(pid, namespace, sizeof(namespace));
-	return json_pack("{sI sI sI ss ss ss}", "pid", (json_int_t)pid, "session",
+	return json_pack("{sI sI sI ss ss ss ss}", "pid", (json_int_t)pid, "session",
 		(json_int_t)field_number(client, "session"), "server", (json_int_t)server, "device",
-		uuid_of(root), "namespace", namespace, "program", field_text(client, "program", "-"));
+		uuid_of(root), "namespace", namespace, "program", field_text(client, "program", "-"),
+		"executable", field_text(client, "executable", field_text(client, "program", "-")));
 }
 
 /* What is said of each client. @only: of one domain; NULL: of all */
@@ -151,17 +152,25 @@ static int print_clients(const struct call *call, json_t *list, const char *head
 
 	if (call->json)
 		return print_document(json_pack("{so}", "clients", list));
-	fputs(headline, stdout);
+	if (json_array_size(list))
+		fputs(headline, stdout);
 	json_array_foreach (list, index, client)
 		print(client);
 	json_decref(list);
 	return manual_flush(stdout);
 }
 
-/* Prints something of each client. @server: of one; NULL: of all. Return: exit code */
-static int list_clients(const struct call *call, const char *server, const char *headline, client_fn *print)
+/* Bytes of the line above a list of clients. */
+#define HEADLINE 200u
+
+typedef void headline_fn(const json_t *root, char text[HEADLINE]);
+
+/* Prints something of each client. @server: of one; NULL: of all; @headline: what is above it, where
+ * there are any, or NULL. Return: exit code */
+static int list_clients(const struct call *call, const char *server, headline_fn *headline, client_fn *print)
 {
 	const json_t *only = NULL;
+	char above[HEADLINE] = "";
 	int code;
 	json_t *root = ask_status(call, &code);
 
@@ -169,7 +178,9 @@ static int list_clients(const struct call *call, const char *server, const char 
 		return code;
 	if (server)
 		only = find_server(call, root, server);
-	code = !server || only ? print_clients(call, clients_json(root, only), headline, print) : 1;
+	if (headline)
+		headline(root, above);
+	code = !server || only ? print_clients(call, clients_json(root, only), above, print) : 1;
 	json_decref(root);
 	return code;
 }
@@ -238,17 +249,28 @@ static void print_pid(const json_t *client)
 
 int mps_client_list(const struct call *call)
 {
-	return list_clients(call, call->arguments[0], "", print_pid);
+	return list_clients(call, call->arguments[0], NULL, print_pid);
 }
 
+/* Number, bus and name. */
+static void device_headline(const json_t *root, char text[HEADLINE])
+{
+	const json_t *device = json_object_get(root, "device");
+	const char *pci = field_text(device, "pci", "0000:00:00.0"), *domain = strchr(pci, ':');
+
+	snprintf(text, HEADLINE, "[0] %s, %s\n", domain ? domain + 1 : pci, field_text(device, "name", "-"));
+}
+
+/* A process and which of its sessions: one here. */
 static void print_device_client(const json_t *client)
 {
-	printf("%s %lld\n", field_text(client, "device", "-"), field_number(client, "pid"));
+	printf("%lld.1\n", field_number(client, "pid"));
 }
 
 int mps_device_client_list(const struct call *call)
 {
-	return list_clients(call, call->count ? call->arguments[0] : NULL, "", print_device_client);
+	return list_clients(
+		call, call->count ? call->arguments[0] : NULL, device_headline, print_device_client);
 }
 
 static void print_process(const json_t *client)
@@ -256,39 +278,56 @@ static void print_process(const json_t *client)
 	printf("%-9lld %-5lld %-9lld %-*.*s %-11s %s\n", field_number(client, "pid"),
 		field_number(client, "session"), field_number(client, "server"), PARTIAL_UUID, PARTIAL_UUID,
 		field_text(client, "device", "-"), field_text(client, "namespace", "-"),
-		field_text(client, "program", "-"));
+		field_text(client, "executable", "-"));
+}
+
+static void ps_headline(const json_t *root, char text[HEADLINE])
+{
+	(void)root;
+	snprintf(text, HEADLINE, "%-9s %-5s %-9s %-*s %-11s %s\n", "PID", "ID", "SERVER", PARTIAL_UUID,
+		"DEVICE", "NAMESPACE", "COMMAND");
 }
 
 int mps_ps(const struct call *call)
 {
-	char headline[96];
-
 	if (call->count && (call->count != 2 || strcmp(call->arguments[0], "-p"))) {
 		refuse(call, "it takes nothing, or -p and a server");
 		return EX_USAGE;
 	}
-	snprintf(headline, sizeof(headline), "%-9s %-5s %-9s %-*s %-11s %s\n", "PID", "ID", "SERVER",
-		PARTIAL_UUID, "DEVICE", "NAMESPACE", "COMMAND");
-	return list_clients(call, call->count ? call->arguments[1] : NULL, headline, print_process);
+	return list_clients(call, call->count ? call->arguments[1] : NULL, ps_headline, print_process);
 }
 
+/* The first three numbers are written with a colon and two points there. */
 static void print_device(const json_t *root, bool csv)
 {
 	const json_t *device = json_object_get(root, "device");
-	const char *format = csv ? "%s,%s,%s,%s,%s\n" : "%-7s  %-40s  %-30s  %-15s  %s\n";
-	char units[24], memory[24];
+	const char *format = csv ? "%s,%s,%s,%s,%s\n" : "%-14s  %-15s  %-40s  %-30s  %s\n";
+	unsigned domain = 0, bus = 0, number = 0;
+	char pci[24];
 
-	snprintf(units, sizeof(units), "%lld", field_number(device, "multiprocessors"));
-	snprintf(memory, sizeof(memory), "%lld", field_number(device, "total_bytes") >> 20);
-	printf(format, "ORDINAL", "UUID", "NAME", "MULTIPROCESSORS", "MEMORY_MIB");
-	printf(format, "0", uuid_of(root), field_text(device, "name", "-"), units, memory);
+	sscanf(field_text(device, "pci", ""), "%x:%x:%x", &domain, &bus, &number);
+	snprintf(pci, sizeof(pci), "%04x:%02x.%02x.00", domain & 0xffff, bus & 0xff, number & 0xff);
+	printf(format, "Device Ordinal", "PCI IDs", "UUID", "Name", "Attributes");
+	printf(format, "0", pci, uuid_of(root), field_text(device, "name", "-"), "N/A");
+}
+
+/* What programs see that start a server, and those of one. */
+static void print_devices(const json_t *root, const char *server, bool csv)
+{
+	puts("Default");
+	print_device(root, csv);
+	if (server) {
+		printf("\nServer %s\n", server);
+		print_device(root, csv);
+	}
 }
 
 static json_t *devices_json(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device");
 
-	return json_pack("{s[{si ss ss sI sI}]}", "devices", "ordinal", 0, "uuid", uuid_of(root), "name",
+	return json_pack("{s[{si ss ss ss sI sI}]}", "devices", "ordinal", 0, "pci",
+		field_text(device, "pci", "-"), "uuid", uuid_of(root), "name",
 		field_text(device, "name", "-"), "multiprocessors",
 		(json_int_t)field_number(device, "multiprocessors"), "memory_bytes",
 		(json_int_t)field_number(device, "total_bytes"));
@@ -319,7 +358,7 @@ int mps_device_query(const struct call *call)
 	} else if (call->json) {
 		code = print_document(devices_json(root));
 	} else {
-		print_device(root, csv);
+		print_devices(root, server, csv);
 		code = manual_flush(stdout);
 	}
 	json_decref(root);

@@ -89,6 +89,22 @@ static bool find_socket(char *path, size_t size)
 	return false;
 }
 
+/* Whether one would be the second at its socket; then that has been said. */
+static bool is_running(void)
+{
+	char path[512], text[700];
+
+	if (find_directory())
+		snprintf(path, sizeof(path), "%s/frmps.sock", find_directory());
+	else
+		ask_socket_path(NULL, path, sizeof(path));
+	if (ask(path, "ping", NULL, text, sizeof(text)) < 0)
+		return false;
+	puts("An instance of this daemon is already running");
+	manual_flush(stdout);
+	return true;
+}
+
 static int run_verbs(int count, char **arguments)
 {
 	char path[512];
@@ -251,7 +267,8 @@ int main(int count, char **arguments)
 		case 'f':
 			mode = option;
 			break;
-		case 'm':
+		case 'M':
+		case 'q':
 		case 'S':
 			break;
 		case 'v':
@@ -264,7 +281,7 @@ int main(int count, char **arguments)
 		}
 	}
 	if (mode)
-		return start(mode == 'd');
+		return is_running() ? 1 : start(mode == 'd');
 	arguments[optind - 1] = arguments[0];
 	return run_verbs(count - optind + 1, arguments + optind - 1);
 }

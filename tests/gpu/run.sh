@@ -252,6 +252,7 @@ wait $server
 server=
 check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$folder"
 check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder"
+check "verbs of stock MPS" python3 -B tests/gpu/mps_verbs.py --build "$folder"
 check "demo" server/demo.sh --build "$folder" --backend cuda
 collect
 
