@@ -123,8 +123,10 @@ CUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (bytes == 0 || offset != 0 || flags != 0)
+	if (bytes == 0 || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (offset != 0)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	return virtual_map(address, bytes, handle);
 }
 

@@ -165,8 +165,8 @@ static int print_clients(const struct call *call, json_t *list, const char *head
 
 typedef void headline_fn(const json_t *root, char text[HEADLINE]);
 
-/* Prints something of each client. @server: of one; NULL: of all; @headline: what is above it, where
- * there are any, or NULL. Return: exit code */
+/* Prints something of each client. @server: of one; NULL: of all; @headline: what is above it where
+ * there are any; NULL: nothing. Return: exit code */
 static int list_clients(const struct call *call, const char *server, headline_fn *headline, client_fn *print)
 {
 	const json_t *only = NULL;
