@@ -50,8 +50,19 @@ static bool is_its(const struct worker *worker, const struct session *session)
 	       (session->domain == worker->domain || session->destination == worker);
 }
 
+/* Not when the Ping is answered: modules are, behind it. */
+static void note_first_time(struct domain *domain, struct worker *worker)
+{
+	if (worker->was_warm || worker->mirrors)
+		return;
+	worker->was_warm = true;
+	worker_keep(worker);
+	domain->start_failures = 0;
+}
+
 void warm_done(struct domain *domain, struct worker *worker)
 {
+	note_first_time(domain, worker);
 	promote_warm(domain, worker);
 	domain_keep(domain);
 }
@@ -131,8 +142,6 @@ static void on_warm(
 	if (!reply || worker->state != WORKER_WARMING)
 		return;
 	worker->state = WORKER_WARM;
-	worker->was_warm = true;
-	domain->start_failures = 0;
 	worker_keep(worker);
 	log_debug("executor %d is warm, %.0f ms after its start", (int)worker->pid,
 		(double)(timer_now_us() - worker->started_us) / 1000.0);

@@ -587,6 +587,34 @@ START_TEST(standby_that_crashes_at_what_it_is_told_comes_back_later)
 }
 END_TEST
 
+/* Modules are answered behind the Ping: one that crashes at them was never warm. */
+START_TEST(standby_that_crashes_behind_the_ping_comes_back_later)
+{
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 4096}};
+	struct fake_client client;
+	struct fake_child *third;
+	int fd = fake_memfd(4096, 14);
+
+	boot();
+	third = &fake->children[3];
+	fake_join(fake, &client, first, second);
+	fake_request(fake, &client, &load, fd);
+	close(fd);
+	fake_serve(fake, first, WIRE_LOAD_MODULE);
+	fake_reap(fake, second, SIGKILL);
+	fake_ready(fake, third);
+	fake_serve(fake, third, WIRE_OPEN_SESSION);
+	fake_expect(fake, third->socket, WIRE_LOAD_MODULE);
+	fake_serve(fake, third, WIRE_PING);
+	fake_reap(fake, third, SIGSEGV);
+	ck_assert_uint_eq(fake->child_count, 4);
+	ck_assert_uint_eq(fake_domain(fake)->start_failures, 1);
+	FAKE_RUN_WHILE(fake, fake->child_count == 4);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
 /* The client's variable has another address on the standby. */
 static void join_differing(struct fake_client *client)
 {
@@ -903,6 +931,7 @@ int main(void)
 	tcase_add_test(tests, user_with_a_program_keeps_its_executors);
 	tcase_add_test(tests, standby_that_dies_is_replaced);
 	tcase_add_test(tests, standby_that_crashes_at_what_it_is_told_comes_back_later);
+	tcase_add_test(tests, standby_that_crashes_behind_the_ping_comes_back_later);
 	tcase_add_test(tests, session_that_differs_on_the_standby_is_not_moved);
 	tcase_add_test(tests, standby_with_open_answers_is_not_promoted_yet);
 	tcase_add_test(tests, memory_goes_back_when_every_executor_has_let_go);
