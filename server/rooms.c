@@ -16,6 +16,7 @@
 #include "server/session/reclaim.h"
 #include "server/session/rooms.h"
 #include "server/session/session.h"
+#include "server/standby/leave_out.h"
 #include "server/standby/move.h"
 #include "server/standby/separate.h"
 #include "server/standby/warm.h"
@@ -62,6 +63,7 @@ static const struct worker_events worker_events = {
 static void on_worker_gone(struct domain *domain, struct worker *worker)
 {
 	move_lost(domain, worker);
+	leave_out_judge(domain, worker);
 	promote_fenced(domain, worker);
 	evidence_drop(worker);
 }

@@ -259,19 +259,6 @@ void domain_resume(struct domain *domain)
 	domain->daemon->standby_room->serves(domain);
 }
 
-static void describe_end(const struct worker *worker, char *text, size_t size)
-{
-	if (worker->lost_text[0])
-		snprintf(text, size, "%s", worker->lost_text);
-	else if (worker->exit_status == HERITAGE_EXIT_IDENTITY)
-		snprintf(text, size, "the executor cannot run as the user of its programs");
-	else if (worker->exit_signal)
-		snprintf(text, size, "the executor process was ended by signal %d (%s)", worker->exit_signal,
-			strsignal(worker->exit_signal));
-	else
-		snprintf(text, size, "the executor process exited with status %d", worker->exit_status);
-}
-
 /* Whether the next one is likely to fail as well: at its start, or at what it is told of sessions
  * then. We end one that is being told only for what has to do with neither. */
 static bool has_failed(const struct worker *worker)
@@ -285,7 +272,7 @@ void domain_worker_gone(struct domain *domain, struct worker *worker)
 
 	TAILQ_REMOVE(&domain->workers, worker, link);
 	if (has_failed(worker) && !domain->daemon->leaving && !domain->retiring) {
-		describe_end(worker, reason, sizeof(reason));
+		worker_describe_end(worker, reason, sizeof(reason));
 		start_failed(domain, reason);
 	}
 	domain->daemon->fault_room->worker_gone(domain, worker);

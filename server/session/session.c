@@ -81,6 +81,11 @@ struct session *session_unref(struct session *session)
 	return NULL;
 }
 
+bool session_is_left_out(const struct session *session, const struct worker *worker)
+{
+	return session->mirroring == SESSION_LEFT_OUT && worker_is_immovable(worker, session->number);
+}
+
 /*
  * What the program sees
  */

@@ -56,6 +56,9 @@ struct worker;
 
 enum session_state { SESSION_OPENING, SESSION_SERVED, SESSION_CLOSING };
 
+/* Whether executors that are made ready are told of it (standby/leave_out.c). */
+enum session_mirroring { SESSION_MIRRORED, SESSION_SUSPECTED, SESSION_LEFT_OUT };
+
 /* Codes of Activate.recover. */
 enum session_recover {
 	SESSION_RECOVER_NOTHING,
@@ -108,6 +111,7 @@ struct session {
 	bool pause_is_ours;   /* an operator of the service has paused it: its own user does not resume it */
 	uint32_t crashes;     /* of daemons while its request was under way */
 	uint32_t deaths;      /* of executors that crashed while they had its request */
+	enum session_mirroring mirroring;
 	/* Where it belongs. */
 	TAILQ_ENTRY(session) link;	  /* daemon->sessions */
 	TAILQ_ENTRY(session) domain_link; /* domain->sessions */
@@ -241,6 +245,9 @@ void session_pause(struct session *session, bool pause, bool ours);
 
 /** Lets the program know that a promotion is under way. */
 void session_hold(struct session *session);
+
+/** Whether it is not told to this executor. One that knew it before it was left out is told on. */
+bool session_is_left_out(const struct session *session, const struct worker *worker);
 
 /** Whether an executor that takes over is to serve it. */
 bool session_is_live(const struct session *session);

@@ -29,6 +29,8 @@ static void on_told(
 	struct session *session = context;
 
 	(void)packet;
+	if (!reply)
+		worker_note_unanswered(worker, session->number, WIRE_OPEN_GUARD);
 	if (reply && reply->code && session->state != SESSION_CLOSING)
 		userlog_event(session->daemon, session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
 			"session %llu has no guard in executor %d: code %d",
@@ -42,7 +44,7 @@ void sink_tell(struct session *session, struct worker *worker)
 	struct wire_message message = {.type = WIRE_OPEN_GUARD, .session = session->number};
 	struct shared_fd *fds[2];
 
-	if (!sink_is_there(session))
+	if (!sink_is_there(session) || session_is_left_out(session, worker))
 		return;
 	message.open_guard = (struct wire_open_guard){.near_bytes = BACKEND_CHUNK_GRANULE,
 		.far_bytes = sink_far_bytes(session->daemon->device.total_bytes),

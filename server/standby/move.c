@@ -144,6 +144,8 @@ static const char *obstacle(const struct session *session, enum move_cause cause
 		from->daemon->draining)
 		return "it is not served now: it starts or ends, or its executor is being replaced; try "
 		       "again";
+	if (session->mirroring == SESSION_LEFT_OUT)
+		return "executors die at what they are told of it (the log says at what)";
 	if (cause != MOVE_ORDER && is_stuck(session))
 		return OWN_WORK;
 	if (!guarantee_allows_executors(session->daemon, 1))
@@ -273,6 +275,7 @@ static void change_domain(struct session *session, struct domain *to)
 	TAILQ_INSERT_TAIL(&to->sessions, session, domain_link);
 	session->domain = to;
 	session->refusal = (struct session_refusal){0};
+	session->mirroring = SESSION_MIRRORED;
 	session->evidence->recover = SESSION_RECOVER_NOTHING;
 	evidence_forget_losses(session);
 }

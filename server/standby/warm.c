@@ -1,6 +1,6 @@
 // Warming. See warm.h. The order of messages on a worker's socket is the order of history; nothing
 // waits for answers. An answer that differs from the active executor's makes the one session
-// immovable to that one standby.
+// immovable to that one standby. A session at which executors die is left out (leave_out.c).
 
 #include "server/standby/warm.h"
 
@@ -15,6 +15,7 @@
 #include "server/session/holdings.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
+#include "server/standby/leave_out.h"
 #include "server/standby/move.h"
 #include "server/worker/worker.h"
 
@@ -58,6 +59,7 @@ static void note_first_time(struct domain *domain, struct worker *worker)
 	worker->was_warm = true;
 	worker_keep(worker);
 	domain->start_failures = 0;
+	leave_out_forget(domain);
 }
 
 void warm_done(struct domain *domain, struct worker *worker)
@@ -73,6 +75,8 @@ static void on_mirrored(
 	struct mirror *mirror = context;
 
 	(void)packet;
+	if (!reply)
+		worker_note_unanswered(worker, mirror->session->number, mirror->type);
 	if (reply && is_its(worker, mirror->session))
 		compare(mirror, worker, reply);
 	if (!--worker->mirrors)
@@ -122,7 +126,8 @@ static void mirror_entry(struct worker *worker, struct session *session, const s
 	struct shared_fd *fd = entry->chunk ? entry->chunk->fd : entry->fd;
 	struct wire_message message;
 
-	if (entry->type == WIRE_CREATE_MEMORY) /* executors only know what is mapped */
+	/* Executors only know what is mapped. */
+	if (entry->type == WIRE_CREATE_MEMORY || session_is_left_out(session, worker))
 		return;
 	holding_message(entry, session->number, &message);
 	send_mirror(worker, session, &message, &fd, fd ? 1 : 0, entry->global, NULL);
@@ -238,6 +243,10 @@ void warm_start(struct worker *worker)
 	TAILQ_FOREACH (session, &worker->domain->sessions, domain_link) {
 		if (!is_told_of(session))
 			continue;
+		if (session->mirroring == SESSION_LEFT_OUT) {
+			worker_set_immovable(worker, session->number, NULL);
+			continue;
+		}
 		mirror_but_handles(worker, session);
 		add_handles(&handles, session);
 	}
@@ -273,6 +282,7 @@ void warm_drop(struct session *session, const struct wire_message *message, stru
 
 	copy.session = session->number;
 	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		/* Wherever it is: one that does not know the session says so, and that is all. */
 		if (is_standby(worker))
 			send_mirror(worker, session, &copy, NULL, 0, NULL, chunk);
 	worker = session->destination;

@@ -388,8 +388,9 @@ void worker_set_immovable(struct worker *worker, uint64_t session, const char *r
 
 	if (worker_is_immovable(worker, session))
 		return;
-	log_warning("session %llu cannot be moved to executor %d: %s", (unsigned long long)session,
-		(int)worker->pid, reason);
+	if (reason)
+		log_warning("session %llu cannot be moved to executor %d: %s", (unsigned long long)session,
+			(int)worker->pid, reason);
 	if (worker->immovable_count == worker->immovable_room) {
 		worker->immovable_room = worker->immovable_room * 2 + 8;
 		grown = realloc(worker->immovable, worker->immovable_room * sizeof(*grown));
@@ -410,6 +411,27 @@ void worker_forget_session(struct worker *worker, uint64_t session)
 			worker->immovable[kept++] = worker->immovable[i];
 	worker->immovable_count = kept;
 	worker_keep(worker);
+}
+
+void worker_note_unanswered(struct worker *worker, uint64_t session, enum wire_type type)
+{
+	if (worker->died_at)
+		return;
+	worker->died_at = session;
+	worker->died_of = type;
+}
+
+void worker_describe_end(const struct worker *worker, char *text, size_t size)
+{
+	if (worker->lost_text[0])
+		snprintf(text, size, "%s", worker->lost_text);
+	else if (worker->exit_status == HERITAGE_EXIT_IDENTITY)
+		snprintf(text, size, "the executor cannot run as the user of its programs");
+	else if (worker->exit_signal)
+		snprintf(text, size, "the executor process was ended by signal %d (%s)", worker->exit_signal,
+			strsignal(worker->exit_signal));
+	else
+		snprintf(text, size, "the executor process exited with status %d", worker->exit_status);
 }
 
 void worker_reaped(struct worker *worker, int exit_status, int exit_signal)

@@ -142,6 +142,9 @@ struct worker {
 	struct last_words *words;	  /* executors: shared page */
 	bool gives_back; /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
 	bool asked;	 /* it ended while a session's request was with it */
+	/* The oldest of what it was told of sessions and had not answered when it was reaped. */
+	uint64_t died_at;	      /* its session; 0: there was none */
+	enum wire_type died_of;	      /* what it was */
 	int exit_status, exit_signal; /* once reaped */
 	uint64_t next_request;
 	uint64_t first_request; /* numbers below are of an earlier life of the daemon */
@@ -153,7 +156,7 @@ struct worker {
 	uint64_t processor_ms; /* that it had had at the latest of these */
 	unsigned mirrors;      /* answers to warm.c that are not in */
 	/* Sessions that this standby cannot take over: something of theirs failed or came out
-	 * differently. */
+	 * differently, or it was not told of them (standby/leave_out.c). */
 	uint64_t *immovable;
 	uint32_t immovable_count, immovable_room;
 };
@@ -214,10 +217,17 @@ void worker_await_memory(struct worker *worker);
 /** Whether it was told of the sessions of its domain. */
 bool worker_knows_sessions(const struct worker *worker);
 
+/** @reason: for the log; NULL: the log has it */
 void worker_set_immovable(struct worker *worker, uint64_t session, const char *reason);
 bool worker_is_immovable(const struct worker *worker, uint64_t session);
 /** A session is closed there. */
 void worker_forget_session(struct worker *worker, uint64_t session);
+
+/** It was reaped, and has not answered what it was told of a session. The oldest comes first. */
+void worker_note_unanswered(struct worker *worker, uint64_t session, enum wire_type type);
+
+/** How a reaped one has ended, in words. */
+void worker_describe_end(const struct worker *worker, char *ret_text, size_t size);
 
 /** The process is gone, reaped by the kernel's word: what it still said is read, the owner is told,
  * the memory freed. */

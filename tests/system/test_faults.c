@@ -5,6 +5,7 @@
 // FRMPS_TEST_FAULTS (5) is how many faults of a class follow one another; system/matrix_soak has
 // many in a row.
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -617,6 +618,80 @@ START_TEST(what_crashes_executors_is_not_loaded_for_ever)
 }
 END_TEST
 
+/* Its module crashes each executor but the first that loads it. Ends: 0 nothing is wrong, TOLD an
+ * error. */
+static int holder_of_what_crashes(int progress, int orders)
+{
+	CUmodule module;
+	CUdeviceptr word;
+	void *image;
+
+	driver_attach();
+	image = read_file(getenv("FRMPS_TEST_CRASH"));
+	ck_cuda(cuModuleLoadData(&module, image));
+	word = device_words(1, 0);
+	ck_cuda(cuCtxSynchronize());
+	report(progress);
+	ordered(orders, true);
+	/* It is served as long as its executor is there. */
+	ck_cuda(cuMemsetD32_v2(word, 7, 1));
+	ck_cuda(cuCtxSynchronize());
+	report(progress);
+	ordered(orders, true);
+	return cuCtxSynchronize() ? TOLD : 0;
+}
+
+static long long immovable_sessions(void)
+{
+	json_t *root = status_of(&service), *domain, *executor;
+	long long sum = 0;
+	size_t i, j;
+
+	json_array_foreach (json_object_get(root, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "executors"), j, executor)
+			sum += json_integer_value(json_object_get(executor, "immovable"));
+	json_decref(root);
+	return sum;
+}
+
+/* What a session has crashes standbys: the others have one all the same. */
+START_TEST(what_crashes_standbys_is_left_out_of_them)
+{
+	char mark[] = "/tmp/frmps-crash-XXXXXX", line[256];
+	struct child bystander, holder;
+
+	ck_assert_ptr_nonnull(mkdtemp(mark));
+	ck_assert_int_eq(rmdir(mark), 0);
+	setenv("FRMPS_TEST_CRASH_MARK", mark, 1);
+	start(PATIENT, "named");
+	status_await_executors(&service);
+	bystander = child_start(survivor);
+	child_wait(&bystander, 3);
+	holder = child_start(holder_of_what_crashes);
+	child_wait(&holder, 1);
+	snprintf(line, sizeof(line),
+		"session %lld (process %d, %s) cannot be moved to any executor from now on: two in a row "
+		"died at its LoadModule, the latest so: the executor process was ended by signal 11",
+		status_session(&service, holder.pid), (int)holder.pid, program_invocation_short_name);
+	ck_assert(service_log_wait(&service, line, 1, 60));
+	status_await_executors(&service);
+	ck_assert_int_eq(immovable_sessions(), 1);
+	child_order(&holder);
+	child_wait(&holder, 1);
+	status_replace_active(&service, 1);
+	child_drain(&bystander);
+	child_wait(&bystander, 3);
+	child_order(&holder);
+	ck_assert_int_eq(child_end(&holder), TOLD);
+	status_await_executors(&service);
+	ck_assert_int_eq(service_log_count(&service, "cannot be moved to any executor from now on"), 1);
+	ck_assert_int_eq(status_counter(&service, "culprits"), 0);
+	child_order(&bystander);
+	ck_assert_int_eq(child_end(&bystander), EXACT);
+	unlink(mark);
+}
+END_TEST
+
 START_TEST(isolated_programs_do_not_see_each_others_faults)
 {
 	struct child survivors[SURVIVORS_MAX];
@@ -669,6 +744,7 @@ int main(void)
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, what_crashes_executors_is_not_loaded_for_ever);
+	tcase_add_test(tests, what_crashes_standbys_is_left_out_of_them);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
