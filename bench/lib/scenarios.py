@@ -89,7 +89,8 @@ PORTION_NUMBERS = (Number("granted", "multiprocessors that the program sees", ""
                    Number("used_beside", "those of the program beside it, the same", "%", MORE),
                    Number("rate", "its kernels", "/s", NEITHER))
 PORTION_POINTS = (shares.ALONE, *shares.CAPS, *shares.PARTITIONS)
-ONLINE_POINTS = (shares.ALONE, shares.BESIDE, *shares.MPS_SETTINGS)
+ONLINE_ONLY = {**dict.fromkeys(shares.MPS_SETTINGS, ("MPS",)), **dict.fromkeys(shares.CALLED, ("frmps",))}
+ONLINE_POINTS = (shares.ALONE, shares.BESIDE, *shares.CALLED, *shares.MPS_SETTINGS)
 MPS_CLIENTS = {"native": 48, "MPS": 48}  # stock MPS admits 48 clients before CUDA 13.1; each native one is a context
 CODE_POINTS = (0, 16, 64, 256)
 WORKLOADS = ("resnet50_batch1", "resnet50_batch8", "resnet50_batch64", "training", "decoding", "decoding_graph")
@@ -111,9 +112,10 @@ def weights_scenario(count):
 def online_scenario(work, title, offline, measured, **more):
     return Scenario(f"online_beside_{work}", "classes", title,
                     "A request every 4 ms: ResNet-50 as a CUDA graph where there is PyTorch, else 20 small kernels. "
-                    f"Beside it {offline}, which frmps serves as offline. Stock MPS as it is, with 50 percent of the "
-                    "threads for that program, and with its lower client priority.", measured, ONLINE_NUMBERS, "bars",
-                    points=ONLINE_POINTS, quick=None, only=dict.fromkeys(shares.MPS_SETTINGS, ("MPS",)), **more)
+                    f"Beside it {offline}, which frmps serves as offline, and once as offline with sm_percent = 50. "
+                    "Stock MPS as it is, with 50 percent of the threads for that program, and with its lower client "
+                    "priority.", measured, ONLINE_NUMBERS, "bars",
+                    points=ONLINE_POINTS, quick=None, only=ONLINE_ONLY, **more)
 
 
 SCENARIOS = (

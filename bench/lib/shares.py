@@ -19,6 +19,7 @@ PORTION_MS, WAVES, PORTION_S = 10, 100, 2  # a kernel of so many blocks for each
 ONLINE_WORKLOAD = "resnet50_graph"
 
 ALONE, BESIDE = "alone", "beside"
+CALLED = {"beside_half": "half"}  # else the offline program is called so
 CAPS, PARTITIONS = ("cap_25", "cap_50", "cap_75"), ("partition_4", "partition_8")  # percent; chunks
 MPS_SETTINGS = {"beside_percentage": {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"},
                 "beside_priority": {"CUDA_MPS_CLIENT_PRIORITY": "1"}}
@@ -201,7 +202,7 @@ def online(session):
 def serve_at(session, serve, point, work, ms):
     """@work: what the offline program does; ms: how long its kernels are, if that can be said"""
     offline = [] if point == ALONE else [
-        session.start("shares", "greedy", work, called="offline", settings=MPS_SETTINGS.get(point),
+        session.start("shares", "greedy", work, called=CALLED.get(point, "offline"), settings=MPS_SETTINGS.get(point),
                       SECONDS=LEAD_S + SERVED_S + TRAIL_S, **(kernels(session, ms) if ms else {}))]
     latency, begin, end = serve(session, offline)
     values = {"request": latency, "request_p99": latency["p99"], "request_max": latency["max"]}

@@ -33,7 +33,7 @@ def processor_seconds(pid):
 
 WEIGHTS = tuple(range(100, 900, 100))
 SECTIONS = "".join(f"[program */weight_{weight}]\nweight = {weight}\n" for weight in WEIGHTS) + \
-    "[program */offline]\nclass = offline\n"
+    "[program */offline]\nclass = offline\n[program */half]\nclass = offline\nsm_percent = 50\n"
 
 
 class System:
@@ -126,7 +126,7 @@ class StockMps(System):
 
 
 class Frmps(System):
-    """Its configuration has sections for programs that are called weight_NUMBER or offline, and for nobody else.
+    """Its configuration has sections for programs that are called weight_NUMBER, offline or half, and for nobody else.
     @settings: keys of the configuration, or (in capitals) of the service's environment; BUILD is where service and
     library come from, if they are not those of the programs."""
 

@@ -186,12 +186,12 @@ class Online(Case):
         return greedy(5)
 
     def test_requests_beside_are_compared_with_those_alone(self):
-        found = dict(shares.online_beside("work", 20)(Session(self.says), ("alone", "beside", "beside_priority")))
+        found = dict(shares.online_beside("work", 20)(Session(self.says), ("alone", "beside", "beside_half", "beside_priority")))
         self.assertNotIn("offline_rate", found["alone"])
         for name in ("request_ratio", "request_p99_ratio", "request_max_ratio"):
             self.assertEqual(found["beside"][name], 2, name)
         self.assertAlmostEqual(found["beside"]["offline_rate"], 500)
-        self.assertEqual(self.settings, [("offline", None, 240_000),
+        self.assertEqual(self.settings, [("offline", None, 240_000), ("half", None, 240_000),
                                          ("offline", {"CUDA_MPS_CLIENT_PRIORITY": "1"}, 240_000)])
 
     def test_a_wrong_product_is_a_failure(self):
@@ -207,8 +207,8 @@ class Online(Case):
     def test_variants_of_stock_mps_are_its_own(self):
         one = scenarios.BY_NAME["online_beside_matrix"]
         wanted = scenarios.points(one, "full", "cuda")
-        self.assertEqual(scenarios.points_of(one, "MPS", wanted), wanted)
-        self.assertEqual(scenarios.points_of(one, "frmps", wanted), ("alone", "beside"))
+        self.assertEqual(scenarios.points_of(one, "MPS", wanted), ("alone", "beside", *shares.MPS_SETTINGS))
+        self.assertEqual(scenarios.points_of(one, "frmps", wanted), ("alone", "beside", "beside_half"))
         self.assertEqual(scenarios.points_of(one, "a variant", wanted), ("alone", "beside"))
 
 
@@ -242,7 +242,7 @@ class Names(unittest.TestCase):
             (build / "bench" / "shares").write_text("a program")
             system = systems.Frmps(build, "host")
             sections = [line[len("[program "):-1] for line in systems.SECTIONS.splitlines() if line.startswith("[")]
-            names = [f"weight_{weight}" for weight in systems.WEIGHTS] + ["offline"]
+            names = [f"weight_{weight}" for weight in systems.WEIGHTS] + ["offline", "half"]
             self.assertEqual(len(sections), len(names))
             for name in names:
                 path = system.executable("shares", name)
