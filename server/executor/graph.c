@@ -421,6 +421,7 @@ static void free_later(struct tenant *tenant)
 	if (!later)
 		return;
 	tenant->graphs.drops = true;
+	later->message.type = WIRE_DROP_GRAPH;
 	later->tenant = tenant_ref(tenant);
 	later->step = drop_drain;
 	job_park(later);

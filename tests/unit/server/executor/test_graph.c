@@ -12,6 +12,7 @@
 #include "protocol/socket.h"
 #include "server/executor/drain.h"
 #include "server/executor/graph_form.h"
+#include "server/executor/module.h"
 #include "server/executor/module_worker.h"
 #include "server/executor/pace.h"
 #include "tests/unit/server/executor/fixture.h"
@@ -488,6 +489,8 @@ START_TEST(a_dropped_graph_stays_while_it_may_run)
 		fixture_turn();
 	}
 	ck_assert(!TAILQ_EMPTY(&executor->board.parked));
+	/* Or the session's next graphs would wait behind it for the gap of somebody else's load. */
+	ck_assert(module_needs_no_gap(TAILQ_FIRST(&executor->board.parked)));
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 0);
 	/* Its id is free again at once. */
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
