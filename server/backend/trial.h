@@ -4,6 +4,7 @@
 #ifndef FRMPS_SERVER_BACKEND_TRIAL_H
 #define FRMPS_SERVER_BACKEND_TRIAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +40,15 @@ struct trial_kernels {
  * @ret_why: TRIAL_TEXT; empty, or why it is not proved
  */
 void trial_run(const struct backend_ops *ops, const struct trial_kernels *kernels, unsigned patience_ms,
+	char *ret_why);
+
+/**
+ * Lets the context of this process have its first fault, by the first culprit. Before the service
+ * sets backend_watch: until then what is still said of the fault comes here. Gives back what it has
+ * made. Parameters as above.
+ * Return: whether the fault was contained; if not, the process is to end
+ */
+bool trial_rehearse(const struct backend_ops *ops, const struct trial_kernels *kernels, unsigned patience_ms,
 	char *ret_why);
 
 #endif

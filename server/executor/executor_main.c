@@ -7,12 +7,14 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/backend/trial.h"
 #include "server/executor/clock.h"
 #include "server/executor/detach.h"
 #include "server/executor/end_kernels.h"
@@ -28,6 +30,8 @@
 #define LONG_NS (UINT64_C(1000) * CLOCK_MS)
 /* A minute; beside the level debug. */
 #define LOG_LINES 600u
+/* A step of the rehearsal, where other processes use the device as well. */
+#define REHEARSAL_STEP_MS 3000u
 
 static CUresult init_scratch(struct executor *executor)
 {
@@ -386,12 +390,18 @@ static int run(const struct backend_ops *ops, int device, int control_fd, unsign
 {
 	static struct executor executor;
 	struct backend_device properties = {0};
+	char why[TRIAL_TEXT], text[TRIAL_TEXT + 64];
 	CUresult code;
 
 	code = ops->open_executor(device, &properties);
 	if (code)
 		return give_up(control_fd, code, "cannot open the device");
 	code = ops->thread_enter();
+	if (!code && ops->trial && backend_contains &&
+		!trial_rehearse(ops, ops->trial, REHEARSAL_STEP_MS, why)) {
+		snprintf(text, sizeof(text), "a fault cannot be rehearsed: %s", why);
+		return give_up(control_fd, CUDA_ERROR_LAUNCH_FAILED, text);
+	}
 	if (code || executor_init(&executor, ops, control_fd, 0, load_patience_ms))
 		return give_up(control_fd, code ? code : CUDA_ERROR_OUT_OF_MEMORY, "cannot start");
 	executor.device = properties;

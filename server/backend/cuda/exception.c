@@ -72,7 +72,8 @@
 //     for then is answered when the firmware is done, no sooner than one that waits for the event.
 //   - At the first exception of a context warps that went on were stopped again as soon as they
 //     did, with no exception of their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At
-//     later exceptions never (some 140), and not in 28 contexts beside a kernel without end.
+//     later exceptions never (some 140), and not in 28 contexts beside a kernel without end. So an
+//     executor rehearses a fault before it serves (trial.h).
 
 #include "server/backend/cuda/exception.h"
 

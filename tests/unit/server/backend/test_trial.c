@@ -18,13 +18,18 @@ static struct trial_kernels kernels = {.survivor = "count_beside",
 
 static void *image;
 
-static void try(const char *mode, unsigned patience_ms)
+static void open_device(const char *mode)
 {
 	setenv("FRMPS_HOST_FAULTS", mode, 1);
 	ok(OPS->open_executor(0, &bed.device));
 	ok(OPS->thread_enter());
 	image = host_kernels_read(&kernels.bytes);
 	kernels.image = image;
+}
+
+static void try(const char *mode, unsigned patience_ms)
+{
+	open_device(mode);
 	trial_run(OPS, &kernels, patience_ms, why);
 	free(image);
 }
@@ -74,6 +79,30 @@ START_TEST(a_kernel_that_does_not_begin_is_no_proof)
 }
 END_TEST
 
+/* Its context goes on, as if nobody had used it. */
+START_TEST(a_rehearsal_leaves_nothing)
+{
+	open_device("named");
+	/* The second culprit is not rehearsed. */
+	kernels.culprits[1].name = "there_is_none";
+	for (int i = 0; i < 3; i++) {
+		ck_assert(trial_rehearse(OPS, &kernels, PATIENCE_MS, why));
+		ck_assert_str_eq(why, "");
+	}
+	free(image);
+	OPS->close();
+}
+END_TEST
+
+START_TEST(a_rehearsal_fails_where_a_fault_is_not_contained)
+{
+	open_device("unknown");
+	ck_assert(!trial_rehearse(OPS, &kernels, PATIENCE_MS, why));
+	ck_assert_str_eq(why, "after crash_trap: the fault is not contained");
+	free(image);
+}
+END_TEST
+
 /* As if the driver were not known. */
 START_TEST(an_executor_that_is_told_so_contains_nothing)
 {
@@ -96,6 +125,8 @@ int main(void)
 	tcase_add_test(tests, a_fault_that_is_taken_for_another_is_no_proof);
 	tcase_add_test(tests, a_count_that_is_not_exact_is_no_proof);
 	tcase_add_test(tests, a_kernel_that_does_not_begin_is_no_proof);
+	tcase_add_test(tests, a_rehearsal_leaves_nothing);
+	tcase_add_test(tests, a_rehearsal_fails_where_a_fault_is_not_contained);
 	tcase_add_test(tests, an_executor_that_is_told_so_contains_nothing);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
