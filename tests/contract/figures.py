@@ -315,13 +315,29 @@ def culprits():
 
 
 def frameworks():
-    data = load("h200_exceptions.json")["frameworks"]
-    (life,) = data["lives"]
-    assert {one["ending"] for one in life["runs"]} == {"exact"}
-    loops = list(life["events"][0]["pauses_ms"])
-    return [f"`{data['command']}`, `h200_exceptions.json`. Every program was exact.", "",
-            *table(["fault", *(f"{loop}, ms" for loop in loops)],
-                   [[ROWS[event["row"]], *(digits(event["pauses_ms"][loop]) for loop in loops)] for event in life["events"]])]
+    """One life for each number of programs in which each fault happens once, and one of a fault a second."""
+    single, every, *rehearsed = load("h200_frameworks.json")["runs"]
+    (busy,) = every["lives"]
+    (steady,) = busy["events"]
+    lives = {life["programs"]: life for life in single["lives"]}
+    later = [life for run in rehearsed for life in run["lives"]]
+    assert {one["ending"] for life in [*lives.values(), busy, *later] for one in life["runs"]} == {"exact"}
+    assert all(event["blamed"] == "culprit" for life in lives.values() for event in life["events"])
+    assert steady["blamed"] == len(steady["faults"])
+    rows = [event["row"] for event in lives[1]["events"]]
+    longest = {count: {event["row"]: max(event["pauses_ms"].values()) for event in life["events"]}
+               for count, life in lives.items()}
+    return [f"`{single['command']}` and `{every['command']}`, `h200_frameworks.json`. Every program was exact.", "",
+            *table(["longest pause of a program, ms", *(f"beside {count}" for count in lives)],
+                   [[ROWS[row], *(digits(longest[count][row]) for count in lives)] for row in rows]), "",
+            f"`{rehearsed[0]['command']}`: {len(later)} lives. The first fault, a trap, paused the programs for",
+            "; ".join(", ".join(f"{digits(pause)} ({loop})" for loop, pause in life["events"][0]["pauses_ms"].items())
+                      for life in later) + " ms.", "",
+            f"{len(steady['faults'])} faults in {steady['seconds']:.0f} s, one a second, beside three of them, "
+            f"{steady['blamed']} of them blamed on their program:", "",
+            *table(["program", "iterations a second", "without faults", "ratio", "longest pause, ms"],
+                   [[loop, digits(steady["rates"][loop]), digits(steady["rates_before"][loop]),
+                     f"{steady['ratios'][loop]:.3f}", digits(steady["pauses_ms"][loop])] for loop in steady["rates"]])]
 
 
 def troubles():
@@ -371,7 +387,7 @@ FILES = {
     "h200_eight.json": ("run.py (bench/run now)", "where the time of eight programs' launches goes"),
     "h200_full.json": ("bench/run", "[the report](h200_full.html): frmps beside native and stock MPS, one round"),
     "h200_classes.json": ("tests/gpu/exceptions.py", "what a contained fault costs the others"),
-    "h200_exceptions.json": ("tests/gpu/matrix.py, framework_faults.py", "the same beside PyTorch programs, and in earlier builds"),
+    "h200_frameworks.json": ("tests/gpu/framework_faults.py", "the same beside PyTorch programs"),
     "h200_real_culprits.json": ("tests/gpu/real_culprits.py", "what faults as people write them cost the others"),
     "h200_faults.json": ("tests/gpu/matrix.py", "stock MPS, killed processes, and faults in builds that left them to the driver"),
 }
