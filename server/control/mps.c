@@ -253,6 +253,12 @@ static void set_default_active_thread_percentage(const struct verb *verb)
 	verb->daemon->sm_default = percent;
 	daemon_keep(verb->daemon);
 	note(verb, "programs that start from now on have at most %u %% of the multiprocessors", percent);
+	print_percentage(verb, default_percentage(verb->daemon));
+}
+
+static void print_percentage_of(const struct verb *verb, const struct domain *domain)
+{
+	print_percentage(verb, terms_lower(domain->sm_percent, default_percentage(verb->daemon)));
 }
 
 static void get_active_thread_percentage(const struct verb *verb)
@@ -260,7 +266,7 @@ static void get_active_thread_percentage(const struct verb *verb)
 	const struct domain *domain = find_server(verb, verb->words[0]);
 
 	if (domain)
-		print_percentage(verb, terms_lower(domain->sm_percent, default_percentage(verb->daemon)));
+		print_percentage_of(verb, domain);
 }
 
 static void set_active_thread_percentage(const struct verb *verb)
@@ -278,6 +284,7 @@ static void set_active_thread_percentage(const struct verb *verb)
 		"programs of uid %lld that start from now on have at most %u %% of the multiprocessors on "
 		"server %s",
 		(long long)domain->identity.uid, percent, verb->words[0]);
+	print_percentage_of(verb, domain);
 }
 
 /* Stock MPS has two, normal and below that: the numbers of the classes. */

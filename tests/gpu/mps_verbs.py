@@ -236,6 +236,9 @@ BUS = "stock MPS writes another bus than in device_query"
 DIFFERENT = {
     "get_server_list": "where there is no daemon standard error says why",
     "ps": "without a server nothing is printed",
+    "ps -p SERVER": "an executable is the file that runs, not the name that it was started by",
+    **dict.fromkeys(("set_default_active_thread_percentage 12.5", "get_default_active_thread_percentage"),
+                    "whole percents"),
     "lspart": "stock MPS has it with -S, since CUDA 13.1",
     "get_device_client_list": BUS,
     "get_device_client_list SERVER": BUS,

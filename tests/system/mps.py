@@ -181,9 +181,9 @@ class Verbs(Bed):
     def test_percentages(self):
         self.program()
         server = self.servers()[0]
-        self.says('', 'set_default_active_thread_percentage', '60')
+        self.says('60.0\n', 'set_default_active_thread_percentage', '60')
         self.says('60.0\n', 'get_default_active_thread_percentage')
-        self.says('', 'set_active_thread_percentage', server, '30')
+        self.says('30.0\n', 'set_active_thread_percentage', server, '30')
         self.says('30.0\n', 'get_active_thread_percentage', server)
         self.says('60.0\n', 'get_default_active_thread_percentage')
         self.assertIn('programs that start from now on have at most 60 % of the multiprocessors', self.log())
@@ -231,7 +231,7 @@ class Verbs(Bed):
         self.assertEqual((device['ordinal'], device['uuid'], device['multiprocessors'], device['memory_bytes']),
                          (0, uuid, 4, 4 * GIB))
         self.says('', 'set_device_pinned_mem_limit', server, '0', '2048M')
-        self.says('', 'set_active_thread_percentage', server, '30')
+        self.says('30.0\n', 'set_active_thread_percentage', server, '30')
         for words, text, value in ((['get_device_pinned_mem_limit', server, '0'], '2G', 2 * GIB),
                                    (['get_default_device_pinned_mem_limit'], '', 0),
                                    (['get_active_thread_percentage', server], '30.0', 30),
