@@ -13,6 +13,7 @@ from systems import WEIGHTS
 SETTLE_S, WINDOWS = 1, 3  # seconds before the first window, and windows of a second
 LEAD_S, SERVED_S, TRAIL_S = 0.3, 2.5, 0.5  # of offline work: alone, beside requests, and what may be left of them
 PERIOD_MS = 4
+SECOND_NS = 1_000_000_000
 LONG_MS = 20
 CROWD_S = 2
 PORTION_MS, WAVES, PORTION_S = 10, 100, 2  # a kernel of so many blocks for each place of the device
@@ -75,13 +76,18 @@ def deviation(windows, weights):
     return max(abs(share - due) for window in windows for share, due in zip(shares_of(window), wanted))
 
 
+def greedy_results(session, children):
+    """Lets greedy programs run to their end. Return: when they had settled, ns, and what each printed"""
+    settled = session.together(children) + SETTLE_S * SECOND_NS
+    return settled, [child.finish()["greedy"] for child in children]
+
+
 def greedy_windows(session, names):
     """Kernels of each program in each window. @names: that the programs are called by; None: by their own"""
     children = [session.start("shares", "greedy", "work", called=name, SECONDS=SETTLE_S + WINDOWS,
                               **kernels(session, 1)) for name in names]
-    begin = session.together(children) + SETTLE_S * 1_000_000_000
-    found = [child.finish()["greedy"] for child in children]
-    moments = [begin + i * 1_000_000_000 for i in range(WINDOWS + 1)]
+    begin, found = greedy_results(session, children)
+    moments = [begin + i * SECOND_NS for i in range(WINDOWS + 1)]
     windows = [[ended_between(one, *window) for one in found] for window in zip(moments, moments[1:])]
     windows = [window for window in windows if sum(window)]
     if not windows:
@@ -118,9 +124,8 @@ def portion_rates(session, settings):
     fine = kernels(session, PORTION_MS / WAVES)
     children = [session.start("shares", "greedy", "work", settings=one, SECONDS=SETTLE_S + PORTION_S,
                               BLOCKS=fine["BLOCKS"] * WAVES, ROUNDS=fine["ROUNDS"]) for one in settings]
-    begin = session.together(children) + SETTLE_S * 1_000_000_000
-    found = [child.finish()["greedy"] for child in children]
-    return [(one, ended_between(one, begin, begin + PORTION_S * 1_000_000_000) / PORTION_S) for one in found]
+    begin, found = greedy_results(session, children)
+    return [(one, ended_between(one, begin, begin + PORTION_S * SECOND_NS) / PORTION_S) for one in found]
 
 
 def portion(session, point, whole):

@@ -8,7 +8,7 @@
 // the other in the same context, with the survivor launched anew.
 //
 // A rehearsal is the first of these in a context that goes on, before anybody uses it. At the first
-// fault of a context the driver's firmware stops warps again that have just been let go, and the
+// fault of a context the driver's firmware stops warps again that have just been released, and the
 // executor handles that like another fault: beside three PyTorch programs the others waited 41 ms
 // for the first fault, and 9 where that had been rehearsed (H200, driver 580.159.04).
 //

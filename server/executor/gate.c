@@ -373,9 +373,10 @@ static int enter(struct executor *executor, struct tenant *tenant, uint64_t aske
 	struct gate *gate = &executor->gate;
 	int error;
 
-	prctl(PR_SET_TIMERSLACK, 1000ul);
-	if (!gate_is_shut(gate))
+	if (!gate_is_shut(gate)) {
+		prctl(PR_SET_TIMERSLACK, 1000ul);
 		gate_begin(executor, now);
+	}
 	gate->asked_at = asked_at;
 	while ((error = gate_step(executor, tenant, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
 		if ((error == GATE_E_OWN || !tenant) && module_worker_is_wanted(&executor->modules))

@@ -189,16 +189,16 @@ static void run(struct executor *executor, struct job *job)
 	end_work(executor);
 }
 
-/* While the gate keeps a session waiting: a job of another one that does without a gap, if it may
- * come before what is queued; NULL if none. */
-static struct job *next_beside(struct module_worker *worker, const struct tenant *waits)
+/* Takes the first job that `fits`, is not of `except`, and may come before what is queued; NULL if
+ * there is none. */
+static struct job *take(
+	struct module_worker *worker, bool (*fits)(const struct job *job), const struct tenant *except)
 {
 	struct job *job;
 
 	pthread_mutex_lock(&worker->lock);
 	TAILQ_FOREACH (job, &worker->queue, link)
-		if (job->tenant != waits && module_needs_no_gap(job) &&
-			is_first_of_tenant(&worker->queue, job))
+		if (job->tenant != except && fits(job) && is_first_of_tenant(&worker->queue, job))
 			break;
 	if (job)
 		TAILQ_REMOVE(&worker->queue, job, link);
@@ -226,7 +226,7 @@ static int wait_at_gate(struct executor *executor, struct tenant *tenant, uint64
 	int error;
 
 	while ((error = gate_enter(executor, tenant, asked_at)) == GATE_E_WAIT) {
-		job = next_beside(&executor->modules, tenant);
+		job = take(&executor->modules, module_needs_no_gap, tenant);
 		if (job)
 			run_beside(executor, job);
 	}
@@ -311,24 +311,12 @@ static bool is_time_for_gap(struct executor *executor)
 	return !gate_enter(executor, NULL, now);
 }
 
-/* While the gate is closed: a lookup that waits as well, if it may come before what is queued; NULL
- * if none.
- */
+/* While the gate is closed: a lookup that waits as well; NULL if none. */
 static struct job *next_in_gap(struct executor *executor)
 {
-	struct module_worker *worker = &executor->modules;
-	struct job *job = NULL;
-
 	if (clock_now() - executor->gate.closed_at >= executor->gate.batch_ns)
 		return NULL;
-	pthread_mutex_lock(&worker->lock);
-	TAILQ_FOREACH (job, &worker->queue, link)
-		if (lookup_shares_gap(job) && is_first_of_tenant(&worker->queue, job))
-			break;
-	if (job)
-		TAILQ_REMOVE(&worker->queue, job, link);
-	pthread_mutex_unlock(&worker->lock);
-	return job;
+	return take(&executor->modules, lookup_shares_gap, NULL);
 }
 
 /* The first of the queue; NULL: it is empty. */

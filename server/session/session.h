@@ -56,7 +56,7 @@ struct worker;
 
 enum session_state { SESSION_OPENING, SESSION_SERVED, SESSION_CLOSING };
 
-/* Whether executors that are made ready are told of it (standby/leave_out.c). */
+/* Whether standbys mirror it (standby/leave_out.c). */
 enum session_mirroring { SESSION_MIRRORED, SESSION_SUSPECTED, SESSION_LEFT_OUT };
 
 /* Codes of Activate.recover. */
@@ -246,7 +246,7 @@ void session_pause(struct session *session, bool pause, bool ours);
 /** Lets the program know that a promotion is under way. */
 void session_hold(struct session *session);
 
-/** Whether it is not told to this executor. One that knew it before it was left out is told on. */
+/** Whether this executor does not mirror it. One that did before it was left out goes on. */
 bool session_is_left_out(const struct session *session, const struct worker *worker);
 
 /** Whether an executor that takes over is to serve it. */

@@ -1,21 +1,20 @@
-// Sessions that no standby can be told of: what one of them holds, a module for example, crashes
+// Sessions that no standby can mirror: a resource of one of them, a module for example, crashes
 // each executor that rebuilds it. Without them the others have a standby; with them nobody has.
 //
 //               an executor dies at it           the next one as well
 //   MIRRORED ────────────────────────► SUSPECTED ────────────────────► LEFT_OUT ──► the session's end
 //      ▲                                   │
-//      └───────────────────────────────────┘ an executor knows everything and lives; or the next
-//                                            one dies at another session
+//      └───────────────────────────────────┘ an executor has mirrored everything and lives; or the
+//                                            next one dies at another session
 //
-// Counted are executors that have never served, and that die without an order of the daemon's: at
-// the session of the oldest thing they were told and have not answered. They do what they are told
-// in its order. One that dies at nothing of the kind, at its start for example, says nothing of
-// sessions, and changes nothing.
+// Counted are executors that have never served, and that die without an order of the daemon's. One
+// dies at the session of its oldest request in flight: it handles requests in their order. One that
+// dies without such a request, at its start for example, changes nothing.
 //
-// LEFT_OUT   an executor that begins is not told of it, and has it among its immovable sessions.
-//            The one that serves it goes on; when that is lost its program gets an error. It does
-//            not move into an executor of its own either: that one would be told the same. A
-//            standby that knew it before is told on and may take it over
+// LEFT_OUT   the daemon does not send it to a new executor, where it is an immovable session. The
+//            executor that serves it goes on; when that is lost its program gets an error. It does
+//            not move into an executor of its own either: that one would mirror the same. A standby
+//            that had it before goes on mirroring it, and may take it over
 //
 // The state is recorded with the session: a daemon that has forgotten it would lose two more
 // executors, and be without a standby meanwhile.

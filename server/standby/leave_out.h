@@ -10,7 +10,7 @@ struct worker;
 /** A worker of the domain was reaped. */
 void leave_out_judge(struct domain *domain, const struct worker *worker);
 
-/** An executor of the domain was told of all sessions, and lives. */
+/** An executor of the domain has mirrored all sessions, and lives. */
 void leave_out_forget(struct domain *domain);
 
 #endif

@@ -69,18 +69,24 @@ static const char *find_directory(void)
 	return (socket && *socket) || !directory || !*directory ? NULL : directory;
 }
 
+/* Return: whether it fits */
+static bool name_socket(char *path, size_t size)
+{
+	const char *directory = find_directory();
+
+	if (directory)
+		return snprintf(path, size, "%s/frmps.sock", directory) < (int)size;
+	ask_socket_path(NULL, path, size);
+	return true;
+}
+
 /* Where CUDA_MPS_PIPE_DIRECTORY names a service no other one is meant: `quit` ends what it reaches.
  * Return: whether there can be one */
 static bool find_socket(char *path, size_t size)
 {
 	const char *directory = find_directory();
 
-	if (!directory) {
-		ask_socket_path(NULL, path, size);
-		return true;
-	}
-	if (snprintf(path, size, "%s/frmps.sock", directory) < (int)size &&
-		socket_directory_is_trusted(directory))
+	if (name_socket(path, size) && (!directory || socket_directory_is_trusted(directory)))
 		return true;
 	fprintf(stderr,
 		"Cannot find MPS control daemon process: %s (CUDA_MPS_PIPE_DIRECTORY) is no folder that only "
@@ -94,11 +100,7 @@ static bool is_running(void)
 {
 	char path[512], text[700];
 
-	if (find_directory())
-		snprintf(path, sizeof(path), "%s/frmps.sock", find_directory());
-	else
-		ask_socket_path(NULL, path, sizeof(path));
-	if (ask(path, "ping", NULL, text, sizeof(text)) < 0)
+	if (!name_socket(path, sizeof(path)) || ask(path, "ping", NULL, text, sizeof(text)) < 0)
 		return false;
 	puts("An instance of this daemon is already running");
 	manual_flush(stdout);
@@ -129,7 +131,7 @@ static int become_service(const char *server)
 	if (!directory) {
 		execl(server, "frmps-server", (char *)NULL);
 	} else {
-		snprintf(path, sizeof(path), "%s/frmps.sock", directory);
+		name_socket(path, sizeof(path));
 		execl(server, "frmps-server", "--socket", path, (char *)NULL);
 	}
 	fprintf(stderr, PROGRAM ": %s: %s\n", server, strerror(errno));

@@ -142,7 +142,7 @@ struct worker {
 	struct last_words *words;	  /* executors: shared page */
 	bool gives_back; /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
 	bool asked;	 /* it ended while a session's request was with it */
-	/* The oldest of what it was told of sessions and had not answered when it was reaped. */
+	/* The oldest request of a session that was in flight when it was reaped. */
 	uint64_t died_at;	      /* its session; 0: there was none */
 	enum wire_type died_of;	      /* what it was */
 	int exit_status, exit_signal; /* once reaped */
@@ -156,7 +156,7 @@ struct worker {
 	uint64_t processor_ms; /* that it had had at the latest of these */
 	unsigned mirrors;      /* answers to warm.c that are not in */
 	/* Sessions that this standby cannot take over: something of theirs failed or came out
-	 * differently, or it was not told of them (standby/leave_out.c). */
+	 * differently, or it does not mirror them (standby/leave_out.c). */
 	uint64_t *immovable;
 	uint32_t immovable_count, immovable_room;
 };
@@ -223,7 +223,7 @@ bool worker_is_immovable(const struct worker *worker, uint64_t session);
 /** A session is closed there. */
 void worker_forget_session(struct worker *worker, uint64_t session);
 
-/** It was reaped, and has not answered what it was told of a session. The oldest comes first. */
+/** It was reaped with a request of a session in flight. The oldest comes first. */
 void worker_note_unanswered(struct worker *worker, uint64_t session, enum wire_type type);
 
 /** How a reaped one has ended, in words. */

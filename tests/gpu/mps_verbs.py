@@ -45,7 +45,7 @@ class Side:
     """One daemon and the programs of its script."""
 
     def __init__(self, folder, control, libraries, gpu):
-        self.folder, self.control_path, self.gpu = folder, control, gpu
+        self.control_path, self.gpu = control, gpu
         self.environment = {key: value for key, value in os.environ.items()
                             if not key.startswith(("CUDA_MPS_", "FRMPS_"))}
         self.environment.update({"CUDA_MPS_PIPE_DIRECTORY": folder + "/pipe", "CUDA_MPS_LOG_DIRECTORY": folder + "/log"})
