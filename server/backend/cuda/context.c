@@ -9,6 +9,8 @@
 #include "server/backend/cuda/crash.h"
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/exception.h"
+#include "server/backend/cuda/loader.h"
+#include "server/backend/cuda/loader_trial.h"
 #include "server/backend/cuda/text.h"
 
 struct cuda cuda;
@@ -33,6 +35,7 @@ static CUresult start(int ordinal)
 static void close_backend(void)
 {
 	cuda_text_close();
+	loader_close();
 	if (!cuda.context)
 		return;
 	cuda_clock_close();
@@ -79,6 +82,8 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		arm();
 	if (!code) {
 		cuda_stream_open();
+		if (loader_open(cuda.device) && !loader_is_proved())
+			loader_disable();
 		cuda_builtin_open();
 		cuda_text_open();
 	}

@@ -29,10 +29,13 @@ static inline CUevent cuda_event(struct backend_event *event)
 	return (CUevent)(void *)event;
 }
 
+struct loader_kernel;
+
 /* A kernel of a client's module: to launch, and for graphs, which say in which context it runs. */
 struct cuda_kernel {
 	CUkernel kernel;
-	CUfunction function; /* NULL: it is not on the device yet */
+	CUfunction function;	   /* NULL: it is not on the device yet */
+	struct loader_kernel *own; /* the two are a trampoline's (loader.h); NULL: the driver's */
 };
 
 static inline struct cuda_kernel *cuda_kernel(struct backend_function *function)
@@ -158,13 +161,27 @@ CUresult cuda_attributes(
 
 /* Kernel parameters in one of the driver's two forms; not to be moved. */
 #define CUDA_POINTERS_MAX 64u
+#define CUDA_CARRIED_MAX  32768u /* bytes that a trampoline takes */
 struct cuda_arguments {
 	void *pointers[CUDA_POINTERS_MAX];
 	void *extra[5];
 	size_t bytes;
 	void **params, **packed;
+	uint8_t carried[CUDA_CARRIED_MAX];
 };
 void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_launch *launch);
+
+/** Whether the driver would take the launch of a kernel that the service has loaded. */
+CUresult cuda_launch_check(const struct backend_launch *launch);
+/** Dynamic shared memory, bytes, as the driver is to be asked for it. */
+uint32_t cuda_shared(const struct backend_function *function, uint64_t bytes);
+/**
+ * All attributes of a launch.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE: too many, as cuda_attributes()
+ */
+#define CUDA_ATTRIBUTES_MAX (FRMPS_ATTRIBUTE_MAX + 4u)
+CUresult cuda_launch_attributes(
+	const struct backend_launch *launch, CUlaunchAttribute ret[CUDA_ATTRIBUTES_MAX], unsigned *ret_count);
 
 /* graph.c */
 CUresult cuda_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,

@@ -7,10 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/backend/cuda/trampoline.h"
 #include "server/backend/cuda/warps.h"
+#include "server/backend/kernels.h"
 
-/* Where the descriptor of a grid has the kernel's entry. Measured, as in warps.h. */
-#define TASK_ENTRY 0x98u
+/* Where the descriptor of a grid has the kernel's entry, and the address of its bank 0, in pieces
+ * of 64 bytes. Measured, as in warps.h; NVIDIA's open-gpu-doc (clcbc0qmd.h) says the same. */
+#define TASK_ENTRY     0x98u
+#define TASK_BANK      0xc0u
+#define TASK_BANK_MASK ((UINT64_C(1) << 51) - 1)
+#define TASK_BANK_UNIT 64u
 
 /* Kinds of exceptions (nvgpu, hw_gr_gv11b.h). */
 enum error_kind {
@@ -96,18 +102,42 @@ static struct finding_grid *find_grid(struct finding *finding, uint64_t task)
 	return NULL;
 }
 
-uint64_t finding_entry(struct finding *finding, uint64_t task)
+/* The code that a grid's trampoline enters: the last of what the grid carries. 0: not known */
+static uint64_t read_carried(uint64_t task, uint32_t carried)
+{
+	uint64_t bank, entry;
+
+	if (!debugger_read(task + TASK_BANK, &bank, sizeof(bank)))
+		return 0;
+	bank = (bank & TASK_BANK_MASK) * TASK_BANK_UNIT;
+	return debugger_read(bank + KERNELS_PARAMETERS + carried - sizeof(entry), &entry, sizeof(entry))
+		       ? entry
+		       : 0;
+}
+
+static const struct finding_grid *read_grid(struct finding *finding, uint64_t task)
 {
 	struct finding_grid *grid = find_grid(finding, task);
-	uint64_t entry;
+	uint64_t start, entry;
+	uint32_t carried;
 
 	if (grid)
-		return grid->entry;
-	if (!debugger_read(task + TASK_ENTRY, &entry, sizeof(entry)))
-		return 0;
+		return grid;
+	if (!debugger_read(task + TASK_ENTRY, &start, sizeof(start)))
+		return NULL;
+	carried = trampoline_carries(start);
+	entry = carried ? read_carried(task, carried) : start;
 	finding->grid_last = finding->grid_count < FINDING_GRIDS_MAX ? finding->grid_count++ : 0;
-	finding->grids[finding->grid_last] = (struct finding_grid){task, entry};
-	return entry;
+	grid = &finding->grids[finding->grid_last];
+	*grid = (struct finding_grid){task, start, entry};
+	return grid;
+}
+
+uint64_t finding_entry(struct finding *finding, uint64_t task)
+{
+	const struct finding_grid *grid = read_grid(finding, task);
+
+	return grid ? grid->entry : 0;
 }
 
 /* The grid's descriptor names the kernel, also where the warp is in code that all programs share,
@@ -156,12 +186,14 @@ static void add_warp(struct finding *finding, const struct warp *warp)
 /* Whether the error in a record is of the warp that was in the slot before. */
 static bool is_of_another(struct finding *finding, const struct warp *warp)
 {
-	uint64_t entry = finding_entry(finding, warp->task);
+	const struct finding_grid *grid = read_grid(finding, warp->task);
+	uint64_t entry = grid ? grid->entry : 0;
 	struct code code;
 
 	if ((warp->error & WARP_KIND) != ERROR_UNMAPPED || warp->error_at == entry)
 		return false;
-	return warp->return_to == entry || (code_find(warp->error_at, &code) && code.entry != entry);
+	return warp->return_to == entry || (grid && warp->return_to == grid->start) ||
+	       (code_find(warp->error_at, &code) && code.entry != entry);
 }
 
 static void look_at_warps(struct finding *finding)

@@ -16,7 +16,9 @@
 #define FINDING_GRIDS_MAX 128u
 
 struct finding_grid {
-	uint64_t task, entry;
+	uint64_t task;
+	uint64_t start; /* where it begins: a trampoline, perhaps */
+	uint64_t entry; /* the kernel's code; 0: not known */
 };
 
 /* Too large for a thread's stack. */

@@ -15,19 +15,11 @@ static CUgraphExec cuda_exec(struct backend_graph *graph)
 
 static CUresult set_attributes(CUgraphNode node, const struct backend_launch *launch)
 {
-	CUlaunchAttribute attributes[FRMPS_ATTRIBUTE_MAX + 1];
-	uint32_t count = launch->attribute_count;
-	CUresult code;
+	CUlaunchAttribute attributes[CUDA_ATTRIBUTES_MAX];
+	unsigned count = 0;
+	CUresult code = cuda_launch_attributes(launch, attributes, &count);
 
-	if (count > FRMPS_ATTRIBUTE_MAX)
-		return CUDA_ERROR_INVALID_VALUE;
-	code = cuda_attributes(launch->attributes, count, attributes);
-	if (launch->cooperative) {
-		memset(&attributes[count], 0, sizeof(attributes[0]));
-		attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-		attributes[count++].value.cooperative = 1;
-	}
-	for (uint32_t i = 0; !code && i < count; i++)
+	for (unsigned i = 0; !code && i < count; i++)
 		code = driver.graph_set_attribute(node, attributes[i].id, &attributes[i].value);
 	return code;
 }
@@ -46,14 +38,14 @@ static CUresult add_kernel(
 		.blockDimX = launch->block[0],
 		.blockDimY = launch->block[1],
 		.blockDimZ = launch->block[2],
-		.sharedMemBytes = launch->shared_bytes,
+		.sharedMemBytes = cuda_shared(launch->function, launch->shared_bytes),
 		.ctx = context,
 	};
 	struct cuda_arguments arguments;
-	CUresult code;
+	CUresult code = cuda_launch_check(launch);
 
-	if (launch->argument_bytes < launch->info->argument_bytes)
-		return CUDA_ERROR_INVALID_VALUE; /* the driver would read past the description */
+	if (code)
+		return code;
 	cuda_arguments_init(&arguments, launch);
 	kernel.kernelParams = arguments.params;
 	kernel.extra = arguments.packed;

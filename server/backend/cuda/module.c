@@ -1,5 +1,6 @@
-// Modules: every client's image becomes a library of the driver. Executors run with
-// CUDA_MODULE_LOADING=LAZY (server/role.c); what the driver then does at which call, measured:
+// Modules. The service loads most images itself (loader.h), which waits for nothing; the rest
+// become libraries of the driver. Executors run with CUDA_MODULE_LOADING=LAZY (server/role.c); what
+// the driver then does at which call, measured:
 //   - cuLibraryLoadData, the device linker, and everything that only reads what they have made
 //     (names, the kernel of a name) hold up nobody, even where they compile;
 //   - the first use of the library in the context waits until all that was issued has ended, and
@@ -27,6 +28,7 @@
 #include "server/backend/cuda/debugger.h"
 #include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/jit.h"
+#include "server/backend/cuda/loader.h"
 #include "server/backend/cuda/text.h"
 #include "server/backend/image.h"
 #include "server/backend/relocate.h"
@@ -37,6 +39,7 @@
 #define KERNELS_FEW 8u
 
 struct backend_module {
+	struct loader_module *own; /* loaded by the service; NULL: by the driver, which has: */
 	CUlibrary library;
 	CUmodule module;	     /* the library in this context; NULL: not in use yet */
 	struct cuda_kernel *kernels; /* all, in the driver's order */
@@ -76,6 +79,7 @@ static CUresult drop(struct backend_module *module)
 	CUresult code;
 
 	code_forget(module);
+	loader_unload(module->own);
 	code = module->library ? driver.library_unload(module->library) : CUDA_SUCCESS;
 	module_free(module);
 	return code;
@@ -105,6 +109,8 @@ struct look {
 	struct relocate_plan *moved; /* NULL: variables stay in the context */
 	uint64_t moved_to;	     /* 0: they are only looked for */
 	bool only_plans;	     /* there will be another look */
+	struct fatbin_bytes latest;  /* the cubin that was looked at last, as it is to be loaded */
+	uint32_t count;		     /* of cubins that the driver could choose */
 };
 
 /* Takes over what replaces a cubin. */
@@ -121,6 +127,18 @@ static void replace(struct fatbin_bytes *now, struct fatbin_bytes by)
 static CUresult check(const void *cubin, size_t bytes)
 {
 	return image_check(cubin, bytes) == IMAGE_ELF ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+/* For the service's own loader, which takes one cubin. */
+static CUresult keep(struct look *look, const uint8_t *cubin, size_t bytes)
+{
+	free(look->latest.at);
+	look->latest = (struct fatbin_bytes){malloc(bytes), bytes};
+	if (!look->latest.at)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(look->latest.at, cubin, bytes);
+	look->count++;
+	return CUDA_SUCCESS;
 }
 
 /* fatbin_visit, of what was checked. What replaces it is checked again: tables that are written to
@@ -152,9 +170,13 @@ static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struc
 		free(moved.at);
 		return code;
 	}
-	code_lengths_add(look->lengths, moved.at ? moved.at : cubin, moved.at ? moved.count : bytes);
+	if (moved.at) {
+		cubin = moved.at;
+		bytes = moved.count;
+	}
+	code_lengths_add(look->lengths, cubin, bytes);
 	*ret = moved;
-	return CUDA_SUCCESS;
+	return keep(look, cubin, bytes);
 }
 
 /* fatbin_visit: of a fat binary only the outer structure was checked. */
@@ -190,6 +212,7 @@ static void look_anew(struct look *look, struct fatbin_bytes *ret)
 	*look->statics = (struct statics){0};
 	free(ret->at);
 	*ret = (struct fatbin_bytes){0};
+	look->count = 0;
 }
 
 /*
@@ -226,6 +249,28 @@ static CUresult move_variables(struct look *look, struct backend_variables *vari
 	return code;
 }
 
+/* By the service's own loader. CUDA_ERROR_NOT_SUPPORTED: the driver is to do it */
+static CUresult load_here(struct backend_module *module, struct look *look)
+{
+	const char *why = "its image has several cubins for the device, or none that can be unpacked";
+	CUresult code = CUDA_ERROR_NOT_SUPPORTED;
+
+	if (look->count == 1)
+		code = loader_load(&look->latest, module, &module->own, &why);
+	if (!code)
+		look->latest.at = NULL; /* the loader's */
+	else if (code == CUDA_ERROR_NOT_SUPPORTED)
+		log_info("the driver loads a module, which waits for running kernels: %s", why);
+	return code;
+}
+
+static CUresult load_by_driver(struct backend_module *module, const void *image)
+{
+	CUresult code = driver.library_load(&module->library, image, NULL, NULL, 0, NULL, NULL, 0);
+
+	return code ? code : list_kernels(module);
+}
+
 /* @image: with code for the device */
 static CUresult load(struct backend_module *module, const void *image, size_t bytes,
 	struct backend_text *text, struct backend_variables *variables)
@@ -244,10 +289,12 @@ static CUresult load(struct backend_module *module, const void *image, size_t by
 	module->moved_to = look.moved_to;
 	code_lengths_sort(&module->lengths);
 	if (!code)
-		code = driver.library_load(
-			&module->library, changed.at ? changed.at : image, NULL, NULL, 0, NULL, NULL, 0);
+		code = load_here(module, &look);
+	if (code == CUDA_ERROR_NOT_SUPPORTED)
+		code = load_by_driver(module, changed.at ? changed.at : image);
+	free(look.latest.at);
 	free(changed.at);
-	return code ? code : list_kernels(module);
+	return code;
 }
 
 bool cuda_module_is_source(const void *image, size_t bytes)
@@ -482,8 +529,11 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 {
 	struct cuda_kernel *found = NULL;
 	CUkernel kernel;
-	CUresult code = driver.library_kernel(&kernel, module->library, name);
+	CUresult code;
 
+	if (module->own)
+		return loader_find(module->own, name, ret_function, ret_info);
+	code = driver.library_kernel(&kernel, module->library, name);
 	if (!code)
 		code = use(module, gap);
 	if (!code)
@@ -500,9 +550,22 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 	return CUDA_SUCCESS;
 }
 
+static CUresult list_own(
+	const struct loader_module *own, uint32_t from, const char **ret_names, uint32_t *count)
+{
+	uint32_t all = loader_count(own);
+
+	for (uint32_t i = from; i < all && i - from < *count; i++)
+		ret_names[i - from] = loader_name(own, i);
+	*count = all;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuda_function_list(
 	struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count)
 {
+	if (module->own)
+		return list_own(module->own, from, ret_names, count);
 	for (uint32_t i = from; i < module->count && i - from < *count; i++) {
 		CUresult code = driver.kernel_name(&ret_names[i - from], module->kernels[i].kernel);
 
@@ -518,8 +581,11 @@ static CUresult find_in_context(
 {
 	CUdeviceptr address;
 	size_t bytes;
-	CUresult code = use(module, gap);
+	CUresult code;
 
+	if (module->own)
+		return loader_global(module->own, name, ret_global);
+	code = use(module, gap);
 	if (!code)
 		code = driver.library_global(&address, &bytes, module->library, name);
 	if (!code)
@@ -551,6 +617,8 @@ CUresult cuda_global_find(
 
 CUresult cuda_function_set(struct backend_function *function, uint32_t attribute, int64_t value)
 {
+	if (cuda_kernel(function)->own)
+		return loader_set(cuda_kernel(function)->own, attribute, value);
 	if (value < INT_MIN || value > INT_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (attribute == 1000)

@@ -1,9 +1,15 @@
-// Occupancy questions: how much of a kernel fits on the device. Any thread.
+// Occupancy questions: how much of a kernel fits on the device. For one that the service has loaded
+// itself the driver is asked about its trampoline, which has its registers and barriers, with its
+// static shared memory in addition; limits of the kernel itself are looked at here. Any thread.
 
 #include <limits.h>
 #include <string.h>
 
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/loader.h"
+
+/* Larger ones only where a kernel allows it. */
+#define CLUSTER_PORTABLE 8
 
 static bool fill_dims(const struct wire_u32s *dims, unsigned int *x, unsigned int *y, unsigned int *z)
 {
@@ -15,11 +21,37 @@ static bool fill_dims(const struct wire_u32s *dims, unsigned int *x, unsigned in
 	return true;
 }
 
-static CUresult ask_cluster(
-	CUfunction function, const struct wire_occupancy *query, uint64_t sms, uint64_t *ret_value)
+static int32_t own_attribute(const struct cuda_kernel *kernel, CUfunction_attribute attribute)
+{
+	return kernel->own->attributes[attribute];
+}
+
+/* Whether a block of the kernel itself can be so large. */
+static bool can_be(const struct cuda_kernel *kernel, uint64_t threads, uint64_t shared)
+{
+	return !kernel->own ||
+	       (threads <= (uint64_t)own_attribute(kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
+		       shared <= (uint64_t)own_attribute(
+					 kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+}
+
+static CUresult check_own(
+	const struct loader_kernel *kernel, const CUlaunchAttribute *attributes, unsigned count)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	for (unsigned i = 0; !code && i < count; i++)
+		if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+			code = loader_check_cluster(kernel, &attributes[i].value);
+	return code;
+}
+
+static CUresult ask_cluster(struct backend_function *function, const struct wire_occupancy *query,
+	uint64_t sms, uint64_t *ret_value)
 {
 	struct frmps_launch_attribute given[FRMPS_ATTRIBUTE_MAX];
-	CUlaunchAttribute attributes[FRMPS_ATTRIBUTE_MAX];
+	CUlaunchAttribute attributes[CUDA_ATTRIBUTES_MAX];
+	const struct cuda_kernel *kernel = cuda_kernel(function);
 	CUlaunchConfig config = {.attrs = attributes};
 	uint32_t count = query->attributes.count / sizeof(given[0]);
 	CUresult code;
@@ -35,32 +67,53 @@ static CUresult ask_cluster(
 	code = cuda_attributes(given, count, attributes);
 	if (code)
 		return code;
+	if (kernel->own) {
+		code = check_own(kernel->own, attributes, count);
+		loader_attributes(kernel->own, attributes, &count);
+	}
+	if (code)
+		return code;
 	config.numAttrs = count;
 	config.hStream = sms ? cuda_sms_stream(sms) : NULL;
-	config.sharedMemBytes = (unsigned int)query->shared_bytes;
-	code = query->query == 2 ? driver.occupancy_cluster(&answer, function, &config)
-				 : driver.occupancy_clusters(&answer, function, &config);
+	config.sharedMemBytes = cuda_shared(function, query->shared_bytes);
+	code = query->query == 2 ? driver.occupancy_cluster(&answer, kernel->function, &config)
+				 : driver.occupancy_clusters(&answer, kernel->function, &config);
+	if (!code && query->query == 2 && kernel->own && answer > CLUSTER_PORTABLE &&
+		!own_attribute(kernel, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED))
+		answer = CLUSTER_PORTABLE;
 	if (!code)
 		*ret_value = (uint64_t)answer;
 	return code;
 }
 
-static CUresult ask_blocks(CUfunction function, const struct wire_occupancy *query, uint64_t *ret_value)
+static CUresult ask_blocks(
+	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value)
 {
 	int blocks = 0;
-	CUresult code = driver.occupancy_blocks(
-		&blocks, function, (int)query->block_size, query->shared_bytes, query->flags);
+	CUresult code = driver.occupancy_blocks(&blocks, cuda_function(function), (int)query->block_size,
+		cuda_shared(function, query->shared_bytes), query->flags);
 
+	if (!code && !can_be(cuda_kernel(function), query->block_size, query->shared_bytes))
+		blocks = 0;
 	if (!code)
 		*ret_value = (uint64_t)blocks;
 	return code;
 }
 
-static CUresult ask_shared(CUfunction function, const struct wire_occupancy *query, uint64_t *ret_value)
+static CUresult ask_shared(
+	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value)
 {
+	const struct loader_kernel *own = cuda_kernel(function)->own;
 	size_t bytes = 0;
-	CUresult code = driver.occupancy_shared(&bytes, function, (int)query->blocks, (int)query->block_size);
+	CUresult code = driver.occupancy_shared(
+		&bytes, cuda_function(function), (int)query->blocks, (int)query->block_size);
 
+	if (!code && own) {
+		size_t most = (size_t)own->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+
+		bytes -= bytes < own->shared ? bytes : own->shared;
+		bytes = bytes < most ? bytes : most;
+	}
 	if (!code)
 		*ret_value = bytes;
 	return code;
@@ -73,12 +126,12 @@ CUresult cuda_occupancy(struct backend_function *function, const struct wire_occ
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (query->query) {
 	case 0:
-		return ask_blocks(cuda_function(function), query, ret_value);
+		return ask_blocks(function, query, ret_value);
 	case 1:
-		return ask_shared(cuda_function(function), query, ret_value);
+		return ask_shared(function, query, ret_value);
 	case 2:
 	case 3:
-		return ask_cluster(cuda_function(function), query, sms, ret_value);
+		return ask_cluster(function, query, sms, ret_value);
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}

@@ -1,0 +1,257 @@
+// See trampoline.h.
+
+#include "server/backend/cuda/trampoline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/trampoline_image.h"
+#include "server/log.h"
+
+/* Registers come in steps of 8, as multiprocessors give them out. */
+#define REGISTERS_LEAST 24u
+#define REGISTERS_MOST	255u
+#define REGISTERS_STEP	8u
+#define REGISTERS	30u
+
+/* A block with more barriers leaves room for fewer others: 64 on a multiprocessor. */
+static const uint32_t barrier_classes[] = {1, 2, 4, 8, 16};
+#define BARRIERS 5u
+/* A launch costs a little for each byte that it carries. */
+static const uint32_t carried_classes[] = {256, 4096, 32760};
+#define CARRIED 3u
+#define LONG	2u /* of carried_classes: for few barriers and for many, no further ones */
+
+/* Where the driver's object of a function has the address of its code. Measured (driver 580). */
+#define FUNCTION_ENTRY 0x68
+
+#define BANKS_MAX 32u
+/* At the start, 3 ms each. */
+#define BANKS 8u
+
+struct trampoline_set {
+	CUlibrary library;
+	struct trampoline at[REGISTERS][BARRIERS][CARRIED]; /* function NULL: not in this set */
+	CUdeviceptr bank;
+	bool is_taken;
+};
+
+struct entry {
+	uint64_t at;
+	uint32_t carried;
+};
+
+static struct {
+	struct trampoline_set plain, invalidating, banks[BANKS_MAX];
+	uint32_t bank_count;
+	struct entry *entries; /* by address, once all are loaded */
+	uint32_t entry_count, entry_room;
+} trampolines;
+
+/* ---- classes ---- */
+
+static uint32_t registers_of(uint32_t class)
+{
+	uint32_t registers = REGISTERS_LEAST + class * REGISTERS_STEP;
+
+	return registers < REGISTERS_MOST ? registers : REGISTERS_MOST;
+}
+
+static uint32_t class_of_registers(uint32_t registers)
+{
+	return registers <= REGISTERS_LEAST
+		       ? 0
+		       : (registers + REGISTERS_STEP - 1 - REGISTERS_LEAST) / REGISTERS_STEP;
+}
+
+/* The first class that is enough; `count` if none is. */
+static uint32_t class_of(const uint32_t *classes, uint32_t count, uint32_t needed)
+{
+	uint32_t class = 0;
+
+	while (class < count && classes[class] < needed)
+		class ++;
+	return class;
+}
+
+static bool is_made(bool has_bank, uint32_t barriers, uint32_t carried)
+{
+	if (carried == LONG)
+		return !has_bank && (barriers == 0 || barriers == BARRIERS - 1);
+	return !has_bank || carried > 0;
+}
+
+/* ---- loading ---- */
+
+static bool note_entry(const struct trampoline *trampoline)
+{
+	uint32_t room = trampolines.entry_room * 2 + 512;
+	struct entry *grown = trampolines.entries;
+
+	if (trampolines.entry_count == trampolines.entry_room) {
+		grown = realloc(grown, room * sizeof(*grown));
+		if (!grown)
+			return false;
+		trampolines.entries = grown;
+		trampolines.entry_room = room;
+	}
+	memcpy(&grown[trampolines.entry_count].at,
+		(const uint8_t *)(const void *)trampoline->function + FUNCTION_ENTRY, sizeof(grown[0].at));
+	grown[trampolines.entry_count++].carried = trampoline->carried;
+	return true;
+}
+
+/* What a kernel may ask for at a launch is checked against its own attributes (loader.c). */
+static CUresult find_one(
+	struct trampoline_set *set, const struct trampoline_class *class, int shared, struct trampoline *ret)
+{
+	char name[TRAMPOLINE_NAME_BYTES];
+	CUresult code;
+
+	trampoline_name(class, name);
+	ret->carried = class->carried;
+	code = driver.library_kernel(&ret->kernel, set->library, name);
+	if (!code)
+		code = driver.kernel_function(&ret->function, ret->kernel);
+	if (!code)
+		code = driver.function_load(ret->function);
+	if (!code)
+		code = driver.function_set_attribute(
+			ret->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared);
+	if (!code)
+		code = driver.function_set_attribute(
+			ret->function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+	if (!code && !note_entry(ret))
+		code = CUDA_ERROR_OUT_OF_MEMORY;
+	return code;
+}
+
+static CUresult find_all(struct trampoline_set *set, CUdevice device, bool has_bank)
+{
+	CUresult code = CUDA_SUCCESS;
+	int shared = 0;
+
+	driver.device_attribute(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
+	for (uint32_t r = 0; r < REGISTERS; r++)
+		for (uint32_t b = 0; b < BARRIERS; b++)
+			for (uint32_t c = 0; !code && c < CARRIED; c++) {
+				struct trampoline_class class = {
+					registers_of(r), barrier_classes[b], carried_classes[c]};
+
+				if (is_made(has_bank, b, c))
+					code = find_one(set, &class, shared, &set->at[r][b][c]);
+			}
+	return code;
+}
+
+static CUresult load(struct trampoline_set *set, CUdevice device, bool has_bank, bool invalidates)
+{
+	struct trampoline_class classes[REGISTERS * BARRIERS * CARRIED];
+	struct trampoline_form form = {.classes = classes, .has_bank = has_bank, .invalidates = invalidates};
+	CUresult code;
+	uint8_t *image;
+	size_t bytes;
+
+	for (uint32_t r = 0; r < REGISTERS; r++)
+		for (uint32_t b = 0; b < BARRIERS; b++)
+			for (uint32_t c = 0; c < CARRIED; c++)
+				if (is_made(has_bank, b, c))
+					classes[form.count++] = (struct trampoline_class){
+						registers_of(r), barrier_classes[b], carried_classes[c]};
+	image = trampoline_image(&form, &bytes);
+	if (!image)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = driver.library_load(&set->library, image, NULL, NULL, 0, NULL, NULL, 0);
+	free(image);
+	if (!code)
+		code = find_all(set, device, has_bank);
+	if (!code && has_bank)
+		code = driver.library_global(&set->bank, &bytes, set->library, TRAMPOLINE_BANK);
+	return code;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct entry *one = a, *other = b;
+
+	return one->at < other->at ? -1 : one->at > other->at;
+}
+
+bool trampolines_open(CUdevice device)
+{
+	CUresult code = load(&trampolines.plain, device, false, false);
+
+	if (!code)
+		code = load(&trampolines.invalidating, device, false, true);
+	for (uint32_t i = 0; !code && i < BANKS; i++) {
+		code = load(&trampolines.banks[i], device, true, false);
+		trampolines.bank_count += !code;
+	}
+	if (code) {
+		log_warning("the driver does not take trampolines (code %d): it loads all modules, and each "
+			    "load waits for the kernels that run",
+			(int)code);
+		trampolines_close();
+		return false;
+	}
+	qsort(trampolines.entries, trampolines.entry_count, sizeof(struct entry), by_address);
+	return true;
+}
+
+void trampolines_close(void)
+{
+	free(trampolines.entries);
+	memset(&trampolines, 0, sizeof(trampolines));
+}
+
+/* ---- use ---- */
+
+struct trampoline_set *trampolines_take_bank(void)
+{
+	for (uint32_t i = 0; i < trampolines.bank_count; i++)
+		if (!trampolines.banks[i].is_taken) {
+			trampolines.banks[i].is_taken = true;
+			return &trampolines.banks[i];
+		}
+	return NULL;
+}
+
+void trampolines_give_bank(struct trampoline_set *set)
+{
+	if (set)
+		set->is_taken = false;
+}
+
+uint64_t trampolines_bank(const struct trampoline_set *set)
+{
+	return set->bank;
+}
+
+const struct trampoline *trampolines_find(const struct trampoline_set *set, bool invalidates,
+	uint32_t registers, uint32_t barriers, uint32_t carried)
+{
+	const struct trampoline_set *in = set		? set
+					  : invalidates ? &trampolines.invalidating
+							: &trampolines.plain;
+	uint32_t r = class_of_registers(registers), b = class_of(barrier_classes, BARRIERS, barriers),
+		 c = class_of(carried_classes, CARRIED, carried);
+
+	if (r >= REGISTERS || b >= BARRIERS || c >= CARRIED || (set && invalidates))
+		return NULL;
+	if (set && !c)
+		c = 1;
+	if (c == LONG && b)
+		b = BARRIERS - 1;
+	return in->at[r][b][c].function ? &in->at[r][b][c] : NULL;
+}
+
+uint32_t trampoline_carries(uint64_t entry)
+{
+	const struct entry wanted = {.at = entry};
+	const struct entry *found = trampolines.entry_count
+					    ? bsearch(&wanted, trampolines.entries, trampolines.entry_count,
+						      sizeof(wanted), by_address)
+					    : NULL;
+
+	return found ? found->carried : 0;
+}

@@ -1,0 +1,49 @@
+// The trampolines of this process's context (backend/trampoline_image.h): loaded when the context
+// is made, because the driver's load waits for all that runs. Each set is a library of the driver:
+// one for kernels without constants, one for those whose code may be in caches, and some with a
+// bank of constants each, which one module has for itself.
+//
+// Opened and closed with the context; the module thread takes and gives banks; trampoline_carries()
+// is for any thread.
+
+#ifndef FRMPS_SERVER_BACKEND_CUDA_TRAMPOLINE_H
+#define FRMPS_SERVER_BACKEND_CUDA_TRAMPOLINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/backend/cuda/driver.h"
+
+struct trampoline_set;
+
+struct trampoline {
+	CUkernel kernel;
+	CUfunction function;
+	uint32_t carried; /* bytes of parameters; the address is in the last 8 */
+};
+
+/** Loads them. Return: whether code can be entered by them; if not, the log says why. */
+bool trampolines_open(CUdevice device);
+void trampolines_close(void);
+
+/** A set with a bank of constants; NULL: none is free. */
+struct trampoline_set *trampolines_take_bank(void);
+/** NULL is fine. */
+void trampolines_give_bank(struct trampoline_set *set);
+/** Where the bank lies on the device. */
+uint64_t trampolines_bank(const struct trampoline_set *set);
+
+/**
+ * The trampoline for a kernel.
+ * @set: NULL: it reads no constants
+ * @invalidates: its code may be in caches. Only without a set
+ * @carried: bytes of parameters, with the address
+ * NULL: there is none
+ */
+const struct trampoline *trampolines_find(const struct trampoline_set *set, bool invalidates,
+	uint32_t registers, uint32_t barriers, uint32_t carried);
+
+/** Bytes that a grid carries which begins at an address; 0: no trampoline begins there. */
+uint32_t trampoline_carries(uint64_t entry);
+
+#endif

@@ -1,0 +1,877 @@
+// See kernels.h. Sections that belong to a kernel name the section of its code (sh_info): its
+// attributes (.nv.info.NAME), its parameters (.nv.constant0.NAME), its bank 2 and its shared
+// memory. Attributes are records: format, attribute, and a value of 16 bits or so many bytes. Those
+// of the module's .nv.info are pairs of a symbol and a number.
+//
+// An instruction has 128 bits. LDC and ULDC are the ones that read banks of constants in code for
+// devices 9.0: 1.4 million instructions of NVIDIA's libraries and of nvcc 12 and 13 have no other
+// operand of that kind. Their bank is in bits 54 to 58, their offset, bytes, in bits 38 to 53.
+// Another instruction that older compilers gave a constant operand is not understood, where it
+// would read a bank that moves.
+
+#include "server/backend/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/image.h"
+
+/* In st_other: a kernel. */
+#define OTHER_ENTRY 0x10u
+
+#define SECTIONS_MAX 65536u
+#define PARTS_MAX    65536u
+/* Of a part, which may have no bytes in the file. */
+#define PART_BYTES_MAX (UINT64_C(1) << 30)
+/* A file's bytes are looked at about this often. Compilers' sections do not lie on one another. */
+#define LOOKS 8u
+
+/* ABI of the file: where it tells registers, barriers and shared memory. */
+#define ABI_NEW		    8
+#define OLD_BARRIERS(flags) ((uint32_t)((flags) >> 20 & 0x7f))
+#define OLD_VIRTUAL(flags)  ((int32_t)((flags) >> 16 & 0xff))
+/* Of shared memory, at its beginning, for the driver. Compilers that know of it name it, and count
+ * it. */
+#define SHARED_RESERVED 0x400u
+#define RESERVED_NAME	".nv.reservedSmem"
+#define SHARED_MAX	49152
+
+/* Section types. */
+#define TYPE_INFO UINT32_C(0x70000000)
+/* Attributes: of the module, pairs; of a kernel. */
+#define INFO_FRAME	      0x11u
+#define INFO_LEAST_STACK      0x12u
+#define INFO_MOST_STACK	      0x23u
+#define INFO_REGISTERS	      0x2fu
+#define INFO_MOST_THREADS     0x05u
+#define INFO_THREADS	      0x10u
+#define INFO_PARAMETER	      0x17u
+#define INFO_PARAMETER_BYTES  0x19u
+#define INFO_PARAMETER_LONG   0x45u
+#define INFO_CLUSTER	      0x3du
+#define INFO_EXPLICIT_CLUSTER 0x3eu
+#define INFO_BARRIERS	      0x4cu
+#define FORMAT_BYTE	      2u
+#define FORMAT_SIZED	      4u
+
+/* Relocations. Addresses of 64 bits, of which the second kind is a generic one: the same here. The
+ * lower and the upper half of one, in the bits from 32 of an instruction. */
+#define RELOCATION_ADDRESS 2u
+#define RELOCATION_GENERIC 4u
+#define RELOCATION_LOWER   56u
+#define RELOCATION_UPPER   57u
+#define HALF_AT		   4u
+#define ADDRESS_BYTES	   8u
+
+#define CODE_BYTES     16u
+#define LDC	       0xb82u
+#define ULDC	       0xab9u
+#define ULDC_AT	       0xabbu /* with an index in a register */
+#define BAR	       0xb1du
+#define KIND_LAST      3u
+#define KIND_SECOND    5u
+#define BANK_JUMPS     2u
+#define BANK_CONSTANTS 3u
+#define BANK_SLOTS     4u
+/* In bank 0: the address of bank 3. */
+#define CONSTANTS_ADDRESS 0xd0u
+#define RZ		  255u
+
+#define TAIL_ALIGN 16u
+
+/* ---- small things ---- */
+
+static bool refuse(struct kernels *kernels, const char *why)
+{
+	if (!kernels->why)
+		kernels->why = why;
+	return false;
+}
+
+static bool spend(struct kernels *kernels, uint64_t bytes)
+{
+	if (bytes > kernels->work)
+		return refuse(kernels, "its sections lie on one another");
+	kernels->work -= bytes;
+	return true;
+}
+
+static unsigned bits(uint64_t word, unsigned from, unsigned count)
+{
+	return (unsigned)(word >> from & ((UINT64_C(1) << count) - 1));
+}
+
+static uint32_t word_at(const uint8_t *at)
+{
+	uint32_t word;
+
+	memcpy(&word, at, sizeof(word));
+	return word;
+}
+
+static bool is_new(const struct kernels *kernels)
+{
+	return kernels->elf.header.e_ident[EI_ABIVERSION] >= ABI_NEW;
+}
+
+static const char *section_name(const struct kernels *kernels, const Elf64_Shdr *section)
+{
+	Elf64_Shdr names = elf_section(&kernels->elf, kernels->elf.names);
+
+	return elf_text(&kernels->elf, &names, section->sh_name);
+}
+
+static Elf64_Sym symbol_at(const struct kernels *kernels, uint64_t index)
+{
+	return elf_symbol(&kernels->elf, &kernels->symbols.table, index);
+}
+
+static bool is_code(const Elf64_Shdr *section)
+{
+	return section->sh_type == SHT_PROGBITS && (section->sh_flags & SHF_EXECINSTR);
+}
+
+/* ---- kernels by their symbols ---- */
+
+static int by_name(const void *a, const void *b)
+{
+	const struct kernels_kernel *one = a, *other = b;
+
+	return strcmp(one->name, other->name);
+}
+
+static bool is_kernel(const Elf64_Sym *symbol)
+{
+	return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && (symbol->st_other & OTHER_ENTRY) &&
+	       symbol->st_shndx != SHN_UNDEF;
+}
+
+static bool add_kernel(struct kernels *kernels, const Elf64_Sym *symbol, uint32_t *owners)
+{
+	const char *name = elf_text(&kernels->elf, &kernels->symbols.texts, symbol->st_name);
+	Elf64_Shdr section;
+
+	if (!name || symbol->st_shndx >= kernels->elf.count || !spend(kernels, strlen(name)))
+		return refuse(kernels, "its symbols are not understood");
+	section = elf_section(&kernels->elf, symbol->st_shndx);
+	if (!is_code(&section) || section.sh_size % CODE_BYTES || symbol->st_value ||
+		owners[symbol->st_shndx])
+		return refuse(kernels, "its code is not in sections of its kernels");
+	kernels->at[kernels->count] = (struct kernels_kernel){.name = name, .section = symbol->st_shndx};
+	owners[symbol->st_shndx] = ++kernels->count;
+	return true;
+}
+
+/* @owners: by section: the kernel whose code it is, counted from 1 */
+static CUresult find_kernels(struct kernels *kernels, uint32_t *owners)
+{
+	uint64_t count = 0;
+
+	if (!spend(kernels, kernels->symbols.table.sh_size))
+		return CUDA_SUCCESS;
+	for (uint64_t i = 1; i < kernels->symbols.count; i++) {
+		Elf64_Sym symbol = symbol_at(kernels, i);
+
+		count += is_kernel(&symbol);
+		kernels->counts_reserved |= elf_text_begins(&kernels->elf, &kernels->symbols.texts,
+			symbol.st_name, RESERVED_NAME, sizeof(RESERVED_NAME) - 1);
+	}
+	kernels->at = calloc(count + 1, sizeof(kernels->at[0]));
+	if (!kernels->at)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (uint64_t i = 1; !kernels->why && i < kernels->symbols.count; i++) {
+		Elf64_Sym symbol = symbol_at(kernels, i);
+
+		if (is_kernel(&symbol))
+			add_kernel(kernels, &symbol, owners);
+	}
+	return CUDA_SUCCESS;
+}
+
+/* ---- attributes ---- */
+
+struct record {
+	unsigned format, attribute;
+	uint32_t value, bytes; /* value: without bytes */
+	const uint8_t *at;
+};
+
+/* The next record. @at: moves on. Return: false at the end, or where they are not understood */
+static bool next_record(const uint8_t **at, const uint8_t *end, struct record *ret)
+{
+	uint32_t length;
+
+	if (end - *at < 4)
+		return false;
+	length = (*at)[2] | (uint32_t)(*at)[3] << 8;
+	*ret = (struct record){.format = (*at)[0], .attribute = (*at)[1], .value = length, .at = *at + 4};
+	if (ret->format == FORMAT_SIZED)
+		ret->bytes = length;
+	if (ret->format == FORMAT_BYTE)
+		ret->value &= 0xff;
+	if (ret->bytes > (uint64_t)(end - ret->at))
+		return false;
+	*at = ret->at + ret->bytes;
+	return true;
+}
+
+static void note_pair(struct kernels *kernels, const struct record *record, const uint32_t *owners)
+{
+	uint32_t symbol_index = word_at(record->at), value = word_at(record->at + 4), owner;
+	struct kernels_kernel *kernel;
+	Elf64_Sym symbol;
+
+	if (symbol_index >= kernels->symbols.count)
+		return;
+	symbol = symbol_at(kernels, symbol_index);
+	owner = is_kernel(&symbol) && symbol.st_shndx < kernels->elf.count ? owners[symbol.st_shndx] : 0;
+	if (!owner)
+		return;
+	kernel = &kernels->at[owner - 1];
+	switch (record->attribute) {
+	case INFO_REGISTERS:
+		kernel->registers = value;
+		break;
+	case INFO_FRAME:
+		kernel->attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES] = (int32_t)value;
+		/* fall through */
+	case INFO_LEAST_STACK:
+	case INFO_MOST_STACK:
+		kernel->stack = value > kernel->stack && value != UINT32_MAX ? value : kernel->stack;
+		break;
+	default:
+		break;
+	}
+}
+
+static void read_module_info(struct kernels *kernels, const Elf64_Shdr *section, const uint32_t *owners)
+{
+	const uint8_t *at = kernels->elf.image + section->sh_offset, *end = at + section->sh_size;
+	struct record record;
+
+	if (!spend(kernels, section->sh_size))
+		return;
+	while (next_record(&at, end, &record))
+		if (record.bytes == 8)
+			note_pair(kernels, &record, owners);
+	if (at != end)
+		refuse(kernels, "its attributes are not understood");
+}
+
+/* The product of three numbers, as far as it can be that of a block. */
+static int32_t threads_of(const uint8_t *at)
+{
+	uint64_t threads = (uint64_t)word_at(at) * (word_at(at + 4) & 0xffff) * (word_at(at + 8) & 0xffff);
+
+	return threads < 1024 ? (int32_t)threads : 1024;
+}
+
+static void note_of_kernel(struct kernels_kernel *kernel, const struct record *record)
+{
+	int32_t *attributes = kernel->attributes;
+
+	switch (record->attribute) {
+	case INFO_MOST_THREADS:
+	case INFO_THREADS:
+		if (record->bytes == 12)
+			attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = threads_of(record->at);
+		break;
+	case INFO_PARAMETER_LONG:
+		kernel->parameters = UINT16_MAX; /* more than is carried */
+		break;
+	case INFO_PARAMETER_BYTES:
+		kernel->parameters = record->value;
+		break;
+	case INFO_BARRIERS:
+		kernel->barriers = record->value;
+		break;
+	case INFO_EXPLICIT_CLUSTER:
+		attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = 1;
+		break;
+	case INFO_CLUSTER:
+		if (record->bytes != 12 || !word_at(record->at))
+			break;
+		attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = 1;
+		attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = (int32_t)word_at(record->at);
+		attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT] = (int32_t)word_at(record->at + 4);
+		attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH] = (int32_t)word_at(record->at + 8);
+		break;
+	default:
+		break;
+	}
+}
+
+static void read_kernel_info(
+	struct kernels *kernels, const Elf64_Shdr *section, struct kernels_kernel *kernel)
+{
+	const uint8_t *at = kernels->elf.image + section->sh_offset, *end = at + section->sh_size;
+	struct record record;
+
+	if (kernel->info_bytes || section->sh_offset > UINT32_MAX || section->sh_size > UINT32_MAX) {
+		refuse(kernels, "its attributes are not understood");
+		return;
+	}
+	if (!spend(kernels, section->sh_size))
+		return;
+	kernel->info = (uint32_t)section->sh_offset;
+	kernel->info_bytes = (uint32_t)section->sh_size;
+	while (next_record(&at, end, &record))
+		note_of_kernel(kernel, &record);
+	if (at != end)
+		refuse(kernels, "its attributes are not understood");
+}
+
+/* ---- sections ---- */
+
+static struct kernels_kernel *owner_of(
+	struct kernels *kernels, const Elf64_Shdr *section, const uint32_t *owners)
+{
+	uint32_t owner = section->sh_info < kernels->elf.count ? owners[section->sh_info] : 0;
+
+	return owner ? &kernels->at[owner - 1] : NULL;
+}
+
+/* Room for one more: it doubles. */
+static bool has_room(struct kernels *kernels)
+{
+	uint32_t count = kernels->part_count;
+	struct kernels_part *grown;
+
+	if (count & (count + 1))
+		return true;
+	grown = realloc(kernels->parts, 2 * ((size_t)count + 1) * sizeof(*grown));
+	kernels->parts = grown ? grown : kernels->parts;
+	return grown != NULL;
+}
+
+static void add_part(struct kernels *kernels, uint64_t index, const Elf64_Shdr *section)
+{
+	if (kernels->part_count == PARTS_MAX || section->sh_size > PART_BYTES_MAX || !has_room(kernels)) {
+		refuse(kernels, "its parts are too many or too large");
+		return;
+	}
+	kernels->parts[kernels->part_count++] = (struct kernels_part){.section = (uint32_t)index,
+		.bytes = section->sh_size,
+		.is_code = is_code(section),
+		.is_zero = section->sh_type == SHT_NOBITS};
+	kernels->has_place[index] = true;
+}
+
+static void note_shared(struct kernels *kernels, const Elf64_Shdr *section, struct kernels_kernel *kernel)
+{
+	uint64_t bytes = section->sh_size;
+
+	if (kernels->counts_reserved)
+		bytes -= bytes < SHARED_RESERVED ? bytes : SHARED_RESERVED;
+	if (!kernel || bytes > SHARED_MAX)
+		refuse(kernels, "its shared memory is not understood");
+	else
+		kernel->shared = (uint32_t)bytes;
+}
+
+static void note_jumps(
+	struct kernels *kernels, uint64_t index, const Elf64_Shdr *section, struct kernels_kernel *kernel)
+{
+	if (!kernel || kernel->jumps || section->sh_type != SHT_PROGBITS)
+		refuse(kernels, "a bank of its constants is not understood");
+	else
+		kernel->jumps = (uint32_t)index;
+}
+
+/* The one section of its kind, for the whole module. */
+static void note_bank(struct kernels *kernels, uint64_t index, const Elf64_Shdr *section, uint32_t *io)
+{
+	if (*io || section->sh_type != SHT_PROGBITS || section->sh_size > 65536)
+		refuse(kernels, "a bank of its constants is not understood");
+	*io = (uint32_t)index;
+}
+
+static bool begins(const char *name, const char *with)
+{
+	return !strncmp(name, with, strlen(with));
+}
+
+/* A section that is loaded. */
+static void note_loaded(
+	struct kernels *kernels, uint64_t index, const Elf64_Shdr *section, const uint32_t *owners)
+{
+	struct kernels_kernel *kernel = owner_of(kernels, section, owners);
+	const char *name = section_name(kernels, section);
+
+	if (!name)
+		refuse(kernels, "its sections have no names");
+	else if (is_code(section) && owners[index])
+		kernels->at[owners[index] - 1].barriers = OLD_BARRIERS(section->sh_flags);
+	else if (begins(name, ".nv.shared.reserved"))
+		return;
+	else if (begins(name, ".nv.shared."))
+		note_shared(kernels, section, kernel);
+	else if (begins(name, ".nv.constant0."))
+		return;
+	else if (begins(name, ".nv.constant2."))
+		note_jumps(kernels, index, section, kernel);
+	else if (!strcmp(name, ELF_CONSTANTS))
+		note_bank(kernels, index, section, &kernels->constants);
+	else if (!strcmp(name, ELF_SLOTS))
+		note_bank(kernels, index, section, &kernels->slots);
+	else if (is_code(section) ||
+		 ((!strcmp(name, ".nv.global") || !strcmp(name, ".nv.global.init")) &&
+			 (section->sh_type == SHT_PROGBITS || section->sh_type == SHT_NOBITS)))
+		add_part(kernels, index, section);
+	else
+		refuse(kernels, "it has sections that the service's loader does not know");
+}
+
+static void read_sections(struct kernels *kernels, const uint32_t *owners)
+{
+	for (uint64_t i = 1; !kernels->why && i < kernels->elf.count; i++) {
+		Elf64_Shdr section = elf_section(&kernels->elf, i);
+
+		if ((section.sh_flags & SHF_ALLOC) && section.sh_size)
+			note_loaded(kernels, i, &section, owners);
+	}
+	for (uint64_t i = 1; !kernels->why && i < kernels->elf.count; i++) {
+		Elf64_Shdr section = elf_section(&kernels->elf, i);
+		struct kernels_kernel *kernel =
+			section.sh_type == TYPE_INFO ? owner_of(kernels, &section, owners) : NULL;
+
+		if (kernel)
+			read_kernel_info(kernels, &section, kernel);
+		else if (section.sh_type == TYPE_INFO && !section.sh_info)
+			read_module_info(kernels, &section, owners);
+	}
+}
+
+/* ---- relocations ---- */
+
+struct relocation {
+	uint64_t offset, addend;
+	uint32_t symbol, type;
+};
+
+/* Visits what is put into a section. */
+typedef void visit_fn(const struct kernels *kernels, const struct relocation *one, void *context);
+
+static void visit(const struct kernels *kernels, uint64_t target, visit_fn *each, void *context)
+{
+	const struct elf *elf = &kernels->elf;
+	Elf64_Shdr section;
+
+	if (!kernels->relocations[target])
+		return;
+	section = elf_section(elf, kernels->relocations[target]);
+	for (uint64_t at = 0; section.sh_size - at >= sizeof(Elf64_Rela); at += sizeof(Elf64_Rela)) {
+		struct relocation one;
+		Elf64_Rela rela;
+
+		memcpy(&rela, elf->image + section.sh_offset + at, sizeof(rela));
+		one = (struct relocation){rela.r_offset, (uint64_t)rela.r_addend,
+			(uint32_t)ELF64_R_SYM(rela.r_info), (uint32_t)ELF64_R_TYPE(rela.r_info)};
+		each(kernels, &one, context);
+	}
+}
+
+/* A name that nothing of the file defines. */
+static bool is_needed(const Elf64_Sym *symbol)
+{
+	return symbol->st_shndx == SHN_UNDEF && ELF64_ST_BIND(symbol->st_info) != STB_WEAK;
+}
+
+/* Return: whether it is a kernel's code */
+static bool name_kernel(struct kernels *kernels, uint32_t section)
+{
+	for (uint32_t i = 0; spend(kernels, 1) && i < kernels->count; i++)
+		if (kernels->at[i].section == section) {
+			kernels->at[i].is_named = true;
+			kernels->has_place[section] = true;
+			return true;
+		}
+	return false;
+}
+
+static bool fits(struct kernels *kernels, const Elf64_Shdr *target, const Elf64_Rela *rela)
+{
+	uint32_t type = (uint32_t)ELF64_R_TYPE(rela->r_info);
+	bool in_code = is_code(target);
+	uint64_t bytes = in_code ? CODE_BYTES : ADDRESS_BYTES;
+	Elf64_Sym symbol;
+
+	if (ELF64_R_SYM(rela->r_info) >= kernels->symbols.count || target->sh_type != SHT_PROGBITS ||
+		target->sh_size < bytes || rela->r_offset > target->sh_size - bytes ||
+		(in_code && rela->r_offset % CODE_BYTES))
+		return refuse(kernels, "its relocations are not understood");
+	if (in_code ? type != RELOCATION_LOWER && type != RELOCATION_UPPER
+		    : type != RELOCATION_ADDRESS && type != RELOCATION_GENERIC)
+		return refuse(kernels,
+			in_code ? "its code has relocations that the service's loader does not know"
+				: "its tables have relocations that the service's loader does not know");
+	symbol = symbol_at(kernels, ELF64_R_SYM(rela->r_info));
+	if (is_needed(&symbol))
+		return refuse(kernels, "it calls functions of the driver");
+	if (symbol.st_shndx == SHN_UNDEF)
+		return true;
+	if (symbol.st_shndx >= kernels->elf.count)
+		return refuse(kernels, "its relocations are not understood");
+	if (!kernels->has_place[symbol.st_shndx] && !name_kernel(kernels, symbol.st_shndx))
+		return refuse(kernels, "it has addresses of what is not loaded");
+	return true;
+}
+
+static void check_relocations(struct kernels *kernels)
+{
+	const struct elf *elf = &kernels->elf;
+
+	for (uint64_t i = 1; !kernels->why && i < elf->count; i++) {
+		Elf64_Shdr section = elf_section(elf, i), target;
+
+		if (!elf_relocates(elf, &section))
+			continue;
+		if (section.sh_type != SHT_RELA || section.sh_entsize != sizeof(Elf64_Rela) ||
+			section.sh_link != kernels->symbols.index || section.sh_info >= elf->count ||
+			kernels->relocations[section.sh_info] || !spend(kernels, section.sh_size)) {
+			refuse(kernels, "its relocations are not understood");
+			return;
+		}
+		target = elf_section(elf, section.sh_info);
+		kernels->relocations[section.sh_info] = (uint32_t)i;
+		for (uint64_t at = 0; !kernels->why && section.sh_size - at >= sizeof(Elf64_Rela);
+			at += sizeof(Elf64_Rela)) {
+			Elf64_Rela rela;
+
+			memcpy(&rela, elf->image + section.sh_offset + at, sizeof(rela));
+			fits(kernels, &target, &rela);
+		}
+	}
+}
+
+static uint64_t address_of(const struct kernels *kernels, const struct relocation *one)
+{
+	Elf64_Sym symbol = symbol_at(kernels, one->symbol);
+
+	if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= kernels->elf.count)
+		return one->addend;
+	return kernels->places[symbol.st_shndx] + symbol.st_value + one->addend;
+}
+
+/* visit_fn. @context: the section's bytes */
+static void put(const struct kernels *kernels, const struct relocation *one, void *context)
+{
+	uint64_t address = address_of(kernels, one);
+	uint32_t half = (uint32_t)(one->type == RELOCATION_UPPER ? address >> 32 : address);
+	uint8_t *at = (uint8_t *)context + one->offset;
+
+	if (one->type == RELOCATION_LOWER || one->type == RELOCATION_UPPER)
+		memcpy(at + HALF_AT, &half, sizeof(half));
+	else
+		memcpy(at, &address, sizeof(address));
+}
+
+static void fill(const struct kernels *kernels, uint32_t index, uint8_t *ret)
+{
+	Elf64_Shdr section = elf_section(&kernels->elf, index);
+
+	if (section.sh_type == SHT_NOBITS) {
+		memset(ret, 0, section.sh_size);
+		return;
+	}
+	memcpy(ret, kernels->elf.image + section.sh_offset, section.sh_size);
+	visit(kernels, index, put, ret);
+}
+
+/* ---- instructions ---- */
+
+static bool is_load(uint64_t low)
+{
+	unsigned operation = bits(low, 0, 12);
+
+	return operation == LDC || operation == ULDC || operation == ULDC_AT;
+}
+
+static uint64_t offset_of(uint64_t low)
+{
+	return bits(low, 38, 16);
+}
+
+/* Whether a load may read the word of bank 0 that has the address of bank 3. */
+static bool may_know_constants(uint64_t low)
+{
+	unsigned none = bits(low, 0, 12) == LDC ? RZ : 0;
+	bool has_index = bits(low, 0, 12) == ULDC_AT || bits(low, 24, 8) != none;
+
+	return bits(low, 54, 5) == 0 && offset_of(low) < CONSTANTS_ADDRESS + ADDRESS_BYTES &&
+	       (has_index || offset_of(low) + 16 > CONSTANTS_ADDRESS);
+}
+
+/* Code that reads banks: is all of it understood, and does it read bank 3? */
+static void read_code(struct kernels *kernels, bool of_kernel, const Elf64_Shdr *section)
+{
+	const uint8_t *code = kernels->elf.image + section->sh_offset;
+
+	if (!spend(kernels, section->sh_size))
+		return;
+	for (uint64_t at = 0; !kernels->why && at < section->sh_size; at += CODE_BYTES) {
+		uint64_t low;
+		unsigned kind, bank;
+
+		memcpy(&low, code + at, sizeof(low));
+		kind = bits(low, 9, 3);
+		bank = bits(low, 54, 5);
+		if (is_load(low) && !of_kernel && (bank == BANK_JUMPS || bank == BANK_SLOTS))
+			refuse(kernels, "its functions read tables");
+		else if (is_load(low))
+			kernels->reads_constants |= bank == BANK_CONSTANTS || may_know_constants(low);
+		else if ((kind == KIND_LAST || kind == KIND_SECOND) && bits(low, 0, 12) != BAR &&
+			 bank >= BANK_JUMPS && bank <= BANK_SLOTS)
+			refuse(kernels, "its code reads constants in a way that is not known");
+	}
+}
+
+static bool has_banks(const struct kernels *kernels)
+{
+	bool has = kernels->constants || kernels->slots;
+
+	for (uint32_t i = 0; !has && i < kernels->count; i++)
+		has = kernels->at[i].jumps;
+	return has;
+}
+
+static void read_codes(struct kernels *kernels, const uint32_t *owners)
+{
+	for (uint64_t i = 1; has_banks(kernels) && !kernels->why && i < kernels->elf.count; i++) {
+		Elf64_Shdr section = elf_section(&kernels->elf, i);
+
+		if (is_code(&section) && section.sh_size % CODE_BYTES)
+			refuse(kernels, "its code is not understood");
+		else if (is_code(&section))
+			read_code(kernels, owners[i] != 0, &section);
+	}
+	kernels->reads_constants &= kernels->constants != 0;
+}
+
+/* ---- kernels, settled ---- */
+
+static uint32_t section_bytes(const struct kernels *kernels, uint32_t index)
+{
+	return index ? (uint32_t)elf_section(&kernels->elf, index).sh_size : 0;
+}
+
+/* As a driver computes it: warps get registers in pieces of 256, and there are 16384 for each
+ * quarter of a multiprocessor. */
+static int32_t threads_that_fit(uint32_t registers)
+{
+	uint32_t of_warp = (registers * 32 + 255) / 256 * 256;
+	uint32_t warps = of_warp ? 16384 / of_warp * 4 : 32;
+
+	return warps < 32 ? (int32_t)warps * 32 : 1024;
+}
+
+static int32_t virtual_architecture(const struct kernels *kernels)
+{
+	for (uint64_t i = 1; is_new(kernels) && i < kernels->elf.count; i++) {
+		Elf64_Shdr section = elf_section(&kernels->elf, i);
+		const uint8_t *at = kernels->elf.image + section.sh_offset;
+
+		/* Behind the note's head and name: a version, and the architecture. */
+		if (section.sh_type == SHT_NOTE && section.sh_size >= 32 &&
+			elf_section_is(&kernels->elf, &section, ".note.nv.cuinfo"))
+			return at[26] | at[27] << 8;
+	}
+	return OLD_VIRTUAL(kernels->elf.header.e_flags);
+}
+
+static void settle(struct kernels *kernels, struct kernels_kernel *kernel, int32_t virtual)
+{
+	int32_t *attributes = kernel->attributes;
+	int32_t most = attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
+		fit = threads_that_fit(kernel->registers);
+	uint32_t end;
+
+	kernel->tail = (kernel->parameters + TAIL_ALIGN - 1) & ~(TAIL_ALIGN - 1);
+	kernel->tail_bytes =
+		((section_bytes(kernels, kernels->slots) + ADDRESS_BYTES - 1) & ~(ADDRESS_BYTES - 1)) +
+		section_bytes(kernels, kernel->jumps);
+	end = kernel->tail + kernel->tail_bytes;
+	if (kernel->jumps && section_bytes(kernels, kernel->jumps) > KERNELS_CARRIED_MAX)
+		end = UINT32_MAX;
+	if (!kernel->info_bytes || !kernel->registers || kernel->registers > 255 || kernel->barriers > 16)
+		refuse(kernels, "its kernels are not described");
+	if (end > KERNELS_CARRIED_MAX - ADDRESS_BYTES)
+		refuse(kernels, "its parameters and tables are too long");
+	attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = most && most < fit ? most : fit;
+	attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = (int32_t)kernel->shared;
+	attributes[CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES] = (int32_t)kernels->constant_bytes;
+	attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = (int32_t)kernel->registers;
+	attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = virtual;
+	attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = KERNELS_ARCHITECTURE;
+	attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = SHARED_MAX - (int32_t)kernel->shared;
+	attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
+}
+
+static CUresult read_all(struct kernels *kernels)
+{
+	uint32_t *owners = calloc(kernels->elf.count, sizeof(*owners));
+	CUresult code;
+
+	kernels->places = calloc(kernels->elf.count, sizeof(kernels->places[0]));
+	kernels->has_place = calloc(kernels->elf.count, sizeof(kernels->has_place[0]));
+	kernels->relocations = calloc(kernels->elf.count, sizeof(kernels->relocations[0]));
+	code = owners && kernels->places && kernels->has_place && kernels->relocations
+		       ? find_kernels(kernels, owners)
+		       : CUDA_ERROR_OUT_OF_MEMORY;
+	if (!code && !kernels->why)
+		read_sections(kernels, owners);
+	kernels->constant_bytes = code ? 0 : section_bytes(kernels, kernels->constants);
+	if (!code && kernels->constants)
+		kernels->has_place[kernels->constants] = true;
+	if (!code && !kernels->why)
+		check_relocations(kernels);
+	if (!code && !kernels->why)
+		read_codes(kernels, owners);
+	free(owners);
+	if (code || kernels->why)
+		return code;
+	for (uint32_t i = 0; !kernels->why && i < kernels->count; i++)
+		settle(kernels, &kernels->at[i],
+			i ? kernels->at[0].attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION]
+			  : virtual_architecture(kernels));
+	if (kernels->count)
+		qsort(kernels->at, kernels->count, sizeof(kernels->at[0]), by_name);
+	return CUDA_SUCCESS;
+}
+
+CUresult kernels_open(struct kernels *ret, const uint8_t *cubin, size_t bytes)
+{
+	CUresult code;
+
+	*ret = (struct kernels){.work = LOOKS * bytes};
+	if (!elf_open(cubin, bytes, &ret->elf) || ret->elf.count > SECTIONS_MAX ||
+		!elf_symbols_open(&ret->elf, &ret->symbols))
+		refuse(ret, "its file is not understood");
+	else if (image_architecture(cubin) != KERNELS_ARCHITECTURE)
+		refuse(ret, "the service's loader does not know code of its architecture");
+	code = ret->why ? CUDA_ERROR_NOT_SUPPORTED : read_all(ret);
+	return !code && ret->why ? CUDA_ERROR_NOT_SUPPORTED : code;
+}
+
+void kernels_close(struct kernels *kernels)
+{
+	free(kernels->at);
+	free(kernels->parts);
+	free(kernels->places);
+	free(kernels->has_place);
+	free(kernels->relocations);
+	*kernels = (struct kernels){0};
+}
+
+const struct kernels_kernel *kernels_find(const struct kernels *kernels, const char *name)
+{
+	const struct kernels_kernel wanted = {.name = name};
+
+	return kernels->count ? bsearch(&wanted, kernels->at, kernels->count, sizeof(wanted), by_name) : NULL;
+}
+
+/* Records are in any order: index, ordinal (16 bits), offset (16 bits), and a word with the size
+ * from bit 18 on. */
+bool kernels_parameters(const struct kernels *kernels, const struct kernels_kernel *kernel,
+	struct backend_function_info *ret_info)
+{
+	const uint8_t *at = kernels->elf.image + kernel->info, *end = at + kernel->info_bytes;
+	struct record record;
+	uint32_t count = 0;
+
+	ret_info->argument_bytes = 0;
+	memset(ret_info->params, 0, sizeof(ret_info->params));
+	while (next_record(&at, end, &record)) {
+		uint32_t ordinal, offset, size;
+
+		if (record.attribute == INFO_PARAMETER_LONG)
+			return false;
+		if (record.attribute != INFO_PARAMETER || record.bytes != 12)
+			continue;
+		ordinal = word_at(record.at + 4) & 0xffff;
+		offset = word_at(record.at + 4) >> 16;
+		size = word_at(record.at + 8) >> 18;
+		if (ordinal >= BACKEND_PARAMS_MAX || offset + size > kernel->parameters)
+			return false;
+		ret_info->params[ordinal].offset = offset;
+		ret_info->params[ordinal].size = size;
+		if (offset + size > ret_info->argument_bytes)
+			ret_info->argument_bytes = offset + size;
+		if (ordinal >= count)
+			count = ordinal + 1;
+	}
+	ret_info->param_count = count;
+	memcpy(ret_info->attributes, kernel->attributes, sizeof(ret_info->attributes));
+	return true;
+}
+
+/* ---- placing ---- */
+
+void kernels_fill_part(const struct kernels *kernels, const struct kernels_part *part, uint8_t *ret)
+{
+	fill(kernels, part->section, ret);
+}
+
+void kernels_fill_constants(const struct kernels *kernels, uint8_t *ret)
+{
+	fill(kernels, kernels->constants, ret);
+}
+
+uint64_t kernels_code_bytes(const struct kernels *kernels, const struct kernels_kernel *kernel)
+{
+	return elf_section(&kernels->elf, kernel->section).sh_size;
+}
+
+/* Lets an instruction read what has moved behind the parameters. */
+static void move_load(uint8_t *at, uint32_t slots, uint32_t jumps)
+{
+	uint64_t low, offset;
+	unsigned bank;
+
+	memcpy(&low, at, sizeof(low));
+	bank = bits(low, 54, 5);
+	if (!is_load(low) || (bank != BANK_JUMPS && bank != BANK_SLOTS))
+		return;
+	offset = (offset_of(low) + (bank == BANK_SLOTS ? slots : jumps)) & 0xffff;
+	low &= ~(UINT64_C(0x1f) << 54 | UINT64_C(0xffff) << 38);
+	low |= offset << 38;
+	memcpy(at, &low, sizeof(low));
+}
+
+void kernels_place(const struct kernels *kernels, const struct kernels_kernel *kernel, uint8_t *ret_code,
+	uint8_t *ret_tail)
+{
+	uint64_t bytes = kernels_code_bytes(kernels, kernel);
+	uint32_t slots = KERNELS_PARAMETERS + kernel->tail,
+		 jumps = slots + kernel->tail_bytes - section_bytes(kernels, kernel->jumps);
+
+	fill(kernels, kernel->section, ret_code);
+	memset(ret_tail, 0, kernel->tail_bytes);
+	if (kernels->slots)
+		fill(kernels, kernels->slots, ret_tail);
+	if (kernel->jumps)
+		fill(kernels, kernel->jumps, ret_tail + (jumps - slots));
+	for (uint64_t at = 0; kernel->tail_bytes && at < bytes; at += CODE_BYTES)
+		move_load(ret_code + at, slots, jumps);
+}
+
+bool kernels_variable(const struct kernels *kernels, const char *name, bool *ret_is_constant,
+	uint64_t *ret_address, uint64_t *ret_bytes)
+{
+	for (uint64_t i = 1; i < kernels->symbols.count; i++) {
+		Elf64_Sym symbol = symbol_at(kernels, i);
+		const char *text;
+
+		if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || symbol.st_shndx == SHN_UNDEF ||
+			symbol.st_shndx >= kernels->elf.count || !kernels->has_place[symbol.st_shndx])
+			continue;
+		text = elf_text(&kernels->elf, &kernels->symbols.texts, symbol.st_name);
+		if (!text || strcmp(text, name))
+			continue;
+		*ret_is_constant = symbol.st_shndx == kernels->constants;
+		*ret_address = kernels->places[symbol.st_shndx] + symbol.st_value;
+		*ret_bytes = symbol.st_size;
+		return true;
+	}
+	return false;
+}

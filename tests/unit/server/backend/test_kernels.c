@@ -1,0 +1,361 @@
+// What the service's own loader reads of kernels (images/placed.cu), how it places their code, what
+// it leaves to the driver, and images that lie; and whether the cubin of trampolines is one that it
+// would take itself.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/kernels.h"
+#include "server/backend/trampoline_image.h"
+#include "tests/unit/server/backend/image_bed.h"
+
+#define MUTATIONS 3000
+#define BASE	  UINT64_C(0x7f1122330000)
+
+static struct kernels kernels;
+
+static CUresult read_image(void)
+{
+	return kernels_open(&kernels, image, image_bytes);
+}
+
+static const struct kernels_kernel *kernel_of(const char *name)
+{
+	const struct kernels_kernel *found = kernels_find(&kernels, name);
+
+	ck_assert_msg(found != NULL, "%s", name);
+	return found;
+}
+
+static void open_placed(void)
+{
+	load("placed.cubin");
+	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
+}
+
+static void drop(void)
+{
+	kernels_close(&kernels);
+	unload();
+}
+
+START_TEST(kernels_are_read)
+{
+	const struct kernels_kernel *plain, *jumps;
+
+	open_placed();
+	ck_assert_uint_eq(kernels.count, 4);
+	for (uint32_t i = 1; i < kernels.count; i++)
+		ck_assert_int_lt(strcmp(kernels.at[i - 1].name, kernels.at[i].name), 0);
+	ck_assert_ptr_null(kernels_find(&kernels, "nothing"));
+	plain = kernel_of("plain");
+	ck_assert_uint_eq(plain->shared, 256);
+	ck_assert_uint_eq(plain->barriers, 1);
+	ck_assert_int_eq(plain->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], 128);
+	ck_assert_int_eq(plain->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES], 256);
+	ck_assert_int_eq(plain->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES], 49152 - 256);
+	ck_assert_int_eq(plain->attributes[CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES], 16);
+	ck_assert_int_eq(plain->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION], 90);
+	ck_assert_int_eq(plain->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION], 90);
+	jumps = kernel_of("jumps");
+	ck_assert_int_eq(jumps->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], 1024);
+	/* Two addresses of the module, and nine jumps. */
+	ck_assert_uint_eq(jumps->tail_bytes, 16 + 36);
+	ck_assert(kernels.reads_constants);
+}
+END_TEST
+
+START_TEST(parameters_are_read)
+{
+	static struct backend_function_info info;
+
+	open_placed();
+	ck_assert(kernels_parameters(&kernels, kernel_of("plain"), &info));
+	ck_assert_uint_eq(info.param_count, 3);
+	ck_assert_uint_eq(info.params[0].size, 8);
+	ck_assert_uint_eq(info.params[1].offset, 8);
+	ck_assert_uint_eq(info.params[1].size, 2);
+	ck_assert_uint_eq(info.params[2].offset, 10);
+	ck_assert_uint_eq(info.params[2].size, 20);
+	ck_assert_uint_eq(info.argument_bytes, 30);
+}
+END_TEST
+
+static void give_places(void)
+{
+	for (uint32_t i = 0; i < kernels.part_count; i++)
+		kernels.places[kernels.parts[i].section] = BASE + 4096 * i;
+	kernels.places[kernels.constants] = BASE + 0x100000;
+}
+
+static uint64_t address_of(const char *name)
+{
+	uint64_t address, bytes;
+	bool is_constant;
+
+	ck_assert(kernels_variable(&kernels, name, &is_constant, &address, &bytes));
+	ck_assert(is_constant == !strcmp(name, "steps"));
+	return address;
+}
+
+/* Loads from banks 2 and 4 that are left in code. */
+static unsigned count_loads(const uint8_t *code, uint64_t bytes, uint64_t bank, uint64_t *ret_offset)
+{
+	unsigned count = 0;
+
+	for (uint64_t at = 0; at < bytes; at += 16) {
+		uint64_t low;
+
+		memcpy(&low, code + at, sizeof(low));
+		if (((low & 0xfff) != 0xb82 && (low & 0xfff) != 0xab9 && (low & 0xfff) != 0xabb) ||
+			(low >> 54 & 31) != bank)
+			continue;
+		if (!count++)
+			*ret_offset = low >> 38 & 0xffff;
+	}
+	return count;
+}
+
+/* The tables of a kernel are behind its parameters, and its code reads them there. */
+START_TEST(tables_move_behind_the_parameters)
+{
+	const struct kernels_kernel *slots;
+	uint64_t bytes, offset = 0, slot[2];
+	uint8_t *code, *tail;
+
+	open_placed();
+	give_places();
+	slots = kernel_of("slots");
+	bytes = kernels_code_bytes(&kernels, slots);
+	code = malloc(bytes);
+	tail = malloc(slots->tail_bytes);
+	ck_assert_uint_gt(
+		count_loads(image + elf_section(&kernels.elf, slots->section).sh_offset, bytes, 4, &offset),
+		0);
+	kernels_place(&kernels, slots, code, tail);
+	ck_assert_uint_eq(count_loads(code, bytes, 4, &offset), 0);
+	ck_assert_uint_eq(slots->tail, 16);
+	memcpy(slot, tail, sizeof(slot));
+	ck_assert(slot[0] == address_of("counts") || slot[1] == address_of("counts"));
+	ck_assert(slot[0] == address_of("firsts") || slot[1] == address_of("firsts"));
+	free(code);
+	free(tail);
+	address_of("steps");
+}
+END_TEST
+
+START_TEST(jumps_move_behind_the_addresses)
+{
+	const struct kernels_kernel *jumps;
+	uint64_t offset = 0, bytes;
+	uint8_t *code, *tail;
+
+	open_placed();
+	give_places();
+	jumps = kernel_of("jumps");
+	bytes = kernels_code_bytes(&kernels, jumps);
+	code = malloc(bytes);
+	tail = malloc(jumps->tail_bytes);
+	kernels_place(&kernels, jumps, code, tail);
+	ck_assert_uint_eq(count_loads(code, bytes, 2, &offset), 0);
+	ck_assert_int_eq(memcmp(tail + 16, image + elf_section(&kernels.elf, jumps->jumps).sh_offset, 36), 0);
+	free(code);
+	free(tail);
+}
+END_TEST
+
+/* Constants are where they were: in a bank that the trampoline brings along. */
+START_TEST(constants_stay)
+{
+	const struct kernels_kernel *constants;
+	uint64_t offset = 0, bytes;
+	uint8_t *code, *tail;
+	uint32_t values[4];
+
+	open_placed();
+	give_places();
+	constants = kernel_of("constants");
+	bytes = kernels_code_bytes(&kernels, constants);
+	code = malloc(bytes);
+	tail = malloc(constants->tail_bytes);
+	kernels_place(&kernels, constants, code, tail);
+	ck_assert_uint_gt(count_loads(code, bytes, 3, &offset), 0);
+	ck_assert_uint_eq(kernels.constant_bytes, sizeof(values));
+	kernels_fill_constants(&kernels, (uint8_t *)values);
+	ck_assert_uint_eq(values[3], 11);
+	free(code);
+	free(tail);
+}
+END_TEST
+
+START_TEST(variables_have_their_first_values)
+{
+	uint32_t values[3] = {0};
+	unsigned found = 0;
+
+	open_placed();
+	for (uint32_t i = 0; i < kernels.part_count; i++)
+		if (!kernels.parts[i].is_zero && kernels.parts[i].bytes == sizeof(values)) {
+			kernels_fill_part(&kernels, &kernels.parts[i], (uint8_t *)values);
+			found++;
+		}
+	ck_assert_uint_eq(found, 1);
+	ck_assert_uint_eq(values[2], 300);
+}
+END_TEST
+
+static const struct {
+	const char *image, *why;
+} refused[] = {{"printing.cubin", "it calls functions of the driver"},
+	{"asserting.cubin", "it calls functions of the driver"},
+	{"statics_heap.cubin", "it calls functions of the driver"},
+	{"statics_75.cubin", "the service's loader does not know code of its architecture"},
+	{"statics_100.cubin", "the service's loader does not know code of its architecture"}};
+
+START_TEST(the_driver_gets_what_is_not_known)
+{
+	load(refused[_i].image);
+	ck_assert_int_eq(read_image(), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_str_eq(kernels.why, refused[_i].why);
+}
+END_TEST
+
+/* An instruction that reads a bank in another way is not moved by guessing. */
+START_TEST(other_reads_of_tables_are_refused)
+{
+	const struct kernels_kernel *slots;
+	const uint64_t other = UINT64_C(4) << 54 | 0x7a24; /* IMAD with a constant */
+
+	open_placed();
+	slots = kernel_of("slots");
+	memcpy(image + elf_section(&kernels.elf, slots->section).sh_offset + 32, &other, sizeof(other));
+	kernels_close(&kernels);
+	ck_assert_int_eq(read_image(), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_str_eq(kernels.why, "its code reads constants in a way that is not known");
+}
+END_TEST
+
+static void use_everything(void)
+{
+	static struct backend_function_info info;
+
+	give_places();
+	for (uint32_t i = 0; i < kernels.part_count; i++) {
+		uint8_t *part =
+			kernels.parts[i].bytes > IMAGE_BYTES ? NULL : malloc(kernels.parts[i].bytes + 1);
+
+		if (part)
+			kernels_fill_part(&kernels, &kernels.parts[i], part);
+		free(part);
+	}
+	for (uint32_t i = 0; i < kernels.count; i++) {
+		uint64_t bytes = kernels_code_bytes(&kernels, &kernels.at[i]);
+		uint8_t *code = malloc(bytes + 1), *tail = malloc(kernels.at[i].tail_bytes + 1);
+
+		kernels_place(&kernels, &kernels.at[i], code, tail);
+		kernels_parameters(&kernels, &kernels.at[i], &info);
+		free(code);
+		free(tail);
+	}
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+	*state = *state * UINT32_C(1664525) + UINT32_C(1013904223);
+	return *state >> 8;
+}
+
+START_TEST(images_may_lie)
+{
+	uint32_t state = (uint32_t)_i + 1, taken = 0;
+	uint8_t *kept;
+
+	load(_i % 2 ? "placed.cubin" : "statics_linked.cubin");
+	kept = malloc(image_bytes);
+	memcpy(kept, image, image_bytes);
+	for (int i = 0; i < MUTATIONS; i++) {
+		for (uint32_t n = next_random(&state) % 4 + 1; n; n--) {
+			size_t range = next_random(&state) % 2 ? image_bytes : image_bytes / 3;
+			size_t at = next_random(&state) % range;
+			bool is_end = next_random(&state) % 2 && at < 4096;
+
+			image[is_end ? image_bytes - 1 - at : at] = (uint8_t)next_random(&state);
+		}
+		if (!read_image()) {
+			taken++;
+			use_everything();
+		}
+		kernels_close(&kernels);
+		memcpy(image, kept, image_bytes);
+	}
+	free(kept);
+	if (_i % 2)
+		ck_assert_uint_gt(taken, 10);
+}
+END_TEST
+
+START_TEST(images_may_be_cut_off)
+{
+	size_t whole;
+
+	load("placed.cubin");
+	whole = image_bytes;
+	for (size_t bytes = 0; bytes < whole; bytes += 61) {
+		uint8_t *cut = malloc(bytes + 1);
+
+		memcpy(cut, image, bytes);
+		ck_assert_int_ne(kernels_open(&kernels, cut, bytes), CUDA_SUCCESS);
+		kernels_close(&kernels);
+		free(cut);
+	}
+}
+END_TEST
+
+START_TEST(trampolines_are_kernels)
+{
+	static const struct trampoline_class classes[] = {{24, 1, 256}, {40, 16, 4096}, {255, 1, 16384}};
+	const struct trampoline_form form = {
+		.classes = classes, .count = 3, .has_bank = true, .invalidates = _i};
+	const struct kernels_kernel *found;
+	char name[TRAMPOLINE_NAME_BYTES];
+	size_t bytes;
+	uint8_t *made = trampoline_image(&form, &bytes);
+
+	ck_assert_ptr_nonnull(made);
+	ck_assert_int_eq(kernels_open(&kernels, made, bytes), CUDA_SUCCESS);
+	ck_assert_uint_eq(kernels.count, 3);
+	ck_assert_uint_eq(kernels.constant_bytes, TRAMPOLINE_BANK_BYTES);
+	for (uint32_t i = 0; i < 3; i++) {
+		trampoline_name(&classes[i], name);
+		found = kernel_of(name);
+		ck_assert_uint_eq(found->registers, classes[i].registers);
+		ck_assert_uint_eq(found->barriers, classes[i].barriers);
+		ck_assert_uint_eq(found->parameters, classes[i].carried);
+		ck_assert_uint_eq(kernels_code_bytes(&kernels, found), 128);
+	}
+	kernels_close(&kernels);
+	free(made);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("kernels");
+	TCase *tests = tcase_create("kernels");
+
+	tcase_set_timeout(tests, 120);
+	tcase_add_checked_fixture(tests, NULL, drop);
+	tcase_add_test(tests, kernels_are_read);
+	tcase_add_test(tests, parameters_are_read);
+	tcase_add_test(tests, tables_move_behind_the_parameters);
+	tcase_add_test(tests, jumps_move_behind_the_addresses);
+	tcase_add_test(tests, constants_stay);
+	tcase_add_test(tests, variables_have_their_first_values);
+	tcase_add_loop_test(tests, the_driver_gets_what_is_not_known, 0, 5);
+	tcase_add_test(tests, other_reads_of_tables_are_refused);
+	tcase_add_loop_test(tests, images_may_lie, 0, 4);
+	tcase_add_test(tests, images_may_be_cut_off);
+	tcase_add_loop_test(tests, trampolines_are_kernels, 0, 2);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
