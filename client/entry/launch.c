@@ -142,14 +142,13 @@ static CUresult launch_checked(
 	return capture_is_on(stream) ? capture_launch(stream, launch) : submit_launch(launch, stream);
 }
 
-/* The context that a launch belongs to: the stream's, for a special one or none the current one
+/* The context that a launch belongs to: the stream's, for a default stream the current one
  * (NULL). */
 static CUcontext context_of(CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;
 
-	if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD ||
-		stream_resolve(handle, per_thread, &stream) != CUDA_SUCCESS)
+	if (!stream_has_context(handle) || stream_resolve(handle, per_thread, &stream) != CUDA_SUCCESS)
 		return NULL;
 	return stream->context;
 }
@@ -157,7 +156,7 @@ static CUcontext context_of(CUstream handle, bool per_thread)
 static inline CUresult begin(
 	CUfunction handle, CUstream stream, bool per_thread, const struct client_function **ret_function)
 {
-	CUresult result = process_enter_context();
+	CUresult result = process_enter_object(stream_has_context(stream));
 	struct client_function *function;
 
 	if (result != CUDA_SUCCESS)

@@ -278,6 +278,12 @@ CUresult process_enter_context(void)
 	return fake.enter_code ? fake.enter_code : fake.context_code;
 }
 
+CUresult process_enter_object(bool has_context)
+{
+	(void)has_context;
+	return process_enter_context();
+}
+
 CUresult wait_all(void)
 {
 	++fake.drains;
