@@ -11,6 +11,7 @@
 #include "client/graph/capture.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
+#include "client/submit/wait.h"
 
 /* Exported, but references from inside the shim bind to the shim's own function. */
 #define CUDA_EXPORT __attribute__((visibility("protected")))
@@ -48,6 +49,14 @@ static inline CUresult enter_stream(CUstream handle, bool per_thread, struct cli
 	CUresult r = process_enter_object(stream_has_context(handle));
 
 	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
+}
+
+/* Last line of launches. */
+static inline CUresult leave_launch(CUresult r, struct client_stream *stream)
+{
+	if (__builtin_expect(!wait_launches, 1) || r != CUDA_SUCCESS || capture_is_on(stream))
+		return r;
+	return wait_launched(stream);
 }
 
 /* First lines of entry points that must not be called while a stream captures (graph/capture.h). */

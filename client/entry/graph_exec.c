@@ -130,7 +130,7 @@ static CUresult launch(CUgraphExec handle, CUstream where, bool per_thread)
 	struct client_exec *exec;
 	CUresult r = begin_in(handle, where, per_thread, &exec, &stream);
 
-	return r == CUDA_SUCCESS ? exec_launch(exec, stream) : r;
+	return r == CUDA_SUCCESS ? leave_launch(exec_launch(exec, stream), stream) : r;
 }
 
 ENTRY_PAIR(cuGraphLaunch, _ptsz, launch, (CUgraphExec exec, CUstream stream), exec, stream)

@@ -138,8 +138,11 @@ static CUresult launch_checked(
 			return result;
 	}
 	if (__builtin_expect(launch->event_count, 0))
-		return launch_with_events(launch, stream);
-	return capture_is_on(stream) ? capture_launch(stream, launch) : submit_launch(launch, stream);
+		result = launch_with_events(launch, stream);
+	else
+		result = capture_is_on(stream) ? capture_launch(stream, launch)
+					       : submit_launch(launch, stream);
+	return leave_launch(result, stream);
 }
 
 /* The context that a launch belongs to: the stream's, for a default stream the current one

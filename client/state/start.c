@@ -14,6 +14,7 @@
 #include "client/state/space.h"
 #include "client/state/stream_slot.h"
 #include "client/submit/submit.h"
+#include "client/submit/wait.h"
 
 static CUresult connect_service(void)
 {
@@ -36,8 +37,16 @@ static CUresult connect_service(void)
 	return r;
 }
 
+static bool is_set(const char *variable)
+{
+	const char *value = getenv(variable);
+
+	return value && atoi(value) != 0;
+}
+
 static void build(void)
 {
+	wait_launches = is_set("CUDA_LAUNCH_BLOCKING");
 	submit_start();
 	stream_table_init();
 	memory_start();
