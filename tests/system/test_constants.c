@@ -214,6 +214,17 @@ static void from_array(void)
 	ck_cuda(cuArrayDestroy(array));
 }
 
+/* A kernel that is given the address. */
+static void by_kernel(void)
+{
+	CUdeviceptr word = place(41);
+	uint32_t by = own.next++;
+	void *arguments[] = {&word, &by};
+
+	own.expected[41] += 2 * by;
+	ck_cuda(launch("count_up", 2, 1, own.stream, arguments));
+}
+
 /* Two streams, one behind the other. */
 static void on_another_stream(void)
 {
@@ -318,7 +329,7 @@ static void by_captured_copy(void)
 }
 
 static void (*const ways[])(void) = {by_copy, by_async_copy, by_ordinary_copy, by_set, by_copy_on_device,
-	by_copy_of_any_kind, by_peer_copy, by_batch, by_box, by_set_of_rows, by_word, from_array,
+	by_copy_of_any_kind, by_peer_copy, by_batch, by_box, by_set_of_rows, by_word, by_kernel, from_array,
 	on_another_stream, by_graph, by_changed_graph, by_captured_copy};
 #define WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
