@@ -601,6 +601,26 @@ START_TEST(launches_block_where_that_is_asked_for)
 }
 END_TEST
 
+/* ---- variables of the driver's compiler ---- */
+
+static int load_text(int unused)
+{
+	CUmodule module;
+
+	(void)unused;
+	setenv("CUDA_DISABLE_PTX_JIT", "1", 1);
+	driver_attach();
+	return (int)cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n.address_size 64\n");
+}
+
+/* Which code NVIDIA's library returns is not documented. */
+START_TEST(text_is_refused_where_that_is_asked_for)
+{
+	if (!is_native())
+		ck_assert_int_eq(exit_status(spawn(load_text, 0)), CUDA_ERROR_JIT_COMPILATION_DISABLED);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("process");
@@ -620,6 +640,7 @@ int main(void)
 	tcase_add_loop_test(tests, a_program_without_descriptors_is_told_at_its_start, 0, 4);
 	tcase_add_test(tests, a_program_needs_no_proc);
 	tcase_add_test(tests, launches_block_where_that_is_asked_for);
+	tcase_add_test(tests, text_is_refused_where_that_is_asked_for);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
