@@ -16,9 +16,10 @@
 //
 // What is read from the mirror's address, by copies or by kernels that are given the pointer, is
 // the mirror. Such a kernel may also store there: CuPy fills a constant so. Behind each launch with
-// an argument that points into a mirror, the whole mirror is copied on in the same way. Kernels of
-// graphs, and those that find the pointer in memory, are not followed. A constant of which nobody
-// asks the address has the value that it was loaded with, everywhere.
+// an argument that points into a mirror, the whole mirror is copied on in the same way; a graph
+// whose kernel has pointers to two constants is refused. Kernels that find the pointer in memory
+// are not followed. A constant of which nobody asks the address has the value that it was loaded
+// with, everywhere.
 //
 // A copy into a box in a mirror is copied on as the same box, so that bytes between its rows, which
 // another stream may be writing, are left alone.
