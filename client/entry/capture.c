@@ -5,17 +5,10 @@
 #include "client/state/stream.h"
 #include "client/state/thread.h"
 
-static CUresult enter(CUstream handle, bool per_thread, struct client_stream **ret_stream)
-{
-	CUresult r = process_enter_context();
-
-	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
-}
-
 static CUresult begin(CUstream handle, CUstreamCaptureMode mode, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	return r == CUDA_SUCCESS ? capture_begin(stream, mode, NULL, NULL, NULL, 0) : r;
 }
@@ -27,7 +20,7 @@ static CUresult begin_to(CUstream handle, CUgraph graph, const CUgraphNode *node
 	const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !graph)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -42,7 +35,7 @@ ENTRY_PAIR(cuStreamBeginCaptureToGraph, _ptsz, begin_to,
 static CUresult end(CUstream handle, CUgraph *graph, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !graph)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -55,7 +48,7 @@ static CUresult query(
 	CUstream handle, CUstreamCaptureStatus *status, struct capture_info *info, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !status)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -134,7 +127,7 @@ static CUresult update(CUstream handle, CUgraphNode *nodes, const CUgraphEdgeDat
 	unsigned int flags, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES)
 		r = CUDA_ERROR_INVALID_VALUE;

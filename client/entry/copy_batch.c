@@ -14,7 +14,7 @@
 /* A batch belongs to a stream that is neither the legacy one nor capturing. */
 static CUresult enter(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
-	CUresult r = process_enter_context();
+	CUresult r = process_enter_object(stream_has_context(handle));
 
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -10,6 +10,8 @@
 #include "client/entry/api.h"
 #include "client/graph/capture.h"
 #include "client/state/process.h"
+#include "client/state/stream.h"
+#include "client/submit/wait.h"
 
 /* Exported, but references from inside the shim bind to the shim's own function. */
 #define CUDA_EXPORT __attribute__((visibility("protected")))
@@ -33,6 +35,29 @@
 	{                                                                                                    \
 		return body(__VA_ARGS__, true);                                                              \
 	}
+
+/* Whether a handle names a stream that the program made. Such a stream belongs to a context; the
+ * default streams are those of the current one. */
+static inline bool stream_has_context(CUstream handle)
+{
+	return handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD;
+}
+
+/* First lines of entry points on a stream. */
+static inline CUresult enter_stream(CUstream handle, bool per_thread, struct client_stream **ret_stream)
+{
+	CUresult r = process_enter_object(stream_has_context(handle));
+
+	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
+}
+
+/* Last line of launches. */
+static inline CUresult leave_launch(CUresult r, struct client_stream *stream)
+{
+	if (__builtin_expect(!wait_launches, 1) || r != CUDA_SUCCESS || capture_is_on(stream))
+		return r;
+	return wait_launched(stream);
+}
 
 /* First lines of entry points that must not be called while a stream captures (graph/capture.h). */
 static inline CUresult enter_unsafe(void)

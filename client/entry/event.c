@@ -26,7 +26,7 @@ CUDA_EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags)
 
 CUDA_EXPORT CUresult cuEventDestroy_v2(CUevent event)
 {
-	CUresult r = process_enter_context();
+	CUresult r = process_enter_object(true);
 
 	return r == CUDA_SUCCESS ? event_destroy(event) : r;
 }
@@ -49,7 +49,7 @@ static bool is_foreign(CUevent event, const struct client_stream *stream)
 static CUresult record(CUevent event, CUstream handle, unsigned int flags, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = process_enter_host();
+	CUresult r = process_enter_host(stream_has_context(handle));
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -70,7 +70,7 @@ ENTRY_PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent event, CUstream strea
 
 CUDA_EXPORT CUresult cuEventQuery(CUevent event)
 {
-	CUresult r = process_enter_host();
+	CUresult r = process_enter_host(true);
 
 	if (r == CUDA_SUCCESS)
 		r = capture_unsafe();
@@ -79,7 +79,7 @@ CUDA_EXPORT CUresult cuEventQuery(CUevent event)
 
 CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
-	CUresult r = process_enter_context();
+	CUresult r = process_enter_object(true);
 
 	/* In a forked child there is nothing to look at. */
 	if (r != CUDA_SUCCESS)
@@ -92,7 +92,7 @@ CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 
 CUDA_EXPORT CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
 {
-	CUresult r = process_enter_context();
+	CUresult r = process_enter_object(true);
 
 	if (r != CUDA_SUCCESS)
 		return r;

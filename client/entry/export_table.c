@@ -11,7 +11,8 @@
 // the size word before they trust a slot.
 //
 // A table that is not here does not exist: CUDA_ERROR_INVALID_VALUE, as the driver (580) says. That
-// is where profilers end, on purpose; they would attach to the shim and see nothing.
+// is where profilers end, on purpose: CUPTI then answers each call with CUPTI_ERROR_UNKNOWN. They
+// would attach to the shim and see nothing.
 
 #include "client/entry/api.h"
 #include "client/link/integrity.h"
@@ -403,12 +404,22 @@ static bool first_mention(const uint8_t uuid[16])
 	return false;
 }
 
+/* The first table that CUPTI asks for. */
+static const uint8_t profilers[16] = {
+	0x2c, 0x8e, 0x0a, 0xd8, 0x07, 0x10, 0xab, 0x4e, 0x90, 0xdd, 0x54, 0x71, 0x9f, 0xe5, 0xf7, 0x4b};
+
 static void mention_unknown(const uint8_t uuid[16])
 {
 	char text[2 * 16 + 1];
 
 	if (!first_mention(uuid))
 		return;
+	if (!memcmp(uuid, profilers, sizeof(profilers))) {
+		client_log(CLIENT_LOG_ERROR,
+			"a profiler (CUPTI) finds nothing to attach to: it would see no kernels of a program "
+			"that goes through the service; profile without frmps-run");
+		return;
+	}
 	for (int i = 0; i < 16; i++) {
 		text[2 * i] = "0123456789abcdef"[uuid[i] >> 4];
 		text[2 * i + 1] = "0123456789abcdef"[uuid[i] & 15];

@@ -109,17 +109,28 @@ CUDA_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec handle, uint64_t *flags)
 	return r;
 }
 
+/* The same, in a stream. */
+static CUresult begin_in(CUgraphExec handle, CUstream where, bool per_thread, struct client_exec **ret_exec,
+	struct client_stream **ret_stream)
+{
+	CUresult r = process_enter_object(stream_has_context(where));
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*ret_exec = exec_find(handle);
+	if (!*ret_exec)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = stream_resolve(where, per_thread, ret_stream);
+	return r == CUDA_SUCCESS && capture_is_on(*ret_stream) ? capture_refuse(*ret_stream) : r;
+}
+
 static CUresult launch(CUgraphExec handle, CUstream where, bool per_thread)
 {
 	struct client_stream *stream;
 	struct client_exec *exec;
-	CUresult r = begin(handle, handle, &exec);
+	CUresult r = begin_in(handle, where, per_thread, &exec, &stream);
 
-	if (r == CUDA_SUCCESS)
-		r = stream_resolve(where, per_thread, &stream);
-	if (r == CUDA_SUCCESS && capture_is_on(stream))
-		r = capture_refuse(stream);
-	return r == CUDA_SUCCESS ? exec_launch(exec, stream) : r;
+	return r == CUDA_SUCCESS ? leave_launch(exec_launch(exec, stream), stream) : r;
 }
 
 ENTRY_PAIR(cuGraphLaunch, _ptsz, launch, (CUgraphExec exec, CUstream stream), exec, stream)
@@ -128,12 +139,8 @@ static CUresult upload(CUgraphExec handle, CUstream where, bool per_thread)
 {
 	struct client_stream *stream;
 	struct client_exec *exec;
-	CUresult r = begin(handle, handle, &exec);
+	CUresult r = begin_in(handle, where, per_thread, &exec, &stream);
 
-	if (r == CUDA_SUCCESS)
-		r = stream_resolve(where, per_thread, &stream);
-	if (r == CUDA_SUCCESS && capture_is_on(stream))
-		r = capture_refuse(stream);
 	return r == CUDA_SUCCESS ? exec_upload(exec) : r;
 }
 

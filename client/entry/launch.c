@@ -138,18 +138,20 @@ static CUresult launch_checked(
 			return result;
 	}
 	if (__builtin_expect(launch->event_count, 0))
-		return launch_with_events(launch, stream);
-	return capture_is_on(stream) ? capture_launch(stream, launch) : submit_launch(launch, stream);
+		result = launch_with_events(launch, stream);
+	else
+		result = capture_is_on(stream) ? capture_launch(stream, launch)
+					       : submit_launch(launch, stream);
+	return leave_launch(result, stream);
 }
 
-/* The context that a launch belongs to: the stream's, for a special one or none the current one
+/* The context that a launch belongs to: the stream's, for a default stream the current one
  * (NULL). */
 static CUcontext context_of(CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;
 
-	if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD ||
-		stream_resolve(handle, per_thread, &stream) != CUDA_SUCCESS)
+	if (!stream_has_context(handle) || stream_resolve(handle, per_thread, &stream) != CUDA_SUCCESS)
 		return NULL;
 	return stream->context;
 }
@@ -157,7 +159,7 @@ static CUcontext context_of(CUstream handle, bool per_thread)
 static inline CUresult begin(
 	CUfunction handle, CUstream stream, bool per_thread, const struct client_function **ret_function)
 {
-	CUresult result = process_enter_context();
+	CUresult result = process_enter_object(stream_has_context(stream));
 	struct client_function *function;
 
 	if (result != CUDA_SUCCESS)

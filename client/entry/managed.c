@@ -72,7 +72,7 @@ CUDA_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise
 static CUresult check_stream(CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = stream_resolve(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	return r == CUDA_SUCCESS && capture_is_on(stream) ? capture_refuse(stream) : r;
 }
@@ -80,10 +80,8 @@ static CUresult check_stream(CUstream handle, bool per_thread)
 static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags,
 	CUstream handle, bool per_thread)
 {
-	CUresult r = process_enter_context();
+	CUresult r = check_stream(handle, per_thread);
 
-	if (r == CUDA_SUCCESS)
-		r = check_stream(handle, per_thread);
 	if (r == CUDA_SUCCESS)
 		r = flags == 0 ? check_place(&location) : CUDA_ERROR_INVALID_VALUE;
 	return r == CUDA_SUCCESS ? managed_prefetch(address, bytes, &location) : r;
@@ -105,7 +103,7 @@ ENTRY_PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
 static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *bytes, size_t count,
 	unsigned long long flags, CUstream handle, bool per_thread)
 {
-	CUresult r = process_enter_context();
+	CUresult r = process_enter_object(stream_has_context(handle));
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -194,10 +192,8 @@ CUDA_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_r
 static CUresult attach(
 	CUstream handle, CUdeviceptr address, size_t bytes, unsigned int flags, bool per_thread)
 {
-	CUresult r = process_enter_context();
+	CUresult r = check_stream(handle, per_thread);
 
-	if (r == CUDA_SUCCESS)
-		r = check_stream(handle, per_thread);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if ((flags & ~(unsigned int)ATTACH_FLAGS) || !managed_holds(address, bytes ? bytes : 1))

@@ -211,7 +211,7 @@ static CUresult alloc_from(
 
 static CUresult alloc(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread)
 {
-	CUresult r = process_enter_context();
+	CUresult r = process_enter_object(stream_has_context(stream));
 
 	return r == CUDA_SUCCESS ? alloc_from(address, bytes, NULL, stream, per_thread) : r;
 }
@@ -219,7 +219,7 @@ static CUresult alloc(CUdeviceptr *address, size_t bytes, CUstream stream, bool 
 static CUresult alloc_from_pool(
 	CUdeviceptr *address, size_t bytes, CUmemoryPool handle, CUstream stream, bool per_thread)
 {
-	CUresult r = process_enter_context();
+	CUresult r = process_enter_object(stream_has_context(stream));
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -238,10 +238,8 @@ static CUresult free_of_graph(CUdeviceptr address, struct client_stream *stream)
 static CUresult free_async(CUdeviceptr address, CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = process_enter_context();
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
-	if (r == CUDA_SUCCESS)
-		r = stream_resolve(handle, per_thread, &stream);
 	if (r != CUDA_SUCCESS || address == 0)
 		return r;
 	if (capture_is_on(stream))

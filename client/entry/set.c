@@ -10,10 +10,8 @@
 static CUresult start(const struct copy_fill *what, CUstream handle, unsigned int how, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = process_enter_context();
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
-	if (r == CUDA_SUCCESS)
-		r = stream_resolve(handle, per_thread, &stream);
 	if (r == CUDA_SUCCESS && capture_is_on(stream))
 		return what->width == 0 || what->height == 0 ? CUDA_SUCCESS : capture_set(what, stream, how);
 	return r == CUDA_SUCCESS ? copy_set(what, stream, how) : r;

@@ -12,14 +12,6 @@
 #include "client/submit/callback.h"
 #include "client/submit/wait.h"
 
-/* First lines of every call on a stream. */
-static CUresult enter(CUstream handle, bool per_thread, struct client_stream **ret_stream)
-{
-	CUresult r = process_enter_context();
-
-	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
-}
-
 CUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
 	struct client_stream *made;
@@ -43,7 +35,7 @@ CUDA_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 CUDA_EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, false, &stream);
+	CUresult r = enter_stream(handle, false, &stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -58,7 +50,7 @@ CUDA_EXPORT CUresult cuStreamDestroy(CUstream handle)
 /* The same for what a host function may call. */
 static CUresult enter_host(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
-	CUresult r = process_enter_host();
+	CUresult r = process_enter_host(stream_has_context(handle));
 
 	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
 }
@@ -106,7 +98,7 @@ ENTRY_PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream stream), stream)
 static CUresult wait_event(CUstream handle, CUevent event, unsigned int flags, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -122,7 +114,7 @@ ENTRY_PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream stream, CUevent event
 static CUresult get_flags(CUstream handle, unsigned int *flags, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !flags)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -136,7 +128,7 @@ ENTRY_PAIR(cuStreamGetFlags, _ptsz, get_flags, (CUstream stream, unsigned int *f
 static CUresult get_priority(CUstream handle, int *priority, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !priority)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -150,7 +142,7 @@ ENTRY_PAIR(cuStreamGetPriority, _ptsz, get_priority, (CUstream stream, int *prio
 static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !id)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -165,7 +157,7 @@ ENTRY_PAIR(cuStreamGetId, _ptsz, get_id, (CUstream stream, unsigned long long *i
 static CUresult get_context(CUstream handle, CUcontext *context, CUgreenCtx *green, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !context)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -185,7 +177,7 @@ ENTRY_PAIR(cuStreamGetCtx_v2, _ptsz, get_context, (CUstream stream, CUcontext *c
 CUDA_EXPORT CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, false, &stream);
+	CUresult r = enter_stream(handle, false, &stream);
 
 	if (r == CUDA_SUCCESS && !green)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -211,7 +203,7 @@ ENTRY_PAIR(cuStreamGetDevice, _ptsz, get_device, (CUstream stream, CUdevice *dev
 static CUresult host_function(CUstream handle, CUhostFn fn, void *user, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -228,7 +220,7 @@ static CUresult add_callback(
 	CUstream handle, CUstreamCallback fn, void *user, unsigned int flags, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;

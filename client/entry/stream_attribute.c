@@ -45,18 +45,11 @@ static CUlaunchAttributeValue *value_of(const struct client_stream *stream, CUla
 	}
 }
 
-static CUresult enter(CUstream handle, bool per_thread, struct client_stream **ret_stream)
-{
-	CUresult r = process_enter_context();
-
-	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
-}
-
 static CUresult get(CUstream handle, CUlaunchAttributeID id, CUlaunchAttributeValue *value, bool per_thread)
 {
 	const CUlaunchAttributeValue *kept;
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -91,7 +84,7 @@ static CUresult set(
 {
 	CUlaunchAttributeValue *kept;
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -113,7 +106,7 @@ ENTRY_PAIR(cuStreamSetAttribute, _ptsz, set,
 static CUresult copy(CUstream to, CUstream from, bool per_thread)
 {
 	struct client_stream *dst, *src;
-	CUresult r = enter(to, per_thread, &dst);
+	CUresult r = enter_stream(to, per_thread, &dst);
 
 	if (r == CUDA_SUCCESS)
 		r = stream_resolve(from, per_thread, &src);

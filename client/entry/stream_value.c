@@ -9,10 +9,8 @@ static CUresult batch(CUstream handle, unsigned int count, const CUstreamBatchMe
 	unsigned int flags, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = process_enter_context();
+	CUresult r = enter_stream(handle, per_thread, &stream);
 
-	if (r == CUDA_SUCCESS)
-		r = stream_resolve(handle, per_thread, &stream);
 	if (r == CUDA_SUCCESS && flags != 0)
 		r = CUDA_ERROR_INVALID_VALUE;
 	return r == CUDA_SUCCESS ? operation_batch(stream, count, operations) : r;

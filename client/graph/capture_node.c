@@ -84,7 +84,8 @@ CUresult capture_external(struct client_stream *stream, CUgraphNodeType type, CU
 CUresult capture_alloc(struct client_stream *stream, uint64_t bytes, CUdeviceptr *ret_address)
 {
 	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
-	CUresult r = graph_memory_new(context_current(), bytes, &params.memory);
+	CUcontext context = stream->context ? stream->context : context_current();
+	CUresult r = graph_memory_new(context, bytes, &params.memory);
 	CUdeviceptr address = r == CUDA_SUCCESS ? graph_memory_address(params.memory) : 0;
 
 	r = append(stream, &params, r);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "client/link/control.h"
+#include "client/state/image_kinds.h"
 #include "client/state/log.h"
 #include "client/state/uncancelled.h"
 
@@ -319,6 +320,14 @@ static CUresult seal(int fd, uint64_t bytes)
 	return CUDA_SUCCESS;
 }
 
+/* The whole image is there. */
+static CUresult finish(int fd, struct image *image)
+{
+	CUresult result = image_leave_out(fd, &image->bytes);
+
+	return result != CUDA_SUCCESS ? result : seal(fd, image->bytes);
+}
+
 static CUresult fill_from_memory(int fd, const void *code, struct image *image)
 {
 	struct source source = {.available = IMAGE_BYTES_MAX, .scratch = fd};
@@ -332,7 +341,7 @@ static CUresult fill_from_memory(int fd, const void *code, struct image *image)
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = write_all(fd, code, image->bytes);
-	return result != CUDA_SUCCESS ? result : seal(fd, image->bytes);
+	return result != CUDA_SUCCESS ? result : finish(fd, image);
 }
 
 /* Copies a file and one NUL, and returns the length of both. */
@@ -384,7 +393,7 @@ static CUresult fill_from_file(int fd, const char *path, struct image *image)
 	/* The NUL is not part of what was in the file. */
 	result = image_measure(view, is_binary(magic) ? bytes - 1 : bytes, &image->bytes);
 	munmap(view, bytes);
-	return result != CUDA_SUCCESS ? result : seal(fd, image->bytes);
+	return result != CUDA_SUCCESS ? result : finish(fd, image);
 }
 
 static CUresult open_from(const void *code, const char *path, struct image *ret_image)

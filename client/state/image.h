@@ -41,7 +41,7 @@ struct image {
 /**
  * Copies the image at an address of this process.
  * Return: CUDA_ERROR_INVALID_VALUE for NULL, CUDA_ERROR_INVALID_IMAGE for what is none, is cut off
- * or is too long, CUDA_ERROR_OUT_OF_MEMORY. image_close() the result.
+ * or is too long, CUDA_ERROR_OUT_OF_MEMORY, errors of image_leave_out(). image_close() the result.
  */
 CUresult image_open(const void *code, struct image *ret_image);
 

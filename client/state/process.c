@@ -64,7 +64,7 @@ static CUresult look_for_errors(void)
 	return r;
 }
 
-CUresult process_enter_context(void)
+CUresult process_enter_object(bool has_context)
 {
 	CUcontext context;
 	CUresult r = look_for_errors();
@@ -77,12 +77,19 @@ CUresult process_enter_context(void)
 	/* A thread has none while such a function runs. */
 	if (thread_self()->is_callbacks)
 		return CUDA_ERROR_NOT_PERMITTED;
+	if (has_context)
+		return CUDA_SUCCESS;
 	return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult process_enter_host(void)
+CUresult process_enter_context(void)
 {
-	return thread_self()->is_callbacks ? look_for_errors() : process_enter_context();
+	return process_enter_object(false);
+}
+
+CUresult process_enter_host(bool has_context)
+{
+	return thread_self()->is_callbacks ? look_for_errors() : process_enter_object(has_context);
 }
 
 CUresult process_fail(CUresult code, const char *reason)

@@ -25,9 +25,15 @@ CUresult process_enter(void);
  */
 CUresult process_enter_context(void);
 
+/**
+ * The same for entry points on an object of the program: a stream or an event.
+ * @has_context: whether the object brings its own context. The thread then needs no current one.
+ */
+CUresult process_enter_object(bool has_context);
+
 /** The same for the few calls that a host function may make, where there is no context. They must
  * not wait there. */
-CUresult process_enter_host(void);
+CUresult process_enter_host(bool has_context);
 
 /** The sticky error, CUDA_SUCCESS if there is none. One relaxed load when all is well. */
 CUresult process_error(void);

@@ -8,12 +8,14 @@
 #include "client/stage/arena.h"
 #include "client/state/device.h"
 #include "client/state/host.h"
+#include "client/state/image_kinds.h"
 #include "client/state/log.h"
 #include "client/state/memory.h"
 #include "client/state/process.h"
 #include "client/state/space.h"
 #include "client/state/stream_slot.h"
 #include "client/submit/submit.h"
+#include "client/submit/wait.h"
 
 static CUresult connect_service(void)
 {
@@ -36,8 +38,29 @@ static CUresult connect_service(void)
 	return r;
 }
 
+static bool is_set(const char *variable)
+{
+	const char *value = getenv(variable);
+
+	return value && atoi(value) != 0;
+}
+
+/* The driver's variables. Those of its cache of compiled code (CUDA_CACHE_DISABLE, CUDA_CACHE_PATH,
+ * CUDA_CACHE_MAXSIZE) count in the environment of the service. */
+static void read_variables(void)
+{
+	bool no_text = is_set("CUDA_DISABLE_PTX_JIT"), none = is_set("CUDA_DISABLE_JIT");
+	bool only_text = is_set("CUDA_FORCE_PTX_JIT");
+
+	wait_launches = is_set("CUDA_LAUNCH_BLOCKING");
+	image_left_out = (struct image_kinds){.code = only_text || is_set("CUDA_FORCE_JIT"),
+		.text = no_text || none,
+		.intermediate = only_text || none};
+}
+
 static void build(void)
 {
+	read_variables();
 	submit_start();
 	stream_table_init();
 	memory_start();

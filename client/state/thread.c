@@ -32,7 +32,6 @@ static void leave(void *value)
 	free(thread->below);
 	thread->below = NULL;
 	thread->depth = thread->room = 0;
-	thread->current = NULL;
 	thread->registered = false;
 }
 

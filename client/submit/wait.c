@@ -28,6 +28,8 @@
 /* A yield that takes as long has let somebody else run: alone it takes some 0.5 us. */
 #define SWITCH_NS UINT64_C(3000)
 
+bool wait_launches;
+
 static word32 late_seen; /* late errors that were reported or are being reported */
 
 /* While a session is held, or the executor has seen a sign of a fault, what became done may be a
@@ -305,14 +307,16 @@ static CUresult wait_each(const struct circle *circle)
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
+CUresult wait_launched(struct client_stream *stream)
+{
+	CUresult r = wait_done(stream, word_acquire(&stream->last), false);
+
+	return r == CUDA_SUCCESS ? wait_late_error() : r;
+}
+
 CUresult wait_stream(struct client_stream *stream)
 {
-	CUresult r;
-
-	if (stream->slot == 0)
-		return wait_each(&(struct circle){.blocking_only = true});
-	r = wait_done(stream, word_acquire(&stream->last), false);
-	return r == CUDA_SUCCESS ? wait_late_error() : r;
+	return stream->slot == 0 ? wait_each(&(struct circle){.blocking_only = true}) : wait_launched(stream);
 }
 
 /* Blocking streams run behind the legacy one (join.h). */

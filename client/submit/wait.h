@@ -53,6 +53,11 @@ CUresult wait_turn(struct client_stream *stream);
 /** CUDA_SUCCESS or CUDA_ERROR_NOT_READY for the same. */
 CUresult wait_query_stream(struct client_stream *stream);
 
+/** CUDA_LAUNCH_BLOCKING is 1: a launch returns when its kernels are done. Set by process start. */
+extern bool wait_launches;
+/** What such a launch returns: the error of its kernels. */
+CUresult wait_launched(struct client_stream *stream);
+
 /** Waits for everything that the process gave to any stream so far. */
 CUresult wait_all(void);
 /** The same for a wait of our own: no text, and the errors of single commands are left to the

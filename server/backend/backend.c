@@ -42,6 +42,12 @@ struct backend_copy backend_set_on(const struct frmps_set *set, uint64_t to)
 
 struct backend_copy backend_node_on(const struct backend_node *node)
 {
+	if (node->op == FRMPS_OP_LAUNCH)
+		return (struct backend_copy){.dst = node->onto,
+			.src = node->store,
+			.width = node->store_bytes,
+			.height = 1,
+			.depth = 1};
 	return node->op == FRMPS_OP_SET ? backend_set_on(node->set, node->onto)
 					: backend_copy_on(&node->copy, node->onto);
 }

@@ -117,8 +117,10 @@ struct backend_node {
 	uint32_t edge_count;
 	const struct frmps_graph_edge *edges; /* to earlier nodes */
 	/* COPY, SET: what it writes, device memory, is copied on to this address, before whatever
-	 * is behind the node; 0: it is not */
+	 * is behind the node; 0: it is not. LAUNCH: the same with `store_bytes` at `store`, where
+	 * the kernel may write */
 	uint64_t onto;
+	uint64_t store, store_bytes;
 	union {
 		struct backend_launch launch;
 		struct backend_copy copy;

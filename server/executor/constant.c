@@ -15,9 +15,11 @@
 //                copy behind it
 //
 // What is read from the mirror's address, by copies or by kernels that are given the pointer, is
-// the mirror. A kernel's store through that pointer is not copied on: constants are not written by
-// kernels, in any version of the language. A constant of which nobody asks the address has the
-// value that it was loaded with, everywhere.
+// the mirror. Such a kernel may also store there: CuPy fills a constant so. Behind each launch with
+// an argument that points into a mirror, the whole mirror is copied on in the same way; a graph
+// whose kernel has pointers to two constants is refused. Kernels that find the pointer in memory
+// are not followed. A constant of which nobody asks the address has the value that it was loaded
+// with, everywhere.
 //
 // A copy into a box in a mirror is copied on as the same box, so that bytes between its rows, which
 // another stream may be writing, are left alone.
@@ -183,6 +185,26 @@ static struct backend_copy refreshing(const struct constant *constant)
 		.width = constant->mirror.end - constant->mirror.start,
 		.height = 1,
 		.depth = 1};
+}
+
+bool constant_pointed_at_among(struct constant_set *set, const uint8_t *arguments, uint32_t bytes,
+	uint32_t *offset, struct backend_copy *ret_copy)
+{
+	bool found = false;
+
+	pthread_rwlock_rdlock(&set->lock);
+	for (; !found && *offset + sizeof(uint64_t) <= bytes; *offset += sizeof(uint64_t)) {
+		uint64_t address;
+		uint32_t place;
+
+		memcpy(&address, arguments + *offset, sizeof(address));
+		place = find_place(set, address);
+		found = place < set->count && address >= set->at[place].mirror.start;
+		if (found)
+			*ret_copy = refreshing(&set->at[place]);
+	}
+	pthread_rwlock_unlock(&set->lock);
+	return found;
 }
 
 bool constant_refresh(struct tenant *tenant)

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/backend/backend.h"
 #include "server/executor/range.h"
 #include "shm/order.h"
 
@@ -73,6 +74,24 @@ static inline bool constant_find(struct constant_set *set, uint64_t address, uin
 	if (address >= word_acquire(&set->high) || address + bytes <= word_acquire(&set->low))
 		return true;
 	return constant_find_among(set, address, bytes, ret_to);
+}
+
+/* As below; there are mirrors. */
+bool constant_pointed_at_among(struct constant_set *set, const uint8_t *arguments, uint32_t bytes,
+	uint32_t *offset, struct backend_copy *ret_copy);
+
+/**
+ * The next constant that arguments of a kernel point at: words of eight bytes that are an address
+ * in its mirror.
+ * @offset: where to look on; 0 at first
+ * @ret_copy: gives the constant the value of its whole mirror
+ * Return: false if there is none any more
+ */
+static inline bool constant_pointed_at(struct constant_set *set, const uint8_t *arguments, uint32_t bytes,
+	uint32_t *offset, struct backend_copy *ret_copy)
+{
+	return word_acquire(&set->high) != 0 &&
+	       constant_pointed_at_among(set, arguments, bytes, offset, ret_copy);
 }
 
 #endif

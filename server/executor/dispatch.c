@@ -163,6 +163,29 @@ static inline CUresult open_stream(struct tenant *tenant, struct stream *stream)
 									    : renew_stream(tenant, stream);
 }
 
+/* What a command wrote to a mirror goes on to its constant. The command itself was handed over,
+ * whatever becomes of this. */
+static void copy_on(struct tenant *tenant, struct stream *stream, struct backend_copy onward)
+{
+	CUresult code = executor_code(tenant->executor, tenant_ops(tenant)->copy(stream->backend, &onward));
+
+	if (code && !backend_is_fatal(code))
+		tenant_late_error(tenant, code);
+}
+
+/* What a kernel may have written to mirrors that it was given pointers to. */
+static void copy_stores_on(struct tenant *tenant, struct stream *stream, const struct backend_launch *launch)
+{
+	struct backend_copy copy;
+	uint32_t offset = 0;
+
+	/* The client may have given back what it should not have. */
+	while (constant_pointed_at(
+		&tenant->constants, launch->arguments, launch->argument_bytes, &offset, &copy))
+		if (tenant_admits_anywhere(tenant, copy.src, copy.width))
+			copy_on(tenant, stream, copy);
+}
+
 static int issue_launch(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_launch *body = (const void *)(record + 1);
@@ -182,6 +205,8 @@ static int issue_launch(struct tenant *tenant, struct stream *stream, struct frm
 	stray_note_launch(tenant);
 	if (!code)
 		code = tenant_ops(tenant)->launch(stream->backend, &launch);
+	if (!code)
+		copy_stores_on(tenant, stream, &launch);
 	return finish(tenant, stream, record, code);
 }
 
@@ -241,16 +266,6 @@ static int offend_constant(struct tenant *tenant, uint64_t address, uint64_t byt
 	tenant_offend(tenant, "write of %llu bytes at %#llx, which is more than a constant",
 		(unsigned long long)bytes, (unsigned long long)address);
 	return DISPATCH_E_STOP;
-}
-
-/* What a command wrote to a mirror goes on to its constant. The command itself was handed over,
- * whatever becomes of this. */
-static void copy_on(struct tenant *tenant, struct stream *stream, struct backend_copy onward)
-{
-	CUresult code = executor_code(tenant->executor, tenant_ops(tenant)->copy(stream->backend, &onward));
-
-	if (code && !backend_is_fatal(code))
-		tenant_late_error(tenant, code);
 }
 
 /* @onto: constant_find() */

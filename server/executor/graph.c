@@ -88,6 +88,27 @@ static bool is_same(const struct memory_versions *a, const struct memory_version
 
 /* ---- building ---- */
 
+/* What a kernel may write to a constant's mirror that it has a pointer to. A node has room for
+ * one. */
+static CUresult build_store(struct tenant *tenant, struct backend_node *ret)
+{
+	const struct backend_launch *launch = &ret->launch;
+	struct backend_copy copy;
+	uint32_t offset = 0;
+
+	while (constant_pointed_at(
+		&tenant->constants, launch->arguments, launch->argument_bytes, &offset, &copy)) {
+		if (ret->onto && ret->onto != copy.dst)
+			return CUDA_ERROR_NOT_SUPPORTED;
+		if (!tenant_admits_anywhere(tenant, copy.src, copy.width))
+			return CUDA_ERROR_INVALID_VALUE;
+		ret->onto = copy.dst;
+		ret->store = copy.src;
+		ret->store_bytes = copy.width;
+	}
+	return CUDA_SUCCESS;
+}
+
 static CUresult build_launch(
 	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
 {
@@ -97,7 +118,7 @@ static CUresult build_launch(
 	if (!function || function->info.argument_bytes != body->argument_bytes)
 		return CUDA_ERROR_INVALID_HANDLE;
 	ret->launch = dispatch_launch(function, body, node->flags & FRMPS_CMD_COOPERATIVE);
-	return CUDA_SUCCESS;
+	return build_store(tenant, ret);
 }
 
 static bool admits_side(struct tenant *tenant, uint64_t address, uint64_t bytes, bool is_host)

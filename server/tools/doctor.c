@@ -1,7 +1,7 @@
 // See doctor.h. Names are part of the operator's interface: added to, never changed.
 //
 //   findings	a list
-//     check	configuration, driver, exceptions, kernel_log, library, preload, service, device, files, memory, shared_memory
+//     check	configuration, driver, exceptions, kernel_log, library, preload, service, device, files, memory, shared_memory, programs
 //     level	ok, warning, error
 //     text	what is the case
 //     advice	what to do; only where the level is not ok
@@ -21,12 +21,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "protocol/shim_uuid.h"
 #include "server/config/config.h"
 #include "server/log.h"
 #include "server/probe.h"
 #include "server/role.h"
 #include "server/tools/ask.h"
+#include "server/tools/past.h"
 #include "server/tools/shim.h"
 #include "server/version.h"
 
@@ -173,25 +173,6 @@ static void look_at_kernel_log(struct examination *e)
 		strerror(errno));
 }
 
-static bool has_uuid(const char *path)
-{
-	static const uint8_t id[] = FRMPS_SHIM_UUID_BYTES;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat status;
-	bool found = false;
-
-	if (fd >= 0 && !fstat(fd, &status) && status.st_size) {
-		void *at = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-
-		found = at != MAP_FAILED && memmem(at, (size_t)status.st_size, id, sizeof(id));
-		if (at != MAP_FAILED)
-			munmap(at, (size_t)status.st_size);
-	}
-	if (fd >= 0)
-		close(fd);
-	return found;
-}
-
 static void look_at_library(struct examination *e)
 {
 	const char *preload = getenv("LD_PRELOAD");
@@ -203,7 +184,7 @@ static void look_at_library(struct examination *e)
 			"install the whole service below one prefix, or let FRMPS_SHIM_DIR name the "
 			"directory",
 			"the service's libcuda.so.1 is not found");
-	else if (has_uuid(path))
+	else if (shim_is_ours(path))
 		find(e, "library", LEVEL_OK, NULL, "frmps-run loads %s", path);
 	else
 		find(e, "library", LEVEL_ERROR, "install the service again, or correct FRMPS_SHIM_DIR",
@@ -212,6 +193,43 @@ static void look_at_library(struct examination *e)
 	if (preload && strstr(preload, "libcuda.so"))
 		find(e, "preload", LEVEL_ERROR, "unset LD_PRELOAD",
 			"LD_PRELOAD=%s loads another library before the service's", preload);
+}
+
+/* Processes that have got past the service: as many as fit into a line. */
+struct others {
+	unsigned count;
+	size_t used;
+	char text[256];
+};
+
+static void note_other(void *context, pid_t pid, const char *name)
+{
+	struct others *others = context;
+	int n = snprintf(others->text + others->used, sizeof(others->text) - others->used, "%s%ld (%s)",
+		others->count ? ", " : "", (long)pid, name);
+
+	others->count++;
+	if (n > 0 && (size_t)n < sizeof(others->text) - others->used)
+		others->used += (size_t)n;
+	else
+		others->text[others->used] = '\0';
+}
+
+static void look_at_programs(struct examination *e)
+{
+	struct others others = {0};
+
+	past_of_processes(e->doctor->root, note_other, &others);
+	if (others.count)
+		find(e, "programs", LEVEL_WARNING,
+			"start them with frmps-run; server/README.md says what gets past it and how to make "
+			"that "
+			"impossible",
+			"%u process%s the driver's library without the service: %s", others.count,
+			others.count == 1 ? " uses" : "es use", others.text);
+	else
+		find(e, "programs", LEVEL_OK, NULL,
+			"no process that can be seen uses the driver's library without the service");
 }
 
 static void look_at_shared_memory(struct examination *e)
@@ -359,6 +377,7 @@ int doctor_run(const struct doctor *doctor)
 	look_at_kernel_log(&e);
 	look_at_library(&e);
 	look_at_shared_memory(&e);
+	look_at_programs(&e);
 	root = json_pack("{so}", "findings", e.findings);
 	if (doctor->json && root) {
 		json_dumpf(root, doctor->out, JSON_INDENT(2));

@@ -15,6 +15,7 @@
 
 #include "server/tools/ask.h"
 #include "server/tools/manual.h"
+#include "server/tools/past.h"
 #include "server/tools/shim.h"
 #include "server/version.h"
 
@@ -108,21 +109,22 @@ static bool gains_rights(const char *path, const struct stat *status)
 	return geteuid() != 0 && getxattr(path, "security.capability", value, sizeof(value)) > 0;
 }
 
-static bool set_library_path(const char *directory)
+/* Puts something in front of a list of the loader's. */
+static bool put_first(const char *variable, const char *directory, const char *file)
 {
-	const char *old = getenv("LD_LIBRARY_PATH");
-	char *path;
+	const char *old = getenv(variable);
+	char *list;
 	bool ok;
 
-	if (asprintf(&path, "%s%s%s", directory, old && *old ? ":" : "", old && *old ? old : "") < 0)
+	if (asprintf(&list, "%s%s%s%s", directory, file, old && *old ? ":" : "", old && *old ? old : "") < 0)
 		return false;
-	ok = setenv("LD_LIBRARY_PATH", path, 1) == 0;
-	free(path);
+	ok = setenv(variable, list, 1) == 0;
+	free(list);
 	return ok;
 }
 
 /* Everything that sends the program's CUDA calls to the service. Return: 0 or an exit code. */
-static int prepare(const struct options *options, const char *socket)
+static int prepare(const struct options *options, const char *socket, enum past past)
 {
 	char *directory = shim_directory();
 
@@ -132,7 +134,8 @@ static int prepare(const struct options *options, const char *socket)
 				"name its directory\n");
 		return EX_UNAVAILABLE;
 	}
-	if (!set_library_path(directory) || setenv("FRMPS_SOCKET", socket, 1) < 0 ||
+	if (!put_first("LD_LIBRARY_PATH", directory, "") || setenv("FRMPS_SOCKET", socket, 1) < 0 ||
+		(past == PAST_FOLDER && !put_first("LD_PRELOAD", directory, "/libcuda.so.1")) ||
 		(options->recovery && setenv("FRMPS_RECOVERY", options->recovery, 1) < 0)) {
 		fprintf(stderr, "frmps-run: out of memory\n");
 		free(directory);
@@ -171,6 +174,36 @@ static int check_rights(const char *path, const struct stat *status)
 	return EX_NOPERM;
 }
 
+/* Scripts that are run by scripts, at most. */
+#define SCRIPTS 4
+
+/* What leads the program, or the one that runs this script, past our library. Return: 0, or an exit
+ * code */
+static int check_past(const char *path, enum past *ret_past)
+{
+	char program[PATH_MAX], interpreter[PATH_MAX], library[PATH_MAX];
+	struct stat status;
+
+	snprintf(program, sizeof(program), "%s", path);
+	for (int i = 0; i < SCRIPTS && past_interpreter(program, interpreter); i++)
+		if (find_program(interpreter, program, sizeof(program), &status))
+			break;
+	*ret_past = past_of_program(program, library);
+	if (*ret_past == PAST_FOLDER)
+		fprintf(stderr,
+			"frmps-run: %s looks for libraries in a folder of its own first (DT_RPATH) and would "
+			"find "
+			"%s; the service's is loaded before it (LD_PRELOAD)\n",
+			program, library);
+	if (*ret_past != PAST_NAME)
+		return 0;
+	fprintf(stderr,
+		"frmps-run: %s is linked with %s by its full path: it would use the GPU without the "
+		"service\n",
+		program, library);
+	return EX_NOPERM;
+}
+
 static int run(const char *path, char **arguments)
 {
 	execv(path, arguments);
@@ -183,6 +216,7 @@ int main(int count, char **arguments)
 	char socket[512], text[600], path[PATH_MAX];
 	struct stat status;
 	int r = parse(count, arguments, &options), error;
+	enum past past;
 	bool native;
 
 	if (r)
@@ -207,6 +241,7 @@ int main(int count, char **arguments)
 		return run(path, arguments);
 	}
 	r = check_rights(path, &status);
-	r = r ? r : prepare(&options, socket);
+	r = r ? r : check_past(path, &past);
+	r = r ? r : prepare(&options, socket, past);
 	return r ? r : run(path, arguments);
 }

@@ -2,13 +2,19 @@
 
 #include "server/tools/shim.h"
 
+#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "protocol/shim_uuid.h"
 
 /* From the directory of the program. First the build folder (programs in server/), then an
  * installation. */
@@ -55,6 +61,25 @@ char *shim_find_server(void)
 			return realpath(path, NULL);
 	}
 	return NULL;
+}
+
+bool shim_is_ours(const char *library)
+{
+	static const uint8_t id[] = FRMPS_SHIM_UUID_BYTES;
+	int fd = open(library, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+	bool found = false;
+
+	if (fd >= 0 && !fstat(fd, &status) && status.st_size) {
+		void *at = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+		found = at != MAP_FAILED && memmem(at, (size_t)status.st_size, id, sizeof(id));
+		if (at != MAP_FAILED)
+			munmap(at, (size_t)status.st_size);
+	}
+	if (fd >= 0)
+		close(fd);
+	return found;
 }
 
 char *shim_directory(void)

@@ -4,12 +4,17 @@
 #ifndef FRMPS_SERVER_TOOLS_SHIM_H
 #define FRMPS_SERVER_TOOLS_SHIM_H
 
+#include <stdbool.h>
+
 /**
  * The directory of our libcuda.so.1: $FRMPS_SHIM_DIR if set, else relative to this program's own
  * file.
  * Return: a string of the caller's; NULL if there is no such library, or no memory.
  */
 char *shim_directory(void);
+
+/** Whether a library is the service's own. */
+bool shim_is_ours(const char *library);
 
 /** The path of frmps-server. Return: a string of the caller's; NULL if it is not found, or no
  * memory. */

@@ -52,6 +52,18 @@ done
 printf 'go\ngo\n' | bin/frmps-run "$stepper" "$module" >"$scratch/answers" || fail "the program failed"
 [ "$(cat "$scratch/answers")" = "$(printf 'ok\nok')" ] || fail "the program's results: $(cat "$scratch/answers")"
 
+# A program that brings another libcuda.so.1 along, in a folder that comes before LD_LIBRARY_PATH: itself, and for a script.
+mkdir "$scratch/past"
+cp "$stepper" "$scratch/past/program"
+cp "$module" "$scratch/past/libcuda.so.1"
+echo go | bin/frmps-run "$scratch/past/program" "$module" >"$scratch/answers" 2>"$scratch/log" || fail "it got past the service"
+[ "$(cat "$scratch/answers")" = ok ] || fail "the program's result: $(cat "$scratch/answers")"
+grep -q "would find $scratch/past/libcuda.so.1" "$scratch/log" || fail "frmps-run says nothing of another library"
+echo "#!$scratch/past/program" >"$scratch/past/script"
+chmod +x "$scratch/past/script"
+bin/frmps-run "$scratch/past/script" 2>"$scratch/log" </dev/null || true
+grep -q "program looks for libraries.* would find $scratch/past/libcuda.so.1" "$scratch/log" || fail "nothing is said of a script's program"
+
 # Scripts of stock MPS: it lies where they find it only if they are told to.
 [ ! -e bin/nvidia-cuda-mps-control ] || fail "NVIDIA's program is shadowed"
 PATH="$PWD/lib/frmps/mps:$PATH"

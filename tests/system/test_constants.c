@@ -214,6 +214,17 @@ static void from_array(void)
 	ck_cuda(cuArrayDestroy(array));
 }
 
+/* A kernel that is given the address. */
+static void by_kernel(void)
+{
+	CUdeviceptr word = place(41);
+	uint32_t by = own.next++;
+	void *arguments[] = {&word, &by};
+
+	own.expected[41] += 2 * by;
+	ck_cuda(launch("count_up", 2, 1, own.stream, arguments));
+}
+
 /* Two streams, one behind the other. */
 static void on_another_stream(void)
 {
@@ -317,9 +328,32 @@ static void by_captured_copy(void)
 	ck_cuda(cuGraphDestroy(graph));
 }
 
+/* A kernel of a graph that is given the address, and one behind it that reads. */
+static void by_captured_kernel(void)
+{
+	CUdeviceptr word = place(42);
+	uint32_t by = own.next++;
+	void *adds[] = {&word, &by}, *reads[] = {&own.out};
+	CUgraphExec exec;
+	CUgraph graph;
+
+	own.expected[42] += 2 * by;
+	ck_cuda(cuStreamBeginCapture_v2(own.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(launch("count_up", 2, 1, own.stream, adds));
+	ck_cuda(launch("read_settings", 1, 1, own.stream, reads));
+	ck_cuda(cuStreamEndCapture(own.stream, &graph));
+	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ck_cuda(cuGraphLaunch(exec, own.stream));
+	ck_cuda(cuStreamSynchronize(own.stream));
+	ck_cuda(cuMemcpyDtoH_v2(own.seen, own.out, SETTINGS * 4));
+	ck_assert_mem_eq(own.seen, own.expected, SETTINGS * 4);
+	ck_cuda(cuGraphExecDestroy(exec));
+	ck_cuda(cuGraphDestroy(graph));
+}
+
 static void (*const ways[])(void) = {by_copy, by_async_copy, by_ordinary_copy, by_set, by_copy_on_device,
-	by_copy_of_any_kind, by_peer_copy, by_batch, by_box, by_set_of_rows, by_word, from_array,
-	on_another_stream, by_graph, by_changed_graph, by_captured_copy};
+	by_copy_of_any_kind, by_peer_copy, by_batch, by_box, by_set_of_rows, by_word, by_kernel, from_array,
+	on_another_stream, by_graph, by_changed_graph, by_captured_copy, by_captured_kernel};
 #define WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
 /* Each command, with a kernel right behind it. */

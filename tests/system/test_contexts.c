@@ -254,6 +254,47 @@ START_TEST(libraries_begin_anew_with_the_next_context)
 }
 END_TEST
 
+/* What is set for a kernel that its context has ends with the context; what was set before does
+ * not. */
+START_TEST(attributes_of_kernels_end_with_their_context)
+{
+	const CUfunction_attribute carveout = CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	CUlibrary library;
+	CUkernel found, launched;
+	CUfunction function;
+	CUdeviceptr out;
+	int value, usual;
+	void *arguments[] = {&out};
+
+	driver_attach();
+	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+	free(image);
+	ck_cuda(cuLibraryGetKernel(&found, library, "fill"));
+	ck_cuda(cuLibraryGetKernel(&launched, library, "read_words"));
+	ck_cuda(cuKernelGetAttribute(&usual, carveout, found, 0));
+	ck_cuda(cuKernelSetAttribute(carveout, 25, launched, 0));
+	for (int round = 0; round < 3; round++) {
+		ck_cuda(cuMemAlloc_v2(&out, 32));
+		ck_cuda(cuKernelGetAttribute(&value, carveout, found, 0));
+		ck_assert_int_eq(value, usual);
+		ck_cuda(cuKernelGetAttribute(&value, carveout, launched, 0));
+		ck_assert_int_eq(value, 25);
+		ck_cuda(cuKernelGetFunction(&function, found));
+		ck_cuda(cuLaunchKernel((CUfunction)launched, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+		ck_cuda(cuKernelSetAttribute(carveout, 50, found, 0));
+		ck_cuda(cuKernelSetAttribute(carveout, 75, launched, 0));
+		ck_cuda(cuKernelGetAttribute(&value, carveout, found, 0));
+		ck_assert_int_eq(value, 50);
+		ck_cuda(cuKernelGetAttribute(&value, carveout, launched, 0));
+		ck_assert_int_eq(value, 75);
+		ck_cuda(cuDevicePrimaryCtxReset_v2(0));
+		driver_attach();
+	}
+	ck_cuda(cuLibraryUnload(library));
+}
+END_TEST
+
 struct divided {
 	CUlibrary library;
 	CUkernel read_words;
@@ -385,6 +426,184 @@ START_TEST(a_library_is_loaded_with_an_option_and_no_values)
 }
 END_TEST
 
+/* ---- threads without a current context ---- */
+
+struct handed {
+	CUfunction fill;
+	CUstream stream;
+	CUevent event;
+	CUdeviceptr words;
+};
+
+/* Other threads give the stream work meanwhile. */
+static CUresult answer(CUresult query)
+{
+	return query == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : query;
+}
+
+/* An explicit stream and an event are used in the context that they belong to, whatever context the
+ * thread has. */
+static void *work_without_context(void *data)
+{
+	const struct handed *handed = data;
+	uint32_t value = 7;
+	uint64_t count = 64;
+	CUdeviceptr words = handed->words, more;
+	void *arguments[] = {&words, &value, &count};
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	CUcontext current = (CUcontext)-1;
+	CUlibrary library;
+
+	ck_cuda(cuCtxGetCurrent(&current));
+	ck_assert_ptr_null(current);
+	ck_cuda(cuLaunchKernel(handed->fill, 2, 1, 1, 32, 1, 1, 0, handed->stream, arguments, NULL));
+	ck_cuda(cuEventRecord(handed->event, handed->stream));
+	ck_cuda(cuStreamWaitEvent(handed->stream, handed->event, 0));
+	ck_cuda(cuStreamSynchronize(handed->stream));
+	ck_cuda(answer(cuStreamQuery(handed->stream)));
+	ck_cuda(answer(cuEventQuery(handed->event)));
+	ck_cuda(cuEventSynchronize(handed->event));
+	ck_cuda(cuMemAllocAsync(&more, 4096, handed->stream));
+	ck_cuda(cuMemFreeAsync(more, handed->stream));
+	ck_cuda(cuStreamSynchronize(handed->stream));
+	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+	ck_cuda(cuLibraryUnload(library));
+	free(image);
+	/* What belongs to the current context has none. */
+	ck_assert_int_eq(cuMemAlloc_v2(&more, 4096), CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_int_eq(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_int_eq(cuStreamCreate(&(CUstream){0}, 0), CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_int_eq(cuLaunchKernel(handed->fill, 2, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL),
+		CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(cuCtxGetCurrent(&current));
+	ck_assert_ptr_null(current);
+	return NULL;
+}
+
+START_TEST(a_thread_without_a_context_uses_streams_and_events)
+{
+	struct handed handed = {.words = 0};
+	uint32_t words[64];
+	pthread_t threads[8];
+
+	driver_open();
+	handed.fill = kernel("fill");
+	handed.words = device_words(64, 0);
+	ck_cuda(cuStreamCreate(&handed.stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&handed.event, 0));
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, work_without_context, &handed), 0);
+	for (int i = 0; i < 8; i++)
+		pthread_join(threads[i], NULL);
+	ck_cuda(cuMemcpyDtoH_v2(words, handed.words, sizeof(words)));
+	for (int i = 0; i < 64; i++)
+		ck_assert_uint_eq(words[i], 7);
+}
+END_TEST
+
+/* The context is one that was made, and nobody's current one. A library's kernel is the one of that
+ * context. Copies and graphs are not asked of NVIDIA's library. */
+START_TEST(a_stream_brings_its_context)
+{
+	static uint32_t words[8], value = 9;
+	CUcontext primary, other;
+	struct divided divided;
+	CUgraphExec exec;
+	CUdeviceptr out;
+	CUstream stream;
+	CUgraph graph;
+	CUevent begin, end;
+	float ms;
+	void *arguments[] = {&out};
+
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&primary));
+	divided = load_divided();
+	write_first(divided.library, 1);
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	write_first(divided.library, 2);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&begin, 0));
+	ck_cuda(cuEventCreate(&end, 0));
+	ck_cuda(cuMemAlloc_v2(&out, 32));
+	ck_cuda(cuCtxSetCurrent(NULL));
+	ck_cuda(cuCtxSetCurrent(NULL));
+	ck_cuda(cuEventRecord(begin, stream));
+	ck_cuda(cuLaunchKernel((CUfunction)divided.read_words, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+	ck_cuda(cuEventRecord(end, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuEventElapsedTime(&ms, begin, end));
+	if (!is_native()) {
+		ck_cuda(cuMemcpyDtoHAsync_v2(words, out, 32, stream));
+		ck_cuda(cuStreamSynchronize(stream));
+		ck_assert_uint_eq(words[0], 2);
+		ck_cuda(cuMemsetD32Async(out, value, 8, stream));
+		ck_cuda(cuMemcpyDtoHAsync_v2(words, out, 32, stream));
+		ck_cuda(cuStreamSynchronize(stream));
+		ck_assert_uint_eq(words[7], value);
+		ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+		ck_cuda(cuLaunchKernel(
+			(CUfunction)divided.read_words, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+		ck_cuda(cuStreamEndCapture(stream, &graph));
+		ck_cuda(cuCtxSetCurrent(primary));
+		ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		ck_cuda(cuCtxSetCurrent(NULL));
+		ck_cuda(cuGraphLaunch(exec, stream));
+		ck_cuda(cuStreamSynchronize(stream));
+	}
+	ck_cuda(cuEventDestroy_v2(begin));
+	ck_cuda(cuEventDestroy_v2(end));
+	ck_cuda(cuStreamDestroy_v2(stream));
+	ck_cuda(cuCtxSetCurrent(other));
+	ck_cuda(cuMemcpyDtoH_v2(words, out, 32));
+	ck_assert_uint_eq(words[0], 2);
+	ck_cuda(cuCtxDestroy_v2(other));
+	ck_cuda(cuCtxSetCurrent(primary));
+	ck_cuda(cuLibraryUnload(divided.library));
+}
+END_TEST
+
+static pthread_key_t late_key;
+static CUresult late_result = CUDA_ERROR_UNKNOWN;
+
+static void free_late(void *memory)
+{
+	late_result = cuMemFree_v2(*(CUdeviceptr *)memory);
+}
+
+static void *leave_memory(void *context)
+{
+	static CUdeviceptr memory;
+
+	ck_cuda(cuCtxSetCurrent(context));
+	ck_cuda(cuMemAlloc_v2(&memory, 4096));
+	ck_cuda(cuMemsetD8Async_ptsz(memory, 1, 4096, NULL));
+	ck_assert_int_eq(pthread_setspecific(late_key, &memory), 0);
+	return NULL;
+}
+
+/* What a thread gives back when it ends, after the library has ended its default stream. The order
+ * in which NVIDIA's library does it is not documented. */
+START_TEST(a_thread_that_ends_has_its_context)
+{
+	CUdeviceptr memory;
+	CUcontext context;
+	pthread_t thread;
+
+	if (is_native())
+		return;
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&context));
+	/* The library's key comes first. */
+	ck_cuda(cuMemAlloc_v2(&memory, 4096));
+	ck_cuda(cuMemsetD8Async_ptsz(memory, 1, 4096, NULL));
+	ck_assert_int_eq(pthread_key_create(&late_key, free_late), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, leave_memory, context), 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(late_result, CUDA_SUCCESS);
+}
+END_TEST
+
 /* ---- values of the runtime ---- */
 
 typedef CUresult storage_put(CUcontext context, void *key, void *value, void *destructor);
@@ -491,9 +710,13 @@ int main(void)
 	tcase_add_test(tests, events_are_recorded_in_their_context);
 	tcase_add_test(tests, globals_belong_to_their_module);
 	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
+	tcase_add_test(tests, attributes_of_kernels_end_with_their_context);
 	tcase_add_test(tests, contexts_have_variables_of_their_own);
 	tcase_add_test(tests, a_library_outlives_the_first_of_its_contexts);
 	tcase_add_test(tests, a_library_is_loaded_with_an_option_and_no_values);
+	tcase_add_test(tests, a_thread_without_a_context_uses_streams_and_events);
+	tcase_add_test(tests, a_stream_brings_its_context);
+	tcase_add_test(tests, a_thread_that_ends_has_its_context);
 	tcase_add_test(tests, a_retained_context_stays);
 	tcase_add_test(tests, a_forked_child_does_not_find_its_parents_values);
 	tcase_add_test(tests, a_context_is_retained_while_it_ends);

@@ -544,6 +544,83 @@ START_TEST(a_program_needs_no_proc)
 }
 END_TEST
 
+/* ---- CUDA_LAUNCH_BLOCKING ---- */
+
+enum { BLOCKS, BLOCKS_NOT };
+
+/* Long enough that it is not done by accident. */
+static CUresult spin_for(CUstream stream)
+{
+	uint64_t ns = 50000000;
+	void *arguments[] = {&ns};
+
+	return launch("spin_ns", 1, 1, stream, arguments);
+}
+
+static int launch_and_look(int how)
+{
+	uint32_t *word;
+	CUgraphExec exec;
+	CUstream stream;
+	CUgraph graph;
+
+	setenv("CUDA_LAUNCH_BLOCKING", how == BLOCKS ? "1" : "0", 1);
+	driver_open();
+	word = shared_word();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	if (how == BLOCKS_NOT) {
+		ck_cuda(launch_spin(word, 1, stream));
+		ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+		__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+		ck_cuda(cuStreamSynchronize(stream));
+		return 0;
+	}
+	ck_cuda(spin_for(stream));
+	ck_cuda(cuStreamQuery(stream));
+	ck_cuda(spin_for(CU_STREAM_PER_THREAD));
+	ck_cuda(cuStreamQuery(CU_STREAM_PER_THREAD));
+	ck_cuda(spin_for(NULL));
+	ck_cuda(cuStreamQuery(NULL));
+	/* A launch that is captured waits for nothing. */
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(spin_for(stream));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ck_cuda(cuGraphLaunch(exec, stream));
+	ck_assert(is_native() || cuStreamQuery(stream) == CUDA_SUCCESS);
+	ck_assert_int_eq(launch("crash_trap", 1, 1, stream, NULL), CUDA_ERROR_LAUNCH_FAILED);
+	ck_assert_int_eq(cuStreamSynchronize(stream), CUDA_ERROR_LAUNCH_FAILED);
+	return 0;
+}
+
+/* The launch waits for its kernel and returns the kernel's error. */
+START_TEST(launches_block_where_that_is_asked_for)
+{
+	ck_assert_int_eq(exit_status(spawn(launch_and_look, BLOCKS)), 0);
+	ck_assert_int_eq(exit_status(spawn(launch_and_look, BLOCKS_NOT)), 0);
+}
+END_TEST
+
+/* ---- variables of the driver's compiler ---- */
+
+static int load_text(int unused)
+{
+	CUmodule module;
+
+	(void)unused;
+	setenv("CUDA_DISABLE_PTX_JIT", "1", 1);
+	driver_attach();
+	return (int)cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n.address_size 64\n");
+}
+
+/* Which code NVIDIA's library returns is not documented. */
+START_TEST(text_is_refused_where_that_is_asked_for)
+{
+	if (!is_native())
+		ck_assert_int_eq(exit_status(spawn(load_text, 0)), CUDA_ERROR_JIT_COMPILATION_DISABLED);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("process");
@@ -562,6 +639,8 @@ int main(void)
 	tcase_add_test(tests, a_program_without_descriptors_keeps_its_session);
 	tcase_add_loop_test(tests, a_program_without_descriptors_is_told_at_its_start, 0, 4);
 	tcase_add_test(tests, a_program_needs_no_proc);
+	tcase_add_test(tests, launches_block_where_that_is_asked_for);
+	tcase_add_test(tests, text_is_refused_where_that_is_asked_for);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -278,6 +278,20 @@ CUresult process_enter_context(void)
 	return fake.enter_code ? fake.enter_code : fake.context_code;
 }
 
+CUresult process_enter_object(bool has_context)
+{
+	(void)has_context;
+	return process_enter_context();
+}
+
+bool wait_launches;
+
+CUresult wait_launched(struct client_stream *stream)
+{
+	(void)stream;
+	return CUDA_SUCCESS;
+}
+
 CUresult wait_all(void)
 {
 	++fake.drains;

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/state/image_kinds.h"
 #include "tests/lib/suite.h"
 
 #define PAGE ((size_t)4096)
@@ -326,6 +327,85 @@ START_TEST(files)
 }
 END_TEST
 
+/* A fat binary with members of several kinds, and what is left of it. */
+struct mixed {
+	uint32_t magic;
+	uint16_t version, header_bytes;
+	uint64_t payload_bytes;
+	struct {
+		uint16_t kind, version;
+		uint32_t header_bytes;
+		uint64_t payload_bytes;
+		uint8_t payload[8];
+	} members[3];
+};
+
+static struct mixed mixed_make(const char *kinds)
+{
+	struct mixed mixed = {.magic = 0xba55ed50, .version = 1, .header_bytes = 16};
+
+	for (int i = 0; kinds[i]; i++) {
+		mixed.members[i].kind = (uint16_t)(kinds[i] - '0');
+		mixed.members[i].header_bytes = 16;
+		mixed.members[i].payload_bytes = 8;
+		memset(mixed.members[i].payload, kinds[i], 8);
+		mixed.payload_bytes += sizeof(mixed.members[0]);
+	}
+	return mixed;
+}
+
+static const struct {
+	struct image_kinds left_out;
+	const char *members, *rest; /* kinds: 1 text, 2 code, 8 something else */
+	CUresult code;
+} shortenings[] = {
+	{{.code = false}, "218", "218", CUDA_SUCCESS},
+	{{.code = true}, "218", "18", CUDA_SUCCESS},
+	{{.code = true, .intermediate = true}, "821", "1", CUDA_SUCCESS},
+	{{.text = true}, "121", "2", CUDA_SUCCESS},
+	{{.text = true, .intermediate = true}, "182", "2", CUDA_SUCCESS},
+	{{.text = true}, "11", NULL, CUDA_ERROR_JIT_COMPILATION_DISABLED},
+	{{.code = true}, "22", NULL, CUDA_ERROR_NO_BINARY_FOR_GPU},
+	{{.code = true, .text = true, .intermediate = true}, "12", NULL, CUDA_ERROR_JIT_COMPILATION_DISABLED},
+};
+
+START_TEST(members_are_left_out)
+{
+	struct mixed mixed = mixed_make(shortenings[_i].members), rest;
+
+	image_left_out = shortenings[_i].left_out;
+	if (shortenings[_i].rest) {
+		rest = mixed_make(shortenings[_i].rest);
+		check_copy(&mixed, &rest, 16 + rest.payload_bytes);
+	} else {
+		ck_assert_int_eq(open_code(&mixed), shortenings[_i].code);
+	}
+	image_left_out = (struct image_kinds){.code = false};
+}
+END_TEST
+
+START_TEST(nothing_is_left_out_of_what_is_no_fat_binary)
+{
+	struct mixed mixed = mixed_make("21");
+	struct elf elf = elf_make();
+
+	image_left_out = (struct image_kinds){.code = true};
+	check_copy(&elf, &elf, sizeof(elf));
+	check_copy(".version 8.0", ".version 8.0", sizeof(".version 8.0"));
+	image_left_out = (struct image_kinds){.text = true};
+	check_copy(&elf, &elf, sizeof(elf));
+	ck_assert_int_eq(open_code(".version 8.0"), CUDA_ERROR_JIT_COMPILATION_DISABLED);
+	/* A member that is longer than the image. */
+	mixed.members[1].payload_bytes = 9;
+	ck_assert_int_eq(open_code(&mixed), CUDA_ERROR_INVALID_IMAGE);
+	mixed.members[1].payload_bytes = UINT64_MAX - 15;
+	ck_assert_int_eq(open_code(&mixed), CUDA_ERROR_INVALID_IMAGE);
+	mixed.members[1].header_bytes = 0;
+	ck_assert_int_eq(open_code(&mixed), CUDA_ERROR_INVALID_IMAGE);
+	image_left_out = (struct image_kinds){.code = false};
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("image");
@@ -341,6 +421,8 @@ int main(void)
 	tcase_add_test(tcase, elf_hostile);
 	tcase_add_test(tcase, text);
 	tcase_add_test(tcase, no_image);
+	tcase_add_loop_test(tcase, members_are_left_out, 0, sizeof(shortenings) / sizeof(shortenings[0]));
+	tcase_add_test(tcase, nothing_is_left_out_of_what_is_no_fat_binary);
 	tcase_add_test(tcase, files);
 	return suite_run(suite);
 }

@@ -69,6 +69,38 @@ START_TEST(sets_and_words_go_on)
 }
 END_TEST
 
+/* Words of arguments, and the constants that they are in the mirror of. */
+static const struct {
+	uint64_t words[4];
+	uint64_t onto[4];
+} pointers[] = {
+	{{1, MIRROR, 2, 3}, {CONSTANT}},
+	{{MIRROR + BYTES - 1, MIRROR + 256, 5, 6}, {CONSTANT, CONSTANT + 4096}},
+	{{MIRROR + 8, MIRROR + 16, 0, MIRROR + 256 + BYTES}, {CONSTANT, CONSTANT}},
+	{{MIRROR - 1, MIRROR + BYTES, CONSTANT, UINT64_MAX}, {0}},
+};
+
+START_TEST(arguments_point_at_constants)
+{
+	struct backend_copy copy;
+	uint32_t offset = 0;
+
+	for (int i = 0; pointers[_i].onto[i]; i++) {
+		ck_assert(constant_pointed_at(&fixture.tenant->constants, (const uint8_t *)pointers[_i].words,
+			sizeof(pointers[_i].words), &offset, &copy));
+		ck_assert_uint_eq(copy.dst, pointers[_i].onto[i]);
+		ck_assert_uint_eq(copy.src, MIRROR + (copy.dst == CONSTANT ? 0 : 256));
+		ck_assert_uint_eq(copy.width, BYTES);
+	}
+	ck_assert(!constant_pointed_at(&fixture.tenant->constants, (const uint8_t *)pointers[_i].words,
+		sizeof(pointers[_i].words), &offset, &copy));
+	/* No half of a word. */
+	offset = 0;
+	ck_assert(!constant_pointed_at(
+		&fixture.tenant->constants, (const uint8_t *)&first.mirror.start, 7, &offset, &copy));
+}
+END_TEST
+
 START_TEST(what_is_beside_or_only_read_goes_nowhere)
 {
 	fixture_copy(1, MIRROR + BYTES, MIRROR, 192, 0);
@@ -217,6 +249,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, open_tenant, close_tenant);
 	tcase_add_test(tests, copies_go_on_before_their_mark);
 	tcase_add_test(tests, sets_and_words_go_on);
+	tcase_add_loop_test(tests, arguments_point_at_constants, 0, sizeof(pointers) / sizeof(pointers[0]));
 	tcase_add_test(tests, what_is_beside_or_only_read_goes_nowhere);
 	tcase_add_loop_test(tests, more_than_a_constant_is_an_offence, 0, 4);
 	tcase_add_test(tests, a_constant_that_cannot_be_written_is_a_late_error);

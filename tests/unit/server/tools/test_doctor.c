@@ -74,7 +74,7 @@ static int examine(const char *status, const char *server, bool json, char **ret
 START_TEST(a_good_machine_has_no_errors)
 {
 	static const char *const checks[] = {
-		"configuration", "driver", "exceptions", "library", "service", "files", "memory"};
+		"configuration", "driver", "exceptions", "library", "service", "files", "memory", "programs"};
 	char *text, line[64];
 
 	ck_assert_int_eq(examine(GOOD, NULL, false, &text), 0);
@@ -108,6 +108,12 @@ static const struct {
 		"warning  files          the service may open 1024 files", 0},
 	{"rm proc/7/limits", GOOD, "warning  files          limits of the service are not known", 0},
 	{"echo 535.1 >sys/module/nvidia/version", GOOD, "warning  exceptions     ", 0},
+	{"mkdir proc/9; echo python3 >proc/9/comm; echo other >libcuda.so.1;"
+	 "echo \"1-2 r-xp 0 08:01 5 $PWD/libcuda.so.1\" >proc/9/maps",
+		GOOD,
+		"warning  programs       1 process uses the driver's library without the service: 9 "
+		"(python3)",
+		0},
 	{"rmdir dev/shm", GOOD, "warning  shared_memory  ", 0},
 	{"echo 'backend = cuda' >etc/frmps/frmps.conf", GOOD, "error    driver         frmps-server", 1},
 	{"rm dev/kmsg; rm etc/frmps/frmps.conf", GOOD, "warning  kernel_log     ", 1},

@@ -1,0 +1,32 @@
+// What the driver's variables leave of an image: CUDA_FORCE_PTX_JIT and CUDA_FORCE_JIT leave out
+// machine code, CUDA_DISABLE_PTX_JIT and CUDA_DISABLE_JIT what has to be compiled. The service
+// compiles for all programs in the same way, so the program's copy is shortened before it is sent.
+
+#ifndef FRMPS_CLIENT_STATE_IMAGE_KINDS_H
+#define FRMPS_CLIENT_STATE_IMAGE_KINDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+/* What is left out. */
+struct image_kinds {
+	bool code;	   /* for a device */
+	bool text;	   /* PTX */
+	bool intermediate; /* any other form */
+};
+
+/** Set by process start, before any image is opened. */
+extern struct image_kinds image_left_out;
+
+/**
+ * Shortens the copy of an image in a file of our own that is not sealed yet. Machine code that is
+ * not in a fat binary stays.
+ * @bytes: of the image; shorter behind the call
+ * Return: CUDA_SUCCESS; CUDA_ERROR_JIT_COMPILATION_DISABLED if only text was there,
+ * CUDA_ERROR_NO_BINARY_FOR_GPU if only code was, CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_OUT_OF_MEMORY
+ */
+CUresult image_leave_out(int fd, uint64_t *bytes);
+
+#endif

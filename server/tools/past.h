@@ -1,0 +1,37 @@
+// What leads a program past the service's library although LD_LIBRARY_PATH names it: the loader
+// looks first in the folders of an executable's DT_RPATH, also for libraries that are opened later,
+// and takes a library that is linked by its full path from there. (The folders of DT_RUNPATH come
+// behind LD_LIBRARY_PATH.) And which processes have got past it.
+
+#ifndef FRMPS_SERVER_TOOLS_PAST_H
+#define FRMPS_SERVER_TOOLS_PAST_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum past {
+	PAST_NOTHING,
+	PAST_FOLDER, /* a library that was loaded before, by the name libcuda.so.1, is taken instead */
+	PAST_NAME,   /* nothing helps */
+};
+
+/**
+ * Looks at an executable. One that cannot be read, or that is none for this machine, has nothing.
+ * @ret_library: another libcuda.so.1, which it would load
+ */
+enum past past_of_program(const char *path, char ret_library[PATH_MAX]);
+
+/** The program that runs a script: the path in its first line. Return: false if it is none. */
+bool past_interpreter(const char *script, char ret_path[PATH_MAX]);
+
+/**
+ * Calls `found` for each process that has another libcuda.so.1 than the service's in its memory,
+ * and is not the service's own. Of other users' processes only root sees it.
+ * @root: in front of /proc
+ */
+void past_of_processes(
+	const char *root, void (*found)(void *context, pid_t pid, const char *name), void *context);
+
+#endif
