@@ -69,7 +69,6 @@ CUDA_EXPORT CUresult cuKernelGetFunction(CUfunction *ret_handle, CUkernel kernel
 		return result;
 	if (!ret_handle)
 		return CUDA_ERROR_INVALID_VALUE;
-	function_entered(function);
 	result = instance_function(function, NULL, &function);
 	if (result == CUDA_SUCCESS)
 		*ret_handle = (CUfunction)function;

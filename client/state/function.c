@@ -86,7 +86,7 @@ CUresult function_decode(struct client_function *function, const struct wire_u64
 	function->params = params;
 	function->param_count = (uint32_t)count;
 	for (uint32_t i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i)
-		function->attributes[i] = function->lasting[i] = (int32_t)values->at[1 + 2 * count + i];
+		function->attributes[i] = (int32_t)values->at[1 + 2 * count + i];
 	function->granted_shared = function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
 	function->granted_clusters =
 		function->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED];
@@ -240,11 +240,6 @@ static int32_t *granted(struct client_function *function, int attribute)
 	return NULL;
 }
 
-static bool is_in_context(const struct client_function *function)
-{
-	return word_relaxed(&function->launched) || word_relaxed(&function->entered);
-}
-
 CUresult function_set_attribute(struct client_function *function, int attribute, int value)
 {
 	int32_t *grant = granted(function, attribute);
@@ -262,8 +257,6 @@ CUresult function_set_attribute(struct client_function *function, int attribute,
 			*grant = value;
 	}
 	function->attributes[attribute] = value;
-	if (!is_in_context(function))
-		function->lasting[attribute] = value;
 	++function->revision;
 	return CUDA_SUCCESS;
 }
@@ -314,8 +307,6 @@ CUresult function_follow(struct client_function *function, const struct client_f
 
 void function_sleep(struct client_function *function)
 {
-	memcpy(function->attributes, function->lasting, sizeof(function->attributes));
-	word_set(&function->entered, 0);
 	atomic_store_explicit(&function->object.live, FUNCTION_ASLEEP, memory_order_release);
 }
 

@@ -11,9 +11,6 @@
 // for cluster sizes, which the kernel sees, until they are done: a launch that is repeated after
 // somebody else's fault must find what it found the first time.
 //
-// A kernel of a library outlives contexts. What the program sets before a context has the kernel
-// holds in every context; what it sets then ends with the context, as with the driver.
-//
 // function_find() and the launch path read without a lock. Two threads that set attributes of one
 // kernel at once get one or the other value, as with the driver.
 
@@ -55,7 +52,6 @@ struct client_function {
 	uint32_t max_threads;		     /* per block, of the kernel and the device */
 	uint32_t max_grid[3], max_block[3];
 	int32_t attributes[CU_FUNC_ATTRIBUTE_MAX]; /* as the program sees them */
-	int32_t lasting[CU_FUNC_ATTRIBUTE_MAX];	   /* what they are when the context ends */
 	int32_t granted_shared,
 		granted_clusters; /* permissions at the service, never below what the program sees */
 	int32_t cache_config;
@@ -63,7 +59,6 @@ struct client_function {
 	uint32_t revision; /* counts changes of attributes */
 	uint32_t followed; /* of an instance's kernel: revision of the library's that it was set like */
 	word32 launched;   /* was launched at least once */
-	word32 entered;	   /* the program has a function of it, or asked for one's attributes */
 	uint64_t serial;   /* tells it from every other one of the process's life */
 	struct client_module *module;
 	const char *name;
@@ -117,13 +112,6 @@ CUresult function_renew(struct client_function *function, uint32_t module_id);
 
 /** Value of an attribute; CUDA_ERROR_INVALID_VALUE for an unknown one. */
 CUresult function_attribute(const struct client_function *function, int attribute, int *ret_value);
-
-/** The program uses the kernel as a function of its context. Only the first call writes. */
-static inline void function_entered(struct client_function *function)
-{
-	if (!word_relaxed(&function->entered))
-		word_set(&function->entered, 1);
-}
 
 /** A launch of the kernel is about to be written. Only the first one writes. */
 static inline void function_launched(const struct client_function *function)

@@ -39,8 +39,6 @@ static inline CUresult function_enter(const void *handle, struct client_function
 
 	if (__builtin_expect(word_relaxed(&instance_matters), 0) && result == CUDA_SUCCESS)
 		result = instance_function(*ret_function, NULL, ret_function);
-	if (result == CUDA_SUCCESS)
-		function_entered(*ret_function);
 	return result;
 }
 

@@ -254,47 +254,6 @@ START_TEST(libraries_begin_anew_with_the_next_context)
 }
 END_TEST
 
-/* What is set for a kernel that its context has ends with the context; what was set before does
- * not. */
-START_TEST(attributes_of_kernels_end_with_their_context)
-{
-	const CUfunction_attribute carveout = CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
-	CUlibrary library;
-	CUkernel found, launched;
-	CUfunction function;
-	CUdeviceptr out;
-	int value, usual;
-	void *arguments[] = {&out};
-
-	driver_attach();
-	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
-	free(image);
-	ck_cuda(cuLibraryGetKernel(&found, library, "fill"));
-	ck_cuda(cuLibraryGetKernel(&launched, library, "read_words"));
-	ck_cuda(cuKernelGetAttribute(&usual, carveout, found, 0));
-	ck_cuda(cuKernelSetAttribute(carveout, 25, launched, 0));
-	for (int round = 0; round < 3; round++) {
-		ck_cuda(cuMemAlloc_v2(&out, 32));
-		ck_cuda(cuKernelGetAttribute(&value, carveout, found, 0));
-		ck_assert_int_eq(value, usual);
-		ck_cuda(cuKernelGetAttribute(&value, carveout, launched, 0));
-		ck_assert_int_eq(value, 25);
-		ck_cuda(cuKernelGetFunction(&function, found));
-		ck_cuda(cuLaunchKernel((CUfunction)launched, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
-		ck_cuda(cuKernelSetAttribute(carveout, 50, found, 0));
-		ck_cuda(cuKernelSetAttribute(carveout, 75, launched, 0));
-		ck_cuda(cuKernelGetAttribute(&value, carveout, found, 0));
-		ck_assert_int_eq(value, 50);
-		ck_cuda(cuKernelGetAttribute(&value, carveout, launched, 0));
-		ck_assert_int_eq(value, 75);
-		ck_cuda(cuDevicePrimaryCtxReset_v2(0));
-		driver_attach();
-	}
-	ck_cuda(cuLibraryUnload(library));
-}
-END_TEST
-
 struct divided {
 	CUlibrary library;
 	CUkernel read_words;
@@ -710,7 +669,6 @@ int main(void)
 	tcase_add_test(tests, events_are_recorded_in_their_context);
 	tcase_add_test(tests, globals_belong_to_their_module);
 	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
-	tcase_add_test(tests, attributes_of_kernels_end_with_their_context);
 	tcase_add_test(tests, contexts_have_variables_of_their_own);
 	tcase_add_test(tests, a_library_outlives_the_first_of_its_contexts);
 	tcase_add_test(tests, a_library_is_loaded_with_an_option_and_no_values);
