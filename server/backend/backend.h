@@ -265,11 +265,11 @@ struct backend_ops {
 	void (*link_logs)(const struct backend_link *link, const char **ret_errors, const char **ret_remarks);
 	CUresult (*link_destroy)(struct backend_link *link);
 
-	/* Modules. The first use of a module waits for all that runs on the device, and holds up
-	 * everybody else meanwhile. So lookups take `gap`: whether the caller has let the device
-	 * run empty; if not, and it must be, they change nothing and return CUDA_ERROR_NOT_READY.
-	 * module_unload belongs into a gap, always. One thread calls all of these but the first
-	 * two. */
+	/* Modules. Of those that module_waits() names, the first use waits for all that runs on the
+	 * device, and holds up everybody else meanwhile. So lookups take `gap`: whether the caller
+	 * has let the device run empty; if not, and it must be, they change nothing and return
+	 * CUDA_ERROR_NOT_READY. Their module_unload belongs into a gap, always; that of others
+	 * behind the end of their kernels. One thread calls all of these but the first two. */
 
 	/* Whether loading an image would compile it: a text, or a fat binary of texts. [any] */
 	bool (*module_is_source)(const void *image, size_t bytes);
@@ -286,6 +286,8 @@ struct backend_ops {
 		struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
 		struct backend_module **ret_module);
 	CUresult (*module_unload)(struct backend_module *module);
+	/* Whether lookups and unloading of it may wait for all that runs. [any] */
+	bool (*module_waits)(const struct backend_module *module);
 	/* What its kernels can leave behind in the context; valid until it is unloaded. */
 	const struct statics *(*module_statics)(const struct backend_module *module);
 	/* The function is on the device afterwards, and there is local memory for it: no launch of

@@ -115,8 +115,8 @@ static void unpublish(struct tenant *tenant, const struct module *module)
 	}
 }
 
-/* Nothing of the module is in use any more. */
-static void module_end(struct tenant *tenant, struct module *module)
+/* Its session has nothing of the module any more. */
+static void module_leave(struct tenant *tenant, struct module *module)
 {
 	struct function *function;
 
@@ -131,7 +131,6 @@ static void module_end(struct tenant *tenant, struct module *module)
 	module->global_count = 0;
 	free(module->globals);
 	module->globals = NULL;
-	module_worker_bury(tenant->executor, module);
 }
 
 static void unload_finish(struct job *job)
@@ -140,7 +139,8 @@ static void unload_finish(struct job *job)
 	char text[MODULE_TEXT_BYTES] = "";
 	CUresult code = CUDA_SUCCESS;
 
-	if (job->executor->modules.grave_count >= GRAVES_MAX)
+	if (job->executor->modules.grave_count >= GRAVES_MAX && slot && *slot &&
+		job->executor->ops->module_waits((*slot)->backend))
 		code = module_worker_wait_for_gap(job, text);
 	if (code == CUDA_ERROR_NOT_READY) {
 		module_worker_queue_again(job);
@@ -152,7 +152,8 @@ static void unload_finish(struct job *job)
 	if (!code) {
 		graph_free_forgotten(job->tenant, job->ticket);
 		remains_forget_launches(job->tenant, *slot);
-		module_end(job->tenant, *slot);
+		module_leave(job->tenant, *slot);
+		module_worker_end(job->executor, *slot);
 		*slot = NULL;
 	}
 	module_worker_refuse(job, code, text);
@@ -325,8 +326,11 @@ void module_table_deinit(struct tenant *tenant)
 	/* Once, and not for each module: nothing runs meanwhile. */
 	unpublish(tenant, NULL);
 	for (uint32_t id = 0; table->modules && id < MODULE_MAX; id++)
-		if (table->modules[id])
-			module_end(tenant, table->modules[id]);
+		if (table->modules[id]) {
+			module_leave(tenant, table->modules[id]);
+			/* Kernels of it may be on the device: of a program that was killed. */
+			module_worker_bury(tenant->executor, table->modules[id]);
+		}
 	free(table->modules);
 	free(atomic_load_explicit(&table->functions, memory_order_relaxed));
 	table->modules = NULL;

@@ -43,6 +43,14 @@
 
 /* ---- graves ---- */
 
+static void unload(struct executor *executor, struct module *module)
+{
+	contain_forget_module(executor, module->backend);
+	if (!executor_is_lost(executor))
+		executor_code(executor, executor->ops->module_unload(module->backend));
+	free(module);
+}
+
 /* In a gap, or at the end. */
 static void clear_graves(struct executor *executor)
 {
@@ -53,11 +61,16 @@ static void clear_graves(struct executor *executor)
 	while ((module = worker->graves)) {
 		worker->graves = module->next;
 		worker->grave_count--;
-		contain_forget_module(executor, module->backend);
-		if (!executor_is_lost(executor))
-			executor_code(executor, executor->ops->module_unload(module->backend));
-		free(module);
+		unload(executor, module);
 	}
+}
+
+void module_worker_end(struct executor *executor, struct module *module)
+{
+	if (executor->ops->module_waits(module->backend))
+		module_worker_bury(executor, module);
+	else
+		unload(executor, module);
 }
 
 void module_worker_bury(struct executor *executor, struct module *module)

@@ -83,6 +83,9 @@ void module_worker_tell(struct executor *executor, uint64_t now);
 
 /** The module is out of its session: it is unloaded in a gap, and freed. Module thread. */
 void module_worker_bury(struct executor *executor, struct module *module);
+/** The same for one that is not in use any more, also not on the device: where its unloading waits
+ * for nothing, it is unloaded now. */
+void module_worker_end(struct executor *executor, struct module *module);
 
 /** gate_enter(); what waits to be made (cap.c), unloaded or freed comes first in every gap. Module
  * thread. */

@@ -492,6 +492,7 @@ static void check_work(void)
 	check_events();
 	check_nothing_waits();
 	check_lookup_beside();
+	check_caches();
 	check_groups();
 	observe_rates();
 }

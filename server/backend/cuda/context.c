@@ -135,6 +135,7 @@ const struct backend_ops backend_cuda = {
 	.module_compile = cuda_module_compile,
 	.module_load = cuda_module_load,
 	.module_unload = cuda_module_unload,
+	.module_waits = cuda_module_waits,
 	.module_statics = cuda_module_statics,
 	.function_find = cuda_function_find,
 	.global_find = cuda_global_find,

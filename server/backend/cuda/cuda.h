@@ -100,6 +100,7 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
 	struct backend_module **ret_module);
 CUresult cuda_module_unload(struct backend_module *module);
+bool cuda_module_waits(const struct backend_module *module);
 const struct statics *cuda_module_statics(const struct backend_module *module);
 CUresult cuda_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info);

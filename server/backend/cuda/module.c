@@ -374,6 +374,11 @@ CUresult cuda_module_unload(struct backend_module *module)
 	return drop(module);
 }
 
+bool cuda_module_waits(const struct backend_module *module)
+{
+	return !module->own;
+}
+
 const struct statics *cuda_module_statics(const struct backend_module *module)
 {
 	return &module->statics;

@@ -89,6 +89,7 @@ const struct backend_ops backend_host = {
 	.module_compile = host_module_compile,
 	.module_load = host_module_load,
 	.module_unload = host_module_unload,
+	.module_waits = host_module_waits,
 	.module_statics = host_module_statics,
 	.function_find = host_function_find,
 	.global_find = host_global_find,

@@ -308,6 +308,13 @@ CUresult host_module_unload(struct backend_module *module)
 	return CUDA_SUCCESS;
 }
 
+/* As those that a driver loads. */
+bool host_module_waits(const struct backend_module *module)
+{
+	(void)module;
+	return true;
+}
+
 const struct statics *host_module_statics(const struct backend_module *module)
 {
 	return &module->statics;

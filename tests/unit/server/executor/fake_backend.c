@@ -365,6 +365,12 @@ static CUresult module_unload(struct backend_module *module)
 	return end(FAKE_MODULE_UNLOAD, module);
 }
 
+static bool module_waits(const struct backend_module *module)
+{
+	(void)module;
+	return !fake.is_quick;
+}
+
 static const struct statics *module_statics(const struct backend_module *module)
 {
 	(void)module;
@@ -595,6 +601,7 @@ const struct backend_ops fake_ops = {
 	.module_compile = module_compile,
 	.module_load = module_load,
 	.module_unload = module_unload,
+	.module_waits = module_waits,
 	.module_statics = module_statics,
 	.function_find = function_find,
 	.global_find = global_find,

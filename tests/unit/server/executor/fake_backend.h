@@ -76,6 +76,7 @@ struct fake {
 	_Atomic size_t stack_bytes; /* of the last thread that began one */
 	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */
 	struct statics statics;	    /* of every module */
+	bool is_quick;		    /* unloading a module waits for nothing */
 	uint64_t global_bytes;	    /* of every variable; 0: 256 */
 	/* How long it takes at least to undo a mapping, or to end a stream, an event or a
 	 * graph, and how long all of that has taken. */

@@ -677,6 +677,18 @@ START_TEST(an_unload_is_answered_and_done_when_nobody_is_held_up)
 }
 END_TEST
 
+/* Behind the end of its own kernels, beside those of others. */
+START_TEST(a_module_whose_unloading_waits_for_nothing_goes_at_once)
+{
+	fake.is_quick = true;
+	put(1, 1);
+	ck_assert_int_eq(unload(stranger), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_UNLOAD), 1);
+	ck_assert_uint_eq(changes(), 0);
+	arrive(1);
+}
+END_TEST
+
 /* So that the standby, where unloads are done at once, has the same addresses. */
 START_TEST(unloads_come_before_what_is_put_on_the_device_later)
 {
@@ -757,6 +769,7 @@ int main(void)
 	tcase_add_test(thread, who_waits_for_oneself_does_not_keep_others_waiting);
 	tcase_add_test(thread, who_needs_no_gap_does_not_wait_for_anothers);
 	tcase_add_test(thread, an_unload_is_answered_and_done_when_nobody_is_held_up);
+	tcase_add_test(thread, a_module_whose_unloading_waits_for_nothing_goes_at_once);
 	tcase_add_test(thread, unloads_come_before_what_is_put_on_the_device_later);
 	return suite_run(suite);
 }
