@@ -124,8 +124,10 @@ const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_
 
 bool quota_allows_user(struct daemon *daemon, uid_t uid, uint64_t limit)
 {
-	uint64_t bytes = handouts_bytes(&daemon->handouts, uid);
+	uint64_t bytes;
 
+	handouts_look(&daemon->handouts, uid);
+	bytes = handouts_bytes(&daemon->handouts, uid);
 	return (!limit || bytes <= limit) && handouts_count(&daemon->handouts, &uid) <= daemon->fds_max / 4;
 }
 

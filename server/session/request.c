@@ -559,6 +559,17 @@ static void answer_at_once(
 	refuse(session, message, finding->code);
 }
 
+/* Pinned memory that counts though it was freed. */
+static uint64_t kept_bytes(const struct session *session, const struct wire_message *message)
+{
+	struct handouts *handouts = &session->daemon->handouts;
+
+	if (message->type != WIRE_MAP_HOST)
+		return 0;
+	handouts_look(handouts, session->uid);
+	return handouts_bytes(handouts, session->uid);
+}
+
 void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
 	struct check_scope scope = {.window_base = window_base(session->window),
@@ -567,9 +578,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		.memory_limit = session->terms.memory_limit,
 		.pinned_limit = session->terms.pinned_limit,
 		.image_limit = session->terms.image_limit,
-		.kept_bytes = message->type == WIRE_MAP_HOST
-				      ? handouts_bytes(&session->daemon->handouts, session->uid)
-				      : 0,
+		.kept_bytes = kept_bytes(session, message),
 		.holdings = &session->holdings};
 	const struct shared_fd *file = uploads_find(&session->uploads, message);
 	const uint64_t wish = guarantee_wish(session, message);
