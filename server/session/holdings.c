@@ -438,6 +438,11 @@ int holdings_adopt(struct holdings *holdings, const struct record *record, const
 
 	if (!entry)
 		return -EINVAL;
+	if (entry->type == WIRE_RESERVE_WINDOW &&
+		!window_run_is_real(entry->range.address, entry->range.bytes)) {
+		holding_free(entry);
+		return -EINVAL;
+	}
 	entry->fd = fd;
 	entry->chunk = chunk;
 	add_entry(holdings, entry);

@@ -16,6 +16,7 @@
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/session/answer.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
@@ -212,20 +213,35 @@ static void reject_deadly(struct session *session)
 	session_reject(session, "executors crash at its request");
 }
 
+/* It counts as a crash: whose request it was may be why. Return: whether the answer is flawed */
+static bool is_flawed(const struct request *request, struct worker *worker, const struct wire_reply *reply,
+	const struct packet *packet)
+{
+	const char *flaw = reply->code ? NULL : answer_flaw(request, reply, packet);
+
+	if (flaw)
+		worker_condemn(worker, flaw);
+	return flaw;
+}
+
 static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct request *request = context;
 	/* The session may end with it: so long the request counts as sent. */
 	bool lost = !request->cancelled && is_void(request, worker, reply);
+	bool flawed = !request->cancelled && !lost && is_flawed(request, worker, reply, packet);
 
 	request->sent = false;
 	/* Before the loss is judged. */
 	worker->asked |= !reply;
 	if (request->cancelled)
 		request_free(request);
-	else if (!reply && is_deadly(request->session, worker))
+	else if (flawed ? ++request->session->deaths >= DEATHS_MOST
+			: !reply && is_deadly(request->session, worker))
 		reject_deadly(request->session); /* frees the request */
+	else if (flawed)
+		request_advance(request);
 	else if (lost)
 		request_advance(request); /* does nothing before there is a next one */
 	else if (reply->code == CUDA_ERROR_SYSTEM_NOT_READY)

@@ -197,6 +197,8 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 /* What an earlier life had asked of a worker, once more, as worker->next_request. */
 void session_open_again(struct session *session, struct worker *worker);
 void session_close_again(struct session *session, struct worker *worker);
+/** It cannot be taken over: it is to end when everything else is. Twice is fine. */
+void session_give_up(struct session *session, const char *why);
 /** Ends one that is given up. */
 void session_end_given_up(struct session *session);
 /** A closing session after session_close_again(): is over if no worker has it. */

@@ -2,8 +2,6 @@
 
 #include "server/session/window.h"
 
-#include <stdbool.h>
-
 #include "server/log.h"
 
 static bool is_set(const uint64_t *words, uint32_t count, uint32_t bit)
@@ -42,7 +40,7 @@ uint32_t window_take(struct window_set *set, const struct wire_u64s *free_window
 
 void window_adopt(struct window_set *set, uint32_t window)
 {
-	if (window == WINDOW_NONE)
+	if (window >= WINDOW_COUNT)
 		return;
 	set->users[window]++;
 	if (set->next <= window)
@@ -51,7 +49,7 @@ void window_adopt(struct window_set *set, uint32_t window)
 
 void window_give(struct window_set *set, uint32_t window)
 {
-	if (window == WINDOW_NONE)
+	if (window >= WINDOW_COUNT)
 		return;
 	log_bug_on(!set->users[window]);
 	set->users[window]--;
@@ -94,14 +92,31 @@ uint32_t window_take_run(struct window_set *set, uint32_t count, const struct wi
 	return first;
 }
 
-void window_take_again(struct window_set *set, uint32_t first, uint32_t count)
+bool window_run_is_real(uint64_t address, uint64_t bytes)
+{
+	const uint64_t grid = WINDOW_COUNT * WINDOW_BYTES;
+	uint64_t offset = address - WINDOW_GRID_BASE;
+
+	return bytes && offset < grid && bytes <= grid - offset && !(offset % WINDOW_BYTES) &&
+	       !(bytes % WINDOW_BYTES);
+}
+
+bool window_run_is_free(const struct window_set *set, uint32_t first, uint32_t count)
 {
 	for (uint32_t i = first; i < first + count; i++)
+		if (!is_free(set, i))
+			return false;
+	return true;
+}
+
+void window_take_again(struct window_set *set, uint32_t first, uint32_t count)
+{
+	for (uint64_t i = first; i < (uint64_t)first + count && i < WINDOW_COUNT; i++)
 		set->users[i]++;
 }
 
 void window_give_run(struct window_set *set, uint32_t first, uint32_t count)
 {
-	for (uint32_t i = first; i < first + count; i++)
-		window_give(set, i);
+	for (uint64_t i = first; i < (uint64_t)first + count && i < WINDOW_COUNT; i++)
+		window_give(set, (uint32_t)i);
 }

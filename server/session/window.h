@@ -5,6 +5,7 @@
 #ifndef FRMPS_SERVER_SESSION_WINDOW_H
 #define FRMPS_SERVER_SESSION_WINDOW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/wire.h"
@@ -39,7 +40,12 @@ void window_give(struct window_set *set, uint32_t window);
  * Return: the lowest.
  */
 uint32_t window_take_run(struct window_set *set, uint32_t count, const struct wire_u64s *free_windows);
-/** The same windows once more, in another life of the daemon. */
+/** Whether a range is made of windows of the grid: for what was not taken here. */
+bool window_run_is_real(uint64_t address, uint64_t bytes);
+/** Whether nobody has any of them. They are real. */
+bool window_run_is_free(const struct window_set *set, uint32_t first, uint32_t count);
+/** The same windows once more, in another life of the daemon. What is not in the grid is no window,
+ * here and in window_give_run(). */
 void window_take_again(struct window_set *set, uint32_t first, uint32_t count);
 /** Gives them back. */
 void window_give_run(struct window_set *set, uint32_t first, uint32_t count);

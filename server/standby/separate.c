@@ -83,8 +83,6 @@ void separate_take_stray(struct worker *worker, uint64_t owner, const struct wir
 		counters->guard_hits++;
 	else
 		counters->guard_hits_unproved++;
-	if (!worker->domain)
-		return;
 	stays = stray->culprit ? NULL : begin(worker->domain, owner);
 	verdict_stray(worker->domain, owner, stray, stays);
 }

@@ -89,6 +89,8 @@ static int start(struct worker *worker, int control_fd, int words_fd)
 		child->words =
 			mmap(NULL, sizeof(*child->words), PROT_READ | PROT_WRITE, MAP_SHARED, words_fd, 0);
 		ck_assert_ptr_ne(child->words, MAP_FAILED);
+		/* The daemon reads it: an executor cannot take it away. */
+		ck_assert_int_lt(ftruncate(words_fd, 0), 0);
 		close(words_fd);
 	}
 	worker->pid = FIRST_PID + (int)current->child_count++;
@@ -500,11 +502,13 @@ void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid)
 	static const uint64_t all[7] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0),
 		~UINT64_C(0), ~UINT64_C(0)};
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
+	struct visitor *visitor;
 	int pair[2];
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	visitor_new(&fake->daemon, pair[0]);
-	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.uid = uid;
+	visitor = TAILQ_LAST(&fake->daemon.visitors, visitor_list);
+	visitor->peer.uid = visitor->identity.uid = uid;
 	*client = (struct fake_client){.socket = pair[1], .next_id = 100};
 	hello.hello = (struct wire_hello){.major = FRMPS_PROTOCOL_MAJOR,
 		.program = "fake",
