@@ -17,7 +17,7 @@ static int send_locked(
 
 	if (wire_encode_in(&executor->room, message, executor->outgoing, sizeof(executor->outgoing), &length))
 		return PACKET_E_INVALID;
-	return packet_send(executor->control_fd, executor->outgoing, length, fds, fd_count);
+	return outbox_send(executor, executor->outgoing, length, fds, fd_count);
 }
 
 void executor_send(
@@ -35,7 +35,9 @@ void executor_send(
 		error = send_locked(executor, &refusal, NULL, 0);
 	}
 	pthread_mutex_unlock(&executor->control_lock);
-	if (error && error != PACKET_E_CLOSED)
+	if (error == OUTBOX_E_KEPT)
+		job_board_kick(&executor->board);
+	else if (error && error != PACKET_E_CLOSED)
 		log_error("cannot send %s: error %d", wire_type_name(message->type), error);
 }
 

@@ -32,6 +32,7 @@
 #include "server/executor/job.h"
 #include "server/executor/linker.h"
 #include "server/executor/module_worker.h"
+#include "server/executor/outbox.h"
 #include "server/executor/serve.h"
 #include "server/executor/share.h"
 #include "server/executor/stray.h"
@@ -69,6 +70,7 @@ struct executor {
 	/* Under it. Whoever waits for a message gets it without memory as well. */
 	struct wire_room room;
 	uint8_t outgoing[WIRE_PACKET_MAX];
+	struct outbox outbox;
 	uint64_t latest_request; /* number of the latest that came; main thread */
 	struct burials burials;
 
