@@ -130,6 +130,7 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	domain->identity = kept.identity;
 	domain->assigned = kept.assigned;
 	domain->alone = kept.alone;
+	domain->ordered = kept.ordered;
 	domain->dismissed = kept.dismissed;
 	domain->memory_limit = kept.memory_limit;
 	domain->sm_percent = kept.sm_percent;
@@ -326,7 +327,7 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 	file = inventory_fd(&adoption->inventory, kept->fd);
 	chunk = inventory_chunk(&adoption->inventory, &kept->chunk);
 	log_bug_on(kept->type == WIRE_MAP_HOST &&
-		   handout_add(&adoption->daemon->handouts, session->uid, file) < 0);
+		   handout_add(&adoption->daemon->handouts, session->owner, file) < 0);
 	if (holdings_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {
 		shared_fd_unref(file);
 		chunk_unref(chunk);

@@ -29,14 +29,14 @@ struct handout {
 	TAILQ_ENTRY(handout) link;
 	struct handouts *handouts;
 	struct shared_fd *file;
-	uid_t uid;
+	uid_t owner;
 	uint64_t bytes;
 };
 
 /* What a user keeps; there while that is anything. */
 struct account {
 	TAILQ_ENTRY(account) link;
-	uid_t uid;
+	uid_t owner;
 	uint64_t bytes, count;
 	TAILQ_HEAD(, handout) kept;
 };
@@ -87,25 +87,25 @@ static bool end(struct handout *handout)
 	return true;
 }
 
-static struct account *find_account(const struct handouts *handouts, uid_t uid)
+static struct account *find_account(const struct handouts *handouts, uid_t owner)
 {
 	struct account *account;
 
 	TAILQ_FOREACH (account, &handouts->accounts, link)
-		if (account->uid == uid)
+		if (account->owner == owner)
 			return account;
 	return NULL;
 }
 
-static struct account *get_account(struct handouts *handouts, uid_t uid)
+static struct account *get_account(struct handouts *handouts, uid_t owner)
 {
-	struct account *account = find_account(handouts, uid);
+	struct account *account = find_account(handouts, owner);
 
 	if (account)
 		return account;
 	account = calloc(1, sizeof(*account));
 	log_bug_on(!account); /* nobody would count what it keeps */
-	account->uid = uid;
+	account->owner = owner;
 	TAILQ_INIT(&account->kept);
 	TAILQ_INSERT_TAIL(&handouts->accounts, account, link);
 	return account;
@@ -170,7 +170,7 @@ static void on_last(struct shared_fd *file)
 	handout->bytes = fstat(file->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
 	if (end(handout))
 		return;
-	account = get_account(handouts, handout->uid);
+	account = get_account(handouts, handout->owner);
 	TAILQ_INSERT_TAIL(&account->kept, handout, link);
 	account->bytes += handout->bytes;
 	account->count++;
@@ -179,7 +179,7 @@ static void on_last(struct shared_fd *file)
 		timer_start(handouts->timer, LOOK_MS);
 }
 
-int handout_add(struct handouts *handouts, uid_t uid, struct shared_fd *file)
+int handout_add(struct handouts *handouts, uid_t owner, struct shared_fd *file)
 {
 	struct handout *handout;
 
@@ -190,7 +190,7 @@ int handout_add(struct handouts *handouts, uid_t uid, struct shared_fd *file)
 		return -ENOMEM;
 	handout->handouts = handouts;
 	handout->file = file;
-	handout->uid = uid;
+	handout->owner = owner;
 	file->handout = handout;
 	file->on_last = on_last;
 	return 0;
@@ -203,26 +203,26 @@ int handout_open(const struct shared_fd *file)
 	return fd < 0 ? -errno : fd;
 }
 
-void handouts_look(struct handouts *handouts, uid_t uid)
+void handouts_look(struct handouts *handouts, uid_t owner)
 {
-	struct account *account = find_account(handouts, uid);
+	struct account *account = find_account(handouts, owner);
 
 	if (account)
 		look_at_some(handouts, account);
 }
 
-uint64_t handouts_bytes(const struct handouts *handouts, uid_t uid)
+uint64_t handouts_bytes(const struct handouts *handouts, uid_t owner)
 {
-	const struct account *account = find_account(handouts, uid);
+	const struct account *account = find_account(handouts, owner);
 
 	return account ? account->bytes : 0;
 }
 
-uint64_t handouts_count(const struct handouts *handouts, const uid_t *uid)
+uint64_t handouts_count(const struct handouts *handouts, const uid_t *owner)
 {
-	const struct account *account = uid ? find_account(handouts, *uid) : NULL;
+	const struct account *account = owner ? find_account(handouts, *owner) : NULL;
 
-	if (!uid)
+	if (!owner)
 		return handouts->count;
 	return account ? account->count : 0;
 }

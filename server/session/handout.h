@@ -40,7 +40,7 @@ void handouts_deinit(struct handouts *handouts);
  * A user's programs get the file from now on. Twice is fine, and so is a file that is NULL.
  * Return: 0 or -ENOMEM
  */
-int handout_add(struct handouts *handouts, uid_t uid, struct shared_fd *file);
+int handout_add(struct handouts *handouts, uid_t owner, struct shared_fd *file);
 
 /** An open file of its own for a program, for reading and writing. Return: a descriptor, the
  * caller's, or -errno. */
@@ -48,12 +48,12 @@ int handout_open(const struct shared_fd *file);
 
 /** Looks at some files that this user's programs have kept, whether they are closed now. With 16 or
  * fewer that is all of them. */
-void handouts_look(struct handouts *handouts, uid_t uid);
+void handouts_look(struct handouts *handouts, uid_t owner);
 
 /** Bytes that programs of a user keep although the service needs them no more, as far as has been
  * seen. */
-uint64_t handouts_bytes(const struct handouts *handouts, uid_t uid);
-/** How many files that is. @uid: NULL: all users' */
-uint64_t handouts_count(const struct handouts *handouts, const uid_t *uid);
+uint64_t handouts_bytes(const struct handouts *handouts, uid_t owner);
+/** How many files that is. @owner: NULL: all users' */
+uint64_t handouts_count(const struct handouts *handouts, const uid_t *owner);
 
 #endif

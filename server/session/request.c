@@ -530,7 +530,7 @@ static int take_file(struct request *request)
 			return fd;
 		request->fd = shared_fd_new(fd);
 	}
-	return request->fd ? handout_add(&session->daemon->handouts, session->uid, request->fd) : -ENOMEM;
+	return request->fd ? handout_add(&session->daemon->handouts, session->owner, request->fd) : -ENOMEM;
 }
 
 static void start(struct session *session, const struct wire_message *message, const struct packet *packet)
@@ -582,8 +582,8 @@ static uint64_t kept_bytes(const struct session *session, const struct wire_mess
 
 	if (message->type != WIRE_MAP_HOST)
 		return 0;
-	handouts_look(handouts, session->uid);
-	return handouts_bytes(handouts, session->uid);
+	handouts_look(handouts, session->owner);
+	return handouts_bytes(handouts, session->owner);
 }
 
 void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet)

@@ -121,6 +121,7 @@ struct session {
 	const struct record *record;
 	/* Of this life of the daemon alone. */
 	unsigned refs;
+	uid_t owner;	    /* whose share of the service it uses (owner.h) */
 	struct terms terms; /* on which it is served */
 	struct connection *connection;
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
@@ -154,6 +155,7 @@ struct session_record {
 /** Who connects; a private copy. */
 struct session_peer {
 	uid_t uid;
+	uid_t owner; /* owner.h */
 	pid_t pid;
 	struct subject subject;
 };

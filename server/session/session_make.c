@@ -23,6 +23,7 @@
 #include "server/session/domain.h"
 #include "server/session/handshake.h"
 #include "server/session/message.h"
+#include "server/session/owner.h"
 #include "server/session/partition.h"
 #include "server/session/records.h"
 #include "server/session/request.h"
@@ -123,6 +124,7 @@ static struct session *allocate(struct domain *domain, const struct session_peer
 	session->refs = 1;
 	session->number = number;
 	session->uid = peer->uid;
+	session->owner = peer->owner;
 	session->pid = peer->pid;
 	session->subject = peer->subject;
 	session->window = WINDOW_NONE;
@@ -149,8 +151,8 @@ static int take_regions(struct session *session, int client_fd, int server_fd, i
 	session->server_fd = shared_fd_new(server_fd);
 	session->doorbell_fd = shared_fd_new(doorbell_fd);
 	if (!session->client_fd || !session->server_fd || !session->doorbell_fd ||
-		handout_add(&session->daemon->handouts, session->uid, session->client_fd) ||
-		handout_add(&session->daemon->handouts, session->uid, session->server_fd))
+		handout_add(&session->daemon->handouts, session->owner, session->client_fd) ||
+		handout_add(&session->daemon->handouts, session->owner, session->server_fd))
 		return SHM_E_NOSPACE;
 	return shm_view_map(
 		&session->view, &shape, session->client_fd->fd, session->server_fd->fd, SHM_SIDE_SERVER);
@@ -376,6 +378,7 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 
 	log_bug_on(!session);
 	take_head(session, record);
+	session->owner = owner_of(session->uid);
 	sound = is_sound(session);
 	if (!sound) {
 		session->state = SESSION_OPENING;

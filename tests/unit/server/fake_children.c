@@ -24,6 +24,7 @@
 #include "server/loop/timer.h"
 #include "server/rooms.h"
 #include "server/session/domain.h"
+#include "server/session/owner.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
 #include "server/worker/supervise.h"
@@ -509,6 +510,7 @@ void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid)
 	visitor_new(&fake->daemon, pair[0]);
 	visitor = TAILQ_LAST(&fake->daemon.visitors, visitor_list);
 	visitor->peer.uid = visitor->identity.uid = uid;
+	visitor->peer.owner = owner_of(uid);
 	*client = (struct fake_client){.socket = pair[1], .next_id = 100};
 	hello.hello = (struct wire_hello){.major = FRMPS_PROTOCOL_MAJOR,
 		.program = "fake",
