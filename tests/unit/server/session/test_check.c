@@ -504,6 +504,11 @@ START_TEST(pinned_limit_is_an_answer)
 	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	scope.pinned_limit = 4096;
 	ck_assert_int_eq(check(&more, -1, &finding), CHECK_E_ANSWER);
+	/* What was freed and is kept open counts as well. */
+	scope.pinned_limit = 16384;
+	scope.kept_bytes = 4096;
+	ck_assert_int_eq(check(&more, -1, &finding), CHECK_E_ANSWER);
+	scope.kept_bytes = 0;
 	scope.pinned_limit = 0;
 	ck_assert_int_eq(check(&more, -1, &finding), 0);
 }

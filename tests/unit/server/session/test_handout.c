@@ -6,7 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "protocol/cuda_abi.h"
 #include "server/loop/shared_fd.h"
+#include "server/session/session.h"
+#include "server/session/window.h"
 #include "tests/unit/server/session/fixture.h"
 
 #define MANY  200u
@@ -97,6 +100,59 @@ START_TEST(a_user_who_keeps_many_holds_nobody_up)
 }
 END_TEST
 
+/*
+ * What is kept counts
+ */
+
+static int32_t pin(uint64_t bytes)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+
+	map.range = (struct wire_range){client.window_base + WINDOW_DEVICE_BYTES, bytes, 0};
+	fake_request(fake, &client, &map, -1);
+	if (TAILQ_FIRST(&fake->daemon.sessions)->request) {
+		fake_serve(fake, active, WIRE_MAP_HOST);
+		fake_serve(fake, standby, WIRE_MAP_HOST);
+	}
+	return fake_expect(fake, client.socket, WIRE_REPLY)->reply.code;
+}
+
+static void unpin(uint64_t bytes)
+{
+	struct wire_message unmap = {.type = WIRE_UNMAP_HOST};
+
+	unmap.range = (struct wire_range){client.window_base + WINDOW_DEVICE_BYTES, bytes, 0};
+	fake_request(fake, &client, &unmap, -1);
+	fake_serve(fake, active, WIRE_UNMAP_HOST);
+	fake_serve(fake, standby, WIRE_UNMAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+}
+
+/* The limit holds with what the program has, what it keeps open, and for its user's next one. */
+START_TEST(pinned_memory_that_is_kept_is_a_part_of_the_limit)
+{
+	struct fake_client late;
+	int kept_fd;
+
+	boot();
+	fake->daemon.rules.general.pinned_limit = 2 * MIB;
+	fake_join(fake, &client, active, standby);
+	ck_assert_int_eq(pin(2 * MIB + 4096), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(pin(2 * MIB), CUDA_SUCCESS);
+	kept_fd = packet_take_fd(&fake->packet, 0);
+	unpin(2 * MIB);
+	ck_assert_int_eq(pin(4096), CUDA_ERROR_OUT_OF_MEMORY);
+	fake->daemon.rules.general.pinned_limit = MIB;
+	fake_hello(fake, &late);
+	fake_expect(fake, late.socket, WIRE_REFUSE);
+	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_OUT_OF_MEMORY);
+	close(late.socket);
+	close(kept_fd);
+	ck_assert_int_eq(pin(4096), CUDA_SUCCESS);
+	part();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("handout");
@@ -107,5 +163,6 @@ int main(void)
 	tcase_add_test(looks, a_look_covers_some_of_the_users_own);
 	tcase_add_test(looks, all_that_is_over_is_found_in_time);
 	tcase_add_test(looks, a_user_who_keeps_many_holds_nobody_up);
+	tcase_add_test(looks, pinned_memory_that_is_kept_is_a_part_of_the_limit);
 	return suite_run(suite);
 }

@@ -761,6 +761,40 @@ START_TEST(memory_is_imported_with_a_token_only)
 }
 END_TEST
 
+/* He has the token, and knows where the events lie: he is told neither, but could guess. */
+START_TEST(nothing_is_shared_with_another_user)
+{
+	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
+	struct wire_message import = {.type = WIRE_IMPORT_MEMORY, .memory = {.handle = 77}};
+	struct wire_message events = {.type = WIRE_MAP_HOST}, import_events = {.type = WIRE_IMPORT_HOST};
+	struct fake_child *his;
+	struct fake_client other;
+
+	join();
+	fake_hello_as(fake, &other, getuid() + 1);
+	his = &fake->children[3];
+	fake_warm(fake, his);
+	fake_serve(fake, his, WIRE_ACTIVATE);
+	fake_open(fake, his);
+	fake_welcome(fake, &other);
+	create_memory(&client, 9, 5);
+	ck_assert_int_eq(ask(&client, &export), 0);
+	memcpy(import.memory.token, fake->message.reply.values.at, sizeof(import.memory.token));
+	ck_assert_int_eq(ask(&other, &import), CUDA_ERROR_INVALID_VALUE);
+	events.range = (struct wire_range){
+		client.window_base + WINDOW_DEVICE_BYTES, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
+	fake_request(fake, &client, &events, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_serve(fake, standby, WIRE_MAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	import_events.import = (struct wire_import){other.window_base + WINDOW_DEVICE_BYTES,
+		SHM_SHARED_PAGE_BYTES, fake_session(fake, 0)->number, events.range.address};
+	ck_assert_int_eq(ask(&other, &import_events), CUDA_ERROR_INVALID_HANDLE);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
 /* What a session holds is taken for open files, whoever else holds the same: so nobody may hold any
  * number. */
 START_TEST(memory_held_many_times_leaves_descriptors_for_others)
@@ -869,6 +903,7 @@ int main(void)
 	tcase_add_test(tests, a_standby_that_does_not_let_go_is_not_waited_for_long);
 	tcase_add_test(tests, a_session_leaves_no_physical_memory);
 	tcase_add_test(tests, memory_is_imported_with_a_token_only);
+	tcase_add_test(tests, nothing_is_shared_with_another_user);
 	tcase_add_test(tests, memory_held_many_times_leaves_descriptors_for_others);
 	tcase_add_test(tests, further_windows_are_given_and_come_back);
 	return suite_run(suite);
