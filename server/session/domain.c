@@ -20,6 +20,7 @@
 #include "server/session/request.h"
 #include "server/session/rooms.h"
 #include "server/session/session.h"
+#include "server/worker/reap.h"
 #include "server/worker/worker.h"
 
 #define RESPAWN_FIRST_MS 250u
@@ -386,6 +387,30 @@ static struct domain *find_domain(const struct daemon *daemon, const struct iden
 	return nobodys;
 }
 
+/* Whether its executors go, and are in nobody's way then. */
+static bool is_going(const struct domain *domain)
+{
+	const struct session *session;
+
+	if (domain->retiring || domain->arrival || !domain->alone)
+		return domain->retiring;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->state != SESSION_CLOSING)
+			return false;
+	return !TAILQ_EMPTY(&domain->sessions);
+}
+
+/* Those that were killed and do not end. */
+static uint64_t count_stuck(const struct domain *domain)
+{
+	const struct worker *worker;
+	uint64_t count = 0;
+
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		count += worker->state == WORKER_CONDEMNED && worker->still >= REAP_LOOKS;
+	return count;
+}
+
 static uint64_t executors_of(const struct daemon *daemon, uid_t owner)
 {
 	const struct domain *domain;
@@ -393,7 +418,7 @@ static uint64_t executors_of(const struct daemon *daemon, uid_t owner)
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		if (domain->assigned && !domain->ordered && owner_of(domain->identity.uid) == owner)
-			count += domain_executors(domain);
+			count += is_going(domain) ? count_stuck(domain) : domain_executors(domain);
 	return count;
 }
 

@@ -18,6 +18,7 @@
 #include "server/identity.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
+#include "server/priority.h"
 #include "server/worker/crew.h"
 #include "server/worker/exceptions.h"
 #include "server/worker/vitals.h"
@@ -53,6 +54,7 @@ static _Noreturn void become(char *const *arguments, char *const *environment,
 {
 	/* Who reads the log may go at any time: it stays ignored. */
 	signal(SIGPIPE, SIG_IGN);
+	priority_restore(identity);
 	if (heritage_place(control_fd, words_fd, dump_fd)) {
 		if (identity)
 			take_identity(identity);
