@@ -1,5 +1,6 @@
-// The holdings. See holdings.h. A list, searched from its end where requests look for what is young;
-// what each mapping asks for is found without it, for a session may have very many functions.
+// The holdings. See holdings.h. A list, searched from its end where requests look for what is
+// young; what each mapping asks for is found without it, for a session may have very many
+// functions.
 
 #include "server/session/holdings.h"
 

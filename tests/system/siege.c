@@ -1,11 +1,11 @@
 // Siege: what a hostile user costs another one, on as many processors as the machine has. So many
-// sessions of one user do one thing as often as they can; a program of another user measures what it
-// asks and what it launches meanwhile, and alone before.
+// sessions of one user do one thing as often as they can; a program of another user measures what
+// it asks and what it launches meanwhile, and alone before.
 //
 //   siege [SESSIONS [SECONDS]]
 //
-// It prints a table: median and 99th percentile of a request (cuMemGetInfo) and of a launch with its
-// wait, µs, and how many times that is what it was alone. Only root runs it. It takes the
+// It prints a table: median and 99th percentile of a request (cuMemGetInfo) and of a launch with
+// its wait, µs, and how many times that is what it was alone. Only root runs it. It takes the
 // environment that meson gives to tests:
 //
 //   meson test -C build --benchmark siege --verbose

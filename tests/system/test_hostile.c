@@ -1,7 +1,7 @@
 // A hostile user: programs of his that do what no library does, one attack after the other against
 // the same service. Each ends as the table says; meanwhile a program of another user runs and is
-// exact, and the daemon is the same to the end. The table is printed, with what was found. Only root
-// has programs of several users (77 otherwise).
+// exact, and the daemon is the same to the end. The table is printed, with what was found. Only
+// root has programs of several users (77 otherwise).
 
 #include <errno.h>
 #include <fcntl.h>
