@@ -36,7 +36,7 @@ static void on_holder(void *context)
 		if (event == STORE_STOP)
 			daemon_stop(daemon);
 		else if (event == STORE_SYNCED)
-			reclaim_done(daemon, count);
+			reclaim_synced(daemon, count);
 		else
 			supervise_ended(&daemon->crew, pid, status);
 	}

@@ -139,6 +139,7 @@ struct session {
 	unsigned closings;		/* CloseSession answers to come */
 	struct timer *close_timer;
 	uint64_t freed_us; /* when it last freed something; 0: never */
+	unsigned freeing;  /* pieces of device memory that it has freed, and that are not free yet */
 	uint64_t apart_us; /* when it last began to move because of its guard; 0: never */
 	bool given_up;	   /* it could not be adopted, and is ended when everything else is */
 	bool adopted;	   /* nothing was read from it in this life: it may be what is over */

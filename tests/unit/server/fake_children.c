@@ -191,7 +191,7 @@ static void look_at_board(struct fake *fake)
 		;
 	close_forgotten(fake);
 	for (; fake->synced != word_acquire(&fake->legacy.board->syncs); fake->synced++)
-		reclaim_done(&fake->daemon, 1);
+		reclaim_synced(&fake->daemon, 1);
 }
 
 void fake_turn(struct fake *fake)

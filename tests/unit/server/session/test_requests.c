@@ -697,6 +697,38 @@ START_TEST(nobody_waits_for_what_somebody_else_has_freed)
 }
 END_TEST
 
+/* Behind a free of its own, of something else, or of memory that has come back already. */
+START_TEST(a_free_makes_nobody_wait_for_what_others_have_freed)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	struct wire_message pin = {.type = WIRE_MAP_HOST}, unpin = {.type = WIRE_UNMAP_HOST};
+	struct fake_client other;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	free_memory(false);
+	pin.range = unpin.range = (struct wire_range){other.window_base + WINDOW_DEVICE_BYTES, 4096, 0};
+	fake_request(fake, &other, &pin, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_serve(fake, standby, WIRE_MAP_HOST);
+	fake_expect(fake, other.socket, WIRE_REPLY);
+	fake_request(fake, &other, &unpin, -1);
+	fake_serve(fake, active, WIRE_UNMAP_HOST);
+	fake_expect(fake, other.socket, WIRE_REPLY);
+	fake_serve(fake, standby, WIRE_UNMAP_HOST);
+	fake_request(fake, &other, &query, -1);
+	expect_query(&other);
+	create_memory(&other, 9, 6);
+	ck_assert_int_eq(release_memory(&other, 9), 0);
+	fake_request(fake, &other, &query, -1);
+	fake_expect_nothing(fake, active->socket);
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	expect_query(&other);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
 START_TEST(a_standby_that_does_not_let_go_is_not_waited_for_long)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
@@ -900,6 +932,7 @@ int main(void)
 	tcase_add_loop_test(tests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2);
 	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
 	tcase_add_test(tests, nobody_waits_for_what_somebody_else_has_freed);
+	tcase_add_test(tests, a_free_makes_nobody_wait_for_what_others_have_freed);
 	tcase_add_test(tests, a_standby_that_does_not_let_go_is_not_waited_for_long);
 	tcase_add_test(tests, a_session_leaves_no_physical_memory);
 	tcase_add_test(tests, memory_is_imported_with_a_token_only);
