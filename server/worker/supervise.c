@@ -85,6 +85,7 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	/* The keeper runs nobody's code. */
 	const struct identity *identity =
 		worker->role == ROLE_EXECUTOR && heritage->as_user ? worker->identity : NULL;
+	char *const nothing[] = {NULL};
 	/* Where the driver can write (exceptions.h). */
 	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1;
 	/* Without it, what its environment names would be another descriptor of it. */
@@ -97,11 +98,16 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	snprintf(patience, sizeof(patience), "--load-patience-ms=%u", heritage->load_patience_ms);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	snprintf(words, sizeof(words), "--words-fd=%d", HERITAGE_WORDS_FD);
+	if (identity && environment)
+		heritage_leave_for_user(environment);
 	if (!pid)
 		pid = fork_for_holder(ret_pidfd);
 	if (pid == 0)
-		become(arguments, environment ? environment : heritage->environment, identity, control_fd,
-			words_fd, dump_fd);
+		become(arguments,
+			environment ? environment
+			: identity  ? nothing
+				    : heritage->environment,
+			identity, control_fd, words_fd, dump_fd);
 	if (dump_fd >= 0)
 		close(dump_fd);
 	exceptions_environment_free(environment);
