@@ -11,6 +11,7 @@
 #include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/loader.h"
 #include "server/backend/cuda/loader_trial.h"
+#include "server/backend/cuda/ptx.h"
 #include "server/backend/cuda/text.h"
 
 struct cuda cuda;
@@ -77,6 +78,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		close_backend();
 	else
 		cuda_sms_read(cuda.device, ret_device);
+	cuda_compile_for(cuda_arch());
 	/* Before anything runs: the trap handler is changed (handler.h). */
 	if (!code && backend_is_served)
 		arm();
@@ -92,6 +94,35 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 	return code;
 }
 
+/* The first compilation finds everything loaded. */
+static CUresult open_compiler(unsigned arch)
+{
+	cuda_compile_for(arch);
+	ptx_open();
+	return CUDA_SUCCESS;
+}
+
+/* Half a GiB of device memory: not before there is something to link. The device is number 0: the
+ * service shows its processes one alone. */
+static CUresult open_for_linker(void)
+{
+	CUresult code = cuda.context ? CUDA_SUCCESS : start(0);
+
+	if (code || cuda.context)
+		return code;
+	code = driver.primary_retain(&cuda.context, cuda.device);
+	if (code)
+		cuda.context = NULL;
+	return code ? code : driver.context_set(cuda.context);
+}
+
+static CUresult link_create(const struct wire_options *options, struct backend_link **ret_link)
+{
+	CUresult code = open_for_linker();
+
+	return code ? code : cuda_link_create(options, ret_link);
+}
+
 static CUresult thread_enter(void)
 {
 	contain_enter_thread();
@@ -105,6 +136,7 @@ const struct backend_ops backend_cuda = {
 	.probe = cuda_probe,
 	.open_keeper = start,
 	.open_executor = open_executor,
+	.open_compiler = open_compiler,
 	.close = close_backend,
 	.thread_enter = thread_enter,
 	.fence = cuda_fence,
@@ -126,12 +158,11 @@ const struct backend_ops backend_cuda = {
 	.limit_set = cuda_limit_set,
 	.memory_info = cuda_memory_info,
 	.tensor_map = cuda_tensor_map,
-	.link_create = cuda_link_create,
+	.link_create = link_create,
 	.link_add = cuda_link_add,
 	.link_complete = cuda_link_complete,
 	.link_logs = cuda_link_logs,
 	.link_destroy = cuda_link_destroy,
-	.module_is_source = cuda_module_is_source,
 	.module_compile = cuda_module_compile,
 	.module_load = cuda_module_load,
 	.module_unload = cuda_module_unload,

@@ -58,19 +58,6 @@ CUresult jit_init(struct jit *jit, const struct wire_options *wishes)
 	return add_wishes(options, wishes);
 }
 
-void jit_hand_out_log(const struct jit *jit, char *log, size_t size)
-{
-	const char *text = jit->errors[0] ? jit->errors : jit->remarks;
-	size_t length;
-
-	if (!log || !size)
-		return;
-	length = strnlen(text, sizeof(jit->errors) - 1);
-	length = length < size ? length : size - 1;
-	memcpy(log, text, length);
-	log[length] = '\0';
-}
-
 CUresult jit_text(const void *text, size_t bytes, void **ret_copy, size_t *ret_bytes)
 {
 	size_t length = strnlen(text, bytes);

@@ -34,9 +34,6 @@ CUresult jit_options_init(struct jit_options *options, const struct wire_options
 /** Log buffers and a client's options. Errors as above. */
 CUresult jit_init(struct jit *jit, const struct wire_options *wishes);
 
-/** Copies a log. Errors first: where there are any they are what the reader wants. */
-void jit_hand_out_log(const struct jit *jit, char *log, size_t size);
-
 /** A copy up to the first NUL, and with one: the compiler reads that far; the client's text may
  * come without, or with much behind it. free() it. @ret_bytes: with the NUL */
 CUresult jit_text(const void *text, size_t bytes, void **ret_copy, size_t *ret_bytes);

@@ -1,8 +1,7 @@
 // The driver's linker. It compiles a text when it is handed over; neither that nor the linking
-// holds up what runs on the device or anybody's launches, measured. The driver keeps no bytes of an
-// input after the call. It keeps the options of the link and their log buffers until the link is
-// gone, and nothing says that it does not keep the name and the options of an input, so they last
-// as long.
+// holds up what runs on the device or anybody's launches, measured. The driver keeps the options of
+// the link and their log buffers until the link is gone, and nothing says that it does not keep an
+// input's name, options and text, so they last as long.
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 struct input {
 	SLIST_ENTRY(input) link;
 	struct jit_options options;
+	void *text; /* a copy that ends with a NUL; NULL: the input is no text */
 	char name[];
 };
 
@@ -75,6 +75,7 @@ static void input_free_latest(struct backend_link *link)
 	struct input *input = SLIST_FIRST(&link->inputs);
 
 	SLIST_REMOVE_HEAD(&link->inputs, link);
+	free(input->text);
 	free(input);
 }
 
@@ -83,17 +84,16 @@ CUresult cuda_link_add(struct backend_link *link, const struct backend_link_inpu
 	struct input *input = input_new(link, wish->name);
 	CUresult code = input ? jit_options_init(&input->options, wish->options) : CUDA_ERROR_OUT_OF_MEMORY;
 	size_t text_bytes;
-	void *text = NULL;
 
 	if (!code && !fits(wish->type, wish->at, wish->bytes))
 		code = CUDA_ERROR_INVALID_IMAGE;
 	if (!code && wish->type == CU_JIT_INPUT_PTX)
-		code = jit_text(wish->at, wish->bytes, &text, &text_bytes);
+		code = jit_text(wish->at, wish->bytes, &input->text, &text_bytes);
 	if (!code)
 		code = driver.link_add(link->state, (CUjitInputType)wish->type,
-			text ? text : (void *)(uintptr_t)wish->at, text ? text_bytes : wish->bytes,
-			input->name, input->options.count, input->options.ids, input->options.values);
-	free(text);
+			input->text ? input->text : (void *)(uintptr_t)wish->at,
+			input->text ? text_bytes : wish->bytes, input->name, input->options.count,
+			input->options.ids, input->options.values);
 	/* A client may try as often as it likes. */
 	if (code && input)
 		input_free_latest(link);

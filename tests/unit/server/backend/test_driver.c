@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/jit.h"
+#include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 #include "tests/unit/server/backend/image_bed.h"
 
@@ -135,7 +137,6 @@ static CUresult link_destroy(CUlinkState link)
 	return CUDA_SUCCESS;
 }
 
-/* In a module, and in a link. */
 START_TEST(of_a_text_nothing_is_copied_that_is_not_read)
 {
 	const size_t bytes = (size_t)16 << 20;
@@ -144,23 +145,137 @@ START_TEST(of_a_text_nothing_is_copied_that_is_not_read)
 	struct backend_link_input input = {
 		.type = CU_JIT_INPUT_PTX, .at = (void *)text, .bytes = bytes, .name = "", .options = &none};
 	struct backend_link *link;
-	void *code;
-	size_t size;
 
 	driver.link_create = link_create;
 	driver.link_add = link_add;
 	driver.link_destroy = link_destroy;
 	strcpy(text, ".version 8.0");
-	ck_assert_int_eq(
-		cuda_module_compile(text, bytes, &none, NULL, 0, &code, &size), CUDA_ERROR_INVALID_PTX);
-	ck_assert_uint_lt(compiled, 4096);
-	compiled = 0;
 	ck_assert_int_eq(cuda_link_create(&none, &link), CUDA_SUCCESS);
 	ck_assert_int_eq(cuda_link_add(link, &input), CUDA_ERROR_INVALID_PTX);
 	ck_assert_uint_gt(compiled, 0);
 	ck_assert_uint_lt(compiled, 4096);
 	ck_assert_int_eq(cuda_link_destroy(link), CUDA_SUCCESS);
 	free(text);
+}
+END_TEST
+
+/* ---- texts ---- */
+
+static char folder[] = "/tmp/frmps-driver-XXXXXX";
+
+/* A folder with a driver whose compiler is fake_ptx.c. */
+static void make_driver(void)
+{
+	char path[128];
+
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/libnvidia-ptxjitcompiler.so.1", folder);
+	ck_assert_int_eq(symlink(getenv("FRMPS_TEST_PTX_LIBRARY"), path), 0);
+	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
+	setenv("FRMPS_DRIVER", path, 1);
+	cuda_compile_for(90);
+}
+
+static void drop_driver(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/libnvidia-ptxjitcompiler.so.1", folder);
+	unlink(path);
+	rmdir(folder);
+}
+
+static char log_text[512];
+
+/* Compiles a text. Return: the code's bytes; 0: there is none, and `code` says why */
+static size_t compile(
+	const void *text, size_t bytes, const struct wire_option *wishes, uint32_t count, CUresult code)
+{
+	const struct wire_options options = {wishes, count};
+	void *out = NULL;
+	size_t size = 0;
+
+	ck_assert_int_eq(
+		cuda_module_compile(text, bytes, &options, log_text, sizeof(log_text), &out, &size), code);
+	if (!code)
+		ck_assert_mem_eq(out, ".version", 8);
+	free(out);
+	return code ? 0 : size;
+}
+
+START_TEST(texts_are_compiled_as_their_program_wants)
+{
+	static const char plain[] = ".version 8.0\n.target sm_80\n", own[] = ".version 8.0\n.target sm_90a\n";
+	const struct wire_option wishes[] = {{.id = CU_JIT_MAX_REGISTERS, .value = 32},
+		{.id = CU_JIT_OPTIMIZATION_LEVEL, .value = 0}, {.id = CU_JIT_GENERATE_LINE_INFO, .value = 1},
+		{.id = CU_JIT_GENERATE_DEBUG_INFO, .value = 0}, {.id = CU_JIT_CACHE_MODE, .value = 1},
+		{.id = CU_JIT_LOG_VERBOSE, .value = 1}};
+	const struct wire_option target = {.id = CU_JIT_TARGET, .value = 0x10000 + 90},
+				 threads = {.id = CU_JIT_THREADS_PER_BLOCK, .value = 1024};
+	const struct wire_option list = {.id = CU_JIT_GLOBAL_SYMBOL_NAMES, .value = 1};
+
+	make_driver();
+	/* With a NUL behind it, and without one. */
+	ck_assert_uint_eq(compile(plain, sizeof(plain), NULL, 0, 0), strlen(plain));
+	ck_assert_str_eq(log_text, "--gpu-name=sm_90a\n");
+	ck_assert_uint_eq(compile(plain, strlen(plain) - 1, NULL, 0, 0), strlen(plain) - 1);
+	ck_assert_uint_eq(compile(own, sizeof(own), NULL, 0, 0), strlen(own));
+	ck_assert_str_eq(log_text, "--gpu-name=sm_90a\n");
+	compile(plain, sizeof(plain), wishes, 6, 0);
+	ck_assert_str_eq(log_text,
+		"--maxrregcount=32\n--opt-level=0\n--generate-line-info\n--def-load-cache=cg\n--verbose\n"
+		"--gpu-name=sm_90a\n");
+	compile(plain, sizeof(plain), &target, 1, 0);
+	ck_assert_str_eq(log_text, "--gpu-name=sm_90a\n");
+	compile(plain, sizeof(plain), &threads, 1, 0);
+	ck_assert_str_eq(log_text, "--maxrregcount=64\n--gpu-name=sm_90a\n");
+	compile(".wrong", 7, NULL, 0, CUDA_ERROR_INVALID_PTX);
+	ck_assert_str_eq(log_text, "it is wrong");
+	compile(plain, sizeof(plain), &list, 1, CUDA_ERROR_NOT_SUPPORTED);
+	drop_driver();
+}
+END_TEST
+
+/* A member of a fat binary: a text for an architecture. Return: behind it */
+static uint8_t *put_text(uint8_t *at, unsigned arch, uint64_t flags, const char *text)
+{
+	const struct fatbin_entry entry = {FATBIN_KIND_TEXT, 0x101,
+		sizeof(struct fatbin_entry) + sizeof(struct fatbin_target), strlen(text)};
+	const struct fatbin_target target = {.arch = arch, .flags = flags};
+
+	memcpy(at, &entry, sizeof(entry));
+	memcpy(at + sizeof(entry), &target, sizeof(target));
+	memcpy(at + entry.header_bytes, text, strlen(text));
+	return at + entry.header_bytes + strlen(text);
+}
+
+START_TEST(of_a_fat_binary_the_best_text_is_compiled)
+{
+	struct fatbin_header header = {FATBIN_MAGIC, 1, sizeof(header), 0};
+	uint8_t fat[1024], *end = fat + sizeof(header);
+
+	make_driver();
+	end = put_text(end, 75, 0, ".version 7");
+	end = put_text(end, 89, 0x20000, ".version 8.9 alone");
+	end = put_text(end, 80, 0, ".version 8.0");
+	end = put_text(end, 100, 0, ".version 10.0.0");
+	header.payload_bytes = (uint64_t)(end - fat) - sizeof(header);
+	memcpy(fat, &header, sizeof(header));
+	ck_assert_uint_eq(compile(fat, (size_t)(end - fat), NULL, 0, 0), strlen(".version 8.0"));
+	cuda_compile_for(70);
+	compile(fat, (size_t)(end - fat), NULL, 0, CUDA_ERROR_NO_BINARY_FOR_GPU);
+	compile("\x7f"
+		"ELF no",
+		10, NULL, 0, CUDA_ERROR_INVALID_IMAGE);
+	drop_driver();
+}
+END_TEST
+
+START_TEST(without_its_compiler_a_driver_says_so)
+{
+	setenv("FRMPS_DRIVER", "/nonexistent/libcuda.so.1", 1);
+	cuda_compile_for(90);
+	compile(".version 8.0", 13, NULL, 0, CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
 }
 END_TEST
 
@@ -269,6 +384,9 @@ int main(void)
 	tcase_add_test(tests, an_array_is_backed_once);
 	tcase_add_test(tests, a_program_does_not_choose_the_threads_of_its_compiler);
 	tcase_add_test(tests, of_a_text_nothing_is_copied_that_is_not_read);
+	tcase_add_test(tests, texts_are_compiled_as_their_program_wants);
+	tcase_add_test(tests, of_a_fat_binary_the_best_text_is_compiled);
+	tcase_add_test(tests, without_its_compiler_a_driver_says_so);
 	tcase_add_test(tests, the_driver_gets_no_member_that_lies);
 	tcase_add_test(tests, the_driver_gets_no_cubin_that_moving_has_spoilt);
 	suite_add_tcase(suite, tests);
