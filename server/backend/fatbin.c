@@ -185,23 +185,25 @@ CUresult fatbin_rewrite(
 	return CUDA_SUCCESS;
 }
 
-/* Return: for which architecture a member is a text that can be compiled for this one; 0: it is
- * none */
-static unsigned text_for(const uint8_t *at, unsigned arch)
+/* Return: for which architecture a member is code that runs, or text that can be compiled, for this
+ * one; 0: it is none */
+static unsigned is_for(const uint8_t *at, uint16_t kind, unsigned arch)
 {
 	struct fatbin_entry entry;
 	struct fatbin_target target;
 
 	memcpy(&entry, at, sizeof(entry));
-	if (entry.kind != FATBIN_KIND_TEXT || entry.header_bytes < sizeof(entry) + sizeof(target))
+	if (entry.kind != kind || entry.header_bytes < sizeof(entry) + sizeof(target))
 		return 0;
 	memcpy(&target, at + sizeof(entry), sizeof(target));
+	if (kind == FATBIN_KIND_ELF)
+		return fatbin_is_for(at, arch) ? target.arch : 0;
 	if (target.arch > arch || (target.arch < arch && target.flags & ~FATBIN_FLAGS_PLAIN))
 		return 0;
 	return target.arch;
 }
 
-static const uint8_t *find_text(const uint8_t *image, unsigned arch)
+static const uint8_t *find_best(const uint8_t *image, uint16_t kind, unsigned arch)
 {
 	const uint8_t *found = NULL;
 	struct fatbin_header header;
@@ -212,20 +214,20 @@ static const uint8_t *find_text(const uint8_t *image, unsigned arch)
 	memcpy(&header, image, sizeof(header));
 	end = header.header_bytes + header.payload_bytes;
 	for (at = header.header_bytes; at < end; at += entry.header_bytes + entry.payload_bytes) {
-		unsigned is_for = text_for(image + at, arch);
+		unsigned member = is_for(image + at, kind, arch);
 
 		memcpy(&entry, image + at, sizeof(entry));
-		if (is_for <= best)
+		if (member <= best)
 			continue;
-		best = is_for;
+		best = member;
 		found = image + at;
 	}
 	return found;
 }
 
-CUresult fatbin_text(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret)
+static CUresult copy_best(const uint8_t *image, uint16_t kind, unsigned arch, struct fatbin_bytes *ret)
 {
-	const uint8_t *member = find_text(image, arch), *payload;
+	const uint8_t *member = find_best(image, kind, arch), *payload;
 	struct fatbin_header header;
 	struct fatbin_target target;
 	struct fatbin_entry entry;
@@ -246,4 +248,14 @@ CUresult fatbin_text(const uint8_t *image, unsigned arch, struct fatbin_bytes *r
 	memcpy(ret->at, payload, entry.payload_bytes);
 	ret->count = entry.payload_bytes;
 	return CUDA_SUCCESS;
+}
+
+CUresult fatbin_code(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret)
+{
+	return copy_best(image, FATBIN_KIND_ELF, arch, ret);
+}
+
+CUresult fatbin_text(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret)
+{
+	return copy_best(image, FATBIN_KIND_TEXT, arch, ret);
 }

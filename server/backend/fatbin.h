@@ -78,6 +78,12 @@ CUresult fatbin_rewrite(
 	const uint8_t *image, unsigned arch, fatbin_visit *visit, void *context, struct fatbin_bytes *ret);
 
 /**
+ * The machine code for a device: that for this very one, else the latest.
+ * Otherwise as fatbin_text()
+ */
+CUresult fatbin_code(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret);
+
+/**
  * The text for a device: of those that can be compiled for it the latest.
  * @image: has passed image_check()
  * @ret: a copy

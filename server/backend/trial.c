@@ -185,17 +185,16 @@ static CUresult load(struct trial *trial, const void *image, size_t bytes)
 	return trial->ops->module_load(image, bytes, NULL, NULL, NULL, NULL, 0, &trial->module);
 }
 
-/* The kernels are the service's own: if they are text, this process compiles it. */
 static CUresult load_kernels(struct trial *trial)
 {
 	const struct trial_kernels *kernels = trial->kernels;
-	CUresult code = load(trial, kernels->image, kernels->bytes);
 	void *compiled;
 	size_t bytes;
+	CUresult code;
 
-	if (code != CUDA_ERROR_JIT_COMPILER_NOT_FOUND)
-		return code;
-	code = trial->ops->module_compile(kernels->image, kernels->bytes, NULL, NULL, 0, &compiled, &bytes);
+	if (!kernels->compile)
+		return load(trial, kernels->image, kernels->bytes);
+	code = kernels->compile(kernels->image, kernels->bytes, &compiled, &bytes);
 	if (code)
 		return code;
 	code = load(trial, compiled, bytes);

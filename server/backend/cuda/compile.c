@@ -1,76 +1,60 @@
-// What is made of texts before a module can be loaded: in compilers, and of the service's own in
-// its trial. See ptx.h.
+// What is made of texts before a module can be loaded: in compilers alone. The driver links what it
+// compiles, and so does this.
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/backend/cuda/cuda.h"
-#include "server/backend/cuda/jit.h"
-#include "server/backend/cuda/ptx.h"
-#include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 
-static unsigned device_arch;
-
-void cuda_compile_for(unsigned arch)
+/* Errors first: where there are any they are what the reader wants. */
+static void hand_out(const struct backend_link *link, char *log, size_t log_bytes)
 {
-	device_arch = arch;
-}
+	const char *errors, *remarks;
 
-/* A copy that ends with a NUL, of the text or of the one in a fat binary. free() it. */
-static CUresult find_text(const void *image, size_t bytes, char **ret_text)
-{
-	struct fatbin_bytes found = {0};
-	size_t unused;
-	void *text;
-	CUresult code;
-
-	if (image_check(image, bytes) == IMAGE_TEXT) {
-		code = jit_text(image, bytes, &text, &unused);
-	} else {
-		code = fatbin_text(image, device_arch, &found);
-		if (!code)
-			code = jit_text(found.at, found.count, &text, &unused);
-		free(found.at);
-	}
-	if (!code)
-		*ret_text = text;
-	return code;
-}
-
-static void hand_out(const char *text, char *log, size_t log_bytes)
-{
+	cuda_link_logs(link, &errors, &remarks);
 	if (log && log_bytes)
-		snprintf(log, log_bytes, "%s", text);
+		snprintf(log, log_bytes, "%s", errors[0] ? errors : remarks);
+}
+
+static CUresult copy_code(const void *code, size_t bytes, void **ret_code, size_t *ret_bytes)
+{
+	void *copy = malloc(bytes);
+
+	if (!copy)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(copy, code, bytes);
+	*ret_code = copy;
+	*ret_bytes = bytes;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, void **ret_code, size_t *ret_bytes)
 {
-	struct ptx ptx = {.options = options, .arch = device_arch};
-	struct jit_options unused;
-	struct ptx_result *result;
+	static const struct wire_options none;
+	struct backend_link_input input = {.at = image, .bytes = bytes, .name = "image", .options = &none};
 	enum image_kind kind = image_check(image, bytes);
-	CUresult code = jit_options_init(&unused, options);
-	char *text = NULL;
+	struct backend_link *link;
+	const void *code = NULL;
+	size_t size = 0;
+	CUresult result;
 
-	hand_out("", log, log_bytes);
-	if (!code && kind != IMAGE_TEXT && kind != IMAGE_FATBIN)
-		code = CUDA_ERROR_INVALID_IMAGE;
-	if (!code)
-		code = find_text(image, bytes, &text);
-	if (code)
-		return code;
-	result = malloc(sizeof(*result));
-	ptx.text = text;
-	code = result ? ptx_compile(&ptx, result) : CUDA_ERROR_OUT_OF_MEMORY;
-	free(text);
+	if (log && log_bytes)
+		log[0] = '\0';
+	if (kind != IMAGE_TEXT && kind != IMAGE_FATBIN)
+		return CUDA_ERROR_INVALID_IMAGE;
+	input.type = kind == IMAGE_TEXT ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY;
+	result = cuda_link_create(options, &link);
+	if (result)
+		return result;
+	result = cuda_link_add(link, &input);
 	if (!result)
-		return code;
-	/* Errors first: where there are any they are what the reader wants. */
-	hand_out(result->errors[0] ? result->errors : result->remarks, log, log_bytes);
-	*ret_code = result->code;
-	*ret_bytes = result->bytes;
-	free(result);
-	return code;
+		result = cuda_link_complete(link, &code, &size);
+	hand_out(link, log, log_bytes);
+	if (!result)
+		result = copy_code(code, size, ret_code, ret_bytes);
+	cuda_link_destroy(link);
+	return result;
 }

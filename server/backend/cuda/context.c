@@ -11,7 +11,7 @@
 #include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/loader.h"
 #include "server/backend/cuda/loader_trial.h"
-#include "server/backend/cuda/ptx.h"
+#include "server/backend/cuda/nvjit.h"
 #include "server/backend/cuda/text.h"
 
 struct cuda cuda;
@@ -78,7 +78,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		close_backend();
 	else
 		cuda_sms_read(cuda.device, ret_device);
-	cuda_compile_for(cuda_arch());
+	nvjit.arch = cuda_arch();
 	/* Before anything runs: the trap handler is changed (handler.h). */
 	if (!code && backend_is_served)
 		arm();
@@ -97,30 +97,9 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 /* The first compilation finds everything loaded. */
 static CUresult open_compiler(unsigned arch)
 {
-	cuda_compile_for(arch);
-	ptx_open();
+	nvjit.arch = arch;
+	nvjit_open();
 	return CUDA_SUCCESS;
-}
-
-/* Half a GiB of device memory: not before there is something to link. The device is number 0: the
- * service shows its processes one alone. */
-static CUresult open_for_linker(void)
-{
-	CUresult code = cuda.context ? CUDA_SUCCESS : start(0);
-
-	if (code || cuda.context)
-		return code;
-	code = driver.primary_retain(&cuda.context, cuda.device);
-	if (code)
-		cuda.context = NULL;
-	return code ? code : driver.context_set(cuda.context);
-}
-
-static CUresult link_create(const struct wire_options *options, struct backend_link **ret_link)
-{
-	CUresult code = open_for_linker();
-
-	return code ? code : cuda_link_create(options, ret_link);
 }
 
 static CUresult thread_enter(void)
@@ -158,7 +137,7 @@ const struct backend_ops backend_cuda = {
 	.limit_set = cuda_limit_set,
 	.memory_info = cuda_memory_info,
 	.tensor_map = cuda_tensor_map,
-	.link_create = link_create,
+	.link_create = cuda_link_create,
 	.link_add = cuda_link_add,
 	.link_complete = cuda_link_complete,
 	.link_logs = cuda_link_logs,

@@ -75,8 +75,6 @@ CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total);
 CUresult cuda_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
 /* compile.c */
-/** Says for which device: 10 * major + minor. */
-void cuda_compile_for(unsigned arch);
 CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, void **ret_code, size_t *ret_bytes);
 

@@ -325,7 +325,6 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	struct backend_module **ret_module)
 {
 	enum image_kind kind = image_check(image, bytes);
-	struct jit_options unused;
 	CUresult code;
 
 	if (log && log_bytes)
@@ -337,7 +336,7 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	if (is_source(image, bytes))
 		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
 	/* Refused are the same options with and without a compiler. */
-	code = jit_options_init(&unused, options);
+	code = jit_check_options(options);
 	return code ? code : load_code(image, bytes, text, variables, ret_module);
 }
 

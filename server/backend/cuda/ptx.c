@@ -2,16 +2,14 @@
 
 #include "server/backend/cuda/ptx.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/backend/cuda/driver.h"
+#include "server/backend/cuda/nvjit.h"
 
-#define LIBRARY "libnvidia-ptxjitcompiler.so.1"
 /* Of CU_JIT_TARGET: code for one architecture alone, for a family of them. */
 #define TARGET_ACCELERATED 0x10000u
 #define TARGET_FAMILY	   0x20000u
@@ -28,60 +26,10 @@ enum {
 	PTX_UNSUPPORTED_DEVSIDE_SYNC = 8,
 };
 
-typedef void *handle;
-
-static struct {
-	bool tried;
-	int (*create)(handle *ret, size_t bytes, const char *text);
-	int (*compile)(handle compiler, int count, const char *const *options);
-	int (*destroy)(handle *compiler);
-	int (*code_bytes)(handle compiler, size_t *ret);
-	int (*code)(handle compiler, void *ret);
-	int (*error_bytes)(handle compiler, size_t *ret);
-	int (*errors)(handle compiler, char *ret);
-	int (*remark_bytes)(handle compiler, size_t *ret);
-	int (*remarks)(handle compiler, char *ret);
-} library;
-
-static const struct {
-	const char *name;
-	void *function;
-} functions[] = {
-	{"nvPTXCompilerCreate", &library.create},
-	{"nvPTXCompilerCompile", &library.compile},
-	{"nvPTXCompilerDestroy", &library.destroy},
-	{"nvPTXCompilerGetCompiledProgramSize", &library.code_bytes},
-	{"nvPTXCompilerGetCompiledProgram", &library.code},
-	{"nvPTXCompilerGetErrorLogSize", &library.error_bytes},
-	{"nvPTXCompilerGetErrorLog", &library.errors},
-	{"nvPTXCompilerGetInfoLogSize", &library.remark_bytes},
-	{"nvPTXCompilerGetInfoLog", &library.remarks},
-};
-
-static bool resolve(void *opened)
-{
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		void *function = dlsym(opened, functions[i].name);
-
-		if (!function)
-			return false;
-		memcpy(functions[i].function, &function, sizeof(function));
-	}
-	return true;
-}
-
-void ptx_open(void)
-{
-	void *opened = library.tried ? NULL : driver_library(LIBRARY);
-
-	library.tried = true;
-	if (opened && !resolve(opened))
-		library.create = NULL;
-}
-
 /* ---- options ---- */
 
-#define OPTIONS_MAX 40u
+/* Of both lists, and two of ours. */
+#define OPTIONS_MAX 72u
 
 struct arguments {
 	unsigned count;
@@ -99,18 +47,24 @@ static __attribute__((format(printf, 2, 3))) void add(struct arguments *argument
 	va_end(values);
 }
 
-/* As the driver does: for this architecture alone, where there is such code. */
+/* Above, there is code for one architecture alone, and the driver makes that. */
 #define ARCH_ACCELERATED 90u
+
+void ptx_target(unsigned arch, char *text, size_t size)
+{
+	snprintf(text, size, "sm_%u%s", arch, arch >= ARCH_ACCELERATED ? "a" : "");
+}
 
 static void add_target(struct arguments *arguments, const struct ptx *ptx, uint64_t wish)
 {
-	if (!wish)
-		add(arguments, "--gpu-name=sm_%u%s", ptx->arch, ptx->arch >= ARCH_ACCELERATED ? "a" : "");
-	else
-		add(arguments, "--gpu-name=sm_%u%s", (unsigned)(wish & 0xffff),
-			wish & TARGET_ACCELERATED ? "a"
-			: wish & TARGET_FAMILY	  ? "f"
-						  : "");
+	const char *suffix = wish & TARGET_ACCELERATED ? "a" : wish & TARGET_FAMILY ? "f" : "";
+	char target[16];
+
+	snprintf(target, sizeof(target), "sm_%u%s", (unsigned)(wish & 0xffff), suffix);
+	/* What is for this architecture is made for it alone as well. */
+	if (!wish || wish == ptx->arch)
+		ptx_target(ptx->arch, target, sizeof(target));
+	add(arguments, "--gpu-name=%s", target);
 }
 
 /* So many that a block of that many threads can be launched. */
@@ -176,18 +130,38 @@ static void add_option(struct arguments *arguments, uint32_t id, uint64_t value)
 	}
 }
 
+static bool says(const struct wire_options *options, uint32_t id)
+{
+	for (uint32_t i = 0; options && i < options->count; i++)
+		if (options->at[i].id == id)
+			return true;
+	return false;
+}
+
+/* Return: the target that they wish; `before` if they say none */
+static uint64_t add_options(struct arguments *arguments, const struct wire_options *options,
+	const struct wire_options *stronger, uint64_t before)
+{
+	for (uint32_t i = 0; options && i < options->count; i++) {
+		const struct wire_option *option = &options->at[i];
+
+		if (option->id == CU_JIT_TARGET)
+			before = option->value;
+		else if (!says(stronger, option->id))
+			add_option(arguments, option->id, option->value);
+	}
+	return before;
+}
+
 static void fill(struct arguments *arguments, const struct ptx *ptx)
 {
-	const struct wire_options *options = ptx->options;
-	uint64_t target = 0;
+	uint64_t target;
 
 	arguments->count = 0;
-	for (uint32_t i = 0; options && i < options->count; i++) {
-		if (options->at[i].id == CU_JIT_TARGET)
-			target = options->at[i].value;
-		else
-			add_option(arguments, options->at[i].id, options->at[i].value);
-	}
+	/* What its code calls may be in another text. */
+	add(arguments, "--compile-only");
+	target = add_options(arguments, ptx->options[0], ptx->options[1], 0);
+	target = add_options(arguments, ptx->options[1], NULL, target);
 	add_target(arguments, ptx, target);
 }
 
@@ -209,63 +183,47 @@ static CUresult code_of(int result)
 	}
 }
 
-/* A log without its end where it is too long. */
-static void take_log(handle compiler, int (*size)(handle, size_t *), int (*get)(handle, char *), char *log)
+static CUresult take_code(nvjit_handle compiler, void **ret_code, size_t *ret_bytes)
 {
 	size_t bytes = 0;
-	char *whole;
+	void *code;
 
-	log[0] = '\0';
-	if (size(compiler, &bytes) || !bytes)
-		return;
-	whole = calloc(1, bytes + 1);
-	if (whole && !get(compiler, whole))
-		snprintf(log, PTX_LOG_BYTES, "%s", whole);
-	free(whole);
-}
-
-static CUresult take_code(handle compiler, struct ptx_result *result)
-{
-	if (library.code_bytes(compiler, &result->bytes) || !result->bytes)
+	if (nvjit.ptx_bytes(compiler, &bytes) || !bytes)
 		return CUDA_ERROR_INVALID_PTX;
-	result->code = malloc(result->bytes);
-	if (!result->code)
+	code = malloc(bytes);
+	if (!code)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!library.code(compiler, result->code))
-		return CUDA_SUCCESS;
-	free(result->code);
-	result->code = NULL;
-	return CUDA_ERROR_INVALID_PTX;
+	if (nvjit.ptx_code(compiler, code)) {
+		free(code);
+		return CUDA_ERROR_INVALID_PTX;
+	}
+	*ret_code = code;
+	*ret_bytes = bytes;
+	return CUDA_SUCCESS;
 }
 
-static CUresult run(handle compiler, const struct ptx *ptx, struct ptx_result *result)
+static CUresult run(nvjit_handle compiler, const struct ptx *ptx)
 {
 	const char *list[OPTIONS_MAX];
 	struct arguments arguments;
-	CUresult code;
 
 	fill(&arguments, ptx);
 	for (unsigned i = 0; i < arguments.count; i++)
 		list[i] = arguments.text[i];
-	code = code_of(library.compile(compiler, (int)arguments.count, list));
-	take_log(compiler, library.error_bytes, library.errors, result->errors);
-	take_log(compiler, library.remark_bytes, library.remarks, result->remarks);
-	return code ? code : take_code(compiler, result);
+	return code_of(nvjit.ptx_compile(compiler, (int)arguments.count, list));
 }
 
-CUresult ptx_compile(const struct ptx *ptx, struct ptx_result *result)
+CUresult ptx_compile(const struct ptx *ptx, struct nvjit_log *log, void **ret_code, size_t *ret_bytes)
 {
-	handle compiler;
-	CUresult code;
+	nvjit_handle compiler;
+	CUresult code = code_of(nvjit.ptx_create(&compiler, strlen(ptx->text), ptx->text));
 
-	*result = (struct ptx_result){0};
-	ptx_open();
-	if (!library.create)
-		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
-	code = code_of(library.create(&compiler, strlen(ptx->text), ptx->text));
 	if (code)
 		return code;
-	code = run(compiler, ptx, result);
-	library.destroy(&compiler);
+	code = run(compiler, ptx);
+	nvjit_take_log(&nvjit.ptx_logs, compiler, log);
+	if (!code)
+		code = take_code(compiler, ret_code, ret_bytes);
+	nvjit.ptx_destroy(&compiler);
 	return code;
 }
