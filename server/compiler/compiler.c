@@ -16,9 +16,8 @@
 // from thread to thread between two calls, their texts are overwritten behind each call, images are
 // loaded as libraries meanwhile, and pthread_mutex_lock() spins, as that of executors does
 // (executor/mutex.h). With each of these alone it goes on as natively. So there is a race in the
-// compiler that a native program hardly ever loses. Here one thread does all of it, texts stay
-// until their link goes, and no mutex spins; what it crashes at nonetheless costs nobody else
-// anything.
+// compiler that a native program hardly ever loses. Here one thread does all of it, and no mutex
+// spins; what it crashes at nonetheless costs nobody else anything.
 
 #include "server/compiler/compiler.h"
 

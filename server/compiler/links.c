@@ -6,17 +6,10 @@
 
 #include "server/file.h"
 
-/* Nothing says that the driver keeps no byte of it when the call is over. */
-struct link_input {
-	SLIST_ENTRY(link_input) link;
-	uint8_t *bytes;
-};
-
 struct link {
 	TAILQ_ENTRY(link) link;
 	uint32_t number;    /* the program's */
 	uint32_t positions; /* inputs that were taken */
-	SLIST_HEAD(, link_input) inputs;
 	struct backend_link *backend;
 };
 
@@ -26,22 +19,11 @@ void links_init(struct links *links, const struct backend_ops *ops)
 	TAILQ_INIT(&links->list);
 }
 
-static void drop_input(struct link *link)
-{
-	struct link_input *input = SLIST_FIRST(&link->inputs);
-
-	SLIST_REMOVE_HEAD(&link->inputs, link);
-	free(input->bytes);
-	free(input);
-}
-
 static void drop(struct links *links, struct link *link)
 {
 	TAILQ_REMOVE(&links->list, link, link);
 	links->count--;
 	links->ops->link_destroy(link->backend);
-	while (!SLIST_EMPTY(&link->inputs))
-		drop_input(link);
 	free(link);
 }
 
@@ -95,21 +77,16 @@ static CUresult add(struct links *links, struct link *link, const struct wire_li
 {
 	struct backend_link_input input = {
 		.type = wish->type, .bytes = wish->bytes, .name = wish->name, .options = &wish->own};
-	struct link_input *kept = calloc(1, sizeof(*kept));
-	CUresult code = kept ? file_read(fd, wish->bytes, &kept->bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+	uint8_t *bytes;
+	CUresult code = file_read(fd, wish->bytes, &bytes);
 
-	if (code) {
-		free(kept);
-		return code;
-	}
-	SLIST_INSERT_HEAD(&link->inputs, kept, link);
-	input.at = kept->bytes;
-	code = links->ops->link_add(link->backend, &input);
-	/* A refused input counts for nothing, as with the driver. */
 	if (code)
-		drop_input(link);
-	else
-		link->positions++;
+		return code;
+	input.at = bytes;
+	code = links->ops->link_add(link->backend, &input);
+	free(bytes);
+	/* A refused input counts for nothing, as with the driver. */
+	link->positions += !code;
 	return code;
 }
 

@@ -86,7 +86,9 @@ static void on_message(void *context, const struct wire_message *message, struct
 		answer(compiler, &message->reply, "");
 	else if (message->type == WIRE_LOST)
 		give_up(compiler, message->trouble.text);
-	else if (message->type != WIRE_READY)
+	else if (message->type == WIRE_READY && !compiler->ready)
+		compiler->ready = true;
+	else
 		give_up(compiler, "it broke the protocol");
 }
 

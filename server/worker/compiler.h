@@ -41,6 +41,7 @@ struct compiler {
 	uint64_t session; /* whose texts it has; 0: nobody's yet */
 	pid_t pid;
 	uint64_t used_us; /* when it last had something to do */
+	bool ready;	  /* it has said so */
 	bool ended;	  /* it was killed, or has hung up */
 	struct connection *connection;
 	int pidfd; /* the watch's */
