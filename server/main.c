@@ -1,7 +1,7 @@
 // frmps-server: one program, several roles. Without --role it reads options and configuration, asks
 // which backend works and becomes the holder, which forks the daemon and outlives it
-// (holder/holder.c); keeper and executors are started by the daemon with the options marked
-// internal.
+// (holder/holder.c); keeper, executors and compilers are started by the daemon with the options
+// marked internal.
 
 #include <errno.h>
 #include <signal.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "server/backend/backend.h"
+#include "server/compiler/compiler.h"
 #include "server/config/config.h"
 #include "server/daemon_main.h"
 #include "server/executor/executor.h"
@@ -39,7 +40,7 @@ struct options {
 	const char *role, *backend;
 	bool only_check;
 	int device, control_fd, words_fd;
-	unsigned load_patience_ms;
+	unsigned load_patience_ms, arch;
 	enum log_level log_level; /* of a child */
 };
 
@@ -72,6 +73,9 @@ static bool take_internal(struct options *options, int option)
 		return true;
 	case 'U':
 		backend_is_unproved = true;
+		return true;
+	case 'A':
+		options->arch = (unsigned)strtoul(optarg, NULL, 10);
 		return true;
 	case 'P':
 		options->load_patience_ms = (unsigned)strtoul(optarg, NULL, 10);
@@ -321,6 +325,8 @@ static int run_child(const struct options *options, char **arguments)
 		log_init(options->log_level, "frmps keeper");
 		return keeper_main(ops, options->device, options->control_fd);
 	}
+	if (strcmp(options->role, "compiler") == 0)
+		return compiler_main(ops, options->arch, options->control_fd);
 	if (strcmp(options->role, "executor") == 0) {
 		fix_addresses(arguments);
 		log_init(options->log_level, "frmps executor");

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum role { ROLE_KEEPER, ROLE_EXECUTOR };
+enum role { ROLE_KEEPER, ROLE_EXECUTOR, ROLE_COMPILER };
 
 /* Descriptors of a child. 0 is /dev/null, 1 and 2 are the daemon's. */
 #define HERITAGE_CONTROL_FD 3 /* SOCK_SEQPACKET to the daemon */

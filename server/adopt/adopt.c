@@ -254,6 +254,7 @@ static void read_request(struct adoption *adoption, struct session *session, con
 		return;
 	session->again.asked = kept->asked;
 	session->again.fd = inventory_fd(&adoption->inventory, kept->request_fd);
+	session->again.code_bytes = kept->code_bytes;
 	session->again.chunk = inventory_chunk(&adoption->inventory, &kept->chunk);
 	connection_deliver(session->connection);
 	if (!session->request || !worker)

@@ -5,7 +5,6 @@
 //                    looked at again
 //   module thread    modules, functions, timing, unpinning: calls that the driver may hold up
 //                    (module_worker.c)
-//   compile threads  the driver's compiler and device linker, which may take seconds (compiler.c)
 //   a thread for each call that ends kernels (end_kernels.c), for milliseconds
 //   serving threads  rings and all that happens to a command; a session belongs to one of them
 //                    (serve.c)
@@ -26,11 +25,9 @@
 #include "server/executor/burial.h"
 #include "server/executor/canary.h"
 #include "server/executor/cap.h"
-#include "server/executor/compiler.h"
 #include "server/executor/contain.h"
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
-#include "server/executor/linker.h"
 #include "server/executor/module_worker.h"
 #include "server/executor/serve.h"
 #include "server/executor/share.h"
@@ -87,8 +84,6 @@ struct executor {
 
 	struct job_board board;
 	struct module_worker modules;
-	struct compiler compiler;
-	struct linker linker;
 	struct serve_pool pool;
 	struct shares shares;
 	struct caps caps;

@@ -28,7 +28,6 @@
 #include "server/executor/drain.h"
 #include "server/executor/end_kernels.h"
 #include "server/executor/guard.h"
-#include "server/executor/linker.h"
 #include "server/executor/memory.h"
 #include "server/executor/pace.h"
 #include "server/executor/takeover.h"
@@ -302,7 +301,6 @@ static int leave(struct job *job)
 	pthread_mutex_unlock(&executor->tenants_lock);
 	tenant->gone = true;
 	cap_leave(tenant);
-	linker_forget(tenant);
 	if (!tenant->stray.abandoned)
 		guard_deinit(tenant);
 	tenant_unref(tenant); /* the registry's */
@@ -432,7 +430,6 @@ void open_handle_close(struct job *job)
 		return;
 	}
 	tenant->closing = tenant->ending = true;
-	compiler_forget(tenant);
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = close_step;
 	job_park(job);

@@ -11,8 +11,8 @@
 // stays SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
 // WAITING: out of the registry; what the driver would stop everybody for is still there.
 //
-// References: one of the registry, then of the burial, one of each job, of a compile thread at work
-// for it, and of each range that it freed. Freed on the main, the module or a compile thread.
+// References: one of the registry, then of the burial, one of each job, and of each range
+// that it freed. Freed on the main or the module thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_TENANT_H
 #define FRMPS_SERVER_EXECUTOR_TENANT_H

@@ -322,6 +322,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	log_bug_on(!daemon->stop_timer);
 	overdue_init(&daemon->crew);
 	keeping_init(daemon);
+	compiling_init(daemon, request_finish, request_compiled);
 }
 
 int daemon_start(struct daemon *daemon)
@@ -338,6 +339,7 @@ void daemon_deinit(struct daemon *daemon)
 	struct domain *domain;
 
 	daemon->holder = watch_free(daemon->holder);
+	compiling_deinit(daemon);
 	keeping_deinit(daemon);
 	reclaim_deinit(daemon);
 	offender_deinit(daemon);
@@ -355,6 +357,7 @@ void daemon_deinit(struct daemon *daemon)
 
 void daemon_adopted(struct daemon *daemon)
 {
+	struct session *session;
 	struct domain *domain;
 
 	if (!daemon->keeper)
@@ -362,5 +365,8 @@ void daemon_adopted(struct daemon *daemon)
 	domain_prewarm(daemon);
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		domain_fill(domain);
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session->state == SESSION_SERVED)
+			compiling_await(session);
 	become_ready(daemon);
 }

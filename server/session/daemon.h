@@ -25,6 +25,7 @@
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
 #include "server/config/terms.h"
+#include "server/session/compiling.h"
 #include "server/session/counters.h"
 #include "server/session/events.h"
 #include "server/session/handout.h"
@@ -88,6 +89,7 @@ struct daemon {
 	struct reclaim reclaim;
 	struct userlog userlog;
 	struct handouts handouts;
+	struct compiling compiling;
 	unsigned session_count;
 	void (*emptied)(struct daemon *daemon); /* the last executor has let go of a session */
 	uint64_t fds_max;			/* open files that this process may have */

@@ -99,23 +99,6 @@ static void settle_windows(struct request *request, const struct wire_reply *rep
 	window_take_again(set, request->window, request->windows);
 }
 
-/* A text that was compiled (executor/load.c): from now on its code is the image, and needs no
- * compiler. */
-static void take_code(struct request *request, const struct wire_reply *reply, struct packet *packet)
-{
-	struct shared_fd *code = shared_fd_new(packet_take_fd(packet, 0));
-
-	/* Without it standbys compile the text themselves. */
-	if (!code || shared_fd_keep(code, request->session->daemon->store)) {
-		shared_fd_unref(code);
-		return;
-	}
-	shared_fd_unref(request->fd);
-	request->fd = code;
-	request->message.load_module.bytes = reply->values.count > 2 ? reply->values.at[2] : 0;
-	request->message.load_module.options = (struct wire_options){0};
-}
-
 /* Its last holding is about to go: standbys that have not unmapped it yet may have it for
  * longer. */
 static void doom_last(struct chunk *chunk)
@@ -189,14 +172,12 @@ static void keep(struct request *request, const struct wire_reply *reply)
 	holdings_keep(&session->holdings, entry);
 }
 
-void effect_note(struct request *request, const struct wire_reply *reply, struct packet *packet)
+void effect_note(struct request *request, const struct wire_reply *reply)
 {
 	const struct message_row *row = message_row(request->message.type);
 
 	if (request->message.type == WIRE_RESERVE_WINDOW)
 		settle_windows(request, reply);
-	if (request->message.type == WIRE_LOAD_MODULE)
-		take_code(request, reply, packet);
 	if (message_is_kept(request->message.type))
 		keep(request, reply);
 	if (row->keep != KEEP_DROP)

@@ -65,6 +65,7 @@ struct kept_session {
 	uint64_t asked; /* the program's number for it, 0: nothing is with a worker */
 	struct kept_call request;
 	uint32_t request_fd;
+	uint64_t code_bytes; /* of request_fd, which is what a text was compiled to; 0: it is not */
 	struct kept_chunk chunk;
 };
 

@@ -277,6 +277,7 @@ void session_keep(struct session *session)
 		kept->asked = request->session_id;
 		kept->request = (struct kept_call){request->sent ? request->worker : 0, request->worker_id};
 		kept->request_fd = request->fd ? request->fd->key : 0;
+		kept->code_bytes = request->code_bytes;
 		chunk_name(request->chunk, &kept->chunk);
 	}
 	memcpy(record.head, session, sizeof(record.head));

@@ -9,6 +9,7 @@
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/session/compiling.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/formers.h"
@@ -126,6 +127,7 @@ static void serve(struct session *session)
 	session->state = SESSION_SERVED;
 	connection_resume(session->connection);
 	sink_request(session);
+	compiling_await(session);
 	session->daemon->counters.sessions_opened++;
 	userlog_event(session->daemon, session->uid, USERLOG_session, LOG_LEVEL_INFO,
 		"session opened: %llu (process %d, %s) of uid %lld", (unsigned long long)session->number,

@@ -196,11 +196,11 @@ static int receive(int socket)
 }
 
 /* What a worker has been asked is answered, well or not. */
-static void serve(struct fake_child *child)
+static void serve(int socket)
 {
 	int fd = fake_memfd(4096, 0);
 
-	while (!receive(child->socket)) {
+	while (!receive(socket)) {
 		struct wire_message reply = {.type = WIRE_REPLY};
 		enum wire_type type;
 
@@ -213,10 +213,19 @@ static void serve(struct fake_child *child)
 		else if (type != WIRE_RELEASE_CHUNK && !some(8))
 			reply.reply.code = CUDA_ERROR_INVALID_VALUE;
 		if (reply.id)
-			fake_send(fake, child->socket, &reply, &fd, type == WIRE_CREATE_CHUNK);
+			fake_send(fake, socket, &reply, &fd, type == WIRE_CREATE_CHUNK);
 		next_handle++;
 	}
 	close(fd);
+}
+
+/* A compiler crashes at some. */
+static void compile(struct fake_compiler *compiler)
+{
+	if (compiler->compiler->reply && !some(4))
+		fake_crash(fake, compiler);
+	else
+		serve(compiler->socket);
 }
 
 static void serve_all(void)
@@ -224,7 +233,10 @@ static void serve_all(void)
 	for (int i = 0; i < 4; i++) {
 		fake_turn(fake);
 		for (unsigned k = 0; k < fake->child_count; k++)
-			serve(&fake->children[k]);
+			serve(fake->children[k].socket);
+		for (unsigned k = 0; k < FAKE_COMPILERS_MAX; k++)
+			if (fake->compilers[k].compiler)
+				compile(&fake->compilers[k]);
 	}
 }
 
