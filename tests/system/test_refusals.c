@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/reach.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
@@ -162,11 +163,13 @@ int main(void)
 {
 	Suite *suite;
 	TCase *tests;
+	int status;
 
 	if (geteuid() != 0) {
 		puts("skipped: only root can ask as several users");
 		return 77;
 	}
+	reach_open();
 	suite = suite_create("refusals");
 	tests = suite_case(suite, "orders");
 	tcase_add_checked_fixture(tests, start, stop);
@@ -174,5 +177,7 @@ int main(void)
 	tests = suite_case(suite, "programs");
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_loop_test(tests, a_program_is_refused_in_a_line, 0, sizeof(limits) / sizeof(limits[0]));
-	return suite_run(suite);
+	status = suite_run(suite);
+	reach_close();
+	return status;
 }

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/lib/reach.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
@@ -451,7 +452,9 @@ int main(void)
 {
 	Suite *suite = suite_create("users");
 	TCase *start = tcase_create("start"), *rights = tcase_create("rights");
+	int status;
 
+	reach_open();
 	tcase_set_timeout(start, 120);
 	tcase_add_checked_fixture(start, NULL, stop);
 	tcase_add_test(start, without_a_gpu_the_service_does_not_start);
@@ -469,5 +472,7 @@ int main(void)
 		tcase_add_test(rights, a_service_of_another_user_serves_that_user);
 		suite_add_tcase(suite, rights);
 	}
-	return suite_run(suite);
+	status = suite_run(suite);
+	reach_close();
+	return status;
 }
