@@ -5,9 +5,10 @@
 #define FRMPS_TESTS_LIB_REACH_H
 
 /**
- * As root: copies the service, its tools, the library and the modules of kernels into a folder under
- * /tmp that everybody may enter, and names the copies in the FRMPS_TEST_* variables. Otherwise, and
- * where these variables name nothing that was built, does nothing. Ends the process if that fails.
+ * As root: copies the service, its tools, the library and the modules of kernels into a folder
+ * under /tmp that everybody may enter, and names the copies in the FRMPS_TEST_* variables.
+ * Otherwise, and where these variables name nothing that was built, does nothing. Ends the process
+ * if that fails.
  */
 void reach_open(void);
 /** Removes the copies. */

@@ -828,8 +828,8 @@ START_TEST(operators_take_turns)
 		if (answers)
 			ck_assert_uint_eq(user_of((unsigned)latest, 3), sum % 3);
 		sum += answers;
-		/* The executor has the program's request before a second operator has an answer. The loop
-		 * does not turn meanwhile: on a busy machine the next turn may be due already. */
+		/* The executor has the program's request before a second operator has an answer.
+		 * The loop does not turn meanwhile: the next operator's turn may be due already. */
 		if (sum == 1 && answers)
 			ck_assert_int_eq(poll(&request, 1, 0), 1);
 	}

@@ -81,8 +81,8 @@ END_TEST
 
 static bool blocks;
 
-/* A parent waits uninterruptibly until the child of a vfork() is gone. The child, whose memory is the
- * parent's, says when it is there: a signal that comes earlier would be handled before that wait. */
+/* A parent waits uninterruptibly until the child of a vfork() is gone. The child shares its memory
+ * and says when it is there: a signal that comes earlier would be handled before that wait. */
 static void *wait_for_child(void *unused)
 {
 	sigset_t signals;
