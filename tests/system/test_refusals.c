@@ -50,7 +50,7 @@ static const struct {
 		"none cannot be reached: No such file or directory; true is not run (frmpsctl doctor says "
 		"what to do; "},
 	{0, 1, SERVER "--config $folder/conf --socket $folder/frmps.sock 2>&1 | head -1 >&2; exit 1",
-		"frmps.sock: in use by another frmps service\n"},
+		"(frmpsctl quit), or choose another path with --socket\n"},
 	{OTHER, 78, SERVER "--check-config=$folder/private/conf", "private/conf: Permission denied\n"},
 	{0, 78, SERVER "--check-config=$folder", ": Is a directory\n"},
 };
@@ -127,10 +127,9 @@ static const struct {
 	const char *says;
 } limits[] = {
 	{"clients_max = 1\n", CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-		"is refused: the service has as many clients as it may have\n"},
+		"is refused: the service has as many clients as it may have (clients_max)\n"},
 	{"clients_per_user_max = 1\n", CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-		"is refused: its user has as many clients as he may have (clients_per_user_max of the "
-		"service)\n"},
+		"is refused: its user has as many clients as he may have (clients_per_user_max)\n"},
 	{"memory_guarantee = 3G\n", CUDA_ERROR_OUT_OF_MEMORY,
 		"is refused: its memory_guarantee of 3072 MiB cannot be kept: 3072 MiB are guaranteed to "
 		"others"},

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,6 +126,41 @@ START_TEST(without_a_gpu_the_service_does_not_start)
 	*strrchr(path, '/') = '\0';
 	ck_assert_int_eq(access(path, F_OK), -1);
 	ck_assert_int_eq(waitpid(-1, NULL, 0), -1);
+}
+END_TEST
+
+/* It would be ready, and refuse every program. @limit: of open files; 0: as it is */
+static void expect_wrong(const char *line, rlim_t limit, const char *says)
+{
+	char path[128], config[128], said[4096];
+	const char *arguments[] = {
+		"frmps-server", "--config", config, "--socket", path, "--backend", "host", NULL};
+	struct rlimit files = {limit, limit};
+	FILE *file;
+
+	make_folder();
+	snprintf(path, sizeof(path), "%s/frmps.sock", folder);
+	snprintf(config, sizeof(config), "%s/conf", folder);
+	file = fopen(config, "we");
+	ck_assert_ptr_nonnull(file);
+	fputs(line, file);
+	ck_assert_int_eq(fclose(file), 0);
+	if (limit)
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+	ck_assert_int_eq(run_server(arguments, said, sizeof(said)), 78);
+	ck_assert_msg(strstr(said, says) != NULL, "%s", said);
+}
+
+START_TEST(a_guarantee_that_nobody_could_get_is_no_configuration)
+{
+	expect_wrong("memory_guarantee = 5G\n", 0,
+		"memory_guarantee: 5120 MiB are more than the device has for a program, 4090 MiB");
+}
+END_TEST
+
+START_TEST(too_few_open_files_are_said_at_the_start)
+{
+	expect_wrong("", 64, "the limit of open files is 64 and must be 512 at least");
 }
 END_TEST
 
@@ -459,6 +495,8 @@ int main(void)
 	tcase_add_checked_fixture(start, NULL, stop);
 	tcase_add_test(start, without_a_gpu_the_service_does_not_start);
 	tcase_add_test(start, who_still_asks_for_auto_is_told_what_to_do);
+	tcase_add_test(start, a_guarantee_that_nobody_could_get_is_no_configuration);
+	tcase_add_test(start, too_few_open_files_are_said_at_the_start);
 	tcase_add_test(start, the_host_backend_says_what_it_is);
 	suite_add_tcase(suite, start);
 	if (geteuid() == 0) {
