@@ -775,8 +775,10 @@ START_TEST(every_truncation)
 {
 	size_t length = encode_sample((enum wire_type)_i);
 	/* Byte by byte at both ends, in steps through the text in the middle. */
-	for (size_t n = 0; n<length; n += n> 4096 && n + 4096 < length ? 61 : 1)
+	for (size_t n = 0, step; n < length; n += step) {
 		decode_exactly(packet, n);
+		step = n > 4096 && n + 4096 < length ? 61 : 1;
+	}
 	ck_assert_int_eq(decode_exactly(packet, 0), WIRE_E_INVALID);
 	ck_assert_int_eq(decode_exactly(packet, 7), WIRE_E_INVALID);
 	ck_assert_int_eq(decode_exactly(packet, length), 0);
