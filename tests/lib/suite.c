@@ -64,16 +64,19 @@ static void leave_libcheck_out(void)
 	__lsan_disable();
 }
 
+/* Not on the stack, where the leak checker does not look. */
+static SRunner *runner;
+
 int suite_run(Suite *suite)
 {
-	SRunner *runner = srunner_create(suite);
-
+	runner = srunner_create(suite);
 	if (srunner_fork_status(runner) == CK_FORK)
 		leave_libcheck_out();
 	srunner_run_all(runner, CK_ENV);
 	int run = srunner_ntests_run(runner);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
+	runner = NULL;
 	if (!run)
 		fprintf(stderr, "no test ran\n");
 	return run && !failed ? EXIT_SUCCESS : EXIT_FAILURE;
