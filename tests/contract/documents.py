@@ -127,6 +127,15 @@ def unnamed_tests(build, document):
         yield "tests/contract/documents.py: finds no system tests in tests/meson.build"
 
 
+def versions(build, header, changes):
+    """The build, the programs and the list of changes speak of the same version."""
+    found = [re.search(pattern, text, re.MULTILINE) for pattern, text in (
+        (r"^ *version: '([0-9.]+)',$", build), (r'SERVER_VERSION "([0-9.]+)"', header), (r"^## ([0-9.]+)$", changes))]
+    numbers = [one and one[1] for one in found]
+    if None in numbers or len(set(numbers)) != 1:
+        yield f"meson.build, server/version.h and CHANGELOG.md have different versions: {numbers}"
+
+
 def self_check(words):
     # meson.build stands for a script that is not executable.
     planted = ["x" * (README_BYTES + 1), "[a](nowhere.md)", "`server/nowhere.c`", "`no_such_name_" + "of_a_key`", "`FRMPS_NO_SUCH_" + "NAME`",
@@ -135,6 +144,8 @@ def self_check(words):
         if len(list(offences(ROOT, "README.md", text + "\n", words))) != 1:
             sys.exit(f"documents.py: does not notice {text[:40]}")
     planted = "foreach name : ['test_a', 'test_b']\n  program = executable('system-' + name)\ntest('system/c', d)"
+    if len(list(versions(" version: '1.2.3',", 'SERVER_VERSION "1.2.3"', "## 1.2.4\n"))) != 1:
+        sys.exit("documents.py: does not notice versions that differ")
     if len(list(unnamed_tests(planted, "`test_a`"))) != 2:
         sys.exit("documents.py: does not notice a test that has no row")
 
@@ -145,6 +156,7 @@ def main():
     wrong = [f"{name} {offence}" for name, text in sorted(texts.items()) for offence in offences(ROOT, name, text, words)]
     wrong += [f"tests/contract/documents.py: {row}" for row in stale(texts)]
     wrong += unnamed_tests((ROOT / "tests/meson.build").read_text(), texts["tests/README.md"])
+    wrong += versions(*((ROOT / name).read_text() for name in ("meson.build", "server/version.h", "CHANGELOG.md")))
     print("\n".join(wrong), file=sys.stderr)
     sys.exit(1 if wrong else 0)
 
