@@ -4,6 +4,7 @@
 // user only.
 
 #include <fcntl.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <grp.h>
 #include <signal.h>
@@ -431,6 +432,49 @@ static void limit_server(const char *capability)
 	setenv("FRMPS_TEST_SERVER", path, 1);
 }
 
+/* A server with the capabilities that the unit leaves it. */
+static void limit_to_unit(void)
+{
+	static char real[512], keep[512] = "-all";
+	char path[128], *unit = read_file(getenv("FRMPS_TEST_UNIT")), *line, *name;
+	FILE *script;
+
+	line = strstr(unit, "\nCapabilityBoundingSet=CAP_");
+	ck_assert_ptr_nonnull(line);
+	line = strchr(line, '=') + 1;
+	line[strcspn(line, "\n")] = '\0';
+	while ((name = strsep(&line, " ")))
+		snprintf(keep + strlen(keep), sizeof(keep) - strlen(keep), ",+%s", name + strlen("CAP_"));
+	for (char *at = keep; *at; at++)
+		*at = (char)tolower((unsigned char)*at);
+	free(unit);
+	snprintf(real, sizeof(real), "%s", getenv("FRMPS_TEST_SERVER"));
+	snprintf(path, sizeof(path), "%s/server", folder);
+	script = fopen(path, "we");
+	ck_assert_ptr_nonnull(script);
+	fprintf(script, "#!/bin/sh\nexec setpriv --bounding-set '%s' -- '%s' \"$@\"\n", keep, real);
+	ck_assert_int_eq(fclose(script), 0);
+	ck_assert_int_eq(chmod(path, 0755), 0);
+	setenv("FRMPS_TEST_SERVER", path, 1);
+}
+
+static int one_program_of_another_user(int argument)
+{
+	become_self();
+	return one_program(argument);
+}
+
+START_TEST(the_unit_leaves_the_service_what_it_needs)
+{
+	make_folder();
+	limit_to_unit();
+	ck_assert(service_start(&service, NULL));
+	open_to_all();
+	self = &users[0];
+	ck_assert_int_eq(exit_status(spawn(one_program_of_another_user, 5)), 0);
+}
+END_TEST
+
 START_TEST(an_executor_that_cannot_be_its_user_does_not_start)
 {
 	make_folder();
@@ -505,6 +549,7 @@ int main(void)
 		tcase_add_test(rights, modules_have_the_rights_of_their_program);
 		tcase_add_test(rights, the_same_in_executors_of_their_own);
 		tcase_add_test(rights, who_is_in_too_many_groups_is_refused);
+		tcase_add_test(rights, the_unit_leaves_the_service_what_it_needs);
 		tcase_add_test(rights, an_executor_that_cannot_be_its_user_does_not_start);
 		tcase_add_test(rights, a_service_whose_executors_cannot_be_anybody_does_not_start);
 		tcase_add_test(rights, a_service_of_another_user_serves_that_user);
