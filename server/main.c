@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -27,6 +28,9 @@
 #include "server/tools/manual.h"
 #include "server/tools/shim.h"
 #include "server/version.h"
+
+/* What the service and one program need of open files. */
+#define FILES_MIN 512u
 
 /* The driver's start and a context take less than a second, on a machine with many devices
  * several. */
@@ -262,6 +266,20 @@ static int run_daemon(void *context, const struct legacy *legacy)
 	return daemon_main(&service->config, &service->heritage, legacy);
 }
 
+/* With less a service is ready, and refuses every program. */
+static bool has_room_for_programs(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_max >= FILES_MIN)
+		return true;
+	log_error("the limit of open files is %llu and must be %u at least; better 20000 (LimitNOFILE of the "
+		  "unit, "
+		  "ulimit -n of a shell)",
+		(unsigned long long)limit.rlim_max, FILES_MIN);
+	return false;
+}
+
 /* Configuration and backend are found once: every life of the daemon has the same. */
 static int run_service(const struct options *options)
 {
@@ -278,6 +296,8 @@ static int run_service(const struct options *options)
 	if (code)
 		return code;
 	log_init((enum log_level)service.config.log_level, "frmps");
+	if (!has_room_for_programs())
+		return EX_CONFIG;
 	code = choose_backend(&service.config, &service.heritage);
 	if (!code)
 		code = holder_run(run_daemon, &service);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sysexits.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
@@ -27,6 +28,7 @@
 #include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
+#include "server/session/guarantee.h"
 #include "server/session/session.h"
 #include "server/session/visitor.h"
 #include "server/worker/overdue.h"
@@ -61,8 +63,16 @@ static void copy_device(struct backend_device *device, const struct wire_ready *
 
 static void become_ready(struct daemon *daemon)
 {
+	char text[300];
+
 	if (daemon->ready || !daemon->device_known || !daemon->keeper || daemon->keeper->state != WORKER_WARM)
 		return;
+	/* It would refuse every program. */
+	if (!daemon->leaving && guarantee_refuses_rules(daemon, &daemon->rules, text, sizeof(text))) {
+		daemon_fail(daemon, text);
+		daemon->exit_code = EX_CONFIG;
+		return;
+	}
 	daemon->ready = true;
 	daemon_keep(daemon);
 	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
@@ -253,8 +263,9 @@ void daemon_stop(struct daemon *daemon)
 	log_info("stopping: %u clients have %llu s to finish", daemon->session_count,
 		(unsigned long long)daemon->stop_seconds);
 	notify_manager("STOPPING=1");
+	/* The socket goes last: who is waited for can be seen, and ended. */
 	daemon->draining = true;
-	daemon->listener = listener_free(daemon->listener);
+	daemon->stop_until_us = timer_now_us() + daemon->stop_seconds * 1000000;
 	timer_start(daemon->stop_timer, daemon->stop_seconds * 1000);
 }
 

@@ -104,7 +104,8 @@ struct daemon {
 	uint64_t sm_default;	/* the same of multiprocessors, percent */
 	uint64_t class_default; /* the class of such sessions, at best (config.h) */
 	struct partitions partitions;
-	uint64_t stop_seconds; /* how long programs have to finish when the service ends */
+	uint64_t stop_seconds;	/* how long programs have to finish when the service ends */
+	uint64_t stop_until_us; /* while draining, until when they have it */
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;

@@ -158,11 +158,14 @@ bool guarantee_refuses(const struct session *session, char *ret_text, size_t siz
 static bool is_more_than_device(const struct daemon *daemon, const struct terms *terms, const char *where,
 	char *ret_text, size_t size)
 {
-	if (terms->memory_guarantee <= daemon->device.total_bytes)
+	/* At the start there is nothing yet but what no program can do without. */
+	uint64_t most = daemon->ready ? daemon->device.total_bytes : capacity(daemon, 1);
+
+	if (terms->memory_guarantee <= most)
 		return false;
-	snprintf(ret_text, size, "memory_guarantee%s: %llu MiB are more than the device has, %llu MiB", where,
-		(unsigned long long)(terms->memory_guarantee / MIB),
-		(unsigned long long)(daemon->device.total_bytes / MIB));
+	snprintf(ret_text, size, "memory_guarantee%s: %llu MiB are more than the device has%s, %llu MiB",
+		where, (unsigned long long)(terms->memory_guarantee / MIB),
+		daemon->ready ? "" : " for a program", (unsigned long long)(most / MIB));
 	return true;
 }
 

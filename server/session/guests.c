@@ -15,24 +15,24 @@
 
 static unsigned count_all(const struct daemon *daemon)
 {
-	const struct guest *operator;
+	const struct guest *caller;
 	const struct visitor *visitor;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (visitor, &daemon->visitors, link)
 		count++;
-	TAILQ_FOREACH (operator, & daemon->operators, link)
+	TAILQ_FOREACH (caller, &daemon->operators, link)
 		count++;
 	return count;
 }
 
 unsigned guests_count_operators(const struct daemon *daemon, uid_t uid)
 {
-	const struct guest *operator;
+	const struct guest *caller;
 	unsigned count = 0;
 
-	TAILQ_FOREACH (operator, & daemon->operators, link)
-		count += operator->uid == uid;
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		count += caller->uid == uid;
 	return count;
 }
 
@@ -51,7 +51,7 @@ static bool is_greedier(const struct daemon *daemon, uid_t uid, unsigned *most)
  * names, each with one visitor, and then whoever has just come is not the one to go. */
 static uid_t find_greediest(const struct daemon *daemon)
 {
-	const struct guest *operator;
+	const struct guest *caller;
 	const struct visitor *visitor;
 	unsigned most = 0;
 	uid_t uid = 0;
@@ -59,16 +59,16 @@ static uid_t find_greediest(const struct daemon *daemon)
 	TAILQ_FOREACH (visitor, &daemon->visitors, link)
 		if (is_greedier(daemon, visitor->peer.uid, &most))
 			uid = visitor->peer.uid;
-	TAILQ_FOREACH (operator, & daemon->operators, link)
-		if (is_greedier(daemon, operator->uid, &most))
-			uid = operator->uid;
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		if (is_greedier(daemon, caller->uid, &most))
+			uid = caller->uid;
 	return uid;
 }
 
 /* His oldest visitor; an operator has said what he wants and goes only where there is none. */
 static void send_one_away(struct daemon *daemon, uid_t uid)
 {
-	struct guest *operator;
+	struct guest *caller;
 	struct visitor *visitor;
 
 	userlog_event(daemon, uid, USERLOG_guest, LOG_LEVEL_WARNING,
@@ -79,9 +79,9 @@ static void send_one_away(struct daemon *daemon, uid_t uid)
 			visitor_free(visitor);
 			return;
 		}
-	TAILQ_FOREACH (operator, & daemon->operators, link)
-		if (operator->uid == uid) {
-			daemon->desk->dismiss(operator);
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		if (caller->uid == uid) {
+			daemon->desk->dismiss(caller);
 			return;
 		}
 }

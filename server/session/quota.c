@@ -107,7 +107,7 @@ const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_
 	kept = quota_is_operator(uid) ? 0 : (count + room) / SESSIONS_PER_RESERVED;
 	if (room <= kept && places <= files)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"the service has as many clients as it may have", ret_code);
+			"the service has as many clients as it may have (clients_max)", ret_code);
 	if (room <= kept)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"the service has no open files left for one more client (its limit of open files)",
@@ -117,8 +117,7 @@ const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_
 		most = quota_is_operator(uid) ? UINT64_MAX : room - kept;
 	if (own >= most)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"its user has as many clients as he may have (clients_per_user_max of the service)",
-			ret_code);
+			"its user has as many clients as he may have (clients_per_user_max)", ret_code);
 	return NULL;
 }
 

@@ -110,15 +110,46 @@ static int second_service(int log)
 	return 127;
 }
 
+static int is_refused_while_the_service_stops(int unused)
+{
+	(void)unused;
+	return cuInit(0) == CUDA_ERROR_MPS_SERVER_NOT_READY ? 0 : 1;
+}
+
+/* Who is waited for can be seen, and ended. */
+START_TEST(a_service_that_stops_says_for_whom_it_waits)
+{
+	int ready[2];
+	json_t *status;
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = spawn(wait_for_ever, ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	kill(service.pid, SIGTERM);
+	ck_assert(service_log_wait(&service, "stopping: 1 clients", 1, 60));
+	status = status_of(&service);
+	ck_assert_int_gt(json_integer_value(json_object_get(status, "stop_ms")), 0);
+	json_decref(status);
+	ck_assert_int_eq(exit_status(spawn(is_refused_while_the_service_stops, 0)), 0);
+	ck_assert_int_eq(service_log_count(&service, "is refused: the service stops"), 1);
+	kill(service.pid, SIGTERM);
+	ck_assert_int_eq(exit_status(pid), 0);
+}
+END_TEST
+
 /* Another one says why it cannot be and ends, orderly; the first one goes on. */
 START_TEST(there_is_one_service_at_a_socket)
 {
 	static char said[65536];
 	int log = memfd_create("log", MFD_CLOEXEC);
+	char wanted[128];
 
 	ck_assert_int_eq(exit_status(spawn(second_service, log)), 1);
 	ck_assert_int_gt(pread(log, said, sizeof(said) - 1, 0), 0);
-	ck_assert_msg(strstr(said, "in use by another frmps service"), "%s", said);
+	snprintf(wanted, sizeof(wanted), "in use by another frmps service (process %d)", (int)service.pid);
+	ck_assert_msg(strstr(said, wanted), "%s", said);
 	ck_assert_msg(!strstr(said, "signal"), "%s", said);
 	ck_assert_int_eq(exit_status(spawn(one_program, 5)), 0);
 	close(log);
@@ -398,6 +429,7 @@ int main(void)
 	tcase_add_test(tests, without_a_service_init_fails);
 	tcase_add_test(tests, when_the_service_is_killed_programs_get_an_error);
 	tcase_add_test(tests, a_terminated_service_cuts_off_and_ends_cleanly);
+	tcase_add_test(tests, a_service_that_stops_says_for_whom_it_waits);
 	tcase_add_test(tests, there_is_one_service_at_a_socket);
 	tcase_add_test(tests, killed_clients_leave_nothing_behind);
 	tcase_add_test(tests, garbage_on_the_socket_costs_one_disconnect);
