@@ -479,6 +479,7 @@ static void take_kept(struct request *request)
 		return;
 	request->fd = session->again.fd;
 	request->chunk = session->again.chunk;
+	request->window = session->again.window;
 	session->again = (struct session_again){0};
 }
 
@@ -561,7 +562,7 @@ static void answer_at_once(
 
 void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
-	struct check_scope scope = {.window_base = window_base(session->window),
+	struct check_scope scope = {.window_base = session->window,
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.memory_limit = session->terms.memory_limit,

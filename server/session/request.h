@@ -43,7 +43,7 @@ struct request {
 	uint64_t thirst;    /* its number among those that wait for memory (reclaim.h); 0: it does not */
 	uint64_t refused_memory_us; /* when the keeper first had none for it; 0: it had not */
 	bool cancelled;
-	uint32_t window, windows; /* RESERVE_WINDOW: taken, until a holding has them (effect.h) */
+	uint64_t window; /* RESERVE_WINDOW: taken, until a holding has it (effect.h); else WINDOW_NONE */
 	/* placing.h */
 	uint64_t refused_us; /* when the executor first refused to load its code; 0: it has not */
 	char *refusal;	     /* in its words */

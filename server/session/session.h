@@ -75,6 +75,7 @@ struct session_again {
 	uint64_t asked; /* the program's number of it; 0: none was with a worker */
 	struct shared_fd *fd;
 	struct chunk *chunk;
+	uint64_t window; /* WINDOW_NONE: it had taken none */
 };
 
 /* Code of a session that cannot be loaded beside what another one runs (placing.h). */
@@ -90,7 +91,7 @@ struct session {
 	enum session_state state;
 	uid_t uid;
 	pid_t pid;
-	uint32_t window;
+	uint64_t window;   /* its own one */
 	uint32_t recovery; /* 0 fail, 1 replay */
 	bool opened;	   /* an active executor knows it, so standbys do too */
 	uint64_t features;
