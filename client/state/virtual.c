@@ -328,6 +328,9 @@ CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHan
 		return r;
 	}
 	r = ask(WIRE_MAP_HANDLE, &request, NULL, 0);
+	/* The memory is there, but not that of the device's page tables. */
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && memory_give_back())
+		r = ask(WIRE_MAP_HANDLE, &request, NULL, 0);
 	if (r != CUDA_SUCCESS) {
 		release_at_service(end_mapping(address));
 		return r;

@@ -483,6 +483,24 @@ START_TEST(reservations_lie_apart)
 }
 END_TEST
 
+/* Programs expect that making memory fails without memory, and mapping it does not. */
+START_TEST(spare_memory_is_given_back_for_a_mapping)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr a;
+
+	word_set(&loopback->room, 100 * MiB);
+	OK(cuMemAlloc_v2(&a, 60 * MiB));
+	OK(cuMemFree_v2(a));
+	OK(cuMemAddressReserve(&a, 90 * MiB, 0, 0, 0));
+	OK(cuMemCreate(&handle, 90 * MiB, &properties, 0));
+	OK(cuMemMap(a, 90 * MiB, 0, handle, 0));
+	FAILS(cuMemAlloc_v2(&a, 60 * MiB), OUT_OF_MEMORY);
+}
+END_TEST
+
 #define PLACE (WINDOW_BASE + 100 * WINDOW_BYTES)
 
 static bool was_free(uint64_t address)
@@ -648,6 +666,7 @@ int main(void)
 	tcase_add_test(memory, pools_give_back_what_is_beyond_the_threshold);
 	tcase_add_test(memory, pools_do_not_starve_the_others);
 	tcase_add_test(memory, reservations_lie_apart);
+	tcase_add_test(memory, spare_memory_is_given_back_for_a_mapping);
 	tcase_add_test(memory, large_reservations_have_windows);
 	tcase_add_test(memory, reservations_are_where_they_are_wished);
 	tcase_add_test(memory, windows_that_cannot_be_had_are_given_back);
