@@ -1413,14 +1413,16 @@ static void look_at_opened(CUdeviceptr first, CUdeviceptr second)
 	ck_assert_uint_eq(bytes, 8192);
 }
 
-static int opener(int unused)
+/* @has_others: it has so many addresses reserved that a service may have to look further */
+static int opener(int has_others)
 {
 	CUdeviceptr first, second, again;
 	CUipcMemHandle handles[2];
 
-	(void)unused;
 	ck_assert_int_eq(read(pair[1], handles, sizeof(handles)), sizeof(handles));
 	driver_open();
+	for (int i = 0; i < 4 * has_others; i++)
+		ck_cuda(cuMemAddressReserve(&again, i < 3 ? 2 * GIB : 256 * GIB, 0, 0, 0));
 	ck_cuda(cuIpcOpenMemHandle_v2(&first, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_cuda(cuIpcOpenMemHandle_v2(&second, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_cuda(cuIpcOpenMemHandle_v2(&again, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -1445,7 +1447,7 @@ START_TEST(memory_is_opened_by_handle)
 	pid_t child;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	child = spawn(opener, 0);
+	child = spawn(opener, _i);
 	driver_open();
 	ck_cuda(cuMemAlloc_v2(&first, 4096));
 	ck_cuda(cuMemAlloc_v2(&second, 8192));
@@ -1663,7 +1665,7 @@ int main(void)
 	tcase_add_test(tests, managed_memory_promises_no_atomics);
 	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
-	tcase_add_test(tests, memory_is_opened_by_handle);
+	tcase_add_loop_test(tests, memory_is_opened_by_handle, 0, 2);
 	tcase_add_loop_test(tests, a_handle_ends_with_its_memory, 0, 2);
 	tcase_add_test(tests, closing_holds_nobody_up);
 	tcase_add_test(tests, opened_memory_goes_with_its_context);
