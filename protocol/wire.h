@@ -224,8 +224,9 @@ struct wire_memory {
 	uint64_t handle, address, bytes;
 	uint64_t token[2];
 };
+/* ReserveWindow, ReleaseWindow (address and bytes). */
 struct wire_window {
-	uint64_t address, bytes;
+	uint64_t address, bytes, alignment;
 	struct wire_u64s free_windows;
 };
 /* MakeGraph, DropGraph (only the id). */

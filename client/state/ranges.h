@@ -60,6 +60,8 @@ void range_map_deinit(struct range_map *map);
 int range_map_add(struct range_map *map, const struct range *range);
 /** Takes out the range that begins at an address. 0 or RANGES_E_NONE. */
 int range_map_remove(struct range_map *map, uint64_t address, struct range *ret_range);
+/** Whether a range has any of these bytes. */
+bool range_map_touches(const struct range_map *map, uint64_t address, uint64_t bytes);
 /** The range that holds an address, NULL if none does. Valid until the next change. */
 struct range *range_map_find(const struct range_map *map, uint64_t address);
 

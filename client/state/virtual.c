@@ -328,6 +328,9 @@ CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHan
 		return r;
 	}
 	r = ask(WIRE_MAP_HANDLE, &request, NULL, 0);
+	/* The memory is there, but not that of the device's page tables. */
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && memory_give_back())
+		r = ask(WIRE_MAP_HANDLE, &request, NULL, 0);
 	if (r != CUDA_SUCCESS) {
 		release_at_service(end_mapping(address));
 		return r;
@@ -388,12 +391,7 @@ static uint64_t bytes_at(uint64_t address)
 /* Whether nothing is mapped in a reserved range. */
 static bool is_bare(uint64_t address, uint64_t bytes)
 {
-	if (!bytes || !space_is_reserved(address, bytes))
-		return false;
-	for (uint64_t at = address; at < address + bytes; at += VIRTUAL_GRANULE)
-		if (range_map_find(&mappings, at))
-			return false;
-	return true;
+	return bytes && space_is_reserved(address, bytes) && !range_map_touches(&mappings, address, bytes);
 }
 
 CUresult virtual_unmap(uint64_t address, uint64_t bytes)
@@ -425,11 +423,10 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes)
 
 bool virtual_is_mapped(uint64_t address, uint64_t bytes)
 {
-	bool is = false;
+	bool is;
 
 	pthread_mutex_lock(&lock);
-	for (uint64_t at = address; !is && at < address + bytes; at += VIRTUAL_GRANULE)
-		is = range_map_find(&mappings, at);
+	is = range_map_touches(&mappings, address, bytes);
 	pthread_mutex_unlock(&lock);
 	return is;
 }

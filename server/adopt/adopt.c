@@ -256,6 +256,8 @@ static void read_request(struct adoption *adoption, struct session *session, con
 	session->again.fd = inventory_fd(&adoption->inventory, kept->request_fd);
 	session->again.code_bytes = kept->code_bytes;
 	session->again.chunk = inventory_chunk(&adoption->inventory, &kept->chunk);
+	session->again.window = kept->window.address;
+	window_hold(&session->domain->windows, kept->window.address, kept->window.bytes);
 	connection_deliver(session->connection);
 	if (!session->request || !worker)
 		return;

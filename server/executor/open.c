@@ -98,14 +98,10 @@ static bool is_window(const struct wire_open_session *wish)
 static CUresult reserve_window(struct tenant *tenant)
 {
 	void *host = (void *)(uintptr_t)(tenant->window_base + tenant->device_bytes);
-	CUresult code = executor_code(tenant->executor,
-		tenant_ops(tenant)->window_reserve(tenant->window_base, tenant->device_bytes));
+	CUresult code = memory_reserve(tenant, tenant->window_base, tenant->device_bytes);
 
-	if (code)
+	if (code || !tenant->host_bytes)
 		return code;
-	tenant->window_reserved = true;
-	if (!tenant->host_bytes)
-		return CUDA_SUCCESS;
 	if (mmap(host, tenant->host_bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != host)
 		return CUDA_ERROR_MAP_FAILED;

@@ -547,6 +547,7 @@ static void take_kept(struct request *request)
 		become_code(request, &(struct compiled){session->again.fd, session->again.code_bytes, NULL});
 	else
 		request->fd = session->again.fd;
+	request->window = session->again.window;
 	session->again = (struct session_again){0};
 }
 
@@ -632,7 +633,7 @@ static void answer_at_once(
 
 void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
-	struct check_scope scope = {.window_base = window_base(session->window),
+	struct check_scope scope = {.window_base = session->window,
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.memory_limit = session->terms.memory_limit,

@@ -48,7 +48,7 @@ struct request {
 	uint64_t thirst;    /* its number among those that wait for memory (reclaim.h); 0: it does not */
 	uint64_t refused_memory_us; /* when the keeper first had none for it; 0: it had not */
 	bool cancelled;
-	uint32_t window, windows; /* RESERVE_WINDOW: taken, until a holding has them (effect.h) */
+	uint64_t window; /* RESERVE_WINDOW: taken, until a holding has it (effect.h); else WINDOW_NONE */
 	/* compiling.h */
 	bool is_text;		   /* it has to become code before an executor takes it */
 	uint64_t code_bytes;	   /* it did: of `fd`; 0: it did not */

@@ -76,6 +76,7 @@ struct session_again {
 	struct shared_fd *fd;
 	uint64_t code_bytes; /* records.h */
 	struct chunk *chunk;
+	uint64_t window; /* WINDOW_NONE: it had taken none */
 };
 
 /* A text of a program, by what it is called in its requests. */
@@ -97,7 +98,7 @@ struct session {
 	enum session_state state;
 	uid_t uid;
 	pid_t pid;
-	uint32_t window;
+	uint64_t window;   /* its own one */
 	uint32_t recovery; /* 0 fail, 1 replay */
 	bool opened;	   /* an active executor knows it, so standbys do too */
 	uint64_t features;

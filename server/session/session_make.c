@@ -279,6 +279,8 @@ void session_keep(struct session *session)
 		kept->request_fd = request->fd ? request->fd->key : 0;
 		kept->code_bytes = request->code_bytes;
 		chunk_name(request->chunk, &kept->chunk);
+		if (request->window != WINDOW_NONE)
+			kept->window = (struct kept_window){request->window, request->message.window.bytes};
 	}
 	memcpy(record.head, session, sizeof(record.head));
 	session->record =
@@ -290,7 +292,7 @@ static void take_head(struct session *session, const struct session_record *reco
 	memcpy(session, record->head, sizeof(record->head));
 	session->recovery_set = true;
 	session->adopted = true;
-	window_adopt(&session->domain->windows, session->window);
+	window_hold(&session->domain->windows, session->window, WINDOW_BYTES);
 }
 
 /* Its connection and its process. Return: whether they are there. */

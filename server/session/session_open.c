@@ -26,7 +26,7 @@
 void session_open_message(const struct session *session, struct wire_message *message)
 {
 	*message = (struct wire_message){.type = WIRE_OPEN_SESSION, .session = session->number};
-	message->open_session = (struct wire_open_session){.window_base = window_base(session->window),
+	message->open_session = (struct wire_open_session){.window_base = session->window,
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.shape = session->view.shape,
@@ -34,8 +34,8 @@ void session_open_message(const struct session *session, struct wire_message *me
 		.program = session->program,
 		.pid = session->pid};
 	if (session->features & FRMPS_FEATURE_TEXT)
-		message->open_session.text = shm_text_address(
-			window_base(session->window), WINDOW_DEVICE_BYTES, WINDOW_HOST_BYTES);
+		message->open_session.text =
+			shm_text_address(session->window, WINDOW_DEVICE_BYTES, WINDOW_HOST_BYTES);
 }
 
 void session_open_fds(const struct session *session, struct shared_fd *ret_fds[3])

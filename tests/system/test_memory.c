@@ -148,6 +148,212 @@ START_TEST(a_segment_grows_and_shrinks)
 }
 END_TEST
 
+/* Return: how many of 160 GiB each were given, at most `most` */
+static int reserve_many(CUdeviceptr *ret_at, int most)
+{
+	int count = 0;
+
+	while (count < most && cuMemAddressReserve(&ret_at[count], 160 * GIB, 0, 0, 0) == CUDA_SUCCESS)
+		count++;
+	return count;
+}
+
+static void free_many(const CUdeviceptr *at, int count)
+{
+	for (int i = 0; i < count; i++)
+		ck_cuda(cuMemAddressFree(at[i], 160 * GIB));
+}
+
+START_TEST(addresses_are_not_scarce)
+{
+	enum { MANY = 64 };
+	const size_t room = 160 * GIB;
+	CUmemGenericAllocationHandle low, high;
+	CUdeviceptr at[MANY];
+	size_t grain;
+
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemCreate(&low, grain, &shareable, 0));
+	ck_cuda(cuMemCreate(&high, grain, &shareable, 0));
+	for (int turn = 0; turn < 2; turn++) {
+		ck_assert_int_eq(reserve_many(at, MANY), MANY);
+		for (uint32_t i = 0; i < MANY; i++) {
+			CUdeviceptr last = at[i] + room - grain;
+
+			for (uint32_t other = 0; other < i; other++)
+				ck_assert(at[i] >= at[other] + room || at[other] >= at[i] + room);
+			ck_cuda(cuMemMap(at[i], grain, 0, low, 0));
+			ck_cuda(cuMemMap(last, grain, 0, high, 0));
+			ck_cuda(cuMemSetAccess(at[i], grain, &read_write, 1));
+			ck_cuda(cuMemSetAccess(last, grain, &read_write, 1));
+			ck_cuda(cuMemsetD32_v2(at[i], 100 + i, grain / 4));
+			fill_words(last, 1000 + i, grain / 4);
+			ck_assert_uint_eq(word_at(at[i] + grain - 4), 100 + i);
+			ck_assert_uint_eq(word_at(last + grain - 4), 1000 + i);
+			ck_cuda(cuMemUnmap(at[i], grain));
+			ck_cuda(cuMemUnmap(last, grain));
+		}
+		free_many(at, MANY);
+	}
+	ck_cuda(cuMemRelease(low));
+	ck_cuda(cuMemRelease(high));
+}
+END_TEST
+
+START_TEST(reservations_are_of_any_size_and_place)
+{
+	enum { SMALL = 2000 };
+	static CUdeviceptr small[SMALL];
+	const size_t alignments[] = {4096, 2 * MIB, GIB, 64 * GIB, 1024 * GIB};
+	CUdeviceptr a, b, c = 0;
+	size_t grain;
+
+	driver_open();
+	grain = granularity();
+	for (int i = 0; i < SMALL; i++)
+		ck_cuda(cuMemAddressReserve(&small[i], i % 2 ? grain : 32 * grain, 0, 0, 0));
+	map_there(small[SMALL - 1], grain);
+	fill_words(small[SMALL - 1], 7, grain / 4);
+	ck_assert_uint_eq(word_at(small[SMALL - 1] + grain - 4), 7);
+	ck_assert_int_ne(cuMemAddressFree(small[SMALL - 1], grain), CUDA_SUCCESS);
+	ck_cuda(cuMemUnmap(small[SMALL - 1], grain));
+	for (int i = 0; i < SMALL; i++)
+		ck_cuda(cuMemAddressFree(small[i], i % 2 ? grain : 32 * grain));
+	/* A wish is followed where the addresses are free, also in the midst of nowhere. */
+	ck_cuda(cuMemAddressReserve(&a, 300 * GIB, 0, 0, 0));
+	ck_cuda(cuMemAddressFree(a, 300 * GIB));
+	ck_cuda(cuMemAddressReserve(&b, 100 * GIB, 0, a + 100 * GIB, 0));
+	ck_assert_uint_eq(b, a + 100 * GIB);
+	ck_cuda(cuMemAddressReserve(&a, 8 * GIB, 0, b, 0));
+	ck_assert_uint_ne(a, b);
+	ck_cuda(cuMemAddressReserve(&c, 8 * GIB, 0, b + 100 * GIB, 0));
+	ck_assert_uint_eq(c, b + 100 * GIB);
+	map_there(c, grain);
+	fill_words(c, 8, grain / 4);
+	ck_assert_uint_eq(word_at(c), 8);
+	ck_cuda(cuMemUnmap(c, grain));
+	ck_cuda(cuMemAddressFree(b, 100 * GIB));
+	ck_cuda(cuMemAddressFree(c, 8 * GIB));
+	ck_cuda(cuMemAddressFree(a, 8 * GIB));
+	for (size_t i = 0; i < sizeof(alignments) / sizeof(*alignments); i++) {
+		ck_cuda(cuMemAddressReserve(&a, 2 * grain, alignments[i], 0, 0));
+		ck_assert_uint_eq(a % alignments[i], 0);
+		ck_cuda(cuMemAddressFree(a, 2 * grain));
+	}
+	ck_cuda(cuMemAddressReserve(&a, 20 * 1024 * GIB, 0, 0, 0));
+	map_there(a + 20 * 1024 * GIB - grain, grain);
+	fill_words(a + 20 * 1024 * GIB - grain, 9, grain / 4);
+	ck_assert_uint_eq(word_at(a + 20 * 1024 * GIB - 4), 9);
+	ck_cuda(cuMemUnmap(a, 20 * 1024 * GIB - grain)); /* nothing is there */
+	ck_cuda(cuMemUnmap(a + 20 * 1024 * GIB - grain, grain));
+	ck_cuda(cuMemAddressFree(a, 20 * 1024 * GIB));
+	ck_assert_int_ne(cuMemAddressReserve(&a, UINT64_C(1) << 47, 0, 0, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemAddressReserve(&a, 12345, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemAddressReserve(&a, grain, 3 * MIB, 0, 0), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(reserving_in_a_loop_uses_nothing_up)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+	size_t grain;
+
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
+	for (uint32_t i = 0; i < 1000; i++) {
+		size_t room = (i % 7 + 1) * 40 * GIB;
+
+		ck_cuda(cuMemAddressReserve(&at, room, 0, 0, 0));
+		ck_cuda(cuMemMap(at + room - grain, grain, 0, handle, 0));
+		ck_cuda(cuMemSetAccess(at + room - grain, grain, &read_write, 1));
+		ck_cuda(cuMemsetD32_v2(at + room - 4, i, 1));
+		ck_assert_uint_eq(word_at(at + room - 4), i);
+		ck_cuda(cuMemUnmap(at + room - grain, grain));
+		ck_cuda(cuMemAddressFree(at, room));
+	}
+	ck_cuda(cuMemRelease(handle));
+}
+END_TEST
+
+/* As a framework with a pool for each of its streams. */
+START_TEST(thirty_segments_grow_side_by_side)
+{
+	enum { MANY = 30, PIECES = 4 };
+	CUdeviceptr at[MANY], base;
+	size_t grain, bytes;
+	unsigned long long flags;
+
+	driver_open();
+	grain = granularity();
+	ck_assert_int_eq(reserve_many(at, MANY), MANY);
+	for (int piece = 0; piece < PIECES; piece++)
+		for (uint32_t i = 0; i < MANY; i++) {
+			map_there(at[i] + piece * grain, grain);
+			ck_cuda(cuMemsetD32_v2(at[i], 10 * i + piece, (piece + 1) * grain / 4));
+		}
+	for (uint32_t i = 0; i < MANY; i++) {
+		ck_assert_uint_eq(word_at(at[i]), 10 * i + PIECES - 1);
+		ck_assert_uint_eq(word_at(at[i] + PIECES * grain - 4), 10 * i + PIECES - 1);
+		ck_cuda(cuMemGetAddressRange_v2(&base, &bytes, at[i] + 2 * grain + 5));
+		ck_assert_uint_eq(base, at[i] + 2 * grain);
+		ck_assert_uint_eq(bytes, grain);
+		ck_cuda(cuMemGetAccess(&flags, &read_write.location, at[i] + 3 * grain));
+		ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		ck_cuda(cuMemSetAccess(at[i] + grain, 2 * grain, &read_write, 1));
+		/* Two of them with one call, then the others. */
+		ck_cuda(cuMemUnmap(at[i] + grain, 2 * grain));
+		ck_assert_int_eq(cuMemUnmap(at[i] + 3 * grain, 2 * grain), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_ne(cuMemAddressFree(at[i], 160 * GIB), CUDA_SUCCESS);
+		ck_cuda(cuMemUnmap(at[i], grain));
+		ck_cuda(cuMemUnmap(at[i] + 3 * grain, grain));
+	}
+	free_many(at, MANY);
+}
+END_TEST
+
+/* Memory ends where it is made; addresses do not. */
+START_TEST(memory_runs_out_where_it_is_made)
+{
+	enum { MOST = 8192 };
+	static CUmemGenericAllocationHandle handles[MOST];
+	size_t free_bytes, total, piece = 256 * MIB;
+	CUdeviceptr at, more;
+	CUresult r = CUDA_SUCCESS;
+	int count = 0;
+
+	driver_open();
+	ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
+	ck_cuda(cuMemAddressReserve(&at, 4 * total, 0, 0, 0));
+	while (count < MOST && r == CUDA_SUCCESS) {
+		r = cuMemCreate(&handles[count], piece, &shareable, 0);
+		if (r == CUDA_SUCCESS)
+			ck_cuda(cuMemMap(at + count * piece, piece, 0, handles[count], 0));
+		count += r == CUDA_SUCCESS;
+	}
+	ck_assert_int_eq(r, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_gt(count, 2);
+	ck_cuda(cuMemSetAccess(at, count * piece, &read_write, 1));
+	ck_cuda(cuMemAddressReserve(&more, 4 * total, 0, 0, 0));
+	ck_cuda(cuMemAddressFree(more, 4 * total));
+	for (int turn = 0; turn < 3; turn++) {
+		ck_cuda(cuMemUnmap(at + (count - 1) * piece, piece));
+		ck_cuda(cuMemRelease(handles[count - 1]));
+		ck_cuda(cuMemCreate(&handles[count - 1], piece, &shareable, 0));
+		ck_cuda(cuMemMap(at + (count - 1) * piece, piece, 0, handles[count - 1], 0));
+	}
+	ck_cuda(cuMemSetAccess(at, count * piece, &read_write, 1));
+	fill_words(at + (count - 1) * piece, 5, 1024);
+	ck_assert_uint_eq(word_at(at + (count - 1) * piece), 5);
+	ck_cuda(cuMemUnmap(at, count * piece));
+	while (count)
+		ck_cuda(cuMemRelease(handles[--count]));
+	ck_cuda(cuMemAddressFree(at, 4 * total));
+}
+END_TEST
+
 START_TEST(one_memory_has_two_addresses)
 {
 	CUmemGenericAllocationHandle handle;
@@ -322,14 +528,21 @@ static int crasher(int progress, int orders)
 START_TEST(mappings_outlive_somebody_elses_fault)
 {
 	size_t grain, room = 160 * GIB;
-	CUdeviceptr small, large;
+	CUdeviceptr small, large, many[24];
 	/* A forked child of a process that has used the driver could not use it. */
 	struct child child = child_start(crasher);
 
 	driver_open();
 	grain = granularity();
 	ck_cuda(cuMemAddressReserve(&small, 4 * grain, 0, 0, 0));
-	ck_cuda(cuMemAddressReserve(&large, room, 0, 0, 0));
+	ck_assert_int_eq(reserve_many(many, 24), 24);
+	large = many[23];
+	/* The others are not there any more, for the next executor either. */
+	free_many(many + 3, 17);
+	for (int i = 0; i < 3; i++) {
+		map_there(many[i], grain);
+		fill_words(many[i], 30 + i, grain / 4);
+	}
 	map_there(small + grain, grain);
 	map_there(large, grain);
 	map_there(large + 7 * grain, grain);
@@ -345,6 +558,16 @@ START_TEST(mappings_outlive_somebody_elses_fault)
 	ck_cuda(cuMemUnmap(large, grain));
 	ck_cuda(cuMemUnmap(large + 7 * grain, grain));
 	ck_cuda(cuMemAddressFree(large, room));
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(word_at(many[i] + grain - 4), 30 + i);
+		ck_cuda(cuMemUnmap(many[i], grain));
+	}
+	free_many(many, 3);
+	free_many(many + 20, 3);
+	ck_assert_int_eq(reserve_many(many, 24), 24);
+	map_there(many[23], grain);
+	fill_words(many[23], 6, grain / 4);
+	ck_assert_uint_eq(word_at(many[23]), 6);
 }
 END_TEST
 
@@ -353,7 +576,7 @@ START_TEST(mappings_outlive_the_daemon)
 {
 	CUmemGenericAllocationHandle handle;
 	size_t grain, room = 160 * GIB;
-	CUdeviceptr large;
+	CUdeviceptr large, many[40];
 	json_t *status;
 	char *text;
 	pid_t pid;
@@ -362,7 +585,9 @@ START_TEST(mappings_outlive_the_daemon)
 		return;
 	driver_open();
 	grain = granularity();
-	ck_cuda(cuMemAddressReserve(&large, room, 0, 0, 0));
+	ck_assert_int_eq(reserve_many(many, 20), 20);
+	free_many(many + 10, 9);
+	large = many[19];
 	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
 	ck_cuda(cuMemMap(large, grain, 0, handle, 0));
 	ck_cuda(cuMemMap(large + 4 * grain, grain, 0, handle, 0));
@@ -387,8 +612,15 @@ START_TEST(mappings_outlive_the_daemon)
 	ck_cuda(cuMemRelease(handle));
 	ck_cuda(cuMemUnmap(large + 8 * grain, grain));
 	map_there(large, grain);
-	ck_cuda(cuMemAddressReserve(&large, room, 0, 0, 0));
-	map_there(large, grain);
+	/* What it gives now it has not given before. */
+	ck_assert_int_eq(reserve_many(many + 10, 30), 30);
+	for (int i = 10; i < 40; i++) {
+		ck_assert(many[i] >= large + room || large >= many[i] + room);
+		for (int other = 0; other < 10; other++)
+			ck_assert(many[i] >= many[other] + room || many[other] >= many[i] + room);
+	}
+	map_there(many[39], grain);
+	free_many(many, 39);
 }
 END_TEST
 
@@ -1181,14 +1413,16 @@ static void look_at_opened(CUdeviceptr first, CUdeviceptr second)
 	ck_assert_uint_eq(bytes, 8192);
 }
 
-static int opener(int unused)
+/* @has_others: it has so many addresses reserved that a service may have to look further */
+static int opener(int has_others)
 {
 	CUdeviceptr first, second, again;
 	CUipcMemHandle handles[2];
 
-	(void)unused;
 	ck_assert_int_eq(read(pair[1], handles, sizeof(handles)), sizeof(handles));
 	driver_open();
+	for (int i = 0; i < 4 * has_others; i++)
+		ck_cuda(cuMemAddressReserve(&again, i < 3 ? 2 * GIB : 256 * GIB, 0, 0, 0));
 	ck_cuda(cuIpcOpenMemHandle_v2(&first, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_cuda(cuIpcOpenMemHandle_v2(&second, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_cuda(cuIpcOpenMemHandle_v2(&again, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -1213,7 +1447,7 @@ START_TEST(memory_is_opened_by_handle)
 	pid_t child;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	child = spawn(opener, 0);
+	child = spawn(opener, _i);
 	driver_open();
 	ck_cuda(cuMemAlloc_v2(&first, 4096));
 	ck_cuda(cuMemAlloc_v2(&second, 8192));
@@ -1401,6 +1635,11 @@ int main(void)
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, a_mapping_is_memory);
 	tcase_add_test(tests, a_segment_grows_and_shrinks);
+	tcase_add_test(tests, addresses_are_not_scarce);
+	tcase_add_test(tests, reservations_are_of_any_size_and_place);
+	tcase_add_test(tests, reserving_in_a_loop_uses_nothing_up);
+	tcase_add_test(tests, thirty_segments_grow_side_by_side);
+	tcase_add_test(tests, memory_runs_out_where_it_is_made);
 	tcase_add_test(tests, one_memory_has_two_addresses);
 	tcase_add_test(tests, wrong_mappings_are_refused);
 	tcase_add_test(tests, memory_is_shared_by_descriptor);
@@ -1426,7 +1665,7 @@ int main(void)
 	tcase_add_test(tests, managed_memory_promises_no_atomics);
 	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
-	tcase_add_test(tests, memory_is_opened_by_handle);
+	tcase_add_loop_test(tests, memory_is_opened_by_handle, 0, 2);
 	tcase_add_loop_test(tests, a_handle_ends_with_its_memory, 0, 2);
 	tcase_add_test(tests, closing_holds_nobody_up);
 	tcase_add_test(tests, opened_memory_goes_with_its_context);

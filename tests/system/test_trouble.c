@@ -325,6 +325,46 @@ START_TEST(a_lying_ring_costs_one_disconnect)
 }
 END_TEST
 
+/* Takes what addresses it can get, wherever it can. Another program of its user has enough all the
+ * same. */
+START_TEST(a_greedy_program_leaves_addresses_for_others)
+{
+	static const uint64_t all_free[] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0),
+		~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0)};
+	const uint64_t sizes[] = {
+		UINT64_C(1) << 47, UINT64_C(30) << 40, UINT64_C(1) << 40, UINT64_C(4) << 30};
+	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW, .window.free_windows = {all_free, 7}};
+	struct wire_message release = {.type = WIRE_RELEASE_WINDOW};
+	struct raw_session session;
+	uint64_t taken[2048];
+	unsigned count = 0;
+
+	raw_open(&service, &session);
+	for (unsigned i = 0; i < 4; i++) {
+		reserve.window.bytes = sizes[i];
+		while (count < 2048 && raw_ask(&session, &reserve, NULL) == CUDA_SUCCESS)
+			taken[count++] = session.value;
+	}
+	ck_assert_uint_gt(count, 10);
+	ck_assert_uint_le(count, 1024);
+	/* Neither its own ones a second time, nor its own window. */
+	reserve.window.bytes = UINT64_C(4) << 30;
+	for (unsigned i = 0; i < 10; i++) {
+		reserve.window.address = taken[i];
+		ck_assert_int_eq(raw_ask(&session, &reserve, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	reserve.window.address = session.window_base;
+	ck_assert_int_eq(raw_ask(&session, &reserve, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	expect_service(3);
+	release.window = (struct wire_window){.address = taken[0], .bytes = UINT64_C(2) << 20};
+	ck_assert_int_eq(raw_ask(&session, &release, NULL), -1);
+	close(session.socket);
+	session.socket = -1;
+	expect_service(5);
+	raw_close(&session);
+}
+END_TEST
+
 /* Odd rows are of a session, the others of nobody yet. From row 2 on there is something before it
  * that ends the connection: it is never read. A kernel that lets a service refuse descriptors does
  * not send it. */
@@ -434,6 +474,7 @@ int main(void)
 	tcase_add_test(tests, killed_clients_leave_nothing_behind);
 	tcase_add_test(tests, garbage_on_the_socket_costs_one_disconnect);
 	tcase_add_test(tests, a_lying_ring_costs_one_disconnect);
+	tcase_add_test(tests, a_greedy_program_leaves_addresses_for_others);
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(slow, 300);
 	tcase_add_checked_fixture(slow, start, stop);

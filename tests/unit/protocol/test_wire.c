@@ -56,7 +56,10 @@ static void fill_memory(struct wire_message *m)
 		m->memory = (struct wire_memory){.handle = 1, .token = {UINT64_MAX, UINT64_MAX - 1}};
 		break;
 	case WIRE_RESERVE_WINDOW:
-		m->window = (struct wire_window){UINT64_MAX, UINT64_MAX - 1, ALL(wide)};
+		m->window = (struct wire_window){UINT64_MAX, UINT64_MAX - 1, UINT64_C(1) << 63, ALL(wide)};
+		break;
+	case WIRE_RELEASE_WINDOW:
+		m->window = (struct wire_window){.address = UINT64_MAX, .bytes = UINT64_MAX - 1};
 		break;
 	case WIRE_ENCODE_TENSOR_MAP:
 		m->tensor_map = (struct wire_tensor_map){1, 2, 3, 4, 5, 6, 7, 8, UINT32_MAX, UINT64_MAX,
@@ -534,6 +537,8 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 		ck_assert_mem_eq(&a->memory, &b->memory, sizeof(a->memory));
 		return;
 	case WIRE_RESERVE_WINDOW:
+	case WIRE_RELEASE_WINDOW:
+		ck_assert_uint_eq(a->window.alignment, b->window.alignment);
 		ck_assert_uint_eq(a->window.address, b->window.address);
 		ck_assert_uint_eq(a->window.bytes, b->window.bytes);
 		SAME_WORDS(a->window.free_windows, b->window.free_windows);
@@ -654,6 +659,7 @@ static void touch_message(const struct wire_message *m)
 		touch_text(m->stray.text);
 		break;
 	case WIRE_RESERVE_WINDOW:
+	case WIRE_RELEASE_WINDOW:
 		TOUCH_ALL(m->window.free_windows);
 		break;
 	case WIRE_ENCODE_TENSOR_MAP:

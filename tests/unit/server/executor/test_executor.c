@@ -633,6 +633,81 @@ START_TEST(memory_comes_and_goes)
 }
 END_TEST
 
+static CUresult call_window(struct client *client, enum wire_type type, uint64_t address, uint64_t bytes)
+{
+	struct wire_message request = {.type = type, .window = {.address = address, .bytes = bytes}};
+
+	return call(client, &request, NULL, 0);
+}
+
+/* Return: whether it is done; otherwise the session is closed */
+static bool may_set(struct client *client, uint64_t address)
+{
+	struct frmps_set set = {.dst = address, .width = 1, .height = 1, .element_bytes = 4};
+	const struct frmps_wake wake = {++client->seq[1]};
+
+	put(client, (struct frmps_head){.op = FRMPS_OP_SET, .stream = 1, .seq = wake.seq}, &set, sizeof(set));
+	put(client, (struct frmps_head){.op = FRMPS_OP_WAKE, .stream = 1}, &wake, sizeof(wake));
+	while (shm_view_done(&client->view, 1) < wake.seq)
+		if (word_acquire(&client->view.server->state) == SHM_SESSION_CLOSED)
+			return false;
+	return true;
+}
+
+/* The device part of its own one is the first. */
+START_TEST(windows_have_one_owner)
+{
+	const uint64_t far = UINT64_C(0x200000000000), room = UINT64_C(160) << 30, next = far + room;
+	struct client mine, other;
+
+	open_client(&mine, 1);
+	activate(&mine);
+	open_client(&other, 2);
+	activate(&other);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, far, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RESERVE_WINDOW, far, room), 0);
+	ck_assert_uint_eq(message.reply.values.at[0], far);
+	ck_assert_uint_eq(message.reply.values.at[1], room);
+	ck_assert_int_eq(
+		call_window(&mine, WIRE_RESERVE_WINDOW, far + CHUNK, room), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_window(&mine, WIRE_RESERVE_WINDOW, mine.window, CHUNK), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RESERVE_WINDOW, far + 4096, room), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RESERVE_WINDOW, next, UINT64_MAX - CHUNK + 1),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&other, WIRE_RESERVE_WINDOW, next, room), 0);
+	/* Not over the end of one, nor where somebody else's is. */
+	ck_assert_int_eq(
+		call_range(&mine, WIRE_MAP_MEMORY, next - CHUNK, 2 * CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, next, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, next - CHUNK, CHUNK, true), 0);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, far, CHUNK, true), 0);
+	ck_assert_int_eq(call_range(&other, WIRE_MAP_MEMORY, next, CHUNK, true), 0);
+	ck_assert_int_eq(call_window(&mine, WIRE_RELEASE_WINDOW, next, room), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RELEASE_WINDOW, far, CHUNK), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_window(&mine, WIRE_RELEASE_WINDOW, mine.window, DEVICE_BYTES), CUDA_ERROR_INVALID_VALUE);
+	ck_assert(may_set(&mine, far + CHUNK - 4));
+	ck_assert(may_set(&other, next));
+	ck_assert_int_eq(call_range(&mine, WIRE_UNMAP_MEMORY, next - CHUNK, CHUNK, false), 0);
+	ck_assert_int_eq(call_range(&mine, WIRE_UNMAP_MEMORY, far, CHUNK, false), 0);
+	ck_assert_int_eq(call_window(&mine, WIRE_RELEASE_WINDOW, far, room), 0);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, far, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RESERVE_WINDOW, far, room), 0);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, far, CHUNK, true), 0);
+	ck_assert(may_set(&mine, far));
+	/* A command that names somebody else's memory. */
+	ck_assert(!may_set(&mine, next));
+	receive(WIRE_OFFENCE);
+	ck_assert_uint_eq(message.session, 1);
+	ck_assert(may_set(&other, next + CHUNK - 4));
+	ck_assert_uint_eq(close_tenant(&mine, 0), 1);
+	ck_assert_uint_eq(close_tenant(&other, 0), 1);
+	close_client(&mine);
+	close_client(&other);
+}
+END_TEST
+
 /* Of those a hole may be left for which there is no page when the service reads it. */
 START_TEST(memory_of_huge_pages_is_refused)
 {
@@ -1662,6 +1737,7 @@ int main(void)
 	tcase_add_test(role, limits_are_set_and_told);
 	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
 	tcase_add_test(role, memory_comes_and_goes);
+	tcase_add_test(role, windows_have_one_owner);
 	tcase_add_test(role, an_executor_without_descriptors_refuses_what_comes_with_some);
 	tcase_add_test(role, memory_of_huge_pages_is_refused);
 	tcase_add_test(role, waiting_is_private);
