@@ -15,6 +15,7 @@
 	}
 
 FUNCTION(pthread_create)
+FUNCTION(pthread_join)
 FUNCTION(pthread_key_create)
 FUNCTION(pthread_mutex_timedlock)
 FUNCTION(pthread_mutex_trylock)

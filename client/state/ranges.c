@@ -304,6 +304,19 @@ void ranges_remove_owner(void *owner)
 		continue;
 }
 
+void ranges_set_shared(uint64_t address, uint64_t device)
+{
+	struct range *range;
+
+	pthread_rwlock_wrlock(&lock);
+	range = range_map_find(&ranges, address);
+	if (range && range->address == address && range->kind == RANGE_REGISTERED) {
+		range->block = (void *)(uintptr_t)device;
+		range->plain = device == 0;
+	}
+	pthread_rwlock_unlock(&lock);
+}
+
 int ranges_set_sync_memops(uint64_t address, bool on)
 {
 	struct range *range;

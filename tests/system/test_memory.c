@@ -2,15 +2,18 @@
 // allocation, registered and managed memory, sharing between processes. Every test runs in a
 // process of its own against one service. Run against NVIDIA's library, the same tests must pass.
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -1018,6 +1021,34 @@ START_TEST(memory_that_cannot_be_written_is_not_registered)
 }
 END_TEST
 
+/* Unless it says that the device only reads. */
+START_TEST(memory_is_registered_for_reading)
+{
+	const size_t bytes = 1 << 16;
+	uint32_t *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CUdeviceptr device;
+	CUresult r;
+	int is;
+
+	ck_assert_ptr_ne(own, MAP_FAILED);
+	driver_open();
+	own[5] = 7;
+	ck_assert_int_eq(mprotect(own, bytes, PROT_READ), 0);
+	ck_cuda(cuDeviceGetAttribute(&is, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0));
+	r = cuMemHostRegister_v2(own, bytes, CU_MEMHOSTREGISTER_READ_ONLY);
+	if (is_native() && !is)
+		return;
+	ck_cuda(r);
+	ck_cuda(cuMemAlloc_v2(&device, bytes));
+	ck_cuda(cuMemcpyHtoDAsync_v2(device, own, bytes, NULL));
+	ck_assert_uint_eq(word_at(device + 20), 7);
+	if (!is_native()) /* where the driver itself writes */
+		ck_assert_int_eq(cuMemcpyDtoH_v2(own, device, bytes), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemHostUnregister(own));
+	munmap(own, bytes);
+}
+END_TEST
+
 static _Atomic bool copied;
 
 static void await_copy(void *unused)
@@ -1146,6 +1177,253 @@ START_TEST(registered_pages_may_go_before_their_context)
 	count_in_child(own);
 	ck_assert_uint_eq(own[0], 1);
 	munmap(own, MIB);
+}
+END_TEST
+
+/* ---- forked children ---- */
+
+enum { PLAIN, MAPPED, ALLOCATED, MEMORY_KINDS };
+
+static uint32_t *take_memory(int kind, size_t bytes)
+{
+	uint32_t *words;
+
+	if (kind == ALLOCATED) {
+		ck_cuda(cuMemHostAlloc((void **)&words, bytes, 0));
+	} else {
+		words = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		ck_assert_ptr_ne(words, MAP_FAILED);
+		ck_cuda(cuMemHostRegister_v2(
+			words, bytes, kind == MAPPED ? CU_MEMHOSTREGISTER_DEVICEMAP : 0));
+	}
+	return words;
+}
+
+static bool is_filled(const uint32_t *words, uint32_t count, uint32_t first)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (words[i] != first + i)
+			return false;
+	return true;
+}
+
+/* Loaders of batches are such children: they read what their parent has pinned, and never use the
+ * device. What they write to registered memory is their own. */
+START_TEST(a_forked_child_has_the_programs_memory)
+{
+	const uint32_t count = MIB / 4;
+	uint32_t *words, one = 1;
+	CUdeviceptr seen;
+	pid_t child;
+
+	driver_open();
+	words = take_memory(_i, MIB);
+	for (uint32_t i = 0; i < count; i++)
+		words[i] = i;
+	for (uint32_t round = 0; round < 3; round++) {
+		child = fork();
+		if (child == 0) {
+			bool right = is_filled(words, count, round);
+
+			if (_i != ALLOCATED)
+				memset(words, 0xff, MIB);
+			/* Also by the child's own. */
+			if (fork() == 0)
+				_exit(words[count - 1] == (_i == ALLOCATED ? round + count - 1 : UINT32_MAX)
+						? 0
+						: 1);
+			_exit(right && wait(&(int){0}) > 0 ? 0 : 1);
+		}
+		/* What the parent does next is none of the child's business. */
+		if (_i != ALLOCATED)
+			for (uint32_t i = 0; i < count; i++)
+				words[i]++;
+		ck_assert_int_eq(exit_status(child), 0);
+		if (_i == ALLOCATED)
+			for (uint32_t i = 0; i < count; i++)
+				words[i]++;
+		ck_assert(is_filled(words, count, round + 1));
+	}
+	if (_i == PLAIN)
+		return;
+	ck_cuda(cuMemHostGetDevicePointer_v2(&seen, words, 0));
+	ck_cuda(launch("count_up", 1, 1, NULL, (void *[]){&seen, &one}));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_eq(words[0], 4);
+	child = fork();
+	if (child == 0)
+		_exit(words[0] == 4 ? 0 : 1);
+	ck_assert_int_eq(exit_status(child), 0);
+}
+END_TEST
+
+/* ---- memory of every kind ---- */
+
+/* Words that lie in the middle of a page, with others beside them. */
+#define KIND_WORDS 3000u
+
+struct beside {
+	_Atomic bool over, running;
+	volatile uint32_t *words; /* eight of them */
+	uint32_t lost;
+};
+
+/* Writes and looks whether what was written before is still there. */
+static void *write_beside(void *argument)
+{
+	struct beside *beside = argument;
+	uint32_t value = 0;
+
+	for (int i = 0; i < 8; i++)
+		beside->words[i] = 0;
+	while (!beside->over) {
+		for (int i = 0; i < 8; i++) {
+			beside->lost += beside->words[i] != value;
+			beside->words[i] = value + 1;
+		}
+		value++;
+		beside->running = true;
+	}
+	return NULL;
+}
+
+/* Registers words, lets the device count them up through its pointer, which there is with and
+ * without DEVICEMAP, and copies them. */
+static void count_registered(uint32_t *words, uint32_t flags)
+{
+	uint32_t one = 1, back;
+	CUdeviceptr seen, copy;
+	unsigned int type;
+
+	words[7] = 0;
+	ck_cuda(cuMemAlloc_v2(&copy, KIND_WORDS * 4));
+	for (uint32_t round = 1; round <= 20; round++) {
+		ck_cuda(cuMemHostRegister_v2(words, KIND_WORDS * 4, flags));
+		words[7] += 10;
+		ck_cuda(cuMemHostGetDevicePointer_v2(&seen, words + 7, 0));
+		ck_cuda(launch("count_up", 1, 1, NULL, (void *[]){&seen, &one}));
+		ck_cuda(cuMemcpyHtoDAsync_v2(copy, words, KIND_WORDS * 4, NULL));
+		ck_cuda(cuMemcpyDtoHAsync_v2(words + KIND_WORDS - 1, copy + 28, 4, NULL));
+		ck_cuda(cuCtxSynchronize());
+		ck_assert_uint_eq(words[7], 11 * round);
+		ck_assert_uint_eq(words[KIND_WORDS - 1], 11 * round);
+		ck_cuda(cuPointerGetAttribute(
+			&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)words));
+		ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
+		ck_cuda(cuMemHostUnregister(words));
+		ck_assert_uint_eq(words[7], 11 * round);
+	}
+	ck_cuda(cuMemcpyDtoH_v2(&back, copy + 28, 4));
+	ck_assert_uint_eq(back, 220);
+	ck_cuda(cuMemFree_v2(copy));
+}
+
+/* Whether this process may have all page faults of its memory. Otherwise parts of pages have no
+ * device pointer. */
+static bool handles_page_faults(void)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	return fd >= 0 && close(fd) == 0;
+}
+
+static uint32_t static_words[KIND_WORDS + 2048];
+
+/* Memory of the heap, of the stack and of the program itself, in parts of pages; threads write on
+ * the same pages meanwhile, in front of it and inside. */
+static void register_beside_writers(uint32_t *area, uint32_t flags)
+{
+	struct beside before = {.words = area}, inside = {.words = area + 64 + 1000};
+	pthread_t threads[2];
+
+	ck_assert_int_eq(pthread_create(&threads[0], NULL, write_beside, &before), 0);
+	ck_assert_int_eq(pthread_create(&threads[1], NULL, write_beside, &inside), 0);
+	while (!before.running || !inside.running)
+		sched_yield();
+	count_registered(area + 64, flags);
+	before.over = inside.over = true;
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	ck_assert_uint_eq(before.lost + inside.lost, 0);
+}
+
+START_TEST(memory_of_every_kind_is_registered)
+{
+	uint32_t *heap = malloc((KIND_WORDS + 2048) * 4), stack[KIND_WORDS + 2048];
+	const uint32_t flags[] = {0, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE};
+
+	if (!is_native() && !handles_page_faults())
+		return;
+	driver_open();
+	for (int i = 0; i < 2; i++) {
+		register_beside_writers(heap + 1, flags[i]);
+		register_beside_writers(static_words + 1, flags[i]);
+		register_beside_writers(stack + 1, flags[i]);
+	}
+	free(heap);
+}
+END_TEST
+
+/* Two buffers share a page; each is registered and unregistered while the other is. */
+START_TEST(neighbours_are_registered_and_unregistered)
+{
+	uint32_t *words = aligned_alloc(4096, 1 << 16), *second = words + 5000;
+	CUdeviceptr device;
+
+	driver_open();
+	for (uint32_t i = 0; i < 1 << 14; i++)
+		words[i] = i;
+	ck_cuda(cuMemAlloc_v2(&device, 1 << 16));
+	for (int round = 0; round < 10; round++) {
+		ck_cuda(cuMemHostRegister_v2(words, 20000, CU_MEMHOSTREGISTER_DEVICEMAP));
+		ck_cuda(cuMemHostRegister_v2(second, 20000, CU_MEMHOSTREGISTER_DEVICEMAP));
+		ck_cuda(cuMemcpyHtoDAsync_v2(device, words, 20000, NULL));
+		ck_cuda(cuMemHostUnregister(words));
+		ck_cuda(cuMemcpyHtoDAsync_v2(device + 20000, second, 20000, NULL));
+		ck_cuda(cuMemcpyDtoHAsync_v2(second, device + 20000, 20000, NULL));
+		ck_cuda(cuMemHostUnregister(second));
+		ck_assert_uint_eq(word_at(device + 19996), 4999);
+		ck_assert_uint_eq(word_at(device + 20000), 5000);
+		ck_assert(is_filled(words, 1 << 14, 0));
+	}
+	free(words);
+}
+END_TEST
+
+/* Shared memory of two processes, and a file: what is copied there is what both have. */
+START_TEST(shared_memory_is_registered)
+{
+	const unsigned int flags = CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE;
+	FILE *file = tmpfile();
+	int fd = _i ? fileno(file) : memfd_create("shared", MFD_CLOEXEC);
+	uint32_t *words;
+	CUdeviceptr device;
+	pid_t child;
+
+	ck_assert_int_eq(ftruncate(fd, MIB), 0);
+	words = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(words, MAP_FAILED);
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&device, MIB));
+	ck_cuda(cuMemHostRegister_v2(words, MIB, flags));
+	child = fork();
+	if (child == 0) {
+		for (uint32_t i = 0; i < MIB / 4; i++)
+			words[i] = i + 3;
+		_exit(0);
+	}
+	ck_assert_int_eq(exit_status(child), 0);
+	ck_cuda(cuMemcpyHtoDAsync_v2(device, words, MIB, NULL));
+	ck_cuda(cuMemsetD32Async(device, 9, 1, NULL));
+	ck_cuda(cuMemcpyDtoHAsync_v2(words, device, MIB, NULL));
+	ck_cuda(cuCtxSynchronize());
+	child = fork();
+	if (child == 0)
+		_exit(words[0] == 9 && is_filled(words + 1, MIB / 4 - 1, 4) ? 0 : 1);
+	ck_assert_int_eq(exit_status(child), 0);
+	ck_cuda(cuMemHostUnregister(words));
+	munmap(words, MIB);
+	fclose(file);
 }
 END_TEST
 
@@ -1654,11 +1932,16 @@ int main(void)
 	tcase_add_test(tests, the_current_pool_ends_beside_allocations);
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_loop_test(tests, memory_that_cannot_be_written_is_not_registered, 0, 2);
+	tcase_add_test(tests, memory_is_registered_for_reading);
 	tcase_add_test(tests, a_host_function_holds_no_copy_up);
 	tcase_add_test(tests, kernels_reach_registered_pages);
 	tcase_add_test(tests, registered_pages_may_go_before_they_are_unregistered);
 	tcase_add_test(tests, registered_pages_may_go_before_their_context);
 	tcase_add_test(tests, two_threads_register_the_same_pages);
+	tcase_add_loop_test(tests, a_forked_child_has_the_programs_memory, 0, MEMORY_KINDS);
+	tcase_add_test(tests, memory_of_every_kind_is_registered);
+	tcase_add_test(tests, neighbours_are_registered_and_unregistered);
+	tcase_add_loop_test(tests, shared_memory_is_registered, 0, 2);
 	tcase_add_test(tests, streams_write_words_of_registered_pages);
 	tcase_add_test(tests, allocations_end_where_it_was_said_to);
 	tcase_add_test(tests, managed_memory_is_everybodys);
