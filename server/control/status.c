@@ -18,6 +18,7 @@
 //     uuid			as the driver's tools write it
 //     chunks, chunk_multiprocessors	in what multiprocessors are given out: how many, and how many each has; 0: they are not
 //     free_chunks		how many more SM partitions can have
+//     unheld_bytes		exported memory that no program has any more, and whose descriptor somebody has
 //     state			serving; or failed: nobody is served before the service is restarted
 //     code, reason		only when failed: the CUresult that programs get, and why
 //   partitions			a list, of SM partitions
@@ -297,6 +298,8 @@ static json_t *device_json(const struct daemon *daemon)
 		json_object_set_new(json, "chunks", json_integer(device->sm_units));
 		json_object_set_new(json, "chunk_multiprocessors", json_integer(device->sm_granule));
 		json_object_set_new(json, "free_chunks", json_integer(partition_room(daemon)));
+		json_object_set_new(json, "unheld_bytes",
+			json_integer((json_int_t)exports_unheld_bytes(&daemon->exports)));
 	}
 	if (json && daemon_has_failed(daemon)) {
 		json_object_set_new(json, "code", json_integer(health->code));

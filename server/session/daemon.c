@@ -324,6 +324,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	userlog_init(daemon);
 	daemon->desk->open(daemon);
 	handouts_init(&daemon->handouts, loop);
+	exports_init(&daemon->exports, loop);
 	TAILQ_INIT(&daemon->offenders);
 	events_init(daemon);
 	daemon->started_us = timer_now_us();
@@ -351,6 +352,7 @@ void daemon_deinit(struct daemon *daemon)
 
 	daemon->holder = watch_free(daemon->holder);
 	compiling_deinit(daemon);
+	exports_deinit(&daemon->exports);
 	keeping_deinit(daemon);
 	reclaim_deinit(daemon);
 	offender_deinit(daemon);

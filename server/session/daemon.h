@@ -28,6 +28,7 @@
 #include "server/session/compiling.h"
 #include "server/session/counters.h"
 #include "server/session/events.h"
+#include "server/session/export.h"
 #include "server/session/handout.h"
 #include "server/session/health.h"
 #include "server/session/partition.h"
@@ -90,6 +91,7 @@ struct daemon {
 	struct userlog userlog;
 	struct handouts handouts;
 	struct compiling compiling;
+	struct exports exports;
 	unsigned session_count;
 	void (*emptied)(struct daemon *daemon); /* the last executor has let go of a session */
 	uint64_t fds_max;			/* open files that this process may have */

@@ -97,6 +97,7 @@ static struct sums sum_up(const struct daemon *daemon, const struct session *exc
 		sums.held += held_by(session);
 		sums.kept += kept_for(session, &session->terms);
 	}
+	sums.held += exports_unheld_bytes(&daemon->exports);
 	return sums;
 }
 
@@ -197,6 +198,7 @@ bool guarantee_refuses_rules(
 		promises |= terms.memory_guarantee > session->terms.memory_guarantee ||
 			    kept_for(session, &terms) > kept_for(session, &session->terms);
 	}
+	sums.held += exports_unheld_bytes(&daemon->exports);
 	most = capacity(daemon, sums.sessions);
 	/* What was promised before more executors came is no reason to refuse everything else. */
 	if (!promises)
@@ -226,14 +228,18 @@ static uint64_t coming_to(const struct session *session)
 	return request && request->chunk ? brought_by(session, request) : 0;
 }
 
+bool guarantee_covers(const struct session *session, uint64_t bytes)
+{
+	/* What it asks for is in what it holds already (held_by()). */
+	return bytes && held_by(session) <= session->terms.memory_guarantee;
+}
+
 struct session *guarantee_victim(const struct session *session, uint64_t bytes)
 {
 	struct session *other, *victim = NULL;
 	uint64_t most = 0, most_freed = 0;
 
-	/* What it asks for is in what it holds already (held_by()). */
-	if (is_refused_to_others(&session->terms) || !bytes ||
-		held_by(session) > session->terms.memory_guarantee)
+	if (is_refused_to_others(&session->terms) || !guarantee_covers(session, bytes))
 		return NULL;
 	TAILQ_FOREACH (other, &session->daemon->sessions, link) {
 		uint64_t coming = coming_to(other), freed;

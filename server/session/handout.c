@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -143,6 +142,11 @@ int handout_open(const struct shared_fd *file)
 	int fd = open_again(file->fd, O_RDWR);
 
 	return fd < 0 ? -errno : fd;
+}
+
+bool handout_is_open(const struct shared_fd *file)
+{
+	return look(file->fd) == STATE_OPEN;
 }
 
 uint64_t handouts_bytes(struct handouts *handouts, uid_t uid)

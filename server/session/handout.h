@@ -13,6 +13,7 @@
 #ifndef FRMPS_SERVER_SESSION_HANDOUT_H
 #define FRMPS_SERVER_SESSION_HANDOUT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
@@ -41,6 +42,9 @@ int handout_add(struct handouts *handouts, uid_t uid, struct shared_fd *file);
 /** An open file of its own for a program, for reading and writing. Return: a descriptor, the
  * caller's, or -errno. */
 int handout_open(const struct shared_fd *file);
+
+/** Whether somebody has such an open file. */
+bool handout_is_open(const struct shared_fd *file);
 
 /** Bytes that programs of a user keep although the service needs them no more; 0 after the last one
  * is closed. */

@@ -60,7 +60,7 @@ static uint64_t held(const struct daemon *daemon)
 
 	TAILQ_FOREACH (session, &daemon->sessions, link)
 		count += fds_of(session);
-	return count + handouts_count(&daemon->handouts, NULL);
+	return count + handouts_count(&daemon->handouts, NULL) + exports_fds(&daemon->exports, NULL);
 }
 
 bool quota_is_operator(uid_t uid)
@@ -135,7 +135,7 @@ static bool has_fds(const struct session *session)
 	uint64_t spoken = spoken_for(daemon, daemon->session_count), own, most;
 	const struct session *other;
 
-	own = handouts_count(&daemon->handouts, &session->uid);
+	own = handouts_count(&daemon->handouts, &session->uid) + exports_fds(&daemon->exports, &session->uid);
 	most = daemon->fds_max > spoken ? daemon->fds_max - spoken : 0;
 	TAILQ_FOREACH (other, &daemon->sessions, link)
 		own += other->uid == session->uid ? fds_of(other) : 0;
@@ -170,7 +170,7 @@ void quota_note_limit(const struct session *session, const char *limit, uint64_t
 
 bool quota_allows(const struct session *session, const struct wire_message *message)
 {
-	if (message->type == WIRE_MAKE_FILE)
+	if (message->type == WIRE_MAKE_FILE || message->type == WIRE_EXPORT_MEMORY)
 		return has_fds(session);
 	if (!message_is_kept(message->type))
 		return true;

@@ -112,8 +112,9 @@ static struct shared_fd *file_for_session(const struct request *request, const s
 		return NULL;
 	if (type == WIRE_MAKE_FILE)
 		return shared_fd_ref(request->fd);
-	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE ? shared_fd_new(handout_open(request->fd))
-								   : NULL;
+	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE || type == WIRE_EXPORT_MEMORY
+		       ? shared_fd_new(handout_open(request->fd))
+		       : NULL;
 }
 
 /* What the compiler has said is said with the end, unless there is worse. */
@@ -336,9 +337,16 @@ static void take_chunk(struct request *request, const struct wire_reply *reply, 
 static bool evict_for(struct request *request)
 {
 	const struct session *session = request->session;
-	struct session *victim = guarantee_victim(session, guarantee_wish(session, &request->message));
+	uint64_t wish = guarantee_wish(session, &request->message);
+	struct session *victim;
 	char reason[200];
 
+	/* What has no owner goes first. */
+	if (guarantee_covers(session, wish) && exports_release_one(&session->daemon->exports)) {
+		request->refused_memory_us = 0;
+		return reclaim_hope(request);
+	}
+	victim = guarantee_victim(session, wish);
 	if (!victim)
 		return false;
 	snprintf(reason, sizeof(reason),
@@ -420,9 +428,17 @@ static void succeed_here(struct request *request, const uint64_t *values, uint32
 
 static void export_memory(struct request *request)
 {
+	const struct wire_memory *wish = &request->message.memory;
+	struct shared_fd *file;
 	uint64_t values[4];
-	CUresult code = sharing_export(request->session, &request->message.memory, values);
+	struct chunk *chunk;
+	CUresult code = sharing_export(request->session, wish, values, &chunk);
 
+	if (!code && wish->handle) {
+		file = exports_file(request->session, chunk, values[2]);
+		request->fd = file ? shared_fd_ref(file) : NULL;
+		code = file ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	if (code)
 		finish_with(request, code);
 	else
@@ -432,16 +448,19 @@ static void export_memory(struct request *request)
 static void import_memory(struct request *request)
 {
 	struct wire_memory *wish = &request->message.memory;
-	const struct holding *shared;
-	CUresult code = sharing_import(request->session, wish, &shared);
+	const struct wire_reply reply = {.values = {&wish->bytes, 1}};
+	struct chunk *chunk;
+	CUresult code = sharing_import(request->session, wish, &chunk, &wish->bytes);
 
 	if (code) {
 		finish_with(request, code);
 		return;
 	}
-	wish->bytes = shared->range.bytes;
-	request->chunk = chunk_ref(shared->chunk);
-	succeed_here(request, &wish->bytes, 1);
+	request->chunk = chunk_ref(chunk);
+	effect_note(request, &reply, NULL);
+	/* Its holding is recorded. */
+	exports_claim(chunk);
+	request_finish(request, &reply);
 }
 
 static void make_file(struct request *request)

@@ -418,31 +418,6 @@ START_TEST(wrong_mappings_are_refused)
 }
 END_TEST
 
-/* Sends or receives a descriptor over a socket. */
-static void pass_fd(int socket, int *fd, bool sends)
-{
-	char byte = 0;
-	struct iovec part = {.iov_base = &byte, .iov_len = 1};
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)),
-			     .cmsg_level = SOL_SOCKET,
-			     .cmsg_type = SCM_RIGHTS}};
-	struct msghdr message = {.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control.room,
-		.msg_controllen = sizeof(control.room)};
-
-	if (sends) {
-		memcpy(CMSG_DATA(&control.head), fd, sizeof(*fd));
-		ck_assert_int_eq(sendmsg(socket, &message, 0), 1);
-	} else {
-		ck_assert_int_eq(recvmsg(socket, &message, 0), 1);
-		memcpy(fd, CMSG_DATA(&control.head), sizeof(*fd));
-	}
-}
-
 static int pair[2];
 
 static void exchange(bool sends)
@@ -450,6 +425,15 @@ static void exchange(bool sends)
 	char byte = 1;
 
 	ck_assert_int_eq(sends ? write(pair[1], &byte, 1) : read(pair[0], &byte, 1), 1);
+}
+
+/* Waits until nobody has the other end. */
+static void exchange_ends(void)
+{
+	char byte;
+
+	close(pair[0]);
+	ck_assert_int_eq(read(pair[1], &byte, 1), 0);
 }
 
 /* Imports what it is sent, adds to it, and says so. */
@@ -514,6 +498,76 @@ START_TEST(memory_is_shared_by_descriptor)
 	ck_assert_int_ne(cuMemImportFromShareableHandle(
 				 &handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
 		CUDA_SUCCESS);
+}
+END_TEST
+
+enum { EXIT, RELEASE, KILL, ENDINGS };
+
+/* Exports memory, and leaves nothing behind but the descriptor. */
+static int forget_exported(int how)
+{
+	size_t grain;
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+	int fd;
+
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemAddressReserve(&address, grain, 0, 0, 0));
+	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
+	ck_cuda(cuMemMap(address, grain, 0, handle, 0));
+	ck_cuda(cuMemSetAccess(address, grain, &read_write, 1));
+	fill_words(address, 71 + (uint32_t)how, grain / 4);
+	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	pass_fd(pair[1], &fd, true);
+	close(fd);
+	if (how == RELEASE) {
+		ck_cuda(cuMemUnmap(address, grain));
+		ck_cuda(cuMemRelease(handle));
+	}
+	exchange(true);
+	if (how == KILL)
+		raise(SIGKILL);
+	if (how == RELEASE) /* until the other end is closed */
+		exchange_ends();
+	return 0;
+}
+
+/* It may be imported twice, and forgotten once more in between. */
+START_TEST(memory_outlives_its_exporter)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address, other;
+	size_t grain;
+	pid_t child;
+	int fd;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(forget_exported, _i);
+	close(pair[1]);
+	driver_open();
+	grain = granularity();
+	pass_fd(pair[0], &fd, false);
+	exchange(false);
+	if (_i != RELEASE)
+		ck_assert_int_eq(exit_status(child) == 0, _i == EXIT);
+	/* What it gave back would be somebody else's now. */
+	ck_cuda(cuMemAlloc_v2(&other, 64 * MIB));
+	fill_words(other, 1, 64 * MIB / 4);
+	ck_cuda(cuMemAddressReserve(&address, grain, 0, 0, 0));
+	for (int round = 0; round < 2; round++) {
+		ck_cuda(cuMemImportFromShareableHandle(
+			&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+		ck_cuda(cuMemMap(address, grain, 0, handle, 0));
+		ck_cuda(cuMemSetAccess(address, grain, &read_write, 1));
+		ck_assert_uint_eq(word_at(address + grain - 4), 71 + (uint32_t)_i);
+		ck_cuda(cuMemUnmap(address, grain));
+		ck_cuda(cuMemRelease(handle));
+	}
+	close(fd);
+	close(pair[0]);
+	if (_i == RELEASE)
+		ck_assert_int_eq(exit_status(child), 0);
 }
 END_TEST
 
@@ -1921,6 +1975,7 @@ int main(void)
 	tcase_add_test(tests, one_memory_has_two_addresses);
 	tcase_add_test(tests, wrong_mappings_are_refused);
 	tcase_add_test(tests, memory_is_shared_by_descriptor);
+	tcase_add_loop_test(tests, memory_outlives_its_exporter, 0, ENDINGS);
 	tcase_add_test(tests, mappings_outlive_somebody_elses_fault);
 	tcase_add_test(tests, streams_allocate_and_free_in_their_order);
 	tcase_add_test(tests, freed_memory_waits_for_its_stream);
