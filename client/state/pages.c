@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "client/link/connect.h"
+#include "client/state/log.h"
 #include "client/state/uncancelled.h"
 
 #ifndef UFFD_USER_MODE_ONLY
@@ -52,6 +53,7 @@ struct span {
 	uint64_t at; /* where they were then */
 	uint64_t behind, bytes;
 	bool beside;
+	bool paused; /* not shared over this fork */
 };
 
 /* Held, with all signals blocked, over an exchange and over a fork. */
@@ -201,6 +203,7 @@ static void *exchange_there(void *argument)
 	return (void *)(uintptr_t)exchange_here(&copy);
 }
 
+/* Where the frames of an exchange are, and those of who asked for it beside them. */
 static bool is_own_stack(const struct exchange *e)
 {
 	uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
@@ -312,7 +315,7 @@ CUresult pages_share(uint64_t address, uint64_t behind, uint64_t bytes, bool bes
 	enter(&before);
 	r = exchange(&e);
 	if (r == CUDA_SUCCESS) {
-		*span = (struct span){spans, address, behind, bytes, beside};
+		*span = (struct span){spans, address, behind, bytes, beside, false};
 		spans = span;
 	}
 	leave(&before);
@@ -352,9 +355,47 @@ static void close_copied(int end)
 	copied[end] = -1;
 }
 
+/* The end of this thread's stack; 0: it is not known. */
+static uint64_t stack_end(void)
+{
+	pthread_attr_t attributes;
+	void *at = NULL;
+	size_t bytes = 0;
+
+	if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+		return 0;
+	pthread_attr_getstack(&attributes, &at, &bytes);
+	pthread_attr_destroy(&attributes);
+	return (uint64_t)(uintptr_t)at + bytes;
+}
+
+/* Parent and child are about to run on the same frames, which must not be the same pages. What the
+ * device writes there meanwhile is lost. */
+static void pause_own_stack(void)
+{
+	uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0), end = spans ? stack_end() : 0;
+
+	for (struct span *span = spans; span; span = span->next)
+		if (span->at < end && here - FRAMES_BYTES < span->at + span->bytes)
+			span->paused = make_span_private(span, false) == CUDA_SUCCESS;
+}
+
+static void resume_own_stack(void)
+{
+	for (struct span *span = spans; span; span = span->next) {
+		const struct exchange e = {span->at, span->behind, span->bytes, true, span->beside, false};
+
+		if (span->paused && exchange(&e) != CUDA_SUCCESS)
+			client_log(CLIENT_LOG_ERROR,
+				"registered memory on a stack is not the device's any more: no memory");
+		span->paused = false;
+	}
+}
+
 void pages_fork(void)
 {
 	pthread_mutex_lock(&lock);
+	pause_own_stack();
 	if (spans && pipe2(copied, O_CLOEXEC) != 0)
 		copied[0] = copied[1] = -1;
 }
@@ -369,13 +410,14 @@ void pages_forked(void)
 		while (syscall(SYS_read, copied[0], &byte, 1) < 0 && errno == EINTR)
 			continue;
 	close_copied(0);
+	resume_own_stack();
 	pthread_mutex_unlock(&lock);
 }
 
 void pages_in_child(void)
 {
 	for (const struct span *span = spans; span; span = span->next)
-		if (make_span_private(span, true) != CUDA_SUCCESS)
+		if (!span->paused && make_span_private(span, true) != CUDA_SUCCESS)
 			munmap((void *)(uintptr_t)span->at, span->bytes);
 	spans = NULL;
 	if (copied[1] >= 0)

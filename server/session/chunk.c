@@ -131,7 +131,7 @@ void chunk_doom(struct chunk *chunk)
 
 void chunk_unleave(struct chunk *chunk)
 {
-	if (chunk->doomed)
+	if (chunk->doomed || !chunk->record)
 		return;
 	store_drop(chunk->daemon->store, chunk->record);
 	chunk->record = NULL;

@@ -160,7 +160,7 @@ struct chunk *exports_find(const struct exports *exports, uid_t uid, const uint6
 	const struct export *export;
 
 	TAILQ_FOREACH (export, &exports->all, link)
-		if (export->unheld && export->uid == uid && export->chunk->token[0] == token[0] &&
+		if (export->uid == uid && !export->chunk->doomed && export->chunk->token[0] == token[0] &&
 			export->chunk->token[1] == token[1])
 			return export->chunk;
 	return NULL;
@@ -173,11 +173,13 @@ uint64_t exports_bytes_of(const struct chunk *chunk)
 
 void exports_claim(struct chunk *chunk)
 {
-	if (!chunk->export || !chunk->export->unheld)
+	if (!chunk->export)
 		return;
-	chunk->export->unheld = false;
 	chunk_unleave(chunk);
-	chunk_unref(chunk);
+	if (chunk->export->unheld) {
+		chunk->export->unheld = false;
+		chunk_unref(chunk);
+	}
 }
 
 bool exports_release_one(struct exports *exports)

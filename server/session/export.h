@@ -40,7 +40,8 @@ void exports_deinit(struct exports *exports);
  * or descriptors. */
 struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uint64_t bytes);
 
-/** Unheld memory of a user that a token proves the right to; NULL: there is none. */
+/** Exported memory of a user that a token proves the right to, which may be on its way to be
+ * unheld; NULL: there is none. */
 struct chunk *exports_find(const struct exports *exports, uid_t uid, const uint64_t token[2]);
 uint64_t exports_bytes_of(const struct chunk *chunk);
 /** It was imported. @chunk: a reference of its new owner's; may be held already */

@@ -1236,13 +1236,25 @@ END_TEST
 
 /* ---- forked children ---- */
 
-enum { PLAIN, MAPPED, ALLOCATED, MEMORY_KINDS };
+/* Whether this process may have all page faults of its memory. Otherwise parts of pages have no
+ * device pointer. */
+static bool handles_page_faults(void)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
 
-static uint32_t *take_memory(int kind, size_t bytes)
+	return fd >= 0 && close(fd) == 0;
+}
+
+enum { PLAIN, MAPPED, ON_STACK, ALLOCATED, MEMORY_KINDS };
+
+static uint32_t *take_memory(int kind, size_t bytes, uint32_t *stack)
 {
 	uint32_t *words;
 
-	if (kind == ALLOCATED) {
+	if (kind == ON_STACK) {
+		words = stack;
+		ck_cuda(cuMemHostRegister_v2(words, bytes, CU_MEMHOSTREGISTER_DEVICEMAP));
+	} else if (kind == ALLOCATED) {
 		ck_cuda(cuMemHostAlloc((void **)&words, bytes, 0));
 	} else {
 		words = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -1266,12 +1278,14 @@ static bool is_filled(const uint32_t *words, uint32_t count, uint32_t first)
 START_TEST(a_forked_child_has_the_programs_memory)
 {
 	const uint32_t count = MIB / 4;
-	uint32_t *words, one = 1;
+	uint32_t stack[MIB / 4], *words, one = 1;
 	CUdeviceptr seen;
 	pid_t child;
 
+	if (_i == ON_STACK && !is_native() && !handles_page_faults())
+		return;
 	driver_open();
-	words = take_memory(_i, MIB);
+	words = take_memory(_i, MIB, stack);
 	for (uint32_t i = 0; i < count; i++)
 		words[i] = i;
 	for (uint32_t round = 0; round < 3; round++) {
@@ -1370,15 +1384,6 @@ static void count_registered(uint32_t *words, uint32_t flags)
 	ck_cuda(cuMemcpyDtoH_v2(&back, copy + 28, 4));
 	ck_assert_uint_eq(back, 220);
 	ck_cuda(cuMemFree_v2(copy));
-}
-
-/* Whether this process may have all page faults of its memory. Otherwise parts of pages have no
- * device pointer. */
-static bool handles_page_faults(void)
-{
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-
-	return fd >= 0 && close(fd) == 0;
 }
 
 static uint32_t static_words[KIND_WORDS + 2048];

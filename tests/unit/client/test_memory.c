@@ -132,14 +132,20 @@ END_TEST
 
 START_TEST(repeated_allocations_ask_the_service_once)
 {
-	CUdeviceptr p;
+	const size_t bytes = (_i ? 64 : 10) * MiB;
+	CUdeviceptr p, small;
 	uint32_t maps;
 
-	OK(cuMemAlloc_v2(&p, 10 * MiB));
+	/* Others are spare as well. */
+	OK(cuMemAlloc_v2(&small, 4096));
+	OK(cuMemAlloc_v2(&p, 60 * MiB));
+	OK(cuMemFree_v2(small));
+	OK(cuMemFree_v2(p));
+	OK(cuMemAlloc_v2(&p, bytes));
 	OK(cuMemFree_v2(p));
 	maps = loopback->maps;
 	for (int i = 0; i < 50; ++i) {
-		OK(cuMemAlloc_v2(&p, 10 * MiB));
+		OK(cuMemAlloc_v2(&p, bytes));
 		OK(cuMemFree_v2(p));
 	}
 	ck_assert_uint_eq(loopback->maps, maps);
@@ -657,7 +663,7 @@ int main(void)
 		tcase_add_test(memory, small_memory_that_is_freed_without_memory_is_used_again);
 		tcase_add_test(memory, pinned_memory_that_is_freed_without_memory_is_used_again);
 	}
-	tcase_add_test(memory, repeated_allocations_ask_the_service_once);
+	tcase_add_loop_test(memory, repeated_allocations_ask_the_service_once, 0, 2);
 	tcase_add_test(memory, pinned_memory);
 	tcase_add_test(memory, what_pointers_are);
 	tcase_add_test(memory, freed_memory_follows_its_stream);
