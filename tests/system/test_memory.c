@@ -571,6 +571,73 @@ START_TEST(memory_outlives_its_exporter)
 }
 END_TEST
 
+/* Has a pool that others share, and memory of it. */
+static int share_pool(int unused)
+{
+	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemPoolPtrExportData data;
+	CUdeviceptr first, second;
+	CUmemoryPool pool;
+	int fd;
+
+	(void)unused;
+	driver_open();
+	ck_cuda(cuMemPoolCreate(&pool, &properties));
+	ck_cuda(cuMemAllocFromPoolAsync(&first, MIB, pool, NULL));
+	ck_cuda(cuMemAllocFromPoolAsync(&second, MIB, pool, NULL));
+	fill_words(second, 81, MIB / 4);
+	ck_cuda(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	ck_cuda(cuMemPoolExportPointer(&data, second));
+	pass_fd(pair[1], &fd, true);
+	ck_assert_int_eq(write(pair[1], &data, sizeof(data)), sizeof(data));
+	exchange_ends();
+	ck_assert_uint_eq(word_at(second), 82);
+	ck_cuda(cuMemFreeAsync(second, NULL));
+	ck_cuda(cuMemFreeAsync(first, NULL));
+	ck_cuda(cuMemPoolDestroy(pool));
+	ck_cuda(cuCtxSynchronize());
+	return 0;
+}
+
+START_TEST(pools_are_shared)
+{
+	CUmemPoolPtrExportData data;
+	CUdeviceptr address, other;
+	CUmemoryPool pool;
+	pid_t child;
+	int fd;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(share_pool, 0);
+	close(pair[1]);
+	pass_fd(pair[0], &fd, false);
+	ck_assert_int_eq(recv(pair[0], &data, sizeof(data), MSG_WAITALL), sizeof(data));
+	driver_open();
+	ck_cuda(cuMemPoolImportFromShareableHandle(
+		&pool, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	close(fd);
+	for (int round = 0; round < 3; round++) {
+		ck_cuda(cuMemPoolImportPointer(&address, pool, &data));
+		ck_assert_uint_eq(word_at(address + MIB - 4), round ? 82 : 81);
+		fill_words(address, 82, MIB / 4);
+		ck_cuda(round == 1 ? cuMemFree_v2(address) : cuMemFreeAsync(address, NULL));
+	}
+	ck_cuda(cuCtxSynchronize());
+	/* Nobody allocates from it here. */
+	ck_assert_int_ne(cuMemAllocFromPoolAsync(&other, MIB, pool, NULL), CUDA_SUCCESS);
+	ck_cuda(cuMemPoolDestroy(pool));
+	close(pair[0]);
+	ck_assert_int_eq(exit_status(child), 0);
+	/* An ordinary pool is not for others. */
+	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	ck_assert_int_ne(
+		cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		CUDA_SUCCESS);
+}
+END_TEST
+
 /* Faults when it is ordered to: somebody whose kernel runs at that moment may be told. */
 static int crasher(int progress, int orders)
 {
@@ -1981,6 +2048,7 @@ int main(void)
 	tcase_add_test(tests, wrong_mappings_are_refused);
 	tcase_add_test(tests, memory_is_shared_by_descriptor);
 	tcase_add_loop_test(tests, memory_outlives_its_exporter, 0, ENDINGS);
+	tcase_add_test(tests, pools_are_shared);
 	tcase_add_test(tests, mappings_outlive_somebody_elses_fault);
 	tcase_add_test(tests, streams_allocate_and_free_in_their_order);
 	tcase_add_test(tests, freed_memory_waits_for_its_stream);
