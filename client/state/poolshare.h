@@ -1,5 +1,6 @@
-// Memory pools that processes share. What one hands out is the pool's name; an allocation of it is a
-// piece of exported memory and a place in that (ipc.h), for who has imported the pool. Any thread.
+// Memory pools that processes share. What one hands out is the pool's name; an allocation of it is
+// a piece of exported memory and a place in that (ipc.h), for who has imported the pool. Any
+// thread.
 //
 // An imported allocation is mapped here until it is freed as often as it was imported: in stream
 // order, which is done when the program synchronises or shares more; the mapping goes then.
