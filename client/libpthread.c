@@ -14,7 +14,10 @@
 	{                                                                                                    \
 	}
 
+FUNCTION(pthread_attr_getstack)
 FUNCTION(pthread_create)
+FUNCTION(pthread_getattr_np)
+FUNCTION(pthread_join)
 FUNCTION(pthread_key_create)
 FUNCTION(pthread_mutex_timedlock)
 FUNCTION(pthread_mutex_trylock)

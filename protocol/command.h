@@ -19,6 +19,7 @@
 #define FRMPS_FEATURE_SMS	UINT64_C(4)  /* Hello.sm_percent is heeded */
 #define FRMPS_FEATURE_PARTITION UINT64_C(8)  /* Hello.sm_partition is heeded */
 #define FRMPS_FEATURE_PRIORITY	UINT64_C(16) /* Hello.priority is heeded */
+#define FRMPS_FEATURE_WINDOWS	UINT64_C(32) /* ReserveWindow of any size, at any address; ReleaseWindow */
 
 /* Records start at multiples of this and have sizes that are multiples of it. */
 #define FRMPS_RECORD_ALIGN 16u

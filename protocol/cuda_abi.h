@@ -756,6 +756,11 @@ typedef enum CUmemPool_attribute {
 	CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8,
 } CUmemPool_attribute;
 
+/* An allocation of a pool, for another process. */
+typedef struct CUmemPoolPtrExportData {
+	unsigned char reserved[64];
+} CUmemPoolPtrExportData;
+
 /* CUDA arrays: opaque memory for textures and surfaces. */
 typedef enum CUarray_format {
 	CU_AD_FORMAT_UNSIGNED_INT8 = 0x01,

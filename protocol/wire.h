@@ -224,8 +224,17 @@ struct wire_memory {
 	uint64_t handle, address, bytes;
 	uint64_t token[2];
 };
+/* What the descriptor of exported memory holds, which comes with the reply to ExportMemory by
+ * handle: a sealed file in memory. */
+#define WIRE_EXPORT_MAGIC "frmpsmem"
+#define WIRE_EXPORT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+struct wire_export {
+	char magic[8];
+	uint64_t token[2];
+};
+/* ReserveWindow, ReleaseWindow (address and bytes). */
 struct wire_window {
-	uint64_t address, bytes;
+	uint64_t address, bytes, alignment;
 	struct wire_u64s free_windows;
 };
 /* MakeGraph, DropGraph (only the id). */

@@ -14,7 +14,7 @@ export LC_ALL=C
 cd "$(dirname "$0")/.." || exit 1
 
 usage() {
-	sed -n '6,9s/^# \{0,1\}//p' "$0" >&2
+	sed -n '6,9s/^# \{0,1\}//p' server/demo.sh >&2
 	exit 2
 }
 
@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
 	case "$1 ${2-}" in
 	"--build "?*) build=$2 prepared=yes ;;
 	"--backend cuda" | "--backend host") backend=$2 ;;
-	"--help "* | "-h "*) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+	"--help "* | "-h "*) sed -n '2,12s/^# \{0,1\}//p' server/demo.sh; exit 0 ;;
 	*) usage ;;
 	esac
 	shift 2

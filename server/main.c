@@ -1,7 +1,7 @@
 // frmps-server: one program, several roles. Without --role it reads options and configuration, asks
 // which backend works and becomes the holder, which forks the daemon and outlives it
-// (holder/holder.c); keeper and executors are started by the daemon with the options marked
-// internal.
+// (holder/holder.c); keeper, executors and compilers are started by the daemon with the options
+// marked internal.
 
 #include <errno.h>
 #include <signal.h>
@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "server/backend/backend.h"
+#include "server/compiler/compiler.h"
 #include "server/config/config.h"
 #include "server/daemon_main.h"
 #include "server/executor/executor.h"
@@ -27,6 +29,9 @@
 #include "server/tools/shim.h"
 #include "server/version.h"
 
+/* What the service and one program need of open files. */
+#define FILES_MIN 512u
+
 /* The driver's start and a context take less than a second, on a machine with many devices
  * several. */
 #define PROOF_PATIENCE_MS 30000u
@@ -39,7 +44,7 @@ struct options {
 	const char *role, *backend;
 	bool only_check;
 	int device, control_fd, words_fd;
-	unsigned load_patience_ms;
+	unsigned load_patience_ms, arch;
 	enum log_level log_level; /* of a child */
 };
 
@@ -72,6 +77,9 @@ static bool take_internal(struct options *options, int option)
 		return true;
 	case 'U':
 		backend_is_unproved = true;
+		return true;
+	case 'A':
+		options->arch = (unsigned)strtoul(optarg, NULL, 10);
 		return true;
 	case 'P':
 		options->load_patience_ms = (unsigned)strtoul(optarg, NULL, 10);
@@ -258,6 +266,20 @@ static int run_daemon(void *context, const struct legacy *legacy)
 	return daemon_main(&service->config, &service->heritage, legacy);
 }
 
+/* With less a service is ready, and refuses every program. */
+static bool has_room_for_programs(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_max >= FILES_MIN)
+		return true;
+	log_error("the limit of open files is %llu and must be %u at least; better 20000 (LimitNOFILE of the "
+		  "unit, "
+		  "ulimit -n of a shell)",
+		(unsigned long long)limit.rlim_max, FILES_MIN);
+	return false;
+}
+
 /* Configuration and backend are found once: every life of the daemon has the same. */
 static int run_service(const struct options *options)
 {
@@ -274,6 +296,8 @@ static int run_service(const struct options *options)
 	if (code)
 		return code;
 	log_init((enum log_level)service.config.log_level, "frmps");
+	if (!has_room_for_programs())
+		return EX_CONFIG;
 	code = choose_backend(&service.config, &service.heritage);
 	if (!code)
 		code = holder_run(run_daemon, &service);
@@ -321,6 +345,8 @@ static int run_child(const struct options *options, char **arguments)
 		log_init(options->log_level, "frmps keeper");
 		return keeper_main(ops, options->device, options->control_fd);
 	}
+	if (strcmp(options->role, "compiler") == 0)
+		return compiler_main(ops, options->arch, options->control_fd);
 	if (strcmp(options->role, "executor") == 0) {
 		fix_addresses(arguments);
 		log_init(options->log_level, "frmps executor");

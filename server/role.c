@@ -12,7 +12,7 @@
 
 const char *role_name(enum role role)
 {
-	static const char *const names[] = {"keeper", "executor"};
+	static const char *const names[] = {"keeper", "executor", "compiler"};
 
 	return names[role];
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum role { ROLE_KEEPER, ROLE_EXECUTOR };
+enum role { ROLE_KEEPER, ROLE_EXECUTOR, ROLE_COMPILER };
 
 /* Descriptors of a child. 0 is /dev/null, 1 and 2 are the daemon's. */
 #define HERITAGE_CONTROL_FD 3 /* SOCK_SEQPACKET to the daemon */
@@ -68,7 +68,7 @@ const char *role_name(enum role role);
  */
 char **heritage_environment(char *const *parent, const char *shim_directory, const char *visible);
 char **heritage_environment_free(char **environment);
-/** Takes out of a list of variables what is not for a user whose code an executor runs. The strings
+/** Takes out of a list of variables what is not for a user as whom a child runs. The strings
  * stay. */
 void heritage_leave_for_user(char **environment);
 

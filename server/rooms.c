@@ -5,7 +5,7 @@
 #include "server/rooms.h"
 
 #include "server/adopt/adopt.h"
-#include "server/control/operator.h"
+#include "server/control/caller.h"
 #include "server/fault/device.h"
 #include "server/fault/endless.h"
 #include "server/fault/evidence.h"

@@ -4,7 +4,7 @@
 #define FRMPS_SERVER_VERSION_H
 
 #ifndef SERVER_VERSION
-#define SERVER_VERSION "0.1.0"
+#define SERVER_VERSION "0.2.0"
 #endif
 
 #endif

@@ -8,6 +8,7 @@
 #include "client/state/device.h"
 #include "client/state/limit.h"
 #include "client/state/mempool.h"
+#include "client/state/poolshare.h"
 #include "client/stage/bounce.h"
 #include "client/state/thread.h"
 #include "client/submit/wait.h"
@@ -347,6 +348,7 @@ static CUresult synchronize(CUcontext context)
 	if (r == CUDA_SUCCESS)
 		r = wait_context(context);
 	mempool_settle();
+	poolshare_settle();
 	bounce_settle();
 	return r;
 }

@@ -6,6 +6,7 @@
 #include "client/state/context.h"
 #include "client/state/event.h"
 #include "client/state/mempool.h"
+#include "client/state/poolshare.h"
 #include "client/stage/bounce.h"
 #include "client/state/stream.h"
 
@@ -86,6 +87,7 @@ CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 		return r;
 	r = event_synchronize(event);
 	mempool_settle();
+	poolshare_settle();
 	bounce_settle();
 	return r;
 }

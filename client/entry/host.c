@@ -49,19 +49,20 @@ CUDA_EXPORT CUresult cuMemFreeHost(void *pointer)
 	return r == CUDA_SUCCESS ? host_free(pointer) : r;
 }
 
-/* A kernel cannot reach what was registered without saying that one would. */
 static CUresult point_into_registered(
 	const void *pointer, const struct range *range, CUdeviceptr *ret_address)
 {
-	uint64_t device = registered_device_address(range);
+	uint64_t device;
+	CUresult r = registered_share(range, &device);
 
-	if (!device) {
-		client_log(CLIENT_LOG_ERROR, "memory that was registered without "
-					     "CU_MEMHOSTREGISTER_DEVICEMAP has no device pointer");
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
-	*ret_address = device + ((uint64_t)(uintptr_t)pointer - range->address);
-	return CUDA_SUCCESS;
+	if (r == CUDA_ERROR_NOT_SUPPORTED)
+		client_log(CLIENT_LOG_ERROR, "registered memory has no device pointer: it is not private "
+					     "anonymous memory that can be written, or it has parts of pages "
+					     "and this process has no "
+					     "userfaultfd for all faults");
+	if (r == CUDA_SUCCESS)
+		*ret_address = device + ((uint64_t)(uintptr_t)pointer - range->address);
+	return r;
 }
 
 CUDA_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *pointer, unsigned int flags)
@@ -103,8 +104,7 @@ CUDA_EXPORT CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned 
 		return r;
 	if (!pointer || bytes == 0 || (flags & ~(unsigned int)REGISTER_FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
-	/* The device attributes say that these are not there. */
-	if (flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY))
+	if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return registered_add(context_current(), (uint64_t)(uintptr_t)pointer, bytes, flags);
 }

@@ -6,6 +6,7 @@
 #include "client/state/context.h"
 #include "client/state/ipc.h"
 #include "client/state/memory.h"
+#include "client/state/poolshare.h"
 #include "client/state/ranges.h"
 
 CUDA_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
@@ -49,6 +50,8 @@ CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (poolshare_is(address))
+		return poolshare_free(address, NULL);
 	return graph_memory_is(address) ? memory_free_behind_all(address, release_of_graph)
 					: memory_free(address);
 }

@@ -1,8 +1,8 @@
-// Entry points: stream-ordered allocation and memory pools. Pools are of device memory and of one
-// process.
+// Entry points: stream-ordered allocation and memory pools. Pools are of device memory.
 
 #include "client/graph/memory.h"
 #include "client/state/mempool.h"
+#include "client/state/poolshare.h"
 
 #include "client/entry/entry.h"
 #include "client/entry/mempool.h"
@@ -63,6 +63,8 @@ CUDA_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (poolshare_is_imported(pool))
+		return CUDA_ERROR_INVALID_VALUE;
 	return device_get(device) ? mempool_set_current(pool) : CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -91,6 +93,8 @@ CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationTyp
 
 	if (r == CUDA_SUCCESS)
 		r = mempool_check_kind(location, type);
+	if (r == CUDA_SUCCESS && poolshare_is_imported(pool))
+		r = CUDA_ERROR_INVALID_VALUE;
 	return r == CUDA_SUCCESS ? mempool_set_current(pool) : r;
 }
 
@@ -104,13 +108,16 @@ CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p
 	if (!pool || !properties)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = mempool_check_kind(&properties->location, properties->allocType);
-	/* Handles of pools for other processes are not made
-	 * (CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES is 0). */
-	if (r == CUDA_SUCCESS &&
-		(properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE || properties->usage != 0))
+	if (r == CUDA_SUCCESS && ((properties->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
+					 properties->usage != 0))
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	if (r == CUDA_SUCCESS)
 		r = mempool_create(properties->maxSize, &made);
+	if (r == CUDA_SUCCESS && properties->handleTypes) {
+		r = poolshare_add(mempool_handle(made));
+		if (r != CUDA_SUCCESS)
+			mempool_destroy(mempool_handle(made));
+	}
 	return r == CUDA_SUCCESS ? hand_out(made, pool) : r;
 }
 
@@ -127,7 +134,10 @@ CUDA_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	CUresult r = process_enter();
 
-	return r == CUDA_SUCCESS ? mempool_destroy(pool) : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	poolshare_forget(pool);
+	return mempool_destroy(pool);
 }
 
 CUDA_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
@@ -223,8 +233,9 @@ static CUresult alloc_from_pool(
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	return mempool_is(handle) ? alloc_from(address, bytes, handle, stream, per_thread)
-				  : CUDA_ERROR_INVALID_VALUE;
+	return mempool_is(handle) && !poolshare_is_imported(handle)
+		       ? alloc_from(address, bytes, handle, stream, per_thread)
+		       : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult free_of_graph(CUdeviceptr address, struct client_stream *stream)
@@ -244,6 +255,8 @@ static CUresult free_async(CUdeviceptr address, CUstream handle, bool per_thread
 		return r;
 	if (capture_is_on(stream))
 		return capture_free(stream, address);
+	if (poolshare_is(address))
+		return poolshare_free(address, stream);
 	return graph_memory_is(address) ? free_of_graph(address, stream) : mempool_free(address, stream);
 }
 

@@ -58,10 +58,12 @@ static CUcontext owner_of(const struct range *range)
 
 static CUresult answer_device_pointer(const struct range *range, uint64_t address, struct answer *ret_answer)
 {
-	uint64_t base = range->kind == RANGE_REGISTERED ? registered_device_address(range) : range->address;
+	uint64_t base = range->address;
 
+	if (range->kind == RANGE_REGISTERED && registered_share(range, &base) != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_VALUE;
 	*ret_answer = make_word(base + (address - range->address));
-	return base || range->kind != RANGE_REGISTERED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
 }
 
 /* The answer for memory that is known. CUDA_ERROR_INVALID_VALUE when the question does not fit

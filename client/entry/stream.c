@@ -6,6 +6,7 @@
 #include "client/state/context.h"
 #include "client/state/event.h"
 #include "client/state/mempool.h"
+#include "client/state/poolshare.h"
 #include "client/stage/bounce.h"
 #include "client/state/stream.h"
 #include "client/state/thread.h"
@@ -89,6 +90,7 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 	if (r == CUDA_SUCCESS)
 		r = wait_stream(stream);
 	mempool_settle();
+	poolshare_settle();
 	bounce_settle();
 	return r;
 }

@@ -260,15 +260,17 @@ static void occupy(uint64_t words[WINDOW_WORDS], uint64_t start, uint64_t end)
 		words[i / 64] &= ~(UINT64_C(1) << (i % 64));
 }
 
-void connect_free_windows(const char *maps, uint64_t ret_words[WINDOW_WORDS])
+void connect_free_windows(const char *maps, connect_own_fn *end_of_own, uint64_t ret_words[WINDOW_WORDS])
 {
 	memset(ret_words, 0xff, WINDOW_WORDS * sizeof(*ret_words));
 	for (const char *line = maps; line && *line;) {
 		char *end;
-		uint64_t from = strtoull(line, &end, 16);
+		uint64_t from = strtoull(line, &end, 16), to = *end == '-' ? strtoull(end + 1, NULL, 16) : 0;
 
-		if (*end == '-')
-			occupy(ret_words, from, strtoull(end + 1, NULL, 16));
+		/* Mappings side by side may be one to the kernel. */
+		for (uint64_t own; end_of_own && from < to && (own = end_of_own(from)); from = own)
+			continue;
+		occupy(ret_words, from, to);
 		line = strchr(line, '\n');
 		line = line ? line + 1 : NULL;
 	}
@@ -303,11 +305,11 @@ char *connect_read_text(const char *path)
 	return text;
 }
 
-void connect_look(uint64_t ret_words[WINDOW_WORDS])
+void connect_look(connect_own_fn *end_of_own, uint64_t ret_words[WINDOW_WORDS])
 {
 	char *maps = connect_read_text("/proc/self/maps");
 
-	connect_free_windows(maps, ret_words);
+	connect_free_windows(maps, end_of_own, ret_words);
 	free(maps);
 }
 
@@ -339,7 +341,7 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
 	char identity[IDENTITY_MAX];
 
-	connect_look(windows);
+	connect_look(NULL, windows);
 	for (unsigned i = 0; i < WINDOW_WORDS; ++i)
 		windows[i] &= ~refused[i];
 	identity_describe(identity);
@@ -347,7 +349,7 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 		.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
 		.features = FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS |
-			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY,
+			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS,
 		.program = program_invocation_short_name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
@@ -489,6 +491,7 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
 	c->host_bytes = w->host_bytes;
 	c->spin_us = w->spin_us;
 	c->driver_version = w->driver_version;
+	c->has_windows = w->features & FRMPS_FEATURE_WINDOWS;
 	return CUDA_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 #ifndef FRMPS_CLIENT_LINK_CONNECT_H
 #define FRMPS_CLIENT_LINK_CONNECT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/link/control.h"
@@ -25,6 +26,7 @@ struct connection {
 	uint64_t window_base, device_bytes, host_bytes;
 	uint32_t spin_us;
 	int driver_version;
+	bool has_windows; /* FRMPS_FEATURE_WINDOWS */
 };
 
 /* The process's one connection. Written by cuInit before anybody may look, read-only afterwards. */
@@ -51,9 +53,13 @@ void connect_let_go(void);
 /** Closes all of that. Under connect_hold(). */
 void connect_abandon(void);
 
+/* The end of addresses that do not count as taken although they are; 0: the address is none of
+ * them. */
+typedef uint64_t connect_own_fn(uint64_t address);
+
 /** Marks the windows of the grid that are wholly free in this process now; all where that cannot be
- * seen: who reserves one notices. */
-void connect_look(uint64_t ret_words[WINDOW_WORDS]);
+ * seen: who reserves one notices. @end_of_own: may be NULL */
+void connect_look(connect_own_fn *end_of_own, uint64_t ret_words[WINDOW_WORDS]);
 
 /** A whole file as a string, the caller's; NULL without memory or without the file. */
 char *connect_read_text(const char *path);
@@ -63,6 +69,6 @@ int connect_reserve(uint64_t base, uint64_t bytes);
 
 /** Marks the windows of the grid that are wholly free in a process, from the text of its memory
  * map; NULL: all. */
-void connect_free_windows(const char *maps, uint64_t ret_words[WINDOW_WORDS]);
+void connect_free_windows(const char *maps, connect_own_fn *end_of_own, uint64_t ret_words[WINDOW_WORDS]);
 
 #endif

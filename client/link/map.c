@@ -20,10 +20,7 @@ static CUresult attach(struct packet *packet, uint64_t address, uint64_t bytes)
 			MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
 	if (fd >= 0)
 		uncancelled_close(fd);
-	if (at == MAP_FAILED)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	madvise(at, bytes, MADV_DONTFORK);
-	return CUDA_SUCCESS;
+	return at == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 CUresult map_host_end(uint64_t address, uint64_t bytes)
@@ -45,7 +42,7 @@ CUresult map_host_end(uint64_t address, uint64_t bytes)
 	return r;
 }
 
-CUresult map_host_ask(struct wire_message *request, uint64_t address, uint64_t bytes)
+static CUresult ask(struct wire_message *request, uint64_t address, uint64_t bytes)
 {
 	struct control_answer *answer = control_answer_new();
 	CUresult r;
@@ -66,5 +63,14 @@ CUresult map_host(uint64_t address, uint64_t bytes)
 {
 	struct wire_message request = {.type = WIRE_MAP_HOST, .range = {.address = address, .bytes = bytes}};
 
-	return map_host_ask(&request, address, bytes);
+	return ask(&request, address, bytes);
+}
+
+CUresult map_host_own(struct wire_message *request, uint64_t address, uint64_t bytes)
+{
+	CUresult r = ask(request, address, bytes);
+
+	if (r == CUDA_SUCCESS)
+		madvise((void *)(uintptr_t)address, bytes, MADV_DONTFORK);
+	return r;
 }

@@ -10,12 +10,13 @@
 
 struct wire_message;
 
-/** Has addresses backed with pinned memory of zeros. CUDA_ERROR_OUT_OF_MEMORY. */
+/** Has addresses backed with pinned memory of zeros, for the program: a forked child shares them.
+ * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult map_host(uint64_t address, uint64_t bytes);
 
-/** The same with the memory that comes with the answer to a request. Return: also what the service
- * answers. */
-CUresult map_host_ask(struct wire_message *request, uint64_t address, uint64_t bytes);
+/** Has them backed with the memory that comes with the answer to a request, for this library: a
+ * forked child does not have it. Return: also what the service answers. */
+CUresult map_host_own(struct wire_message *request, uint64_t address, uint64_t bytes);
 
 /** The addresses are only reserved again, and the service has its memory back.
  * CUDA_ERROR_OUT_OF_MEMORY: all is as before. */

@@ -45,8 +45,7 @@ struct arena_piece {
 	word64 seq; /* what it waits for; HELD: 0 while it is being filled or emptied; its holder's */
 };
 
-struct class
-{
+struct size_class {
 	uint64_t bytes; /* of one piece */
 	uint32_t most;
 	uint32_t part; /* of the arena, in sixteenths; the largest size that it has gets the rest */
@@ -69,7 +68,7 @@ struct busy {
 };
 
 static struct arena_piece pieces[PIECES_MOST];
-static struct class classes[CLASSES] = {
+static struct size_class classes[CLASSES] = {
 	{.bytes = 4096, .most = SMALL_MOST, .part = 1},
 	{.bytes = 65536, .most = MIDDLE_MOST, .part = 3},
 	{.bytes = 1048576, .most = LARGE_MOST},
@@ -96,7 +95,7 @@ void arena_start(void)
 	uint32_t top = top_class(bytes), next = 0;
 
 	for (uint32_t i = 0; i <= top; ++i) {
-		struct class *class = &classes[i];
+		struct size_class *class = &classes[i];
 
 		room = (i == top ? bytes - offset : bytes / 16 * class->part) / class->bytes;
 		class->first = next;
@@ -139,7 +138,7 @@ static bool is_over(struct arena_piece *piece)
 	return piece->state == SENT && wait_is_done(piece->stream, word_relaxed(&piece->seq));
 }
 
-static void sweep(const struct class *class)
+static void sweep(const struct size_class *class)
 {
 	for (uint32_t i = class->first; i < class->first + class->count; ++i)
 		if (is_over(&pieces[i]))
@@ -147,7 +146,7 @@ static void sweep(const struct class *class)
 }
 
 /* The first free piece. There is one. */
-static struct arena_piece *take(const struct class *class, struct client_stream *stream)
+static struct arena_piece *take(const struct size_class *class, struct client_stream *stream)
 {
 	struct arena_piece *piece = &pieces[class->first];
 
@@ -161,7 +160,7 @@ static struct arena_piece *take(const struct class *class, struct client_stream 
 
 static bool has_share(uint32_t class, const struct client_stream *stream)
 {
-	const struct class *c = &classes[class];
+	const struct size_class *c = &classes[class];
 
 	return shares[stream->slot].used[class] < SHARE * (c->count - c->used);
 }

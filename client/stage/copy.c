@@ -53,6 +53,7 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 
 		ret_side->place = device ? COPY_PINNED : COPY_ORDINARY;
 		ret_side->registered = !device;
+		ret_side->read_only = range.flags & CU_MEMHOSTREGISTER_READ_ONLY;
 		ret_side->shift = device ? device - range.address : 0;
 	}
 	return CUDA_SUCCESS;
@@ -386,6 +387,8 @@ CUresult copy_examine(struct box *box, unsigned int how, struct copy_side *ret_d
 	if (box->height == 1 && box->depth == 1)
 		box->dst.pitch = box->src.pitch = box->width;
 	r = classify(box, how, ret_dst, ret_src);
+	if (r == CUDA_SUCCESS && ret_dst->read_only)
+		return CUDA_ERROR_INVALID_VALUE;
 	/* The rows of an array do not follow each other. */
 	if (r == CUDA_SUCCESS && !copy_has_array(box))
 		box_flatten(box);

@@ -32,6 +32,7 @@ struct copy_side {
 	uint64_t shift;	 /* what the device adds to the address: for registered memory that it reaches */
 	bool managed;	 /* pinned, and the program takes it for memory of the device */
 	bool registered; /* ordinary memory that asynchronous copies read and write in their turn */
+	bool read_only;	 /* the program registered it as what the device does not write */
 	bool sync; /* the program asked that synchronous calls on this memory are complete when they return */
 };
 

@@ -15,6 +15,7 @@ void heap_init(struct heap *heap, uint64_t base, uint64_t bytes, uint64_t unit)
 {
 	*heap = (struct heap){
 		.base = base, .bytes = bytes, .unit = unit, .next_shared = HEAP_GRAIN, .next_place = base};
+	TAILQ_INIT(&heap->spare);
 }
 
 static void free_chunk(struct heap_chunk *chunk)
@@ -102,10 +103,22 @@ static bool cut(struct heap_block *block, uint64_t bytes)
 	return true;
 }
 
+static void add_spare(struct heap *heap, struct heap_chunk *chunk)
+{
+	heap->spare_bytes += chunk->bytes;
+	TAILQ_INSERT_TAIL(&heap->spare, chunk, spare);
+}
+
+static void remove_spare(struct heap *heap, struct heap_chunk *chunk)
+{
+	heap->spare_bytes -= chunk->bytes;
+	TAILQ_REMOVE(&heap->spare, chunk, spare);
+}
+
 static void use(struct heap *heap, struct heap_block *block)
 {
 	if (block->chunk->used_blocks++ == 0)
-		heap->spare_bytes -= block->chunk->bytes;
+		remove_spare(heap, block->chunk);
 	block->used = true;
 }
 
@@ -133,10 +146,10 @@ static int alloc_large(struct heap *heap, uint64_t bytes, struct heap_block **re
 {
 	uint64_t most = bytes + bytes / 8;
 
-	for (struct heap_chunk *chunk = heap->first; chunk; chunk = chunk->next) {
-		if (chunk->shared || !chunk->ready || chunk->used_blocks)
-			continue;
-		if (chunk->bytes < bytes || chunk->bytes > most)
+	struct heap_chunk *chunk;
+
+	TAILQ_FOREACH_REVERSE (chunk, &heap->spare, heap_chunk_list, spare) {
+		if (chunk->shared || chunk->bytes < bytes || chunk->bytes > most)
 			continue;
 		use(heap, chunk->first);
 		*ret_block = chunk->first;
@@ -228,7 +241,7 @@ struct heap_block *heap_adopt(struct heap *heap, struct heap_chunk *chunk)
 	if (chunk->first->behind)
 		bin_add(heap, chunk->first->behind);
 	chunk->ready = true;
-	heap->spare_bytes += chunk->bytes;
+	add_spare(heap, chunk);
 	use(heap, chunk->first);
 	return chunk->first;
 }
@@ -243,7 +256,7 @@ void heap_forget(struct heap *heap, struct heap_chunk *chunk)
 void heap_put_back(struct heap *heap, struct heap_chunk *chunk)
 {
 	chunk->ready = true;
-	heap->spare_bytes += chunk->bytes;
+	add_spare(heap, chunk);
 	if (chunk->shared)
 		bin_add(heap, chunk->first);
 }
@@ -283,7 +296,7 @@ void heap_free(struct heap *heap, struct heap_block *block)
 
 	block->used = false;
 	if (--chunk->used_blocks == 0)
-		heap->spare_bytes += chunk->bytes;
+		add_spare(heap, chunk);
 	if (chunk->shared)
 		free_shared(heap, block);
 }
@@ -295,15 +308,15 @@ bool heap_withdraw(struct heap *heap, struct heap_chunk *chunk)
 	if (chunk->shared)
 		bin_remove(heap, chunk->first);
 	chunk->ready = false;
-	heap->spare_bytes -= chunk->bytes;
+	remove_spare(heap, chunk);
 	return true;
 }
 
 struct heap_chunk *heap_excess(struct heap *heap, uint64_t keep)
 {
-	struct heap_chunk *chunk = heap->spare_bytes > keep ? heap->last : NULL;
+	struct heap_chunk *chunk = heap->spare_bytes > keep ? TAILQ_FIRST(&heap->spare) : NULL;
 
-	while (chunk && !heap_withdraw(heap, chunk))
-		chunk = chunk->previous;
+	if (chunk)
+		heap_withdraw(heap, chunk);
 	return chunk;
 }

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 /* Chunks start at and are multiples of this; the gap between two chunks is as wide. */
 #define HEAP_GRAIN UINT64_C(0x200000)
@@ -45,6 +46,7 @@ struct heap_chunk {
 	unsigned int used_blocks;
 	struct heap_block *first;
 	struct heap_chunk *next, *previous; /* in address order */
+	TAILQ_ENTRY(heap_chunk) spare;	    /* while it has no used block */
 };
 
 struct heap {
@@ -54,6 +56,7 @@ struct heap {
 	bool onward;	      /* addresses of chunks that are gone are used again as late as possible */
 	uint64_t next_place;  /* where the search for a place begins; only with onward */
 	uint64_t spare_bytes; /* of chunks without used blocks */
+	TAILQ_HEAD(heap_chunk_list, heap_chunk) spare; /* those; in front what has been so for longest */
 	struct heap_chunk *first, *last;
 	struct heap_block *bins[HEAP_BINS];
 };
@@ -89,8 +92,8 @@ void heap_free(struct heap *heap, struct heap_block *block);
 /** Takes a chunk out of use if it is spare: as heap_excess(). */
 bool heap_withdraw(struct heap *heap, struct heap_chunk *chunk);
 
-/** Takes a spare chunk out of use if there are more than `keep` bytes of them: unmap it, then
- * heap_forget() or heap_put_back(). NULL if not. */
+/** Takes the chunk out of use that has been spare for longest, if there are more than `keep` bytes
+ * of them: unmap it, then heap_forget() or heap_put_back(). NULL if not. */
 struct heap_chunk *heap_excess(struct heap *heap, uint64_t keep);
 
 /** The chunk is mapped as before, and spare again. */

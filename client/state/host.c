@@ -58,7 +58,7 @@ static CUresult map_events(uint64_t session, uint64_t source, uint64_t *ret_addr
 		request.import = (struct wire_import){address, SHM_SHARED_PAGE_BYTES, session, source};
 	else
 		request.range = (struct wire_range){address, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
-	r = map_host_ask(&request, address, SHM_SHARED_PAGE_BYTES);
+	r = map_host_own(&request, address, SHM_SHARED_PAGE_BYTES);
 	if (r == CUDA_SUCCESS) {
 		is_events_page[at] = true;
 		*ret_address = address;

@@ -17,10 +17,8 @@
 
 struct content {
 	char magic[8];
-	struct virtual_token token;
 	uint64_t session; /* of the exporter */
-	uint64_t offset;  /* of the allocation in the memory */
-	uint64_t bytes;	  /* of the allocation */
+	struct ipc_part part;
 };
 _Static_assert(sizeof(struct content) <= sizeof(CUipcMemHandle), "a handle holds what it says");
 
@@ -48,20 +46,29 @@ static struct place *places;
 static pthread_mutex_t entry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry *entries; /* changed under both locks */
 
-CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle)
+CUresult ipc_describe(uint64_t address, enum range_kind kind, struct ipc_part *ret_part)
 {
-	struct content content = {.magic = MAGIC, .session = connection.session};
 	uint64_t begin, bytes;
 	struct range range;
 	CUresult r;
 
-	if (memory_export(address, &range) != 0)
+	if (memory_export(address, kind, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = virtual_token_of(range.address, &content.token, &begin, &bytes);
+	r = virtual_token_of(range.address, &ret_part->token, &begin, &bytes);
 	if (r != CUDA_SUCCESS)
 		return r;
-	content.offset = range.address - begin;
-	content.bytes = range.bytes;
+	ret_part->offset = range.address - begin;
+	ret_part->bytes = range.bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle)
+{
+	struct content content = {.magic = MAGIC, .session = connection.session};
+	CUresult r = ipc_describe(address, RANGE_DEVICE, &content.part);
+
+	if (r != CUDA_SUCCESS)
+		return r;
 	memset(ret_handle, 0, sizeof(*ret_handle));
 	memcpy(ret_handle, &content, sizeof(content));
 	return CUDA_SUCCESS;
@@ -150,20 +157,20 @@ static struct entry *find_entry(CUcontext context, uint64_t address)
 
 /* Under the lock. */
 static CUresult open_in(
-	CUcontext context, struct place *place, const struct content *content, CUdeviceptr *ret_address)
+	CUcontext context, struct place *place, const struct ipc_part *part, CUdeviceptr *ret_address)
 {
 	struct entry *entry;
 
-	if (content->offset > place->bytes || content->bytes > place->bytes - content->offset)
+	if (part->offset > place->bytes || part->bytes > place->bytes - part->offset)
 		return CUDA_ERROR_INVALID_HANDLE;
-	entry = find_entry(context, place->address + content->offset);
+	entry = find_entry(context, place->address + part->offset);
 	if (!entry) {
 		entry = calloc(1, sizeof(*entry));
 		if (!entry)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		*entry = (struct entry){.context = context,
-			.address = place->address + content->offset,
-			.bytes = content->bytes,
+			.address = place->address + part->offset,
+			.bytes = part->bytes,
 			.place = place,
 			.next = entries};
 		pthread_mutex_lock(&entry_lock);
@@ -176,26 +183,32 @@ static CUresult open_in(
 	return CUDA_SUCCESS;
 }
 
+CUresult ipc_open_part(CUcontext context, const struct ipc_part *part, CUdeviceptr *ret_address)
+{
+	struct place *place, *unused = NULL;
+	CUresult r;
+
+	pthread_mutex_lock(&lock);
+	r = find_place(&part->token, &place);
+	if (r == CUDA_SUCCESS) {
+		r = open_in(context, place, part, ret_address);
+		unused = take_unused(place);
+	}
+	pthread_mutex_unlock(&lock);
+	unmap_place(unused);
+	return r;
+}
+
 CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *ret_address)
 {
 	struct content content;
-	struct place *place, *unused = NULL;
-	CUresult r;
 
 	memcpy(&content, handle, sizeof(content));
 	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (content.session == connection.session)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	pthread_mutex_lock(&lock);
-	r = find_place(&content.token, &place);
-	if (r == CUDA_SUCCESS) {
-		r = open_in(context, place, &content, ret_address);
-		unused = take_unused(place);
-	}
-	pthread_mutex_unlock(&lock);
-	unmap_place(unused);
-	return r;
+	return ipc_open_part(context, &content.part, ret_address);
 }
 
 static void drop_entry(struct entry *entry)

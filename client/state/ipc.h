@@ -12,11 +12,26 @@
 
 #include <stdint.h>
 
+#include "client/state/ranges.h"
+#include "client/state/virtual.h"
 #include "protocol/cuda_abi.h"
 
 /** A handle for the allocation of cuMemAlloc that holds an address. CUDA_ERROR_INVALID_VALUE if
  * there is none. */
 CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle);
+
+/* A piece of exported memory, and an allocation's place in it. */
+struct ipc_part {
+	struct virtual_token token;
+	uint64_t offset, bytes; /* of the allocation */
+};
+
+/** Where an allocation of a kind lies, whose memory may be opened from now on.
+ * CUDA_ERROR_INVALID_VALUE if there is none. */
+CUresult ipc_describe(uint64_t address, enum range_kind kind, struct ipc_part *ret_part);
+/** Opens it, also if it is the program's own; ipc_close() undoes it. @context: whose it is; may be
+ * NULL. Return: as ipc_open() */
+CUresult ipc_open_part(CUcontext context, const struct ipc_part *part, CUdeviceptr *ret_address);
 
 /**
  * Opens a handle; once more for one that is open.
@@ -29,8 +44,6 @@ CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *
 CUresult ipc_close(CUcontext context, CUdeviceptr address);
 /** Closes all that a context has opened. Its work is done. */
 void ipc_release_context(CUcontext context);
-
-struct range;
 
 /** Where a range is memory that was opened: makes address and bytes those of the allocation in it
  * that holds an address, as far as one is open. */

@@ -154,9 +154,9 @@ void memory_release_context(CUcontext context)
 		pool_free(&pool, range.block);
 }
 
-int memory_export(CUdeviceptr address, struct range *ret_range)
+int memory_export(CUdeviceptr address, enum range_kind kind, struct range *ret_range)
 {
-	return pool_export(&pool, address, RANGE_DEVICE, ret_range);
+	return pool_export(&pool, address, kind, ret_range);
 }
 
 CUresult memory_info(size_t *ret_free, size_t *ret_total)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/state/ranges.h"
 #include "protocol/cuda_abi.h"
 
 /* Allocations start at and are multiples of this, as the driver's do. */
@@ -23,8 +24,6 @@ CUresult memory_free(CUdeviceptr address);
  * command, which is returned, does not keep the memory; that of a fault does: its work may never
  * end. */
 CUresult memory_free_behind_all(CUdeviceptr address, CUresult (*give_back)(CUdeviceptr address));
-
-struct range;
 
 /**
  * Allocates range->bytes, fills in address, room and block and makes the range known. Gives back
@@ -43,11 +42,11 @@ uint64_t memory_block_address(const void *block);
 bool memory_give_back(void);
 
 /**
- * The allocation of cuMemAlloc() that holds an address, which other programs are about to get a
+ * The allocation of a kind that holds an address, which other programs are about to get a
  * handle of: when nothing of the memory that the handle is of is used any more, it is not kept.
  * Return: 0 or RANGES_E_NONE
  */
-int memory_export(CUdeviceptr address, struct range *ret_range);
+int memory_export(CUdeviceptr address, enum range_kind kind, struct range *ret_range);
 
 /** What this program could still get, and all it could have. */
 CUresult memory_info(size_t *ret_free, size_t *ret_total);

@@ -6,9 +6,10 @@
 //     ▲                 │ failed                            any from STARTING on ──fork──► FORKED (in the child)
 //     └─────────────────┘
 //
-// FORKED is final: the regions are not mapped in the child, and nothing is ever sent from it. ENDED
-// is what exit handlers find that were registered before cuInit: as with the driver they get
-// CUDA_ERROR_DEINITIALIZED. Nothing is taken down; the kernel closes what is open.
+// FORKED is final: the regions are not mapped in the child, and nothing is ever sent from it. It
+// has the program's pinned memory as its parent has it. ENDED is what exit handlers find that were
+// registered before cuInit: as with the driver they get CUDA_ERROR_DEINITIALIZED. Nothing is taken
+// down; the kernel closes what is open.
 
 #include "client/state/process.h"
 
@@ -19,6 +20,7 @@
 #include "client/link/lost.h"
 #include "client/state/context.h"
 #include "client/state/log.h"
+#include "client/state/pages.h"
 #include "client/state/thread.h"
 #include "shm/order.h"
 
@@ -112,13 +114,26 @@ static void child_after_fork(void)
 		word_set(&phase, FORKED);
 	/* Who had it is not in the child. */
 	pthread_mutex_init(&start_lock, NULL);
+	pages_in_child();
 	connect_abandon();
+	connect_let_go();
+}
+
+static void before_fork(void)
+{
+	connect_hold();
+	pages_fork();
+}
+
+static void after_fork(void)
+{
+	pages_forked();
 	connect_let_go();
 }
 
 static void watch_forks(void)
 {
-	watches_forks = pthread_atfork(connect_hold, connect_let_go, child_after_fork) == 0;
+	watches_forks = pthread_atfork(before_fork, after_fork, child_after_fork) == 0;
 }
 
 static void leave(void)

@@ -124,13 +124,13 @@ static const struct range *find_next(const struct range_map *map, uint64_t addre
 	return at + 1 < map->count ? &map->leaves[at + 1]->entries[0] : NULL;
 }
 
-static bool overlaps(const struct range_map *map, const struct range *range)
+bool range_map_touches(const struct range_map *map, uint64_t address, uint64_t bytes)
 {
-	const struct range *next = find_next(map, range->address);
+	const struct range *next = find_next(map, address);
 
-	if (range_map_find(map, range->address))
+	if (range_map_find(map, address))
 		return true;
-	return next && next->address - range->address < range->room;
+	return next && next->address - address < bytes;
 }
 
 int range_map_add(struct range_map *map, const struct range *range)
@@ -139,7 +139,7 @@ int range_map_add(struct range_map *map, const struct range *range)
 	unsigned int at, n;
 	int r = 0;
 
-	if (overlaps(map, range))
+	if (range_map_touches(map, range->address, range->room))
 		return RANGES_E_EXISTS;
 	if (map->count == 0)
 		r = add_leaf(map, 0);
@@ -244,11 +244,10 @@ int ranges_lookup(uint64_t address, struct range *ret_range)
 
 bool ranges_touch(uint64_t address, uint64_t bytes)
 {
-	struct range range = {.address = address, .bytes = bytes, .room = bytes};
 	bool is;
 
 	pthread_rwlock_rdlock(&lock);
-	is = overlaps(&ranges, &range);
+	is = range_map_touches(&ranges, address, bytes);
 	pthread_rwlock_unlock(&lock);
 	return is;
 }
@@ -303,6 +302,19 @@ void ranges_remove_owner(void *owner)
 
 	while (ranges_take_owner(owner, RANGE_GLOBAL, &range) == 0)
 		continue;
+}
+
+void ranges_set_shared(uint64_t address, uint64_t device)
+{
+	struct range *range;
+
+	pthread_rwlock_wrlock(&lock);
+	range = range_map_find(&ranges, address);
+	if (range && range->address == address && range->kind == RANGE_REGISTERED) {
+		range->block = (void *)(uintptr_t)device;
+		range->plain = device == 0;
+	}
+	pthread_rwlock_unlock(&lock);
 }
 
 int ranges_set_sync_memops(uint64_t address, bool on)

@@ -36,6 +36,7 @@ struct range {
 	void *owner;	  /* context it belongs to; a module for RANGE_GLOBAL */
 	void *block;	  /* memory.c and host.c: what their pool knows it by */
 	bool sync_memops; /* set by cuPointerSetAttribute */
+	bool plain;	  /* RANGE_REGISTERED: it can have no device address */
 };
 
 /* Outcomes. */
@@ -60,6 +61,8 @@ void range_map_deinit(struct range_map *map);
 int range_map_add(struct range_map *map, const struct range *range);
 /** Takes out the range that begins at an address. 0 or RANGES_E_NONE. */
 int range_map_remove(struct range_map *map, uint64_t address, struct range *ret_range);
+/** Whether a range has any of these bytes. */
+bool range_map_touches(const struct range_map *map, uint64_t address, uint64_t bytes);
 /** The range that holds an address, NULL if none does. Valid until the next change. */
 struct range *range_map_find(const struct range_map *map, uint64_t address);
 
@@ -84,6 +87,8 @@ bool ranges_are_mapped(uint64_t address, uint64_t bytes);
 int ranges_take_owner(void *owner, enum range_kind kind, struct range *ret_range);
 /** Forgets all globals of an owner (a module). */
 void ranges_remove_owner(void *owner);
+/** Notes the device address of registered memory that begins at an address; 0: it can have none. */
+void ranges_set_shared(uint64_t address, uint64_t device);
 /** Sets or clears sync_memops of the range that holds the address. 0 or RANGES_E_NONE. */
 int ranges_set_sync_memops(uint64_t address, bool on);
 

@@ -1,20 +1,21 @@
-// See space.h. Regions hold reservations in address order; the first gap that fits is taken. A
-// region that was added is never removed, so the list is read without the lock.
+// See space.h. Regions hold reservations in address order; the first gap that fits is taken. The
+// first region is a part of the session's own window; the others are further windows, which go back
+// to the service when nothing is reserved in them any more.
 
 #include "client/state/space.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "client/link/connect.h"
 #include "client/link/control.h"
-#include "client/state/log.h"
-#include "shm/order.h"
 
 /* A window that turns out to be taken in this process is not asked for again. */
 #define TRIES 4
+/* What is smaller, and may be anywhere, shares a window. */
+#define SHARED_BYTES (UINT64_C(64) << 30)
 
 struct reservation {
 	uint64_t address, bytes; /* as the program asked for */
@@ -23,13 +24,14 @@ struct reservation {
 
 struct region {
 	uint64_t base, bytes;
-	struct reservation *first; /* guarded by lock */
-	_Atomic(struct region *) next;
+	struct reservation *first;
+	struct region *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER; /* held while the service is asked for windows */
-static struct region home;
+static struct region home;				    /* and all behind it: guarded by lock */
+static _Atomic unsigned further;			    /* regions behind it */
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -50,12 +52,6 @@ void space_start(void)
 
 	home.base = connection.window_base + connection.device_bytes - bytes;
 	home.bytes = bytes / 4 * 3 / SPACE_GRAIN * SPACE_GRAIN;
-}
-
-/* A region's successor. Pairs with the release in add_region(). */
-static struct region *next_of(struct region *region)
-{
-	return word_acquire(&region->next);
 }
 
 /* The link where a reservation goes that begins at or behind `at`; *at becomes the address. NULL:
@@ -92,40 +88,69 @@ static struct reservation **find_exactly(struct region *region, uint64_t bytes, 
 	return *link && (*link)->address < address + bytes ? NULL : link;
 }
 
-static bool place(struct reservation *reservation, uint64_t room, uint64_t alignment, uint64_t hint)
+/* Under the lock. */
+static void put(struct reservation *reservation, struct reservation **link, uint64_t at)
+{
+	reservation->address = at;
+	reservation->next = *link;
+	*link = reservation;
+}
+
+static bool place_exactly(struct reservation *reservation, uint64_t room, uint64_t address)
 {
 	struct reservation **link = NULL;
-	uint64_t at = hint;
 
 	pthread_mutex_lock(&lock);
-	if (hint && hint % alignment == 0)
-		for (struct region *region = &home; region && !link; region = next_of(region))
-			link = find_exactly(region, room, hint);
-	for (struct region *region = &home; region && !link; region = next_of(region))
+	for (struct region *region = &home; region && !link; region = region->next)
+		link = find_exactly(region, room, address);
+	if (link)
+		put(reservation, link, address);
+	pthread_mutex_unlock(&lock);
+	return link;
+}
+
+static bool place(struct reservation *reservation, uint64_t room, uint64_t alignment)
+{
+	struct reservation **link = NULL;
+	uint64_t at = 0;
+
+	pthread_mutex_lock(&lock);
+	for (struct region *region = &home; region && !link; region = region->next)
 		link = find_gap(region, room, alignment, &at);
-	if (link) {
-		reservation->address = at;
-		reservation->next = *link;
-		*link = reservation;
-	}
+	if (link)
+		put(reservation, link, at);
 	pthread_mutex_unlock(&lock);
 	return link;
 }
 
 static void add_region(struct region *region)
 {
-	struct region *last = &home;
-
-	while (next_of(last))
-		last = next_of(last);
-	word_release(&last->next, region);
+	pthread_mutex_lock(&lock);
+	region->next = home.next;
+	home.next = region;
+	atomic_fetch_add_explicit(&further, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&lock);
 }
 
-/* Windows of the service that are free here as well. */
-static CUresult ask(uint64_t bytes, const uint64_t words[WINDOW_WORDS], struct region *region)
+/* ---- the service ---- */
+
+/* The end of the region that an address lies in; 0: it lies in none. */
+static uint64_t end_of_own(uint64_t address)
 {
-	struct wire_message request = {.type = WIRE_RESERVE_WINDOW,
-		.window = {.bytes = bytes, .free_windows = {words, WINDOW_WORDS}}};
+	uint64_t end = 0;
+
+	pthread_mutex_lock(&lock);
+	for (const struct region *region = home.next; region && !end; region = region->next)
+		if (address - region->base < region->bytes)
+			end = region->base + region->bytes;
+	pthread_mutex_unlock(&lock);
+	return end;
+}
+
+/* A window of the service that is free here as well. */
+static CUresult ask(const struct wire_window *wish, struct region *region)
+{
+	struct wire_message request = {.type = WIRE_RESERVE_WINDOW, .window = *wish};
 	struct control_answer *answer = control_answer_new();
 	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -139,35 +164,99 @@ static CUresult ask(uint64_t bytes, const uint64_t words[WINDOW_WORDS], struct r
 	return r;
 }
 
-/* Under `growing`. */
-static CUresult grow(uint64_t bytes)
+static CUresult give_back(const struct region *region)
+{
+	struct wire_message request = {
+		.type = WIRE_RELEASE_WINDOW, .window = {.address = region->base, .bytes = region->bytes}};
+	struct control_answer *answer = control_answer_new();
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	control_answer_free(answer);
+	return r;
+}
+
+/* Under `growing`. @at: exactly there, or 0 */
+static CUresult grow(uint64_t bytes, uint64_t alignment, uint64_t at)
 {
 	struct region *region = calloc(1, sizeof(*region));
 	uint64_t words[WINDOW_WORDS];
-	CUresult r = region ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	struct wire_window wish = {.address = at,
+		.bytes = bytes > SHARED_BYTES || at ? bytes : SHARED_BYTES,
+		.alignment = alignment,
+		.free_windows = {words, WINDOW_WORDS}};
+	CUresult r = region && connection.has_windows ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
 	for (int i = 0; r == CUDA_SUCCESS && i < TRIES; ++i) {
-		connect_look(words);
-		r = ask(bytes, words, region);
+		connect_look(end_of_own, words);
+		r = ask(&wish, region);
 		if (r != CUDA_SUCCESS)
 			break;
 		if (connect_reserve(region->base, region->bytes) == 0) {
 			add_region(region);
 			return CUDA_SUCCESS;
 		}
-		/* Somebody was faster: those addresses are lost, the next look sees them taken. */
+		/* Somebody was faster: the next look sees those addresses taken. */
+		r = give_back(region);
 	}
 	free(region);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : r;
 }
 
-CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t *ret_address)
+/* A region that nothing is in any more, and that is not found any more. */
+static CUresult end_region(struct region *region)
 {
-	struct reservation *reservation;
-	uint64_t room, wanted;
+	CUresult r = give_back(region);
+
+	if (r == CUDA_SUCCESS) {
+		munmap((void *)(uintptr_t)region->base, region->bytes);
+		free(region);
+	} else {
+		add_region(region);
+	}
+	return r;
+}
+
+/* ---- reservations ---- */
+
+/* Under `growing`. Only there, if nothing of it is the program's already. */
+static void grow_there(uint64_t bytes, uint64_t hint)
+{
+	uint64_t end = hint + bytes;
+	bool is_own = false;
+
+	pthread_mutex_lock(&lock);
+	for (const struct region *region = &home; region && !is_own; region = region->next)
+		is_own = hint < region->base + region->bytes && region->base < end;
+	pthread_mutex_unlock(&lock);
+	if (!is_own && hint >= WINDOW_BASE && end > hint && end <= WINDOW_BASE + WINDOWS * WINDOW_BYTES)
+		grow(bytes, 0, hint);
+}
+
+static CUresult find_room(struct reservation *reservation, uint64_t room, uint64_t alignment, uint64_t hint)
+{
 	CUresult r = CUDA_SUCCESS;
 
-	if (bytes > WINDOWS * WINDOW_BYTES || alignment > WINDOWS * WINDOW_BYTES)
+	if (hint && hint % alignment == 0) {
+		if (place_exactly(reservation, room, hint))
+			return CUDA_SUCCESS;
+		grow_there(room, hint);
+		if (place_exactly(reservation, room, hint))
+			return CUDA_SUCCESS;
+	}
+	/* Somebody may take what has just come. */
+	while (r == CUDA_SUCCESS && !place(reservation, room, alignment))
+		r = grow(room, alignment, 0);
+	return r;
+}
+
+CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t *ret_address)
+{
+	const uint64_t all = WINDOWS * WINDOW_BYTES;
+	struct reservation *reservation;
+	CUresult r = CUDA_SUCCESS;
+	uint64_t room;
+
+	if (bytes > all || alignment > all)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	room = round_up(bytes, SPACE_GRAIN);
 	if (alignment < SPACE_GRAIN)
@@ -176,13 +265,9 @@ CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64
 	if (!reservation)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	reservation->bytes = bytes;
-	if (!place(reservation, room, alignment, hint)) {
+	if (hint || !place(reservation, room, alignment)) {
 		pthread_mutex_lock(&growing);
-		/* Windows begin at multiples of their size; somebody may have got some
-		 * meanwhile. */
-		wanted = round_up(alignment > WINDOW_BYTES ? room + alignment : room, WINDOW_BYTES);
-		while (r == CUDA_SUCCESS && !place(reservation, room, alignment, hint))
-			r = grow(wanted);
+		r = find_room(reservation, room, alignment, hint);
 		pthread_mutex_unlock(&growing);
 	}
 	if (r == CUDA_SUCCESS)
@@ -192,21 +277,40 @@ CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64
 	return r;
 }
 
+/* Under the lock. Return: the link to the reservation, as it was made; NULL: there is none */
+static struct reservation **find_reservation(struct region *region, uint64_t address, uint64_t bytes)
+{
+	for (struct reservation **link = &region->first; *link; link = &(*link)->next)
+		if ((*link)->address == address && (*link)->bytes == bytes)
+			return link;
+	return NULL;
+}
+
 CUresult space_free(uint64_t address, uint64_t bytes)
 {
-	struct reservation *found = NULL;
+	struct reservation *found = NULL, **link;
+	struct region *empty = NULL, **at = NULL;
 
 	pthread_mutex_lock(&lock);
-	for (struct region *region = &home; region && !found; region = next_of(region))
-		for (struct reservation **link = &region->first; *link; link = &(*link)->next) {
-			if ((*link)->address != address || (*link)->bytes != bytes)
-				continue;
+	for (struct region *region = &home; region && !found; region = region->next) {
+		link = address - region->base < region->bytes ? find_reservation(region, address, bytes)
+							      : NULL;
+		if (link) {
 			found = *link;
 			*link = found->next;
-			break;
+			empty = region != &home && !region->first ? region : NULL;
 		}
+	}
+	if (empty) {
+		for (at = &home.next; *at != empty; at = &(*at)->next)
+			continue;
+		*at = empty->next;
+		atomic_fetch_sub_explicit(&further, 1, memory_order_relaxed);
+	}
 	pthread_mutex_unlock(&lock);
 	free(found);
+	if (empty)
+		end_region(empty);
 	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -215,8 +319,8 @@ bool space_is_reserved(uint64_t address, uint64_t bytes)
 	bool is = false;
 
 	pthread_mutex_lock(&lock);
-	for (struct region *region = &home; region && !is; region = next_of(region)) {
-		if (address < region->base || address - region->base >= region->bytes)
+	for (const struct region *region = &home; region && !is; region = region->next) {
+		if (address - region->base >= region->bytes)
 			continue;
 		for (struct reservation *one = region->first; one && !is; one = one->next)
 			is = address >= one->address && address - one->address < one->bytes &&
@@ -228,8 +332,5 @@ bool space_is_reserved(uint64_t address, uint64_t bytes)
 
 bool space_is_foreign(uint64_t address)
 {
-	for (struct region *region = next_of(&home); region; region = next_of(region))
-		if (address - region->base < region->bytes)
-			return true;
-	return false;
+	return atomic_load_explicit(&further, memory_order_relaxed) && end_of_own(address);
 }

@@ -1,7 +1,7 @@
 // Address ranges that the program reserved (cuMemAddressReserve), and where they come from: a part
-// of the session's window for small ones; further windows, which the service gives when they are
-// needed and which stay until the program ends, for what does not fit. A reservation costs nothing
-// at the service. Any thread.
+// of the session's own window for small ones; further windows for what does not fit there, which
+// the service gives when they are needed, as large as they are needed, and gets back when they are
+// empty. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_SPACE_H
 #define FRMPS_CLIENT_STATE_SPACE_H

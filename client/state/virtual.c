@@ -23,14 +23,6 @@
 #include "client/state/space.h"
 #include "client/submit/wait.h"
 
-/* Contents of an exported descriptor: a sealed file in memory. */
-struct export_file {
-	char magic[8];
-	struct virtual_token token;
-};
-#define EXPORT_MAGIC "frmpsmem"
-#define EXPORT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
-
 struct physical {
 	uint32_t uses; /* of this place */
 	bool used;
@@ -328,6 +320,9 @@ CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHan
 		return r;
 	}
 	r = ask(WIRE_MAP_HANDLE, &request, NULL, 0);
+	/* The memory is there, but not that of the device's page tables. */
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && memory_give_back())
+		r = ask(WIRE_MAP_HANDLE, &request, NULL, 0);
 	if (r != CUDA_SUCCESS) {
 		release_at_service(end_mapping(address));
 		return r;
@@ -388,12 +383,7 @@ static uint64_t bytes_at(uint64_t address)
 /* Whether nothing is mapped in a reserved range. */
 static bool is_bare(uint64_t address, uint64_t bytes)
 {
-	if (!bytes || !space_is_reserved(address, bytes))
-		return false;
-	for (uint64_t at = address; at < address + bytes; at += VIRTUAL_GRANULE)
-		if (range_map_find(&mappings, at))
-			return false;
-	return true;
+	return bytes && space_is_reserved(address, bytes) && !range_map_touches(&mappings, address, bytes);
 }
 
 CUresult virtual_unmap(uint64_t address, uint64_t bytes)
@@ -425,11 +415,10 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes)
 
 bool virtual_is_mapped(uint64_t address, uint64_t bytes)
 {
-	bool is = false;
+	bool is;
 
 	pthread_mutex_lock(&lock);
-	for (uint64_t at = address; !is && at < address + bytes; at += VIRTUAL_GRANULE)
-		is = range_map_find(&mappings, at);
+	is = range_map_touches(&mappings, address, bytes);
 	pthread_mutex_unlock(&lock);
 	return is;
 }
@@ -458,76 +447,60 @@ CUresult virtual_get_access(uint64_t address, CUmemAccess_flags *ret_flags)
 
 /* ---- other programs ---- */
 
-static CUresult ask_token(
-	const struct wire_memory *which, struct virtual_token *ret_token, uint64_t ret_place[2])
+CUresult virtual_token_of(
+	uint64_t address, struct virtual_token *ret_token, uint64_t *ret_begin, uint64_t *ret_bytes)
 {
 	uint64_t values[4];
-	CUresult r = ask(WIRE_EXPORT_MEMORY, which, values, 4);
+	CUresult r = ask(WIRE_EXPORT_MEMORY, &(struct wire_memory){.address = address}, values, 4);
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	memcpy(ret_token->words, values, sizeof(ret_token->words));
-	ret_place[0] = values[3];
-	ret_place[1] = values[2];
+	*ret_begin = values[3];
+	*ret_bytes = values[2];
 	return CUDA_SUCCESS;
 }
 
-CUresult virtual_token_of(
-	uint64_t address, struct virtual_token *ret_token, uint64_t *ret_begin, uint64_t *ret_bytes)
+/* The service's file, which keeps the memory alive while somebody has it open. */
+static CUresult ask_file(CUmemGenericAllocationHandle handle, int *ret_fd)
 {
-	uint64_t place[2];
-	CUresult r = ask_token(&(struct wire_memory){.address = address}, ret_token, place);
+	struct wire_message request = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = handle}};
+	struct control_answer *answer = control_answer_new();
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	*ret_begin = place[0];
-	*ret_bytes = place[1];
-	return CUDA_SUCCESS;
-}
-
-static int write_file(const struct export_file *file)
-{
-	int fd = memfd_create("frmps-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	if (fd < 0)
-		return -1;
-	if (write(fd, file, sizeof(*file)) != sizeof(*file) || fcntl(fd, F_ADD_SEALS, EXPORT_SEALS) < 0) {
-		close(fd);
-		return -1;
+	if (r == CUDA_SUCCESS) {
+		*ret_fd = packet_take_fd(&answer->packet, 0);
+		r = *ret_fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 	}
-	return fd;
+	control_answer_free(answer);
+	return r;
 }
 
 CUresult virtual_export(CUmemGenericAllocationHandle handle, int *ret_fd)
 {
-	struct export_file file = {.magic = EXPORT_MAGIC};
 	CUmemAllocationProp properties;
-	uint64_t place[2];
 	CUresult r = virtual_properties(handle, &properties);
-	int saved = errno;
 
 	if (r == CUDA_SUCCESS &&
 		!(properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
 		r = CUDA_ERROR_INVALID_VALUE;
-	if (r == CUDA_SUCCESS)
-		r = ask_token(&(struct wire_memory){.handle = handle}, &file.token, place);
-	if (r != CUDA_SUCCESS)
-		return r;
-	*ret_fd = write_file(&file);
-	errno = saved;
-	return *ret_fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+	return r == CUDA_SUCCESS ? ask_file(handle, ret_fd) : r;
 }
 
 CUresult virtual_import(int fd, CUmemGenericAllocationHandle *ret_handle)
 {
-	struct export_file file;
+	struct virtual_token token;
+	struct wire_export file;
 	uint64_t bytes;
 	int saved = errno;
 	/* Only files in memory have seals: reading one never waits. */
-	bool is_ours = fcntl(fd, F_GET_SEALS) == EXPORT_SEALS &&
+	bool is_ours = fcntl(fd, F_GET_SEALS) == WIRE_EXPORT_SEALS &&
 		       pread(fd, &file, sizeof(file), 0) == sizeof(file) &&
-		       memcmp(file.magic, EXPORT_MAGIC, sizeof(file.magic)) == 0;
+		       memcmp(file.magic, WIRE_EXPORT_MAGIC, sizeof(file.magic)) == 0;
 
 	errno = saved;
-	return is_ours ? virtual_import_token(&file.token, ret_handle, &bytes) : CUDA_ERROR_INVALID_VALUE;
+	if (!is_ours)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(token.words, file.token, sizeof(token.words));
+	return virtual_import_token(&token, ret_handle, &bytes);
 }

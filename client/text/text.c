@@ -243,9 +243,14 @@ static uint64_t ring_bytes(uint64_t wish)
 static CUresult map(uint64_t address, uint64_t size)
 {
 	uint64_t wanted = (sizeof(struct shm_text) + size + PAGE - 1) & ~(PAGE - 1);
-	CUresult r = wanted > mapped ? map_host(address + mapped, wanted - mapped) : CUDA_SUCCESS;
+	struct wire_message request = {
+		.type = WIRE_MAP_HOST, .range = {.address = address + mapped, .bytes = wanted - mapped}};
+	CUresult r;
 
-	if (r == CUDA_SUCCESS && wanted > mapped)
+	if (wanted <= mapped)
+		return CUDA_SUCCESS;
+	r = map_host_own(&request, address + mapped, wanted - mapped);
+	if (r == CUDA_SUCCESS)
 		mapped = wanted;
 	return r;
 }

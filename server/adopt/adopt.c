@@ -265,7 +265,14 @@ static void read_request(struct adoption *adoption, struct session *session, con
 		return;
 	session->again.asked = kept->asked;
 	session->again.fd = inventory_fd(&adoption->inventory, kept->request_fd);
+	session->again.code_bytes = kept->code_bytes;
 	session->again.chunk = inventory_chunk(&adoption->inventory, &kept->chunk);
+	if (!window_is_possible(&session->domain->windows, kept->window.address, kept->window.bytes)) {
+		session_give_up(session, "its request cannot be read");
+		return;
+	}
+	session->again.window = kept->window.address;
+	window_hold(&session->domain->windows, kept->window.address, kept->window.bytes);
 	connection_deliver(session->connection);
 	if (!session->request || !worker)
 		return;
@@ -349,17 +356,14 @@ static int read_linger(struct adoption *adoption, const struct record *record)
 	struct daemon *daemon = adoption->daemon;
 	struct kept_linger kept;
 	struct domain *domain;
+	struct linger *linger = NULL;
 	struct worker *worker;
 
-	if (!record_read(record, &kept, sizeof(kept)) || kept.run_count > KEPT_RUNS) {
-		store_drop(daemon->store, record);
-		return 0;
-	}
-	worker = find_worker(daemon, kept.call.worker);
-	domain = daemon_find_domain(daemon, kept.domain);
-	if (worker && domain)
-		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_linger,
-			linger_adopt(domain, worker, &kept, record), record);
+	if (record_read(record, &kept, sizeof(kept)) && (worker = find_worker(daemon, kept.call.worker)) &&
+		(domain = daemon_find_domain(daemon, kept.domain)))
+		linger = linger_adopt(domain, worker, &kept, record);
+	if (linger)
+		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_linger, linger, record);
 	else
 		store_drop(daemon->store, record);
 	return 0;

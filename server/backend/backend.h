@@ -194,10 +194,12 @@ struct backend_ops {
 	 * Takes no context. */
 	CUresult (*probe)(struct backend_probe *ret_probe);
 
-	/* Role start. open_keeper: memory only, never a context. open_executor: the context of this
-	 * process.
-	 */
+	/* Role start. open_keeper: memory only, never a context. open_executor: the context of
+	 * this process. open_compiler: what module_compile and the linker need, and no more; only
+	 * there they are called with what clients have sent. @arch: of the device: 10 * major +
+	 * minor. */
 	CUresult (*open_keeper)(int device);
+	CUresult (*open_compiler)(unsigned arch);
 	CUresult (*open_executor)(int device, struct backend_device *ret_device);
 	void (*close)(void);
 	CUresult (*thread_enter)(void);
@@ -269,19 +271,18 @@ struct backend_ops {
 	 * device, and holds up everybody else meanwhile. So lookups take `gap`: whether the caller
 	 * has let the device run empty; if not, and it must be, they change nothing and return
 	 * CUDA_ERROR_NOT_READY. Their module_unload belongs into a gap, always; that of others
-	 * behind the end of their kernels. One thread calls all of these but the first two. */
+	 * behind the end of their kernels. One thread calls all of these but the first. */
 
-	/* Whether loading an image would compile it: a text, or a fat binary of texts. [any] */
-	bool (*module_is_source)(const void *image, size_t bytes);
-	/* Compiles such an image, for seconds at times, and holds up nobody. ret: code for the
-	 * device, on the heap. log: as below. [any] */
+	/* Compiles a text, or a fat binary of texts, for seconds at times, and holds up nobody.
+	 * ret: code for the device, on the heap. log: as below. [any] */
 	CUresult (*module_compile)(const void *image, size_t bytes, const struct wire_options *options,
 		char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes);
-	/* Holds up nobody, also where it compiles. The image is private to the caller and may go
+	/* Holds up nobody. The image is private to the caller and may go
 	 * after the call. text: where its kernels' text goes, and whether they have any; NULL:
 	 * wherever the backend writes it. variables: where its variables go; NULL: into the
-	 * context. log: JIT text, NUL-terminated. CUDA_ERROR_NOT_READY: variables->bytes says how
-	 * large a block would have to be. */
+	 * context. log: text, NUL-terminated. CUDA_ERROR_NOT_READY: variables->bytes says how
+	 * large a block would have to be. CUDA_ERROR_JIT_COMPILER_NOT_FOUND: it has to be
+	 * compiled first. */
 	CUresult (*module_load)(const void *image, size_t bytes, const struct wire_options *options,
 		struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
 		struct backend_module **ret_module);

@@ -184,3 +184,78 @@ CUresult fatbin_rewrite(
 	*ret = rewrite.out;
 	return CUDA_SUCCESS;
 }
+
+/* Return: for which architecture a member is code that runs, or text that can be compiled, for this
+ * one; 0: it is none */
+static unsigned is_for(const uint8_t *at, uint16_t kind, unsigned arch)
+{
+	struct fatbin_entry entry;
+	struct fatbin_target target;
+
+	memcpy(&entry, at, sizeof(entry));
+	if (entry.kind != kind || entry.header_bytes < sizeof(entry) + sizeof(target))
+		return 0;
+	memcpy(&target, at + sizeof(entry), sizeof(target));
+	if (kind == FATBIN_KIND_ELF)
+		return fatbin_is_for(at, arch) ? target.arch : 0;
+	if (target.arch > arch || (target.arch < arch && target.flags & ~FATBIN_FLAGS_PLAIN))
+		return 0;
+	return target.arch;
+}
+
+static const uint8_t *find_best(const uint8_t *image, uint16_t kind, unsigned arch)
+{
+	const uint8_t *found = NULL;
+	struct fatbin_header header;
+	struct fatbin_entry entry;
+	uint64_t at, end;
+	unsigned best = 0;
+
+	memcpy(&header, image, sizeof(header));
+	end = header.header_bytes + header.payload_bytes;
+	for (at = header.header_bytes; at < end; at += entry.header_bytes + entry.payload_bytes) {
+		unsigned member = is_for(image + at, kind, arch);
+
+		memcpy(&entry, image + at, sizeof(entry));
+		if (member <= best)
+			continue;
+		best = member;
+		found = image + at;
+	}
+	return found;
+}
+
+static CUresult copy_best(const uint8_t *image, uint16_t kind, unsigned arch, struct fatbin_bytes *ret)
+{
+	const uint8_t *member = find_best(image, kind, arch), *payload;
+	struct fatbin_header header;
+	struct fatbin_target target;
+	struct fatbin_entry entry;
+	uint64_t room;
+
+	if (!member)
+		return CUDA_ERROR_NO_BINARY_FOR_GPU;
+	memcpy(&header, image, sizeof(header));
+	memcpy(&entry, member, sizeof(entry));
+	memcpy(&target, member + sizeof(entry), sizeof(target));
+	payload = member + entry.header_bytes;
+	room = FATBIN_UNPACKED_MAX(header.payload_bytes);
+	if (target.flags & (FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD))
+		return unpack(&target, payload, entry.payload_bytes, &room, ret);
+	ret->at = malloc(entry.payload_bytes + 1);
+	if (!ret->at)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(ret->at, payload, entry.payload_bytes);
+	ret->count = entry.payload_bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult fatbin_code(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret)
+{
+	return copy_best(image, FATBIN_KIND_ELF, arch, ret);
+}
+
+CUresult fatbin_text(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret)
+{
+	return copy_best(image, FATBIN_KIND_TEXT, arch, ret);
+}

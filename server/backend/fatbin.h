@@ -26,7 +26,8 @@ struct fatbin_entry {
 	uint32_t header_bytes;
 	uint64_t payload_bytes;
 };
-#define FATBIN_KIND_ELF 2
+#define FATBIN_KIND_TEXT 1
+#define FATBIN_KIND_ELF	 2
 
 /* Behind it in the entry's header. */
 struct fatbin_target {
@@ -81,5 +82,20 @@ typedef CUresult fatbin_visit(void *context, const uint8_t *cubin, size_t bytes,
  */
 CUresult fatbin_rewrite(
 	const uint8_t *image, unsigned arch, fatbin_visit *visit, void *context, struct fatbin_bytes *ret);
+
+/**
+ * The machine code for a device: that for this very one, else the latest.
+ * Otherwise as fatbin_text()
+ */
+CUresult fatbin_code(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret);
+
+/**
+ * The text for a device: of those that can be compiled for it the latest.
+ * @image: has passed image_check()
+ * @ret: a copy
+ * Return: CUDA_SUCCESS, CUDA_ERROR_NO_BINARY_FOR_GPU (there is none), CUDA_ERROR_INVALID_IMAGE (it
+ * cannot be unpacked), CUDA_ERROR_OUT_OF_MEMORY
+ */
+CUresult fatbin_text(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret);
 
 #endif

@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -179,10 +180,31 @@ static CUresult launch(struct trial *trial, struct backend_stream *stream, const
 	return code ? code : trial->ops->launch(stream, &launch);
 }
 
+static CUresult load(struct trial *trial, const void *image, size_t bytes)
+{
+	return trial->ops->module_load(image, bytes, NULL, NULL, NULL, NULL, 0, &trial->module);
+}
+
+static CUresult load_kernels(struct trial *trial)
+{
+	const struct trial_kernels *kernels = trial->kernels;
+	void *compiled;
+	size_t bytes;
+	CUresult code;
+
+	if (!kernels->compile)
+		return load(trial, kernels->image, kernels->bytes);
+	code = kernels->compile(kernels->image, kernels->bytes, &compiled, &bytes);
+	if (code)
+		return code;
+	code = load(trial, compiled, bytes);
+	free(compiled);
+	return code;
+}
+
 static bool prepare(struct trial *trial)
 {
 	const struct backend_ops *ops = trial->ops;
-	char log[512] = "";
 	CUresult code;
 
 	trial->board =
@@ -191,8 +213,7 @@ static bool prepare(struct trial *trial)
 		return fail(trial, "no memory for it");
 	code = ops->host_register(trial->board, sizeof(*trial->board));
 	if (!code)
-		code = ops->module_load(trial->kernels->image, trial->kernels->bytes, NULL, NULL, NULL, log,
-			sizeof(log), &trial->module);
+		code = load_kernels(trial);
 	if (!code)
 		code = ops->stream_create(0, 0, &trial->beside);
 	if (!code)

@@ -20,6 +20,8 @@ struct backend_ops;
 struct trial_kernels {
 	const void *image;
 	size_t bytes;
+	/* Makes code of the image, on the heap; NULL: it is code. */
+	CUresult (*compile)(const void *image, size_t bytes, void **ret_code, size_t *ret_bytes);
 	/* Each thread counts in a word of its own in `counts`, and in other places beside, until
 	 * the word at `gate` is not 0. Then it writes what it has counted there into two words of
 	 * its own in `results`. Three parameters: the addresses counts, results, gate. */

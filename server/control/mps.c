@@ -13,7 +13,7 @@
 #include "protocol/percentage.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
-#include "server/control/operator.h"
+#include "server/control/caller.h"
 #include "server/log.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
@@ -517,7 +517,7 @@ static const struct {
 #undef VERB
 };
 
-void mps_do(struct daemon *daemon, uid_t uid, const struct operator_request *request, struct mps_answer *ret)
+void mps_do(struct daemon *daemon, uid_t uid, const struct caller_request *request, struct mps_answer *ret)
 {
 	struct verb verb = {.daemon = daemon,
 		.uid = uid,

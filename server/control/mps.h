@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 struct daemon;
-struct operator_request;
+struct caller_request;
 
 struct mps_answer {
 	int32_t code;	       /* CUresult; 0: done */
@@ -27,7 +27,7 @@ struct mps_answer {
 };
 
 /** Does what a verb says. @uid: who asks @request: a row of commands.def, VERB */
-void mps_do(struct daemon *daemon, uid_t uid, const struct operator_request *request, struct mps_answer *ret);
+void mps_do(struct daemon *daemon, uid_t uid, const struct caller_request *request, struct mps_answer *ret);
 
 /**
  * Bytes of VALUE, a number with M or G.

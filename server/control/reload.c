@@ -7,7 +7,7 @@
 #include <uv.h>
 
 #include "server/config/config.h"
-#include "server/control/operator.h"
+#include "server/control/caller.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/session/daemon.h"
@@ -17,7 +17,7 @@
 struct reload {
 	uv_work_t work;
 	struct daemon *daemon;
-	struct operator* operator; /* NULL: it is gone */
+	struct caller *caller; /* NULL: it is gone */
 	uint64_t id;
 	reload_done_fn *done;
 	/* The thread's, until it is done. */
@@ -85,14 +85,14 @@ static void on_read(uv_work_t *work, int status)
 	else
 		log_info("the configuration was read again");
 	reload->daemon->reload = NULL;
-	if (reload->operator)
-		reload->done(reload->operator, reload->id, good, reload->text);
+	if (reload->caller)
+		reload->done(reload->caller, reload->id, good, reload->text);
 	free(reload);
 }
 
-const char *reload_begin(struct operator* operator, uint64_t id, reload_done_fn *done)
+const char *reload_begin(struct caller *caller, uint64_t id, reload_done_fn *done)
 {
-	struct daemon *daemon = operator->daemon;
+	struct daemon *daemon = caller->daemon;
 	struct reload *reload;
 
 	if (daemon->reload)
@@ -102,7 +102,7 @@ const char *reload_begin(struct operator* operator, uint64_t id, reload_done_fn 
 		return "the service is out of memory";
 	*reload = (struct reload){.work = {.data = reload},
 		.daemon = daemon,
-		.operator= operator,
+		.caller = caller,
 		.id = id,
 		.done = done,
 		.text = "it cannot be read now"};
@@ -114,8 +114,8 @@ const char *reload_begin(struct operator* operator, uint64_t id, reload_done_fn 
 	return NULL;
 }
 
-void reload_forget(struct daemon *daemon, const struct operator* operator)
+void reload_forget(struct daemon *daemon, const struct caller *caller)
 {
-	if (daemon->reload && daemon->reload->operator== operator)
-		daemon->reload->operator= NULL;
+	if (daemon->reload && daemon->reload->caller == caller)
+		daemon->reload->caller = NULL;
 }

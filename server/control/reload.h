@@ -11,19 +11,19 @@
 #include <stdint.h>
 
 struct daemon;
-struct operator;
+struct caller;
 
 /**
  * Tells the operator, unless it was forgotten.
  * @reloaded: whether the file is in force
  * @text: what is wrong with it; or keys that take effect at the next start, which may be none
  */
-typedef void reload_done_fn(struct operator* operator, uint64_t id, bool reloaded, const char *text);
+typedef void reload_done_fn(struct caller *caller, uint64_t id, bool reloaded, const char *text);
 
 /** Begins. @id: for `done`. Return: NULL, or why it cannot be (static text) */
-const char *reload_begin(struct operator* operator, uint64_t id, reload_done_fn *done);
+const char *reload_begin(struct caller *caller, uint64_t id, reload_done_fn *done);
 
 /** This operator is gone: nobody is told. */
-void reload_forget(struct daemon *daemon, const struct operator* operator);
+void reload_forget(struct daemon *daemon, const struct caller *caller);
 
 #endif

@@ -2,6 +2,7 @@
 //
 //   version, backend, socket   texts
 //   pid, uptime_seconds	the daemon's process; how long the service has run
+//   stop_ms	while the service stops: how long it will wait for the programs that it has; else null
 //   holder			process that takes signals and starts the daemon again
 //   ready			true once keeper and a first executor were up
 //   keeper			null or
@@ -17,6 +18,7 @@
 //     uuid			as the driver's tools write it
 //     chunks, chunk_multiprocessors	in what multiprocessors are given out: how many, and how many each has; 0: they are not
 //     free_chunks		how many more SM partitions can have
+//     unheld_bytes		exported memory that no program has any more, and whose descriptor somebody has
 //     state			serving; or failed: nobody is served before the service is restarted
 //     code, reason		only when failed: the CUresult that programs get, and why
 //   partitions			a list, of SM partitions
@@ -296,6 +298,8 @@ static json_t *device_json(const struct daemon *daemon)
 		json_object_set_new(json, "chunks", json_integer(device->sm_units));
 		json_object_set_new(json, "chunk_multiprocessors", json_integer(device->sm_granule));
 		json_object_set_new(json, "free_chunks", json_integer(partition_room(daemon)));
+		json_object_set_new(json, "unheld_bytes",
+			json_integer((json_int_t)exports_unheld_bytes(&daemon->exports)));
 	}
 	if (json && daemon_has_failed(daemon)) {
 		json_object_set_new(json, "code", json_integer(health->code));
@@ -336,16 +340,25 @@ static json_t *partitions_json(const struct daemon *daemon)
 	return partitions;
 }
 
+static json_t *stop_json(const struct daemon *daemon)
+{
+	uint64_t now_us = timer_now_us(), until_us = daemon->stop_until_us;
+
+	return daemon->draining
+		       ? json_integer((json_int_t)(until_us > now_us ? (until_us - now_us) / 1000 : 0))
+		       : json_null();
+}
+
 char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
 
-	return document_text(json_pack("{ss ss so si si sI sb so so so so so so so}", "version",
+	return document_text(json_pack("{ss ss so si si sI so sb so so so so so so so}", "version",
 		SERVER_VERSION, "backend", daemon->heritage->backend, "socket",
 		foreign(daemon->config->socket), "pid", (int)getpid(), "holder", (int)getppid(),
-		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready",
-		daemon->ready, "keeper", keeper_json(daemon), "device", device_json(daemon), "proof",
-		proof_json(&daemon->heritage->proof), "partitions", partitions_json(daemon), "domains",
-		domains_json(daemon, uid, all), "counters", counters_json(daemon), "events",
-		event_counters_json(daemon)));
+		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "stop_ms",
+		stop_json(daemon), "ready", daemon->ready, "keeper", keeper_json(daemon), "device",
+		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "partitions",
+		partitions_json(daemon), "domains", domains_json(daemon, uid, all), "counters",
+		counters_json(daemon), "events", event_counters_json(daemon)));
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/control/operator.h"
+#include "server/control/caller.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
@@ -16,26 +16,26 @@
 /* How much longer than a turn the rest behind it is. */
 #define REST 4u
 
-static struct operator* take(struct operator* operator)
+static struct caller *take(struct caller *caller)
 {
-	struct daemon *daemon = operator->daemon;
+	struct daemon *daemon = caller->daemon;
 
-	operator->waits = false;
-	TAILQ_REMOVE(&daemon->operators, &operator->guest, link);
-	TAILQ_INSERT_TAIL(&daemon->operators, &operator->guest, link);
-	connection_resume(operator->connection);
-	return operator;
+	caller->waits = false;
+	TAILQ_REMOVE(&daemon->operators, &caller->guest, link);
+	TAILQ_INSERT_TAIL(&daemon->operators, &caller->guest, link);
+	connection_resume(caller->connection);
+	return caller;
 }
 
-struct operator* turn_take(struct daemon *daemon, uid_t uid, const char *command)
+struct caller *turn_take(struct daemon *daemon, uid_t uid, const char *command)
 {
-	struct operator* operator;
+	struct caller *caller;
 	struct guest *guest;
 
 	TAILQ_FOREACH (guest, &daemon->operators, link) {
-		operator= operator_of(guest);
-		if (operator->waits && guest->uid == uid && !strcmp(operator->request.command, command))
-			return take(operator);
+		caller = caller_of(guest);
+		if (caller->waits && guest->uid == uid && !strcmp(caller->request.command, command))
+			return take(caller);
 	}
 	return NULL;
 }
@@ -48,36 +48,36 @@ static bool is_before(const struct daemon *daemon, uid_t uid, uid_t other)
 	return behind == other_behind ? uid < other : behind;
 }
 
-static struct operator* find_next(const struct daemon *daemon)
+static struct caller *find_next(const struct daemon *daemon)
 {
-	struct operator* next = NULL;
+	struct caller *next = NULL;
 	struct guest *guest;
 
 	TAILQ_FOREACH (guest, &daemon->operators, link)
-		if (operator_of(guest)->waits && (!next || is_before(daemon, guest->uid, next->guest.uid)))
-			next = operator_of(guest);
+		if (caller_of(guest)->waits && (!next || is_before(daemon, guest->uid, next->guest.uid)))
+			next = caller_of(guest);
 	return next;
 }
 
 static void on_turn(void *context)
 {
 	struct daemon *daemon = context;
-	struct operator* operator= find_next(daemon);
+	struct caller *caller = find_next(daemon);
 	uint64_t begin_us = timer_now_us();
 
-	if (!operator)
+	if (!caller)
 		return;
-	daemon->turns->latest = operator->guest.uid;
-	operator_answer(take(operator));
+	daemon->turns->latest = caller->guest.uid;
+	caller_answer(take(caller));
 	timer_start(daemon->turns->timer, 1 + (timer_now_us() - begin_us) * REST / 1000);
 }
 
-void turn_await(struct operator* operator)
+void turn_await(struct caller *caller)
 {
-	struct daemon *daemon = operator->daemon;
+	struct daemon *daemon = caller->daemon;
 
-	operator->waits = true;
-	connection_pause(operator->connection);
+	caller->waits = true;
+	connection_pause(caller->connection);
 	if (!timer_running(daemon->turns->timer))
 		timer_start(daemon->turns->timer, 0);
 }

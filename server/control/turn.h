@@ -2,7 +2,7 @@
 // programs ask. An operator's connection is paused until its answer, so each has at most one
 // request here.
 //
-//   on_message ──► waits ── the user's turn ──► answered (operator.c)
+//   on_message ──► waits ── the user's turn ──► answered (caller.c)
 //
 // Users take turns in the order of their numbers, and each user's operators in the order in which
 // they were answered last. After a turn the loop rests from operators for four times as long as the
@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 struct daemon;
-struct operator;
+struct caller;
 struct timer;
 
 struct turns {
@@ -27,12 +27,12 @@ void turn_init(struct daemon *daemon);
 void turn_deinit(struct daemon *daemon);
 
 /** The operator's request waits for its turn; its connection is paused. */
-void turn_await(struct operator* operator);
+void turn_await(struct caller *caller);
 /**
  * Takes an operator of this user that waits with this command out of turn: what one was answered
  * answers it as well.
  * Return: NULL if there is none
  */
-struct operator* turn_take(struct daemon *daemon, uid_t uid, const char *command);
+struct caller *turn_take(struct daemon *daemon, uid_t uid, const char *command);
 
 #endif

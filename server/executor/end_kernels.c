@@ -21,9 +21,8 @@
 // so, and the daemon replaces the executor.
 //
 // A call of the backend takes milliseconds, and has a thread of its own: the module thread may be
-// in a call that waits for the very kernel, the compile threads in one that takes minutes. Nobody
-// waits for it, the main thread looks at a word. A call that never comes back leaves its job on the
-// board: the daemon's patience decides then.
+// in a call that waits for the very kernel. Nobody waits for it, the main thread looks at a word. A
+// call that never comes back leaves its job on the board: the daemon's patience decides then.
 
 #include "server/executor/end_kernels.h"
 

@@ -5,7 +5,6 @@
 //                    looked at again
 //   module thread    modules, functions, timing, unpinning: calls that the driver may hold up
 //                    (module_worker.c)
-//   compile threads  the driver's compiler and device linker, which may take seconds (compiler.c)
 //   a thread for each call that ends kernels (end_kernels.c), for milliseconds
 //   serving threads  rings and all that happens to a command; a session belongs to one of them
 //                    (serve.c)
@@ -26,11 +25,9 @@
 #include "server/executor/burial.h"
 #include "server/executor/canary.h"
 #include "server/executor/cap.h"
-#include "server/executor/compiler.h"
 #include "server/executor/contain.h"
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
-#include "server/executor/linker.h"
 #include "server/executor/module_worker.h"
 #include "server/executor/outbox.h"
 #include "server/executor/serve.h"
@@ -89,8 +86,6 @@ struct executor {
 
 	struct job_board board;
 	struct module_worker modules;
-	struct compiler compiler;
-	struct linker linker;
 	struct serve_pool pool;
 	struct shares shares;
 	struct caps caps;
@@ -121,9 +116,8 @@ void executor_deinit(struct executor *executor);
 #define EXECUTOR_E_SHUTDOWN 1
 int executor_handle(struct executor *executor, struct job *job);
 
-/** Sends a message to the daemon. Any thread. */
-void executor_send(
-	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count);
+/** Sends a message to the daemon; no descriptor ever goes with one. Any thread. */
+void executor_send(struct executor *executor, const struct wire_message *message);
 
 /** A number from the environment; what is no number up to `most` is ignored with a warning. */
 uint64_t executor_number(const char *name, uint64_t otherwise, uint64_t most);

@@ -57,8 +57,6 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	caps_init(&executor->caps);
 	gate_init(executor, load_patience_ms);
 	burial_init(executor);
-	compiler_init(executor);
-	linker_init(executor);
 	contain_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	outbox_init(&executor->outbox);
@@ -80,11 +78,8 @@ void executor_deinit(struct executor *executor)
 {
 	struct tenant *tenant;
 
-	/* The module thread takes what was compiled, and looks at the serving threads (gate.c). */
-	compiler_stop(executor);
+	/* The module thread looks at the serving threads (gate.c). */
 	module_worker_deinit(executor);
-	compiler_deinit(executor);
-	linker_deinit(executor);
 	serve_pool_deinit(executor);
 	job_board_deinit(&executor->board);
 	while ((tenant = TAILQ_FIRST(&executor->tenants))) {
@@ -115,7 +110,6 @@ enum route {
 	ROUTE_NONE,
 	ROUTE_MEMORY,
 	ROUTE_MODULE,
-	ROUTE_LINK,
 	ROUTE_OPEN,
 	ROUTE_CLOSE,
 	ROUTE_DETACH,
@@ -134,6 +128,7 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_QUERY_MEMORY] = ROUTE_MEMORY,
 	[WIRE_OPEN_GUARD] = ROUTE_MEMORY,
 	[WIRE_RESERVE_WINDOW] = ROUTE_MEMORY,
+	[WIRE_RELEASE_WINDOW] = ROUTE_MEMORY,
 	[WIRE_ENCODE_TENSOR_MAP] = ROUTE_MEMORY,
 	[WIRE_LOAD_MODULE] = ROUTE_MODULE,
 	[WIRE_UNLOAD_MODULE] = ROUTE_MODULE,
@@ -145,9 +140,6 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_QUERY_OCCUPANCY] = ROUTE_MODULE,
 	[WIRE_MAKE_GRAPH] = ROUTE_MODULE,
 	[WIRE_DROP_GRAPH] = ROUTE_MODULE,
-	[WIRE_LINK_ADD] = ROUTE_LINK,
-	[WIRE_LINK_COMPLETE] = ROUTE_LINK,
-	[WIRE_LINK_DROP] = ROUTE_LINK,
 	[WIRE_MAKE_ARRAY] = ROUTE_MODULE,
 	[WIRE_BACK_ARRAY] = ROUTE_MODULE,
 	[WIRE_DROP_ARRAY] = ROUTE_MODULE,
@@ -183,8 +175,6 @@ static void route_to_tenant(struct job *job, enum route route)
 		detach_handle(job);
 	else if (route == ROUTE_END_KERNELS)
 		end_kernels_handle(job);
-	else if (route == ROUTE_LINK)
-		linker_handle(job);
 	else
 		open_handle_close(job);
 }
@@ -225,7 +215,6 @@ int executor_handle(struct executor *executor, struct job *job)
 		break;
 	case ROUTE_MEMORY:
 	case ROUTE_MODULE:
-	case ROUTE_LINK:
 	case ROUTE_CLOSE:
 	case ROUTE_DETACH:
 	case ROUTE_END_KERNELS:
@@ -362,7 +351,7 @@ static void send_ready(struct executor *executor)
 		.sm_granule = device->sm_granule,
 		.sm_units = device->sm_units,
 	};
-	executor_send(executor, message, NULL, 0);
+	executor_send(executor, message);
 	free(message);
 }
 

@@ -13,6 +13,7 @@
 #include "server/executor/graph_form.h"
 #include "server/executor/pace.h"
 #include "server/executor/tenant.h"
+#include "server/file.h"
 #include "server/log.h"
 
 /* How long a drop waits for the session's work. */
@@ -317,7 +318,7 @@ static CUresult take(struct job *job, struct graph *graph, const char **ret_text
 		*ret_text = "too many bytes in all graphs of the program";
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	code = module_read_file(fd, bytes, &graph->bytes);
+	code = file_read(fd, bytes, &graph->bytes);
 	if (code)
 		return code;
 	graph->size = bytes;

@@ -74,7 +74,8 @@ static void set_all(struct guard *guard, uint32_t from, uint32_t to, enum slot s
 		set(guard, i, state);
 }
 
-/* Further windows of a session have no guard: the addresses there are the program's own choice. */
+/* Further windows of a session have no guard: what is mapped there grows piece by piece, and slots
+ * would have to give way each time. A stray into what is bare is a fault, as natively. */
 static bool is_guarded(const struct tenant *tenant, uint64_t address)
 {
 	return tenant->guard && tenant_is_device(tenant, address);

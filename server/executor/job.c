@@ -40,12 +40,7 @@ struct job *job_free(struct job *job)
 	return NULL;
 }
 
-void job_reply_with(struct job *job, const struct wire_reply *reply)
-{
-	job_reply_file(job, reply, -1);
-}
-
-static void send(struct job *job, const struct wire_reply *reply, int fd)
+static void send(struct job *job, const struct wire_reply *reply)
 {
 	struct wire_message message = {
 		.type = WIRE_REPLY, .id = job->message.id, .session = job->message.session, .reply = *reply};
@@ -53,13 +48,13 @@ static void send(struct job *job, const struct wire_reply *reply, int fd)
 	/* A standby answers the same request; a fault of somebody else is no answer to this
 	 * client. */
 	if (!executor_is_lost(job->executor))
-		executor_send(job->executor, &message, &fd, fd < 0 ? 0 : 1);
+		executor_send(job->executor, &message);
 }
 
-void job_reply_file(struct job *job, const struct wire_reply *reply, int fd)
+void job_reply_with(struct job *job, const struct wire_reply *reply)
 {
 	if (!job->answered)
-		send(job, reply, fd);
+		send(job, reply);
 	job_free(job);
 }
 
@@ -68,7 +63,7 @@ void job_answer_early(struct job *job, CUresult code)
 	struct wire_reply reply = {.code = code};
 
 	if (!job->answered)
-		send(job, &reply, -1);
+		send(job, &reply);
 	job->answered = true;
 }
 

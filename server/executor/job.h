@@ -1,7 +1,6 @@
 // A job: one control message on its way through the executor, and the board where jobs are parked
 // that must wait for something. A job belongs to exactly one place at a time: the code that handles
-// it, the queue of the module thread or of the compile threads, or the board. It ends with
-// job_reply() or job_free().
+// it, the queue of the module thread, or the board. It ends with job_reply() or job_free().
 //
 // The main thread owns the board and looks at every parked job in turn (job_board_step); other
 // threads put jobs on it with job_park(). While something is parked the main thread looks at an
@@ -33,7 +32,7 @@ struct job {
 	TAILQ_ENTRY(job) link;
 	struct executor *executor;
 	struct tenant *tenant;	       /* a reference, or NULL */
-	void (*run)(struct job *job);  /* on the module thread, or a compile thread */
+	void (*run)(struct job *job);  /* on the module thread */
 	int (*step)(struct job *job);  /* while parked: 0 (job gone) or JOB_E_WAIT */
 	void (*then)(struct job *job); /* what drain.c goes on with */
 	uint64_t since, deadline;      /* ns; deadline 0: none */
@@ -67,8 +66,6 @@ struct job *job_free(struct job *job);
 void job_reply(struct job *job, CUresult code, const uint64_t *values, uint32_t count, const char *text);
 /** The same for any Reply body. */
 void job_reply_with(struct job *job, const struct wire_reply *reply);
-/** The same, and a descriptor, which stays the caller's; -1: none. */
-void job_reply_file(struct job *job, const struct wire_reply *reply, int fd);
 
 /** Answers now; what is answered later is not sent. */
 void job_answer_early(struct job *job, CUresult code);

@@ -5,7 +5,7 @@
 
 #include "server/executor/job.h"
 
-/** Loads a module, or has it compiled first. Module thread; answers, perhaps later. */
+/** Loads a module, and answers. Module thread. */
 void load_module(struct job *job);
 
 #endif

@@ -44,11 +44,10 @@ static bool fits(const struct wire_range *range, uint64_t granule, uint64_t base
 	       range->address - base < bytes && range->bytes <= bytes - (range->address - base);
 }
 
-static bool is_device_range(const struct tenant *tenant, const struct wire_range *range)
+static bool is_device_range(struct tenant *tenant, const struct wire_range *range)
 {
-	if (tenant_is_annexed(tenant, range->address, range->bytes))
-		return fits(range, BACKEND_CHUNK_GRANULE, 0, UINT64_MAX);
-	return fits(range, BACKEND_CHUNK_GRANULE, tenant->window_base, tenant->device_bytes);
+	return fits(range, BACKEND_CHUNK_GRANULE, 0, UINT64_MAX) &&
+	       tenant_has_window(tenant, range->address, range->bytes);
 }
 
 static bool is_host_range(const struct tenant *tenant, const struct wire_range *range)
@@ -351,34 +350,61 @@ static void query_memory(struct job *job)
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 
-static CUresult reserve_annex(struct tenant *tenant, const struct wire_window *wish)
+static bool is_window(uint64_t address, uint64_t bytes)
 {
-	const struct range annex = {wish->address, wish->address + wish->bytes};
-	uint32_t count = word_relaxed(&tenant->annexes);
-	CUresult code;
+	return bytes && address % BACKEND_CHUNK_GRANULE == 0 && bytes % BACKEND_CHUNK_GRANULE == 0 &&
+	       address + bytes > address;
+}
 
-	if (!wish->bytes || wish->address % BACKEND_CHUNK_GRANULE || wish->bytes % BACKEND_CHUNK_GRANULE ||
-		annex.end < annex.start)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (count == TENANT_ANNEXES_MAX)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	code = executor_code(
-		tenant->executor, tenant_ops(tenant)->window_reserve(wish->address, wish->bytes));
+CUresult memory_reserve(struct tenant *tenant, uint64_t address, uint64_t bytes)
+{
+	CUresult code = CUDA_ERROR_INVALID_VALUE;
+
+	if (is_window(address, bytes))
+		code = range_code(range_set_add(&tenant->windows, address, bytes));
 	if (code)
 		return code;
-	tenant->annex[count] = annex;
-	/* Pairs with the acquire in tenant_is_annexed(). */
-	word_release(&tenant->annexes, count + 1);
-	return CUDA_SUCCESS;
+	code = executor_code(tenant->executor, tenant_ops(tenant)->window_reserve(address, bytes));
+	if (code)
+		range_set_remove(&tenant->windows, address, bytes);
+	return code;
+}
+
+static void count_further(struct tenant *tenant, int change)
+{
+	/* Pairs with the acquire in admits(): what is mapped there comes behind this. */
+	word_release(&tenant->further, word_relaxed(&tenant->further) + (uint32_t)change);
 }
 
 static void reserve_window(struct job *job)
 {
 	const struct wire_window *wish = &job->message.window;
 	const uint64_t values[2] = {wish->address, wish->bytes};
-	CUresult code = reserve_annex(job->tenant, wish);
+	CUresult code = memory_reserve(job->tenant, wish->address, wish->bytes);
 
+	if (!code)
+		count_further(job->tenant, 1);
 	job_reply(job, code, values, code ? 0 : 2, NULL);
+}
+
+/* The daemon knows that it is empty; a driver that has something there refuses. */
+static void release_window(struct job *job)
+{
+	const struct wire_window *wish = &job->message.window;
+	struct tenant *tenant = job->tenant;
+	CUresult code = CUDA_ERROR_INVALID_VALUE;
+
+	if (wish->address != tenant->window_base)
+		code = range_code(range_set_remove(&tenant->windows, wish->address, wish->bytes));
+	if (!code) {
+		code = executor_code(
+			tenant->executor, tenant_ops(tenant)->window_release(wish->address, wish->bytes));
+		if (code)
+			range_set_add(&tenant->windows, wish->address, wish->bytes);
+		else
+			count_further(tenant, -1);
+	}
+	job_reply(job, code, NULL, 0, NULL);
 }
 
 static bool is_global(struct tenant *tenant, uint64_t address)
@@ -396,8 +422,8 @@ static void encode_tensor_map(struct job *job)
 	uint64_t values[WIRE_TENSOR_MAP_WORDS];
 	CUresult code = CUDA_ERROR_INVALID_VALUE;
 
-	if (tenant_is_device(tenant, wish->address) || tenant_is_host(tenant, wish->address) ||
-		tenant_is_annexed(tenant, wish->address, 1) || is_global(tenant, wish->address))
+	if (tenant_has_window(tenant, wish->address, 1) || tenant_is_host(tenant, wish->address) ||
+		is_global(tenant, wish->address))
 		code = executor_code(job->executor, tenant_ops(tenant)->tensor_map(wish, values));
 	job_reply(job, code, values, code ? 0 : WIRE_TENSOR_MAP_WORDS, NULL);
 }
@@ -410,6 +436,7 @@ static void (*const handlers[WIRE_TYPES])(struct job *job) = {
 	[WIRE_QUERY_MEMORY] = query_memory,
 	[WIRE_OPEN_GUARD] = guard_handle,
 	[WIRE_RESERVE_WINDOW] = reserve_window,
+	[WIRE_RELEASE_WINDOW] = release_window,
 	[WIRE_ENCODE_TENSOR_MAP] = encode_tensor_map,
 };
 
@@ -431,14 +458,13 @@ bool memory_unmap_device(struct tenant *tenant, struct pace *pace)
 		if (!pace_step(pace))
 			return false;
 	}
-	for (uint32_t i = 0; i < word_relaxed(&tenant->annexes); i++)
-		executor_code(tenant->executor, ops->window_release(tenant->annex[i].start,
-							tenant->annex[i].end - tenant->annex[i].start));
-	word_set(&tenant->annexes, 0);
-	if (tenant->window_reserved && !tenant->stray.abandoned)
-		executor_code(
-			tenant->executor, ops->window_release(tenant->window_base, tenant->device_bytes));
-	tenant->window_reserved = false;
+	while (!range_set_pop(&tenant->windows, &range)) {
+		/* Slots of the guard may be left in its own. */
+		if (range.start == tenant->window_base && tenant->stray.abandoned)
+			continue;
+		executor_code(tenant->executor, ops->window_release(range.start, range.end - range.start));
+	}
+	word_set(&tenant->further, 0);
 	return true;
 }
 

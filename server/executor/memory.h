@@ -1,9 +1,13 @@
-// Memory requests of clients: MapMemory, UnmapMemory, MapHost, UnmapHost, QueryMemory. Main thread;
+// Memory requests of clients: MapMemory, UnmapMemory, MapHost, UnmapHost, QueryMemory,
+// ReserveWindow, ReleaseWindow. Main thread;
 // unmapping answers later. Pinned memory that was freed stays pinned until nothing runs (burial.h).
 
 #ifndef FRMPS_SERVER_EXECUTOR_MEMORY_H
 #define FRMPS_SERVER_EXECUTOR_MEMORY_H
 
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
 #include "server/executor/job.h"
 
 struct pace;
@@ -11,6 +15,9 @@ struct range;
 struct tenant;
 
 void memory_handle(struct job *job);
+
+/** Takes addresses for the session's device memory. Main thread. */
+CUresult memory_reserve(struct tenant *tenant, uint64_t address, uint64_t bytes);
 
 /** Undoes the mappings of device memory of a session that is not served any more. Module thread.
  * Return: false: it is to be called again (pace_step()) */

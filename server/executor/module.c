@@ -6,11 +6,8 @@
 
 #include "server/executor/module.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
@@ -47,49 +44,6 @@ struct module **module_slot(struct tenant *tenant, uint32_t id)
 }
 
 /* A private copy: the file may change under us, whatever its seals say. */
-CUresult module_read_file(int fd, uint64_t bytes, uint8_t **ret_image)
-{
-	struct stat status;
-	uint64_t at = 0;
-	uint8_t *image;
-
-	if (fd < 0 || !bytes || bytes > MODULE_IMAGE_MAX || fstat(fd, &status) < 0 || status.st_size < 0 ||
-		(uint64_t)status.st_size < bytes)
-		return CUDA_ERROR_INVALID_VALUE;
-	image = malloc(bytes);
-	if (!image)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	while (at < bytes) {
-		ssize_t n = pread(fd, image + at, bytes - at, (off_t)at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			free(image);
-			return CUDA_ERROR_INVALID_IMAGE;
-		}
-		at += (uint64_t)n;
-	}
-	*ret_image = image;
-	return CUDA_SUCCESS;
-}
-
-CUresult module_write_file(int fd, const void *bytes, uint64_t count)
-{
-	uint64_t at = 0;
-
-	while (at < count) {
-		ssize_t n = pwrite(fd, (const uint8_t *)bytes + at, count - at, (off_t)at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		at += (uint64_t)n;
-	}
-	return CUDA_SUCCESS;
-}
-
 struct function *function_free(struct function *function)
 {
 	if (function)

@@ -15,8 +15,6 @@
 /* Bounds of one session. Ids are the client's, 1 … bound - 1. */
 #define MODULE_MAX   SHM_MODULES
 #define FUNCTION_MAX 65536u
-/* Largest image, bytes. */
-#define MODULE_IMAGE_MAX (UINT64_C(4) << 30)
 
 struct function {
 	struct backend_function *backend;
@@ -47,17 +45,6 @@ struct module_table {
 	struct module **modules;	    /* MODULE_MAX, NULL until first used */
 	_Atomic(function_word *) functions; /* FUNCTION_MAX; NULL until first used, published with release */
 };
-
-/**
- * A private copy of a client's file, which may change under us, whatever its seals say. Free with
- * free().
- * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE (no file of that size), CUDA_ERROR_INVALID_IMAGE,
- * CUDA_ERROR_OUT_OF_MEMORY.
- */
-CUresult module_read_file(int fd, uint64_t bytes, uint8_t **ret_bytes);
-/** Writes a file from its beginning, which may fail in any way. Return: CUDA_SUCCESS,
- * CUDA_ERROR_OUT_OF_MEMORY. */
-CUresult module_write_file(int fd, const void *bytes, uint64_t count);
 
 /** Where module `id` is kept; NULL if the id is out of range or no memory. Module thread. */
 struct module **module_slot(struct tenant *tenant, uint32_t id);

@@ -28,7 +28,6 @@
 #include "server/executor/drain.h"
 #include "server/executor/end_kernels.h"
 #include "server/executor/guard.h"
-#include "server/executor/linker.h"
 #include "server/executor/memory.h"
 #include "server/executor/pace.h"
 #include "server/executor/takeover.h"
@@ -99,14 +98,10 @@ static bool is_window(const struct wire_open_session *wish)
 static CUresult reserve_window(struct tenant *tenant)
 {
 	void *host = (void *)(uintptr_t)(tenant->window_base + tenant->device_bytes);
-	CUresult code = executor_code(tenant->executor,
-		tenant_ops(tenant)->window_reserve(tenant->window_base, tenant->device_bytes));
+	CUresult code = memory_reserve(tenant, tenant->window_base, tenant->device_bytes);
 
-	if (code)
+	if (code || !tenant->host_bytes)
 		return code;
-	tenant->window_reserved = true;
-	if (!tenant->host_bytes)
-		return CUDA_SUCCESS;
 	if (mmap(host, tenant->host_bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != host)
 		return CUDA_ERROR_MAP_FAILED;
@@ -302,7 +297,6 @@ static int leave(struct job *job)
 	pthread_mutex_unlock(&executor->tenants_lock);
 	tenant->gone = true;
 	cap_leave(tenant);
-	linker_forget(tenant);
 	if (!tenant->stray.abandoned)
 		guard_deinit(tenant);
 	tenant_unref(tenant); /* the registry's */
@@ -432,7 +426,6 @@ void open_handle_close(struct job *job)
 		return;
 	}
 	tenant->closing = tenant->ending = true;
-	compiler_forget(tenant);
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = close_step;
 	job_park(job);

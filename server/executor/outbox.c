@@ -3,7 +3,6 @@
 #include "server/executor/outbox.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,34 +15,18 @@
 
 struct unsent {
 	TAILQ_ENTRY(unsent) link;
-	int fds[WIRE_FDS_MAX];
-	unsigned fd_count;
 	size_t length;
 	uint8_t bytes[];
 };
 
-static struct unsent *unsent_free(struct unsent *packet)
-{
-	for (unsigned i = 0; packet && i < packet->fd_count; i++)
-		close(packet->fds[i]);
-	free(packet);
-	return NULL;
-}
-
-static struct unsent *unsent_new(const uint8_t *bytes, size_t length, const int *fds, unsigned fd_count)
+static struct unsent *unsent_new(const uint8_t *bytes, size_t length)
 {
 	struct unsent *packet = malloc(sizeof(*packet) + length);
 
 	if (!packet)
 		return NULL;
-	packet->fd_count = 0;
 	packet->length = length;
 	memcpy(packet->bytes, bytes, length);
-	for (; packet->fd_count < fd_count; packet->fd_count++) {
-		packet->fds[packet->fd_count] = fcntl(fds[packet->fd_count], F_DUPFD_CLOEXEC, 0);
-		if (packet->fds[packet->fd_count] < 0)
-			return unsent_free(packet);
-	}
 	return packet;
 }
 
@@ -65,18 +48,17 @@ static void keep(struct outbox *outbox, struct unsent *packet, int error)
 	TAILQ_INSERT_TAIL(&outbox->packets, packet, link);
 }
 
-int outbox_send(
-	struct executor *executor, const uint8_t *bytes, size_t length, const int *fds, unsigned fd_count)
+int outbox_send(struct executor *executor, const uint8_t *bytes, size_t length)
 {
 	struct outbox *outbox = &executor->outbox;
 	int error = PACKET_E_AGAIN;
 
 	/* The order of messages is the order of what has happened. */
 	if (TAILQ_EMPTY(&outbox->packets))
-		error = packet_send(executor->control_fd, bytes, length, fds, fd_count);
+		error = packet_send(executor->control_fd, bytes, length, NULL, 0);
 	if (is_over(error))
 		return error;
-	keep(outbox, unsent_new(bytes, length, fds, fd_count), error);
+	keep(outbox, unsent_new(bytes, length), error);
 	return OUTBOX_E_KEPT;
 }
 
@@ -87,10 +69,9 @@ uint64_t outbox_step(struct executor *executor, uint64_t now)
 
 	pthread_mutex_lock(&executor->control_lock);
 	while ((packet = TAILQ_FIRST(&outbox->packets)) &&
-		is_over(packet_send(executor->control_fd, packet->bytes, packet->length, packet->fds,
-			packet->fd_count))) {
+		is_over(packet_send(executor->control_fd, packet->bytes, packet->length, NULL, 0))) {
 		TAILQ_REMOVE(&outbox->packets, packet, link);
-		unsent_free(packet);
+		free(packet);
 	}
 	pthread_mutex_unlock(&executor->control_lock);
 	return packet ? now + RETRY_NS : UINT64_MAX;
@@ -107,6 +88,6 @@ void outbox_deinit(struct outbox *outbox)
 
 	while ((packet = TAILQ_FIRST(&outbox->packets))) {
 		TAILQ_REMOVE(&outbox->packets, packet, link);
-		unsent_free(packet);
+		free(packet);
 	}
 }

@@ -20,11 +20,10 @@ struct outbox {
 void outbox_init(struct outbox *outbox);
 void outbox_deinit(struct outbox *outbox);
 
-/** Sends a packet, or keeps it. The descriptors stay the caller's. Under control_lock; any thread.
+/** Sends a packet, or keeps it. Under control_lock; any thread.
  * Return: 0, OUTBOX_E_KEPT: the main thread is to be kicked, or PACKET_E_CLOSED */
 #define OUTBOX_E_KEPT 100
-int outbox_send(
-	struct executor *executor, const uint8_t *bytes, size_t length, const int *fds, unsigned fd_count);
+int outbox_send(struct executor *executor, const uint8_t *bytes, size_t length);
 
 /** Sends what is kept. Main thread. Return: when it wants to go on, ns; UINT64_MAX: nothing is
  * left */

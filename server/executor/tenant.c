@@ -27,6 +27,7 @@ struct tenant *tenant_new(struct executor *executor, uint64_t id)
 	tenant->id = id;
 	tenant->references = 1;
 	tenant->doorbell = -1;
+	range_set_init(&tenant->windows, false);
 	range_set_init(&tenant->device, true);
 	range_set_init(&tenant->host, true);
 	range_set_init(&tenant->globals, true);
@@ -52,6 +53,7 @@ struct tenant *tenant_unref(struct tenant *tenant)
 {
 	if (!tenant || atomic_fetch_sub_explicit(&tenant->references, 1, memory_order_acq_rel) > 1)
 		return NULL;
+	range_set_deinit(&tenant->windows);
 	range_set_deinit(&tenant->device);
 	range_set_deinit(&tenant->host);
 	range_set_deinit(&tenant->globals);
@@ -64,15 +66,11 @@ struct tenant *tenant_unref(struct tenant *tenant)
 	return NULL;
 }
 
-bool tenant_is_annexed(const struct tenant *tenant, uint64_t address, uint64_t bytes)
+bool tenant_has_window(struct tenant *tenant, uint64_t address, uint64_t bytes)
 {
-	/* Pairs with the release in memory.c. */
-	uint32_t count = word_acquire(&tenant->annexes);
+	struct range_cache cache = {.version = 0};
 
-	for (uint32_t i = 0; i < count; i++)
-		if (range_holds(&tenant->annex[i], address, bytes))
-			return true;
-	return false;
+	return range_set_covers_slow(&tenant->windows, &cache, address, bytes);
 }
 
 static bool admits(struct tenant *tenant, uint64_t address, uint64_t bytes, struct range_cache *device,
@@ -82,8 +80,9 @@ static bool admits(struct tenant *tenant, uint64_t address, uint64_t bytes, stru
 		return range_set_covers(&tenant->device, device, address, bytes);
 	if (tenant_is_host(tenant, address))
 		return range_set_covers(&tenant->host, host, address, bytes);
-	if (word_acquire(&tenant->annexes) && tenant_is_annexed(tenant, address, bytes))
-		return range_set_covers(&tenant->device, device, address, bytes);
+	/* Pairs with the release in count_further() of memory.c. */
+	if (word_acquire(&tenant->further) && range_set_covers(&tenant->device, device, address, bytes))
+		return true;
 	return range_set_covers(&tenant->globals, global, address, bytes);
 }
 
@@ -159,7 +158,7 @@ void tenant_offend(struct tenant *tenant, const char *format, ...)
 		(unsigned long long)tenant->id, tenant->program, tenant->pid, reason);
 	tenant_end(tenant, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
 	message.trouble = (struct wire_trouble){.code = CUDA_ERROR_MPS_CLIENT_TERMINATED, .text = reason};
-	executor_send(tenant->executor, &message, NULL, 0);
+	executor_send(tenant->executor, &message);
 }
 
 void tenant_late_error(struct tenant *tenant, CUresult code)

@@ -11,8 +11,8 @@
 // stays SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
 // WAITING: out of the registry; what the driver would stop everybody for is still there.
 //
-// References: one of the registry, then of the burial, one of each job, of a compile thread at work
-// for it, and of each range that it freed. Freed on the main, the module or a compile thread.
+// References: one of the registry, then of the burial, one of each job, and of each range
+// that it freed. Freed on the main or the module thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_TENANT_H
 #define FRMPS_SERVER_EXECUTOR_TENANT_H
@@ -42,8 +42,6 @@
 
 /* Sleepers of a session that are remembered one by one; more are woken at every look. */
 #define TENANT_WAKES 1024u
-/* Further windows, or runs of them. */
-#define TENANT_ANNEXES_MAX 16u
 
 struct tenant_wake {
 	uint64_t seq, since;
@@ -63,15 +61,15 @@ struct tenant {
 	struct shm_view view;
 	int doorbell;
 	uint64_t window_base, device_bytes, host_bytes;
-	uint64_t text;	  /* address of its kernels' text; 0: it does not look there */
-	uint32_t scratch; /* index of its word */
-	/* Further windows, of device memory only. Main thread; a new one is there before `annexes`
-	 * counts it.
-	 */
-	struct range annex[TENANT_ANNEXES_MAX];
-	word32 annexes;
+	uint64_t text;	      /* address of its kernels' text; 0: it does not look there */
+	uint32_t scratch;     /* index of its word */
 	_Atomic bool aliased; /* some memory is mapped at two addresses */
-	bool window_reserved, host_reserved, arena_registered, timelines_registered, has_scratch;
+	bool host_reserved, arena_registered, timelines_registered, has_scratch;
+
+	/* Addresses for device memory: that part of its window, and further windows. Exact. Main
+	 * thread, at the end the module thread; of further ones there are `further`. */
+	struct range_set windows;
+	word32 further;
 
 	/* What commands may name. Locked inside. */
 	struct range_set device, host, globals;	 /* merging */
@@ -153,8 +151,8 @@ static inline bool tenant_is_device(const struct tenant *tenant, uint64_t addres
 {
 	return address - tenant->window_base < tenant->device_bytes;
 }
-/** Whether some bytes lie in one of the further windows. */
-bool tenant_is_annexed(const struct tenant *tenant, uint64_t address, uint64_t bytes);
+/** Whether some bytes lie in one of the places for its device memory. Any thread. */
+bool tenant_has_window(struct tenant *tenant, uint64_t address, uint64_t bytes);
 
 /**
  * The one way out for a tenant that broke the rules: one log line, Offence to the daemon, CLOSED

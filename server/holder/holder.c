@@ -30,6 +30,8 @@
 // not said who they are (the program connects again), operators' connections, what was in doubt at
 // losses of executors that nobody is to blame for.
 //
+// Compilers (worker/compiler.h) do not outlive the daemon: their requests are begun anew.
+//
 // A promotion under way goes on: a condemned executor is killed once more, its end is known from
 // the holder, an executor that was told to take over is told again (rule 3).
 //
@@ -568,6 +570,9 @@ int holder_run(int (*run)(void *context, const struct legacy *legacy), void *con
 	int code;
 
 	raise_limits();
+	/* Compilers are the daemon's own children, and end with it: somebody has to wait for
+	 * them. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	fill_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);

@@ -99,7 +99,6 @@ static bool has_ended(pid_t pid)
 /* A child of the holder, as all of the service's. Return: whether it runs */
 static bool start(int socket)
 {
-	struct clone_args how = {.flags = CLONE_PARENT};
 	unsigned i = 0;
 	long pid;
 
@@ -107,7 +106,7 @@ static bool start(int socket)
 		i++;
 	if (i == PROCESSES_MAX)
 		return false;
-	pid = syscall(SYS_clone3, &how, sizeof(how));
+	pid = syscall(SYS_clone, CLONE_PARENT, NULL, NULL, NULL, 0);
 	if (pid == 0)
 		empty(socket);
 	if (pid > 0)

@@ -1,7 +1,7 @@
 // Runs at build time only. Makes of the tables that --help and the configuration's reader use
 //
 //   generate page NAME		a page of the manual, in mdoc: frmps-server, frmps.conf, frmps-run, frmpsctl, frmps-exporter
-//   generate completion NAME	completion for bash, of one of the programs
+//   generate completion NAME	completion for bash, of one of the programs; zsh NAME, fish NAME: for those
 //
 // on standard output. One process, one thread, owns nothing.
 
@@ -389,6 +389,71 @@ static void put_completion(const struct manual *manual)
 	printf(" %s\n", manual->program);
 }
 
+/* The first sentence, in one line, without a meaning to a shell. */
+static void put_sentence(const char *text)
+{
+	for (; *text && !(text[0] == '.' && (!text[1] || text[1] == ' ')); text++)
+		if (!strchr("'[]:\\\n`$\"", *text))
+			putchar(*text);
+}
+
+/* The commands of one word, and what they do. @begin, @middle, @end: around them */
+static void put_first_words(
+	const struct manual *manual, const char *begin, const char *middle, const char *end)
+{
+	for (size_t i = 0; i < manual->count; i++) {
+		const struct manual_row *row = &manual->rows[i];
+
+		if (row->kind != MANUAL_COMMAND || strchr(row->name, ' '))
+			continue;
+		printf("%s%s%s", begin, row->name, middle);
+		put_sentence(row->help);
+		fputs(end, stdout);
+	}
+}
+
+static void put_zsh(const struct manual *manual)
+{
+	printf("#compdef %s\n_arguments", manual->program);
+	for (size_t i = 0; i < manual->count; i++) {
+		const struct manual_row *row = &manual->rows[i];
+
+		if (row->kind != MANUAL_OPTION)
+			continue;
+		printf(" \\\n\t'--%s%s[", row->name,
+			!*row->argument		? ""
+			: *row->argument == '[' ? "-="
+						: "=");
+		put_sentence(row->help);
+		fputs(*row->argument ? "]:value:_files'" : "]'", stdout);
+	}
+	if (manual == &manual_ctl) {
+		fputs(" \\\n\t'1:command:((", stdout);
+		put_first_words(manual, "", "\\:\"", "\" ");
+		fputs("))'", stdout);
+	}
+	puts(manual == &manual_run ? " \\\n\t'(-)*::program:_normal'" : " \\\n\t'*:argument:_files'");
+}
+
+static void put_fish(const struct manual *manual)
+{
+	for (size_t i = 0; i < manual->count; i++) {
+		const struct manual_row *row = &manual->rows[i];
+
+		if (row->kind != MANUAL_OPTION)
+			continue;
+		printf("complete -c %s -l %s%s -d '", manual->program, row->name,
+			*row->argument && *row->argument != '[' ? " -r" : "");
+		put_sentence(row->help);
+		puts("'");
+	}
+	if (manual == &manual_ctl)
+		put_first_words(
+			manual, "complete -c frmpsctl -n __fish_use_subcommand -f -a ", " -d '", "'\n");
+	if (manual == &manual_run)
+		puts("complete -c frmps-run -x -a '(__fish_complete_subcommand)'");
+}
+
 int main(int count, char **arguments)
 {
 	const char *what = count == 3 ? arguments[1] : "", *name = count == 3 ? arguments[2] : "";
@@ -404,10 +469,14 @@ int main(int count, char **arguments)
 			put_page(manuals[i]);
 		else if (!strcmp(what, "completion"))
 			put_completion(manuals[i]);
+		else if (!strcmp(what, "zsh"))
+			put_zsh(manuals[i]);
+		else if (!strcmp(what, "fish"))
+			put_fish(manuals[i]);
 		else
 			break;
 		return fflush(stdout) || ferror(stdout);
 	}
-	fprintf(stderr, "usage: generate page|completion NAME\n");
+	fprintf(stderr, "usage: generate page|completion|zsh|fish NAME\n");
 	return 64;
 }

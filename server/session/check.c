@@ -173,13 +173,24 @@ static int check_map_handle(
 	return 0;
 }
 
-static int check_window(
+static int check_reserve(
 	const struct check_scope *scope, const struct wire_window *window, struct check_finding *finding)
 {
-	if (window->address || !window->bytes || window->bytes % WINDOW_BYTES)
-		return broken(finding, "windows have an address or no whole number");
-	if (window->bytes / WINDOW_BYTES > CHECK_WINDOWS_MAX - scope->holdings->windows)
-		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+	if (!window->bytes || window->bytes % WINDOW_GRAIN || window->address % WINDOW_GRAIN ||
+		window->alignment & (window->alignment - 1))
+		return broken(finding, "window is empty or not aligned");
+	return scope->holdings->windows < CHECK_WINDOWS_MAX ? 0 : answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static int check_release_window(
+	const struct check_scope *scope, const struct wire_window *window, struct check_finding *finding)
+{
+	const struct wire_range range = {window->address, window->bytes, 0};
+
+	if (!holdings_find_range(scope->holdings, WIRE_RESERVE_WINDOW, range.address, range.bytes))
+		return broken(finding, "window is none of the session's");
+	if (holdings_overlaps(scope->holdings, &range))
+		return broken(finding, "window with memory was released");
 	return 0;
 }
 
@@ -466,7 +477,9 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 	case WIRE_EXPORT_MEMORY:
 		return 0;
 	case WIRE_RESERVE_WINDOW:
-		return check_window(scope, &message->window, finding);
+		return check_reserve(scope, &message->window, finding);
+	case WIRE_RELEASE_WINDOW:
+		return check_release_window(scope, &message->window, finding);
 	case WIRE_ENCODE_TENSOR_MAP:
 		return check_tensor_map(&message->tensor_map, finding);
 	case WIRE_MAKE_GRAPH:

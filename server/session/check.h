@@ -18,7 +18,7 @@ struct holdings;
 #define CHECK_LINK_BYTES   (UINT64_C(256) << 20) /* one input of the device linker, or a module's text */
 #define CHECK_LINK_INPUTS  1024u
 #define CHECK_OPTIONS_MAX  64u
-#define CHECK_WINDOWS_MAX  16u		       /* further windows of one session */
+#define CHECK_WINDOWS_MAX  1024u	       /* further windows of one session */
 #define CHECK_OPTION_BYTES (UINT64_C(1) << 20) /* most bytes of a log that an option asks for */
 
 /* Outcomes. */

@@ -127,10 +127,22 @@ void chunk_doom(struct chunk *chunk)
 
 	if (chunk->doomed)
 		return;
+	/* Also what is still wanted: the next daemon does not know that. */
 	chunk_name(chunk, &kept);
-	chunk->record = record_doomed(chunk->daemon, NULL, &kept, 0);
+	if (!chunk->record)
+		chunk->record = record_doomed(chunk->daemon, NULL, &kept, 0);
+	if (chunk->export && chunk->exported->is_wanted(chunk))
+		return;
 	reclaim_begin(chunk->daemon);
 	chunk->doomed = true;
+}
+
+void chunk_unleave(struct chunk *chunk)
+{
+	if (chunk->doomed || !chunk->record)
+		return;
+	store_drop(chunk->daemon->store, chunk->record);
+	chunk->record = NULL;
 }
 
 void chunk_leave(struct chunk *chunk)
@@ -146,6 +158,13 @@ struct chunk *chunk_unref(struct chunk *chunk)
 	if (!chunk || --chunk->refs)
 		return NULL;
 	chunk_doom(chunk);
+	if (!chunk->doomed) {
+		chunk->refs = 1;
+		chunk->exported->take(chunk);
+		return NULL;
+	}
+	if (chunk->export)
+		chunk->exported->end(chunk);
 	chunk_name(chunk, &kept);
 	shared_fd_unref(chunk->fd);
 	release(chunk->daemon, &kept, chunk->record, chunk->freed_by);

@@ -10,12 +10,21 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct chunk;
 struct daemon;
+struct export;
 struct holding;
 struct kept_chunk;
 struct kept_doomed;
 struct record;
 struct shared_fd;
+
+/* Who keeps a chunk that nobody holds any more (export.h). */
+struct chunk_exported {
+	bool (*is_wanted)(const struct chunk *chunk);
+	void (*take)(struct chunk *chunk); /* the last reference */
+	void (*end)(struct chunk *chunk);
+};
 
 struct chunk {
 	struct daemon *daemon;
@@ -29,15 +38,20 @@ struct chunk {
 	/* Those among them that count as memory. The first one's session owns it (holdings.h). */
 	TAILQ_HEAD(, holding) owners;
 	struct shared_fd *fd;
-	const struct record *record; /* while doomed */
+	const struct record *record;	       /* while doomed, or left without one that holds it */
+	const struct chunk_exported *exported; /* behind `export` */
+	struct export *export;		       /* NULL: it was not exported */
 };
 
 /** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at
  * once. @fd: -1: there was no room for it, which is a failure */
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
 struct chunk *chunk_ref(struct chunk *chunk);
-/** Its owner gave it back: it will be released when the last reference goes. */
+/** Its owner gave it back: it will be released when the last reference goes, if it is not wanted
+ * then. */
 void chunk_doom(struct chunk *chunk);
+/** It has an owner again. */
+void chunk_unleave(struct chunk *chunk);
 /** One reference is about to go: if it is the last one, the chunk is doomed, and that is recorded
  * first. */
 void chunk_leave(struct chunk *chunk);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sysexits.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
@@ -27,6 +28,7 @@
 #include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
+#include "server/session/guarantee.h"
 #include "server/session/session.h"
 #include "server/session/visitor.h"
 #include "server/worker/overdue.h"
@@ -61,8 +63,16 @@ static void copy_device(struct backend_device *device, const struct wire_ready *
 
 static void become_ready(struct daemon *daemon)
 {
+	char text[300];
+
 	if (daemon->ready || !daemon->device_known || !daemon->keeper || daemon->keeper->state != WORKER_WARM)
 		return;
+	/* It would refuse every program. */
+	if (!daemon->leaving && guarantee_refuses_rules(daemon, &daemon->rules, text, sizeof(text))) {
+		daemon_fail(daemon, text);
+		daemon->exit_code = EX_CONFIG;
+		return;
+	}
 	daemon->ready = true;
 	daemon_keep(daemon);
 	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
@@ -253,8 +263,9 @@ void daemon_stop(struct daemon *daemon)
 	log_info("stopping: %u clients have %llu s to finish", daemon->session_count,
 		(unsigned long long)daemon->stop_seconds);
 	notify_manager("STOPPING=1");
+	/* The socket goes last: who is waited for can be seen, and ended. */
 	daemon->draining = true;
-	daemon->listener = listener_free(daemon->listener);
+	daemon->stop_until_us = timer_now_us() + daemon->stop_seconds * 1000000;
 	timer_start(daemon->stop_timer, daemon->stop_seconds * 1000);
 }
 
@@ -313,6 +324,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	userlog_init(daemon);
 	daemon->desk->open(daemon);
 	handouts_init(&daemon->handouts, loop);
+	exports_init(&daemon->exports, loop);
 	TAILQ_INIT(&daemon->offenders);
 	events_init(daemon);
 	daemon->started_us = timer_now_us();
@@ -323,6 +335,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	log_bug_on(!daemon->stop_timer || !daemon->greeting);
 	overdue_init(&daemon->crew);
 	keeping_init(daemon);
+	compiling_init(daemon, request_finish, request_compiled);
 }
 
 int daemon_start(struct daemon *daemon)
@@ -339,6 +352,8 @@ void daemon_deinit(struct daemon *daemon)
 	struct domain *domain;
 
 	daemon->holder = watch_free(daemon->holder);
+	compiling_deinit(daemon);
+	exports_deinit(&daemon->exports);
 	keeping_deinit(daemon);
 	reclaim_deinit(daemon);
 	offender_deinit(daemon);
@@ -357,6 +372,7 @@ void daemon_deinit(struct daemon *daemon)
 
 void daemon_adopted(struct daemon *daemon)
 {
+	struct session *session;
 	struct domain *domain;
 
 	if (!daemon->keeper)
@@ -364,5 +380,8 @@ void daemon_adopted(struct daemon *daemon)
 	domain_prewarm(daemon);
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		domain_fill(domain);
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session->state == SESSION_SERVED)
+			compiling_await(session);
 	become_ready(daemon);
 }

@@ -25,8 +25,10 @@
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
 #include "server/config/terms.h"
+#include "server/session/compiling.h"
 #include "server/session/counters.h"
 #include "server/session/events.h"
+#include "server/session/export.h"
 #include "server/session/handout.h"
 #include "server/session/health.h"
 #include "server/session/partition.h"
@@ -90,6 +92,8 @@ struct daemon {
 	struct reclaim reclaim;
 	struct userlog userlog;
 	struct handouts handouts;
+	struct compiling compiling;
+	struct exports exports;
 	unsigned session_count;
 	void (*emptied)(struct daemon *daemon); /* the last executor has let go of a session */
 	uint64_t fds_max;			/* open files that this process may have */
@@ -104,7 +108,8 @@ struct daemon {
 	uint64_t sm_default;	/* the same of multiprocessors, percent */
 	uint64_t class_default; /* the class of such sessions, at best (config.h) */
 	struct partitions partitions;
-	uint64_t stop_seconds; /* how long programs have to finish when the service ends */
+	uint64_t stop_seconds;	/* how long programs have to finish when the service ends */
+	uint64_t stop_until_us; /* while draining, until when they have it */
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;

@@ -19,7 +19,7 @@ struct desk {
 	void (*receive)(struct daemon *daemon, struct connection *connection, uid_t uid,
 		const struct wire_message *message);
 	/** Sends an operator away. */
-	void (*dismiss)(struct guest *operator);
+	void (*dismiss)(struct guest *caller);
 };
 
 #endif

@@ -338,6 +338,7 @@ void domain_reap(struct domain *domain)
 	domain->daemon->fault_room->domain_gone(domain);
 	timer_free(domain->respawn);
 	timer_free(domain->idle);
+	window_set_deinit(&domain->windows);
 	free(domain);
 }
 

@@ -49,17 +49,16 @@ static void find_backing(struct request *request)
 		request->chunk = chunk_ref(mapping->chunk);
 }
 
-static CUresult take_windows(struct request *request)
+static CUresult take_window(struct request *request)
 {
 	struct wire_window *wish = &request->message.window;
-	uint32_t count = (uint32_t)(wish->bytes / WINDOW_BYTES);
-	uint32_t first = window_take_run(&request->session->domain->windows, count, &wish->free_windows);
 
-	if (first == WINDOW_NONE)
+	/* One that was taken in an earlier life of the daemon stays so. */
+	if (request->window == WINDOW_NONE)
+		request->window = window_take_further(&request->session->domain->windows, wish);
+	if (request->window == WINDOW_NONE)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	request->window = first;
-	request->windows = count;
-	wish->address = window_base(first);
+	wish->address = request->window;
 	wish->free_windows = (struct wire_u64s){0};
 	return CUDA_SUCCESS;
 }
@@ -70,52 +69,18 @@ CUresult effect_prepare(struct request *request)
 		resolve_handle(request);
 	if (request->message.type == WIRE_BACK_ARRAY)
 		find_backing(request);
-	if (request->message.type == WIRE_RESERVE_WINDOW && !request->windows)
-		return take_windows(request);
-	return CUDA_SUCCESS;
+	return request->message.type == WIRE_RESERVE_WINDOW ? take_window(request) : CUDA_SUCCESS;
 }
 
 void effect_forget(struct request *request)
 {
-	window_give_run(&request->session->domain->windows, request->window, request->windows);
-	request->windows = 0;
+	window_give(&request->session->domain->windows, request->window);
+	request->window = WINDOW_NONE;
 }
 
 /*
  * After
  */
-
-/* An executor that had carried the request out before the daemon died answers for the windows of
- * then. */
-static void settle_windows(struct request *request, const struct wire_reply *reply)
-{
-	struct window_set *set = &request->session->domain->windows;
-	struct wire_window *window = &request->message.window;
-
-	if (reply->values.count < 2 || reply->values.at[0] == window->address)
-		return;
-	window_give_run(set, request->window, request->windows);
-	window->address = reply->values.at[0];
-	request->window = window_at(window->address);
-	window_take_again(set, request->window, request->windows);
-}
-
-/* A text that was compiled (executor/load.c): from now on its code is the image, and needs no
- * compiler. */
-static void take_code(struct request *request, const struct wire_reply *reply, struct packet *packet)
-{
-	struct shared_fd *code = shared_fd_new(packet_take_fd(packet, 0));
-
-	/* Without it standbys compile the text themselves. */
-	if (!code || shared_fd_keep(code, request->session->daemon->store)) {
-		shared_fd_unref(code);
-		return;
-	}
-	shared_fd_unref(request->fd);
-	request->fd = code;
-	request->message.load_module.bytes = reply->values.count > 2 ? reply->values.at[2] : 0;
-	request->message.load_module.options = (struct wire_options){0};
-}
 
 /* Its last holding is about to go: standbys that have not unmapped it yet may have it for
  * longer. */
@@ -123,8 +88,10 @@ static void doom_last(struct session *session, struct chunk *chunk)
 {
 	if (chunk->holders != 1)
 		return;
-	reclaim_note_freed(session, chunk);
 	chunk_doom(chunk);
+	/* What was exported may stay. */
+	if (chunk->doomed)
+		reclaim_note_freed(session, chunk);
 }
 
 static void drop_range(struct session *session, const struct wire_message *message)
@@ -185,21 +152,17 @@ static void keep(struct request *request, const struct wire_reply *reply)
 	r = holdings_note(
 		&session->holdings, &request->message, &reply->values, request->fd, request->chunk, &entry);
 	log_bug_on(r < 0);
-	request->windows = 0; /* the holding's now */
+	request->window = WINDOW_NONE; /* the holding's now */
 	if (!entry)
 		return;
 	session->daemon->standby_room->added(session, entry);
 	holdings_keep(&session->holdings, entry);
 }
 
-void effect_note(struct request *request, const struct wire_reply *reply, struct packet *packet)
+void effect_note(struct request *request, const struct wire_reply *reply)
 {
 	const struct message_row *row = message_row(request->message.type);
 
-	if (request->message.type == WIRE_RESERVE_WINDOW)
-		settle_windows(request, reply);
-	if (request->message.type == WIRE_LOAD_MODULE)
-		take_code(request, reply, packet);
 	if (message_is_kept(request->message.type))
 		keep(request, reply);
 	if (row->keep != KEEP_DROP)

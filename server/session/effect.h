@@ -6,7 +6,6 @@
 #define FRMPS_SERVER_SESSION_EFFECT_H
 
 #include "protocol/cuda_abi.h"
-#include "protocol/socket.h"
 #include "protocol/wire.h"
 
 struct request;
@@ -22,8 +21,7 @@ void effect_forget(struct request *request);
 
 /**
  * The request succeeded: changes the holdings, tells standbys, records.
- * @packet: descriptors that came with the reply are taken
  */
-void effect_note(struct request *request, const struct wire_reply *reply, struct packet *packet);
+void effect_note(struct request *request, const struct wire_reply *reply);
 
 #endif

@@ -97,6 +97,7 @@ static struct sums sum_up(const struct daemon *daemon, const struct session *exc
 		sums.held += held_by(session);
 		sums.kept += kept_for(session, &session->terms);
 	}
+	sums.held += exports_unheld_bytes(&daemon->exports);
 	return sums;
 }
 
@@ -158,11 +159,14 @@ bool guarantee_refuses(const struct session *session, char *ret_text, size_t siz
 static bool is_more_than_device(const struct daemon *daemon, const struct terms *terms, const char *where,
 	char *ret_text, size_t size)
 {
-	if (terms->memory_guarantee <= daemon->device.total_bytes)
+	/* At the start there is nothing yet but what no program can do without. */
+	uint64_t most = daemon->ready ? daemon->device.total_bytes : capacity(daemon, 1);
+
+	if (terms->memory_guarantee <= most)
 		return false;
-	snprintf(ret_text, size, "memory_guarantee%s: %llu MiB are more than the device has, %llu MiB", where,
-		(unsigned long long)(terms->memory_guarantee / MIB),
-		(unsigned long long)(daemon->device.total_bytes / MIB));
+	snprintf(ret_text, size, "memory_guarantee%s: %llu MiB are more than the device has%s, %llu MiB",
+		where, (unsigned long long)(terms->memory_guarantee / MIB),
+		daemon->ready ? "" : " for a program", (unsigned long long)(most / MIB));
 	return true;
 }
 
@@ -194,6 +198,7 @@ bool guarantee_refuses_rules(
 		promises |= terms.memory_guarantee > session->terms.memory_guarantee ||
 			    kept_for(session, &terms) > kept_for(session, &session->terms);
 	}
+	sums.held += exports_unheld_bytes(&daemon->exports);
 	most = capacity(daemon, sums.sessions);
 	/* What was promised before more executors came is no reason to refuse everything else. */
 	if (!promises)
@@ -223,14 +228,18 @@ static uint64_t coming_to(const struct session *session)
 	return request && request->chunk ? brought_by(session, request) : 0;
 }
 
+bool guarantee_covers(const struct session *session, uint64_t bytes)
+{
+	/* What it asks for is in what it holds already (held_by()). */
+	return bytes && held_by(session) <= session->terms.memory_guarantee;
+}
+
 struct session *guarantee_victim(const struct session *session, uint64_t bytes)
 {
 	struct session *other, *victim = NULL;
 	uint64_t most = 0, most_freed = 0;
 
-	/* What it asks for is in what it holds already (held_by()). */
-	if (is_refused_to_others(&session->terms) || !bytes ||
-		held_by(session) > session->terms.memory_guarantee)
+	if (is_refused_to_others(&session->terms) || !guarantee_covers(session, bytes))
 		return NULL;
 	TAILQ_FOREACH (other, &session->daemon->sessions, link) {
 		uint64_t coming = coming_to(other), freed;

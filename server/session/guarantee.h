@@ -50,6 +50,9 @@ bool guarantee_refuses(const struct session *session, char *ret_text, size_t siz
 bool guarantee_refuses_rules(
 	const struct daemon *daemon, const struct rules *rules, char *ret_text, size_t size);
 
+/** Whether so much more is what is guaranteed to the session. */
+bool guarantee_covers(const struct session *session, uint64_t bytes);
+
 /**
  * The session that ends for what another one asks within its guarantee, when there is no memory:
  * the one whose end frees most of what it holds beyond its own.

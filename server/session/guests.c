@@ -16,24 +16,24 @@
 
 static unsigned count_all(const struct daemon *daemon)
 {
-	const struct guest *operator;
+	const struct guest *caller;
 	const struct visitor *visitor;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (visitor, &daemon->visitors, link)
 		count++;
-	TAILQ_FOREACH (operator, & daemon->operators, link)
+	TAILQ_FOREACH (caller, &daemon->operators, link)
 		count++;
 	return count;
 }
 
 unsigned guests_count_operators(const struct daemon *daemon, uid_t uid)
 {
-	const struct guest *operator;
+	const struct guest *caller;
 	unsigned count = 0;
 
-	TAILQ_FOREACH (operator, & daemon->operators, link)
-		count += operator->uid == uid;
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		count += caller->uid == uid;
 	return count;
 }
 
@@ -63,7 +63,7 @@ static bool is_greedier(const struct daemon *daemon, uid_t owner, unsigned *most
  * the one to go. */
 static uid_t find_greediest(const struct daemon *daemon)
 {
-	const struct guest *operator;
+	const struct guest *caller;
 	const struct visitor *visitor;
 	unsigned most = 0;
 	uid_t owner = 0;
@@ -71,16 +71,16 @@ static uid_t find_greediest(const struct daemon *daemon)
 	TAILQ_FOREACH (visitor, &daemon->visitors, link)
 		if (is_greedier(daemon, visitor->peer.owner, &most))
 			owner = visitor->peer.owner;
-	TAILQ_FOREACH (operator, & daemon->operators, link)
-		if (is_greedier(daemon, owner_of(operator->uid), &most))
-			owner = owner_of(operator->uid);
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		if (is_greedier(daemon, owner_of(caller->uid), &most))
+			owner = owner_of(caller->uid);
 	return owner;
 }
 
 /* His oldest visitor; an operator has said what he wants and goes only where there is none. */
 static void send_one_away(struct daemon *daemon, uid_t owner)
 {
-	struct guest *operator;
+	struct guest *caller;
 	struct visitor *visitor;
 
 	userlog_event(daemon, owner, USERLOG_guest, LOG_LEVEL_WARNING,
@@ -91,9 +91,9 @@ static void send_one_away(struct daemon *daemon, uid_t owner)
 			visitor_free(visitor);
 			return;
 		}
-	TAILQ_FOREACH (operator, & daemon->operators, link)
-		if (owner_of(operator->uid) == owner) {
-			daemon->desk->dismiss(operator);
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		if (owner_of(caller->uid) == owner) {
+			daemon->desk->dismiss(caller);
 			return;
 		}
 }

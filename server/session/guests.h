@@ -1,5 +1,5 @@
 // Guests: connections that are no sessions, which is visitors and the operators that some of them
-// become. Each user has a bounded number of both (visitor.c, operator.h); here is the bound for all
+// become. Each user has a bounded number of both (visitor.c, caller.h); here is the bound for all
 // users, so that what many of them leave open takes no file from sessions, and keeps nobody out.
 // Daemon, loop thread only.
 
@@ -11,7 +11,7 @@
 
 struct daemon;
 
-/* What is known here of an operator; the rest is control/'s (control/operator.h). */
+/* What is known here of an operator; the rest is control/'s (control/caller.h). */
 struct guest {
 	TAILQ_ENTRY(guest) link; /* daemon->operators */
 	uid_t uid;

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -201,6 +200,11 @@ int handout_open(const struct shared_fd *file)
 	int fd = open_again(file->fd, O_RDWR);
 
 	return fd < 0 ? -errno : fd;
+}
+
+bool handout_is_open(const struct shared_fd *file)
+{
+	return look(file->fd) == STATE_OPEN;
 }
 
 void handouts_look(struct handouts *handouts, uid_t owner)

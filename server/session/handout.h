@@ -16,6 +16,7 @@
 #ifndef FRMPS_SERVER_SESSION_HANDOUT_H
 #define FRMPS_SERVER_SESSION_HANDOUT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
@@ -45,6 +46,9 @@ int handout_add(struct handouts *handouts, uid_t owner, struct shared_fd *file);
 /** An open file of its own for a program, for reading and writing. Return: a descriptor, the
  * caller's, or -errno. */
 int handout_open(const struct shared_fd *file);
+
+/** Whether somebody has such an open file. */
+bool handout_is_open(const struct shared_fd *file);
 
 /** Looks at some files that this user's programs have kept, whether they are closed now. With 16 or
  * fewer that is all of them. */

@@ -72,7 +72,7 @@ static void fill_welcome(const struct session *session, struct wire_welcome *wel
 		.minor = FRMPS_PROTOCOL_MINOR,
 		.features = session->features,
 		.session = session->number,
-		.window_base = window_base(session->window),
+		.window_base = session->window,
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.shape = session->view.shape,

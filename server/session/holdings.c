@@ -97,11 +97,6 @@ static void disown(struct holdings *holdings, struct holding *entry)
 		TAILQ_FIRST(&chunk->owners)->holdings->owned_bytes += entry->range.bytes;
 }
 
-static uint32_t window_count(const struct holding *entry)
-{
-	return entry->type == WIRE_RESERVE_WINDOW ? (uint32_t)(entry->range.bytes / WINDOW_BYTES) : 0;
-}
-
 /* The words that say which ids of the entry's kind are in use; NULL: it has none. */
 static uint64_t *id_words(struct holdings *holdings, const struct holding *entry)
 {
@@ -140,9 +135,9 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 	}
 	if (entry->chunk)
 		entry->chunk->holders--;
-	holdings->windows -= window_count(entry);
-	if (window_count(entry) && holdings->window_set)
-		window_give_run(holdings->window_set, window_at(entry->range.address), window_count(entry));
+	holdings->windows -= entry->type == WIRE_RESERVE_WINDOW;
+	if (entry->type == WIRE_RESERVE_WINDOW && holdings->window_set)
+		window_give(holdings->window_set, entry->range.address);
 	if (entry->type == WIRE_MAP_HOST)
 		holdings->host_bytes -= entry->range.bytes;
 	if (entry->type == WIRE_LOAD_MODULE) {
@@ -179,7 +174,7 @@ static void add_entry(struct holdings *holdings, struct holding *entry)
 	}
 	if (entry->chunk)
 		entry->chunk->holders++;
-	holdings->windows += window_count(entry);
+	holdings->windows += entry->type == WIRE_RESERVE_WINDOW;
 	if (entry->type == WIRE_MAP_HOST)
 		holdings->host_bytes += entry->range.bytes;
 	if (entry->type == WIRE_LOAD_MODULE) {
@@ -437,6 +432,12 @@ int holdings_note(struct holdings *holdings, const struct wire_message *message,
 	return 0;
 }
 
+static struct holding *find_window(const struct holdings *holdings, const struct wire_message *message)
+{
+	return holdings_find_range(
+		holdings, WIRE_RESERVE_WINDOW, message->window.address, message->window.bytes);
+}
+
 bool holdings_has(const struct holdings *holdings, const struct wire_message *message)
 {
 	switch (message->type) {
@@ -448,8 +449,8 @@ bool holdings_has(const struct holdings *holdings, const struct wire_message *me
 	case WIRE_IMPORT_MEMORY:
 		return holdings_find_memory(holdings, message->memory.handle);
 	case WIRE_RESERVE_WINDOW:
-		return holdings_find_range(
-			holdings, message->type, message->window.address, message->window.bytes);
+	case WIRE_RELEASE_WINDOW:
+		return find_window(holdings, message);
 	case WIRE_LOAD_MODULE:
 		return holdings_has_module(holdings, message->load_module.module);
 	case WIRE_UNLOAD_MODULE:
@@ -485,7 +486,9 @@ int holdings_adopt(struct holdings *holdings, const struct record *record, const
 	if (!entry)
 		return -EINVAL;
 	if ((entry->type == WIRE_RESERVE_WINDOW &&
-		    !window_run_is_real(entry->range.address, entry->range.bytes)) ||
+		    (entry->range.address == WINDOW_NONE ||
+			    !window_is_possible(
+				    holdings->window_set, entry->range.address, entry->range.bytes))) ||
 		(is_range(entry) && (!entry->range.bytes || holdings_overlaps(holdings, &entry->range)))) {
 		holding_free(entry);
 		return -EINVAL;
@@ -493,8 +496,8 @@ int holdings_adopt(struct holdings *holdings, const struct record *record, const
 	entry->fd = fd;
 	entry->chunk = chunk;
 	add_entry(holdings, entry);
-	if (window_count(entry) && holdings->window_set)
-		window_take_again(holdings->window_set, window_at(entry->range.address), window_count(entry));
+	if (entry->type == WIRE_RESERVE_WINDOW && holdings->window_set)
+		window_hold(holdings->window_set, entry->range.address, entry->range.bytes);
 	return 0;
 }
 
@@ -569,6 +572,9 @@ void holdings_drop(struct holdings *holdings, const struct wire_message *message
 		break;
 	case WIRE_DROP_ARRAY:
 		drop_array(holdings, message->array.array);
+		break;
+	case WIRE_RELEASE_WINDOW:
+		remove_entry(holdings, find_window(holdings, message));
 		break;
 	default:
 		drop_id(holdings, WIRE_MAKE_OBJECT, message->object.object);

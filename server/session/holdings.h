@@ -95,8 +95,8 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 
 /**
  * Notes a request that succeeded.
- * @message: a request that is kept, checked before; windows of RESERVE_WINDOW were taken and belong
- * to the entry
+ * @message: a request that is kept, checked before; the window of RESERVE_WINDOW was taken and
+ * belongs to the entry
  * @values: the reply's
  * @fd: image or host memory, NULL otherwise; @chunk: device memory; both are referenced
  * @ret_entry: what standbys are to be told; NULL when they know it already (a global asked for
@@ -128,7 +128,8 @@ void holdings_disown(struct holdings *holdings);
 /** Takes a mapping, or physical memory, away. */
 void holdings_drop_range(struct holdings *holdings, struct holding *entry);
 /** Takes away what UnloadModule (with everything found in the module), DropGraph, DropArray (with
- * the objects over the array; its memory stays) or DropObject names, if it is there. */
+ * the objects over the array; its memory stays), DropObject or ReleaseWindow names, if it is
+ * there. */
 void holdings_drop(struct holdings *holdings, const struct wire_message *message);
 
 #endif

@@ -2,10 +2,14 @@
 
 #include "server/session/linger.h"
 
+#include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/holder/store.h"
 #include "server/log.h"
+#include "server/session/check.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/formers.h"
@@ -19,8 +23,9 @@ struct linger {
 	TAILQ_ENTRY(linger) link; /* domain->lingers */
 	struct domain *domain;
 	struct worker *worker;
-	struct kept_linger kept;
 	const struct record *record;
+	struct kept_linger kept; /* its record, with what follows */
+	struct kept_window windows[];
 };
 
 static struct wire_message message_of(const struct kept_linger *kept)
@@ -32,6 +37,15 @@ static struct wire_message message_of(const struct kept_linger *kept)
 	return message;
 }
 
+/* Its record has both as they lie here. */
+static_assert(offsetof(struct linger, windows) == offsetof(struct linger, kept) + sizeof(struct kept_linger),
+	"the windows follow at once");
+
+static size_t record_bytes(uint32_t windows)
+{
+	return sizeof(struct kept_linger) + windows * sizeof(struct kept_window);
+}
+
 /* As the worker's next request. */
 static void keep(struct linger *linger)
 {
@@ -40,7 +54,7 @@ static void keep(struct linger *linger)
 	linger->kept.call = (struct kept_call){linger->worker->number, linger->worker->next_request};
 	linger->record = store_put(store, linger->record, RECORD_LINGER,
 		linger->record ? record_key(linger->record) : store_serial(store), &linger->kept,
-		sizeof(linger->kept));
+		record_bytes(linger->kept.window_count));
 }
 
 /* Whether the session may have memory there, and sinks. */
@@ -64,8 +78,8 @@ static void end(struct linger *linger, bool unmapped)
 	struct domain *domain = linger->domain;
 
 	TAILQ_REMOVE(&domain->lingers, linger, link);
-	for (uint32_t i = 0; i < linger->kept.run_count; i++)
-		window_give_run(&domain->windows, linger->kept.runs[i].first, linger->kept.runs[i].count);
+	for (uint32_t i = 0; i < linger->kept.window_count; i++)
+		window_give(&domain->windows, linger->windows[i].address);
 	if (unmapped)
 		say_unmapped(linger);
 	store_drop(domain->daemon->store, linger->record);
@@ -108,36 +122,59 @@ void linger_ask(struct linger *linger)
 	worker_request(linger->worker, &message, NULL, 0, on_answer, linger);
 }
 
-static struct linger *linger_new(struct domain *domain, struct worker *worker, const struct kept_linger *kept)
+/* @windows: that it will hold */
+static struct linger *linger_new(struct domain *domain, struct worker *worker, uint32_t windows)
 {
-	struct linger *linger = calloc(1, sizeof(*linger));
+	struct linger *linger = calloc(1, sizeof(*linger) + windows * sizeof(*linger->windows));
 
 	log_bug_on(!linger); /* the windows would be given out too early */
 	linger->domain = domain;
 	linger->worker = worker;
-	linger->kept = *kept;
-	for (uint32_t i = 0; i < kept->run_count; i++)
-		window_take_again(&domain->windows, kept->runs[i].first, kept->runs[i].count);
 	TAILQ_INSERT_TAIL(&domain->lingers, linger, link);
 	return linger;
+}
+
+static void hold(struct linger *linger, uint64_t address, uint64_t bytes)
+{
+	linger->windows[linger->kept.window_count++] = (struct kept_window){address, bytes};
+	window_hold(&linger->domain->windows, address, bytes);
 }
 
 struct linger *linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
 	const struct record *record)
 {
-	struct linger *linger = linger_new(domain, worker, kept);
+	const struct kept_window *windows;
+	struct linger *linger;
+	size_t bytes;
 
+	windows = (const void *)((const char *)record_payload(record, &bytes) + sizeof(*kept));
+	if (kept->window_count > 1 + CHECK_WINDOWS_MAX || bytes < record_bytes(kept->window_count))
+		return NULL;
+	linger = linger_new(domain, worker, kept->window_count);
 	linger->record = record;
+	linger->kept = *kept;
+	linger->kept.window_count = 0;
+	for (uint32_t i = 0; i < kept->window_count; i++)
+		if (window_is_possible(&domain->windows, windows[i].address, windows[i].bytes))
+			hold(linger, windows[i].address, windows[i].bytes);
 	return linger;
 }
 
-static void begin(struct session *session, struct worker *worker, struct kept_linger *kept)
+static struct linger *begin(
+	struct session *session, struct worker *worker, enum wire_type type, uint32_t windows)
 {
-	struct linger *linger;
+	struct linger *linger = linger_new(session->domain, worker, windows);
 
-	kept->session = session->number;
-	kept->domain = session->domain->number;
-	linger = linger_new(session->domain, worker, kept);
+	linger->kept.type = type;
+	linger->kept.session = session->number;
+	linger->kept.domain = session->domain->number;
+	if (windows)
+		hold(linger, session->window, WINDOW_BYTES);
+	return linger;
+}
+
+static void keep_and_ask(struct linger *linger)
+{
 	keep(linger);
 	linger_ask(linger);
 }
@@ -145,33 +182,27 @@ static void begin(struct session *session, struct worker *worker, struct kept_li
 void linger_begin(
 	struct session *session, struct worker *worker, const struct wire_message *message, uint64_t bytes)
 {
-	struct kept_linger kept = {.bytes = bytes, .type = message->type};
+	bool closes = message->type == WIRE_CLOSE_SESSION;
+	struct linger *linger = begin(session, worker, message->type, closes ? 1 : 0);
 
-	if (message->type == WIRE_UNMAP_HOST) {
-		kept.address = message->range.address;
-		kept.range_bytes = message->range.bytes;
-		kept.flags = message->range.flags;
-	} else {
-		kept.run_count = 1;
-		kept.runs[0] = (struct kept_windows){session->window, 1};
+	linger->kept.bytes = bytes;
+	if (!closes) {
+		linger->kept.address = message->range.address;
+		linger->kept.range_bytes = message->range.bytes;
+		linger->kept.flags = message->range.flags;
 	}
-	begin(session, worker, &kept);
+	keep_and_ask(linger);
 }
 
 void linger_leave(struct session *session, struct worker *worker)
 {
-	struct kept_linger kept = {
-		.type = WIRE_CLOSE_SESSION, .run_count = 1, .runs = {{session->window, 1}}};
+	struct linger *linger = begin(session, worker, WIRE_CLOSE_SESSION, 1 + session->holdings.windows);
 	const struct holding *entry;
 
-	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
-		if (entry->type != WIRE_RESERVE_WINDOW)
-			continue;
-		log_bug_on(kept.run_count == KEPT_RUNS);
-		kept.runs[kept.run_count++] = (struct kept_windows){
-			window_at(entry->range.address), (uint32_t)(entry->range.bytes / WINDOW_BYTES)};
-	}
-	begin(session, worker, &kept);
+	TAILQ_FOREACH (entry, &session->holdings.entries, link)
+		if (entry->type == WIRE_RESERVE_WINDOW)
+			hold(linger, entry->range.address, entry->range.bytes);
+	keep_and_ask(linger);
 }
 
 uint64_t linger_bytes(const struct domain *domain)

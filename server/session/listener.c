@@ -79,6 +79,31 @@ static bool is_named(int fd, const char *name)
 	       file.st_dev == named.st_dev;
 }
 
+/* Which process has the socket, and what to do now. @fd: the lock, which that process has signed */
+static void say_user(int fd, char *what, size_t size)
+{
+	char process[32] = "";
+
+	if (pread(fd, process, sizeof(process) - 1, 0) < 0)
+		*process = '\0';
+	snprintf(what, size,
+		"in use by another frmps service (process %d); end it (frmpsctl quit), or choose another "
+		"path "
+		"with --socket",
+		atoi(process));
+}
+
+/* The holder, whose life is the service's. */
+static void sign(int fd)
+{
+	char process[32];
+	int length = snprintf(process, sizeof(process), "%d\n", (int)getppid());
+
+	/* Without it the other one says process 0. */
+	if (ftruncate(fd, 0) == 0 && pwrite(fd, process, (size_t)length, 0) < 0)
+		log_warning("cannot write into the lock of the socket: %s", strerror(errno));
+}
+
 static int take_lock(const char *path, int *ret_fd, char *text, size_t size)
 {
 	char name[256], what[160];
@@ -92,13 +117,15 @@ static int take_lock(const char *path, int *ret_fd, char *text, size_t size)
 			return fail(text, size, path, what);
 		}
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			say_user(fd, what, sizeof(what));
 			close(fd);
-			return fail(text, size, path, "in use by another frmps service");
+			return fail(text, size, path, what);
 		}
 		if (is_named(fd, name))
 			break;
 		close(fd);
 	}
+	sign(fd);
 	*ret_fd = fd;
 	return 0;
 }

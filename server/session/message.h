@@ -14,8 +14,9 @@ enum message_sender {
 	FROM_EXECUTOR = 8,
 	FROM_KEEPER = 16,
 	FROM_DAEMON = 32,
+	FROM_COMPILER = 64,
 };
-enum message_route { ROUTE_NONE, ROUTE_ACTIVE, ROUTE_CHUNK, ROUTE_KEEPER, ROUTE_DAEMON };
+enum message_route { ROUTE_NONE, ROUTE_ACTIVE, ROUTE_CHUNK, ROUTE_KEEPER, ROUTE_DAEMON, ROUTE_COMPILER };
 enum message_keep { KEEP_NOTHING, KEEP_IT, KEEP_FD, KEEP_DROP };
 
 struct message_row {

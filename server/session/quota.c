@@ -60,7 +60,7 @@ static uint64_t held(const struct daemon *daemon)
 
 	TAILQ_FOREACH (session, &daemon->sessions, link)
 		count += fds_of(session);
-	return count + handouts_count(&daemon->handouts, NULL);
+	return count + handouts_count(&daemon->handouts, NULL) + exports_fds(&daemon->exports, NULL);
 }
 
 bool quota_is_operator(uid_t uid)
@@ -109,7 +109,7 @@ const char *quota_refuses_session(
 	kept = quota_is_operator(peer->uid) ? 0 : (count + room) / SESSIONS_PER_RESERVED;
 	if (room <= kept && places <= files)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"the service has as many clients as it may have", ret_code);
+			"the service has as many clients as it may have (clients_max)", ret_code);
 	if (room <= kept)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"the service has no open files left for one more client (its limit of open files)",
@@ -119,8 +119,7 @@ const char *quota_refuses_session(
 		most = quota_is_operator(peer->uid) ? UINT64_MAX : room - kept;
 	if (own >= most)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"its user has as many clients as he may have (clients_per_user_max of the service)",
-			ret_code);
+			"its user has as many clients as he may have (clients_per_user_max)", ret_code);
 	return NULL;
 }
 
@@ -140,7 +139,8 @@ static bool has_fds(const struct session *session)
 	uint64_t spoken = spoken_for(daemon, daemon->session_count), own, most;
 	const struct session *other;
 
-	own = handouts_count(&daemon->handouts, &session->owner);
+	own = handouts_count(&daemon->handouts, &session->owner) +
+	      exports_fds(&daemon->exports, &session->owner);
 	most = daemon->fds_max > spoken ? daemon->fds_max - spoken : 0;
 	TAILQ_FOREACH (other, &daemon->sessions, link)
 		own += other->owner == session->owner ? fds_of(other) : 0;
@@ -175,7 +175,7 @@ void quota_note_limit(const struct session *session, const char *limit, uint64_t
 
 bool quota_allows(const struct session *session, const struct wire_message *message)
 {
-	if (message->type == WIRE_MAKE_FILE)
+	if (message->type == WIRE_MAKE_FILE || message->type == WIRE_EXPORT_MEMORY)
 		return has_fds(session);
 	if (!message_is_kept(message->type))
 		return true;

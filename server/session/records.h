@@ -49,6 +49,11 @@ struct kept_call {
 	uint64_t id;
 };
 
+/* A window (session/window.h). */
+struct kept_window {
+	uint64_t address, bytes;
+};
+
 struct kept_chunk {
 	uint64_t handle;
 	uint32_t keeper; /* which keeper made it */
@@ -65,7 +70,9 @@ struct kept_session {
 	uint64_t asked; /* the program's number for it, 0: nothing is with a worker */
 	struct kept_call request;
 	uint32_t request_fd;
+	uint64_t code_bytes; /* of request_fd, which is what a text was compiled to; 0: it is not */
 	struct kept_chunk chunk;
+	struct kept_window window; /* that it has taken; no address: none */
 };
 
 /* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and
@@ -79,22 +86,13 @@ struct kept_holding {
 	uint32_t form_bytes, reserved;
 };
 
-/* Windows side by side. */
-struct kept_windows {
-	uint32_t first, count;
-};
-
-/* Those of a session: its own, and what it reserved. */
-#define KEPT_RUNS 17u
-
 /* RECORD_LINGER, key: a serial number. Pinned memory that an executor has not let go of
- * (session/linger.h).
+ * (session/linger.h). Followed by the windows that it holds.
  */
 struct kept_linger {
 	uint64_t session, bytes, address, range_bytes;
 	uint32_t type, flags, domain;
-	uint32_t run_count;
-	struct kept_windows runs[KEPT_RUNS];
+	uint32_t window_count;
 	struct kept_call call;
 };
 

@@ -1,4 +1,4 @@
-// Requests: begin, keeper, executor, answer. See request.h for the path of one.
+// Requests: begin, keeper, compiler, executor, answer. See request.h for the path of one.
 
 #include "server/session/request.h"
 
@@ -19,6 +19,7 @@
 #include "server/session/answer.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
+#include "server/session/compiling.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/effect.h"
@@ -63,10 +64,12 @@ static struct request *request_free(struct request *request)
 {
 	reclaim_forget(request);
 	effect_forget(request);
+	compiling_forget(request);
 	shared_fd_unref(request->fd);
 	chunk_unref(request->chunk);
 	session_unref(request->session);
 	free(request->refusal);
+	free(request->log);
 	free(request);
 	return NULL;
 }
@@ -110,19 +113,42 @@ static struct shared_fd *file_for_session(const struct request *request, const s
 		return NULL;
 	if (type == WIRE_MAKE_FILE)
 		return shared_fd_ref(request->fd);
-	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE ? shared_fd_new(handout_open(request->fd))
-								   : NULL;
+	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE || type == WIRE_EXPORT_MEMORY
+		       ? shared_fd_new(handout_open(request->fd))
+		       : NULL;
+}
+
+/* What the compiler has said is said with the end, unless there is worse. */
+static struct wire_reply with_log(const struct request *request, const struct wire_reply *reply)
+{
+	struct wire_reply all = *reply;
+
+	if (request->log && !(all.text && all.text[0]))
+		all.text = request->log;
+	return all;
+}
+
+/* The same request comes again with room for its variables. */
+static void keep_code(struct request *request)
+{
+	if (!request->code_bytes)
+		return;
+	uploads_put_code(&request->session->uploads, &request->message,
+		(struct compiled){shared_fd_ref(request->fd), request->code_bytes, request->log});
+	request->log = NULL;
 }
 
 void request_finish(struct request *request, const struct wire_reply *reply)
 {
 	struct session *session = session_ref(request->session);
 	struct shared_fd *file = file_for_session(request, reply);
+	const struct wire_reply all = with_log(request, reply);
 
-	send_reply(session, request->session_id, reply, file);
+	send_reply(session, request->session_id, &all, file);
 	shared_fd_unref(file);
-	/* The same request comes again with room for its variables. */
-	if (reply->code != CUDA_ERROR_NOT_READY)
+	if (reply->code == CUDA_ERROR_NOT_READY)
+		keep_code(request);
+	else
 		uploads_drop(&session->uploads, &request->message);
 	/* The program may just have been cut off, and its request with it. */
 	if (session->request) {
@@ -162,13 +188,12 @@ static void limit_memory(const struct session *session, const struct wire_reply 
 		values[0] = limit - (held < limit ? held : limit);
 }
 
-static void succeed(
-	struct request *request, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+static void succeed(struct request *request, struct worker *worker, const struct wire_reply *reply)
 {
 	struct wire_reply limited;
 	uint64_t values[2];
 
-	effect_note(request, reply, packet);
+	effect_note(request, reply);
 	if (request->message.type == WIRE_UNMAP_HOST && reply->values.count)
 		linger_begin(request->session, worker, &request->message, reply->values.at[0]);
 	if (request->message.type == WIRE_QUERY_MEMORY && reply->values.count >= 2) {
@@ -217,11 +242,46 @@ static void reject_deadly(struct session *session)
 static bool is_flawed(const struct request *request, struct worker *worker, const struct wire_reply *reply,
 	const struct packet *packet)
 {
-	const char *flaw = reply->code ? NULL : answer_flaw(request, reply, packet);
+	const char *flaw = answer_flaw(request, reply, packet);
 
 	if (flaw)
 		worker_condemn(worker, flaw);
 	return flaw;
+}
+
+/* Executors take code alone, and say so. */
+static bool is_text(const struct request *request, const struct wire_reply *reply)
+{
+	return request->message.type == WIRE_LOAD_MODULE && !request->code_bytes &&
+	       reply->code == CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+}
+
+static void become_text(struct request *request)
+{
+	request->is_text = true;
+	/* It is with no executor now: another daemon must not wait for this answer again. */
+	session_keep(request->session);
+	request_advance(request);
+}
+
+static void become_code(struct request *request, const struct compiled *code)
+{
+	struct wire_load_module *wish = &request->message.load_module;
+
+	shared_fd_unref(request->fd);
+	request->fd = code->fd;
+	free(request->log);
+	request->log = code->log;
+	request->code_bytes = wish->bytes = code->bytes;
+	/* The compiler has had them. */
+	wish->options = (struct wire_options){0};
+	request->is_text = false;
+}
+
+void request_compiled(struct request *request, const struct compiled *code)
+{
+	become_code(request, code);
+	request_advance(request);
 }
 
 static void on_answer(
@@ -246,10 +306,12 @@ static void on_answer(
 		request_advance(request); /* does nothing before there is a next one */
 	else if (reply->code == CUDA_ERROR_SYSTEM_NOT_READY)
 		placing_begin(request, reply);
+	else if (is_text(request, reply))
+		become_text(request);
 	else if (reply->code)
 		request_finish(request, reply);
 	else
-		succeed(request, worker, reply, packet);
+		succeed(request, worker, reply);
 }
 
 /* It is about to be sent as this worker's next request. */
@@ -290,9 +352,16 @@ static void take_chunk(struct request *request, const struct wire_reply *reply, 
 static bool evict_for(struct request *request)
 {
 	const struct session *session = request->session;
-	struct session *victim = guarantee_victim(session, guarantee_wish(session, &request->message));
+	uint64_t wish = guarantee_wish(session, &request->message);
+	struct session *victim;
 	char reason[200];
 
+	/* What has no owner goes first. */
+	if (guarantee_covers(session, wish) && exports_release_one(&session->daemon->exports)) {
+		request->refused_memory_us = 0;
+		return reclaim_hope(request);
+	}
+	victim = guarantee_victim(session, wish);
 	if (!victim)
 		return false;
 	snprintf(reason, sizeof(reason),
@@ -368,15 +437,23 @@ static void succeed_here(struct request *request, const uint64_t *values, uint32
 {
 	const struct wire_reply reply = {.values = {values, count}};
 
-	effect_note(request, &reply, NULL);
+	effect_note(request, &reply);
 	request_finish(request, &reply);
 }
 
 static void export_memory(struct request *request)
 {
+	const struct wire_memory *wish = &request->message.memory;
+	struct shared_fd *file;
 	uint64_t values[4];
-	CUresult code = sharing_export(request->session, &request->message.memory, values);
+	struct chunk *chunk;
+	CUresult code = sharing_export(request->session, wish, values, &chunk);
 
+	if (!code && wish->handle) {
+		file = exports_file(request->session, chunk, values[2]);
+		request->fd = file ? shared_fd_ref(file) : NULL;
+		code = file ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	if (code)
 		finish_with(request, code);
 	else
@@ -386,16 +463,19 @@ static void export_memory(struct request *request)
 static void import_memory(struct request *request)
 {
 	struct wire_memory *wish = &request->message.memory;
-	const struct holding *shared;
-	CUresult code = sharing_import(request->session, wish, &shared);
+	const struct wire_reply reply = {.values = {&wish->bytes, 1}};
+	struct chunk *chunk;
+	CUresult code = sharing_import(request->session, wish, &chunk, &wish->bytes);
 
 	if (code) {
 		finish_with(request, code);
 		return;
 	}
-	wish->bytes = shared->range.bytes;
-	request->chunk = chunk_ref(shared->chunk);
-	succeed_here(request, &wish->bytes, 1);
+	request->chunk = chunk_ref(chunk);
+	effect_note(request, &reply);
+	/* Its holding is recorded. */
+	exports_claim(chunk);
+	request_finish(request, &reply);
 }
 
 static void make_file(struct request *request)
@@ -435,13 +515,16 @@ void request_advance(struct request *request)
 	struct worker *worker = domain_serving(request->session->domain);
 	enum message_route route = message_row(request->message.type)->route;
 
-	if (request->sent || request->session->daemon->adopting)
+	if (request->sent || request->compiler || request->waits_for_compiler ||
+		request->session->daemon->adopting)
 		return;
 	reclaim_forget(request);
 	if (request->session->daemon->standby_room->holds(request->session))
 		return;
 	if (route == ROUTE_DAEMON)
 		serve_here(request);
+	else if (route == ROUTE_COMPILER || request->is_text)
+		compiling_begin(request);
 	else if (route != ROUTE_ACTIVE && !request->chunk)
 		ask_keeper(request);
 	else if (route == ROUTE_KEEPER)
@@ -474,7 +557,7 @@ static int make_host_memory(uint64_t bytes)
 	return fd;
 }
 
-/* Where an executor writes what it has linked. */
+/* Where a compiler writes what it has linked. */
 static int make_target(void)
 {
 	int fd = memfd_create("frmps-linked", MFD_CLOEXEC);
@@ -493,8 +576,12 @@ static void take_kept(struct request *request)
 
 	if (session->again.asked != request->session_id)
 		return;
-	request->fd = session->again.fd;
 	request->chunk = session->again.chunk;
+	if (session->again.code_bytes)
+		become_code(request, &(struct compiled){session->again.fd, session->again.code_bytes, NULL});
+	else
+		request->fd = session->again.fd;
+	request->window = session->again.window;
 	session->again = (struct session_again){0};
 }
 
@@ -518,8 +605,11 @@ static int take_file(struct request *request)
 	struct session *session = request->session;
 	enum wire_type type = request->message.type;
 	struct shared_fd *file = uploads_find(&session->uploads, &request->message);
+	struct compiled code = uploads_take_code(&session->uploads, &request->message);
 	int fd;
 
+	if (code.fd)
+		become_code(request, &code);
 	if (!request->fd && file)
 		request->fd = shared_fd_ref(file);
 	if (type != WIRE_MAP_HOST && type != WIRE_LINK_COMPLETE)
@@ -588,7 +678,7 @@ static uint64_t kept_bytes(const struct session *session, const struct wire_mess
 
 void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
-	struct check_scope scope = {.window_base = window_base(session->window),
+	struct check_scope scope = {.window_base = session->window,
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.memory_limit = session->terms.memory_limit,

@@ -10,6 +10,9 @@
 //                                                 it is new. Where that one crashes at it as well,
 //                                                 the session is rejected
 //
+// A module that an executor says is text goes to a compiler, and comes back to the executor as
+// code. All about links is the compiler's alone (compiling.h).
+//
 // A question how much memory is free waits like that, for a moment, if its program has just freed
 // some.
 //
@@ -26,6 +29,8 @@
 #include "protocol/wire.h"
 
 struct chunk;
+struct compiled;
+struct compiler;
 struct session;
 struct shared_fd;
 struct worker;
@@ -43,7 +48,15 @@ struct request {
 	uint64_t thirst;    /* its number among those that wait for memory (reclaim.h); 0: it does not */
 	uint64_t refused_memory_us; /* when the keeper first had none for it; 0: it had not */
 	bool cancelled;
-	uint32_t window, windows; /* RESERVE_WINDOW: taken, until a holding has them (effect.h) */
+	uint64_t window; /* RESERVE_WINDOW: taken, until a holding has it (effect.h); else WINDOW_NONE */
+	/* compiling.h */
+	bool is_text;		   /* it has to become code before an executor takes it */
+	uint64_t code_bytes;	   /* it did: of `fd`; 0: it did not */
+	char *log;		   /* of the compiler, then */
+	bool waits_for_compiler;   /* in compiling.waiting */
+	struct compiler *compiler; /* that has it; NULL: none */
+	struct shared_fd *target;  /* where that writes code */
+	TAILQ_ENTRY(request) compile_link;
 	/* placing.h */
 	uint64_t refused_us; /* when the executor first refused to load its code; 0: it has not */
 	char *refusal;	     /* in its words */
@@ -61,6 +74,9 @@ void request_finish(struct request *request, const struct wire_reply *reply);
 
 /** Sends what was with this worker when the daemon died, as worker->next_request. */
 void request_send_again(struct request *request, struct worker *worker);
+
+/** Its text has become code, which is taken over: goes on with that. */
+void request_compiled(struct request *request, const struct compiled *code);
 
 /** The session ends: the request is freed, now or when its answer comes. */
 void request_cancel(struct request *request);

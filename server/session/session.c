@@ -37,6 +37,7 @@ struct session *session_ref(struct session *session)
 static void let_go(struct session *session)
 {
 	window_give(&session->domain->windows, session->window);
+	window_give(&session->domain->windows, session->again.window);
 	shared_event_release(&session->holdings, session->number);
 	holdings_deinit(&session->holdings);
 	uploads_drop_all(&session->uploads);

@@ -74,7 +74,15 @@ enum session_recover {
 struct session_again {
 	uint64_t asked; /* the program's number of it; 0: none was with a worker */
 	struct shared_fd *fd;
+	uint64_t code_bytes; /* records.h */
 	struct chunk *chunk;
+	uint64_t window; /* WINDOW_NONE: it had taken none */
+};
+
+/* A text of a program, by what it is called in its requests. */
+struct session_compilation {
+	enum wire_type type; /* WIRE_NONE: none */
+	uint32_t number, position;
 };
 
 /* Code of a session that cannot be loaded beside what another one runs (placing.h). */
@@ -90,7 +98,7 @@ struct session {
 	enum session_state state;
 	uid_t uid;
 	pid_t pid;
-	uint32_t window;
+	uint64_t window;   /* its own one */
 	uint32_t recovery; /* 0 fail, 1 replay */
 	bool opened;	   /* an active executor knows it, so standbys do too */
 	uint64_t features;
@@ -144,7 +152,8 @@ struct session {
 	bool given_up;	   /* it could not be adopted, and is ended when everything else is */
 	bool adopted;	   /* nothing was read from it in this life: it may be what is over */
 	struct session_again again;
-	struct session_evidence *evidence; /* what fault/ knows of it (fault/evidence.h) */
+	struct session_compilation crashed; /* at which a compiler was lost, and none since (compiling.h) */
+	struct session_evidence *evidence;  /* what fault/ knows of it (fault/evidence.h) */
 };
 
 /* Its record: what has another form there, and the head of the session as it is. */

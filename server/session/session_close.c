@@ -8,6 +8,7 @@
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
 #include "server/loop/watch.h"
+#include "server/session/compiling.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
@@ -163,6 +164,7 @@ void session_end(struct session *session, uint32_t patience_ms)
 		session->daemon->standby_room->forget_move(session, session->request);
 		request_cancel(session->request);
 	}
+	compiling_leave(session);
 	session->daemon->standby_room->session_ends(session);
 	let_peer_go(session);
 	if (session->opened)

@@ -279,7 +279,10 @@ void session_keep(struct session *session)
 		kept->asked = request->session_id;
 		kept->request = (struct kept_call){request->sent ? request->worker : 0, request->worker_id};
 		kept->request_fd = request->fd ? request->fd->key : 0;
+		kept->code_bytes = request->code_bytes;
 		chunk_name(request->chunk, &kept->chunk);
+		if (request->window != WINDOW_NONE)
+			kept->window = (struct kept_window){request->window, request->message.window.bytes};
 	}
 	memcpy(record.head, session, sizeof(record.head));
 	session->record =
@@ -290,7 +293,8 @@ void session_keep(struct session *session)
 static bool is_sound(const struct session *session)
 {
 	return session->state <= SESSION_CLOSING && session->mirroring <= SESSION_LEFT_OUT &&
-	       (session->window < WINDOW_COUNT || session->window == WINDOW_NONE);
+	       window_is_field(session->window) &&
+	       window_is_possible(&session->domain->windows, session->window, WINDOW_BYTES);
 }
 
 static void take_head(struct session *session, const struct session_record *record)
@@ -385,7 +389,7 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 		session->mirroring = SESSION_MIRRORED;
 		session->window = WINDOW_NONE;
 	}
-	window_adopt(&session->domain->windows, session->window);
+	window_hold(&session->domain->windows, session->window, WINDOW_BYTES);
 	session_set_terms(session);
 	has_regions = adopt_regions(session, &record->kept);
 	has_peer = session->state == SESSION_CLOSING || adopt_peer(session);

@@ -9,6 +9,7 @@
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/session/compiling.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/formers.h"
@@ -25,7 +26,7 @@
 void session_open_message(const struct session *session, struct wire_message *message)
 {
 	*message = (struct wire_message){.type = WIRE_OPEN_SESSION, .session = session->number};
-	message->open_session = (struct wire_open_session){.window_base = window_base(session->window),
+	message->open_session = (struct wire_open_session){.window_base = session->window,
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.shape = session->view.shape,
@@ -33,8 +34,8 @@ void session_open_message(const struct session *session, struct wire_message *me
 		.program = session->program,
 		.pid = session->pid};
 	if (session->features & FRMPS_FEATURE_TEXT)
-		message->open_session.text = shm_text_address(
-			window_base(session->window), WINDOW_DEVICE_BYTES, WINDOW_HOST_BYTES);
+		message->open_session.text =
+			shm_text_address(session->window, WINDOW_DEVICE_BYTES, WINDOW_HOST_BYTES);
 }
 
 void session_open_fds(const struct session *session, struct shared_fd *ret_fds[3])
@@ -126,6 +127,7 @@ static void serve(struct session *session)
 	session->state = SESSION_SERVED;
 	connection_resume(session->connection);
 	sink_request(session);
+	compiling_await(session);
 	session->daemon->counters.sessions_opened++;
 	userlog_event(session->daemon, session->uid, USERLOG_session, LOG_LEVEL_INFO,
 		"session opened: %llu (process %d, %s) of uid %lld", (unsigned long long)session->number,

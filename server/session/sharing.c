@@ -10,7 +10,8 @@
 #include "server/session/quota.h"
 #include "server/session/session.h"
 
-CUresult sharing_export(const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4])
+CUresult sharing_export(const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
+	struct chunk **ret_chunk)
 {
 	const struct holdings *holdings = &session->holdings;
 	const struct holding *entry = wish->handle ? holdings_find_memory(holdings, wish->handle)
@@ -22,12 +23,8 @@ CUresult sharing_export(const struct session *session, const struct wire_memory 
 	memcpy(ret_values, entry->chunk->token, sizeof(entry->chunk->token));
 	ret_values[2] = entry->range.bytes;
 	ret_values[3] = entry->range.address;
+	*ret_chunk = entry->chunk;
 	return CUDA_SUCCESS;
-}
-
-static bool may_share(const struct session *owner, const struct session *importer)
-{
-	return owner->uid == importer->uid && owner->state == SESSION_SERVED;
 }
 
 static const struct holding *find_exported(const struct session *importer, const uint64_t token[2])
@@ -35,8 +32,9 @@ static const struct holding *find_exported(const struct session *importer, const
 	const struct holding *entry = NULL;
 	const struct session *session;
 
+	/* Also one that is just ending. */
 	TAILQ_FOREACH (session, &importer->daemon->sessions, link) {
-		if (may_share(session, importer))
+		if (session->uid == importer->uid)
 			entry = holdings_find_token(&session->holdings, token);
 		if (entry)
 			break;
@@ -51,18 +49,23 @@ static bool is_within_limit(const struct session *session, uint64_t bytes)
 	return !limit || (held <= limit && bytes <= limit - held);
 }
 
-CUresult sharing_import(
-	const struct session *session, const struct wire_memory *wish, const struct holding **ret_entry)
+CUresult sharing_import(const struct session *session, const struct wire_memory *wish,
+	struct chunk **ret_chunk, uint64_t *ret_bytes)
 {
 	const struct holding *entry = find_exported(session, wish->token);
+	struct chunk *chunk =
+		entry ? entry->chunk : exports_find(&session->daemon->exports, session->uid, wish->token);
+	uint64_t bytes;
 
-	if (!entry)
+	if (!chunk)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!is_within_limit(session, entry->range.bytes)) {
-		quota_note_limit(session, "memory_limit", entry->range.bytes);
+	bytes = entry ? entry->range.bytes : exports_bytes_of(chunk);
+	if (!is_within_limit(session, bytes)) {
+		quota_note_limit(session, "memory_limit", bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*ret_entry = entry;
+	*ret_chunk = chunk;
+	*ret_bytes = bytes;
 	return CUDA_SUCCESS;
 }
 
@@ -71,7 +74,7 @@ const struct holding *sharing_find_events(const struct session *session, const s
 	const struct session *owner = daemon_find_session(session->daemon, wish->session);
 	const struct holding *entry = NULL;
 
-	if (owner && may_share(owner, session))
+	if (owner && owner->uid == session->uid && owner->state == SESSION_SERVED)
 		entry = holdings_find_range(&owner->holdings, WIRE_MAP_HOST, wish->source, wish->bytes);
 	return entry && (entry->range.flags & WIRE_HOST_EVENTS) ? entry : NULL;
 }

@@ -9,17 +9,18 @@
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
 
+struct chunk;
 struct holding;
 struct session;
 
 /** Device memory of the session by handle or address. @ret_values: those of the reply to
  * ExportMemory */
-CUresult sharing_export(
-	const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4]);
+CUresult sharing_export(const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
+	struct chunk **ret_chunk);
 
 /** The memory that a token proves the right to, if the session may have that much more. */
-CUresult sharing_import(
-	const struct session *session, const struct wire_memory *wish, const struct holding **ret_entry);
+CUresult sharing_import(const struct session *session, const struct wire_memory *wish,
+	struct chunk **ret_chunk, uint64_t *ret_bytes);
 
 /** A page of events that another session has mapped; NULL if there is none. */
 const struct holding *sharing_find_events(const struct session *session, const struct wire_import *wish);

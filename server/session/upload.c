@@ -2,6 +2,7 @@
 
 #include "server/session/upload.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "server/loop/shared_fd.h"
@@ -20,6 +21,31 @@ static uint64_t number_of(const struct wire_message *message)
 	}
 }
 
+static void forget_code(struct compiled *code)
+{
+	shared_fd_unref(code->fd);
+	free(code->log);
+	*code = (struct compiled){0};
+}
+
+static void forget(struct uploads *uploads, unsigned i)
+{
+	uploads->at[i].number = 0;
+	uploads->at[i].file = shared_fd_unref(uploads->at[i].file);
+	forget_code(&uploads->at[i].code);
+}
+
+/* Its place; UPLOADS_MAX: it has none. */
+static unsigned place_of(const struct uploads *uploads, const struct wire_message *message)
+{
+	uint64_t number = number_of(message);
+	unsigned i = 0;
+
+	while (i < UPLOADS_MAX && (!number || uploads->at[i].number != number))
+		i++;
+	return i;
+}
+
 struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t *ret_number)
 {
 	struct shared_fd *file = shared_fd_new(memfd_create("frmps-upload", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -30,7 +56,7 @@ struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t
 		return NULL;
 	count = ++uploads->latest;
 	i = (unsigned)(count % UPLOADS_MAX);
-	shared_fd_unref(uploads->at[i].file);
+	forget(uploads, i);
 	uploads->at[i].file = file;
 	uploads->at[i].number = *ret_number = (uint64_t)epoch << 32 | (uint32_t)count;
 	return file;
@@ -38,29 +64,47 @@ struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t
 
 struct shared_fd *uploads_find(const struct uploads *uploads, const struct wire_message *message)
 {
-	uint64_t number = number_of(message);
+	unsigned i = place_of(uploads, message);
 
-	for (unsigned i = 0; number && i < UPLOADS_MAX; i++)
-		if (uploads->at[i].number == number)
-			return uploads->at[i].file;
-	return NULL;
+	return i < UPLOADS_MAX ? uploads->at[i].file : NULL;
+}
+
+void uploads_put_code(struct uploads *uploads, const struct wire_message *message, struct compiled code)
+{
+	unsigned i = place_of(uploads, message);
+
+	if (i == UPLOADS_MAX) {
+		forget_code(&code);
+		return;
+	}
+	forget_code(&uploads->at[i].code);
+	uploads->at[i].code = code;
+}
+
+struct compiled uploads_take_code(struct uploads *uploads, const struct wire_message *message)
+{
+	unsigned i = place_of(uploads, message);
+	struct compiled code = {0};
+
+	if (i == UPLOADS_MAX)
+		return code;
+	code = uploads->at[i].code;
+	uploads->at[i].code = (struct compiled){0};
+	return code;
 }
 
 void uploads_drop(struct uploads *uploads, const struct wire_message *message)
 {
-	uint64_t number = number_of(message);
+	unsigned i = place_of(uploads, message);
 
-	for (unsigned i = 0; number && i < UPLOADS_MAX; i++)
-		if (uploads->at[i].number == number) {
-			uploads->at[i].number = 0;
-			uploads->at[i].file = shared_fd_unref(uploads->at[i].file);
-		}
+	if (i < UPLOADS_MAX)
+		forget(uploads, i);
 }
 
 void uploads_drop_all(struct uploads *uploads)
 {
 	for (unsigned i = 0; i < UPLOADS_MAX; i++)
-		uploads->at[i].file = shared_fd_unref(uploads->at[i].file);
+		forget(uploads, i);
 }
 
 unsigned uploads_count(const struct uploads *uploads)

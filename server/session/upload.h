@@ -14,6 +14,13 @@
 
 struct shared_fd;
 
+/* What a compiler has made of a text. */
+struct compiled {
+	struct shared_fd *fd; /* NULL: there is none */
+	uint64_t bytes;
+	char *log;
+};
+
 /* Of one session; the oldest gives way. */
 #define UPLOADS_MAX 32u
 
@@ -21,6 +28,7 @@ struct uploads {
 	struct {
 		uint64_t number; /* 0: none is here */
 		struct shared_fd *file;
+		struct compiled code; /* of the file: the program asks for it once more */
 	} at[UPLOADS_MAX];
 	uint64_t latest;
 };
@@ -31,6 +39,11 @@ struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t
 /** The file that a message names. Return: NULL if it names none that is there; a reference that is
  * the session's */
 struct shared_fd *uploads_find(const struct uploads *uploads, const struct wire_message *message);
+/** What the file that a message names was compiled to, for its next request. Takes fd and log over.
+ */
+void uploads_put_code(struct uploads *uploads, const struct wire_message *message, struct compiled code);
+/** Takes that out again. Return: it is the caller's; without fd: there is none */
+struct compiled uploads_take_code(struct uploads *uploads, const struct wire_message *message);
 /** The file that a message names is used. */
 void uploads_drop(struct uploads *uploads, const struct wire_message *message);
 void uploads_drop_all(struct uploads *uploads);

@@ -78,7 +78,9 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 			"it is in more groups than an executor of the host backend can take on (64)");
 		return NULL;
 	}
-	text = quota_refuses_session(daemon, &visitor->peer, &code);
+	code = CUDA_ERROR_MPS_SERVER_NOT_READY;
+	text = daemon->draining ? "the service stops, and waits only for the programs that it has"
+				: quota_refuses_session(daemon, &visitor->peer, &code);
 	if (text) {
 		refuse(visitor, code, text);
 		return NULL;

@@ -2,121 +2,252 @@
 
 #include "server/session/window.h"
 
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "server/log.h"
 
-static bool is_set(const uint64_t *words, uint32_t count, uint32_t bit)
+#define GRID_END  (WINDOW_GRID_BASE + WINDOW_COUNT * WINDOW_BYTES)
+#define GRID_HALF (WINDOW_GRID_BASE + WINDOW_COUNT / 2 * WINDOW_BYTES)
+
+void window_set_deinit(struct window_set *set)
 {
-	return bit / 64 < count && (words[bit / 64] >> bit % 64 & 1);
+	free(set->at);
+	*set = (struct window_set){0};
 }
+
+/*
+ * The list
+ */
+
+/* The first window that ends behind an address: its index, or count. */
+static uint32_t find(const struct window_set *set, uint64_t address)
+{
+	uint32_t low = 0, high = set->count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (set->at[middle].end > address)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+static struct window *window_at(const struct window_set *set, uint64_t address)
+{
+	uint32_t i = find(set, address);
+
+	return i < set->count && set->at[i].start == address ? &set->at[i] : NULL;
+}
+
+uint32_t window_users(const struct window_set *set, uint64_t address)
+{
+	const struct window *window = window_at(set, address);
+
+	return window ? window->users : 0;
+}
+
+static void insert(struct window_set *set, uint64_t start, uint64_t bytes)
+{
+	uint32_t i = find(set, start);
+
+	if (set->count == set->room) {
+		set->room = set->room ? 2 * set->room : 64;
+		set->at = reallocarray(set->at, set->room, sizeof(*set->at));
+		log_bug_on(!set->at);
+	}
+	memmove(&set->at[i + 1], &set->at[i], (set->count - i) * sizeof(*set->at));
+	set->at[i] = (struct window){start, start + bytes, 1};
+	set->count++;
+}
+
+static uint32_t field_of(uint64_t address)
+{
+	return (uint32_t)((address - WINDOW_GRID_BASE) / WINDOW_BYTES);
+}
+
+static uint64_t field_base(uint32_t field)
+{
+	return WINDOW_GRID_BASE + field * WINDOW_BYTES;
+}
+
+bool window_is_possible(const struct window_set *set, uint64_t address, uint64_t bytes)
+{
+	const struct window *window;
+	uint32_t i;
+
+	if (address == WINDOW_NONE)
+		return true;
+	if (address < WINDOW_GRID_BASE || address >= GRID_END || !bytes || bytes > GRID_END - address ||
+		address % WINDOW_GRAIN || bytes % WINDOW_GRAIN)
+		return false;
+	i = find(set, address);
+	if (i == set->count)
+		return true;
+	window = &set->at[i];
+	return window->start >= address + bytes ||
+	       (window->start == address && window->end == address + bytes);
+}
+
+bool window_is_field(uint64_t address)
+{
+	return address == WINDOW_NONE || (address >= WINDOW_GRID_BASE && address < GRID_END &&
+						 (address - WINDOW_GRID_BASE) % WINDOW_BYTES == 0);
+}
+
+void window_hold(struct window_set *set, uint64_t address, uint64_t bytes)
+{
+	struct window *window;
+
+	if (address == WINDOW_NONE)
+		return;
+	window = window_at(set, address);
+	if (window)
+		window->users++;
+	else
+		insert(set, address, bytes);
+}
+
+void window_give(struct window_set *set, uint64_t address)
+{
+	struct window *window;
+
+	if (address == WINDOW_NONE)
+		return;
+	window = window_at(set, address);
+	log_bug_on(!window);
+	if (--window->users)
+		return;
+	memmove(window, window + 1, (size_t)(&set->at[set->count] - (window + 1)) * sizeof(*window));
+	set->count--;
+}
+
+void window_pass(struct window_set *from, struct window_set *to, uint64_t address)
+{
+	const struct window *window = window_at(from, address);
+
+	log_bug_on(!window && address != WINDOW_NONE);
+	if (!window)
+		return;
+	window_hold(to, address, window->end - window->start);
+	window_give(from, address);
+}
+
+/*
+ * Places
+ */
 
 /* Where executables, libraries and stacks of Linux processes lie (x86-64 and arm64 with 48 bits):
  * the driver gives no such address in an executor, even where it is free in the program. */
-static bool is_crowded(uint32_t window)
+static bool is_crowded(uint32_t field)
 {
-	uint64_t base = window_base(window);
+	uint64_t base = field_base(field);
 
 	return (base >= UINT64_C(0x540000000000) && base < UINT64_C(0x580000000000)) ||
 	       base >= UINT64_C(0x7c0000000000);
 }
 
-static bool is_free(const struct window_set *set, uint32_t window)
+static bool is_free_field(const struct wire_u64s *free_windows, uint32_t field)
 {
-	return !is_crowded(window) && !set->users[window];
+	return !is_crowded(field) && field / 64 < free_windows->count &&
+	       (free_windows->at[field / 64] >> field % 64 & 1);
 }
 
-uint32_t window_take(struct window_set *set, const struct wire_u64s *free_windows)
+/* The lowest thing that lies in some bytes of the grid, or nearer than a gap to them: where it
+ * begins, with the gap. UINT64_MAX: they are free. */
+static uint64_t find_obstacle(const struct window_set *set, uint64_t start, uint64_t end, uint64_t gap,
+	const struct wire_u64s *free_windows)
+{
+	uint64_t lowest = UINT64_MAX;
+	uint32_t i = find(set, start - gap);
+
+	if (i < set->count && set->at[i].start < end + gap)
+		lowest = set->at[i].start - gap;
+	for (uint32_t field = field_of(start); field <= field_of(end - 1); field++)
+		if (!is_free_field(free_windows, field))
+			return lowest < field_base(field) ? lowest : field_base(field);
+	return lowest;
+}
+
+uint64_t window_take(struct window_set *set, const struct wire_u64s *free_windows)
 {
 	for (uint32_t i = 0; i < WINDOW_COUNT; i++) {
-		uint32_t window = (set->next + i) % WINDOW_COUNT;
+		uint32_t field = (set->next + i) % WINDOW_COUNT;
+		uint64_t base = field_base(field);
 
-		if (!is_free(set, window) || !is_set(free_windows->at, free_windows->count, window))
+		if (find_obstacle(set, base, base + WINDOW_BYTES, 0, free_windows) != UINT64_MAX)
 			continue;
-		set->users[window] = 1;
-		set->next = (window + 1) % WINDOW_COUNT;
-		return window;
+		insert(set, base, WINDOW_BYTES);
+		set->next = (field + 1) % WINDOW_COUNT;
+		return base;
 	}
 	return WINDOW_NONE;
 }
 
-void window_adopt(struct window_set *set, uint32_t window)
+/* The highest place that ends at `end` or below. */
+static uint64_t find_below(const struct window_set *set, uint64_t end, const struct wire_window *wish)
 {
-	if (window >= WINDOW_COUNT)
-		return;
-	set->users[window]++;
-	if (set->next <= window)
-		set->next = (window + 1) % WINDOW_COUNT;
-}
+	uint64_t alignment = wish->alignment > WINDOW_GRAIN ? wish->alignment : WINDOW_GRAIN, start;
 
-void window_give(struct window_set *set, uint32_t window)
-{
-	if (window >= WINDOW_COUNT)
-		return;
-	log_bug_on(!set->users[window]);
-	set->users[window]--;
-}
-
-static bool is_free_run(
-	const struct window_set *set, uint32_t first, uint32_t count, const struct wire_u64s *free_windows)
-{
-	for (uint32_t i = first; i < first + count; i++)
-		if (!is_free(set, i) || !is_set(free_windows->at, free_windows->count, i))
-			return false;
-	return true;
-}
-
-/* The highest free run that ends below a window. */
-static uint32_t find_run(
-	const struct window_set *set, uint32_t below, uint32_t count, const struct wire_u64s *free_windows)
-{
-	for (uint32_t first = below >= count ? below - count + 1 : 0; first-- > 0;)
-		if (is_free_run(set, first, count, free_windows))
-			return first;
+	while (end > WINDOW_GRID_BASE && end - WINDOW_GRID_BASE >= wish->bytes) {
+		start = (end - wish->bytes) & ~(alignment - 1);
+		if (start < WINDOW_GRID_BASE)
+			break;
+		end = find_obstacle(set, start, start + wish->bytes, WINDOW_GAP, &wish->free_windows);
+		if (end == UINT64_MAX)
+			return start;
+	}
 	return WINDOW_NONE;
 }
 
 /* From the top, where sessions come last, and of the lower half first: there the driver honours
- * every wish, and processes have little of their own. The same question has the same answer. */
-uint32_t window_take_run(struct window_set *set, uint32_t count, const struct wire_u64s *free_windows)
+ * every wish, and processes have little of their own. */
+static uint64_t find_anywhere(const struct window_set *set, const struct wire_window *wish)
 {
-	uint32_t left = 0, first;
+	uint64_t start = find_below(set, GRID_HALF, wish);
 
-	for (uint32_t i = 0; i < WINDOW_COUNT; i++)
-		left += is_free(set, i);
-	if (!count || left < count + WINDOW_SPARE)
+	return start != WINDOW_NONE ? start : find_below(set, GRID_END, wish);
+}
+
+static bool is_free_there(const struct window_set *set, const struct wire_window *wish)
+{
+	return wish->address >= WINDOW_GRID_BASE && wish->address < GRID_END &&
+	       wish->bytes <= GRID_END - wish->address &&
+	       find_obstacle(set, wish->address, wish->address + wish->bytes, 0, &wish->free_windows) ==
+		       UINT64_MAX;
+}
+
+/* Whether enough fields are free without some bytes. */
+static bool leaves_enough(const struct window_set *set, uint64_t start, uint64_t bytes)
+{
+	uint32_t count = 0;
+
+	for (uint32_t field = 0; field < WINDOW_COUNT; field++) {
+		uint64_t base = field_base(field), end = base + WINDOW_BYTES;
+		uint32_t i = find(set, base);
+
+		count += !is_crowded(field) && (i == set->count || set->at[i].start >= end) &&
+			 (base >= start + bytes || end <= start);
+	}
+	return count >= WINDOW_SPARE;
+}
+
+uint64_t window_take_further(struct window_set *set, const struct wire_window *wish)
+{
+	uint64_t start = WINDOW_NONE;
+
+	if (set->count >= WINDOW_MOST)
 		return WINDOW_NONE;
-	first = find_run(set, WINDOW_COUNT / 2, count, free_windows);
-	if (first == WINDOW_NONE)
-		first = find_run(set, WINDOW_COUNT, count, free_windows);
-	if (first != WINDOW_NONE)
-		window_take_again(set, first, count);
-	return first;
-}
-
-bool window_run_is_real(uint64_t address, uint64_t bytes)
-{
-	const uint64_t grid = WINDOW_COUNT * WINDOW_BYTES;
-	uint64_t offset = address - WINDOW_GRID_BASE;
-
-	return bytes && offset < grid && bytes <= grid - offset && !(offset % WINDOW_BYTES) &&
-	       !(bytes % WINDOW_BYTES);
-}
-
-bool window_run_is_free(const struct window_set *set, uint32_t first, uint32_t count)
-{
-	for (uint32_t i = first; i < first + count; i++)
-		if (!is_free(set, i))
-			return false;
-	return true;
-}
-
-void window_take_again(struct window_set *set, uint32_t first, uint32_t count)
-{
-	for (uint64_t i = first; i < (uint64_t)first + count && i < WINDOW_COUNT; i++)
-		set->users[i]++;
-}
-
-void window_give_run(struct window_set *set, uint32_t first, uint32_t count)
-{
-	for (uint64_t i = first; i < (uint64_t)first + count && i < WINDOW_COUNT; i++)
-		window_give(set, (uint32_t)i);
+	if (!wish->address)
+		start = find_anywhere(set, wish);
+	else if (is_free_there(set, wish))
+		start = wish->address;
+	if (start == WINDOW_NONE || !leaves_enough(set, start, wish->bytes))
+		return WINDOW_NONE;
+	insert(set, start, wish->bytes);
+	return start;
 }

@@ -104,7 +104,7 @@ bool move_holds(const struct session *session)
 /* Moved variables and mirrors of constants are the program's own memory. */
 static bool is_in_context(const struct session *session, const struct holding *global)
 {
-	return global->global[0] - window_base(session->window) >= WINDOW_DEVICE_BYTES;
+	return global->global[0] - session->window >= WINDOW_DEVICE_BYTES;
 }
 
 static bool has_run(const struct session *session, bool *ret_leaves_traces)
@@ -244,21 +244,13 @@ static void take_windows_along(struct session *session, struct window_set *from,
 	const struct request *request = session->request;
 	const struct holding *entry;
 
-	window_adopt(to, session->window);
-	window_give(from, session->window);
-	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
-		uint32_t first = window_at(entry->range.address);
-		uint32_t count = (uint32_t)(entry->range.bytes / WINDOW_BYTES);
-
-		if (entry->type != WIRE_RESERVE_WINDOW)
-			continue;
-		window_take_again(to, first, count);
-		window_give_run(from, first, count);
-	}
-	if (request && request->windows) {
-		window_take_again(to, request->window, request->windows);
-		window_give_run(from, request->window, request->windows);
-	}
+	window_pass(from, to, session->window);
+	window_pass(from, to, session->again.window);
+	TAILQ_FOREACH (entry, &session->holdings.entries, link)
+		if (entry->type == WIRE_RESERVE_WINDOW)
+			window_pass(from, to, entry->range.address);
+	if (request)
+		window_pass(from, to, request->window);
 	session->holdings.window_set = to;
 }
 

@@ -4,12 +4,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sysexits.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -146,6 +149,10 @@ static void print_status(const json_t *root)
 	if (field_number(keeper, "overdue_seconds"))
 		printf("the keeper has not answered for %lld s: who asks for device memory waits\n",
 			field_number(keeper, "overdue_seconds"));
+	if (json_is_integer(json_object_get(root, "stop_ms")))
+		printf("the service stops: it waits for these programs for %lld s more; frmpsctl terminate "
+		       "ends one\n",
+			field_number(root, "stop_ms") / 1000);
 	print_proof(json_object_get(root, "proof"));
 	if (!strcmp(field_text(device, "state", "-"), "failed"))
 		printf("%s\nall programs get code %lld until the service is restarted\n",
@@ -328,13 +335,54 @@ static void print_top_json(const json_t *before, const json_t *now, uint64_t ns)
 	json_decref(root);
 }
 
-/* On a terminal until somebody ends it, which leaves the terminal as it is; elsewhere once. */
+static struct termios terminal; /* as it was */
+
+static void restore_terminal(void)
+{
+	tcsetattr(STDIN_FILENO, TCSANOW, &terminal);
+}
+
+static void on_end(int number)
+{
+	restore_terminal();
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+/* Keys come one by one, and are not shown. Return: whether that is so */
+static bool read_keys(void)
+{
+	struct termios now;
+
+	if (tcgetattr(STDIN_FILENO, &terminal) < 0)
+		return false;
+	now = terminal;
+	now.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+	if (tcsetattr(STDIN_FILENO, TCSANOW, &now) < 0)
+		return false;
+	atexit(restore_terminal);
+	signal(SIGINT, on_end);
+	signal(SIGTERM, on_end);
+	return true;
+}
+
+/* Waits a second for a key. @keys: whether keys can be read. Return: whether it was q */
+static bool wait_or_leave(bool keys)
+{
+	struct pollfd wait = {.fd = keys ? STDIN_FILENO : -1, .events = POLLIN};
+	char key;
+
+	return poll(&wait, 1, 1000) > 0 && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q');
+}
+
+/* On a terminal until somebody ends it (q), which leaves the terminal as it is; elsewhere once. */
 static int show_top(const struct call *call)
 {
 	const bool live = isatty(STDOUT_FILENO) && !call->json;
 	struct winsize size = {0};
 	json_t *before = NULL, *now;
 	uint64_t before_ns = 0, ns;
+	const bool keys = live && isatty(STDIN_FILENO) && read_keys();
 	int code;
 
 	while ((now = call_ask(call, "status", &no_arguments, ASK_SECONDS, &code))) {
@@ -355,9 +403,11 @@ static int show_top(const struct call *call)
 			break;
 		before = now;
 		before_ns = ns;
-		sleep(1);
+		now = NULL;
+		if (wait_or_leave(keys))
+			break;
 	}
-	json_decref(now);
+	json_decref(now ? now : before);
 	return code;
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct compiler;
 struct daemon;
 struct heritage;
 struct spawner;
@@ -26,7 +27,8 @@ struct crew {
 	uint32_t epoch;		      /* number of this life of the daemon, from 0 */
 	uint32_t latest;	      /* number given out to a worker */
 	TAILQ_HEAD(, worker) workers; /* all, until they are reaped */
-	struct timer *overdue_timer;  /* overdue.c */
+	TAILQ_HEAD(, compiler) compilers;
+	struct timer *overdue_timer; /* overdue.c */
 };
 
 #endif

@@ -14,8 +14,9 @@ struct crew;
 struct worker;
 
 #define OVERDUE_LOOK_MS 10000u
-/* Looks. The driver may take minutes for its start on a large machine, or for code that it
- * compiles; while another executor takes over everybody waits, and nothing of that is in it. */
+/* Looks. The driver may take minutes for its start on a large machine, or for code of the
+ * service's own that it compiles; while another executor takes over everybody waits, and nothing of
+ * that is in it. */
 #define OVERDUE_LOOKS		 60u
 #define OVERDUE_LOOKS_ACTIVATING 12u
 /* The same for an executor that does not even compute, where everybody waits for it. The driver's

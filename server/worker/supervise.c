@@ -9,7 +9,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +22,7 @@
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/priority.h"
+#include "server/worker/compiler.h"
 #include "server/worker/crew.h"
 #include "server/worker/exceptions.h"
 #include "server/worker/vitals.h"
@@ -63,12 +67,11 @@ static _Noreturn void become(char *const *arguments, char *const *environment,
 	_exit(127);
 }
 
-/* Return: pid, 0 in the child, or -errno. */
+/* With the older call: the unit takes clone3 away, as its filter cannot see what that is asked for.
+ * Return: pid, 0 in the child, or -errno. */
 static int fork_for_holder(int *ret_pidfd)
 {
-	struct clone_args how = {
-		.flags = CLONE_PARENT | CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)ret_pidfd};
-	long pid = syscall(SYS_clone3, &how, sizeof(how));
+	long pid = syscall(SYS_clone, CLONE_PARENT | CLONE_PIDFD, NULL, ret_pidfd, NULL, 0);
 
 	return pid < 0 ? -errno : (int)pid;
 }
@@ -159,7 +162,91 @@ static bool look(const struct worker *worker, struct vitals *ret_vitals)
 	return vitals_read(worker->pid, ret_vitals);
 }
 
-const struct spawner supervise_spawner = {.start = start, .kill = kill_child, .look = look};
+/*
+ * Compilers
+ */
+
+/* Compilers go deeper with every bracket of a text, which is the program's. What is not used takes
+ * no memory. */
+#define STACK_BYTES (UINT64_C(64) << 20)
+/* "Nobody": of files that a compiler has no group may be its. */
+#define NO_GROUP 65534
+
+static bool deepen_stack(void)
+{
+	struct rlimit limits;
+
+	if (getrlimit(RLIMIT_STACK, &limits) < 0)
+		return false;
+	limits.rlim_cur = limits.rlim_max < STACK_BYTES ? limits.rlim_max : STACK_BYTES;
+	return setrlimit(RLIMIT_STACK, &limits) == 0;
+}
+
+/* In the child: the user's rights at most, the socket and nothing else, and an end with the daemon.
+ * Only calls that are safe between fork and exec. */
+static _Noreturn void become_compiler(char *const *arguments, char *const *environment,
+	const struct identity *identity, pid_t daemon, int control_fd)
+{
+	priority_restore(true);
+	if (!heritage_place(control_fd, -1, -1) || dup2(STDIN_FILENO, STDOUT_FILENO) < 0 ||
+		dup2(STDIN_FILENO, STDERR_FILENO) < 0 || !deepen_stack())
+		_exit(127);
+	if (identity && identity_take(identity))
+		_exit(HERITAGE_EXIT_IDENTITY);
+	/* Behind the change of user, which takes it away. */
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+		getppid() != daemon)
+		_exit(127);
+	execve(OWN_PROGRAM, arguments, environment);
+	_exit(127);
+}
+
+/* Return: the caller's list, of strings that are not; NULL without memory */
+static char **environment_for_user(char *const *environment)
+{
+	size_t count = 0;
+	char **list;
+
+	while (environment[count])
+		count++;
+	list = calloc(count + 1, sizeof(*list));
+	if (!list)
+		return NULL;
+	memcpy(list, environment, count * sizeof(*list));
+	heritage_leave_for_user(list);
+	return list;
+}
+
+/* A child of the daemon's own: it is not to outlive it. */
+static int start_compiler(const struct compiler *compiler, int control_fd, int *ret_pidfd)
+{
+	const struct heritage *heritage = compiler->crew->heritage;
+	const struct identity identity = {.uid = compiler->uid, .gid = NO_GROUP};
+	struct clone_args how = {
+		.flags = CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)ret_pidfd, .exit_signal = SIGCHLD};
+	char backend[32], arch[32], control[32];
+	char *arguments[] = {(char *)"frmps-server", (char *)"--role=compiler", backend, arch, control, NULL};
+	char **environment = environment_for_user(heritage->environment);
+	pid_t daemon = getpid();
+	long pid = -ENOMEM;
+
+	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
+	snprintf(arch, sizeof(arch), "--arch=%u", compiler->arch);
+	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
+	if (environment) {
+		pid = syscall(SYS_clone3, &how, sizeof(how));
+		if (pid == 0)
+			become_compiler(arguments, environment, geteuid() == 0 ? &identity : NULL, daemon,
+				control_fd);
+		pid = pid < 0 ? -errno : pid;
+	}
+	free(environment);
+	close(control_fd);
+	return (int)pid;
+}
+
+const struct spawner supervise_spawner = {
+	.start = start, .kill = kill_child, .start_compiler = start_compiler, .look = look};
 
 static struct worker *find_worker(const struct crew *crew, pid_t pid)
 {

@@ -151,6 +151,9 @@ static void on_message(void *context, const struct wire_message *message, struct
 		worker_condemn(worker, "sent a message that is not its to send");
 		break;
 	}
+	/* Nobody asks an executor for one. */
+	if (packet->fd_count && worker->role == ROLE_EXECUTOR)
+		worker_condemn(worker, "sent a descriptor");
 }
 
 static void on_closed(void *context, const char *reason)

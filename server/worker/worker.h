@@ -32,6 +32,7 @@
 #include "server/backend/backend.h"
 #include "server/role.h"
 
+struct compiler;
 struct connection;
 struct crew;
 struct daemon;
@@ -54,6 +55,9 @@ struct spawner {
 	/* Sets worker->process and worker->pid, and worker->process_key if there is a store. */
 	int (*start)(struct worker *worker, int control_fd, int words_fd);
 	void (*kill)(struct worker *worker);
+	/* Starts a compiler; the descriptor is taken over. Return: its pid, which the caller waits
+	 * for, or -errno */
+	int (*start_compiler)(const struct compiler *compiler, int control_fd, int *ret_pidfd);
 	/* Return: whether anything is known of it. */
 	bool (*look)(const struct worker *worker, struct vitals *ret_vitals);
 };

@@ -24,6 +24,7 @@ PARTS = {
     "host backend": ("server/backend/host/", 5, 8),
     "CUDA backend": ("server/backend/cuda/", 8, 8),
     "keeper": ("server/keeper/", 1, 1),
+    "compiler": ("server/compiler/", 1, 1),
 }
 
 # Rooms of the daemon, from the bottom.

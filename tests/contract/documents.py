@@ -13,7 +13,7 @@ README_BYTES = 10_000
 
 GPU = "needs a GPU"
 MACHINE = "changes the machine"
-SHOWN = "shows how to start one test; meson itself is what tests/run.sh uses"
+SHOWN = "shows how to start some tests; meson itself lists them for tests/run.sh"
 
 # What a command is, whole; the test that runs it (a file, and what it has of the command), or why there is none.
 COMMANDS = [
@@ -29,8 +29,7 @@ COMMANDS = [
     (r"docker run .*", None, "needs Docker and an image"),
     (r"meson setup build -Dauto_features=disabled && ninja -C build", None, "a second build"),
     (r"meson setup build && ninja -C build", ("tests/lib/build.sh", "meson setup"), ""),
-    (r"meson test -C build --suite plain", ("tests/run.sh", "meson test"), ""),
-    (r"(CK_\w+=\w+ )*meson test -C build .*", None, SHOWN),
+        (r"(CK_\w+=\w+ )*meson test -C build .*", None, SHOWN),
     (r"tests/gpu/matrix\.py --backend host --second all", ("tests/meson.build", "'--second', 'all'"), ""),
     (r"tests/gpu/matrix\.py --backend host --soak", ("tests/meson.build", "'--soak', '60'"), ""),
     (r"tests/gpu/\w+\.py.*", None, GPU + "; tests/gpu/run.sh runs the short forms"),
@@ -128,6 +127,15 @@ def unnamed_tests(build, document):
         yield "tests/contract/documents.py: finds no system tests in tests/meson.build"
 
 
+def versions(build, header, changes):
+    """The build, the programs and the list of changes speak of the same version."""
+    found = [re.search(pattern, text, re.MULTILINE) for pattern, text in (
+        (r"^ *version: '([0-9.]+)',$", build), (r'SERVER_VERSION "([0-9.]+)"', header), (r"^## ([0-9.]+)$", changes))]
+    numbers = [one and one[1] for one in found]
+    if None in numbers or len(set(numbers)) != 1:
+        yield f"meson.build, server/version.h and CHANGELOG.md have different versions: {numbers}"
+
+
 def self_check(words):
     # meson.build stands for a script that is not executable.
     planted = ["x" * (README_BYTES + 1), "[a](nowhere.md)", "`server/nowhere.c`", "`no_such_name_" + "of_a_key`", "`FRMPS_NO_SUCH_" + "NAME`",
@@ -136,6 +144,8 @@ def self_check(words):
         if len(list(offences(ROOT, "README.md", text + "\n", words))) != 1:
             sys.exit(f"documents.py: does not notice {text[:40]}")
     planted = "foreach name : ['test_a', 'test_b']\n  program = executable('system-' + name)\ntest('system/c', d)"
+    if len(list(versions(" version: '1.2.3',", 'SERVER_VERSION "1.2.3"', "## 1.2.4\n"))) != 1:
+        sys.exit("documents.py: does not notice versions that differ")
     if len(list(unnamed_tests(planted, "`test_a`"))) != 2:
         sys.exit("documents.py: does not notice a test that has no row")
 
@@ -146,6 +156,7 @@ def main():
     wrong = [f"{name} {offence}" for name, text in sorted(texts.items()) for offence in offences(ROOT, name, text, words)]
     wrong += [f"tests/contract/documents.py: {row}" for row in stale(texts)]
     wrong += unnamed_tests((ROOT / "tests/meson.build").read_text(), texts["tests/README.md"])
+    wrong += versions(*((ROOT / name).read_text() for name in ("meson.build", "server/version.h", "CHANGELOG.md")))
     print("\n".join(wrong), file=sys.stderr)
     sys.exit(1 if wrong else 0)
 

@@ -12,7 +12,9 @@ import sys
 import sections
 
 sys.path.insert(0, str(sections.ROOT / "tests" / "gpu"))
+sys.path.insert(0, str(sections.ROOT / "bench" / "lib"))
 import exceptions_table  # noqa: E402
+import summary  # noqa: E402
 
 DOCUMENTS = ["README.md", "bench/results/README.md"]
 RESULTS = sections.ROOT / "bench" / "results"
@@ -63,24 +65,36 @@ FIRST = "programs.py --build build --rounds 1"
 
 
 def speed():
-    calls, rates = run("h200.json", CALLS), run("h200.json", RATES)
-    frameworks, first = run("h200_programs.json", ALTERNATE), run("h200_programs.json", FIRST)
-    alone = run("h200_programs.json", ALONE)
-    (elsewhere,) = [value for name, value in load("h200_eight.json").items() if name.startswith("a fourth machine")]
-    return table(["", *NAMES], [
-        ["start of a process to its first finished kernel, ms, on two machines",
-         *join(cells(calls, "first_kernel_ms"), cells(elsewhere, "first_kernel_ms"))],
-        ["PyTorch: end of `import torch` to the first finished kernel, ms", *cells(first, "first_kernel_after_import_ms")],
-        ["`cuLaunchKernel`, cost to the caller, µs", *cells(calls, "issue")],
-        ["launch and wait, µs", *cells(rates, "launch_and_wait")],
-        ["launches a second, thousands: one program", *cells(rates, "rate_1_processes_k")],
-        ["… eight programs together", *cells(rates, "rate_8_processes_k")],
-        ["ResNet-50 inference, batches of 64, images/s", *cells(frameworks, "alone_resnet50_batch64_per_s")],
-        ["… batches of 1", *cells(alone, "alone_resnet50_batch1_per_s")],
-        ["transformer training, steps/s", *cells(frameworks, "alone_training_per_s")],
-        ["… processor time of a step, with the service's, ms", *cells(frameworks, "alone_training_cpu_ms")],
-        ["longest gap between 1 ms kernels while another program loads modules, ms", *cells(calls, "gap_max_ms")],
+    """From the result file that the report is made of: both say the same."""
+    result = load("h200_full.json")
+    found = {(row.scenario.name, row.point, row.number.name): row for row in summary.rows(result)}
+    rounds = set()
+
+    def line(text, scenario, point, number):
+        row = found[scenario, point, number]
+        spreads = [row.spread(system) for system in SYSTEMS]
+        rounds.update(one.rounds for one in spreads if one)
+        return [text, *("" if one is None else digits(one.median) for one in spreads)]
+
+    lines = table(["", *NAMES], [
+        line("start of a process to its first finished kernel, ms", "first", None, "first_kernel_ms"),
+        line("… with PyTorch", "torch_first", None, "torch_first_ms"),
+        line("… behind its `import torch`", "torch_first", None, "torch_first_after_import_ms"),
+        line("`cuLaunchKernel`, cost to the caller, µs", "issue", None, "issue"),
+        line("launch and wait, µs", "wait", None, "launch_and_wait"),
+        line("launches a second, thousands: one program", "launching", 1, "rate_k"),
+        line("… four programs together", "launching", 4, "rate_k"),
+        line("… eight", "launching", 8, "rate_k"),
+        line("launch and wait in 48 programs, 99th percentile, ms", "crowd", 48, "wait_p99"),
+        line("ResNet-50 inference, batches of 64, images/s", "torch_alone", "resnet50_batch64", "per_s"),
+        line("… batches of 1", "torch_alone", "resnet50_batch1", "per_s"),
+        line("transformer training, steps/s", "torch_alone", "training", "per_s"),
+        line("… processor time of a step, ms", "torch_alone", "training", "cpu_ms"),
+        line("first launch of a loaded module, ms", "loading", None, "use"),
+        line("longest gap between 1 ms kernels beside a program that loads, ms", "loading", None, "gap_max"),
     ])
+    (count,) = rounds
+    return [*lines, "", f"{'One round' if count == 1 else f'Medians of {count} rounds'}, as in the [report with plots](bench/results/h200_full.html)."]
 
 
 def source(name, command):
@@ -271,9 +285,11 @@ def fault():
          f"{medians(one)}, longest {max(pause for cell in one for pause in exceptions_table.pauses(cell)):.0f} ms",
          "all get the error, except for `assert`"],
         ["… in 1000 blocks", "the same", "continues, exact", f"trap, `assert`: {medians(quick)}; others: {medians(slow)}", ""],
+        ["… writes to nowhere, 100 000 blocks of one warp", "the same", "gets an error", "", ""],
+        ["… ten programs at once, 2 of 9 times", "the same", "gets an error", "", ""],
         ["… PyTorch index out of range", "the same", "continues, exact", span(torch), ""],
         ["a kernel does not end (`max_kernel_seconds`)", "`CUDA_ERROR_LAUNCH_TIMEOUT`", "continues, exact", span(endless), ""],
-        ["a kernel writes or reads just beside its memory", "`CUDA_ERROR_ILLEGAL_ADDRESS` once it is proved",
+        ["a kernel writes or reads just beside its memory", "an error once it is proved; a read: NaNs, maybe no error",
          "continues, exact", f"at most {max(near):.1f} ms", "all get the error"],
         ["the executor is killed (MPS: its server)", "",
          "continues if its work is done or can be repeated, else an error", span(pauses(all_exact(dead, "nobody"))),

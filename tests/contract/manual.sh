@@ -60,6 +60,20 @@ else
 	missing="$missing bash"
 fi
 
+# For zsh and fish: each option, each command of one word, and nothing that these shells do not understand.
+for name in frmpsctl frmps-run frmps-server frmps-exporter; do
+	grep -oE '^OPTION\(.[^,]*, "[^"]+"' "server/tools/$name.def" | sed 's/.*"\(.*\)"/\1/' | while read -r option; do
+		grep -qE -- "--$option(=|-=|\[)" "$generated/_$name" && grep -q -- " -l $option " "$generated/$name.fish" ||
+			echo "$name --$option"
+	done
+	if command -v zsh >/dev/null && ! zsh -n "$generated/_$name"; then echo "_$name"; fi
+	if command -v fish >/dev/null && ! fish --no-execute "$generated/$name.fish"; then echo "$name.fish"; fi
+done >"$scratch/uncompleted"
+grep -oE '^COMMAND\("[^" ]+"' server/tools/frmpsctl.def | sed 's/.*"\(.*\)"/\1/' | while read -r command; do
+	grep -q "$command\\\\:" "$generated/_frmpsctl" && grep -q -- " -a $command -d" "$generated/frmpsctl.fish" || echo "frmpsctl $command"
+done >>"$scratch/uncompleted"
+[ ! -s "$scratch/uncompleted" ] || fail "not completed by zsh or fish: $(tr '\n' ' ' <"$scratch/uncompleted")"
+
 # Variables that no user is told of: those of the host backend, of the demo, and what the service tells its children.
 unnamed() { # unnamed FOLDER
 	grep -rhoE --include='*.[ch]' --include='*.cc' '"(FRMPS|CUDA_MPS)_[A-Z_]+"' "$1" | sort -u | tr -d '"' |

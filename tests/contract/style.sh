@@ -36,9 +36,16 @@ licensed() { # licensed FILE...
 	grep -lE 'SPDX-[L]icense-Identifier' "$@" /dev/null || true
 }
 
-# Threads name themselves: server/executor/serve.c says why.
+# Threads name themselves: server/executor/serve.c says why. The unit takes clone3 away: server/worker/supervise.c.
 shunned() { # shunned FILE...
-	grep -nE 'pthread_setname_np\([^)]' "$@" /dev/null || true
+	grep -nE 'pthread_setname_np\([^)]|SYS_clone3' "$@" /dev/null || true
+}
+
+# What clang-format takes for C++ and formats as that: names that are words of C++, a comparison that could be a template.
+garbled() { # garbled FILE...
+	grep -nE -e '^[^"/]*(struct|enum|union) (class|export|operator|namespace|template|friend|private|public|using|new|delete|this)\>' \
+		-e '^[^"/]*\<operator *([*=,;)&]|->)' -e '^[^"/]*(struct [a-z_]+|char|void)[*] [a-z]' \
+		-e '^[^"/#]*[a-z_0-9]<[a-z_]+;' "$@" /dev/null | grep -vE ':[[:space:]]+[*] ' || true
 }
 
 # But for diagrams and tables. A tab at the begin of a line is eight columns.
@@ -62,9 +69,11 @@ wide() { # wide FILE...
 	[ -n "$(headless "$scratch/long.c")" ] && echo '// SPDX-'License-Identifier >"$scratch/claims.c" &&
 	[ -n "$(licensed "$scratch/claims.c")" ] && echo 'pthread_setname_np(thread, "x");' >"$scratch/named.c" &&
 	[ -n "$(shunned "$scratch/named.c")" ] && printf '\t/* %087d */\n\t/* %086d */\n' 0 0 >"$scratch/wide.c" &&
-	[ "$(wide "$scratch/wide.c")" = "$scratch/wide.c:1" ] || {
-	echo "style.sh: a long function, a file without a head, a licence, a call that is shunned or a wide comment" \
-		"is not noticed" >&2
+	[ "$(wide "$scratch/wide.c")" = "$scratch/wide.c:1" ] &&
+	printf 'struct operator* operator= context;\nfor (n = 0; n<length; n += n> 1)\nstruct class\n{\n' >"$scratch/cpp.c" &&
+	[ "$(garbled "$scratch/cpp.c" | wc -l)" -eq 3 ] || {
+	echo "style.sh: a long function, a file without a head, a licence, a call that is shunned, a wide comment or code" \
+		"that is formatted as C++ is not noticed" >&2
 	exit 1
 }
 
@@ -95,6 +104,7 @@ headless $(grep -E '[.](c|cc|h)$' "$scratch/files") | sed 's/^/style.sh: no head
 licensed $(cat "$scratch/files") | sed 's/^/style.sh: claims a licence: /' >>"$scratch/found"
 shunned $(grep -E '^[.]/(client|server|shm)/.*[.]c$' "$scratch/files") | sed 's/^/style.sh: shunned: /' >>"$scratch/found"
 wide $(grep -E '[.](c|cc|h|def)$' "$scratch/files") | sed 's/^/style.sh: a wide comment: /' >>"$scratch/found"
+garbled $(grep -E '[.][ch]$' "$scratch/files" | grep -v /gpu/corpus/) | sed 's/^/style.sh: formatted as C++: /' >>"$scratch/found"
 cat "$scratch/found" >&2
 [ ! -s "$scratch/found" ] || failed=1
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "server/backend/cuda/code_memory.h"
+#include "server/backend/cuda/jit.h"
 #include "server/backend/cuda/loader.h"
 #include "server/backend/cuda/trampoline.h"
 #include "tests/gpu/backend_bed.h"
@@ -23,7 +24,7 @@ static size_t code_bytes[2];
 
 static void compile(uint32_t which)
 {
-	char text[1024], log[256];
+	char text[1024];
 
 	snprintf(text, sizeof(text),
 		".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -35,8 +36,8 @@ static void compile(uint32_t which)
 		"mov.u32 %%r4, %u; st.global.u32 [%%d3], %%r4; ret;\n"
 		"}\n",
 		THREADS, which + 1);
-	ok(OPS->module_compile(text, strlen(text) + 1, &(struct wire_options){0}, log, sizeof(log),
-		&codes[which], &code_bytes[which]));
+	ok(jit_compile(
+		CU_JIT_INPUT_PTX, text, strlen(text) + 1, 0, NULL, NULL, &codes[which], &code_bytes[which]));
 }
 
 /* Until pieces are used again. What is taken here stays. */

@@ -96,19 +96,24 @@ static void check_modules(void)
 	struct backend_module *none;
 	const char *names[16];
 	char text[16384], log[1024] = "";
-	size_t length = write_ptx(text, sizeof(text));
+	size_t length = write_ptx(text, sizeof(text)), bytes;
+	void *code;
 	struct backend_global global;
 	uint32_t count = 16;
 	double begin = now_us();
 
 	text[length] = 'x'; /* no NUL behind it, and something that does not belong to it */
-	ok(OPS->module_load(
-		text, length, &(struct wire_options){options, 2}, NULL, NULL, log, sizeof(log), &module));
-	printf("load text: %.0f us; log \"%.60s\"\n", now_us() - begin, log);
-	refused(OPS->module_load(
-			text, length, &(struct wire_options){bad, 1}, NULL, NULL, log, sizeof(log), &none),
+	refused(OPS->module_load(text, length, NULL, NULL, NULL, NULL, 0, &none),
+		CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
+	ok(OPS->module_compile(
+		text, length, &(struct wire_options){options, 2}, log, sizeof(log), &code, &bytes));
+	ok(OPS->module_load(code, bytes, NULL, NULL, NULL, NULL, 0, &module));
+	free(code);
+	printf("compile and load text: %.0f us; log \"%.60s\"\n", now_us() - begin, log);
+	refused(OPS->module_compile(
+			text, length, &(struct wire_options){bad, 1}, log, sizeof(log), &code, &bytes),
 		CUDA_ERROR_NOT_SUPPORTED);
-	refused(OPS->module_load(".version 8.0\nnonsense", 21, NULL, NULL, NULL, log, sizeof(log), &none),
+	refused(OPS->module_compile(".version 8.0\nnonsense", 21, NULL, log, sizeof(log), &code, &bytes),
 		CUDA_ERROR_INVALID_PTX);
 	check(log[0]);
 	printf("log of a bad text: %.60s\n", log);

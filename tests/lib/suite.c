@@ -3,6 +3,8 @@
 
 #include "tests/lib/suite.h"
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -37,14 +39,44 @@ TCase *suite_case(Suite *suite, const char *name)
 	return tcase;
 }
 
+/* Of the leak checker, where there is one. */
+__attribute__((weak)) void __lsan_disable(void);
+__attribute__((weak)) void __lsan_enable(void);
+
+static bool checks_leaks = true;
+
+/* In the process of a test, and once: what a test forks itself goes on as it is. */
+static void check_leaks(void)
+{
+	if (checks_leaks)
+		return;
+	checks_leaks = true;
+	__lsan_enable();
+}
+
+/* libcheck has some of its memory on its stack alone. To find that out again in the process of each
+ * test takes more time than most tests. */
+static void leave_libcheck_out(void)
+{
+	if (!checks_leaks || !__lsan_disable || !__lsan_enable || pthread_atfork(NULL, NULL, check_leaks))
+		return;
+	checks_leaks = false;
+	__lsan_disable();
+}
+
+/* Not on the stack, where the leak checker does not look. */
+static SRunner *runner;
+
 int suite_run(Suite *suite)
 {
-	SRunner *runner = srunner_create(suite);
-
+	runner = srunner_create(suite);
+	if (srunner_fork_status(runner) == CK_FORK)
+		leave_libcheck_out();
 	srunner_run_all(runner, CK_ENV);
 	int run = srunner_ntests_run(runner);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
+	runner = NULL;
 	if (!run)
 		fprintf(stderr, "no test ran\n");
 	return run && !failed ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -18,6 +18,11 @@ says() { # says PATTERN
 	grep -qE -- "$1" "$out" || problem "the output has no line like: $1"
 }
 
+# Help, from wherever it is asked for.
+out=$scratch/help
+(cd "$root/server" && sh demo.sh --help) >"$out" 2>&1 || problem "--help from another folder ends with $?"
+says 'server/demo.sh \[--build FOLDER\]'
+
 # Programs that play a part: they run, wait for an order, and end as they are told to.
 part() { # part NAME LINE STATUS
 	printf '%s\n' '#!/bin/sh' 'echo did 1 1 2' 'read order' "echo $2" "exit $3" >"$scratch/$1"

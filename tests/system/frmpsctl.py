@@ -7,12 +7,15 @@ each command of its table prints; and a service whose log nobody reads.
 
 import json
 import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import unittest
 
 BUILD = sys.argv.pop(1)
@@ -43,6 +46,14 @@ def commands():
 
 def run(*arguments):
     return subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=120)
+
+
+def read_or_nothing(fd):
+    """A terminal whose other end is closed has an error."""
+    try:
+        return os.read(fd, 65536)
+    except OSError:
+        return b''
 
 
 class Service(unittest.TestCase):
@@ -148,6 +159,23 @@ class Frmpsctl(Service):
         self.assertEqual(self.show('status')['events']['terminated'], 3)
         follower.send_signal(signal.SIGCONT)
         self.assertEqual([wait('terminated')['session'] for _ in range(3)], [session - 2, session - 1, session])
+
+    def test_top_ends_at_q_and_leaves_the_terminal_as_it_was(self):
+        terminal, its = pty.openpty()
+        before = termios.tcgetattr(its)
+        top = subprocess.Popen([CTL, 'top'], stdin=its, stdout=its, stderr=its)
+        self.programs.append(top)
+        while b'COMMANDS' not in os.read(terminal, 65536).upper():
+            self.assertIsNone(top.poll())
+        # Pressed before the first second is over, or later.
+        os.write(terminal, b'xq')
+        reader = threading.Thread(target=lambda: [None for _ in iter(lambda: read_or_nothing(terminal), b'')], daemon=True)
+        reader.start()
+        self.assertEqual(top.wait(60), 0)
+        self.assertEqual(termios.tcgetattr(its), before)
+        os.close(its)
+        reader.join()
+        os.close(terminal)
 
     def test_operators_keep_no_program_from_the_service(self):
         # As many as a user may have, each of whom has been answered. What frmpsctl says is read from a socket in its place.

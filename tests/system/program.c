@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -126,6 +127,30 @@ bool ordered(int orders, bool wait)
 		return false;
 	/* The end of the pipe counts as well, so that nobody outlives a failed test. */
 	return read(orders, &byte, 1) >= 0;
+}
+
+void pass_fd(int socket, int *fd, bool sends)
+{
+	char byte = 0;
+	struct iovec part = {.iov_base = &byte, .iov_len = 1};
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)),
+			     .cmsg_level = SOL_SOCKET,
+			     .cmsg_type = SCM_RIGHTS}};
+	struct msghdr message = {.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.room,
+		.msg_controllen = sizeof(control.room)};
+
+	if (sends) {
+		memcpy(CMSG_DATA(&control.head), fd, sizeof(*fd));
+		ck_assert_int_eq(sendmsg(socket, &message, 0), 1);
+	} else {
+		ck_assert_int_eq(recvmsg(socket, &message, 0), 1);
+		memcpy(fd, CMSG_DATA(&control.head), sizeof(*fd));
+	}
 }
 
 void pass_time(int ms)

@@ -50,6 +50,9 @@ void report(int progress);
 /** In a child: whether there is an order; waits for one if `wait`. A parent that is gone is one. */
 bool ordered(int orders, bool wait);
 
+/** Sends or receives a descriptor over a socket. */
+void pass_fd(int socket, int *fd, bool sends);
+
 /** For what has no event to wait for: processor time, threads that end by themselves. */
 void pass_time(int ms);
 

@@ -269,12 +269,14 @@ static const char *const unaffected[] = {"cuCoredumpGetAttributeGlobal", "cuCore
 	"cuMemAddressReserve", "cuMemCreate", "cuMemExportToShareableHandle", "cuMemGetAccess",
 	"cuMemGetAllocationGranularity", "cuMemGetAllocationPropertiesFromHandle", "cuMemGetDefaultMemPool",
 	"cuMemGetMemPool", "cuMemImportFromShareableHandle", "cuMemMap", "cuMemPoolCreate",
-	"cuMemPoolDestroy", "cuMemPoolGetAccess", "cuMemPoolGetAttribute", "cuMemPoolSetAccess",
-	"cuMemPoolSetAttribute", "cuMemPoolTrimTo", "cuMemRelease", "cuMemRetainAllocationHandle",
-	"cuMemSetAccess", "cuMemSetMemPool", "cuMemUnmap", "cuModuleGetLoadingMode", "cuPointerGetAttribute",
-	"cuPointerGetAttributes", "cuProfilerInitialize", "cuTensorMapEncodeIm2col", "cuTensorMapEncodeTiled",
-	"cuTensorMapReplaceAddress", "cuThreadExchangeStreamCaptureMode", "cuUserObjectCreate",
-	"cuUserObjectRelease", "cuUserObjectRetain"};
+	"cuMemPoolDestroy", "cuMemPoolExportPointer", "cuMemPoolExportToShareableHandle",
+	"cuMemPoolGetAccess", "cuMemPoolGetAttribute", "cuMemPoolImportFromShareableHandle",
+	"cuMemPoolSetAccess", "cuMemPoolSetAttribute", "cuMemPoolTrimTo", "cuMemRelease",
+	"cuMemRetainAllocationHandle", "cuMemSetAccess", "cuMemSetMemPool", "cuMemUnmap",
+	"cuModuleGetLoadingMode", "cuPointerGetAttribute", "cuPointerGetAttributes", "cuProfilerInitialize",
+	"cuTensorMapEncodeIm2col", "cuTensorMapEncodeTiled", "cuTensorMapReplaceAddress",
+	"cuThreadExchangeStreamCaptureMode", "cuUserObjectCreate", "cuUserObjectRelease",
+	"cuUserObjectRetain"};
 
 enum answer { GOES_ON, ENDS /* the service is asked: it gives the error */ };
 

@@ -1,10 +1,12 @@
-// Programs whose modules must be compiled first, and what that costs others. The host backend
-// compiles fat binaries of texts (server/backend/host/compile.c); a compilation here begins when
-// the test opens a FIFO for writing, which is where it waits for that, and ends when the test
-// closes it.
+// Programs whose modules must be compiled first, and what that costs others: also where a compiler
+// crashes, hangs, or takes what it can get. The host backend compiles fat binaries of texts
+// (server/backend/host/compile.c); a compilation here begins when the test opens a FIFO for
+// writing, which is where it waits for that, and ends when the test closes it.
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,7 @@
 #include "tests/system/status.h"
 
 static struct service service;
-static char fifo[128];
+static char fifo[128], notes[128];
 
 /*
  * Sources
@@ -32,8 +34,9 @@ static size_t file_bytes(const char *path)
 	return (size_t)status.st_size;
 }
 
-/* A fat binary with one text, which becomes the test kernels. @wait: "" or the path of a FIFO */
-static void *source_of_kernels(const char *wait)
+/* A fat binary with one text, which becomes the test kernels. @behaviour: what its first line says
+ * behind the name */
+static void *source(const char *behaviour)
 {
 	const char *path = getenv("FRMPS_TEST_KERNELS");
 	struct {
@@ -48,19 +51,28 @@ static void *source_of_kernels(const char *wait)
 	} text = {1, 1, 16, 0};
 	size_t bytes = file_bytes(path), length;
 	void *object = read_file(path);
-	char line[160], *source;
+	char line[160], *whole;
 
-	length = (size_t)snprintf(line, sizeof(line), "host-text%s%s\n", *wait ? " " : "", wait);
+	length = (size_t)snprintf(line, sizeof(line), "host-text%s\n", behaviour);
 	text.payload_bytes = length + bytes;
 	header.payload_bytes = sizeof(text) + text.payload_bytes;
-	source = malloc(sizeof(header) + header.payload_bytes);
-	ck_assert_ptr_nonnull(source);
-	memcpy(source, &header, sizeof(header));
-	memcpy(source + sizeof(header), &text, sizeof(text));
-	memcpy(source + sizeof(header) + sizeof(text), line, length);
-	memcpy(source + sizeof(header) + sizeof(text) + length, object, bytes);
+	whole = malloc(sizeof(header) + header.payload_bytes);
+	ck_assert_ptr_nonnull(whole);
+	memcpy(whole, &header, sizeof(header));
+	memcpy(whole + sizeof(header), &text, sizeof(text));
+	memcpy(whole + sizeof(header) + sizeof(text), line, length);
+	memcpy(whole + sizeof(header) + sizeof(text) + length, object, bytes);
 	free(object);
-	return source;
+	return whole;
+}
+
+/* @wait: the path of a FIFO */
+static void *slow_source(const char *wait)
+{
+	char behaviour[140];
+
+	snprintf(behaviour, sizeof(behaviour), " %s", wait);
+	return source(behaviour);
 }
 
 static void expect_kernels_run(CUmodule module)
@@ -83,17 +95,31 @@ static void start(void)
 	ck_assert(service_start_configured(&service, "quarantine_faults = 0\n"));
 	snprintf(fifo, sizeof(fifo), "%s/compiler", service.folder);
 	ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+	snprintf(notes, sizeof(notes), "%s/notes", service.folder);
 }
 
 static void start_one(void)
 {
-	setenv("FRMPS_COMPILE_THREADS", "1", 1);
+	setenv("FRMPS_COMPILATIONS", "1", 1);
+	start();
+}
+
+static void start_hasty(void)
+{
+	setenv("FRMPS_COMPILE_SECONDS", "1", 1);
+	start();
+}
+
+static void start_small(void)
+{
+	setenv("FRMPS_COMPILE_MIB", "128", 1);
 	start();
 }
 
 static void stop(void)
 {
 	unlink(fifo);
+	unlink(notes);
 	if (service.pid)
 		ck_assert_int_eq(service_stop(&service), 0);
 }
@@ -114,13 +140,13 @@ static int let_compilation_begin(void)
 /* Its module compiles as long as the FIFO says; then it runs until it is ordered to end. */
 static int compile_slowly(int progress, int orders)
 {
-	void *source = source_of_kernels(fifo);
+	void *text = slow_source(fifo);
 	CUmodule module;
 
 	driver_attach();
 	report(progress);
-	ck_cuda(cuModuleLoadData(&module, source));
-	free(source);
+	ck_cuda(cuModuleLoadData(&module, text));
+	free(text);
 	expect_kernels_run(module);
 	report(progress);
 	ordered(orders, true);
@@ -132,19 +158,19 @@ static int compile_slowly(int progress, int orders)
 /* The same with a link. */
 static int link_slowly(int progress, int orders)
 {
-	void *source = source_of_kernels(fifo), *image;
-	size_t bytes = 16 + *(uint64_t *)((char *)source + 8);
+	void *text = slow_source(fifo), *image;
+	size_t bytes = 16 + *(uint64_t *)((char *)text + 8);
 	CUlinkState link;
 	CUmodule module;
 
 	driver_attach();
 	report(progress);
 	ck_cuda(cuLinkCreate_v2(0, NULL, NULL, &link));
-	ck_cuda(cuLinkAddData_v2(link, CU_JIT_INPUT_FATBINARY, source, bytes, "slow", 0, NULL, NULL));
+	ck_cuda(cuLinkAddData_v2(link, CU_JIT_INPUT_FATBINARY, text, bytes, "slow", 0, NULL, NULL));
 	ck_cuda(cuLinkComplete(link, &image, NULL));
 	ck_cuda(cuModuleLoadData(&module, image));
 	ck_cuda(cuLinkDestroy(link));
-	free(source);
+	free(text);
 	expect_kernels_run(module);
 	report(progress);
 	ordered(orders, true);
@@ -156,14 +182,14 @@ static int link_slowly(int progress, int orders)
 static int do_everything(int unused)
 {
 	const char *path = getenv("FRMPS_TEST_KERNELS");
-	void *source = source_of_kernels(""), *image;
+	void *text = source(""), *image;
 	CUlinkState link;
 	CUmodule module;
 
 	(void)unused;
 	driver_attach();
 	expect_kernels_run(kernels());
-	ck_cuda(cuModuleLoadData(&module, source));
+	ck_cuda(cuModuleLoadData(&module, text));
 	expect_kernels_run(module);
 	ck_cuda(cuModuleUnload(module));
 	ck_cuda(cuLinkCreate_v2(0, NULL, NULL, &link));
@@ -172,7 +198,7 @@ static int do_everything(int unused)
 	ck_cuda(cuModuleLoadData(&module, image));
 	ck_cuda(cuLinkDestroy(link));
 	expect_kernels_run(module);
-	free(source);
+	free(text);
 	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
 	return 0;
 }
@@ -214,7 +240,7 @@ START_TEST(a_slow_link_holds_up_nobody)
 }
 END_TEST
 
-/* The one thread that compiles is still at it, for nobody. */
+/* No more than one compiles at a time; who is gone does not count. */
 START_TEST(killed_while_it_compiles)
 {
 	struct child child;
@@ -232,61 +258,348 @@ START_TEST(killed_while_it_compiles)
 }
 END_TEST
 
-/* What was begun in an executor that dies is begun again in the next; what was compiled is not. */
+/* What is compiled when an executor dies goes on, and what was compiled is not compiled again. */
 START_TEST(compiled_once_whatever_becomes_of_executors)
 {
 	struct child child = child_start(compile_slowly);
+	int compilation;
+
+	child_wait(&child, 1);
+	compilation = let_compilation_begin();
+	ck_assert(service_kill_active(&service));
+	close(compilation);
+	child_wait(&child, 1);
+	/* The next executor has the code: nobody is there to let it compile. */
+	ck_assert(service_kill_active(&service));
+	end_well(&child);
+	ck_assert_int_eq(status_counter(&service, "compilers_lost"), 0);
+}
+END_TEST
+
+/* The children of the daemon, in whatever state: its compilers. Return: how many; @ret_pids: up to
+ * 16 */
+static unsigned children_of(pid_t parent, pid_t *ret_pids)
+{
+	DIR *processes = opendir("/proc");
+	const struct dirent *entry;
+	unsigned count = 0;
+
+	ck_assert_ptr_nonnull(processes);
+	while ((entry = readdir(processes))) {
+		char path[300], line[512], name[64] = "", state = ' ';
+		int of = 0, pid = 0;
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/%.20s/stat", entry->d_name);
+		file = fopen(path, "re");
+		if (!file)
+			continue;
+		if (fgets(line, sizeof(line), file) &&
+			sscanf(line, "%d (%63[^)]) %c %d", &pid, name, &state, &of) == 4 && of == parent &&
+			count < 16)
+			ret_pids[count++] = pid;
+		fclose(file);
+	}
+	closedir(processes);
+	return count;
+}
+
+/* Waits until a process is gone, its parent's wait included. */
+static void await_gone(pid_t pid)
+{
+	while (kill(pid, 0) == 0)
+		pass_time(1);
+	ck_assert_int_eq(errno, ESRCH);
+}
+
+/* The compilation ends with the daemon, and the next one begins it anew. */
+START_TEST(compiled_anew_after_the_daemon)
+{
+	struct child child = child_start(compile_slowly);
+	pid_t daemon = status_daemon(&service), compilers[16];
+	unsigned count;
 	int first, second;
-	pid_t active;
 
 	child_wait(&child, 1);
 	first = let_compilation_begin();
-	active = service_active(&service);
-	ck_assert_int_gt(active, 0);
-	kill(active, SIGKILL);
-	/* While ours is open nobody waits at the FIFO for a writer; there is a reader again when
-	 * the next executor compiles. */
-	while (service_active(&service) == active || !service_active(&service))
+	count = children_of(daemon, compilers);
+	ck_assert_uint_ge(count, 1);
+	/* Its holder makes no other one before it goes on. */
+	ck_assert_int_eq(kill(service.pid, SIGSTOP), 0);
+	ck_assert_int_eq(kill(daemon, SIGKILL), 0);
+	/* Nobody reads from it any more. */
+	signal(SIGPIPE, SIG_IGN);
+	while (write(first, "", 1) == 1)
 		pass_time(1);
-	while ((second = open(fifo, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
-		ck_assert_int_eq(errno, ENXIO);
-		pass_time(1);
-	}
+	ck_assert_int_eq(errno, EPIPE);
 	close(first);
+	ck_assert_int_eq(kill(service.pid, SIGCONT), 0);
+	second = let_compilation_begin();
+	for (unsigned i = 0; i < count; i++)
+		await_gone(compilers[i]);
 	close(second);
 	child_wait(&child, 1);
-	/* The next executor has the code: nobody is there to let it compile. */
 	ck_assert(service_kill_active(&service));
 	end_well(&child);
 }
 END_TEST
 
-/* The code comes to a daemon that did not ask for it, and serves later executors like any other. */
-START_TEST(compiled_while_there_is_no_daemon)
+/* What a load of a text comes to. @ret_log: of errors, 512 bytes */
+static CUresult load_text(void *text, CUmodule *ret_module, char *ret_log)
 {
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {ret_log, (void *)512};
+	CUresult code;
+
+	ret_log[0] = '\0';
+	code = cuModuleLoadDataEx(ret_module, text, 2, options, values);
+	free(text);
+	return code;
+}
+
+static CUresult link_text(void *text, char *ret_log)
+{
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {ret_log, (void *)512};
+	size_t bytes = 16 + *(uint64_t *)((char *)text + 8);
+	CUlinkState link;
+	CUresult code;
+
+	ret_log[0] = '\0';
+	ck_cuda(cuLinkCreate_v2(2, options, values, &link));
+	code = cuLinkAddData_v2(link, CU_JIT_INPUT_FATBINARY, text, bytes, "text", 0, NULL, NULL);
+	ck_cuda(cuLinkDestroy(link));
+	free(text);
+	return code;
+}
+
+static void expect_in(const char *log, const char *text)
+{
+	ck_assert_msg(strstr(log, text), "'%s' is not in '%s'", text, log);
+}
+
+static int crash_each_time(int unused)
+{
+	CUmodule module;
+	char log[512];
+
+	(void)unused;
+	driver_open();
+	ck_assert_int_eq(load_text(source("-crash"), &module, log), CUDA_ERROR_INVALID_PTX);
+	expect_in(log, "crashed");
+	expect_in(log, "signal 11");
+	ck_assert_int_eq(link_text(source("-crash"), log), CUDA_ERROR_INVALID_PTX);
+	expect_in(log, "crashed");
+	/* Nothing else of the program is touched. */
+	expect_kernels_run(kernels());
+	ck_cuda(load_text(source(""), &module, log));
+	ck_assert_str_eq(log, "");
+	expect_kernels_run(module);
+	ck_cuda(link_text(source(""), log));
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+/* Each compilation is tried twice; nobody else notices. */
+START_TEST(a_crash_is_an_error_of_one_compilation)
+{
+	struct child other = child_start(survivor);
+	pid_t active;
+
+	status_await_executors(&service);
+	active = service_active(&service);
+	child_wait(&other, 1);
+	ck_assert_int_eq(exit_status(spawn(crash_each_time, 0)), 0);
+	ck_assert_int_eq(exit_status(spawn(do_everything, 0)), 0);
+	ck_assert_int_eq(service_active(&service), active);
+	ck_assert_int_eq(status_counter(&service, "compilers_lost"), 4);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 0);
+	end_well(&other);
+}
+END_TEST
+
+/* Each at a file of its own: there it does not crash again. */
+static int crash_once(int unused)
+{
+	char behaviour[160], log[512];
+	CUmodule module;
+
+	(void)unused;
+	driver_attach();
+	snprintf(behaviour, sizeof(behaviour), "-crash %s", notes);
+	ck_cuda(load_text(source(behaviour), &module, log));
+	ck_assert_str_eq(log, "");
+	expect_kernels_run(module);
+	ck_assert_int_eq(unlink(notes), 0);
+	ck_cuda(link_text(source(behaviour), log));
+	ck_assert_str_eq(log, "");
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+START_TEST(what_crashes_once_is_compiled_once_more)
+{
+	pid_t active;
+
+	status_await_executors(&service);
+	active = service_active(&service);
+	ck_assert_int_eq(exit_status(spawn(crash_once, 0)), 0);
+	ck_assert_int_eq(service_active(&service), active);
+	ck_assert_int_eq(status_counter(&service, "compilers_lost"), 2);
+}
+END_TEST
+
+/* Two threads' worth of it, in one program: a link is not lost for good with the compiler. */
+static int link_beside_a_crash(int unused)
+{
+	const char *path = getenv("FRMPS_TEST_KERNELS");
+	CUmodule module;
+	CUlinkState link;
+	char log[512];
+	void *image;
+
+	(void)unused;
+	driver_attach();
+	ck_cuda(cuLinkCreate_v2(0, NULL, NULL, &link));
+	ck_cuda(cuLinkAddFile_v2(link, CU_JIT_INPUT_OBJECT, path, 0, NULL, NULL));
+	ck_assert_int_eq(load_text(source("-crash"), &module, log), CUDA_ERROR_INVALID_PTX);
+	ck_cuda(cuLinkComplete(link, &image, NULL));
+	ck_cuda(cuModuleLoadData(&module, image));
+	ck_cuda(cuLinkDestroy(link));
+	expect_kernels_run(module);
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+START_TEST(links_survive_a_crash_of_their_compiler)
+{
+	ck_assert_int_eq(exit_status(spawn(link_beside_a_crash, 0)), 0);
+}
+END_TEST
+
+static int spin(int unused)
+{
+	CUmodule module;
+	char log[512];
+
+	(void)unused;
+	driver_attach();
+	ck_assert_int_eq(load_text(source("-spin"), &module, log), CUDA_ERROR_INVALID_PTX);
+	expect_in(log, "within 1 s");
+	expect_kernels_run(kernels());
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+START_TEST(time_is_bounded)
+{
+	ck_assert_int_eq(exit_status(spawn(spin, 0)), 0);
+	ck_assert_int_eq(status_counter(&service, "compilers_lost"), 2);
+}
+END_TEST
+
+static int eat(int unused)
+{
+	CUmodule module;
+	char log[512];
+
+	(void)unused;
+	driver_attach();
+	ck_assert_int_eq(load_text(source("-eat"), &module, log), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_cuda(load_text(source(""), &module, log));
+	expect_kernels_run(module);
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+/* Who gets no more memory says so. */
+START_TEST(memory_is_bounded)
+{
+	ck_assert_int_eq(exit_status(spawn(eat, 0)), 0);
+	ck_assert_int_eq(status_counter(&service, "compilers_lost"), 0);
+}
+END_TEST
+
+#define SOMEBODY 12345
+
+/* @as: the user to become, 0: stays */
+static int look_around(int as)
+{
+	char behaviour[160], log[512];
+	CUmodule module;
+
+	if (as && (setgroups(0, NULL) || setresgid(23456, 23456, 23456) ||
+			  setresuid((uid_t)as, (uid_t)as, (uid_t)as)))
+		return 77;
+	driver_attach();
+	snprintf(behaviour, sizeof(behaviour), "-look %s", notes);
+	ck_cuda(load_text(source(behaviour), &module, log));
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+static unsigned count_lines(const char *text, const char *start)
+{
+	size_t length = strlen(start);
+	unsigned count = 0;
+
+	for (const char *at = text; (at = strstr(at, start)); at += length)
+		count += at == text || at[-1] == '\n';
+	return count;
+}
+
+/* It has the user's rights at most, and no descriptor but the one that it is asked by. */
+START_TEST(a_compiler_has_nothing_of_anybody)
+{
+	bool is_root = geteuid() == 0;
+	char *seen;
+
+	ck_assert_int_eq(chmod(service.folder, 0777), 0);
+	ck_assert_int_eq(chmod(service.socket, 0666), 0);
+	ck_assert_int_eq(exit_status(spawn(look_around, is_root ? SOMEBODY : 0)), 0);
+	seen = read_file(notes);
+	expect_in(seen, "\nCapEff:\t0000000000000000\n");
+	expect_in(seen, "\nCapPrm:\t0000000000000000\n");
+	expect_in(seen, "\nNoNewPrivs:\t1\n");
+	expect_in(seen, "\nMax core file size        0 ");
+	if (is_root) {
+		expect_in(seen, "\nUid:\t12345\t12345\t12345\t12345\n");
+		expect_in(seen, "\nGid:\t65534\t65534\t65534\t65534\n");
+		expect_in(seen, "\nGroups:\t \n");
+	}
+	expect_in(seen, "\nFile: 0 /dev/null\n");
+	expect_in(seen, "\nFile: 1 /dev/null\n");
+	expect_in(seen, "\nFile: 2 /dev/null\n");
+	expect_in(seen, "\nFile: 3 socket:");
+	/* And the text, and where its code goes. */
+	ck_assert_uint_eq(count_lines(seen, "File: "), 6);
+	free(seen);
+}
+END_TEST
+
+START_TEST(no_compiler_is_left_behind)
+{
+	pid_t compilers[16], daemon = status_daemon(&service);
 	struct child child = child_start(compile_slowly);
-	json_t *status;
 	int compilation;
 
 	child_wait(&child, 1);
 	compilation = let_compilation_begin();
-	status = status_of(&service);
-	/* Its holder makes no other one before it goes on. */
-	ck_assert_int_eq(kill(service.pid, SIGSTOP), 0);
-	ck_assert_int_eq(kill((pid_t)json_integer_value(json_object_get(status, "pid")), SIGKILL), 0);
-	json_decref(status);
+	/* Its own, and one for whoever comes next. */
+	ck_assert_uint_eq(children_of(daemon, compilers), 2);
+	kill(child.pid, SIGKILL);
+	ck_assert_int_eq(child_end(&child), 1000 + SIGKILL);
+	while (children_of(daemon, compilers))
+		pass_time(1);
 	close(compilation);
-	ck_assert_int_eq(kill(service.pid, SIGCONT), 0);
-	child_wait(&child, 1);
-	ck_assert(service_kill_active(&service));
-	end_well(&child);
 }
 END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("compiling");
-	TCase *tests = tcase_create("compiling"), *one = tcase_create("one compiles");
+	TCase *tests = tcase_create("compiling"), *one = tcase_create("one compiles"),
+	      *hasty = tcase_create("little time"), *small = tcase_create("little memory");
 
 	setenv("FRMPS_RECOVERY", "replay", 1);
 	tcase_set_timeout(tests, 120);
@@ -294,11 +607,24 @@ int main(void)
 	tcase_add_test(tests, a_slow_compilation_holds_up_nobody);
 	tcase_add_test(tests, a_slow_link_holds_up_nobody);
 	tcase_add_test(tests, compiled_once_whatever_becomes_of_executors);
-	tcase_add_test(tests, compiled_while_there_is_no_daemon);
+	tcase_add_test(tests, compiled_anew_after_the_daemon);
+	tcase_add_test(tests, a_crash_is_an_error_of_one_compilation);
+	tcase_add_test(tests, what_crashes_once_is_compiled_once_more);
+	tcase_add_test(tests, links_survive_a_crash_of_their_compiler);
+	tcase_add_test(tests, a_compiler_has_nothing_of_anybody);
+	tcase_add_test(tests, no_compiler_is_left_behind);
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(one, 120);
 	tcase_add_checked_fixture(one, start_one, stop);
 	tcase_add_test(one, killed_while_it_compiles);
 	suite_add_tcase(suite, one);
+	tcase_set_timeout(hasty, 120);
+	tcase_add_checked_fixture(hasty, start_hasty, stop);
+	tcase_add_test(hasty, time_is_bounded);
+	suite_add_tcase(suite, hasty);
+	tcase_set_timeout(small, 120);
+	tcase_add_checked_fixture(small, start_small, stop);
+	tcase_add_test(small, memory_is_bounded);
+	suite_add_tcase(suite, small);
 	return suite_run(suite);
 }

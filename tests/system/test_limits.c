@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -761,6 +762,109 @@ START_TEST(kept_memory_is_there_for_mappings)
 }
 END_TEST
 
+static int passed[2];
+
+static const CUmemAllocationProp shareable = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+
+/* Memory of which only the descriptor is left. */
+static int exports_and_ends(int unused)
+{
+	CUmemGenericAllocationHandle handle;
+	int fd;
+
+	(void)unused;
+	driver_open();
+	ck_cuda(cuMemCreate(&handle, 160 * MIB, &shareable, 0));
+	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	pass_fd(passed[1], &fd, true);
+	return 0;
+}
+
+static CUresult import(int fd)
+{
+	CUmemGenericAllocationHandle handle;
+	CUresult r = cuMemImportFromShareableHandle(
+		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+
+	if (r == CUDA_SUCCESS)
+		ck_cuda(cuMemRelease(handle));
+	return r;
+}
+
+/* The same of a program of its own: whether each can be imported. */
+static int imports(int results)
+{
+	int fds[2];
+
+	for (int i = 0; i < 2; i++)
+		pass_fd(passed[0], &fds[i], false);
+	driver_open();
+	for (int i = 0; i < 2; i++)
+		if (import(fds[i]) != (results >> i & 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE))
+			return i + 1;
+	return 0;
+}
+
+static uint64_t unheld_bytes(void)
+{
+	json_t *json = status();
+	uint64_t bytes = (uint64_t)json_integer_value(
+		json_object_get(json_object_get(json, "device"), "unheld_bytes"));
+
+	json_decref(json);
+	return bytes;
+}
+
+/* What nobody holds has the limit of a program, and ends with its descriptor. */
+START_TEST(memory_without_an_owner_has_a_limit)
+{
+	ck_assert(service_start_configured(&service, "memory_limit = 256M\n"));
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, passed), 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(exit_status(spawn(exports_and_ends, 0)), 0);
+		wait_closed(&service);
+		/* The first one is kept; both descriptors are in the socket. */
+		ck_assert_uint_eq(unheld_bytes(), 160 * MIB);
+	}
+	ck_assert_int_eq(exit_status(spawn(imports, 1)), 0);
+	wait_closed(&service);
+	while (unheld_bytes())
+		pass_time(50);
+}
+END_TEST
+
+static int takes(int mib)
+{
+	CUdeviceptr p;
+
+	driver_open();
+	return cuMemAlloc_v2(&p, (size_t)mib * MIB) != CUDA_SUCCESS;
+}
+
+/* A new daemon does not know who has the descriptor. */
+START_TEST(memory_without_an_owner_ends_with_the_daemon)
+{
+	const char *backend = getenv("FRMPS_TEST_BACKEND");
+	bool is_host = !backend || strcmp(backend, "host") == 0;
+
+	setenv("FRMPS_HOST_MEMORY", "512M", 1);
+	ck_assert(service_start(&service, NULL));
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, passed), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(exit_status(spawn(exports_and_ends, 0)), 0);
+	wait_closed(&service);
+	ck_assert_uint_eq(unheld_bytes(), 320 * MIB);
+	ck_assert_int_eq(exit_status(spawn(takes, 300)), is_host);
+	ck_assert_int_eq(kill(status_daemon(&service), SIGKILL), 0);
+	ck_assert(service_log_wait(&service, "the daemon is back", 1, 60));
+	ck_assert_int_eq(exit_status(spawn(imports, 0)), 0);
+	ck_assert_int_eq(exit_status(spawn(takes, 300)), 0);
+	unsetenv("FRMPS_HOST_MEMORY");
+}
+END_TEST
+
 /*
  * Clients that do nothing
  */
@@ -953,6 +1057,8 @@ int main(int count, char **arguments)
 	tcase_add_test(tests, a_copy_waits_for_whichever_stream_goes_on);
 	tcase_add_test(tests, memory_has_a_limit);
 	tcase_add_test(tests, kept_memory_is_there_for_mappings);
+	tcase_add_test(tests, memory_without_an_owner_has_a_limit);
+	tcase_add_test(tests, memory_without_an_owner_ends_with_the_daemon);
 	tcase_add_test(tests, an_idle_service_uses_no_processor);
 	tcase_add_test(tests, a_program_ends_with_work_in_flight);
 	tcase_add_test(tests, a_program_ends_while_a_thread_waits);

@@ -2,15 +2,18 @@
 // allocation, registered and managed memory, sharing between processes. Every test runs in a
 // process of its own against one service. Run against NVIDIA's library, the same tests must pass.
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,6 +151,212 @@ START_TEST(a_segment_grows_and_shrinks)
 }
 END_TEST
 
+/* Return: how many of 160 GiB each were given, at most `most` */
+static int reserve_many(CUdeviceptr *ret_at, int most)
+{
+	int count = 0;
+
+	while (count < most && cuMemAddressReserve(&ret_at[count], 160 * GIB, 0, 0, 0) == CUDA_SUCCESS)
+		count++;
+	return count;
+}
+
+static void free_many(const CUdeviceptr *at, int count)
+{
+	for (int i = 0; i < count; i++)
+		ck_cuda(cuMemAddressFree(at[i], 160 * GIB));
+}
+
+START_TEST(addresses_are_not_scarce)
+{
+	enum { MANY = 64 };
+	const size_t room = 160 * GIB;
+	CUmemGenericAllocationHandle low, high;
+	CUdeviceptr at[MANY];
+	size_t grain;
+
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemCreate(&low, grain, &shareable, 0));
+	ck_cuda(cuMemCreate(&high, grain, &shareable, 0));
+	for (int turn = 0; turn < 2; turn++) {
+		ck_assert_int_eq(reserve_many(at, MANY), MANY);
+		for (uint32_t i = 0; i < MANY; i++) {
+			CUdeviceptr last = at[i] + room - grain;
+
+			for (uint32_t other = 0; other < i; other++)
+				ck_assert(at[i] >= at[other] + room || at[other] >= at[i] + room);
+			ck_cuda(cuMemMap(at[i], grain, 0, low, 0));
+			ck_cuda(cuMemMap(last, grain, 0, high, 0));
+			ck_cuda(cuMemSetAccess(at[i], grain, &read_write, 1));
+			ck_cuda(cuMemSetAccess(last, grain, &read_write, 1));
+			ck_cuda(cuMemsetD32_v2(at[i], 100 + i, grain / 4));
+			fill_words(last, 1000 + i, grain / 4);
+			ck_assert_uint_eq(word_at(at[i] + grain - 4), 100 + i);
+			ck_assert_uint_eq(word_at(last + grain - 4), 1000 + i);
+			ck_cuda(cuMemUnmap(at[i], grain));
+			ck_cuda(cuMemUnmap(last, grain));
+		}
+		free_many(at, MANY);
+	}
+	ck_cuda(cuMemRelease(low));
+	ck_cuda(cuMemRelease(high));
+}
+END_TEST
+
+START_TEST(reservations_are_of_any_size_and_place)
+{
+	enum { SMALL = 2000 };
+	static CUdeviceptr small[SMALL];
+	const size_t alignments[] = {4096, 2 * MIB, GIB, 64 * GIB, 1024 * GIB};
+	CUdeviceptr a, b, c = 0;
+	size_t grain;
+
+	driver_open();
+	grain = granularity();
+	for (int i = 0; i < SMALL; i++)
+		ck_cuda(cuMemAddressReserve(&small[i], i % 2 ? grain : 32 * grain, 0, 0, 0));
+	map_there(small[SMALL - 1], grain);
+	fill_words(small[SMALL - 1], 7, grain / 4);
+	ck_assert_uint_eq(word_at(small[SMALL - 1] + grain - 4), 7);
+	ck_assert_int_ne(cuMemAddressFree(small[SMALL - 1], grain), CUDA_SUCCESS);
+	ck_cuda(cuMemUnmap(small[SMALL - 1], grain));
+	for (int i = 0; i < SMALL; i++)
+		ck_cuda(cuMemAddressFree(small[i], i % 2 ? grain : 32 * grain));
+	/* A wish is followed where the addresses are free, also in the midst of nowhere. */
+	ck_cuda(cuMemAddressReserve(&a, 300 * GIB, 0, 0, 0));
+	ck_cuda(cuMemAddressFree(a, 300 * GIB));
+	ck_cuda(cuMemAddressReserve(&b, 100 * GIB, 0, a + 100 * GIB, 0));
+	ck_assert_uint_eq(b, a + 100 * GIB);
+	ck_cuda(cuMemAddressReserve(&a, 8 * GIB, 0, b, 0));
+	ck_assert_uint_ne(a, b);
+	ck_cuda(cuMemAddressReserve(&c, 8 * GIB, 0, b + 100 * GIB, 0));
+	ck_assert_uint_eq(c, b + 100 * GIB);
+	map_there(c, grain);
+	fill_words(c, 8, grain / 4);
+	ck_assert_uint_eq(word_at(c), 8);
+	ck_cuda(cuMemUnmap(c, grain));
+	ck_cuda(cuMemAddressFree(b, 100 * GIB));
+	ck_cuda(cuMemAddressFree(c, 8 * GIB));
+	ck_cuda(cuMemAddressFree(a, 8 * GIB));
+	for (size_t i = 0; i < sizeof(alignments) / sizeof(*alignments); i++) {
+		ck_cuda(cuMemAddressReserve(&a, 2 * grain, alignments[i], 0, 0));
+		ck_assert_uint_eq(a % alignments[i], 0);
+		ck_cuda(cuMemAddressFree(a, 2 * grain));
+	}
+	ck_cuda(cuMemAddressReserve(&a, 20 * 1024 * GIB, 0, 0, 0));
+	map_there(a + 20 * 1024 * GIB - grain, grain);
+	fill_words(a + 20 * 1024 * GIB - grain, 9, grain / 4);
+	ck_assert_uint_eq(word_at(a + 20 * 1024 * GIB - 4), 9);
+	ck_cuda(cuMemUnmap(a, 20 * 1024 * GIB - grain)); /* nothing is there */
+	ck_cuda(cuMemUnmap(a + 20 * 1024 * GIB - grain, grain));
+	ck_cuda(cuMemAddressFree(a, 20 * 1024 * GIB));
+	ck_assert_int_ne(cuMemAddressReserve(&a, UINT64_C(1) << 47, 0, 0, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemAddressReserve(&a, 12345, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemAddressReserve(&a, grain, 3 * MIB, 0, 0), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(reserving_in_a_loop_uses_nothing_up)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+	size_t grain;
+
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
+	for (uint32_t i = 0; i < 1000; i++) {
+		size_t room = (i % 7 + 1) * 40 * GIB;
+
+		ck_cuda(cuMemAddressReserve(&at, room, 0, 0, 0));
+		ck_cuda(cuMemMap(at + room - grain, grain, 0, handle, 0));
+		ck_cuda(cuMemSetAccess(at + room - grain, grain, &read_write, 1));
+		ck_cuda(cuMemsetD32_v2(at + room - 4, i, 1));
+		ck_assert_uint_eq(word_at(at + room - 4), i);
+		ck_cuda(cuMemUnmap(at + room - grain, grain));
+		ck_cuda(cuMemAddressFree(at, room));
+	}
+	ck_cuda(cuMemRelease(handle));
+}
+END_TEST
+
+/* As a framework with a pool for each of its streams. */
+START_TEST(thirty_segments_grow_side_by_side)
+{
+	enum { MANY = 30, PIECES = 4 };
+	CUdeviceptr at[MANY], base;
+	size_t grain, bytes;
+	unsigned long long flags;
+
+	driver_open();
+	grain = granularity();
+	ck_assert_int_eq(reserve_many(at, MANY), MANY);
+	for (int piece = 0; piece < PIECES; piece++)
+		for (uint32_t i = 0; i < MANY; i++) {
+			map_there(at[i] + piece * grain, grain);
+			ck_cuda(cuMemsetD32_v2(at[i], 10 * i + piece, (piece + 1) * grain / 4));
+		}
+	for (uint32_t i = 0; i < MANY; i++) {
+		ck_assert_uint_eq(word_at(at[i]), 10 * i + PIECES - 1);
+		ck_assert_uint_eq(word_at(at[i] + PIECES * grain - 4), 10 * i + PIECES - 1);
+		ck_cuda(cuMemGetAddressRange_v2(&base, &bytes, at[i] + 2 * grain + 5));
+		ck_assert_uint_eq(base, at[i] + 2 * grain);
+		ck_assert_uint_eq(bytes, grain);
+		ck_cuda(cuMemGetAccess(&flags, &read_write.location, at[i] + 3 * grain));
+		ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		ck_cuda(cuMemSetAccess(at[i] + grain, 2 * grain, &read_write, 1));
+		/* Two of them with one call, then the others. */
+		ck_cuda(cuMemUnmap(at[i] + grain, 2 * grain));
+		ck_assert_int_eq(cuMemUnmap(at[i] + 3 * grain, 2 * grain), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_ne(cuMemAddressFree(at[i], 160 * GIB), CUDA_SUCCESS);
+		ck_cuda(cuMemUnmap(at[i], grain));
+		ck_cuda(cuMemUnmap(at[i] + 3 * grain, grain));
+	}
+	free_many(at, MANY);
+}
+END_TEST
+
+/* Memory ends where it is made; addresses do not. */
+START_TEST(memory_runs_out_where_it_is_made)
+{
+	enum { MOST = 8192 };
+	static CUmemGenericAllocationHandle handles[MOST];
+	size_t free_bytes, total, piece = 256 * MIB;
+	CUdeviceptr at, more;
+	CUresult r = CUDA_SUCCESS;
+	int count = 0;
+
+	driver_open();
+	ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
+	ck_cuda(cuMemAddressReserve(&at, 4 * total, 0, 0, 0));
+	while (count < MOST && r == CUDA_SUCCESS) {
+		r = cuMemCreate(&handles[count], piece, &shareable, 0);
+		if (r == CUDA_SUCCESS)
+			ck_cuda(cuMemMap(at + count * piece, piece, 0, handles[count], 0));
+		count += r == CUDA_SUCCESS;
+	}
+	ck_assert_int_eq(r, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_gt(count, 2);
+	ck_cuda(cuMemSetAccess(at, count * piece, &read_write, 1));
+	ck_cuda(cuMemAddressReserve(&more, 4 * total, 0, 0, 0));
+	ck_cuda(cuMemAddressFree(more, 4 * total));
+	for (int turn = 0; turn < 3; turn++) {
+		ck_cuda(cuMemUnmap(at + (count - 1) * piece, piece));
+		ck_cuda(cuMemRelease(handles[count - 1]));
+		ck_cuda(cuMemCreate(&handles[count - 1], piece, &shareable, 0));
+		ck_cuda(cuMemMap(at + (count - 1) * piece, piece, 0, handles[count - 1], 0));
+	}
+	ck_cuda(cuMemSetAccess(at, count * piece, &read_write, 1));
+	fill_words(at + (count - 1) * piece, 5, 1024);
+	ck_assert_uint_eq(word_at(at + (count - 1) * piece), 5);
+	ck_cuda(cuMemUnmap(at, count * piece));
+	while (count)
+		ck_cuda(cuMemRelease(handles[--count]));
+	ck_cuda(cuMemAddressFree(at, 4 * total));
+}
+END_TEST
+
 START_TEST(one_memory_has_two_addresses)
 {
 	CUmemGenericAllocationHandle handle;
@@ -209,31 +418,6 @@ START_TEST(wrong_mappings_are_refused)
 }
 END_TEST
 
-/* Sends or receives a descriptor over a socket. */
-static void pass_fd(int socket, int *fd, bool sends)
-{
-	char byte = 0;
-	struct iovec part = {.iov_base = &byte, .iov_len = 1};
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)),
-			     .cmsg_level = SOL_SOCKET,
-			     .cmsg_type = SCM_RIGHTS}};
-	struct msghdr message = {.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control.room,
-		.msg_controllen = sizeof(control.room)};
-
-	if (sends) {
-		memcpy(CMSG_DATA(&control.head), fd, sizeof(*fd));
-		ck_assert_int_eq(sendmsg(socket, &message, 0), 1);
-	} else {
-		ck_assert_int_eq(recvmsg(socket, &message, 0), 1);
-		memcpy(fd, CMSG_DATA(&control.head), sizeof(*fd));
-	}
-}
-
 static int pair[2];
 
 static void exchange(bool sends)
@@ -241,6 +425,15 @@ static void exchange(bool sends)
 	char byte = 1;
 
 	ck_assert_int_eq(sends ? write(pair[1], &byte, 1) : read(pair[0], &byte, 1), 1);
+}
+
+/* Waits until nobody has the other end. */
+static void exchange_ends(void)
+{
+	char byte;
+
+	close(pair[0]);
+	ck_assert_int_eq(read(pair[1], &byte, 1), 0);
 }
 
 /* Imports what it is sent, adds to it, and says so. */
@@ -308,6 +501,143 @@ START_TEST(memory_is_shared_by_descriptor)
 }
 END_TEST
 
+enum { EXIT, RELEASE, KILL, ENDINGS };
+
+/* Exports memory, and leaves nothing behind but the descriptor. */
+static int forget_exported(int how)
+{
+	size_t grain;
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+	int fd;
+
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemAddressReserve(&address, grain, 0, 0, 0));
+	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
+	ck_cuda(cuMemMap(address, grain, 0, handle, 0));
+	ck_cuda(cuMemSetAccess(address, grain, &read_write, 1));
+	fill_words(address, 71 + (uint32_t)how, grain / 4);
+	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	pass_fd(pair[1], &fd, true);
+	close(fd);
+	if (how == RELEASE) {
+		ck_cuda(cuMemUnmap(address, grain));
+		ck_cuda(cuMemRelease(handle));
+	}
+	exchange(true);
+	if (how == KILL)
+		raise(SIGKILL);
+	if (how == RELEASE) /* until the other end is closed */
+		exchange_ends();
+	return 0;
+}
+
+/* It may be imported twice, and forgotten once more in between. */
+START_TEST(memory_outlives_its_exporter)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address, other;
+	size_t grain;
+	pid_t child;
+	int fd;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(forget_exported, _i);
+	close(pair[1]);
+	driver_open();
+	grain = granularity();
+	pass_fd(pair[0], &fd, false);
+	exchange(false);
+	if (_i != RELEASE)
+		ck_assert_int_eq(exit_status(child) == 0, _i == EXIT);
+	/* What it gave back would be somebody else's now. */
+	ck_cuda(cuMemAlloc_v2(&other, 64 * MIB));
+	fill_words(other, 1, 64 * MIB / 4);
+	ck_cuda(cuMemAddressReserve(&address, grain, 0, 0, 0));
+	for (int round = 0; round < 2; round++) {
+		ck_cuda(cuMemImportFromShareableHandle(
+			&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+		ck_cuda(cuMemMap(address, grain, 0, handle, 0));
+		ck_cuda(cuMemSetAccess(address, grain, &read_write, 1));
+		ck_assert_uint_eq(word_at(address + grain - 4), 71 + (uint32_t)_i);
+		ck_cuda(cuMemUnmap(address, grain));
+		ck_cuda(cuMemRelease(handle));
+	}
+	close(fd);
+	close(pair[0]);
+	if (_i == RELEASE)
+		ck_assert_int_eq(exit_status(child), 0);
+}
+END_TEST
+
+/* Has a pool that others share, and memory of it. */
+static int share_pool(int unused)
+{
+	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemPoolPtrExportData data;
+	CUdeviceptr first, second;
+	CUmemoryPool pool;
+	int fd;
+
+	(void)unused;
+	driver_open();
+	ck_cuda(cuMemPoolCreate(&pool, &properties));
+	ck_cuda(cuMemAllocFromPoolAsync(&first, MIB, pool, NULL));
+	ck_cuda(cuMemAllocFromPoolAsync(&second, MIB, pool, NULL));
+	fill_words(second, 81, MIB / 4);
+	ck_cuda(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	ck_cuda(cuMemPoolExportPointer(&data, second));
+	pass_fd(pair[1], &fd, true);
+	ck_assert_int_eq(write(pair[1], &data, sizeof(data)), sizeof(data));
+	exchange_ends();
+	ck_assert_uint_eq(word_at(second), 82);
+	ck_cuda(cuMemFreeAsync(second, NULL));
+	ck_cuda(cuMemFreeAsync(first, NULL));
+	ck_cuda(cuMemPoolDestroy(pool));
+	ck_cuda(cuCtxSynchronize());
+	return 0;
+}
+
+START_TEST(pools_are_shared)
+{
+	CUmemPoolPtrExportData data;
+	CUdeviceptr address, other;
+	CUmemoryPool pool;
+	pid_t child;
+	int fd;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(share_pool, 0);
+	close(pair[1]);
+	pass_fd(pair[0], &fd, false);
+	ck_assert_int_eq(recv(pair[0], &data, sizeof(data), MSG_WAITALL), sizeof(data));
+	driver_open();
+	ck_cuda(cuMemPoolImportFromShareableHandle(
+		&pool, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	close(fd);
+	for (int round = 0; round < 3; round++) {
+		ck_cuda(cuMemPoolImportPointer(&address, pool, &data));
+		ck_assert_uint_eq(word_at(address + MIB - 4), round ? 82 : 81);
+		fill_words(address, 82, MIB / 4);
+		ck_cuda(round == 1 ? cuMemFree_v2(address) : cuMemFreeAsync(address, NULL));
+	}
+	ck_cuda(cuCtxSynchronize());
+	/* Nobody allocates from it here. */
+	ck_assert_int_ne(cuMemAllocFromPoolAsync(&other, MIB, pool, NULL), CUDA_SUCCESS);
+	ck_cuda(cuMemPoolDestroy(pool));
+	close(pair[0]);
+	ck_assert_int_eq(exit_status(child), 0);
+	/* An ordinary pool is not for others. */
+	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	ck_assert_int_ne(
+		cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		CUDA_SUCCESS);
+}
+END_TEST
+
 /* Faults when it is ordered to: somebody whose kernel runs at that moment may be told. */
 static int crasher(int progress, int orders)
 {
@@ -322,14 +652,21 @@ static int crasher(int progress, int orders)
 START_TEST(mappings_outlive_somebody_elses_fault)
 {
 	size_t grain, room = 160 * GIB;
-	CUdeviceptr small, large;
+	CUdeviceptr small, large, many[24];
 	/* A forked child of a process that has used the driver could not use it. */
 	struct child child = child_start(crasher);
 
 	driver_open();
 	grain = granularity();
 	ck_cuda(cuMemAddressReserve(&small, 4 * grain, 0, 0, 0));
-	ck_cuda(cuMemAddressReserve(&large, room, 0, 0, 0));
+	ck_assert_int_eq(reserve_many(many, 24), 24);
+	large = many[23];
+	/* The others are not there any more, for the next executor either. */
+	free_many(many + 3, 17);
+	for (int i = 0; i < 3; i++) {
+		map_there(many[i], grain);
+		fill_words(many[i], 30 + i, grain / 4);
+	}
 	map_there(small + grain, grain);
 	map_there(large, grain);
 	map_there(large + 7 * grain, grain);
@@ -345,6 +682,16 @@ START_TEST(mappings_outlive_somebody_elses_fault)
 	ck_cuda(cuMemUnmap(large, grain));
 	ck_cuda(cuMemUnmap(large + 7 * grain, grain));
 	ck_cuda(cuMemAddressFree(large, room));
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(word_at(many[i] + grain - 4), 30 + i);
+		ck_cuda(cuMemUnmap(many[i], grain));
+	}
+	free_many(many, 3);
+	free_many(many + 20, 3);
+	ck_assert_int_eq(reserve_many(many, 24), 24);
+	map_there(many[23], grain);
+	fill_words(many[23], 6, grain / 4);
+	ck_assert_uint_eq(word_at(many[23]), 6);
 }
 END_TEST
 
@@ -353,7 +700,7 @@ START_TEST(mappings_outlive_the_daemon)
 {
 	CUmemGenericAllocationHandle handle;
 	size_t grain, room = 160 * GIB;
-	CUdeviceptr large;
+	CUdeviceptr large, many[40];
 	json_t *status;
 	char *text;
 	pid_t pid;
@@ -362,7 +709,9 @@ START_TEST(mappings_outlive_the_daemon)
 		return;
 	driver_open();
 	grain = granularity();
-	ck_cuda(cuMemAddressReserve(&large, room, 0, 0, 0));
+	ck_assert_int_eq(reserve_many(many, 20), 20);
+	free_many(many + 10, 9);
+	large = many[19];
 	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
 	ck_cuda(cuMemMap(large, grain, 0, handle, 0));
 	ck_cuda(cuMemMap(large + 4 * grain, grain, 0, handle, 0));
@@ -387,8 +736,15 @@ START_TEST(mappings_outlive_the_daemon)
 	ck_cuda(cuMemRelease(handle));
 	ck_cuda(cuMemUnmap(large + 8 * grain, grain));
 	map_there(large, grain);
-	ck_cuda(cuMemAddressReserve(&large, room, 0, 0, 0));
-	map_there(large, grain);
+	/* What it gives now it has not given before. */
+	ck_assert_int_eq(reserve_many(many + 10, 30), 30);
+	for (int i = 10; i < 40; i++) {
+		ck_assert(many[i] >= large + room || large >= many[i] + room);
+		for (int other = 0; other < 10; other++)
+			ck_assert(many[i] >= many[other] + room || many[other] >= many[i] + room);
+	}
+	map_there(many[39], grain);
+	free_many(many, 39);
 }
 END_TEST
 
@@ -786,6 +1142,34 @@ START_TEST(memory_that_cannot_be_written_is_not_registered)
 }
 END_TEST
 
+/* Unless it says that the device only reads. */
+START_TEST(memory_is_registered_for_reading)
+{
+	const size_t bytes = 1 << 16;
+	uint32_t *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CUdeviceptr device;
+	CUresult r;
+	int is;
+
+	ck_assert_ptr_ne(own, MAP_FAILED);
+	driver_open();
+	own[5] = 7;
+	ck_assert_int_eq(mprotect(own, bytes, PROT_READ), 0);
+	ck_cuda(cuDeviceGetAttribute(&is, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0));
+	r = cuMemHostRegister_v2(own, bytes, CU_MEMHOSTREGISTER_READ_ONLY);
+	if (is_native() && !is)
+		return;
+	ck_cuda(r);
+	ck_cuda(cuMemAlloc_v2(&device, bytes));
+	ck_cuda(cuMemcpyHtoDAsync_v2(device, own, bytes, NULL));
+	ck_assert_uint_eq(word_at(device + 20), 7);
+	if (!is_native()) /* where the driver itself writes */
+		ck_assert_int_eq(cuMemcpyDtoH_v2(own, device, bytes), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemHostUnregister(own));
+	munmap(own, bytes);
+}
+END_TEST
+
 static _Atomic bool copied;
 
 static void await_copy(void *unused)
@@ -914,6 +1298,260 @@ START_TEST(registered_pages_may_go_before_their_context)
 	count_in_child(own);
 	ck_assert_uint_eq(own[0], 1);
 	munmap(own, MIB);
+}
+END_TEST
+
+/* ---- forked children ---- */
+
+/* Whether this process may have all page faults of its memory. Otherwise parts of pages have no
+ * device pointer. */
+static bool handles_page_faults(void)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	return fd >= 0 && close(fd) == 0;
+}
+
+enum { PLAIN, MAPPED, ON_STACK, ALLOCATED, MEMORY_KINDS };
+
+static uint32_t *take_memory(int kind, size_t bytes, uint32_t *stack)
+{
+	uint32_t *words;
+
+	if (kind == ON_STACK) {
+		words = stack;
+		ck_cuda(cuMemHostRegister_v2(words, bytes, CU_MEMHOSTREGISTER_DEVICEMAP));
+	} else if (kind == ALLOCATED) {
+		ck_cuda(cuMemHostAlloc((void **)&words, bytes, 0));
+	} else {
+		words = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		ck_assert_ptr_ne(words, MAP_FAILED);
+		ck_cuda(cuMemHostRegister_v2(
+			words, bytes, kind == MAPPED ? CU_MEMHOSTREGISTER_DEVICEMAP : 0));
+	}
+	return words;
+}
+
+static bool is_filled(const uint32_t *words, uint32_t count, uint32_t first)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (words[i] != first + i)
+			return false;
+	return true;
+}
+
+/* Loaders of batches are such children: they read what their parent has pinned, and never use the
+ * device. What they write to registered memory is their own. */
+START_TEST(a_forked_child_has_the_programs_memory)
+{
+	const uint32_t count = MIB / 4;
+	uint32_t stack[MIB / 4], *words, one = 1;
+	CUdeviceptr seen;
+	pid_t child;
+
+	if (_i == ON_STACK && !is_native() && !handles_page_faults())
+		return;
+	driver_open();
+	words = take_memory(_i, MIB, stack);
+	for (uint32_t i = 0; i < count; i++)
+		words[i] = i;
+	for (uint32_t round = 0; round < 3; round++) {
+		child = fork();
+		if (child == 0) {
+			bool right = is_filled(words, count, round);
+
+			if (_i != ALLOCATED)
+				memset(words, 0xff, MIB);
+			/* Also by the child's own. */
+			if (fork() == 0)
+				_exit(words[count - 1] == (_i == ALLOCATED ? round + count - 1 : UINT32_MAX)
+						? 0
+						: 1);
+			_exit(right && wait(&(int){0}) > 0 ? 0 : 1);
+		}
+		/* What the parent does next is none of the child's business. */
+		if (_i != ALLOCATED)
+			for (uint32_t i = 0; i < count; i++)
+				words[i]++;
+		ck_assert_int_eq(exit_status(child), 0);
+		if (_i == ALLOCATED)
+			for (uint32_t i = 0; i < count; i++)
+				words[i]++;
+		ck_assert(is_filled(words, count, round + 1));
+	}
+	if (_i == PLAIN)
+		return;
+	ck_cuda(cuMemHostGetDevicePointer_v2(&seen, words, 0));
+	ck_cuda(launch("count_up", 1, 1, NULL, (void *[]){&seen, &one}));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_eq(words[0], 4);
+	child = fork();
+	if (child == 0)
+		_exit(words[0] == 4 ? 0 : 1);
+	ck_assert_int_eq(exit_status(child), 0);
+}
+END_TEST
+
+/* ---- memory of every kind ---- */
+
+/* Words that lie in the middle of a page, with others beside them. */
+#define KIND_WORDS 3000u
+
+struct beside {
+	_Atomic bool over, running;
+	volatile uint32_t *words; /* eight of them */
+	uint32_t lost;
+};
+
+/* Writes and looks whether what was written before is still there. */
+static void *write_beside(void *argument)
+{
+	struct beside *beside = argument;
+	uint32_t value = 0;
+
+	for (int i = 0; i < 8; i++)
+		beside->words[i] = 0;
+	while (!beside->over) {
+		for (int i = 0; i < 8; i++) {
+			beside->lost += beside->words[i] != value;
+			beside->words[i] = value + 1;
+		}
+		value++;
+		beside->running = true;
+	}
+	return NULL;
+}
+
+/* Registers words, lets the device count them up through its pointer, which there is with and
+ * without DEVICEMAP, and copies them. */
+static void count_registered(uint32_t *words, uint32_t flags)
+{
+	uint32_t one = 1, back;
+	CUdeviceptr seen, copy;
+	unsigned int type;
+
+	words[7] = 0;
+	ck_cuda(cuMemAlloc_v2(&copy, KIND_WORDS * 4));
+	for (uint32_t round = 1; round <= 20; round++) {
+		ck_cuda(cuMemHostRegister_v2(words, KIND_WORDS * 4, flags));
+		words[7] += 10;
+		ck_cuda(cuMemHostGetDevicePointer_v2(&seen, words + 7, 0));
+		ck_cuda(launch("count_up", 1, 1, NULL, (void *[]){&seen, &one}));
+		ck_cuda(cuMemcpyHtoDAsync_v2(copy, words, KIND_WORDS * 4, NULL));
+		ck_cuda(cuMemcpyDtoHAsync_v2(words + KIND_WORDS - 1, copy + 28, 4, NULL));
+		ck_cuda(cuCtxSynchronize());
+		ck_assert_uint_eq(words[7], 11 * round);
+		ck_assert_uint_eq(words[KIND_WORDS - 1], 11 * round);
+		ck_cuda(cuPointerGetAttribute(
+			&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)words));
+		ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
+		ck_cuda(cuMemHostUnregister(words));
+		ck_assert_uint_eq(words[7], 11 * round);
+	}
+	ck_cuda(cuMemcpyDtoH_v2(&back, copy + 28, 4));
+	ck_assert_uint_eq(back, 220);
+	ck_cuda(cuMemFree_v2(copy));
+}
+
+/* The first page may be one that also has variables with initial values, which are a file's. */
+#define STATIC_FIRST 1025u
+static uint32_t static_words[STATIC_FIRST + KIND_WORDS + 2048];
+
+/* Memory of the heap, of the stack and of the program itself, in parts of pages; threads write on
+ * the same pages meanwhile, in front of it and inside. */
+static void register_beside_writers(uint32_t *area, uint32_t flags)
+{
+	struct beside before = {.words = area}, inside = {.words = area + 64 + 1000};
+	pthread_t threads[2];
+
+	ck_assert_int_eq(pthread_create(&threads[0], NULL, write_beside, &before), 0);
+	ck_assert_int_eq(pthread_create(&threads[1], NULL, write_beside, &inside), 0);
+	while (!before.running || !inside.running)
+		sched_yield();
+	count_registered(area + 64, flags);
+	before.over = inside.over = true;
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	ck_assert_uint_eq(before.lost + inside.lost, 0);
+}
+
+START_TEST(memory_of_every_kind_is_registered)
+{
+	uint32_t *heap = malloc((KIND_WORDS + 2048) * 4), stack[KIND_WORDS + 2048];
+	const uint32_t flags[] = {0, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE};
+
+	if (!is_native() && !handles_page_faults())
+		return;
+	driver_open();
+	for (int i = 0; i < 2; i++) {
+		register_beside_writers(heap + 1, flags[i]);
+		register_beside_writers(static_words + STATIC_FIRST, flags[i]);
+		register_beside_writers(stack + 1, flags[i]);
+	}
+	free(heap);
+}
+END_TEST
+
+/* Two buffers share a page; each is registered and unregistered while the other is. */
+START_TEST(neighbours_are_registered_and_unregistered)
+{
+	uint32_t *words = aligned_alloc(4096, 1 << 16), *second = words + 5000;
+	CUdeviceptr device;
+
+	driver_open();
+	for (uint32_t i = 0; i < 1 << 14; i++)
+		words[i] = i;
+	ck_cuda(cuMemAlloc_v2(&device, 1 << 16));
+	for (int round = 0; round < 10; round++) {
+		ck_cuda(cuMemHostRegister_v2(words, 20000, CU_MEMHOSTREGISTER_DEVICEMAP));
+		ck_cuda(cuMemHostRegister_v2(second, 20000, CU_MEMHOSTREGISTER_DEVICEMAP));
+		ck_cuda(cuMemcpyHtoDAsync_v2(device, words, 20000, NULL));
+		ck_cuda(cuMemHostUnregister(words));
+		ck_cuda(cuMemcpyHtoDAsync_v2(device + 20000, second, 20000, NULL));
+		ck_cuda(cuMemcpyDtoHAsync_v2(second, device + 20000, 20000, NULL));
+		ck_cuda(cuMemHostUnregister(second));
+		ck_assert_uint_eq(word_at(device + 19996), 4999);
+		ck_assert_uint_eq(word_at(device + 20000), 5000);
+		ck_assert(is_filled(words, 1 << 14, 0));
+	}
+	free(words);
+}
+END_TEST
+
+/* Shared memory of two processes, and a file: what is copied there is what both have. */
+START_TEST(shared_memory_is_registered)
+{
+	const unsigned int flags = CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE;
+	FILE *file = tmpfile();
+	int fd = _i ? fileno(file) : memfd_create("shared", MFD_CLOEXEC);
+	uint32_t *words;
+	CUdeviceptr device;
+	pid_t child;
+
+	ck_assert_int_eq(ftruncate(fd, MIB), 0);
+	words = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(words, MAP_FAILED);
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&device, MIB));
+	ck_cuda(cuMemHostRegister_v2(words, MIB, flags));
+	child = fork();
+	if (child == 0) {
+		for (uint32_t i = 0; i < MIB / 4; i++)
+			words[i] = i + 3;
+		_exit(0);
+	}
+	ck_assert_int_eq(exit_status(child), 0);
+	ck_cuda(cuMemcpyHtoDAsync_v2(device, words, MIB, NULL));
+	ck_cuda(cuMemsetD32Async(device, 9, 1, NULL));
+	ck_cuda(cuMemcpyDtoHAsync_v2(words, device, MIB, NULL));
+	ck_cuda(cuCtxSynchronize());
+	child = fork();
+	if (child == 0)
+		_exit(words[0] == 9 && is_filled(words + 1, MIB / 4 - 1, 4) ? 0 : 1);
+	ck_assert_int_eq(exit_status(child), 0);
+	ck_cuda(cuMemHostUnregister(words));
+	munmap(words, MIB);
+	fclose(file);
 }
 END_TEST
 
@@ -1181,14 +1819,16 @@ static void look_at_opened(CUdeviceptr first, CUdeviceptr second)
 	ck_assert_uint_eq(bytes, 8192);
 }
 
-static int opener(int unused)
+/* @has_others: it has so many addresses reserved that a service may have to look further */
+static int opener(int has_others)
 {
 	CUdeviceptr first, second, again;
 	CUipcMemHandle handles[2];
 
-	(void)unused;
 	ck_assert_int_eq(read(pair[1], handles, sizeof(handles)), sizeof(handles));
 	driver_open();
+	for (int i = 0; i < 4 * has_others; i++)
+		ck_cuda(cuMemAddressReserve(&again, i < 3 ? 2 * GIB : 256 * GIB, 0, 0, 0));
 	ck_cuda(cuIpcOpenMemHandle_v2(&first, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_cuda(cuIpcOpenMemHandle_v2(&second, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_cuda(cuIpcOpenMemHandle_v2(&again, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -1213,7 +1853,7 @@ START_TEST(memory_is_opened_by_handle)
 	pid_t child;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	child = spawn(opener, 0);
+	child = spawn(opener, _i);
 	driver_open();
 	ck_cuda(cuMemAlloc_v2(&first, 4096));
 	ck_cuda(cuMemAlloc_v2(&second, 8192));
@@ -1401,9 +2041,16 @@ int main(void)
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, a_mapping_is_memory);
 	tcase_add_test(tests, a_segment_grows_and_shrinks);
+	tcase_add_test(tests, addresses_are_not_scarce);
+	tcase_add_test(tests, reservations_are_of_any_size_and_place);
+	tcase_add_test(tests, reserving_in_a_loop_uses_nothing_up);
+	tcase_add_test(tests, thirty_segments_grow_side_by_side);
+	tcase_add_test(tests, memory_runs_out_where_it_is_made);
 	tcase_add_test(tests, one_memory_has_two_addresses);
 	tcase_add_test(tests, wrong_mappings_are_refused);
 	tcase_add_test(tests, memory_is_shared_by_descriptor);
+	tcase_add_loop_test(tests, memory_outlives_its_exporter, 0, ENDINGS);
+	tcase_add_test(tests, pools_are_shared);
 	tcase_add_test(tests, mappings_outlive_somebody_elses_fault);
 	tcase_add_test(tests, streams_allocate_and_free_in_their_order);
 	tcase_add_test(tests, freed_memory_waits_for_its_stream);
@@ -1415,18 +2062,23 @@ int main(void)
 	tcase_add_test(tests, the_current_pool_ends_beside_allocations);
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_loop_test(tests, memory_that_cannot_be_written_is_not_registered, 0, 2);
+	tcase_add_test(tests, memory_is_registered_for_reading);
 	tcase_add_test(tests, a_host_function_holds_no_copy_up);
 	tcase_add_test(tests, kernels_reach_registered_pages);
 	tcase_add_test(tests, registered_pages_may_go_before_they_are_unregistered);
 	tcase_add_test(tests, registered_pages_may_go_before_their_context);
 	tcase_add_test(tests, two_threads_register_the_same_pages);
+	tcase_add_loop_test(tests, a_forked_child_has_the_programs_memory, 0, MEMORY_KINDS);
+	tcase_add_test(tests, memory_of_every_kind_is_registered);
+	tcase_add_test(tests, neighbours_are_registered_and_unregistered);
+	tcase_add_loop_test(tests, shared_memory_is_registered, 0, 2);
 	tcase_add_test(tests, streams_write_words_of_registered_pages);
 	tcase_add_test(tests, allocations_end_where_it_was_said_to);
 	tcase_add_test(tests, managed_memory_is_everybodys);
 	tcase_add_test(tests, managed_memory_promises_no_atomics);
 	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
-	tcase_add_test(tests, memory_is_opened_by_handle);
+	tcase_add_loop_test(tests, memory_is_opened_by_handle, 0, 2);
 	tcase_add_loop_test(tests, a_handle_ends_with_its_memory, 0, 2);
 	tcase_add_test(tests, closing_holds_nobody_up);
 	tcase_add_test(tests, opened_memory_goes_with_its_context);

@@ -383,7 +383,8 @@ END_TEST
 
 static int live_without_standard_descriptors(int first)
 {
-	static _Alignas(4096) uint8_t page[4096];
+	const int shared = MAP_SHARED | MAP_ANONYMOUS;
+	uint8_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, shared, -1, 0);
 	CUdeviceptr pointer, word;
 
 	for (int fd = first; fd <= STDERR_FILENO; fd++)
@@ -391,7 +392,7 @@ static int live_without_standard_descriptors(int first)
 	driver_attach();
 	word = device_words(1, 0);
 	/* The library has something to say. */
-	ck_cuda(cuMemHostRegister_v2(page, sizeof(page), 0));
+	ck_cuda(cuMemHostRegister_v2(page, 4096, 0));
 	if (cuMemHostGetDevicePointer_v2(&pointer, page, 0) != CUDA_ERROR_NOT_SUPPORTED)
 		return 1;
 	/* As a program does that becomes a daemon. */

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/reach.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
@@ -49,7 +50,7 @@ static const struct {
 		"none cannot be reached: No such file or directory; true is not run (frmpsctl doctor says "
 		"what to do; "},
 	{0, 1, SERVER "--config $folder/conf --socket $folder/frmps.sock 2>&1 | head -1 >&2; exit 1",
-		"frmps.sock: in use by another frmps service\n"},
+		"(frmpsctl quit), or choose another path with --socket\n"},
 	{OTHER, 78, SERVER "--check-config=$folder/private/conf", "private/conf: Permission denied\n"},
 	{0, 78, SERVER "--check-config=$folder", ": Is a directory\n"},
 };
@@ -126,10 +127,9 @@ static const struct {
 	const char *says;
 } limits[] = {
 	{"clients_max = 1\n", CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-		"is refused: the service has as many clients as it may have\n"},
+		"is refused: the service has as many clients as it may have (clients_max)\n"},
 	{"clients_per_user_max = 1\n", CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-		"is refused: its user has as many clients as he may have (clients_per_user_max of the "
-		"service)\n"},
+		"is refused: its user has as many clients as he may have (clients_per_user_max)\n"},
 	{"memory_guarantee = 3G\n", CUDA_ERROR_OUT_OF_MEMORY,
 		"is refused: its memory_guarantee of 3072 MiB cannot be kept: 3072 MiB are guaranteed to "
 		"others"},
@@ -162,11 +162,13 @@ int main(void)
 {
 	Suite *suite;
 	TCase *tests;
+	int status;
 
 	if (geteuid() != 0) {
 		puts("skipped: only root can ask as several users");
 		return 77;
 	}
+	reach_open();
 	suite = suite_create("refusals");
 	tests = suite_case(suite, "orders");
 	tcase_add_checked_fixture(tests, start, stop);
@@ -174,5 +176,7 @@ int main(void)
 	tests = suite_case(suite, "programs");
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_loop_test(tests, a_program_is_refused_in_a_line, 0, sizeof(limits) / sizeof(limits[0]));
-	return suite_run(suite);
+	status = suite_run(suite);
+	reach_close();
+	return status;
 }

@@ -110,15 +110,46 @@ static int second_service(int log)
 	return 127;
 }
 
+static int is_refused_while_the_service_stops(int unused)
+{
+	(void)unused;
+	return cuInit(0) == CUDA_ERROR_MPS_SERVER_NOT_READY ? 0 : 1;
+}
+
+/* Who is waited for can be seen, and ended. */
+START_TEST(a_service_that_stops_says_for_whom_it_waits)
+{
+	int ready[2];
+	json_t *status;
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = spawn(wait_for_ever, ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	kill(service.pid, SIGTERM);
+	ck_assert(service_log_wait(&service, "stopping: 1 clients", 1, 60));
+	status = status_of(&service);
+	ck_assert_int_gt(json_integer_value(json_object_get(status, "stop_ms")), 0);
+	json_decref(status);
+	ck_assert_int_eq(exit_status(spawn(is_refused_while_the_service_stops, 0)), 0);
+	ck_assert_int_eq(service_log_count(&service, "is refused: the service stops"), 1);
+	kill(service.pid, SIGTERM);
+	ck_assert_int_eq(exit_status(pid), 0);
+}
+END_TEST
+
 /* Another one says why it cannot be and ends, orderly; the first one goes on. */
 START_TEST(there_is_one_service_at_a_socket)
 {
 	static char said[65536];
 	int log = memfd_create("log", MFD_CLOEXEC);
+	char wanted[128];
 
 	ck_assert_int_eq(exit_status(spawn(second_service, log)), 1);
 	ck_assert_int_gt(pread(log, said, sizeof(said) - 1, 0), 0);
-	ck_assert_msg(strstr(said, "in use by another frmps service"), "%s", said);
+	snprintf(wanted, sizeof(wanted), "in use by another frmps service (process %d)", (int)service.pid);
+	ck_assert_msg(strstr(said, wanted), "%s", said);
 	ck_assert_msg(!strstr(said, "signal"), "%s", said);
 	ck_assert_int_eq(exit_status(spawn(one_program, 5)), 0);
 	close(log);
@@ -294,6 +325,46 @@ START_TEST(a_lying_ring_costs_one_disconnect)
 }
 END_TEST
 
+/* Takes what addresses it can get, wherever it can. Another program of its user has enough all the
+ * same. */
+START_TEST(a_greedy_program_leaves_addresses_for_others)
+{
+	static const uint64_t all_free[] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0),
+		~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0)};
+	const uint64_t sizes[] = {
+		UINT64_C(1) << 47, UINT64_C(30) << 40, UINT64_C(1) << 40, UINT64_C(4) << 30};
+	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW, .window.free_windows = {all_free, 7}};
+	struct wire_message release = {.type = WIRE_RELEASE_WINDOW};
+	struct raw_session session;
+	uint64_t taken[2048];
+	unsigned count = 0;
+
+	raw_open(&service, &session);
+	for (unsigned i = 0; i < 4; i++) {
+		reserve.window.bytes = sizes[i];
+		while (count < 2048 && raw_ask(&session, &reserve, NULL) == CUDA_SUCCESS)
+			taken[count++] = session.value;
+	}
+	ck_assert_uint_gt(count, 10);
+	ck_assert_uint_le(count, 1024);
+	/* Neither its own ones a second time, nor its own window. */
+	reserve.window.bytes = UINT64_C(4) << 30;
+	for (unsigned i = 0; i < 10; i++) {
+		reserve.window.address = taken[i];
+		ck_assert_int_eq(raw_ask(&session, &reserve, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	reserve.window.address = session.window_base;
+	ck_assert_int_eq(raw_ask(&session, &reserve, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	expect_service(3);
+	release.window = (struct wire_window){.address = taken[0], .bytes = UINT64_C(2) << 20};
+	ck_assert_int_eq(raw_ask(&session, &release, NULL), -1);
+	close(session.socket);
+	session.socket = -1;
+	expect_service(5);
+	raw_close(&session);
+}
+END_TEST
+
 /* Odd rows are of a session, the others of nobody yet. From row 2 on there is something before it
  * that ends the connection: it is never read. A kernel that lets a service refuse descriptors does
  * not send it. */
@@ -398,10 +469,12 @@ int main(void)
 	tcase_add_test(tests, without_a_service_init_fails);
 	tcase_add_test(tests, when_the_service_is_killed_programs_get_an_error);
 	tcase_add_test(tests, a_terminated_service_cuts_off_and_ends_cleanly);
+	tcase_add_test(tests, a_service_that_stops_says_for_whom_it_waits);
 	tcase_add_test(tests, there_is_one_service_at_a_socket);
 	tcase_add_test(tests, killed_clients_leave_nothing_behind);
 	tcase_add_test(tests, garbage_on_the_socket_costs_one_disconnect);
 	tcase_add_test(tests, a_lying_ring_costs_one_disconnect);
+	tcase_add_test(tests, a_greedy_program_leaves_addresses_for_others);
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(slow, 300);
 	tcase_add_checked_fixture(slow, start, stop);

@@ -4,6 +4,7 @@
 // user only.
 
 #include <fcntl.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <grp.h>
 #include <signal.h>
@@ -12,10 +13,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/lib/reach.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
@@ -124,6 +127,41 @@ START_TEST(without_a_gpu_the_service_does_not_start)
 	*strrchr(path, '/') = '\0';
 	ck_assert_int_eq(access(path, F_OK), -1);
 	ck_assert_int_eq(waitpid(-1, NULL, 0), -1);
+}
+END_TEST
+
+/* It would be ready, and refuse every program. @limit: of open files; 0: as it is */
+static void expect_wrong(const char *line, rlim_t limit, const char *says)
+{
+	char path[128], config[128], said[4096];
+	const char *arguments[] = {
+		"frmps-server", "--config", config, "--socket", path, "--backend", "host", NULL};
+	struct rlimit files = {limit, limit};
+	FILE *file;
+
+	make_folder();
+	snprintf(path, sizeof(path), "%s/frmps.sock", folder);
+	snprintf(config, sizeof(config), "%s/conf", folder);
+	file = fopen(config, "we");
+	ck_assert_ptr_nonnull(file);
+	fputs(line, file);
+	ck_assert_int_eq(fclose(file), 0);
+	if (limit)
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+	ck_assert_int_eq(run_server(arguments, said, sizeof(said)), 78);
+	ck_assert_msg(strstr(said, says) != NULL, "%s", said);
+}
+
+START_TEST(a_guarantee_that_nobody_could_get_is_no_configuration)
+{
+	expect_wrong("memory_guarantee = 5G\n", 0,
+		"memory_guarantee: 5120 MiB are more than the device has for a program, 4090 MiB");
+}
+END_TEST
+
+START_TEST(too_few_open_files_are_said_at_the_start)
+{
+	expect_wrong("", 64, "the limit of open files is 64 and must be 512 at least");
 }
 END_TEST
 
@@ -394,6 +432,49 @@ static void limit_server(const char *capability)
 	setenv("FRMPS_TEST_SERVER", path, 1);
 }
 
+/* A server with the capabilities that the unit leaves it. */
+static void limit_to_unit(void)
+{
+	static char real[512], keep[512] = "-all";
+	char path[128], *unit = read_file(getenv("FRMPS_TEST_UNIT")), *line, *name;
+	FILE *script;
+
+	line = strstr(unit, "\nCapabilityBoundingSet=CAP_");
+	ck_assert_ptr_nonnull(line);
+	line = strchr(line, '=') + 1;
+	line[strcspn(line, "\n")] = '\0';
+	while ((name = strsep(&line, " ")))
+		snprintf(keep + strlen(keep), sizeof(keep) - strlen(keep), ",+%s", name + strlen("CAP_"));
+	for (char *at = keep; *at; at++)
+		*at = (char)tolower((unsigned char)*at);
+	free(unit);
+	snprintf(real, sizeof(real), "%s", getenv("FRMPS_TEST_SERVER"));
+	snprintf(path, sizeof(path), "%s/server", folder);
+	script = fopen(path, "we");
+	ck_assert_ptr_nonnull(script);
+	fprintf(script, "#!/bin/sh\nexec setpriv --bounding-set '%s' -- '%s' \"$@\"\n", keep, real);
+	ck_assert_int_eq(fclose(script), 0);
+	ck_assert_int_eq(chmod(path, 0755), 0);
+	setenv("FRMPS_TEST_SERVER", path, 1);
+}
+
+static int one_program_of_another_user(int argument)
+{
+	become_self();
+	return one_program(argument);
+}
+
+START_TEST(the_unit_leaves_the_service_what_it_needs)
+{
+	make_folder();
+	limit_to_unit();
+	ck_assert(service_start(&service, NULL));
+	open_to_all();
+	self = &users[0];
+	ck_assert_int_eq(exit_status(spawn(one_program_of_another_user, 5)), 0);
+}
+END_TEST
+
 START_TEST(an_executor_that_cannot_be_its_user_does_not_start)
 {
 	make_folder();
@@ -451,11 +532,15 @@ int main(void)
 {
 	Suite *suite = suite_create("users");
 	TCase *start = tcase_create("start"), *rights = tcase_create("rights");
+	int status;
 
+	reach_open();
 	tcase_set_timeout(start, 120);
 	tcase_add_checked_fixture(start, NULL, stop);
 	tcase_add_test(start, without_a_gpu_the_service_does_not_start);
 	tcase_add_test(start, who_still_asks_for_auto_is_told_what_to_do);
+	tcase_add_test(start, a_guarantee_that_nobody_could_get_is_no_configuration);
+	tcase_add_test(start, too_few_open_files_are_said_at_the_start);
 	tcase_add_test(start, the_host_backend_says_what_it_is);
 	suite_add_tcase(suite, start);
 	if (geteuid() == 0) {
@@ -464,10 +549,13 @@ int main(void)
 		tcase_add_test(rights, modules_have_the_rights_of_their_program);
 		tcase_add_test(rights, the_same_in_executors_of_their_own);
 		tcase_add_test(rights, who_is_in_too_many_groups_is_refused);
+		tcase_add_test(rights, the_unit_leaves_the_service_what_it_needs);
 		tcase_add_test(rights, an_executor_that_cannot_be_its_user_does_not_start);
 		tcase_add_test(rights, a_service_whose_executors_cannot_be_anybody_does_not_start);
 		tcase_add_test(rights, a_service_of_another_user_serves_that_user);
 		suite_add_tcase(suite, rights);
 	}
-	return suite_run(suite);
+	status = suite_run(suite);
+	reach_close();
+	return status;
 }

@@ -11,6 +11,7 @@
 #include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/loader.h"
 #include "server/backend/cuda/loader_trial.h"
+#include "server/backend/cuda/nvjit.h"
 #include "server/backend/cuda/text.h"
 
 struct cuda cuda;
@@ -77,6 +78,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		close_backend();
 	else
 		cuda_sms_read(cuda.device, ret_device);
+	nvjit.arch = cuda_arch();
 	/* Before anything runs: the trap handler is changed (handler.h). */
 	if (!code && backend_is_served)
 		arm();
@@ -92,6 +94,14 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 	return code;
 }
 
+/* The first compilation finds everything loaded. */
+static CUresult open_compiler(unsigned arch)
+{
+	nvjit.arch = arch;
+	nvjit_open();
+	return CUDA_SUCCESS;
+}
+
 static CUresult thread_enter(void)
 {
 	contain_enter_thread();
@@ -105,6 +115,7 @@ const struct backend_ops backend_cuda = {
 	.probe = cuda_probe,
 	.open_keeper = start,
 	.open_executor = open_executor,
+	.open_compiler = open_compiler,
 	.close = close_backend,
 	.thread_enter = thread_enter,
 	.fence = cuda_fence,
@@ -131,7 +142,6 @@ const struct backend_ops backend_cuda = {
 	.link_complete = cuda_link_complete,
 	.link_logs = cuda_link_logs,
 	.link_destroy = cuda_link_destroy,
-	.module_is_source = cuda_module_is_source,
 	.module_compile = cuda_module_compile,
 	.module_load = cuda_module_load,
 	.module_unload = cuda_module_unload,

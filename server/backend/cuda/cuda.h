@@ -74,6 +74,10 @@ CUresult cuda_host_unregister(void *address);
 CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total);
 CUresult cuda_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
+/* compile.c */
+CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
+	size_t log_bytes, void **ret_code, size_t *ret_bytes);
+
 /* link.c */
 CUresult cuda_link_create(const struct wire_options *options, struct backend_link **ret_link);
 CUresult cuda_link_add(struct backend_link *link, const struct backend_link_input *input);
@@ -93,9 +97,8 @@ CUresult cuda_object_settle(void);
 CUarray cuda_array_level(const struct backend_array *array, uint32_t level);
 
 /* module.c */
-bool cuda_module_is_source(const void *image, size_t bytes);
-CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, void **ret_code, size_t *ret_bytes);
+/** Of the device: 10 * major + minor. */
+unsigned cuda_arch(void);
 CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
 	struct backend_module **ret_module);

@@ -6,6 +6,7 @@
 #include "server/backend/cuda/driver.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,4 +142,28 @@ CUresult driver_open(char *text, size_t size)
 		i++)
 		code = try_library(candidates[i], text, size);
 	return code;
+}
+
+/* @file: the file of the driver itself; without a folder it is the dynamic linker's affair */
+static void *open_beside(const char *file, const char *name)
+{
+	const char *slash = strrchr(file, '/');
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%.*s%s", slash ? (int)(slash + 1 - file) : 0, file, name);
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+void *driver_library(const char *name)
+{
+	const char *chosen = getenv("FRMPS_DRIVER");
+	void *library = NULL;
+
+	if (driver.version)
+		return open_beside(driver.path, name);
+	if (chosen && *chosen)
+		return open_beside(chosen, name);
+	for (size_t i = 0; !library && i < sizeof(candidates) / sizeof(candidates[0]); i++)
+		library = open_beside(candidates[i], name);
+	return library;
 }

@@ -48,4 +48,8 @@ extern struct driver driver;
  */
 CUresult driver_open(char *text, size_t size);
 
+/** Opens another library of the driver's, from where the driver itself is looked for. Return: for
+ * dlsym(); NULL: there is none */
+void *driver_library(const char *name);
+
 #endif

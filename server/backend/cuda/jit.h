@@ -1,5 +1,5 @@
-// The driver's compiler, and what it is told besides the text: a client's options, and log buffers
-// of ours. No state; any thread.
+// Texts and a client's options for them, and the driver's own compiler for texts of the service.
+// No state; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_JIT_H
 #define FRMPS_SERVER_BACKEND_CUDA_JIT_H
@@ -9,33 +9,9 @@
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
 
-#define JIT_OPTIONS_MAX 32u
-/* Ours in front of the client's: two log buffers and their sizes. */
-#define JIT_OWN_OPTIONS 4u
-
-/* Both stay where they are while the driver has a link that was told of them: it writes to the
- * values, too. */
-
-struct jit_options {
-	unsigned count;
-	CUjit_option ids[JIT_OWN_OPTIONS + JIT_OPTIONS_MAX];
-	void *values[JIT_OWN_OPTIONS + JIT_OPTIONS_MAX];
-};
-
-struct jit {
-	struct jit_options options;
-	char errors[8192], remarks[8192];
-};
-
-/** A client's options; NULL: none. CUDA_ERROR_INVALID_VALUE: too many; CUDA_ERROR_NOT_SUPPORTED for
- * those that point into the client's memory. */
-CUresult jit_options_init(struct jit_options *options, const struct wire_options *wishes);
-
-/** Log buffers and a client's options. Errors as above. */
-CUresult jit_init(struct jit *jit, const struct wire_options *wishes);
-
-/** Copies a log. Errors first: where there are any they are what the reader wants. */
-void jit_hand_out_log(const struct jit *jit, char *log, size_t size);
+/** Whether a client's options can be meant; NULL: none. CUDA_ERROR_INVALID_VALUE: too many;
+ * CUDA_ERROR_NOT_SUPPORTED for those that point into the client's memory. */
+CUresult jit_check_options(const struct wire_options *options);
 
 /** A copy up to the first NUL, and with one: the compiler reads that far; the client's text may
  * come without, or with much behind it. free() it. @ret_bytes: with the NUL */

@@ -1,127 +1,245 @@
-// The driver's linker. It compiles a text when it is handed over; neither that nor the linking
-// holds up what runs on the device or anybody's launches, measured. The driver keeps no bytes of an
-// input after the call. It keeps the options of the link and their log buffers until the link is
-// gone, and nothing says that it does not keep the name and the options of an input, so they last
-// as long.
+// The device linker: of texts, which are compiled first, and of machine code in all the forms that
+// programs hand over. It is a part of the driver's package (nvjit.h) and does what the driver does
+// for cuLink*, without a context.
+//
+// All code that the linker was given stays until the link goes: nothing says that it keeps no byte
+// of it.
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/jit.h"
+#include "server/backend/cuda/nvjit.h"
+#include "server/backend/cuda/object.h"
+#include "server/backend/cuda/ptx.h"
+#include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 
-struct input {
-	SLIST_ENTRY(input) link;
-	struct jit_options options;
-	char name[];
+#define LINK_OPTIONS_MAX 3u
+
+struct code {
+	SLIST_ENTRY(code) link;
+	void *at;
 };
 
 struct backend_link {
-	CUlinkState state;
-	struct jit jit;
-	SLIST_HEAD(, input) inputs;
+	nvjit_handle linker;
+	struct wire_option options[WIRE_OPTIONS_MAX];
+	uint32_t option_count;
+	SLIST_HEAD(, code) codes;
+	struct nvjit_log log;
+	void *image;
 };
+
+/* ---- begin and end ---- */
+
+static bool wants(const struct wire_options *options, uint32_t id)
+{
+	for (uint32_t i = 0; options && i < options->count; i++)
+		if (options->at[i].id == id)
+			return options->at[i].value;
+	return false;
+}
+
+static CUresult begin(struct backend_link *link, const struct wire_options *options)
+{
+	char arch[24] = "-arch=";
+	const char *list[LINK_OPTIONS_MAX] = {arch};
+	uint32_t count = 1;
+
+	ptx_target(nvjit.arch, arch + strlen(arch), sizeof(arch) - strlen(arch));
+	if (wants(options, CU_JIT_LOG_VERBOSE))
+		list[count++] = "--verbose";
+	if (wants(options, CU_JIT_GENERATE_DEBUG_INFO))
+		list[count++] = "-g";
+	return nvjit.link_create(&link->linker, count, list) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
 
 CUresult cuda_link_create(const struct wire_options *options, struct backend_link **ret_link)
 {
-	struct backend_link *link = calloc(1, sizeof(*link));
-	CUresult code;
+	struct backend_link *link;
+	CUresult code = jit_check_options(options);
 
+	if (code)
+		return code;
+	if (!nvjit_open())
+		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+	link = calloc(1, sizeof(*link));
 	if (!link)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	code = jit_init(&link->jit, options);
-	if (!code)
-		code = driver.link_create(link->jit.options.count, link->jit.options.ids,
-			link->jit.options.values, &link->state);
-	if (code)
+	code = begin(link, options);
+	if (code) {
 		free(link);
-	else
-		*ret_link = link;
-	return code;
-}
-
-/* The driver believes the sizes that are written in what it reads. */
-static bool fits(uint32_t type, const void *input, size_t bytes)
-{
-	switch (type) {
-	case CU_JIT_INPUT_CUBIN:
-	case CU_JIT_INPUT_OBJECT:
-		return image_check(input, bytes) == IMAGE_ELF;
-	case CU_JIT_INPUT_FATBINARY:
-		return image_check(input, bytes) == IMAGE_FATBIN;
-	case CU_JIT_INPUT_LIBRARY:
-		return image_is_archive(input, bytes);
-	default:
-		return true;
+		return code;
 	}
-}
-
-static struct input *input_new(struct backend_link *link, const char *name)
-{
-	size_t bytes = strlen(name) + 1;
-	struct input *input = calloc(1, sizeof(*input) + bytes);
-
-	if (!input)
-		return NULL;
-	memcpy(input->name, name, bytes);
-	SLIST_INSERT_HEAD(&link->inputs, input, link);
-	return input;
-}
-
-static void input_free_latest(struct backend_link *link)
-{
-	struct input *input = SLIST_FIRST(&link->inputs);
-
-	SLIST_REMOVE_HEAD(&link->inputs, link);
-	free(input);
-}
-
-CUresult cuda_link_add(struct backend_link *link, const struct backend_link_input *wish)
-{
-	struct input *input = input_new(link, wish->name);
-	CUresult code = input ? jit_options_init(&input->options, wish->options) : CUDA_ERROR_OUT_OF_MEMORY;
-	size_t text_bytes;
-	void *text = NULL;
-
-	if (!code && !fits(wish->type, wish->at, wish->bytes))
-		code = CUDA_ERROR_INVALID_IMAGE;
-	if (!code && wish->type == CU_JIT_INPUT_PTX)
-		code = jit_text(wish->at, wish->bytes, &text, &text_bytes);
-	if (!code)
-		code = driver.link_add(link->state, (CUjitInputType)wish->type,
-			text ? text : (void *)(uintptr_t)wish->at, text ? text_bytes : wish->bytes,
-			input->name, input->options.count, input->options.ids, input->options.values);
-	free(text);
-	/* A client may try as often as it likes. */
-	if (code && input)
-		input_free_latest(link);
-	return code;
-}
-
-CUresult cuda_link_complete(struct backend_link *link, const void **ret_image, size_t *ret_bytes)
-{
-	void *image;
-	CUresult code = driver.link_complete(link->state, &image, ret_bytes);
-
-	if (!code)
-		*ret_image = image;
-	return code;
-}
-
-void cuda_link_logs(const struct backend_link *link, const char **ret_errors, const char **ret_remarks)
-{
-	*ret_errors = link->jit.errors;
-	*ret_remarks = link->jit.remarks;
+	link->option_count = options ? options->count : 0;
+	if (link->option_count)
+		memcpy(link->options, options->at, link->option_count * sizeof(link->options[0]));
+	*ret_link = link;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuda_link_destroy(struct backend_link *link)
 {
-	CUresult code = driver.link_destroy(link->state);
+	struct code *code;
 
-	while (!SLIST_EMPTY(&link->inputs))
-		input_free_latest(link);
+	nvjit.link_destroy(&link->linker);
+	while ((code = SLIST_FIRST(&link->codes))) {
+		SLIST_REMOVE_HEAD(&link->codes, link);
+		free(code->at);
+		free(code);
+	}
+	free(link->image);
 	free(link);
+	return CUDA_SUCCESS;
+}
+
+void cuda_link_logs(const struct backend_link *link, const char **ret_errors, const char **ret_remarks)
+{
+	*ret_errors = link->log.errors;
+	*ret_remarks = link->log.remarks;
+}
+
+/* ---- inputs ---- */
+
+/* An input, as its parts are taken out of it. */
+struct adding {
+	struct backend_link *link;
+	const struct backend_link_input *input;
+};
+
+/* @at: on the heap, taken over */
+static CUresult add_code(const struct adding *adding, void *at, size_t bytes)
+{
+	struct code *code = malloc(sizeof(*code));
+
+	if (!code) {
+		free(at);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	code->at = at;
+	SLIST_INSERT_HEAD(&adding->link->codes, code, link);
+	return nvjit.link_add(adding->link->linker, at, bytes, adding->input->name) ? CUDA_ERROR_INVALID_IMAGE
+										    : CUDA_SUCCESS;
+}
+
+/* The linker believes the sizes that are written in what it reads. */
+static CUresult add_cubin(const struct adding *adding, const void *at, size_t bytes)
+{
+	void *copy;
+
+	if (image_check(at, bytes) != IMAGE_ELF)
+		return CUDA_ERROR_INVALID_IMAGE;
+	copy = malloc(bytes);
+	if (!copy)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(copy, at, bytes);
+	return add_code(adding, copy, bytes);
+}
+
+static CUresult add_text(const struct adding *adding, const void *at, size_t bytes)
+{
+	const struct backend_link *link = adding->link;
+	const struct wire_options all = {link->options, link->option_count};
+	struct ptx ptx = {.options = {&all, adding->input->options}, .arch = nvjit.arch};
+	void *text, *compiled;
+	size_t size;
+	CUresult code = jit_text(at, bytes, &text, &size);
+
+	if (code)
+		return code;
+	ptx.text = text;
+	code = ptx_compile(&ptx, &adding->link->log, &compiled, &size);
+	free(text);
+	return code ? code : add_code(adding, compiled, size);
+}
+
+/* The latest code for the device, or a text. */
+static CUresult add_fatbin(void *context, const uint8_t *at, size_t bytes)
+{
+	const struct adding *adding = context;
+	struct fatbin_bytes found = {0};
+	CUresult code;
+
+	if (image_check(at, bytes) != IMAGE_FATBIN)
+		return CUDA_ERROR_INVALID_IMAGE;
+	code = fatbin_code(at, nvjit.arch, &found);
+	if (!code) {
+		code = add_cubin(adding, found.at, found.count);
+	} else if (code == CUDA_ERROR_NO_BINARY_FOR_GPU) {
+		code = fatbin_text(at, nvjit.arch, &found);
+		if (!code)
+			code = add_text(adding, (const char *)found.at, found.count);
+	}
+	free(found.at);
+	return code;
+}
+
+static CUresult add_object(void *context, const uint8_t *at, size_t bytes)
+{
+	struct adding *adding = context;
+
+	if (image_check(at, bytes) != IMAGE_ELF)
+		return CUDA_ERROR_INVALID_IMAGE;
+	if (object_is_device_code(at))
+		return add_cubin(adding, at, bytes);
+	return object_each_fatbin(at, add_fatbin, adding);
+}
+
+static CUresult add(struct adding *adding)
+{
+	const struct backend_link_input *input = adding->input;
+
+	switch (input->type) {
+	case CU_JIT_INPUT_PTX:
+		return add_text(adding, input->at, input->bytes);
+	case CU_JIT_INPUT_CUBIN:
+		return add_cubin(adding, input->at, input->bytes);
+	case CU_JIT_INPUT_FATBINARY:
+		return add_fatbin(adding, input->at, input->bytes);
+	case CU_JIT_INPUT_OBJECT:
+		return add_object(adding, input->at, input->bytes);
+	case CU_JIT_INPUT_LIBRARY:
+		if (!image_is_archive(input->at, input->bytes))
+			return CUDA_ERROR_INVALID_IMAGE;
+		return object_each_member(input->at, input->bytes, add_object, adding);
+	default:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
+CUresult cuda_link_add(struct backend_link *link, const struct backend_link_input *input)
+{
+	struct adding adding = {.link = link, .input = input};
+	CUresult code = jit_check_options(input->options);
+
+	return code ? code : add(&adding);
+}
+
+/* ---- the image ---- */
+
+static CUresult finish(struct backend_link *link, size_t *ret_bytes)
+{
+	size_t bytes = 0;
+
+	if (nvjit.link_finish(link->linker) || nvjit.link_bytes(link->linker, &bytes) || !bytes)
+		return CUDA_ERROR_UNKNOWN;
+	link->image = malloc(bytes);
+	if (!link->image)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_bytes = bytes;
+	return nvjit.link_code(link->linker, link->image) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+CUresult cuda_link_complete(struct backend_link *link, const void **ret_image, size_t *ret_bytes)
+{
+	CUresult code = link->image ? CUDA_ERROR_INVALID_VALUE : finish(link, ret_bytes);
+
+	nvjit_take_log(&nvjit.link_logs, link->linker, &link->log);
+	if (!code)
+		*ret_image = link->image;
 	return code;
 }

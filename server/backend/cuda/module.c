@@ -15,8 +15,9 @@
 // depend on nothing but the order in which libraries are first used, and the standby makes the same
 // lookups.
 //
-// What must be compiled first (text, fat binaries without code for the device) goes through the
-// device linker: it says what is wrong with a text at once, which loading it as a library does not.
+// What must be compiled first (text, fat binaries without code for the device) is never given to
+// the driver here: it crashes at it. A compiler process (server/compiler/) puts it through the
+// device linker, which says what is wrong with a text at once; loading it as a library does not.
 
 #include <limits.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ struct backend_module {
 
 /* ---- load and unload ---- */
 
-static unsigned compute_capability(void)
+unsigned cuda_arch(void)
 {
 	int major = 0, minor = 0;
 
@@ -194,7 +195,7 @@ static CUresult look_at_all(struct look *look, const void *image, size_t bytes, 
 
 	if (image_check(image, bytes) != IMAGE_FATBIN)
 		return look_at(look, image, bytes, ret);
-	code = fatbin_rewrite(image, compute_capability(), look_at_member, look, ret);
+	code = fatbin_rewrite(image, cuda_arch(), look_at_member, look, ret);
 	if (code != CUDA_ERROR_INVALID_IMAGE)
 		return code;
 	log_warning("a module cannot be unpacked, or would become too large: what its kernels print is not "
@@ -297,32 +298,11 @@ static CUresult load(struct backend_module *module, const void *image, size_t by
 	return code;
 }
 
-bool cuda_module_is_source(const void *image, size_t bytes)
+static bool is_source(const void *image, size_t bytes)
 {
 	enum image_kind kind = image_check(image, bytes);
 
-	return kind == IMAGE_TEXT ||
-	       (kind == IMAGE_FATBIN && !image_has_code(image, bytes, compute_capability()));
-}
-
-CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, void **ret_code, size_t *ret_bytes)
-{
-	bool is_text = image_check(image, bytes) == IMAGE_TEXT;
-	void *text = NULL;
-	size_t text_bytes;
-	struct jit jit;
-	CUresult code = jit_init(&jit, options);
-
-	if (!code && is_text)
-		code = jit_text(image, bytes, &text, &text_bytes);
-	if (!code)
-		code = jit_compile(is_text ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY, text ? text : image,
-			text ? text_bytes : bytes, jit.options.count, jit.options.ids, jit.options.values,
-			ret_code, ret_bytes);
-	free(text);
-	jit_hand_out_log(&jit, log, log_bytes);
-	return code;
+	return kind == IMAGE_TEXT || (kind == IMAGE_FATBIN && !image_has_code(image, bytes, cuda_arch()));
 }
 
 /* Without options: they are for a compiler, and the driver may write to log buffers as late as the
@@ -345,28 +325,19 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	struct backend_module **ret_module)
 {
 	enum image_kind kind = image_check(image, bytes);
-	struct jit_options unused;
-	void *compiled;
-	size_t size;
 	CUresult code;
 
 	if (log && log_bytes)
 		log[0] = '\0';
 	if (kind == IMAGE_BAD)
 		return CUDA_ERROR_INVALID_IMAGE;
-	if (kind == IMAGE_ELF && !image_has_code(image, bytes, compute_capability()))
+	if (kind == IMAGE_ELF && !image_has_code(image, bytes, cuda_arch()))
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	if (!cuda_module_is_source(image, bytes)) {
-		/* Refused are the same options with and without a compiler. */
-		code = jit_options_init(&unused, options);
-		return code ? code : load_code(image, bytes, text, variables, ret_module);
-	}
-	code = cuda_module_compile(image, bytes, options, log, log_bytes, &compiled, &size);
-	if (code)
-		return code;
-	code = load_code(compiled, size, text, variables, ret_module);
-	free(compiled);
-	return code;
+	if (is_source(image, bytes))
+		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+	/* Refused are the same options with and without a compiler. */
+	code = jit_check_options(options);
+	return code ? code : load_code(image, bytes, text, variables, ret_module);
 }
 
 CUresult cuda_module_unload(struct backend_module *module)

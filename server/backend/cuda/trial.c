@@ -6,6 +6,7 @@
 #include "server/backend/trial.h"
 
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/jit.h"
 
 /* tally: 8 bytes for each thread of a block */
 #define THREADS 32
@@ -45,9 +46,15 @@ static const char text[] =
 	"	ret;\n"
 	"}\n";
 
+static CUresult compile(const void *image, size_t bytes, void **ret_code, size_t *ret_bytes)
+{
+	return jit_compile(CU_JIT_INPUT_PTX, image, bytes, 0, NULL, NULL, ret_code, ret_bytes);
+}
+
 const struct trial_kernels cuda_trial = {
 	.image = text,
 	.bytes = sizeof(text),
+	.compile = compile,
 	.survivor = "frmps_trial_beside",
 	.blocks = 16,
 	.threads = THREADS,

@@ -1,15 +1,21 @@
 // The compiler of a machine without a device. Its texts are members of a fat binary, of the kind
 // that hold a device's texts: one line, and behind it the shared object that it becomes.
 //
-//   host-text FIFO\n    the compilation begins when somebody opens that FIFO for writing, and ends
-//                       when it is closed: so tests decide how long it takes
-//   host-text\n         it takes no time
+//   host-text FIFO\n         the compilation begins when somebody opens that FIFO for writing,
+//                            and ends when it is closed: so tests decide how long it takes
+//   host-text\n              it takes no time
+//   host-text-crash\n        it crashes; with a path behind it only if it can make that file
+//   host-text-spin\n         it computes for ever
+//   host-text-eat\n          it takes all memory that it gets
+//   host-text-look PATH\n    it writes to that file what the process has and is
 //
 // No state; any thread.
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +27,7 @@
 
 #define KIND_TEXT  1
 #define FIRST_LINE "host-text"
-
-bool host_module_is_source(const void *image, size_t bytes)
-{
-	return image_check(image, bytes) == IMAGE_FATBIN;
-}
+#define BITE	   (UINT64_C(8) << 20)
 
 /* The first text of a fat binary that was checked; NULL if there is none. */
 static const char *find_text(const uint8_t *image, size_t *ret_bytes)
@@ -46,23 +48,35 @@ static const char *find_text(const uint8_t *image, size_t *ret_bytes)
 	return NULL;
 }
 
-/* Takes a text apart. Return: the shared object in it, NULL if it is no text. @ret_fifo: "":
- * none */
-static const char *parse(const char *text, size_t *bytes, char ret_fifo[PATH_MAX])
+struct text {
+	char what[16];	     /* of its first line, behind the name; "": nothing */
+	char path[PATH_MAX]; /* "": none */
+	const char *object;
+	size_t bytes;
+};
+
+/* Return: whether it is a text */
+static bool parse(const char *at, size_t bytes, struct text *ret_text)
 {
-	const char *newline = memchr(text, '\n', *bytes), *at = text + strlen(FIRST_LINE);
+	const char *newline = memchr(at, '\n', bytes), *word = at + strlen(FIRST_LINE), *blank;
 	size_t length;
 
-	if (!newline || newline < at || memcmp(text, FIRST_LINE, strlen(FIRST_LINE)) != 0)
-		return NULL;
-	at += *at == ' ';
-	length = (size_t)(newline - at);
-	if (length >= PATH_MAX)
-		return NULL;
-	memcpy(ret_fifo, at, length);
-	ret_fifo[length] = '\0';
-	*bytes -= (size_t)(newline + 1 - text);
-	return newline + 1;
+	*ret_text = (struct text){0};
+	if (!newline || newline < word || memcmp(at, FIRST_LINE, strlen(FIRST_LINE)) != 0)
+		return false;
+	blank = memchr(word, ' ', (size_t)(newline - word));
+	length = (size_t)((blank ? blank : newline) - word);
+	if (length >= sizeof(ret_text->what))
+		return false;
+	memcpy(ret_text->what, word, length);
+	length = blank ? (size_t)(newline - blank) - 1 : 0;
+	if (length >= sizeof(ret_text->path))
+		return false;
+	if (length)
+		memcpy(ret_text->path, blank + 1, length);
+	ret_text->object = newline + 1;
+	ret_text->bytes = bytes - (size_t)(newline + 1 - at);
+	return true;
 }
 
 /* Until whoever has it open for writing closes it. */
@@ -80,6 +94,81 @@ static void wait_for(const char *fifo)
 	close(fd);
 }
 
+/* Without a core: it is on purpose. */
+static void crash(const char *once)
+{
+	int fd = *once ? open(once, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+
+	if (*once && fd < 0)
+		return;
+	raise(SIGSEGV);
+}
+
+static void spin(void)
+{
+	for (volatile unsigned turns = 0;; turns++)
+		;
+}
+
+/* Return: false when there is no more */
+static bool eat(void)
+{
+	char *bite = malloc(BITE);
+
+	if (bite)
+		memset(bite, 1, BITE);
+	return bite;
+}
+
+static void copy_lines(FILE *to, const char *path)
+{
+	FILE *from = fopen(path, "re");
+	char line[512];
+
+	while (from && fgets(line, sizeof(line), from))
+		fputs(line, to);
+	if (from)
+		fclose(from);
+}
+
+/* What /proc says of this process, its open files by number, and the limits. */
+static void look(const char *path)
+{
+	FILE *to = fopen(path, "we");
+	char name[64], target[256];
+	ssize_t length;
+
+	if (!to)
+		return;
+	copy_lines(to, "/proc/self/status");
+	copy_lines(to, "/proc/self/limits");
+	for (int fd = 0; fd < 256; fd++) {
+		snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+		length = fd == fileno(to) ? -1 : readlink(name, target, sizeof(target) - 1);
+		if (length > 0)
+			fprintf(to, "File: %d %.*s\n", fd, (int)length, target);
+	}
+	fclose(to);
+}
+
+/* Return: CUDA_ERROR_OUT_OF_MEMORY where that was its end */
+static CUresult behave(const struct text *text)
+{
+	if (!*text->what && *text->path)
+		wait_for(text->path);
+	if (strcmp(text->what, "-crash") == 0)
+		crash(text->path);
+	if (strcmp(text->what, "-spin") == 0)
+		spin();
+	if (strcmp(text->what, "-look") == 0)
+		look(text->path);
+	if (strcmp(text->what, "-eat") != 0)
+		return CUDA_SUCCESS;
+	while (eat())
+		;
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult refuse(char *log, size_t log_bytes)
 {
 	if (log && log_bytes)
@@ -91,21 +180,20 @@ CUresult host_module_compile(const void *image, size_t bytes, const struct wire_
 	size_t log_bytes, void **ret_code, size_t *ret_bytes)
 {
 	size_t count = 0;
-	const char *text = host_module_is_source(image, bytes) ? find_text(image, &count) : NULL;
-	char fifo[PATH_MAX] = "";
+	const char *at = image_check(image, bytes) == IMAGE_FATBIN ? find_text(image, &count) : NULL;
+	struct text text;
+	CUresult result;
 	void *code;
 
 	(void)options; /* wishes for another compiler */
-	text = text ? parse(text, &count, fifo) : NULL;
-	if (!text)
+	if (!at || !parse(at, count, &text))
 		return refuse(log, log_bytes);
-	code = malloc(count + 1);
+	result = behave(&text);
+	code = result ? NULL : malloc(text.bytes + 1);
 	if (!code)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (*fifo)
-		wait_for(fifo);
-	memcpy(code, text, count);
+	memcpy(code, text.object, text.bytes);
 	*ret_code = code;
-	*ret_bytes = count;
+	*ret_bytes = text.bytes;
 	return CUDA_SUCCESS;
 }

@@ -35,6 +35,12 @@ static CUresult open_executor(int device, struct backend_device *ret_device)
 	return CUDA_SUCCESS;
 }
 
+static CUresult open_compiler(unsigned arch)
+{
+	(void)arch;
+	return CUDA_SUCCESS;
+}
+
 static void close_backend(void)
 {
 	if (pool_open)
@@ -59,6 +65,7 @@ const struct backend_ops backend_host = {
 	.probe = probe,
 	.open_keeper = open_keeper,
 	.open_executor = open_executor,
+	.open_compiler = open_compiler,
 	.close = close_backend,
 	.thread_enter = thread_enter,
 	.fence = host_pool_fence,
@@ -85,7 +92,6 @@ const struct backend_ops backend_host = {
 	.link_complete = host_link_complete,
 	.link_logs = host_link_logs,
 	.link_destroy = host_link_destroy,
-	.module_is_source = host_module_is_source,
 	.module_compile = host_module_compile,
 	.module_load = host_module_load,
 	.module_unload = host_module_unload,

@@ -212,7 +212,6 @@ CUresult host_link_add(struct backend_link *link, const struct backend_link_inpu
 CUresult host_link_complete(struct backend_link *link, const void **ret_image, size_t *ret_bytes);
 void host_link_logs(const struct backend_link *link, const char **ret_errors, const char **ret_remarks);
 CUresult host_link_destroy(struct backend_link *link);
-bool host_module_is_source(const void *image, size_t bytes);
 CUresult host_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, void **ret_code, size_t *ret_bytes);
 CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options,

@@ -234,24 +234,6 @@ static CUresult move_variables(struct backend_module *module, struct backend_var
 	return CUDA_SUCCESS;
 }
 
-static CUresult load_source(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
-	struct backend_module **ret_module)
-{
-	void *code;
-	size_t count;
-	CUresult result = host_module_compile(image, bytes, options, log, log_bytes, &code, &count);
-
-	if (result)
-		return result;
-	if (host_module_is_source(code, count))
-		result = CUDA_ERROR_INVALID_IMAGE; /* a text in a text */
-	else
-		result = host_module_load(code, count, NULL, text, variables, log, log_bytes, ret_module);
-	free(code);
-	return result;
-}
-
 CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
 	struct backend_module **ret_module)
@@ -263,8 +245,9 @@ CUresult host_module_load(const void *image, size_t bytes, const struct wire_opt
 	int fd;
 
 	say(log, log_bytes, "");
-	if (host_module_is_source(image, bytes))
-		return load_source(image, bytes, options, text, variables, log, log_bytes, ret_module);
+	(void)options; /* wishes for a compiler */
+	if (image_check(image, bytes) == IMAGE_FATBIN)
+		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
 	if (image_check(image, bytes) != IMAGE_ELF) {
 		say(log, log_bytes,
 			"The host backend runs ELF shared objects that export frmps_host_kernels.");

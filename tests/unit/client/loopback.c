@@ -329,9 +329,35 @@ static void map_handle(const struct wire_message *m)
 	map_memory(&map);
 }
 
+static void reserve_window(const struct wire_message *m)
+{
+	const struct wire_window *wish = &m->window;
+	uint64_t at = word_relaxed(&loopback->window_at);
+	uint64_t values[2] = {at, wish->bytes};
+
+	RULE(wish->bytes && wish->bytes % 0x200000 == 0 && wish->free_windows.count == WINDOW_WORDS);
+	for (unsigned i = 0; i < WINDOW_WORDS; ++i)
+		word_set(&loopback->free_windows[i], wish->free_windows.at[i]);
+	if (!at || (wish->address && wish->address != at)) {
+		reply(m, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, -1);
+		return;
+	}
+	word_set(&loopback->window_bytes, wish->bytes);
+	word_set(&loopback->window_at, at + wish->bytes);
+	atomic_fetch_add(&loopback->windows, 1);
+	reply(m, CUDA_SUCCESS, values, 2, -1);
+}
+
 static void request(const struct wire_message *m)
 {
 	switch (m->type) {
+	case WIRE_RESERVE_WINDOW:
+		reserve_window(m);
+		return;
+	case WIRE_RELEASE_WINDOW:
+		RULE(atomic_fetch_sub(&loopback->windows, 1) > 0);
+		reply(m, CUDA_SUCCESS, NULL, 0, -1);
+		return;
 	case WIRE_CREATE_MEMORY:
 	case WIRE_RELEASE_MEMORY:
 		atomic_fetch_add(&loopback->handles, m->type == WIRE_CREATE_MEMORY ? 1 : -1);
@@ -410,7 +436,7 @@ static void welcome(const struct wire_message *hello)
 		.features = word_relaxed(&loopback->is_old)
 				    ? 0
 				    : FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PARTITION |
-					      FRMPS_FEATURE_PRIORITY,
+					      FRMPS_FEATURE_WINDOWS | FRMPS_FEATURE_PRIORITY,
 		.session = 77,
 		.window_base = self.window,
 		.device_bytes = DEVICE_PART,

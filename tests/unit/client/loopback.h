@@ -37,6 +37,7 @@ struct loopback {
 	word32 held;	      /* stop serving as in a promotion; when cleared, go on as the next generation */
 	word64 room;	      /* device memory it gives at most */
 	word64 arena_bytes;   /* staging memory of a session that is to begin */
+	word64 window_at;     /* where the next further window is, free or not; 0: it has none any more */
 	word32 slow_times;    /* 1: times of events are written when somebody asks for a wake-up; 2: never */
 
 	word32 sm_percent;    /* of the latest Hello */
@@ -45,11 +46,14 @@ struct loopback {
 	word32 is_old;	      /* the service knows no features */
 
 	/* What happened. */
-	word32 broken;	/* line of loopback.c where a rule was found broken, 0 = none */
-	word32 count;	/* commands and directives so far, without padding */
-	word64 mapped;	/* bytes of device memory mapped now */
-	word32 maps;	/* mappings made so far */
-	word32 handles; /* of physical memory now */
+	word32 broken;		/* line of loopback.c where a rule was found broken, 0 = none */
+	word32 count;		/* commands and directives so far, without padding */
+	word64 mapped;		/* bytes of device memory mapped now */
+	word32 maps;		/* mappings made so far */
+	word32 handles;		/* of physical memory now */
+	word32 windows;		/* further ones now, */
+	word64 window_bytes;	/* the size of the latest, */
+	word64 free_windows[7]; /* and what was free then */
 	word32 greetings;
 	word64 memory_limit;			    /* of the latest Hello */
 	word32 limits;				    /* that were asked for */

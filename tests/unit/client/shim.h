@@ -15,6 +15,7 @@
 #define OK(call)	  ck_assert_int_eq((call), CUDA_SUCCESS)
 #define FAILS(call, code) ck_assert_int_eq((call), CUDA_ERROR_##code)
 #define MiB		  ((size_t)1 << 20)
+#define GiB		  ((size_t)1 << 30)
 
 /* The primary context of device 0. */
 extern CUcontext shim_context;

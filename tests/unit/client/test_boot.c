@@ -31,8 +31,7 @@
 #include "client/api.def"
 #undef API
 
-struct export
-{
+struct exported {
 	const char *symbol;
 	const char *base;
 	int since;
@@ -42,7 +41,7 @@ struct export
 
 enum { LEGACY, PTSZ };
 
-static const struct export exports[] = {
+static const struct exported exports[] = {
 #define API(symbol, base, since, variant, kind, note) {#symbol, base, since, variant, (void *)symbol},
 #include "client/api.def"
 #undef API
@@ -178,7 +177,7 @@ START_TEST(table_is_in_order)
 {
 	ck_assert_uint_eq(EXPORTS, 637);
 	for (size_t i = 1; i < EXPORTS; i++) {
-		const struct export *before = &exports[i - 1], *here = &exports[i];
+		const struct exported *before = &exports[i - 1], *here = &exports[i];
 		int order = strcmp(before->base, here->base);
 
 		ck_assert_msg(order <= 0, "%s stands after %s", here->symbol, before->symbol);

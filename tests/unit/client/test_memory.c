@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "client/link/connect.h"
 #include "tests/lib/scarce.h"
 #include "tests/unit/client/shim.h"
 
@@ -130,14 +132,20 @@ END_TEST
 
 START_TEST(repeated_allocations_ask_the_service_once)
 {
-	CUdeviceptr p;
+	const size_t bytes = (_i ? 64 : 10) * MiB;
+	CUdeviceptr p, small;
 	uint32_t maps;
 
-	OK(cuMemAlloc_v2(&p, 10 * MiB));
+	/* Others are spare as well. */
+	OK(cuMemAlloc_v2(&small, 4096));
+	OK(cuMemAlloc_v2(&p, 60 * MiB));
+	OK(cuMemFree_v2(small));
+	OK(cuMemFree_v2(p));
+	OK(cuMemAlloc_v2(&p, bytes));
 	OK(cuMemFree_v2(p));
 	maps = loopback->maps;
 	for (int i = 0; i < 50; ++i) {
-		OK(cuMemAlloc_v2(&p, 10 * MiB));
+		OK(cuMemAlloc_v2(&p, bytes));
 		OK(cuMemFree_v2(p));
 	}
 	ck_assert_uint_eq(loopback->maps, maps);
@@ -159,10 +167,8 @@ START_TEST(pinned_memory)
 	OK(cuMemHostGetFlags(&flags, a));
 	ck_assert_uint_eq(flags, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
 	FAILS(cuMemHostGetDevicePointer_v2(&p, foreign, 0), INVALID_VALUE);
-	FAILS(cuMemHostRegister_v2(foreign, sizeof(foreign), CU_MEMHOSTREGISTER_DEVICEMAP), NOT_SUPPORTED);
 	OK(cuMemHostRegister_v2(foreign, sizeof(foreign), 0));
 	FAILS(cuMemHostRegister_v2(foreign + 3, 4, 0), HOST_MEMORY_ALREADY_REGISTERED);
-	FAILS(cuMemHostGetDevicePointer_v2(&p, foreign, 0), NOT_SUPPORTED);
 	OK(cuMemHostUnregister(foreign));
 	FAILS(cuMemHostRegister_v2((void *)4096, 4096, 0), INVALID_VALUE);
 	FAILS(cuMemHostRegister_v2(a, 4, 0), HOST_MEMORY_ALREADY_REGISTERED);
@@ -481,6 +487,126 @@ START_TEST(reservations_lie_apart)
 }
 END_TEST
 
+/* Programs expect that making memory fails without memory, and mapping it does not. */
+START_TEST(spare_memory_is_given_back_for_a_mapping)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr a;
+
+	word_set(&loopback->room, 100 * MiB);
+	OK(cuMemAlloc_v2(&a, 60 * MiB));
+	OK(cuMemFree_v2(a));
+	OK(cuMemAddressReserve(&a, 90 * MiB, 0, 0, 0));
+	OK(cuMemCreate(&handle, 90 * MiB, &properties, 0));
+	OK(cuMemMap(a, 90 * MiB, 0, handle, 0));
+	FAILS(cuMemAlloc_v2(&a, 60 * MiB), OUT_OF_MEMORY);
+}
+END_TEST
+
+#define PLACE (WINDOW_BASE + 100 * WINDOW_BYTES)
+
+static bool was_free(uint64_t address)
+{
+	uint64_t window = (address - WINDOW_BASE) / WINDOW_BYTES;
+
+	return word_relaxed(&loopback->free_windows[window / 64]) >> window % 64 & 1;
+}
+
+/* What fails if somebody has it. */
+static bool is_free_here(uint64_t address)
+{
+	void *at = mmap((void *)(uintptr_t)address, 4096, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (at != MAP_FAILED)
+		munmap(at, 4096);
+	return (uintptr_t)at == address;
+}
+
+START_TEST(large_reservations_have_windows)
+{
+	CUdeviceptr a, b, c, d;
+	char word[4] = {0};
+
+	word_set(&loopback->window_at, PLACE);
+	/* What finds room in the session's own window asks nobody. */
+	OK(cuMemAddressReserve(&d, 64 * MiB, 0, 0, 0));
+	OK(cuMemAddressFree(d, 64 * MiB));
+	ck_assert_uint_eq(loopback->window_bytes, 0);
+	OK(cuMemAddressReserve(&a, 160 * GiB + 4096, 0, 0, 0));
+	ck_assert_uint_eq(a, PLACE);
+	ck_assert_uint_eq(loopback->window_bytes, 160 * GiB + 2 * MiB);
+	ck_assert(!is_free_here(a) && !is_free_here(a + 160 * GiB));
+	/* Nothing of the program is there but what it maps. */
+	FAILS(cuMemcpyHtoD_v2(a + GiB, word, 4), INVALID_VALUE);
+	/* The window behind it is free but for the session's own. */
+	OK(cuMemAddressReserve(&b, 160 * GiB, 0, 0, 0));
+	ck_assert(was_free(a) && was_free(a + 160 * GiB));
+	ck_assert(!was_free(d));
+	ck_assert_uint_eq(loopback->windows, 2);
+	OK(cuMemAddressFree(a, 160 * GiB + 4096));
+	ck_assert_uint_eq(loopback->windows, 1);
+	ck_assert(is_free_here(a));
+	ck_assert(!is_free_here(b));
+	/* Smaller ones share one, which stays as long as one of them does. */
+	OK(cuMemAddressReserve(&a, 20 * GiB, 0, 0, 0));
+	OK(cuMemAddressReserve(&c, 20 * GiB, GiB, 0, 0));
+	ck_assert_uint_eq(loopback->windows, 2);
+	OK(cuMemAddressFree(a, 20 * GiB));
+	ck_assert_uint_eq(loopback->windows, 2);
+	OK(cuMemAddressFree(c, 20 * GiB));
+	OK(cuMemAddressFree(b, 160 * GiB));
+	ck_assert_uint_eq(loopback->windows, 0);
+	FAILS(cuMemAddressFree(b, 160 * GiB), INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(reservations_are_where_they_are_wished)
+{
+	CUdeviceptr a, b;
+
+	word_set(&loopback->window_at, PLACE + 6 * MiB);
+	OK(cuMemAddressReserve(&a, 2 * MiB, 0, PLACE + 6 * MiB, 0));
+	ck_assert_uint_eq(a, PLACE + 6 * MiB);
+	ck_assert_uint_eq(loopback->window_bytes, 2 * MiB);
+	OK(cuMemAddressReserve(&b, 2 * MiB, 0, a + 2 * MiB, 0));
+	ck_assert_uint_eq(b, a + 2 * MiB);
+	OK(cuMemAddressFree(b, 2 * MiB));
+	/* The service has something there, or the program itself: then it is anywhere. */
+	OK(cuMemAddressReserve(&b, 2 * MiB, 0, a + GiB, 0));
+	ck_assert_uint_ne(b, a + GiB);
+	OK(cuMemAddressFree(b, 2 * MiB));
+	OK(cuMemAddressReserve(&b, 4 * MiB, 0, a - 2 * MiB, 0));
+	ck_assert(b >= a + 2 * MiB || a >= b + 4 * MiB);
+	OK(cuMemAddressFree(b, 4 * MiB));
+	OK(cuMemAddressFree(a, 2 * MiB));
+	ck_assert_uint_eq(loopback->windows, 0);
+	FAILS(cuMemAddressReserve(&a, (size_t)1 << 47, 0, 0, 0), OUT_OF_MEMORY);
+}
+END_TEST
+
+START_TEST(windows_that_cannot_be_had_are_given_back)
+{
+	void *mine = mmap((void *)(uintptr_t)PLACE, 4096, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	CUdeviceptr a;
+
+	ck_assert_ptr_eq(mine, (void *)(uintptr_t)PLACE);
+	word_set(&loopback->window_at, PLACE);
+	OK(cuMemAddressReserve(&a, 160 * GiB, 0, 0, 0));
+	ck_assert(!was_free(PLACE));
+	ck_assert_uint_eq(a, PLACE + 160 * GiB);
+	ck_assert_uint_eq(loopback->windows, 1);
+	/* A service that has none left. */
+	word_set(&loopback->window_at, 0);
+	FAILS(cuMemAddressReserve(&a, 160 * GiB, 0, 0, 0), OUT_OF_MEMORY);
+	ck_assert_uint_eq(loopback->windows, 1);
+	munmap(mine, 4096);
+}
+END_TEST
+
 START_TEST(physical_memory_counts_its_users)
 {
 	const CUmemAllocationProp properties = {
@@ -537,13 +663,17 @@ int main(void)
 		tcase_add_test(memory, small_memory_that_is_freed_without_memory_is_used_again);
 		tcase_add_test(memory, pinned_memory_that_is_freed_without_memory_is_used_again);
 	}
-	tcase_add_test(memory, repeated_allocations_ask_the_service_once);
+	tcase_add_loop_test(memory, repeated_allocations_ask_the_service_once, 0, 2);
 	tcase_add_test(memory, pinned_memory);
 	tcase_add_test(memory, what_pointers_are);
 	tcase_add_test(memory, freed_memory_follows_its_stream);
 	tcase_add_test(memory, pools_give_back_what_is_beyond_the_threshold);
 	tcase_add_test(memory, pools_do_not_starve_the_others);
 	tcase_add_test(memory, reservations_lie_apart);
+	tcase_add_test(memory, spare_memory_is_given_back_for_a_mapping);
+	tcase_add_test(memory, large_reservations_have_windows);
+	tcase_add_test(memory, reservations_are_where_they_are_wished);
+	tcase_add_test(memory, windows_that_cannot_be_had_are_given_back);
 	tcase_add_test(memory, physical_memory_counts_its_users);
 	tcase_add_checked_fixture(copies, shim_setup, shim_teardown);
 	tcase_add_test(copies, ordinary_memory_goes_there_and_back);

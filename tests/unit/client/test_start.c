@@ -141,6 +141,20 @@ START_TEST(an_older_service_is_not_trusted_with_a_limit)
 }
 END_TEST
 
+/* It would end the program. */
+START_TEST(an_older_service_is_not_asked_for_windows)
+{
+	CUdeviceptr at;
+
+	word_set(&loopback->is_old, 1);
+	word_set(&loopback->window_at, UINT64_C(0x200000000000));
+	OK(cuInit(0));
+	FAILS(cuMemAddressReserve(&at, UINT64_C(160) << 30, 0, 0, 0), OUT_OF_MEMORY);
+	ck_assert_uint_eq(loopback->windows, 0);
+	OK(cuMemAddressReserve(&at, 2 << 20, 0, 0, 0));
+}
+END_TEST
+
 START_TEST(what_has_no_effect_is_told)
 {
 	CUlogIterator before, after;
@@ -650,6 +664,7 @@ int main(void)
 	tcase_add_loop_test(
 		start, stock_mps_percentage_is_understood, 0, sizeof(percentages) / sizeof(percentages[0]));
 	tcase_add_test(start, an_older_service_is_not_trusted_with_a_limit);
+	tcase_add_test(start, an_older_service_is_not_asked_for_windows);
 	tcase_add_loop_test(
 		start, what_an_older_service_does_not_heed_is_told, 0, sizeof(unheeded) / sizeof(*unheeded));
 	tcase_add_loop_test(

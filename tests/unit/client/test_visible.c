@@ -69,7 +69,7 @@ START_TEST(windows_that_are_free)
 {
 	uint64_t words[WINDOW_WORDS];
 
-	connect_free_windows("", words);
+	connect_free_windows("", NULL, words);
 	for (unsigned int i = 0; i < WINDOWS; ++i)
 		ck_assert(is_free(words, i));
 	/* One page below the grid, the last page of window 0, a range over windows 2 to 4, and the
@@ -79,7 +79,7 @@ START_TEST(windows_that_are_free)
 			     "108000000000-110000001000 rw-p 00000000 00:00 0 [heap]\n"
 			     "7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n"
 			     "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n",
-		words);
+		NULL, words);
 	ck_assert(!is_free(words, 0));
 	ck_assert(is_free(words, 1));
 	for (unsigned int i = 2; i <= 4; ++i)
@@ -87,6 +87,34 @@ START_TEST(windows_that_are_free)
 	for (unsigned int i = 5; i < WINDOWS - 1; ++i)
 		ck_assert(is_free(words, i));
 	ck_assert(!is_free(words, WINDOWS - 1));
+}
+END_TEST
+
+/* Windows of the session: a half of window 1, and behind it window 2 and a part of window 3. */
+static uint64_t end_of_own(uint64_t address)
+{
+	const uint64_t from = WINDOW_BASE + WINDOW_BYTES + WINDOW_BYTES / 2,
+		       between = from + WINDOW_BYTES / 2, to = WINDOW_BASE + 3 * WINDOW_BYTES + 4096;
+
+	if (address < from || address >= to)
+		return 0;
+	return address < between ? between : to;
+}
+
+START_TEST(own_windows_are_free)
+{
+	uint64_t words[WINDOW_WORDS];
+
+	connect_free_windows("106000000000-10c000001000 ---p 00000000 00:00 0\n", end_of_own, words);
+	for (unsigned int i = 0; i < WINDOWS; ++i)
+		ck_assert(is_free(words, i));
+	/* Somebody else's pages behind them, which the kernel has joined. */
+	connect_free_windows("106000000000-110000001000 ---p 00000000 00:00 0\n", end_of_own, words);
+	ck_assert(is_free(words, 1));
+	ck_assert(is_free(words, 2));
+	ck_assert(!is_free(words, 3));
+	ck_assert(!is_free(words, 4));
+	ck_assert(is_free(words, 5));
 }
 END_TEST
 
@@ -98,5 +126,6 @@ int main(void)
 	tcase_add_test(cases, lists_of_devices);
 	tcase_add_test(cases, lists_that_hide_everything);
 	tcase_add_test(cases, windows_that_are_free);
+	tcase_add_test(cases, own_windows_are_free);
 	return suite_run(suite);
 }

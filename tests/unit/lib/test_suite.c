@@ -26,6 +26,14 @@ START_TEST(leaks)
 }
 END_TEST
 
+#ifdef __SANITIZE_ADDRESS__
+START_TEST(leaks_memory)
+{
+	ck_assert_ptr_nonnull(malloc(100));
+}
+END_TEST
+#endif
+
 START_TEST(closes_too_much)
 {
 	close(STDIN_FILENO);
@@ -89,6 +97,9 @@ int main(void)
 	setenv("CK_FORK", "yes", 1);
 	bad += expect("a good test", EXIT_SUCCESS, run(passes));
 	bad += expect("a leak", EXIT_FAILURE, run(leaks));
+#ifdef __SANITIZE_ADDRESS__
+	bad += expect("a leak of memory", EXIT_FAILURE, run(leaks_memory));
+#endif
 	bad += expect("a descriptor of somebody else", EXIT_FAILURE, run(closes_too_much));
 	bad += expect("a failing test", EXIT_FAILURE, run(fails));
 	bad += expect("a crash", EXIT_FAILURE, run(crashes));

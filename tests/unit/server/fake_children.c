@@ -125,7 +125,62 @@ static bool look(const struct worker *worker, struct vitals *ret_vitals)
 	return child->seen;
 }
 
-static const struct spawner spawner = {.start = start, .kill = kill_fake, .look = look};
+static int start_compiler(const struct compiler *compiler, int control_fd, int *ret_pidfd)
+{
+	struct fake_compiler *place = current->compilers;
+
+	while (place->compiler)
+		ck_assert(++place < current->compilers + FAKE_COMPILERS_MAX);
+	*place = (struct fake_compiler){
+		.compiler = compiler, .socket = control_fd, .end = eventfd(0, EFD_CLOEXEC)};
+	*ret_pidfd = fcntl(place->end, F_DUPFD_CLOEXEC, 0);
+	fcntl(control_fd, F_SETFL, O_NONBLOCK);
+	return FIRST_PID - 1;
+}
+
+struct fake_compiler *fake_compiler_of(struct fake *fake, uint64_t session)
+{
+	struct fake_compiler *one = fake->compilers;
+
+	for (; one < fake->compilers + FAKE_COMPILERS_MAX; one++)
+		if (one->compiler && !one->compiler->ended && one->compiler->session == session)
+			return one;
+	return NULL;
+}
+
+unsigned fake_count_compilers(const struct fake *fake)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < FAKE_COMPILERS_MAX; i++)
+		count += fake->compilers[i].compiler && !fake->compilers[i].compiler->ended;
+	return count;
+}
+
+static void end_compiler(struct fake_compiler *compiler)
+{
+	ck_assert_int_eq(eventfd_write(compiler->end, 1), 0);
+	close(compiler->end);
+	close(compiler->socket);
+	compiler->compiler = NULL;
+}
+
+void fake_crash(struct fake *fake, struct fake_compiler *compiler)
+{
+	end_compiler(compiler);
+	fake_turn(fake);
+}
+
+/* The kernel ends those that were killed; with the daemon, all. */
+static void end_compilers(struct fake *fake, bool all)
+{
+	for (unsigned i = 0; i < FAKE_COMPILERS_MAX; i++)
+		if (fake->compilers[i].compiler && (all || fake->compilers[i].compiler->ended))
+			end_compiler(&fake->compilers[i]);
+}
+
+static const struct spawner spawner = {
+	.start = start, .kill = kill_fake, .start_compiler = start_compiler, .look = look};
 
 struct domain *fake_domain(const struct fake *fake)
 {
@@ -201,6 +256,7 @@ void fake_turn(struct fake *fake)
 		uv_run(&fake->loop, UV_RUN_NOWAIT);
 		if (fake_with_records)
 			look_at_board(fake);
+		end_compilers(fake, false);
 	}
 }
 
@@ -298,6 +354,7 @@ int fake_come_back(struct fake *fake)
 
 	fake_turn(fake);
 	bury(fake);
+	end_compilers(fake, true);
 	for (unsigned i = 0; i < fake->child_count; i++)
 		fake->children[i].killed = false;
 	for (fake->legacy.fd_count = FAKE_KEYS_MAX; fake->legacy.fds[fake->legacy.fd_count - 1] < 0;)
@@ -357,6 +414,7 @@ void fake_free(struct fake *fake)
 	ck_assert(TAILQ_EMPTY(&fake->daemon.sessions));
 	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
+	end_compilers(fake, true);
 	daemon_deinit(&fake->daemon);
 	uv_run(&fake->loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&fake->loop), 0);

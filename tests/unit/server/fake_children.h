@@ -16,11 +16,13 @@
 #include "server/holder/holder.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
+#include "server/worker/compiler.h"
 #include "server/worker/vitals.h"
 #include "server/worker/worker.h"
 #include "shm/region.h"
 
-#define FAKE_CHILDREN_MAX 32
+#define FAKE_CHILDREN_MAX  32
+#define FAKE_COMPILERS_MAX 64
 /* Longer than any limit that a test waits for; what comes later than that came by another one. */
 #define FAKE_SKIP_MAX_MS 30000u
 
@@ -35,6 +37,12 @@ struct fake_child {
 	struct vitals vitals;
 };
 
+/* A compiler as the daemon started it. Its process is an eventfd. */
+struct fake_compiler {
+	const struct compiler *compiler; /* NULL once it is reaped */
+	int socket, end;
+};
+
 struct fake {
 	/* The holder's end, and what a next life would find; kept only after fake_with_records. */
 	int holder;
@@ -46,8 +54,9 @@ struct fake {
 	struct daemon daemon;
 	struct fake_child children[FAKE_CHILDREN_MAX]; /* in the order of their start */
 	unsigned child_count;
-	bool refuse_start;   /* the next starts fail */
-	uint64_t skipped_ms; /* by fake_skip() */
+	struct fake_compiler compilers[FAKE_COMPILERS_MAX]; /* in no order */
+	bool refuse_start;				    /* the next starts fail */
+	uint64_t skipped_ms;				    /* by fake_skip() */
 	/* What came last, valid until the next receive. */
 	struct packet packet;
 	struct wire_message message;
@@ -85,6 +94,13 @@ int fake_come_back(struct fake *fake);
 void fake_free(struct fake *fake);
 
 void fake_turn(struct fake *fake);
+
+/** The one that has a session's texts; 0: one that has nobody's yet. NULL if there is none. */
+struct fake_compiler *fake_compiler_of(struct fake *fake, uint64_t session);
+/** How many there are. */
+unsigned fake_count_compilers(const struct fake *fake);
+/** It crashes. */
+void fake_crash(struct fake *fake, struct fake_compiler *compiler);
 
 /** The first domain that there is. */
 struct domain *fake_domain(const struct fake *fake);

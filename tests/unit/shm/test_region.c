@@ -1,6 +1,5 @@
 // shm/region: what a shape must fulfil, what a client can do to the region that it may only read.
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "shm/region.h"
+#include "tests/lib/suite.h"
 
 static struct wire_shape shape;
 static int client_fd, server_fd;
@@ -140,8 +140,6 @@ int main(void)
 {
 	Suite *suite = suite_create("shm/region");
 	TCase *tests = tcase_create("region");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, make, drop);
 	tcase_add_test(tests, both_sides_see_the_same_memory);
@@ -151,9 +149,5 @@ int main(void)
 	tcase_add_test(tests, a_journal_without_blocks_is_refused);
 	tcase_add_test(tests, foreign_files_are_refused);
 	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

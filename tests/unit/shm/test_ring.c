@@ -2,7 +2,6 @@
 // breaks the rules, a doorbell that a client has changed, and a stress run of two threads
 // (ThreadSanitizer looks at this one).
 
-#include <check.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "shm/doorbell.h"
 #include "shm/ring.h"
+#include "tests/lib/suite.h"
 
 static struct shm_view view;
 static struct ring_writer writer;
@@ -266,8 +266,6 @@ int main(void)
 {
 	Suite *suite = suite_create("shm/ring");
 	TCase *tests = tcase_create("ring"), *stress = tcase_create("stress");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, make, drop);
 	tcase_add_test(tests, records_come_out_as_they_went_in);
@@ -283,9 +281,5 @@ int main(void)
 	tcase_add_test(stress, doorbell_loses_no_wakeup);
 	suite_add_tcase(suite, tests);
 	suite_add_tcase(suite, stress);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

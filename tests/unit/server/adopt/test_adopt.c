@@ -413,6 +413,102 @@ START_TEST(memory_of_a_keeper_that_died_as_well_is_given_back)
 }
 END_TEST
 
+#define GIB (UINT64_C(1) << 30)
+
+static const uint64_t all_free[] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0)};
+
+static void ask_for_window(struct fake_client *who)
+{
+	struct wire_message reserve = {
+		.type = WIRE_RESERVE_WINDOW, .window = {.bytes = 160 * GIB, .free_windows = {all_free, 3}}};
+
+	fake_request(fake, who, &reserve, -1);
+}
+
+/* Return: where it is */
+static uint64_t answer_window(struct fake_child *child)
+{
+	uint64_t values[2];
+
+	fake_expect(fake, child->socket, WIRE_RESERVE_WINDOW);
+	values[0] = fake->message.window.address;
+	values[1] = fake->message.window.bytes;
+	fake_reply(fake, child->socket, fake->message.id, 0, values, 2);
+	return values[0];
+}
+
+static uint64_t get_window(struct fake_client *who)
+{
+	uint64_t at;
+
+	ask_for_window(who);
+	at = answer_window(active);
+	fake_expect(fake, who->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	ck_assert_uint_eq(fake->message.reply.values.at[0], at);
+	ck_assert_uint_eq(answer_window(standby), at);
+	return at;
+}
+
+static void give_window(struct fake_client *who, uint64_t address)
+{
+	struct wire_message release = {
+		.type = WIRE_RELEASE_WINDOW, .window = {.address = address, .bytes = 160 * GIB}};
+
+	fake_request(fake, who, &release, -1);
+	fake_serve(fake, active, WIRE_RELEASE_WINDOW);
+	fake_expect(fake, who->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_serve(fake, standby, WIRE_RELEASE_WINDOW);
+}
+
+START_TEST(windows_are_whose_they_were)
+{
+	uint64_t at[20], later;
+
+	for (int i = 0; i < 20; i++)
+		at[i] = get_window(&client);
+	give_window(&client, at[7]);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(fake_domain(fake)->windows.count, 20);
+	for (int i = 0; i < 20; i++)
+		ck_assert_uint_eq(window_users(&fake_domain(fake)->windows, at[i]), i != 7);
+	later = get_window(&client);
+	ck_assert_uint_eq(later, at[7]);
+	for (int i = 0; i < 20; i++)
+		give_window(&client, at[i]);
+	ck_assert_uint_eq(fake_domain(fake)->windows.count, 1);
+	expect_served();
+}
+END_TEST
+
+/* Whether the executor had taken it is not known: it is asked for the same one. */
+START_TEST(a_window_that_was_asked_for_is_the_same_one)
+{
+	struct fake_client other;
+	uint64_t first, asked;
+
+	fake_join(fake, &other, active, standby);
+	first = get_window(&other);
+	ask_for_window(&client);
+	fake_expect(fake, active->socket, WIRE_RESERVE_WINDOW);
+	asked = fake->message.window.address;
+	ck_assert_uint_ne(asked, first);
+	/* A better place is free now. */
+	give_window(&other, first);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(window_users(&fake_domain(fake)->windows, asked), 1);
+	ck_assert_uint_eq(answer_window(active), asked);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.reply.values.at[0], asked);
+	ck_assert_uint_eq(answer_window(standby), asked);
+	ck_assert_uint_eq(get_window(&other), first);
+	give_window(&client, asked);
+	ck_assert_uint_eq(window_users(&fake_domain(fake)->windows, asked), 0);
+	fake_leave(fake, &other);
+}
+END_TEST
+
 /* Nobody knows whether they were. */
 START_TEST(executors_are_told_of_a_guard_again)
 {
@@ -585,5 +681,7 @@ int main(void)
 	tcase_add_test(tests, a_silence_stays_one);
 	tcase_add_test(tests, who_was_over_the_limit_is_not_forgotten);
 	tcase_add_test(tests, why_an_executor_was_given_up_is_not_forgotten);
+	tcase_add_test(tests, windows_are_whose_they_were);
+	tcase_add_test(tests, a_window_that_was_asked_for_is_the_same_one);
 	return suite_run(suite);
 }

@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "server/backend/cuda/cuda.h"
-#include "server/backend/cuda/jit.h"
+#include "server/backend/cuda/nvjit.h"
+#include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 #include "tests/unit/server/backend/image_bed.h"
 
@@ -88,79 +90,236 @@ START_TEST(an_array_is_backed_once)
 }
 END_TEST
 
-/* ---- compilers ---- */
+/* ---- texts ---- */
 
-START_TEST(a_program_does_not_choose_the_threads_of_its_compiler)
+static char folder[] = "/tmp/frmps-driver-XXXXXX";
+
+/* A folder with a driver whose compiler is fake_ptx.c. */
+static void make_driver(void)
 {
-	struct wire_option wishes[] = {
-		{.id = CU_JIT_MAX_REGISTERS, .value = 32}, {.id = CU_JIT_SPLIT_COMPILE, .value = 4096}};
-	const struct wire_options options = {.at = wishes, .count = 2};
-	struct jit_options told;
+	char path[128];
 
-	ck_assert_int_eq(jit_options_init(&told, &options), CUDA_SUCCESS);
-	ck_assert_uint_eq(told.count, 1);
-	ck_assert_int_eq(told.ids[0], CU_JIT_MAX_REGISTERS);
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/libnvidia-ptxjitcompiler.so.1", folder);
+	ck_assert_int_eq(symlink(getenv("FRMPS_TEST_PTX_LIBRARY"), path), 0);
+	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
+	setenv("FRMPS_DRIVER", path, 1);
+	nvjit.arch = 90;
+}
+
+static void drop_driver(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/libnvidia-ptxjitcompiler.so.1", folder);
+	unlink(path);
+	rmdir(folder);
+}
+
+static char log_text[512];
+
+/* Compiles a text. Return: the code's bytes; 0: there is none, and `code` says why */
+static size_t compile(
+	const void *text, size_t bytes, const struct wire_option *wishes, uint32_t count, CUresult code)
+{
+	const struct wire_options options = {wishes, count};
+	void *out = NULL;
+	size_t size = 0;
+
+	ck_assert_int_eq(
+		cuda_module_compile(text, bytes, &options, log_text, sizeof(log_text), &out, &size), code);
+	if (!code)
+		ck_assert_mem_eq(out, ".version", 8);
+	free(out);
+	return code ? 0 : size;
+}
+
+START_TEST(texts_are_compiled_as_their_program_wants)
+{
+	static const char plain[] = ".version 8.0\n.target sm_80\n", own[] = ".version 8.0\n.target sm_90a\n";
+	const struct wire_option wishes[] = {{.id = CU_JIT_MAX_REGISTERS, .value = 32},
+		{.id = CU_JIT_OPTIMIZATION_LEVEL, .value = 0}, {.id = CU_JIT_GENERATE_LINE_INFO, .value = 1},
+		{.id = CU_JIT_GENERATE_DEBUG_INFO, .value = 0}, {.id = CU_JIT_CACHE_MODE, .value = 1},
+		{.id = CU_JIT_LOG_VERBOSE, .value = 1}, {.id = CU_JIT_SPLIT_COMPILE, .value = 4096}};
+	const struct wire_option target = {.id = CU_JIT_TARGET, .value = 0x10000 + 90},
+				 threads = {.id = CU_JIT_THREADS_PER_BLOCK, .value = 1024};
+	const struct wire_option list = {.id = CU_JIT_GLOBAL_SYMBOL_NAMES, .value = 1};
+
+	make_driver();
+	/* With a NUL behind it, and without one. */
+	ck_assert_uint_eq(compile(plain, sizeof(plain), NULL, 0, 0), strlen(plain));
+	ck_assert_str_eq(log_text, "--compile-only\n--gpu-name=sm_90a\n-arch=sm_90a");
+	ck_assert_uint_eq(compile(plain, strlen(plain) - 1, NULL, 0, 0), strlen(plain) - 1);
+	ck_assert_uint_eq(compile(own, sizeof(own), NULL, 0, 0), strlen(own));
+	ck_assert_str_eq(log_text, "--compile-only\n--gpu-name=sm_90a\n-arch=sm_90a");
+	/* How many threads there are is not for a program to say. */
+	compile(plain, sizeof(plain), wishes, 7, 0);
+	ck_assert_str_eq(log_text,
+		"--compile-only\n--maxrregcount=32\n--opt-level=0\n--generate-line-info\n"
+		"--def-load-cache=cg\n--verbose\n--gpu-name=sm_90a\n-arch=sm_90a\n--verbose");
+	compile(plain, sizeof(plain), &target, 1, 0);
+	ck_assert_str_eq(log_text, "--compile-only\n--gpu-name=sm_90a\n-arch=sm_90a");
+	compile(plain, sizeof(plain), &threads, 1, 0);
+	ck_assert_str_eq(log_text, "--compile-only\n--maxrregcount=64\n--gpu-name=sm_90a\n-arch=sm_90a");
+	compile(".wrong", 7, NULL, 0, CUDA_ERROR_INVALID_PTX);
+	ck_assert_str_eq(log_text, "it is wrong");
+	compile(plain, sizeof(plain), &list, 1, CUDA_ERROR_NOT_SUPPORTED);
+	drop_driver();
 }
 END_TEST
 
-static size_t compiled;
-
-static CUresult link_create(unsigned int count, CUjit_option *options, void **values, CUlinkState *ret_link)
+/* A member of a fat binary: a text for an architecture. Return: behind it */
+static uint8_t *put_text(uint8_t *at, unsigned arch, uint64_t flags, const char *text)
 {
-	(void)count;
-	(void)options;
-	(void)values;
-	*ret_link = (CUlinkState)(void *)&compiled;
-	return CUDA_SUCCESS;
+	const struct fatbin_entry entry = {FATBIN_KIND_TEXT, 0x101,
+		sizeof(struct fatbin_entry) + sizeof(struct fatbin_target), strlen(text)};
+	const struct fatbin_target target = {.arch = arch, .flags = flags};
+
+	memcpy(at, &entry, sizeof(entry));
+	memcpy(at + sizeof(entry), &target, sizeof(target));
+	memcpy(at + entry.header_bytes, text, strlen(text));
+	return at + entry.header_bytes + strlen(text);
 }
 
-static CUresult link_add(CUlinkState link, CUjitInputType type, void *data, size_t size, const char *name,
-	unsigned int count, CUjit_option *options, void **values)
+START_TEST(of_a_fat_binary_the_best_text_is_compiled)
 {
-	(void)link;
-	(void)name;
-	(void)count;
-	(void)options;
-	(void)values;
-	ck_assert_int_eq(type, CU_JIT_INPUT_PTX);
-	ck_assert_str_eq(data, ".version 8.0");
-	ck_assert_uint_eq(size, strlen(data) + 1);
-	compiled = malloc_usable_size(data);
-	return CUDA_ERROR_INVALID_PTX;
+	struct fatbin_header header = {FATBIN_MAGIC, 1, sizeof(header), 0};
+	uint8_t fat[1024], *end = fat + sizeof(header);
+
+	make_driver();
+	end = put_text(end, 75, 0, ".version 7");
+	end = put_text(end, 89, 0x20000, ".version 8.9 alone");
+	end = put_text(end, 80, 0, ".version 8.0");
+	end = put_text(end, 100, 0, ".version 10.0.0");
+	header.payload_bytes = (uint64_t)(end - fat) - sizeof(header);
+	memcpy(fat, &header, sizeof(header));
+	ck_assert_uint_eq(compile(fat, (size_t)(end - fat), NULL, 0, 0), strlen(".version 8.0"));
+	nvjit.arch = 70;
+	compile(fat, (size_t)(end - fat), NULL, 0, CUDA_ERROR_NO_BINARY_FOR_GPU);
+	compile("\x7f"
+		"ELF no",
+		10, NULL, 0, CUDA_ERROR_INVALID_IMAGE);
+	drop_driver();
+}
+END_TEST
+
+static CUresult add(struct backend_link *link, uint32_t type, const void *at, size_t bytes,
+	const struct wire_option *option)
+{
+	const struct wire_options own = {option, option ? 1 : 0};
+	const struct backend_link_input input = {
+		.type = type, .at = at, .bytes = bytes, .name = "input", .options = &own};
+
+	return cuda_link_add(link, &input);
 }
 
-static CUresult link_destroy(CUlinkState link)
+START_TEST(a_link_takes_all_that_the_driver_takes)
 {
-	(void)link;
-	return CUDA_SUCCESS;
-}
-
-/* In a module, and in a link. */
-START_TEST(of_a_text_nothing_is_copied_that_is_not_read)
-{
-	const size_t bytes = (size_t)16 << 20;
-	char *text = calloc(1, bytes);
-	const struct wire_options none = {.count = 0};
-	struct backend_link_input input = {
-		.type = CU_JIT_INPUT_PTX, .at = (void *)text, .bytes = bytes, .name = "", .options = &none};
+	static const char first[] = ".version 8.0\n", second[] = ".version 8.1\n";
+	const struct wire_option registers = {.id = CU_JIT_MAX_REGISTERS, .value = 32},
+				 fewer = {.id = CU_JIT_MAX_REGISTERS, .value = 16};
+	const struct wire_options options = {&registers, 1};
+	const char *errors, *remarks;
 	struct backend_link *link;
-	void *code;
+	const void *linked;
+	size_t bytes;
+
+	make_driver();
+	ck_assert_int_eq(cuda_link_create(&options, &link), CUDA_SUCCESS);
+	ck_assert_int_eq(add(link, CU_JIT_INPUT_PTX, first, sizeof(first), NULL), CUDA_SUCCESS);
+	/* What it says of itself is stronger. */
+	ck_assert_int_eq(add(link, CU_JIT_INPUT_PTX, second, sizeof(second), &fewer), CUDA_SUCCESS);
+	ck_assert_int_eq(add(link, CU_JIT_INPUT_PTX, "wrong", 5, NULL), CUDA_ERROR_INVALID_PTX);
+	/* What lies about itself. */
+	ck_assert_int_eq(add(link, CU_JIT_INPUT_CUBIN, first, sizeof(first), NULL), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_int_eq(
+		add(link, CU_JIT_INPUT_OBJECT, first, sizeof(first), NULL), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_int_eq(
+		add(link, CU_JIT_INPUT_FATBINARY, first, sizeof(first), NULL), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_int_eq(
+		add(link, CU_JIT_INPUT_LIBRARY, first, sizeof(first), NULL), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_int_eq(add(link, CU_JIT_INPUT_NVVM, first, sizeof(first), NULL), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(cuda_link_complete(link, &linked, &bytes), CUDA_SUCCESS);
+	ck_assert_uint_eq(bytes, strlen(first) + strlen(second));
+	ck_assert_mem_eq(linked, ".version 8.0\n.version 8.1\n", bytes);
+	cuda_link_logs(link, &errors, &remarks);
+	ck_assert_str_eq(errors, "it is wrong");
+	ck_assert_ptr_nonnull(strstr(remarks, "--maxrregcount=32\n--gpu-name=sm_90a\n--compile-only\n"
+					      "--maxrregcount=16\n--gpu-name=sm_90a\n"));
+	ck_assert_int_eq(cuda_link_destroy(link), CUDA_SUCCESS);
+	drop_driver();
+}
+END_TEST
+
+/* An object of the host with a fat binary in a section; the section's name and place are its. */
+static size_t make_object(uint8_t *at, const char *text)
+{
+	static const char names[] = "\0.shstrtab\0.nv_fatbin";
+	struct fatbin_header header = {FATBIN_MAGIC, 1, sizeof(header), 0};
+	Elf64_Ehdr elf = {.e_type = ET_REL,
+		.e_machine = EM_X86_64,
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = 3,
+		.e_shstrndx = 1,
+		.e_ehsize = sizeof(elf)};
+	Elf64_Shdr sections[3] = {{0},
+		{.sh_name = 1, .sh_type = SHT_STRTAB, .sh_offset = 64, .sh_size = sizeof(names)},
+		{.sh_name = 11, .sh_type = SHT_PROGBITS, .sh_offset = 128}};
+	uint8_t *end = put_text(at + 128 + sizeof(header), 80, 0, text);
+
+	memcpy(elf.e_ident, ELFMAG, SELFMAG);
+	elf.e_ident[EI_CLASS] = ELFCLASS64;
+	header.payload_bytes = (uint64_t)(end - at) - 128 - sizeof(header);
+	sections[2].sh_size = (uint64_t)(end - at) - 128;
+	elf.e_shoff = 1024;
+	memcpy(at, &elf, sizeof(elf));
+	memcpy(at + 64, names, sizeof(names));
+	memcpy(at + 128, &header, sizeof(header));
+	memcpy(at + elf.e_shoff, sections, sizeof(sections));
+	return elf.e_shoff + sizeof(sections);
+}
+
+static void expect_linked(uint32_t type, const void *at, size_t bytes, CUresult code)
+{
+	struct backend_link *link;
+	const void *linked;
 	size_t size;
 
-	driver.link_create = link_create;
-	driver.link_add = link_add;
-	driver.link_destroy = link_destroy;
-	strcpy(text, ".version 8.0");
-	ck_assert_int_eq(
-		cuda_module_compile(text, bytes, &none, NULL, 0, &code, &size), CUDA_ERROR_INVALID_PTX);
-	ck_assert_uint_lt(compiled, 4096);
-	compiled = 0;
-	ck_assert_int_eq(cuda_link_create(&none, &link), CUDA_SUCCESS);
-	ck_assert_int_eq(cuda_link_add(link, &input), CUDA_ERROR_INVALID_PTX);
-	ck_assert_uint_gt(compiled, 0);
-	ck_assert_uint_lt(compiled, 4096);
+	ck_assert_int_eq(cuda_link_create(NULL, &link), CUDA_SUCCESS);
+	ck_assert_int_eq(add(link, type, at, bytes, NULL), code);
+	if (!code) {
+		ck_assert_int_eq(cuda_link_complete(link, &linked, &size), CUDA_SUCCESS);
+		ck_assert_uint_eq(size, strlen(".version 8.0"));
+		ck_assert_mem_eq(linked, ".version 8.0", size);
+	}
 	ck_assert_int_eq(cuda_link_destroy(link), CUDA_SUCCESS);
-	free(text);
+}
+
+START_TEST(code_in_objects_and_archives_of_the_host_is_found)
+{
+	const uint64_t far = UINT64_C(1) << 40;
+	uint8_t object[2048] = {0}, archive[4096] = "!<arch>\n";
+	size_t bytes = make_object(object, ".version 8.0");
+	char header[61];
+
+	make_driver();
+	expect_linked(CU_JIT_INPUT_OBJECT, object, bytes, CUDA_SUCCESS);
+	snprintf(header, sizeof(header), "%-16s%-12d%-6d%-6d%-8d%-10zu`\n", "a.o/", 0, 0, 0, 0, bytes);
+	memcpy(archive + 8, header, 60);
+	memcpy(archive + 68, object, bytes);
+	expect_linked(CU_JIT_INPUT_LIBRARY, archive, 68 + bytes, CUDA_SUCCESS);
+	/* The fat binary ends far behind its section. */
+	memcpy(object + 128 + offsetof(struct fatbin_header, payload_bytes), &far, sizeof(far));
+	expect_linked(CU_JIT_INPUT_OBJECT, object, bytes, CUDA_ERROR_INVALID_IMAGE);
+	drop_driver();
+}
+END_TEST
+
+START_TEST(without_its_compiler_a_driver_says_so)
+{
+	setenv("FRMPS_DRIVER", "/nonexistent/libcuda.so.1", 1);
+	nvjit.arch = 90;
+	compile(".version 8.0", 13, NULL, 0, CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
 }
 END_TEST
 
@@ -267,8 +426,11 @@ int main(void)
 	TCase *tests = tcase_create("driver");
 
 	tcase_add_test(tests, an_array_is_backed_once);
-	tcase_add_test(tests, a_program_does_not_choose_the_threads_of_its_compiler);
-	tcase_add_test(tests, of_a_text_nothing_is_copied_that_is_not_read);
+	tcase_add_test(tests, texts_are_compiled_as_their_program_wants);
+	tcase_add_test(tests, of_a_fat_binary_the_best_text_is_compiled);
+	tcase_add_test(tests, a_link_takes_all_that_the_driver_takes);
+	tcase_add_test(tests, code_in_objects_and_archives_of_the_host_is_found);
+	tcase_add_test(tests, without_its_compiler_a_driver_says_so);
 	tcase_add_test(tests, the_driver_gets_no_member_that_lies);
 	tcase_add_test(tests, the_driver_gets_no_cubin_that_moving_has_spoilt);
 	suite_add_tcase(suite, tests);

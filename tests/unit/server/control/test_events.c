@@ -11,7 +11,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/control/events.h"
-#include "server/control/operator.h"
+#include "server/control/caller.h"
 #include "server/control/turn.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
@@ -292,29 +292,29 @@ static void expect_no_answer(int socket)
 START_TEST(who_waits_is_answered_when_something_happens)
 {
 	json_t *root;
-	int operator;
+	int caller;
 
 	fake = fake_new(1);
 	note(ONE, EVENT_lost, "the first");
-	operator= connect_operator();
-	ask(operator, NULL);
-	root = answer(operator);
+	caller = connect_operator();
+	ask(caller, NULL);
+	root = answer(caller);
 	ck_assert_uint_eq(count(root, "lost", NULL), 1);
 	json_decref(root);
-	ask(operator, "1");
-	expect_no_answer(operator);
+	ask(caller, "1");
+	expect_no_answer(caller);
 	note(ONE, EVENT_lost, "the second");
-	root = answer(operator);
+	root = answer(caller);
 	ck_assert_uint_eq(count(root, "lost", NULL), 1);
 	ck_assert_int_eq(number(root, "latest"), 2);
 	json_decref(root);
 	/* What has happened before he asks is answered at once. */
-	ask(operator, "1");
-	json_decref(answer(operator));
+	ask(caller, "1");
+	json_decref(answer(caller));
 	/* Whoever hangs up waits for nothing. */
-	ask(operator, "2");
-	expect_no_answer(operator);
-	close(operator);
+	ask(caller, "2");
+	expect_no_answer(caller);
+	close(caller);
 	fake_turn(fake);
 	ck_assert(TAILQ_EMPTY(&fake->daemon.operators));
 	note(ONE, EVENT_lost, "the third");
@@ -325,24 +325,24 @@ END_TEST
 START_TEST(events_of_others_wake_nobody)
 {
 	json_t *root;
-	int operator;
+	int caller;
 
 	fake = fake_new(1);
 	note(ONE, EVENT_lost, "the first");
-	operator= connect_operator();
-	ask(operator, NULL);
-	json_decref(answer(operator));
+	caller = connect_operator();
+	ask(caller, NULL);
+	json_decref(answer(caller));
 	TAILQ_FIRST(&fake->daemon.operators)->uid = ONE;
-	ask(operator, "1");
-	expect_no_answer(operator);
+	ask(caller, "1");
+	expect_no_answer(caller);
 	note(OTHER, EVENT_lost, "the other's");
-	expect_no_answer(operator);
+	expect_no_answer(caller);
 	note(ONE, EVENT_lost, "his");
-	root = answer(operator);
+	root = answer(caller);
 	ck_assert_uint_eq(count(root, "", NULL), 1);
 	ck_assert_int_eq(number(root, "noted"), 2);
 	json_decref(root);
-	close(operator);
+	close(caller);
 	end();
 }
 END_TEST
@@ -352,17 +352,17 @@ END_TEST
 START_TEST(who_knows_more_than_there_is_gets_all)
 {
 	json_t *root;
-	int operator;
+	int caller;
 
 	fake = fake_new(1);
 	note(ONE, EVENT_lost, "the first");
-	operator= connect_operator();
-	ask(operator, "500");
-	root = answer(operator);
+	caller = connect_operator();
+	ask(caller, "500");
+	root = answer(caller);
 	ck_assert_uint_eq(count(root, "lost", NULL), 1);
 	ck_assert_int_eq(number(root, "latest"), 1);
 	json_decref(root);
-	close(operator);
+	close(caller);
 	end();
 }
 END_TEST
@@ -373,33 +373,33 @@ START_TEST(an_idle_reader_costs_one_answer)
 {
 	long long noted;
 	json_t *root;
-	int operator;
+	int caller;
 
 	fake = fake_new(1);
 	note(ONE, EVENT_lost, "the first");
-	operator= connect_operator();
-	ask(operator, NULL);
-	root = answer(operator);
+	caller = connect_operator();
+	ask(caller, NULL);
+	root = answer(caller);
 	noted = number(root, "noted");
 	json_decref(root);
-	ask(operator, "1");
-	expect_no_answer(operator);
+	ask(caller, "1");
+	expect_no_answer(caller);
 	for (unsigned i = 0; i < 3; i++) {
 		note_many(ONE, EVENT_lost, EVENTS_MAX);
 		FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns->timer));
 		ck_assert_uint_eq(
-			connection_queued(operator_of(TAILQ_FIRST(&fake->daemon.operators))->connection), 0);
+			connection_queued(caller_of(TAILQ_FIRST(&fake->daemon.operators))->connection), 0);
 	}
-	root = answer(operator);
+	root = answer(caller);
 	ck_assert_int_eq(number(root, "latest"), 1 + EVENTS_MAX);
 	json_decref(root);
-	fake_expect_nothing(fake, operator);
-	ask(operator, "1");
-	root = answer(operator);
+	fake_expect_nothing(fake, caller);
+	ask(caller, "1");
+	root = answer(caller);
 	ck_assert_uint_eq(count(root, "", NULL), EVENTS_MAX);
 	ck_assert_int_eq(number(root, "noted") - noted, 3 * EVENTS_MAX);
 	json_decref(root);
-	close(operator);
+	close(caller);
 	end();
 }
 END_TEST
@@ -407,16 +407,16 @@ END_TEST
 START_TEST(wrong_numbers_are_refused)
 {
 	static const char *const wrong[] = {"", "x", "1x"};
-	int operator;
+	int caller;
 
 	fake = fake_new(1);
-	operator= connect_operator();
+	caller = connect_operator();
 	for (unsigned i = 0; i < 3; i++) {
-		ask(operator, wrong[i]);
-		fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+		ask(caller, wrong[i]);
+		fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 		ck_assert_int_eq(fake->message.admin_reply.code, CUDA_ERROR_INVALID_VALUE);
 	}
-	close(operator);
+	close(caller);
 	end();
 }
 END_TEST

@@ -6,7 +6,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/control/mps.h"
-#include "server/control/operator.h"
+#include "server/control/caller.h"
 #include "server/holder/store.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
@@ -44,7 +44,7 @@ static void tear_down(void)
 /* Return: code of the answer */
 static int32_t say_words(uid_t uid, const char *verb, const char *const words[4])
 {
-	struct operator_request request = {.id = 1};
+	struct caller_request request = {.id = 1};
 
 	snprintf(request.command, sizeof(request.command), "%s", verb);
 	for (; request.argument_count < 4 && words[request.argument_count]; request.argument_count++)

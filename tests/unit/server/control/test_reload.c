@@ -8,7 +8,7 @@
 #include <uv.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/control/operator.h"
+#include "server/control/caller.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "server/session/visitor.h"
@@ -18,7 +18,7 @@
 static char path[] = "/tmp/frmps-reload-XXXXXX";
 static struct fake *fake;
 static struct fake_client client;
-static int operator;
+static int caller;
 
 static void write_file(const char *text)
 {
@@ -47,12 +47,12 @@ static void set_up(void)
 	fake->config.file = path;
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
-	operator= connect_operator(geteuid());
+	caller = connect_operator(geteuid());
 }
 
 static void tear_down(void)
 {
-	close(operator);
+	close(caller);
 	fake_leave(fake, &client);
 	packet_close_fds(&fake->packet);
 	fake_free(fake);
@@ -63,14 +63,14 @@ static void ask(void)
 {
 	struct wire_message admin = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = "reload"}};
 
-	fake_send(fake, operator, & admin, NULL, 0);
+	fake_send(fake, caller, &admin, NULL, 0);
 }
 
 /* A thread reads the file. Return: the answer's code */
 static int32_t hear(void)
 {
 	packet_close_fds(&fake->packet);
-	while (packet_receive(operator, & fake->packet))
+	while (packet_receive(caller, &fake->packet))
 		uv_run(&fake->loop, UV_RUN_ONCE);
 	ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
 	ck_assert_int_eq(fake->message.type, WIRE_ADMIN_REPLY);
@@ -264,9 +264,9 @@ START_TEST(the_next_life_of_the_daemon_has_the_same_terms)
 	expect_answer(0, "{\"restart\":\"\"}");
 	/* Not read again, so it does not hold. */
 	write_file("pinned_limit = 9G\n");
-	close(operator);
+	close(caller);
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	operator= connect_operator(geteuid());
+	caller = connect_operator(geteuid());
 	ck_assert_uint_eq(fake->daemon.rules.count, 2);
 	ck_assert_uint_eq(terms()->pinned_limit, UINT64_C(3) << 30);
 	ck_assert_uint_eq(terms()->memory_limit, 0);
@@ -288,17 +288,17 @@ START_TEST(a_program_gets_no_more_than_it_wants)
 	write_file("");
 	expect_answer(0, "{\"restart\":\"\"}");
 	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(2) << 30);
-	close(operator);
+	close(caller);
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	operator= connect_operator(geteuid());
+	caller = connect_operator(geteuid());
 	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(2) << 30);
 }
 END_TEST
 
 START_TEST(others_may_not)
 {
-	close(operator);
-	operator= connect_operator(geteuid() + 4711);
+	close(caller);
+	caller = connect_operator(geteuid() + 4711);
 	write_file("memory_limit = 5G\n");
 	ask();
 	ck_assert_int_eq(hear(), CUDA_ERROR_NOT_PERMITTED);
@@ -310,11 +310,11 @@ START_TEST(who_asks_may_be_gone_before_the_answer)
 {
 	write_file("memory_limit = 5G\n");
 	ask();
-	close(operator);
+	close(caller);
 	while (fake->daemon.reload || !terms()->memory_limit)
 		uv_run(&fake->loop, UV_RUN_ONCE);
 	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(5) << 30);
-	operator= connect_operator(geteuid());
+	caller = connect_operator(geteuid());
 }
 END_TEST
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "server/fault/promote.h"
 #include "server/session/guests.h"
 #include "server/control/events.h"
-#include "server/control/operator.h"
+#include "server/control/caller.h"
 #include "server/control/status.h"
 #include "server/loop/timer.h"
 #include "server/loop/shared_fd.h"
@@ -387,18 +388,17 @@ START_TEST(refusals_say_why)
 		{"quarantine", {"lift", "7"}, "there is no program number 7"},
 		{"quarantine", {"raise", "7"}, "lift and a number"},
 	};
-	int operator;
+	int caller;
 
 	fake = fake_new(1);
-	operator= connect_operator();
+	caller = connect_operator();
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		const char *const *arguments = refused[i].arguments;
 
-		order(operator, refused[i].command, arguments,
-			(arguments[0] != NULL) + (arguments[1] != NULL));
-		expect_refusal(operator, refused[i].reason);
+		order(caller, refused[i].command, arguments, (arguments[0] != NULL) + (arguments[1] != NULL));
+		expect_refusal(caller, refused[i].reason);
 	}
-	close(operator);
+	close(caller);
 	end();
 }
 END_TEST
@@ -407,18 +407,18 @@ END_TEST
 START_TEST(operator_ends_a_session_that_waits_for_an_executor)
 {
 	struct fake_client client;
-	int operator;
+	int caller;
 
 	fake = fake_new(0);
 	fake_hello(fake, &client);
-	operator= connect_operator();
-	order(operator, "terminate", (const char *const[]){"1", NULL}, 1);
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	caller = connect_operator();
+	order(caller, "terminate", (const char *const[]){"1", NULL}, 1);
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	ck_assert_int_eq(fake->message.admin_reply.code, 0);
 	fake_expect(fake, client.socket, WIRE_REFUSE);
 	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_MPS_CLIENT_TERMINATED);
 	ck_assert(TAILQ_EMPTY(&fake->daemon.sessions));
-	close(operator);
+	close(caller);
 	close(client.socket);
 	end();
 }
@@ -427,17 +427,17 @@ END_TEST
 START_TEST(what_ends_already_cannot_be_ended)
 {
 	struct fake_client client;
-	int operator;
+	int caller;
 
 	fake = fake_new(0);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], NULL);
-	operator= connect_operator();
+	caller = connect_operator();
 	shutdown(client.socket, SHUT_RDWR);
 	fake_expect(fake, fake->children[1].socket, WIRE_CLOSE_SESSION);
-	order(operator, "terminate", (const char *const[]){"1", NULL}, 1);
-	expect_refusal(operator, "session 1 ends already");
-	close(operator);
+	order(caller, "terminate", (const char *const[]){"1", NULL}, 1);
+	expect_refusal(caller, "session 1 ends already");
+	close(caller);
 	fake_leave(fake, &client);
 	end();
 }
@@ -446,15 +446,15 @@ END_TEST
 START_TEST(operator_ends_a_session)
 {
 	struct fake_client client, other;
-	int operator;
+	int caller;
 
 	fake = fake_new(0);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], NULL);
 	fake_join(fake, &other, &fake->children[1], NULL);
-	operator= connect_operator();
-	order(operator, "terminate", (const char *const[]){"1", NULL}, 1);
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	caller = connect_operator();
+	order(caller, "terminate", (const char *const[]){"1", NULL}, 1);
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	ck_assert_int_eq(fake->message.admin_reply.code, 0);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_CLOSED);
 	ck_assert_uint_eq(word_acquire(&client.view.server->error), CUDA_ERROR_MPS_CLIENT_TERMINATED);
@@ -463,11 +463,11 @@ START_TEST(operator_ends_a_session)
 	ck_assert_uint_eq(fake->message.close_session.patience_ms, 0);
 	fake_reply(fake, fake->children[1].socket, fake->message.id, 0, NULL, 0);
 	ck_assert_uint_eq(word_acquire(&other.view.server->state), SHM_SESSION_RUNNING);
-	order(operator, "terminate", (const char *const[]){"1", NULL}, 1);
-	expect_refusal(operator, "there is no session 1");
-	order(operator, "terminate", NULL, 0);
-	expect_refusal(operator, "terminate takes one session");
-	close(operator);
+	order(caller, "terminate", (const char *const[]){"1", NULL}, 1);
+	expect_refusal(caller, "there is no session 1");
+	order(caller, "terminate", NULL, 0);
+	expect_refusal(caller, "terminate takes one session");
+	close(caller);
 	fake_leave(fake, &client);
 	fake_leave(fake, &other);
 	end();
@@ -487,37 +487,37 @@ static void spoil_doorbell(int doorbell)
 START_TEST(operator_pauses_a_session_and_resumes_it)
 {
 	struct fake_client client;
-	int operator;
+	int caller;
 
 	fake = fake_new(0);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], NULL);
 	spoil_doorbell(TAILQ_FIRST(&fake->daemon.sessions)->doorbell_fd->fd);
-	operator= connect_operator();
+	caller = connect_operator();
 	for (int i = 0; i < 4; i++) {
 		const char *command = i < 2 ? "pause" : "resume";
 
-		order(operator, command, (const char *const[]){"1", NULL}, 1);
-		fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+		order(caller, command, (const char *const[]){"1", NULL}, 1);
+		fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 		ck_assert_int_eq(fake->message.admin_reply.code, 0);
 		fake_serve(fake, &fake->children[1], WIRE_PING);
 		ck_assert_uint_eq(word_acquire(&client.view.server->share), i < 2 ? SHM_SHARE_PAUSED : 0);
 		ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	}
-	close(operator);
+	close(caller);
 	fake_leave(fake, &client);
 	end();
 }
 END_TEST
 
-static void expect_order(int operator, const char * command, const char *refusal)
+static void expect_order(int caller, const char *command, const char *refusal)
 {
-	order(operator, command, (const char *const[]){"1", NULL}, 1);
+	order(caller, command, (const char *const[]){"1", NULL}, 1);
 	if (refusal) {
-		expect_refusal(operator, refusal);
+		expect_refusal(caller, refusal);
 		return;
 	}
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	ck_assert_int_eq(fake->message.admin_reply.code, 0);
 	fake_serve(fake, &fake->children[1], WIRE_PING);
 }
@@ -528,33 +528,33 @@ START_TEST(what_the_services_operator_has_paused_its_user_does_not_resume)
 	struct fake_client client;
 	struct session *session;
 	struct guest *guest;
-	int operator;
+	int caller;
 
 	fake = fake_new(0);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], NULL);
 	session = TAILQ_FIRST(&fake->daemon.sessions);
 	session->uid = user;
-	operator= connect_operator();
-	expect_order(operator, "pause", NULL);
+	caller = connect_operator();
+	expect_order(caller, "pause", NULL);
 	guest = TAILQ_FIRST(&fake->daemon.operators);
 	guest->uid = user;
-	expect_order(operator, "resume", "session 1 was paused by the service's operator");
-	expect_order(operator, "pause", NULL);
-	expect_order(operator, "resume", "session 1 was paused by the service's operator");
+	expect_order(caller, "resume", "session 1 was paused by the service's operator");
+	expect_order(caller, "pause", NULL);
+	expect_order(caller, "resume", "session 1 was paused by the service's operator");
 	ck_assert_uint_eq(word_acquire(&client.view.server->share), SHM_SHARE_PAUSED);
 	guest->uid = getuid();
-	expect_order(operator, "resume", NULL);
+	expect_order(caller, "resume", NULL);
 	guest->uid = user;
-	expect_order(operator, "pause", NULL);
-	expect_order(operator, "resume", NULL);
+	expect_order(caller, "pause", NULL);
+	expect_order(caller, "resume", NULL);
 	ck_assert_uint_eq(word_acquire(&client.view.server->share), 0);
 	/* A daemon that died while it paused for the operator had said so in its record only. */
 	session->pause_is_ours = true;
-	expect_order(operator, "pause", NULL);
-	expect_order(operator, "resume", NULL);
+	expect_order(caller, "pause", NULL);
+	expect_order(caller, "resume", NULL);
 	guest->uid = session->uid = getuid();
-	close(operator);
+	close(caller);
 	fake_leave(fake, &client);
 	end();
 }
@@ -562,19 +562,19 @@ END_TEST
 
 START_TEST(operator_asks_as_often_as_he_likes)
 {
-	int operator;
+	int caller;
 
 	fake = fake_new(1);
-	operator= connect_operator();
-	say(operator, "ping");
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	caller = connect_operator();
+	say(caller, "ping");
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	ck_assert_uint_eq(fake->message.id, 3);
-	say(operator, "status");
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	say(caller, "status");
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	ck_assert_ptr_nonnull(strstr(fake->message.admin_reply.json, "\"version\""));
-	say(operator, "nonsense");
-	expect_refusal(operator, "does not know the command nonsense");
-	close(operator);
+	say(caller, "nonsense");
+	expect_refusal(caller, "does not know the command nonsense");
+	close(caller);
 	end();
 }
 END_TEST
@@ -612,15 +612,15 @@ END_TEST
 START_TEST(operator_may_not_become_a_client)
 {
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
-	int operator;
+	int caller;
 
 	fake = fake_new(1);
-	operator= connect_operator();
-	say(operator, "ping");
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
-	fake_send(fake, operator, & hello, NULL, 0);
-	fake_expect_hangup(fake, operator);
-	close(operator);
+	caller = connect_operator();
+	say(caller, "ping");
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
+	fake_send(fake, caller, &hello, NULL, 0);
+	fake_expect_hangup(fake, caller);
+	close(caller);
 	end();
 }
 END_TEST
@@ -653,13 +653,13 @@ START_TEST(long_status_comes_as_a_file)
 {
 	struct stat status;
 	char *text;
-	int operator;
+	int caller;
 	json_t *root;
 
 	gather(CROWD);
-	operator= connect_operator();
-	say(operator, "status");
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	caller = connect_operator();
+	say(caller, "status");
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	ck_assert_uint_eq(strlen(fake->message.admin_reply.json), 0);
 	ck_assert_uint_eq(fake->packet.fd_count, 1);
 	ck_assert_int_eq(fstat(fake->packet.fds[0], &status), 0);
@@ -672,17 +672,17 @@ START_TEST(long_status_comes_as_a_file)
 	json_decref(root);
 	free(text);
 	disperse(CROWD);
-	close(operator);
+	close(caller);
 	end();
 }
 END_TEST
 
-static unsigned count_files(int operator, unsigned answers)
+static unsigned count_files(int caller, unsigned answers)
 {
 	unsigned files = 0;
 
 	for (unsigned i = 0; i < answers; i++) {
-		fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+		fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 		ck_assert(
 			fake->packet.fd_count || fake->message.admin_reply.code == CUDA_ERROR_OUT_OF_MEMORY);
 		files += fake->packet.fd_count;
@@ -693,21 +693,21 @@ static unsigned count_files(int operator, unsigned answers)
 /* Its memory is the service's until it is taken. */
 START_TEST(files_that_nobody_takes_are_bounded)
 {
-	int operator;
+	int caller;
 
 	gather(CROWD);
-	operator= connect_operator();
+	caller = connect_operator();
 	for (int i = 0; i < 20; i++)
-		say(operator, "status");
+		say(caller, "status");
 	/* All are answered. */
 	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns->timer));
-	ck_assert_uint_eq(count_files(operator, 20), OPERATOR_FILES_MAX);
+	ck_assert_uint_eq(count_files(caller, 20), OPERATOR_FILES_MAX);
 	for (int i = 0; i < 20; i++) {
-		say(operator, "status");
-		ck_assert_uint_eq(count_files(operator, 1), 1);
+		say(caller, "status");
+		ck_assert_uint_eq(count_files(caller, 1), 1);
 	}
 	disperse(CROWD);
-	close(operator);
+	close(caller);
 	end();
 }
 END_TEST
@@ -716,20 +716,20 @@ END_TEST
 START_TEST(whose_answer_cannot_be_sent_is_sent_away)
 {
 	const int programs = 32, least = 1;
-	int operator, service;
+	int caller, service;
 
 	gather(programs);
-	operator= connect_operator_to(&service);
-	say(operator, "ping");
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	caller = connect_operator_to(&service);
+	say(caller, "ping");
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	ck_assert_int_eq(setsockopt(service, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);
-	say(operator, "ping");
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
-	say(operator, "status");
+	say(caller, "ping");
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
+	say(caller, "status");
 	FAKE_RUN_WHILE(fake, guests_count_operators(&fake->daemon, getuid()));
-	fake_expect_hangup(fake, operator);
+	fake_expect_hangup(fake, caller);
 	disperse(programs);
-	close(operator);
+	close(caller);
 	end();
 }
 END_TEST
@@ -737,19 +737,19 @@ END_TEST
 START_TEST(who_asks_on_and_reads_nothing_is_sent_away)
 {
 	struct wire_message ping = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = "ping"}};
-	int operator, patient;
+	int caller, patient;
 	fake = fake_new(1);
 	patient = connect_operator();
-	operator= connect_operator();
-	say(operator, "ping");
+	caller = connect_operator();
+	say(caller, "ping");
 	while (guests_count_operators(&fake->daemon, getuid())) {
-		message_send(operator, & ping, NULL, 0);
+		message_send(caller, &ping, NULL, 0);
 		fake_turn(fake);
 	}
 	say(patient, "ping");
 	fake_expect(fake, patient, WIRE_ADMIN_REPLY);
 	close(patient);
-	close(operator);
+	close(caller);
 	fake_turn(fake);
 	end();
 }
@@ -807,6 +807,7 @@ static void leave_askers(const int *sockets)
 START_TEST(operators_take_turns)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	struct pollfd request = {.events = POLLIN};
 	int sockets[ASKERS], latest = 0;
 	struct fake_client client;
 	unsigned answers, sum = 0;
@@ -814,6 +815,7 @@ START_TEST(operators_take_turns)
 	fake = fake_new(0);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], NULL);
+	request.fd = fake->children[1].socket;
 	connect_askers(sockets, 3);
 	ask_all(sockets, "ping");
 	query.id = client.next_id++;
@@ -825,10 +827,12 @@ START_TEST(operators_take_turns)
 		if (answers)
 			ck_assert_uint_eq(user_of((unsigned)latest, 3), sum % 3);
 		sum += answers;
-		/* The executor has the program's request before a second operator has an answer. */
+		/* The executor has the program's request before a second operator has an answer.
+		 * The loop does not turn meanwhile: the next operator's turn may be due already. */
 		if (sum == 1 && answers)
-			fake_serve(fake, &fake->children[1], WIRE_QUERY_MEMORY);
+			ck_assert_int_eq(poll(&request, 1, 0), 1);
 	}
+	fake_serve(fake, &fake->children[1], WIRE_QUERY_MEMORY);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	leave_askers(sockets);
 	fake_leave(fake, &client);

@@ -243,63 +243,6 @@ static CUresult end(enum fake_kind kind, void *object)
 	return code;
 }
 
-static bool module_is_source(const void *image, size_t bytes)
-{
-	return bytes && *(const char *)image == 'S';
-}
-
-static size_t stack_here(void)
-{
-	pthread_attr_t attributes;
-	size_t bytes = 0;
-
-	if (pthread_getattr_np(pthread_self(), &attributes))
-		return 0;
-	pthread_attr_getstacksize(&attributes, &bytes);
-	pthread_attr_destroy(&attributes);
-	return bytes;
-}
-
-static CUresult module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, void **ret_code, size_t *ret_bytes)
-{
-	(void)options;
-	(void)log_bytes;
-	fake.stack_bytes = stack_here();
-	fake.compiling++;
-	while (bytes > 1 && ((const char *)image)[1] == 'W' && !fake.compiled)
-		sched_yield();
-	strcpy(log, "compiled");
-	*ret_code = strdup("M");
-	*ret_bytes = 1;
-	return CUDA_SUCCESS;
-}
-
-static CUresult link_create(const struct wire_options *options, struct backend_link **ret_link)
-{
-	(void)options;
-	*ret_link = malloc(1);
-	return CUDA_SUCCESS;
-}
-
-static CUresult link_add(struct backend_link *link, const struct backend_link_input *input)
-{
-	(void)link;
-	return *(const char *)input->at == 'S' ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
-}
-
-static void link_logs(const struct backend_link *link, const char **ret_errors, const char **ret_remarks)
-{
-	(void)link;
-	*ret_errors = *ret_remarks = "";
-}
-
-static CUresult link_destroy(struct backend_link *link)
-{
-	free(link);
-	return CUDA_SUCCESS;
-}
-
 static CUresult fence(void)
 {
 	note((struct fake_call){.kind = FAKE_FENCE});
@@ -355,7 +298,9 @@ static CUresult module_load(const void *image, size_t bytes, const struct wire_o
 		strcpy(log, "fine");
 	if (text)
 		text->uses = bytes > 1 && ((const char *)image)[1] == 'P' ? SHM_TEXT_PRINTS : 0;
-	if (*(const char *)image != 'M' && !module_is_source(image, bytes))
+	if (*(const char *)image == 'S')
+		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+	if (*(const char *)image != 'M')
 		return CUDA_ERROR_INVALID_IMAGE;
 	return make(FAKE_MODULE_LOAD, (void **)ret_module);
 }
@@ -597,12 +542,6 @@ const struct backend_ops fake_ops = {
 	.host_register = host_register,
 	.host_unregister = host_unregister,
 	.memory_info = memory_info,
-	.link_create = link_create,
-	.link_add = link_add,
-	.link_logs = link_logs,
-	.link_destroy = link_destroy,
-	.module_is_source = module_is_source,
-	.module_compile = module_compile,
 	.module_load = module_load,
 	.module_unload = module_unload,
 	.module_waits = module_waits,

@@ -1,7 +1,7 @@
 // A backend that does nothing but remember: every piece of work is an entry of a log, and marks
-// arrive when the test says so. Images begin with an M; what begins with an S is compiled to "M",
-// and an input of a link. A symbol with a '+' in its name comes onto the device when it is looked
-// up: for that a gap is needed. Calls come from the executor's threads, so the log has a lock.
+// arrive when the test says so. Images begin with an M, texts with an S. A symbol with a '+' in its
+// name comes onto the device when it is looked up: for that a gap is needed. Calls come from the
+// executor's threads, so the log has a lock.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
 #define FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
@@ -71,13 +71,10 @@ struct fake {
 	CUresult time_code;	  /* and what it returns */
 	bool endless_name;	  /* of function_list: too long for any answer */
 	uint32_t kernels; /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
-	_Atomic unsigned stuck;	    /* launches and sets wait in their call for it to be 0 */
-	_Atomic unsigned compiling; /* compilations that were begun */
-	_Atomic size_t stack_bytes; /* of the last thread that began one */
-	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */
-	struct statics statics;	    /* of every module */
-	bool is_quick;		    /* unloading a module waits for nothing */
-	uint64_t global_bytes;	    /* of every variable; 0: 256 */
+	_Atomic unsigned stuck; /* launches and sets wait in their call for it to be 0 */
+	struct statics statics; /* of every module */
+	bool is_quick;		/* unloading a module waits for nothing */
+	uint64_t global_bytes;	/* of every variable; 0: 256 */
 	/* How long it takes at least to undo a mapping, or to end a stream, an event or a
 	 * graph, and how long all of that has taken. */
 	_Atomic uint64_t undo_ns, undoing_ns;

@@ -416,9 +416,21 @@ START_TEST(modules_that_print)
 }
 END_TEST
 
-/*
- * Compiling
- */
+/* Nothing is compiled in an executor: not even a standby, which is told of code alone, does it. */
+START_TEST(a_text_is_refused)
+{
+	struct client client;
+
+	open_client(&client, 1);
+	ck_assert_int_eq(load(&client, 1, "S"), CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
+	activate(&client);
+	ck_assert_int_eq(load(&client, 1, "S"), CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
+	/* The id is free for its code. */
+	ck_assert_int_eq(load(&client, 1, "M"), 0);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
 
 /* A load that is not waited for. Return: its number */
 static uint64_t begin_load(struct client *client, uint32_t module, const char *image)
@@ -433,187 +445,6 @@ static uint64_t begin_load(struct client *client, uint32_t module, const char *i
 	return id;
 }
 
-/* The answer to a load brings what was compiled. */
-static void expect_code(void)
-{
-	char code[2] = "";
-	int fd = packet_take_fd(&answer, 0);
-
-	ck_assert_int_ge(fd, 0);
-	ck_assert_uint_eq(message.reply.values.count, 4);
-	ck_assert_uint_eq(message.reply.values.at[2], 1);
-	ck_assert_int_eq(pread(fd, code, sizeof(code), 0), 1);
-	ck_assert_str_eq(code, "M");
-	ck_assert_int_eq(fcntl(fd, F_GET_SEALS) & F_SEAL_WRITE, F_SEAL_WRITE);
-	ck_assert_str_eq(message.reply.text, "compiled");
-	close(fd);
-}
-
-static void wait_for_compilations(unsigned count)
-{
-	while (fake.compiling < count)
-		sched_yield();
-}
-
-START_TEST(others_load_and_compile_while_one_compiles)
-{
-	struct client slow, other;
-	uint64_t id;
-
-	open_client(&slow, 1);
-	activate(&slow);
-	open_client(&other, 2);
-	activate(&other);
-	id = begin_load(&slow, 1, "SW");
-	wait_for_compilations(1);
-	ck_assert_int_eq(load(&other, 1, "M"), 0);
-	ck_assert_int_eq(call_symbol(&other, WIRE_FIND_FUNCTION, 1, 1, "k+"), 0);
-	ck_assert_int_eq(load(&other, 2, "S"), 0);
-	expect_code();
-	ck_assert_int_eq(call_symbol(&other, WIRE_UNLOAD_MODULE, 2, 0, ""), 0);
-	fake.compiled = true;
-	receive(WIRE_REPLY);
-	ck_assert_uint_eq(message.id, id);
-	ck_assert_int_eq(message.reply.code, 0);
-	expect_code();
-	ck_assert_int_eq(call_symbol(&slow, WIRE_FIND_FUNCTION, 1, 1, "k"), 0);
-	ck_assert_uint_eq(close_tenant(&slow, 1000), 1);
-	ck_assert_uint_eq(close_tenant(&other, 1000), 1);
-	close_client(&slow);
-	close_client(&other);
-}
-END_TEST
-
-/* Texts nest as deep as their program likes. */
-START_TEST(compilers_have_deep_stacks)
-{
-	struct client client;
-
-	open_client(&client, 1);
-	activate(&client);
-	ck_assert_int_eq(load(&client, 1, "S"), 0);
-	expect_code();
-	ck_assert_uint_ge(fake.stack_bytes, UINT64_C(64) << 20);
-	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
-	close_client(&client);
-}
-END_TEST
-
-/* Its session ends, and both requests are answered. */
-static void close_while_it_loads(struct client *client, uint64_t load_id)
-{
-	struct wire_message request = {.type = WIRE_CLOSE_SESSION, .session = client->session};
-	uint64_t id = send_request(&request, NULL, 0);
-
-	receive(WIRE_REPLY);
-	ck_assert_uint_eq(message.id, load_id);
-	ck_assert_int_eq(message.reply.code, CUDA_ERROR_INVALID_CONTEXT);
-	receive(WIRE_REPLY);
-	ck_assert_uint_eq(message.id, id);
-	ck_assert_uint_eq(message.reply.values.at[0], 1);
-	close_client(client);
-}
-
-/* Hands an input to a link. */
-static CUresult add_input(
-	struct client *client, uint32_t link, uint32_t position, const char *text, uint64_t bytes)
-{
-	struct wire_message request = {.type = WIRE_LINK_ADD,
-		.link = {.link = link,
-			.position = position,
-			.type = CU_JIT_INPUT_PTX,
-			.bytes = bytes,
-			.name = ""}};
-	int fd = memory(text, bytes);
-	CUresult code = call(client, &request, &fd, 1);
-
-	close(fd);
-	return code;
-}
-
-/* With inputs of 1 MiB together. */
-START_TEST(what_the_links_of_a_session_have_is_bounded)
-{
-	const uint64_t half = UINT64_C(512) << 10;
-	struct client client, other;
-
-	open_client(&client, 1);
-	activate(&client);
-	open_client(&other, 2);
-	activate(&other);
-	ck_assert_int_eq(add_input(&other, 1, 0, "S", half), 0);
-	ck_assert_int_eq(add_input(&client, 1, 0, "S", half), 0);
-	ck_assert_int_eq(add_input(&client, 1, 1, "S", half), 0);
-	/* Too much for the link; too much at once, in place of what it had. */
-	ck_assert_int_eq(add_input(&client, 1, 2, "S", 1), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_int_eq(add_input(&client, 1, 0, "S", 2 * half + 1), CUDA_ERROR_OUT_OF_MEMORY);
-	/* What is refused counts for nothing. */
-	ck_assert_int_eq(add_input(&client, 1, 0, "not", 2 * half), CUDA_ERROR_INVALID_PTX);
-	ck_assert_int_eq(add_input(&client, 1, 0, "S", half), 0);
-	ck_assert_int_eq(add_input(&client, 2, 0, "S", half), 0);
-	ck_assert_int_eq(add_input(&client, 2, 1, "S", 1), 0);
-	/* The older link gave way; not that of another session. */
-	ck_assert_int_eq(add_input(&client, 1, 1, "S", 1), CUDA_ERROR_ILLEGAL_STATE);
-	ck_assert_int_eq(add_input(&client, 2, 2, "S", 1), 0);
-	ck_assert_int_eq(add_input(&other, 1, 1, "S", half), 0);
-	ck_assert_uint_eq(close_tenant(&other, 1000), 1);
-	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
-	close_client(&client);
-	close_client(&other);
-}
-END_TEST
-
-/* One compiles at a time, but whoever is gone does not count. */
-START_TEST(who_ends_while_it_compiles_costs_nobody_anything)
-{
-	struct client gone, other;
-
-	for (unsigned i = 0; i < 3; i++) {
-		open_client(&gone, 1 + i);
-		activate(&gone);
-		uint64_t id = begin_load(&gone, 1, "SW");
-		wait_for_compilations(1 + i);
-		close_while_it_loads(&gone, id);
-	}
-	open_client(&other, 9);
-	activate(&other);
-	ck_assert_int_eq(load(&other, 1, "S"), 0);
-	expect_code();
-	fake.compiled = true;
-	ck_assert_int_eq(load(&other, 2, "M"), 0);
-	ck_assert_uint_eq(close_tenant(&other, 1000), 1);
-	close_client(&other);
-	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 2);
-}
-END_TEST
-
-/* What waits for a thread when its client goes is not begun. */
-START_TEST(what_nobody_waits_for_is_not_compiled)
-{
-	struct client slow, gone;
-	uint64_t first, second;
-
-	open_client(&slow, 1);
-	activate(&slow);
-	open_client(&gone, 2);
-	activate(&gone);
-	first = begin_load(&slow, 1, "SW");
-	wait_for_compilations(1);
-	second = begin_load(&gone, 1, "SW");
-	/* The module thread has passed it on. */
-	ck_assert_int_eq(call_symbol(&gone, WIRE_LIST_FUNCTIONS, 1, 0, ""), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_uint_eq(fake.compiling, 1);
-	close_while_it_loads(&gone, second);
-	fake.compiled = true;
-	receive(WIRE_REPLY);
-	ck_assert_uint_eq(message.id, first);
-	expect_code();
-	ck_assert_uint_eq(fake.compiling, 1);
-	ck_assert_uint_eq(close_tenant(&slow, 1000), 1);
-	close_client(&slow);
-}
-END_TEST
-
 /* A standby's requests follow one another without waiting: the lookup finds the module. */
 START_TEST(a_standby_does_everything_in_order)
 {
@@ -622,7 +453,7 @@ START_TEST(a_standby_does_everything_in_order)
 	uint64_t first, second;
 
 	open_client(&client, 1);
-	first = begin_load(&client, 1, "S");
+	first = begin_load(&client, 1, "M");
 	second = send_request(&lookup, NULL, 0);
 	receive(WIRE_REPLY);
 	ck_assert_uint_eq(message.id, first);
@@ -802,6 +633,81 @@ START_TEST(memory_comes_and_goes)
 	ck_assert_uint_eq(message.reply.values.at[1], 2);
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
+}
+END_TEST
+
+static CUresult call_window(struct client *client, enum wire_type type, uint64_t address, uint64_t bytes)
+{
+	struct wire_message request = {.type = type, .window = {.address = address, .bytes = bytes}};
+
+	return call(client, &request, NULL, 0);
+}
+
+/* Return: whether it is done; otherwise the session is closed */
+static bool may_set(struct client *client, uint64_t address)
+{
+	struct frmps_set set = {.dst = address, .width = 1, .height = 1, .element_bytes = 4};
+	const struct frmps_wake wake = {++client->seq[1]};
+
+	put(client, (struct frmps_head){.op = FRMPS_OP_SET, .stream = 1, .seq = wake.seq}, &set, sizeof(set));
+	put(client, (struct frmps_head){.op = FRMPS_OP_WAKE, .stream = 1}, &wake, sizeof(wake));
+	while (shm_view_done(&client->view, 1) < wake.seq)
+		if (word_acquire(&client->view.server->state) == SHM_SESSION_CLOSED)
+			return false;
+	return true;
+}
+
+/* The device part of its own one is the first. */
+START_TEST(windows_have_one_owner)
+{
+	const uint64_t far = UINT64_C(0x200000000000), room = UINT64_C(160) << 30, next = far + room;
+	struct client mine, other;
+
+	open_client(&mine, 1);
+	activate(&mine);
+	open_client(&other, 2);
+	activate(&other);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, far, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RESERVE_WINDOW, far, room), 0);
+	ck_assert_uint_eq(message.reply.values.at[0], far);
+	ck_assert_uint_eq(message.reply.values.at[1], room);
+	ck_assert_int_eq(
+		call_window(&mine, WIRE_RESERVE_WINDOW, far + CHUNK, room), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_window(&mine, WIRE_RESERVE_WINDOW, mine.window, CHUNK), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RESERVE_WINDOW, far + 4096, room), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RESERVE_WINDOW, next, UINT64_MAX - CHUNK + 1),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&other, WIRE_RESERVE_WINDOW, next, room), 0);
+	/* Not over the end of one, nor where somebody else's is. */
+	ck_assert_int_eq(
+		call_range(&mine, WIRE_MAP_MEMORY, next - CHUNK, 2 * CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, next, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, next - CHUNK, CHUNK, true), 0);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, far, CHUNK, true), 0);
+	ck_assert_int_eq(call_range(&other, WIRE_MAP_MEMORY, next, CHUNK, true), 0);
+	ck_assert_int_eq(call_window(&mine, WIRE_RELEASE_WINDOW, next, room), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RELEASE_WINDOW, far, CHUNK), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_window(&mine, WIRE_RELEASE_WINDOW, mine.window, DEVICE_BYTES), CUDA_ERROR_INVALID_VALUE);
+	ck_assert(may_set(&mine, far + CHUNK - 4));
+	ck_assert(may_set(&other, next));
+	ck_assert_int_eq(call_range(&mine, WIRE_UNMAP_MEMORY, next - CHUNK, CHUNK, false), 0);
+	ck_assert_int_eq(call_range(&mine, WIRE_UNMAP_MEMORY, far, CHUNK, false), 0);
+	ck_assert_int_eq(call_window(&mine, WIRE_RELEASE_WINDOW, far, room), 0);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, far, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_window(&mine, WIRE_RESERVE_WINDOW, far, room), 0);
+	ck_assert_int_eq(call_range(&mine, WIRE_MAP_MEMORY, far, CHUNK, true), 0);
+	ck_assert(may_set(&mine, far));
+	/* A command that names somebody else's memory. */
+	ck_assert(!may_set(&mine, next));
+	receive(WIRE_OFFENCE);
+	ck_assert_uint_eq(message.session, 1);
+	ck_assert(may_set(&other, next + CHUNK - 4));
+	ck_assert_uint_eq(close_tenant(&mine, 0), 1);
+	ck_assert_uint_eq(close_tenant(&other, 0), 1);
+	close_client(&mine);
+	close_client(&other);
 }
 END_TEST
 
@@ -1678,30 +1584,6 @@ START_TEST(a_last_mark_that_fails_is_tried_again)
 }
 END_TEST
 
-/* However many threads compile what nobody waits for any more. An image is in a job's memory. */
-START_TEST(what_waits_for_a_thread_goes_with_its_client)
-{
-	struct compiler *compiler = &by_hand.compiler;
-	struct client gone;
-	uint64_t id;
-
-	for (unsigned i = 1; i <= COMPILER_THREADS_MAX + 1; i++) {
-		open_client(&gone, i);
-		activate(&gone);
-		id = begin_load(&gone, 1, "SW");
-		/* The module thread has passed it on. */
-		ck_assert_int_eq(call_symbol(&gone, WIRE_LIST_FUNCTIONS, 1, 0, ""), CUDA_ERROR_INVALID_VALUE);
-		if (i <= COMPILER_THREADS_MAX)
-			wait_for_compilations(i);
-		else
-			ck_assert_uint_eq(count_jobs(&compiler->lock, &compiler->queue), 1);
-		close_while_it_loads(&gone, id);
-	}
-	ck_assert_uint_eq(count_jobs(&compiler->lock, &compiler->queue), 0);
-	fake.compiled = true;
-}
-END_TEST
-
 START_TEST(an_executor_without_descriptors_refuses_what_comes_with_some)
 {
 	struct wire_message ping = {.type = WIRE_PING};
@@ -1872,18 +1754,6 @@ static void start_tight(void)
 	start_executor();
 }
 
-static void start_one_compiler(void)
-{
-	setenv("FRMPS_COMPILE_THREADS", "1", 1);
-	start();
-}
-
-static void start_small_links(void)
-{
-	setenv("FRMPS_LINK_MIB", "1", 1);
-	start();
-}
-
 /* The process ends with sessions open: run in the test's own process, which is forked. */
 START_TEST(a_device_that_is_not_there)
 {
@@ -1903,8 +1773,7 @@ int main(void)
 {
 	Suite *suite = suite_create("executor");
 	TCase *role = suite_case(suite, "role"), *no_role = suite_case(suite, "no device");
-	TCase *tight = suite_case(suite, "little memory may wait"), *one = suite_case(suite, "one compiles");
-	TCase *links = suite_case(suite, "links are small"),
+	TCase *tight = suite_case(suite, "little memory may wait"),
 	      *slow = suite_case(suite, "the main thread is slow");
 
 	tcase_add_checked_fixture(role, start, stop);
@@ -1913,14 +1782,14 @@ int main(void)
 	tcase_add_test(role, a_capped_session_has_its_group_before_its_first_kernel);
 	tcase_add_test(role, what_a_capped_session_asks_before_its_first_command_is_answered_for_its_group);
 	tcase_add_test(role, modules_that_print);
-	tcase_add_test(role, others_load_and_compile_while_one_compiles);
-	tcase_add_test(role, compilers_have_deep_stacks);
+	tcase_add_test(role, a_text_is_refused);
 	tcase_add_test(role, a_standby_does_everything_in_order);
 	tcase_add_test(role, variables_are_where_they_were_or_nowhere);
 	tcase_add_test(role, requests_that_make_no_sense);
 	tcase_add_test(role, limits_are_set_and_told);
 	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
 	tcase_add_test(role, memory_comes_and_goes);
+	tcase_add_test(role, windows_have_one_owner);
 	tcase_add_test(role, an_executor_without_descriptors_refuses_what_comes_with_some);
 	tcase_add_test(role, memory_of_huge_pages_is_refused);
 	tcase_add_test(role, waiting_is_private);
@@ -1948,17 +1817,11 @@ int main(void)
 	tcase_add_test(role, many_ends_leave_nothing);
 	tcase_add_checked_fixture(tight, start_tight, stop);
 	tcase_add_test(tight, what_waits_is_bounded);
-	tcase_add_checked_fixture(links, start_small_links, stop);
-	tcase_add_test(links, what_the_links_of_a_session_have_is_bounded);
-	tcase_add_checked_fixture(one, start_one_compiler, stop);
-	tcase_add_test(one, who_ends_while_it_compiles_costs_nobody_anything);
-	tcase_add_test(one, what_nobody_waits_for_is_not_compiled);
 	tcase_add_checked_fixture(slow, start_by_hand, stop_by_hand);
 	tcase_add_test(slow, what_was_asked_for_long_ago_does_not_outlive_the_session);
 	tcase_add_loop_test(slow, a_last_mark_that_fails_is_tried_again, 0, 2);
 	tcase_add_test(slow, who_comes_while_much_waits_is_served);
 	tcase_add_test(slow, a_standby_pins_again_behind_what_it_unpins);
-	tcase_add_test(slow, what_waits_for_a_thread_goes_with_its_client);
 	if (SCARCE_POSSIBLE) {
 		tcase_add_test(slow, what_cannot_be_withdrawn_stays_as_it_was);
 		tcase_add_test(slow, kernels_that_there_is_no_memory_to_end_go_on);

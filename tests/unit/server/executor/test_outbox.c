@@ -39,13 +39,12 @@ ssize_t sendmsg(int socket, const struct msghdr *message, int flags)
 /* Longer than what malloc() may have at hand of a size. */
 static char text[4096];
 
-static void answer(uint64_t id, int fd)
+static void answer(uint64_t id)
 {
 	const struct wire_message reply = {.type = WIRE_REPLY, .id = id, .reply = {.text = text}};
 
 	memset(text, 't', sizeof(text) - 1);
-
-	executor_send(&fixture.executor, &reply, &fd, fd < 0 ? 0 : 1);
+	executor_send(&fixture.executor, &reply);
 }
 
 static struct packet packet;
@@ -73,33 +72,13 @@ START_TEST(every_answer_arrives_once_and_in_its_order)
 		fails = 2;
 		error = errors[i];
 		for (unsigned k = 0; k < MESSAGES; k++)
-			answer(next + k, -1);
+			answer(next + k);
 		while (outbox_step(&fixture.executor, 0) != UINT64_MAX)
 			continue;
 		for (unsigned k = 0; k < MESSAGES; k++)
 			ck_assert_uint_eq(heard(), next++);
 		ck_assert_uint_eq(heard(), 0);
 	}
-}
-END_TEST
-
-START_TEST(a_descriptor_waits_with_its_answer)
-{
-	struct stat sent, received;
-	int fd = memfd_create("test", MFD_CLOEXEC);
-
-	fails = 2;
-	error = ENOBUFS;
-	ck_assert_int_eq(fstat(fd, &sent), 0);
-	answer(1, fd);
-	close(fd);
-	ck_assert_uint_gt(outbox_step(&fixture.executor, 5), 5);
-	ck_assert_uint_eq(outbox_step(&fixture.executor, 5), UINT64_MAX);
-	ck_assert_uint_eq(heard(), 1);
-	ck_assert_uint_eq(packet.fd_count, 1);
-	ck_assert_int_eq(fstat(packet.fds[0], &received), 0);
-	ck_assert_uint_eq(received.st_ino, sent.st_ino);
-	packet_close_fds(&packet);
 }
 END_TEST
 
@@ -110,7 +89,7 @@ START_TEST(the_main_thread_is_woken)
 
 	fails = 1;
 	error = ENOBUFS;
-	answer(1, -1);
+	answer(1);
 	ck_assert_int_eq(read(fixture.executor.board.kick, &count, sizeof(count)), sizeof(count));
 }
 END_TEST
@@ -128,7 +107,7 @@ START_TEST(an_executor_that_can_neither_send_nor_keep_ends)
 		fails = 1;
 		error = ENOBUFS;
 		scarce_begin();
-		answer(1, -1);
+		answer(1);
 		_exit(0);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -149,7 +128,6 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, set_up, fixture_close);
 	tcase_add_loop_test(tests, every_answer_arrives_once_and_in_its_order, 0, MESSAGES + 1);
-	tcase_add_test(tests, a_descriptor_waits_with_its_answer);
 	tcase_add_test(tests, the_main_thread_is_woken);
 	tcase_add_test(tests, an_executor_that_can_neither_send_nor_keep_ends);
 	return suite_run(suite);

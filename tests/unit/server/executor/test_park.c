@@ -81,7 +81,8 @@ END_TEST
 
 static bool blocks;
 
-/* A parent waits uninterruptibly until the child of a vfork() is gone. */
+/* A parent waits uninterruptibly until the child of a vfork() is gone. The child shares its memory
+ * and says when it is there: a signal that comes earlier would be handled before that wait. */
 static void *wait_for_child(void *unused)
 {
 	sigset_t signals;
@@ -92,9 +93,10 @@ static void *wait_for_child(void *unused)
 	sigaddset(&signals, SIGUSR1);
 	if (blocks)
 		pthread_sigmask(SIG_BLOCK, &signals, NULL);
-	word_release(&counter, 1);
-	if (!vfork())
+	if (!vfork()) {
+		word_release(&counter, 1);
 		_exit(read(ends[0], &byte, 1) == 1 ? 0 : 1);
+	}
 	word_release(&counter, 2);
 	return unused;
 }

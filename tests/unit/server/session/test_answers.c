@@ -52,41 +52,53 @@ static void reserve(void)
 	fake_expect(fake, active->socket, WIRE_RESERVE_WINDOW);
 }
 
-/* The address of the first window of all is the session's own. */
+static uint64_t field(uint32_t number)
+{
+	return WINDOW_GRID_BASE + number * WINDOW_BYTES;
+}
+
+/* The address of the first field is the session's own, and field 132 is as free as the one that was
+ * taken, 134. */
 START_TEST(windows_that_are_not_its_to_give_cost_the_executor)
 {
-	const uint64_t addresses[] = {0, WINDOW_GRID_BASE - WINDOW_BYTES, window_base(WINDOW_COUNT - 1),
-		window_base(WINDOW_COUNT), window_base(134) + 4096, ~UINT64_C(0), WINDOW_GRID_BASE};
-	const uint64_t answer[] = {addresses[_i], 2 * WINDOW_BYTES};
+	const uint64_t answers[][2] = {{0, 2 * WINDOW_BYTES},
+		{WINDOW_GRID_BASE - WINDOW_BYTES, 2 * WINDOW_BYTES},
+		{field(WINDOW_COUNT - 1), 2 * WINDOW_BYTES}, {~UINT64_C(0), 2 * WINDOW_BYTES},
+		{field(134) + 4096, 2 * WINDOW_BYTES}, {WINDOW_GRID_BASE, 2 * WINDOW_BYTES},
+		{field(132), 2 * WINDOW_BYTES}, {field(134), WINDOW_BYTES}};
 	const struct window_set *set;
 
 	join();
 	set = &fake_domain(fake)->windows;
 	reserve();
-	fake_reply(fake, active->socket, fake->message.id, 0, answer, 2);
+	fake_reply(fake, active->socket, fake->message.id, 0, answers[_i], 2);
 	ck_assert(active->killed);
-	ck_assert_uint_eq(set->users[0], 1);
-	ck_assert_uint_eq(set->users[134], 1);
-	ck_assert_uint_eq(set->users[WINDOW_COUNT - 1], 0);
+	ck_assert_uint_eq(set->count, 2);
+	ck_assert_uint_eq(window_users(set, WINDOW_GRID_BASE), 1);
+	ck_assert_uint_eq(window_users(set, field(134)), 1);
 	fake_expect_nothing(fake, client.socket);
 	part();
 }
 END_TEST
 
-/* The daemon has died since the executor was asked, and has others in mind now. */
-START_TEST(windows_of_an_earlier_daemon_are_taken)
+/* With an answer, with a failure, with what nobody has asked. */
+START_TEST(a_descriptor_costs_the_executor)
 {
-	const uint64_t answer[] = {window_base(132), 2 * WINDOW_BYTES};
-	const struct window_set *set;
+	const uint64_t answer[] = {field(134), 2 * WINDOW_BYTES};
+	struct wire_message message = {.type = _i < 2 ? WIRE_REPLY : WIRE_SUSPECT, .trouble.text = ""};
+	int fd = fake_memfd(4096, 0);
 
 	join();
-	set = &fake_domain(fake)->windows;
 	reserve();
-	fake_reply(fake, active->socket, fake->message.id, 0, answer, 2);
-	fake_expect(fake, client.socket, WIRE_REPLY);
-	ck_assert(!active->killed);
-	ck_assert_uint_eq(set->users[132], 1);
-	ck_assert_uint_eq(set->users[134], 0);
+	message.id = _i < 2 ? fake->message.id : 0;
+	if (_i < 2)
+		message.reply = (struct wire_reply){.code = _i ? CUDA_ERROR_OUT_OF_MEMORY : 0,
+			.values = {answer, _i ? 0 : 2},
+			.text = ""};
+	fake_send(fake, active->socket, &message, &fd, 1);
+	close(fd);
+	ck_assert(active->killed);
+	fake_expect_nothing(fake, client.socket);
 	part();
 }
 END_TEST
@@ -152,7 +164,7 @@ static bool is_liar(const struct fake_child *child)
 static uint64_t some_value(void)
 {
 	const uint64_t values[] = {0, 1, 2, 4096, ~UINT64_C(0), UINT64_C(1) << 63, WINDOW_BYTES,
-		window_base(some(WINDOW_COUNT)), window_base(some(1u << 20)), random_word()};
+		field(some(WINDOW_COUNT)), field(some(1u << 20)), random_word()};
 
 	return values[some(sizeof(values) / sizeof(values[0]))];
 }
@@ -326,7 +338,7 @@ START_TEST(executors_that_lie_hurt_nobody_else)
 		}
 		if (client.socket < 0) {
 			fake_hello(fake, &client);
-			client.window_base = window_base(some(2));
+			client.window_base = field(some(2));
 			serve_all();
 		}
 		ask_something();
@@ -427,8 +439,8 @@ int main(void)
 	TCase *records = tcase_create("records"); /* daemons that died leave their descriptors open */
 
 	fake_prepare();
-	tcase_add_loop_test(flaws, windows_that_are_not_its_to_give_cost_the_executor, 0, 7);
-	tcase_add_test(flaws, windows_of_an_earlier_daemon_are_taken);
+	tcase_add_loop_test(flaws, windows_that_are_not_its_to_give_cost_the_executor, 0, 8);
+	tcase_add_loop_test(flaws, a_descriptor_costs_the_executor, 0, 3);
 	tcase_add_test(flaws, a_request_that_executors_lie_at_is_not_asked_again);
 	tcase_add_test(flaws, memory_is_not_said_to_be_pinned_again_and_again);
 	tcase_add_loop_test(flaws, a_keeper_says_nothing_that_executors_say, 0, 4);

@@ -15,6 +15,7 @@
 #include "tests/unit/server/fake_children.h"
 
 #define MIB  (UINT64_C(1) << 20)
+#define GIB  (UINT64_C(1) << 30)
 #define BASE WINDOW_GRID_BASE
 
 static struct holdings *holdings;
@@ -254,39 +255,47 @@ START_TEST(physical_memory_is_checked)
 }
 END_TEST
 
-START_TEST(windows_are_whole_and_limited)
+START_TEST(windows_are_whole_and_their_own)
 {
-	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW, .window = {.bytes = WINDOW_BYTES}};
+	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW, .window = {.bytes = (64 * GIB)}};
+	struct wire_message release = {.type = WIRE_RELEASE_WINDOW};
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	struct check_finding finding;
 
 	ck_assert_int_eq(check(&reserve, -1, &finding), 0);
-	reserve.window.address = BASE;
+	reserve.window.alignment = 3 * MIB;
 	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
-	reserve.window = (struct wire_window){.bytes = WINDOW_BYTES + 4096};
+	reserve.window = (struct wire_window){.address = BASE + 4096, .bytes = (64 * GIB)};
 	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
-	reserve.window.bytes = CHECK_WINDOWS_MAX * WINDOW_BYTES;
+	reserve.window = (struct wire_window){.bytes = (64 * GIB) + 4096};
+	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	reserve.window.bytes = 0;
+	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	reserve.window =
+		(struct wire_window){.address = BASE + 64 * WINDOW_BYTES, .bytes = (64 * GIB) + 2 * MIB};
 	ck_assert_int_eq(check(&reserve, -1, &finding), 0);
-	reserve.window.address = BASE;
 	note(&reserve);
-	reserve.window = (struct wire_window){.bytes = WINDOW_BYTES};
+
+	release.window = reserve.window;
+	ck_assert_int_eq(check(&release, -1, &finding), 0);
+	release.window.bytes -= 2 * MIB;
+	ck_assert_int_eq(check(&release, -1, &finding), CHECK_E_BROKEN);
+	release.window = (struct wire_window){.address = BASE, .bytes = WINDOW_BYTES};
+	ck_assert_int_eq(check(&release, -1, &finding), CHECK_E_BROKEN);
+	map.range.address = reserve.window.address + 4 * MIB;
+	map.range.bytes = 2 * MIB;
+	note(&map);
+	release.window = reserve.window;
+	ck_assert_int_eq(check(&release, -1, &finding), CHECK_E_BROKEN);
+
+	for (uint32_t i = 1; i < CHECK_WINDOWS_MAX; i++) {
+		reserve.window = (struct wire_window){.bytes = 2 * MIB};
+		ck_assert_int_eq(check(&reserve, -1, &finding), 0);
+		reserve.window.address = BASE + 66 * WINDOW_BYTES + i * 2 * MIB;
+		note(&reserve);
+	}
 	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_ANSWER);
 	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
-}
-END_TEST
-
-START_TEST(further_windows_leave_some_for_others)
-{
-	uint64_t words[7];
-	const struct wire_u64s free_windows = {words, 7};
-	struct window_set set = {0};
-	uint32_t first, given = 0;
-
-	memset(words, 0xff, sizeof(words));
-	while ((first = window_take_run(&set, 3, &free_windows)) != WINDOW_NONE)
-		given += 3;
-	ck_assert_uint_ge(given, WINDOW_USABLE - WINDOW_SPARE - 3);
-	ck_assert_uint_le(given, WINDOW_USABLE - WINDOW_SPARE);
-	ck_assert_uint_ne(window_take(&set, &free_windows), WINDOW_NONE);
 }
 END_TEST
 
@@ -814,8 +823,7 @@ int main(void)
 	tcase_add_test(requests, the_stack_of_kernels_is_device_memory_too);
 	tcase_add_test(requests, memory_limit_is_an_answer);
 	tcase_add_loop_test(requests, physical_memory_is_checked, 0, sizeof(physical) / sizeof(*physical));
-	tcase_add_test(requests, windows_are_whole_and_limited);
-	tcase_add_test(requests, further_windows_leave_some_for_others);
+	tcase_add_test(requests, windows_are_whole_and_their_own);
 	tcase_add_test(requests, tensor_maps_have_the_ranks_that_they_say);
 	tcase_add_test(requests, images_are_sealed_files_of_the_announced_size);
 	tcase_add_test(requests, texts_have_a_size_that_can_be_copied);

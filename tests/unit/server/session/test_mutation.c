@@ -42,10 +42,10 @@ static uint32_t some(uint32_t count)
 static const enum wire_type types[] = {WIRE_MAP_MEMORY, WIRE_UNMAP_MEMORY, WIRE_MAP_HOST, WIRE_UNMAP_HOST,
 	WIRE_QUERY_MEMORY, WIRE_LOAD_MODULE, WIRE_UNLOAD_MODULE, WIRE_FIND_FUNCTION, WIRE_FIND_GLOBAL,
 	WIRE_LIST_FUNCTIONS, WIRE_SET_FUNCTION, WIRE_QUERY_OCCUPANCY, WIRE_CREATE_MEMORY, WIRE_RELEASE_MEMORY,
-	WIRE_MAP_HANDLE, WIRE_EXPORT_MEMORY, WIRE_IMPORT_MEMORY, WIRE_RESERVE_WINDOW, WIRE_ENCODE_TENSOR_MAP,
-	WIRE_MAKE_GRAPH, WIRE_DROP_GRAPH, WIRE_LINK_ADD, WIRE_LINK_COMPLETE, WIRE_LINK_DROP, WIRE_IMPORT_HOST,
-	WIRE_MAKE_ARRAY, WIRE_BACK_ARRAY, WIRE_DROP_ARRAY, WIRE_MAKE_OBJECT, WIRE_DROP_OBJECT, WIRE_MAKE_FILE,
-	WIRE_HELLO, WIRE_ACTIVATE};
+	WIRE_MAP_HANDLE, WIRE_EXPORT_MEMORY, WIRE_IMPORT_MEMORY, WIRE_RESERVE_WINDOW, WIRE_RELEASE_WINDOW,
+	WIRE_ENCODE_TENSOR_MAP, WIRE_MAKE_GRAPH, WIRE_DROP_GRAPH, WIRE_LINK_ADD, WIRE_LINK_COMPLETE,
+	WIRE_LINK_DROP, WIRE_IMPORT_HOST, WIRE_MAKE_ARRAY, WIRE_BACK_ARRAY, WIRE_DROP_ARRAY, WIRE_MAKE_OBJECT,
+	WIRE_DROP_OBJECT, WIRE_MAKE_FILE, WIRE_HELLO, WIRE_ACTIVATE};
 
 static const struct wire_option options[] = {{CU_JIT_MAX_REGISTERS, 0, 24}, {CU_JIT_TARGET, 0, 90}};
 static const uint64_t words[WIRE_TENSOR_MAP_WORDS] = {128, 64, 32, ~UINT64_C(0)};
@@ -67,6 +67,7 @@ static void fill_memory(struct wire_message *message, uint64_t device)
 			.token = {1, 2}};
 		break;
 	case WIRE_RESERVE_WINDOW:
+	case WIRE_RELEASE_WINDOW:
 		message->window =
 			(struct wire_window){.bytes = WINDOW_BYTES, .free_windows = {free_windows, 3}};
 		break;
@@ -196,11 +197,11 @@ static int receive(int socket)
 }
 
 /* What a worker has been asked is answered, well or not. */
-static void serve(struct fake_child *child)
+static void serve(int socket)
 {
 	int fd = fake_memfd(4096, 0);
 
-	while (!receive(child->socket)) {
+	while (!receive(socket)) {
 		struct wire_message reply = {.type = WIRE_REPLY};
 		enum wire_type type;
 
@@ -213,10 +214,19 @@ static void serve(struct fake_child *child)
 		else if (type != WIRE_RELEASE_CHUNK && !some(8))
 			reply.reply.code = CUDA_ERROR_INVALID_VALUE;
 		if (reply.id)
-			fake_send(fake, child->socket, &reply, &fd, type == WIRE_CREATE_CHUNK);
+			fake_send(fake, socket, &reply, &fd, type == WIRE_CREATE_CHUNK);
 		next_handle++;
 	}
 	close(fd);
+}
+
+/* A compiler crashes at some. */
+static void compile(struct fake_compiler *compiler)
+{
+	if (compiler->compiler->reply && !some(4))
+		fake_crash(fake, compiler);
+	else
+		serve(compiler->socket);
 }
 
 static void serve_all(void)
@@ -224,7 +234,10 @@ static void serve_all(void)
 	for (int i = 0; i < 4; i++) {
 		fake_turn(fake);
 		for (unsigned k = 0; k < fake->child_count; k++)
-			serve(&fake->children[k]);
+			serve(fake->children[k].socket);
+		for (unsigned k = 0; k < FAKE_COMPILERS_MAX; k++)
+			if (fake->compilers[k].compiler)
+				compile(&fake->compilers[k]);
 	}
 }
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "server/config/config.h"
-#include "server/control/operator.h"
+#include "server/control/caller.h"
 #include "server/control/quarantine.h"
 #include "server/session/handshake.h"
 #include "server/session/offender.h"

@@ -229,7 +229,7 @@ START_TEST(a_window_with_pinned_memory_is_given_to_nobody)
 	fake_reply(fake, active->socket, id, 0, NULL, 0);
 	fake_expect_nothing(fake, active->socket);
 	ck_assert_uint_eq(lingering(), 0);
-	ck_assert_uint_eq(next_window(1), 0);
+	ck_assert_uint_eq(next_window(1), WINDOW_GRID_BASE);
 	end();
 }
 END_TEST
@@ -247,7 +247,7 @@ START_TEST(a_dead_executor_has_nothing_pinned)
 	ck_assert_uint_eq(next_window(1), WINDOW_NONE);
 	fake_reap(fake, active, SIGKILL);
 	ck_assert_uint_eq(lingering(), 0);
-	ck_assert_uint_eq(next_window(1), 0);
+	ck_assert_uint_eq(next_window(1), WINDOW_GRID_BASE);
 	end();
 }
 END_TEST
@@ -839,7 +839,8 @@ START_TEST(memory_held_many_times_leaves_descriptors_for_others)
 	join();
 	fake_join(fake, &other, active, standby);
 	TAILQ_FIRST(&fake->daemon.sessions)->owner++;
-	/* What the daemon, guests, two sessions and three children may need, and 64. */
+	/* What the daemon, guests, two sessions and three children may need, and 64; the export has
+	 * one. */
 	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 12 + 3 * 8 + 64;
 	create_memory(&client, 9, 5);
 	ck_assert_int_eq(
@@ -848,7 +849,7 @@ START_TEST(memory_held_many_times_leaves_descriptors_for_others)
 	for (import.memory.handle = 10; count < 64 && !ask(&client, &import); count++)
 		import.memory.handle++;
 	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(count, 31);
+	ck_assert_uint_eq(count, 30);
 	map.memory = (struct wire_memory){.handle = 9, .address = client.window_base, .bytes = 2 * MIB};
 	ck_assert_int_eq(ask(&client, &map), CUDA_ERROR_OUT_OF_MEMORY);
 	host.range = (struct wire_range){.address = other.window_base + WINDOW_DEVICE_BYTES, .bytes = 4096};
@@ -862,44 +863,125 @@ START_TEST(memory_held_many_times_leaves_descriptors_for_others)
 }
 END_TEST
 
-START_TEST(further_windows_are_given_and_come_back)
-{
-	const uint64_t words[] = {0, 0, 0xf0};
-	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW,
-		.window = {.bytes = 2 * WINDOW_BYTES, .free_windows = {words, 3}}};
-	struct window_set *set;
-	struct fake_child *both[2];
+#define GIB (UINT64_C(1) << 30)
 
-	join();
-	both[0] = active;
-	both[1] = standby;
-	set = &TAILQ_FIRST(&fake->daemon.domains)->windows;
+/* Fields 132 to 135 are free in the program: a tebibyte. */
+static const uint64_t tebibyte[] = {0, 0, 0xf0};
+#define TEBIBYTE_END (WINDOW_GRID_BASE + 136 * WINDOW_BYTES)
+
+static struct window_set *windows(void)
+{
+	return &TAILQ_FIRST(&fake->daemon.domains)->windows;
+}
+
+/* Return: its address */
+static uint64_t reserve(uint64_t bytes)
+{
+	struct wire_message reserve = {
+		.type = WIRE_RESERVE_WINDOW, .window = {.bytes = bytes, .free_windows = {tebibyte, 3}}};
+	struct fake_child *both[2] = {active, standby};
+	uint64_t address = 0;
+
 	fake_request(fake, &client, &reserve, -1);
 	for (int i = 0; i < 2; i++) {
 		uint64_t id = fake_expect(fake, both[i]->socket, WIRE_RESERVE_WINDOW)->id;
+		uint64_t values[2] = {fake->message.window.address, fake->message.window.bytes};
 
-		ck_assert_uint_eq(fake->message.window.address, window_base(128 + 6));
-		ck_assert_uint_eq(fake->message.window.bytes, 2 * WINDOW_BYTES);
-		fake_reply(fake, both[i]->socket, id, 0, NULL, 0);
+		ck_assert_uint_eq(fake->message.window.free_windows.count, 0);
+		ck_assert(!i || values[0] == address);
+		address = values[0];
+		ck_assert_uint_eq(values[1], bytes);
+		fake_reply(fake, both[i]->socket, id, 0, values, 2);
 	}
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
-	ck_assert_uint_eq(set->users[128 + 6], 1);
-	ck_assert_uint_eq(set->users[128 + 7], 1);
+	ck_assert_uint_eq(fake->message.reply.values.at[0], address);
+	return address;
+}
+
+START_TEST(further_windows_are_given_and_come_back)
+{
+	const uint64_t bytes = 2 * WINDOW_BYTES;
+	struct wire_message wish = {
+		.type = WIRE_RESERVE_WINDOW, .window = {.bytes = bytes, .free_windows = {tebibyte, 3}}};
+	uint64_t at;
+
+	join();
+	at = reserve(bytes);
+	ck_assert_uint_eq(at, TEBIBYTE_END - bytes);
+	ck_assert_uint_eq(window_users(windows(), at), 1);
 	create_memory(&client, 9, 5);
-	map_handle(&client, 9, window_base(128 + 7), 0);
+	map_handle(&client, 9, at + WINDOW_BYTES, 0);
 	/* An executor that cannot have them: nothing is taken. */
-	fake_request(fake, &client, &reserve, -1);
+	wish.window.bytes = (64 * GIB);
+	fake_request(fake, &client, &wish, -1);
 	fake_expect(fake, active->socket, WIRE_RESERVE_WINDOW);
 	fake_reply(fake, active->socket, fake->message.id, CUDA_ERROR_MAP_FAILED, NULL, 0);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_MAP_FAILED);
-	ck_assert_uint_eq(set->users[128 + 4], 0);
+	ck_assert_uint_eq(windows()->count, 2);
+	/* A place that is not free is none, and no executor hears of it. */
+	wish.window.address = at + WINDOW_GRAIN;
+	ck_assert_int_eq(ask(&client, &wish), CUDA_ERROR_OUT_OF_MEMORY);
+	fake_expect_nothing(fake, active->socket);
 	fake_leave(fake, &client);
 	fake_serve(fake, active, WIRE_CLOSE_SESSION);
 	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
-	ck_assert_uint_eq(set->users[128 + 6], 0);
-	ck_assert_uint_eq(set->users[128 + 7], 0);
+	ck_assert_uint_eq(windows()->count, 0);
+	end();
+}
+END_TEST
+
+START_TEST(further_windows_are_given_back_as_often_as_one_likes)
+{
+	struct wire_message release = {.type = WIRE_RELEASE_WINDOW};
+	uint64_t record_bytes;
+	struct session *session;
+
+	join();
+	session = TAILQ_FIRST(&fake->daemon.sessions);
+	record_bytes = session->holdings.record_bytes;
+	for (int i = 0; i < 50; i++) {
+		release.window.bytes = 160 * GIB;
+		release.window.address = reserve(160 * GIB);
+		fake_request(fake, &client, &release, -1);
+		fake_serve(fake, active, WIRE_RELEASE_WINDOW);
+		fake_expect(fake, client.socket, WIRE_REPLY);
+		ck_assert_int_eq(fake->message.reply.code, 0);
+		fake_serve(fake, standby, WIRE_RELEASE_WINDOW);
+		ck_assert_uint_eq(windows()->count, 1);
+		ck_assert_uint_eq(session->holdings.record_bytes, record_bytes);
+	}
+	/* What is given back twice was never the session's. */
+	fake_request(fake, &client, &release, -1);
+	fake_serve(fake, active, WIRE_CLOSE_SESSION);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
+	close(client.socket);
+	end();
+}
+END_TEST
+
+/* As many as it likes are as many as there are addresses. */
+START_TEST(millions_of_windows_are_no_more_than_there_are_addresses)
+{
+	struct wire_message wish = {
+		.type = WIRE_RESERVE_WINDOW, .window = {.bytes = (64 * GIB), .free_windows = {tebibyte, 3}}};
+	uint64_t lowest = UINT64_MAX, at;
+
+	join();
+	for (int i = 0; i < 15; i++) {
+		at = reserve((64 * GIB));
+		ck_assert_uint_lt(at, lowest);
+		lowest = at;
+	}
+	for (int i = 0; i < 100; i++)
+		ck_assert_int_eq(ask(&client, &wish), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(windows()->count, 16);
+	fake_leave(fake, &client);
+	fake_serve(fake, active, WIRE_CLOSE_SESSION);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(windows()->count, 0);
 	end();
 }
 END_TEST
@@ -939,5 +1021,7 @@ int main(void)
 	tcase_add_test(tests, nothing_is_shared_with_another_user);
 	tcase_add_test(tests, memory_held_many_times_leaves_descriptors_for_others);
 	tcase_add_test(tests, further_windows_are_given_and_come_back);
+	tcase_add_test(tests, further_windows_are_given_back_as_often_as_one_likes);
+	tcase_add_test(tests, millions_of_windows_are_no_more_than_there_are_addresses);
 	return suite_run(suite);
 }

@@ -5,50 +5,191 @@
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
 
+#define GRID_END (WINDOW_GRID_BASE + WINDOW_COUNT * WINDOW_BYTES)
+#define GIB	 (UINT64_C(1) << 30)
+#define TIB	 (UINT64_C(1) << 40)
+
+static struct window_set set;
+static uint64_t words[7];
+static const struct wire_u64s all_free = {words, 7};
+
+static void setup(void)
+{
+	memset(words, 0xff, sizeof(words));
+}
+
+static void teardown(void)
+{
+	window_set_deinit(&set);
+}
+
+static uint64_t field(uint32_t number)
+{
+	return WINDOW_GRID_BASE + number * WINDOW_BYTES;
+}
+
+static uint64_t take(uint64_t bytes, uint64_t alignment)
+{
+	const struct wire_window wish = {.bytes = bytes, .alignment = alignment, .free_windows = all_free};
+
+	return window_take_further(&set, &wish);
+}
+
+static uint64_t take_there(uint64_t address, uint64_t bytes)
+{
+	const struct wire_window wish = {.address = address, .bytes = bytes, .free_windows = all_free};
+
+	return window_take_further(&set, &wish);
+}
+
+/* What the set promises of all its windows. */
+static void check_set(void)
+{
+	for (uint32_t i = 0; i < set.count; i++) {
+		uint64_t start = set.at[i].start, end = set.at[i].end;
+
+		ck_assert(start >= WINDOW_GRID_BASE && start < end && end <= GRID_END);
+		/* Not where position-independent executables, libraries and stacks lie. */
+		ck_assert(end <= UINT64_C(0x7c0000000000));
+		ck_assert(end <= UINT64_C(0x540000000000) || start >= UINT64_C(0x580000000000));
+		ck_assert(i == 0 || set.at[i - 1].end <= start);
+	}
+}
+
 START_TEST(windows_are_free_on_both_sides)
 {
-	const uint64_t words[2] = {UINT64_C(0x8), UINT64_C(0x3)};
-	const struct wire_u64s free_windows = {words, 2};
-	struct window_set set = {0};
+	const uint64_t some[2] = {UINT64_C(0x8), UINT64_C(0x3)};
+	const struct wire_u64s free_windows = {some, 2};
 
-	ck_assert_uint_eq(window_take(&set, &free_windows), 3);
-	ck_assert_uint_eq(window_take(&set, &free_windows), 64);
-	ck_assert_uint_eq(window_take(&set, &free_windows), 65);
+	ck_assert_uint_eq(window_take(&set, &free_windows), field(3));
+	ck_assert_uint_eq(window_take(&set, &free_windows), field(64));
+	ck_assert_uint_eq(window_take(&set, &free_windows), field(65));
 	ck_assert_uint_eq(window_take(&set, &free_windows), WINDOW_NONE);
-	window_give(&set, 64);
+	window_give(&set, field(64));
 	window_give(&set, WINDOW_NONE);
-	ck_assert_uint_eq(window_take(&set, &free_windows), 64);
-	ck_assert_uint_eq(window_base(64), WINDOW_GRID_BASE + 64 * WINDOW_BYTES);
+	ck_assert_uint_eq(window_take(&set, &free_windows), field(64));
 }
 END_TEST
 
 START_TEST(a_freed_window_is_not_reused_at_once)
 {
-	const uint64_t words[1] = {~UINT64_C(0)};
-	const struct wire_u64s free_windows = {words, 1};
-	struct window_set set = {0};
-	uint32_t first = window_take(&set, &free_windows);
+	uint64_t first = window_take(&set, &all_free);
 
 	window_give(&set, first);
-	ck_assert_uint_ne(window_take(&set, &free_windows), first);
+	ck_assert_uint_ne(window_take(&set, &all_free), first);
 }
 END_TEST
 
 START_TEST(all_windows_can_be_in_use)
 {
-	uint64_t words[7];
-	const struct wire_u64s free_windows = {words, 7};
-	struct window_set set = {0};
+	for (uint32_t i = 0; i < WINDOW_USABLE; i++)
+		ck_assert_uint_ne(window_take(&set, &all_free), WINDOW_NONE);
+	check_set();
+	ck_assert_uint_eq(window_take(&set, &all_free), WINDOW_NONE);
+	ck_assert_uint_eq(GRID_END, UINT64_C(1) << 47);
+}
+END_TEST
 
-	memset(words, 0xff, sizeof(words));
-	for (uint32_t i = 0; i < WINDOW_USABLE; i++) {
-		uint64_t base = window_base(window_take(&set, &free_windows));
+START_TEST(further_windows_come_until_a_hundred_tebibytes_are_gone)
+{
+	uint64_t count = 0;
 
-		/* Not where position-independent executables, libraries and stacks lie. */
-		ck_assert(base >> 42 != 0x54 >> 2 && base < UINT64_C(0x7c0000000000));
-	}
-	ck_assert_uint_eq(window_take(&set, &free_windows), WINDOW_NONE);
-	ck_assert_uint_eq(window_base(WINDOW_COUNT), UINT64_C(1) << 47);
+	ck_assert_uint_ne(window_take(&set, &all_free), WINDOW_NONE);
+	while (take(160 * GIB, 0) != WINDOW_NONE)
+		count++;
+	check_set();
+	ck_assert_uint_ge(count, 600);
+	/* What is left is room for sessions to come. */
+	for (uint32_t i = 0; i < 16; i++)
+		ck_assert_uint_ne(window_take(&set, &all_free), WINDOW_NONE);
+	check_set();
+}
+END_TEST
+
+START_TEST(further_windows_are_as_large_as_one_likes)
+{
+	uint64_t at = take(50 * TIB, 0), next;
+
+	ck_assert_uint_ne(at, WINDOW_NONE);
+	ck_assert_uint_eq(take(50 * TIB, 0), WINDOW_NONE);
+	ck_assert_uint_eq(take(UINT64_MAX & ~(WINDOW_GRAIN - 1), 0), WINDOW_NONE);
+	next = take(20 * TIB, 0);
+	ck_assert_uint_ne(next, WINDOW_NONE);
+	check_set();
+	window_give(&set, at);
+	ck_assert_uint_eq(take(50 * TIB, 0), at);
+	check_set();
+}
+END_TEST
+
+START_TEST(further_windows_are_aligned_and_lie_apart)
+{
+	uint64_t a = take(64 * GIB, 0), b = take(64 * GIB, WINDOW_GRAIN), c = take(64 * GIB, TIB);
+
+	ck_assert_uint_eq(c % TIB, 0);
+	ck_assert_uint_ne(c, WINDOW_NONE);
+	ck_assert_uint_eq(a - b, 64 * GIB + WINDOW_GAP);
+	ck_assert_uint_eq(take(64 * GIB, UINT64_C(1) << 63), WINDOW_NONE);
+	check_set();
+}
+END_TEST
+
+START_TEST(a_place_is_given_or_none)
+{
+	uint64_t own = window_take(&set, &all_free), at = field(20) + 6 * WINDOW_GRAIN;
+
+	ck_assert_uint_eq(take_there(at, 64 * GIB), at);
+	/* Side by side is its own choice. */
+	ck_assert_uint_eq(take_there(at + 64 * GIB, 64 * GIB), at + 64 * GIB);
+	ck_assert_uint_eq(take_there(at - 64 * GIB, 64 * GIB), at - 64 * GIB);
+	ck_assert_uint_eq(take_there(at + WINDOW_GRAIN, 64 * GIB), WINDOW_NONE);
+	ck_assert_uint_eq(take_there(at - 65 * GIB, 300 * GIB), WINDOW_NONE);
+	ck_assert_uint_eq(take_there(own, 64 * GIB), WINDOW_NONE);
+	ck_assert_uint_eq(take_there(own + WINDOW_BYTES, 64 * GIB), own + WINDOW_BYTES);
+	/* Beyond the grid, and where processes have their own things. */
+	ck_assert_uint_eq(take_there(WINDOW_GRAIN, 64 * GIB), WINDOW_NONE);
+	ck_assert_uint_eq(take_there(WINDOW_GRID_BASE - 64 * GIB, 128 * GIB), WINDOW_NONE);
+	ck_assert_uint_eq(take_there(GRID_END - 32 * GIB, 64 * GIB), WINDOW_NONE);
+	ck_assert_uint_eq(take_there(UINT64_MAX & ~(WINDOW_GRAIN - 1), 64 * GIB), WINDOW_NONE);
+	ck_assert_uint_eq(take_there(UINT64_C(0x550000000000), 64 * GIB), WINDOW_NONE);
+	check_set();
+	/* Not where the program has something. */
+	words[0] &= ~(UINT64_C(1) << 30);
+	ck_assert_uint_eq(take_there(field(30) - 32 * GIB, 64 * GIB), WINDOW_NONE);
+	ck_assert_uint_eq(take_there(field(30) - 64 * GIB, 64 * GIB), field(30) - 64 * GIB);
+}
+END_TEST
+
+/* So many lists must be kept, and searched for everybody's requests. */
+START_TEST(there_are_not_more_than_can_be_kept)
+{
+	uint32_t count = 0;
+
+	while (take_there(field(40) + count * 2 * WINDOW_GRAIN, WINDOW_GRAIN) != WINDOW_NONE)
+		count++;
+	ck_assert_uint_eq(count, WINDOW_MOST);
+	/* Of a session's own there are always enough. */
+	ck_assert_uint_ne(window_take(&set, &all_free), WINDOW_NONE);
+	check_set();
+}
+END_TEST
+
+START_TEST(a_window_goes_with_its_last_user)
+{
+	uint64_t at = take(64 * GIB, 0);
+
+	window_hold(&set, at, 64 * GIB);
+	window_hold(&set, WINDOW_NONE, 0);
+	window_give(&set, at);
+	ck_assert_uint_eq(window_users(&set, at), 1);
+	ck_assert_uint_eq(take_there(at, 64 * GIB), WINDOW_NONE);
+	window_give(&set, at);
+	ck_assert_uint_eq(window_users(&set, at), 0);
+	/* As an earlier life of the daemon gave it out. */
+	window_hold(&set, at, 64 * GIB);
+	ck_assert_uint_eq(window_users(&set, at), 1);
+	ck_assert_uint_eq(take_there(at, 64 * GIB), WINDOW_NONE);
+	check_set();
 }
 END_TEST
 
@@ -57,8 +198,15 @@ int main(void)
 	Suite *suite = suite_create("window");
 	TCase *tests = suite_case(suite, "window");
 
+	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, windows_are_free_on_both_sides);
 	tcase_add_test(tests, a_freed_window_is_not_reused_at_once);
 	tcase_add_test(tests, all_windows_can_be_in_use);
+	tcase_add_test(tests, further_windows_come_until_a_hundred_tebibytes_are_gone);
+	tcase_add_test(tests, further_windows_are_as_large_as_one_likes);
+	tcase_add_test(tests, further_windows_are_aligned_and_lie_apart);
+	tcase_add_test(tests, a_place_is_given_or_none);
+	tcase_add_test(tests, there_are_not_more_than_can_be_kept);
+	tcase_add_test(tests, a_window_goes_with_its_last_user);
 	return suite_run(suite);
 }

@@ -146,11 +146,11 @@ static void expect_attached(struct fake_child *child)
 
 static void close_in_crowd(void)
 {
-	ck_assert_uint_ge(crowd->windows.users[window], 1);
+	ck_assert_uint_ge(window_users(&crowd->windows, window), 1);
 	fake_serve(fake, first, WIRE_CLOSE_SESSION);
-	ck_assert_uint_ge(crowd->windows.users[window], 1);
+	ck_assert_uint_ge(window_users(&crowd->windows, window), 1);
 	fake_serve(fake, second, WIRE_CLOSE_SESSION);
-	ck_assert_uint_eq(crowd->windows.users[window], 0);
+	ck_assert_uint_eq(window_users(&crowd->windows, window), 0);
 }
 
 /* Its main thread is in the driver for good. That is a sign of trouble, and nobody's fault. */
@@ -192,13 +192,70 @@ START_TEST(a_newcomer_moves)
 	expect_attached(third);
 	expect_found(third);
 	close_in_crowd();
-	ck_assert_uint_eq(session->domain->windows.users[window], 1);
+	ck_assert_uint_eq(window_users(&session->domain->windows, window), 1);
 	ck_assert_uint_eq(fake->daemon.counters.sessions_moved, 1);
 	/* Nobody else heard of anything. */
 	ck_assert_ptr_eq(domain_serving(crowd), first->worker);
 	fake_expect_nothing(fake, other.socket);
 	fake_expect_nothing(fake, first->socket);
 	fake_expect_nothing(fake, second->socket);
+	end();
+}
+END_TEST
+
+static uint64_t reserve_window(void)
+{
+	const uint64_t all_free[] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0)};
+	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW,
+		.window = {.bytes = UINT64_C(160) << 30, .free_windows = {all_free, 3}}};
+	struct fake_child *both[] = {first, second};
+	uint64_t at[2];
+
+	fake_request(fake, &newcomer, &reserve, -1);
+	for (int i = 0; i < 2; i++) {
+		fake_expect(fake, both[i]->socket, WIRE_RESERVE_WINDOW);
+		at[0] = fake->message.window.address;
+		at[1] = fake->message.window.bytes;
+		fake_reply(fake, both[i]->socket, fake->message.id, 0, at, 2);
+	}
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	return at[0];
+}
+
+/* Also over the end of a daemon. */
+START_TEST(all_its_windows_are_held_where_it_was)
+{
+	enum { MANY = 20 };
+	uint64_t at[MANY];
+
+	fake_with_records = true;
+	boot();
+	for (int i = 0; i < MANY; i++)
+		at[i] = reserve_window();
+	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "the test wants it", 60000, NULL, NULL));
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	tell(third);
+	for (int i = 0; i < MANY; i++) {
+		fake_expect(fake, third->socket, WIRE_RESERVE_WINDOW);
+		ck_assert_uint_eq(fake->message.window.address, at[i]);
+		fake_reply(fake, third->socket, fake->message.id, 0, NULL, 0);
+	}
+	answer_let_go(first, 1);
+	expect_attached(third);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	session = daemon_find_session(&fake->daemon, fake->daemon.next_session);
+	crowd = TAILQ_FIRST(&fake->daemon.domains);
+	ck_assert_ptr_ne(session->domain, crowd);
+	for (int i = 0; i < MANY; i++) {
+		ck_assert_uint_eq(window_users(&crowd->windows, at[i]), 2);
+		ck_assert_uint_eq(window_users(&session->domain->windows, at[i]), 1);
+	}
+	close_in_crowd();
+	for (int i = 0; i < MANY; i++)
+		ck_assert_uint_eq(window_users(&crowd->windows, at[i]), 0);
+	ck_assert_uint_eq(session->domain->windows.count, 1 + MANY);
 	end();
 }
 END_TEST
@@ -212,9 +269,9 @@ START_TEST(pinned_memory_holds_the_window_longer)
 	fake_serve(fake, second, WIRE_CLOSE_SESSION);
 	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
 	fake_reply(fake, first->socket, fake->message.id, 0, (uint64_t[]){1, 4096}, 2);
-	ck_assert_uint_eq(crowd->windows.users[window], 1);
+	ck_assert_uint_eq(window_users(&crowd->windows, window), 1);
 	fake_serve(fake, first, WIRE_CLOSE_SESSION);
-	ck_assert_uint_eq(crowd->windows.users[window], 0);
+	ck_assert_uint_eq(window_users(&crowd->windows, window), 0);
 	end();
 }
 END_TEST
@@ -808,6 +865,7 @@ int main(void)
 	tests = tcase_create("another life");
 	suite_add_tcase(suite, tests);
 	tcase_add_test(tests, the_next_daemon_says_so_too);
+	tcase_add_test(tests, all_its_windows_are_held_where_it_was);
 	tcase_add_test(tests, the_next_daemon_does_not_ask_once_more_whether_it_is_let_go);
 	return suite_run(suite);
 }

@@ -2,8 +2,8 @@
 // user may ask; what he is shown depends on who he is. A user has a bounded number of them, and
 // they are answered in turn (turn.h). Daemon, loop thread only.
 
-#ifndef FRMPS_SERVER_CONTROL_OPERATOR_H
-#define FRMPS_SERVER_CONTROL_OPERATOR_H
+#ifndef FRMPS_SERVER_CONTROL_CALLER_H
+#define FRMPS_SERVER_CONTROL_CALLER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ struct desk;
 #define OPERATOR_WORD_MAX      64u
 
 /* A private copy of what an operator asks. */
-struct operator_request {
+struct caller_request {
 	uint64_t id;
 	char command[OPERATOR_WORD_MAX];
 	unsigned argument_count; /* that there were */
@@ -33,26 +33,25 @@ struct operator_request {
 	char arguments[OPERATOR_ARGUMENTS_MAX][OPERATOR_WORD_MAX];
 };
 
-struct operator
-{
+struct caller {
 	struct guest guest;
 	struct daemon *daemon;
 	struct connection *connection;
 	bool waits; /* for its turn, with `request` */
-	struct operator_request request;
+	struct caller_request request;
 	uint64_t isolate_id; /* of the message that a move answers; 0: none is awaited */
 	bool awaits_events;  /* with `request`: it is answered when there is one */
 	unsigned files;	     /* documents that it may not have read */
 };
 
 /** The operator of one of daemon->operators. */
-struct operator* operator_of(struct guest *guest);
+struct caller *caller_of(struct guest *guest);
 
 /** What the daemon knows of this room: an operator whose user has too many connections is sent
  * away. */
 extern const struct desk control_desk;
 /** Answers the request that waited; may free the operator. */
-void operator_answer(struct operator* operator);
-struct operator* operator_free(struct operator* operator);
+void caller_answer(struct caller *caller);
+struct caller *caller_free(struct caller *caller);
 
 #endif

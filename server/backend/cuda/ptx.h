@@ -1,0 +1,33 @@
+// A text of PTX becomes code that is still to be linked. nvjit_open() has found the compiler. One
+// thread.
+
+#ifndef FRMPS_SERVER_BACKEND_CUDA_PTX_H
+#define FRMPS_SERVER_BACKEND_CUDA_PTX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+#include "server/backend/cuda/nvjit.h"
+
+/* What is compiled. */
+struct ptx {
+	const char *text;		       /* ends with a NUL */
+	const struct wire_options *options[2]; /* NULL: none; where both say it the second holds */
+	unsigned arch;			       /* of the device: 10 * major + minor */
+};
+
+/** The target of code for an architecture, as the driver chooses it: "sm_90a". @size: of the text
+ */
+void ptx_target(unsigned arch, char *ret_text, size_t size);
+
+/**
+ * Compiles.
+ * @log: is added to
+ * @ret_code: on the heap, the caller's
+ * Return: as the driver for the same text
+ */
+CUresult ptx_compile(const struct ptx *ptx, struct nvjit_log *log, void **ret_code, size_t *ret_bytes);
+
+#endif

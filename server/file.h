@@ -1,0 +1,24 @@
+// Whole files of memory that another process has made, or will read. No state; any thread.
+
+#ifndef FRMPS_SERVER_FILE_H
+#define FRMPS_SERVER_FILE_H
+
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+/* Largest that is read, bytes. */
+#define FILE_BYTES_MAX (UINT64_C(4) << 30)
+
+/**
+ * A private copy of a file, which may change under us, whatever its seals say. Free with free().
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE (no file of that size), CUDA_ERROR_INVALID_IMAGE,
+ * CUDA_ERROR_OUT_OF_MEMORY.
+ */
+CUresult file_read(int fd, uint64_t bytes, uint8_t **ret_bytes);
+
+/** Writes a file from its beginning, which may fail in any way. Return: CUDA_SUCCESS,
+ * CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult file_write(int fd, const void *bytes, uint64_t count);
+
+#endif

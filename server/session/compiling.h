@@ -1,0 +1,57 @@
+// Requests that a compiler answers: a text that becomes code before any executor hears of it, and
+// all about links. Daemon, loop thread only.
+//
+//   compiling_begin ──► waits ──(its user has fewer than so many under way)──► with a compiler
+//                         ▲                                                      │     │
+//                         └──── once: the compiler crashed, or took too long ────┘     ▼
+//                                                 request_compiled(), or an answer to the program
+//
+// A session has a compiler of its own from its first text on. For each user with sessions one more
+// is started ahead. At most COMPILERS_MOST of a user have somebody's texts; those that have had
+// nothing to do for longest make room, and after IDLE_MS they end. What a compiler knows of links
+// is a cache: the program begins a link again.
+//
+// What crashes twice, in a fresh process the second time, is an error for its program alone:
+// CUDA_ERROR_INVALID_PTX, which says that a compilation failed, and a log that says how.
+
+#ifndef FRMPS_SERVER_SESSION_COMPILING_H
+#define FRMPS_SERVER_SESSION_COMPILING_H
+
+#include <sys/queue.h>
+#include <sys/types.h>
+
+struct compiled;
+struct daemon;
+struct request;
+struct session;
+struct timer;
+struct wire_reply;
+
+struct compiling {
+	TAILQ_HEAD(, request) waiting;
+	unsigned at_a_time; /* requests of one user that are with compilers */
+	struct timer *idle; /* runs while a compiler may have nothing to do */
+	/* request.h */
+	void (*finish)(struct request *request, const struct wire_reply *reply);
+	void (*compiled)(struct request *request, const struct compiled *code);
+};
+
+/** Reads FRMPS_COMPILATIONS. @finish, @compiled: request_finish, request_compiled */
+void compiling_init(struct daemon *daemon,
+	void (*finish)(struct request *request, const struct wire_reply *reply),
+	void (*compiled)(struct request *request, const struct compiled *code));
+/** Ends all compilers. */
+void compiling_deinit(struct daemon *daemon);
+
+/** Has a compiler do it. The request is not under way anywhere, and may be over when this returns.
+ */
+void compiling_begin(struct request *request);
+/** Nobody waits for the request any more. */
+void compiling_forget(struct request *request);
+
+/** A session begins: sees to it that a compiler is ready for its user. */
+void compiling_await(struct session *session);
+/** The session ends. */
+void compiling_leave(struct session *session);
+
+#endif
