@@ -457,7 +457,7 @@ static void import_memory(struct request *request)
 		return;
 	}
 	request->chunk = chunk_ref(chunk);
-	effect_note(request, &reply, NULL);
+	effect_note(request, &reply);
 	/* Its holding is recorded. */
 	exports_claim(chunk);
 	request_finish(request, &reply);
