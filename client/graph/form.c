@@ -16,6 +16,9 @@
 
 #define NOWHERE UINT32_MAX
 
+/* A graph_place.kind: the node cannot be changed where it is. */
+#define GRAPH_FIXED UINT32_MAX
+
 struct link {
 	uint32_t item;
 	CUgraphEdgeData data;
@@ -23,6 +26,7 @@ struct link {
 
 /* Something to be done, by the device or here. */
 struct item {
+	struct graph_node *node; /* all of whose work it is; NULL: there is none */
 	bool here;
 	uint32_t first_link, link_count; /* to earlier items */
 	uint32_t place;			 /* segment, or slot */
@@ -137,6 +141,25 @@ static void add_device_copy(
 	item->copy = copy_form(&box, kind);
 }
 
+/* What about an item cannot be changed where it is: its op and flags, whether the sides of a copy
+ * are host memory. Boxes of several rows and arrays cannot be changed at all. */
+static uint32_t kind_of(const struct item *item)
+{
+	const struct frmps_copy *copy = &item->copy.copy;
+	uint32_t kind = item->op | (uint32_t)item->flags << 16;
+
+	switch (item->op) {
+	case FRMPS_OP_LAUNCH:
+		return kind;
+	case FRMPS_OP_SET:
+		return item->set.height == 1 ? kind : GRAPH_FIXED;
+	case FRMPS_OP_COPY:
+		return copy->height == 1 && copy->depth == 1 ? kind | copy->kind << 20 : GRAPH_FIXED;
+	default:
+		return GRAPH_FIXED;
+	}
+}
+
 /* Pinned memory for a box, its rows packed. */
 static CUresult stage(struct maker *maker, const struct box *box, struct box_side *ret_side)
 {
@@ -190,7 +213,7 @@ static CUresult add_staged(struct maker *maker, const struct graph_node *node, c
 	return add_link(maker, maker->count - 2, NULL);
 }
 
-static CUresult add_copy(struct maker *maker, const struct graph_node *node, uint32_t begin)
+static CUresult add_copy(struct maker *maker, struct graph_node *node, uint32_t begin)
 {
 	struct box box = node->params.copy.box;
 	bool empty = box_is_empty(&box);
@@ -206,10 +229,12 @@ static CUresult add_copy(struct maker *maker, const struct graph_node *node, uin
 	item = add_item(maker, here);
 	if (!item)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (here)
+	if (here) {
 		item->step = (struct graph_step){.kind = STEP_COPY, .copy = box};
-	else if (!empty)
+	} else if (!empty) {
+		item->node = node;
 		add_device_copy(item, box, &dst, &src);
+	}
 	return link_node(maker, node, begin);
 }
 
@@ -253,7 +278,7 @@ static CUresult add_child(struct maker *maker, const struct graph_node *node, ui
 	return r;
 }
 
-static CUresult add_simple(struct maker *maker, const struct graph_node *node, uint32_t begin)
+static CUresult add_simple(struct maker *maker, struct graph_node *node, uint32_t begin)
 {
 	const struct graph_params *params = &node->params;
 	struct item *item = add_item(maker, false);
@@ -261,6 +286,7 @@ static CUresult add_simple(struct maker *maker, const struct graph_node *node, u
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	item->node = node;
 	switch (node->disabled ? CU_GRAPH_NODE_TYPE_EMPTY : params->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
 		r = add_kernel(item, &params->kernel);
@@ -284,6 +310,7 @@ static CUresult add_node(struct maker *maker, struct graph_node *node, uint32_t 
 {
 	CUresult r;
 
+	node->place = (struct graph_place){.step = GRAPH_NO_STEP};
 	if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
 		r = add_child(maker, node, begin);
 	else if (node->params.type == CU_GRAPH_NODE_TYPE_MEMCPY && !node->disabled)
@@ -447,6 +474,21 @@ static struct frmps_graph_head measure(struct maker *maker, uint32_t place, uint
 	return head;
 }
 
+/* Of an item in the latest step. */
+static void note_place(const struct maker *maker, const struct item *item)
+{
+	uint32_t room;
+
+	if (!item->node)
+		return;
+	room = (uint32_t)node_bytes(maker, item) - (uint32_t)sizeof(struct frmps_graph_node) -
+	       count_edges(maker, item) * (uint32_t)sizeof(struct frmps_graph_edge);
+	item->node->place = (struct graph_place){.step = maker->form->count - 1,
+		.index = item->index,
+		.room = room,
+		.kind = item->here ? item->step.kind : kind_of(item)};
+}
+
 static CUresult write_segment(struct maker *maker, uint32_t place, uint32_t flags)
 {
 	bool works;
@@ -473,6 +515,7 @@ static CUresult write_segment(struct maker *maker, uint32_t place, uint32_t flag
 		if (item->here || item->place != place)
 			continue;
 		write_node(maker, item, (struct frmps_graph_node *)(void *)at);
+		note_place(maker, item);
 		at += node_bytes(maker, item);
 	}
 	return CUDA_SUCCESS;
@@ -490,6 +533,7 @@ static CUresult write_slot(struct maker *maker, uint32_t place)
 		if (!step)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		*step = item->step;
+		note_place(maker, item);
 	}
 	return CUDA_SUCCESS;
 }
@@ -514,6 +558,90 @@ CUresult form_make(const struct client_graph *graph, uint32_t flags, struct grap
 	free(maker.items);
 	free(maker.links);
 	return r;
+}
+
+/* ---- changes ---- */
+
+/* What a node of the device does, as one item; op PAD: it is more, or something else. */
+static CUresult make_item(const struct graph_node *node, struct item *ret_item)
+{
+	struct box box = node->params.copy.box;
+	struct copy_side dst, src;
+	CUresult r;
+
+	*ret_item = (struct item){.op = FRMPS_OP_PAD};
+	switch (node->params.type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		return add_kernel(ret_item, &node->params.kernel);
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		return add_set(ret_item, &node->params.set);
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		r = box_is_empty(&box) ? CUDA_SUCCESS : copy_examine(&box, node->params.copy.how, &dst, &src);
+		if (r == CUDA_SUCCESS && !box_is_empty(&box) && dst.place != COPY_ORDINARY &&
+			src.place != COPY_ORDINARY && (dst.place == COPY_DEVICE || src.place == COPY_DEVICE))
+			add_device_copy(ret_item, box, &dst, &src);
+		return r;
+	default:
+		return CUDA_SUCCESS;
+	}
+}
+
+static CUresult follow_on_device(
+	const struct graph_form *form, const struct graph_node *node, bool *ret_follows)
+{
+	struct item item;
+	uint64_t bytes;
+	CUresult r = make_item(node, &item);
+
+	/* One that is switched off may name what is gone. */
+	if (r != CUDA_SUCCESS)
+		return node->disabled ? CUDA_SUCCESS : r;
+	body_of(&item, &bytes);
+	*ret_follows = form->steps[node->place.step].device.changes && node->place.kind != GRAPH_FIXED &&
+		       kind_of(&item) == node->place.kind && bytes <= node->place.room &&
+		       form_change_bytes(node) <= FRMPS_CHANGES_MAX;
+	return CUDA_SUCCESS;
+}
+
+CUresult form_follow(struct graph_form *form, struct graph_node *node, bool *ret_follows)
+{
+	struct item item = {0};
+	struct graph_step *step;
+	CUresult r;
+
+	*ret_follows = false;
+	if (node->place.step == GRAPH_NO_STEP)
+		return CUDA_SUCCESS;
+	step = &form->steps[node->place.step];
+	if (step->kind == STEP_DEVICE)
+		return follow_on_device(form, node, ret_follows);
+	r = add_step(&item, &node->params);
+	if (r == CUDA_SUCCESS)
+		*step = item.step;
+	*ret_follows = r == CUDA_SUCCESS;
+	return r;
+}
+
+uint32_t form_change_bytes(const struct graph_node *node)
+{
+	return (uint32_t)(sizeof(struct frmps_graph_change) + padded(node->place.room));
+}
+
+void form_write_change(const struct graph_node *node, struct frmps_graph_change *ret_change)
+{
+	struct item item;
+	uint64_t bytes;
+	const void *body;
+
+	*ret_change = (struct frmps_graph_change){
+		.node = node->place.index, .size = form_change_bytes(node), .op = (uint16_t)node->place.kind};
+	memset(ret_change + 1, 0, padded(node->place.room));
+	/* Its kernel is gone in this moment: the executor says so. */
+	if (make_item(node, &item) != CUDA_SUCCESS)
+		return;
+	ret_change->flags = item.flags | (node->disabled ? FRMPS_CMD_DISABLED : 0);
+	body = body_of(&item, &bytes);
+	memcpy(ret_change + 1, body, bytes);
 }
 
 void form_drop_descriptions(struct graph_form *form)

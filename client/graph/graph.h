@@ -36,13 +36,25 @@ struct graph_edges {
 	uint32_t count, room;
 };
 
+/* Where the form of an executable graph has a node (form.h). */
+struct graph_place {
+	uint32_t step;	/* GRAPH_NO_STEP: in no step of its own */
+	uint32_t index; /* in the step's description */
+	uint32_t room;	/* bytes for what it does, there */
+	uint32_t kind;	/* what about it cannot be changed */
+};
+
+#define GRAPH_NO_STEP UINT32_MAX
+
 struct graph_node {
 	struct slab_object object;
 	struct client_graph *graph;
 	uint64_t serial; /* tells it from every other node of the process's life; grows in a graph */
 	uint64_t origin; /* in a clone: serial of the node that it was made from */
-	bool disabled;	 /* only in executable graphs */
-	uint32_t mark;	 /* for whoever walks the graph */
+	bool disabled;	 /* only in executable graphs, as the next two */
+	bool pending;	 /* it was changed, and no launch has that yet (exec.c) */
+	struct graph_place place;
+	uint32_t mark; /* for whoever walks the graph */
 	struct graph_edges before, behind;
 	struct graph_params params;
 };

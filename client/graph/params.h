@@ -72,6 +72,12 @@ CUresult params_clone(const struct graph_params *params, struct graph_params *re
 /** Frees what they own, but for a child graph. */
 void params_deinit(struct graph_params *params);
 
+/** Whether two of one type say the same. Those of memory operations never do: a form points to
+ * them. */
+bool params_are_same(const struct graph_params *a, const struct graph_params *b);
+/** Whether two kernels have the same attributes. */
+bool params_attributes_are_same(const struct graph_kernel *a, const struct graph_kernel *b);
+
 /** Bytes of a kernel's body with attributes and arguments. */
 uint32_t params_kernel_bytes(const struct graph_kernel *kernel);
 /** In the program's form; pointers into the parameters. */

@@ -13,17 +13,12 @@
 #define PORT_MAX	  2u
 #define TYPE_PROGRAMMATIC 1u
 
-static uint64_t padded(uint64_t bytes)
-{
-	return (bytes + FRMPS_RECORD_ALIGN - 1) / FRMPS_RECORD_ALIGN * FRMPS_RECORD_ALIGN;
-}
-
 /* Bytes of body and payload; UINT64_MAX if there is no such op or the body does not even begin. */
-static uint64_t body_bytes(const struct frmps_graph_node *node, uint64_t room)
+static uint64_t body_bytes(uint16_t op, const void *body, uint64_t room)
 {
-	const struct frmps_launch *launch = graph_form_body(node);
+	const struct frmps_launch *launch = body;
 
-	switch (node->op) {
+	switch (op) {
 	case FRMPS_OP_PAD:
 		return 0;
 	case FRMPS_OP_COPY:
@@ -43,23 +38,23 @@ static uint64_t body_bytes(const struct frmps_graph_node *node, uint64_t room)
 	}
 }
 
-static const char *check_body(const struct frmps_graph_node *node)
+/* @room: bytes from the body on */
+static const char *check_body(uint16_t op, const void *body, uint64_t room)
 {
-	uint64_t begin = sizeof(*node) + node->edges * (uint64_t)sizeof(struct frmps_graph_edge);
-	uint64_t room = node->size - begin, bytes = body_bytes(node, room);
-	const struct frmps_copy *copy = graph_form_body(node); /* also begins an array's */
+	uint64_t bytes = body_bytes(op, body, room);
+	const struct frmps_copy *copy = body; /* also begins an array's */
 
-	if (bytes > room || padded(begin + bytes) != node->size)
-		return "node of an unknown op, or with another size than its parts";
-	if (node->op == FRMPS_OP_SET)
-		return intake_check_set(graph_form_body(node));
-	if (node->op != FRMPS_OP_COPY && node->op != FRMPS_OP_ARRAY_COPY)
+	/* A change may have made the body smaller. */
+	if (bytes > room)
+		return "node of an unknown op, or smaller than its parts";
+	if (op == FRMPS_OP_SET)
+		return intake_check_set(body);
+	if (op != FRMPS_OP_COPY && op != FRMPS_OP_ARRAY_COPY)
 		return NULL;
 	if (copy->kind == (FRMPS_COPY_DST_HOST | FRMPS_COPY_SRC_HOST) ||
 		copy->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_SRC_ARENA))
 		return "copy of a kind that graphs do not have";
-	return node->op == FRMPS_OP_COPY ? intake_check_copy(copy)
-					 : intake_check_array_copy(graph_form_body(node));
+	return op == FRMPS_OP_COPY ? intake_check_copy(copy) : intake_check_array_copy(body);
 }
 
 /* @ops: of the nodes before this one, which is number `index`. */
@@ -82,6 +77,12 @@ static const char *check_edges(const struct frmps_graph_node *node, uint32_t ind
 	return NULL;
 }
 
+static unsigned flags_of(uint16_t op)
+{
+	return (op == FRMPS_OP_LAUNCH ? FRMPS_CMD_COOPERATIVE : 0) |
+	       (op == FRMPS_OP_PAD ? 0 : FRMPS_CMD_DISABLED);
+}
+
 static const char *check_node(
 	const struct frmps_graph_node *node, uint64_t room, uint32_t index, const uint16_t *ops)
 {
@@ -90,11 +91,10 @@ static const char *check_node(
 	if (node->size % FRMPS_RECORD_ALIGN || node->size < sizeof(*node) || node->size > room ||
 		node->edges > (node->size - sizeof(*node)) / sizeof(struct frmps_graph_edge))
 		return "node of a wrong size";
-	if (node->reserved ||
-		node->flags & ~(unsigned)(node->op == FRMPS_OP_LAUNCH ? FRMPS_CMD_COOPERATIVE : 0))
+	if (node->reserved || node->flags & ~flags_of(node->op))
 		return "reserved bits of a node are set";
 	wrong = check_edges(node, index, ops);
-	return wrong ? wrong : check_body(node);
+	return wrong ? wrong : check_body(node->op, graph_form_body(node), graph_form_room(node));
 }
 
 static const char *check_nodes(const struct frmps_graph_head *head, uint16_t *ops)
@@ -127,12 +127,35 @@ const char *graph_form_check(const uint8_t *bytes, uint64_t size)
 	if (!head->nodes || head->nodes > FRMPS_GRAPH_NODES_MAX ||
 		head->nodes > (size - sizeof(*head)) / sizeof(struct frmps_graph_node))
 		return "no node, or too many";
-	if (head->reserved || head->flags & ~FRMPS_GRAPH_PRIORITIES)
+	if (head->flags & ~(FRMPS_GRAPH_PRIORITIES | FRMPS_GRAPH_CHANGES) ||
+		!head->serial != !(head->flags & FRMPS_GRAPH_CHANGES))
 		return "reserved bits are set";
+	if (head->serial && size > FRMPS_GRAPH_CHANGED_MAX)
+		return "too large to be changed";
 	ops = malloc(head->nodes * sizeof(*ops));
 	if (!ops)
 		return "no memory to look at it";
 	wrong = check_nodes(head, ops);
 	free(ops);
 	return wrong;
+}
+
+const char *graph_form_check_changes(const struct frmps_graph_update *update, uint64_t bytes)
+{
+	const struct frmps_graph_change *change = graph_form_changes(update);
+
+	for (uint32_t i = 0; i < update->changes; i++, change = graph_form_next_change(change)) {
+		const char *wrong;
+
+		if (bytes < sizeof(*change) || change->size < sizeof(*change) || change->size > bytes ||
+			change->size % FRMPS_RECORD_ALIGN)
+			return "change of a wrong size";
+		if (change->op == FRMPS_OP_PAD || change->reserved || change->flags & ~flags_of(change->op))
+			return "change of an unknown kind";
+		wrong = check_body(change->op, change + 1, change->size - sizeof(*change));
+		if (wrong)
+			return wrong;
+		bytes -= change->size;
+	}
+	return bytes || !update->changes ? "more changes than announced, or none" : NULL;
 }

@@ -28,6 +28,8 @@ struct tenant *tenant_new(struct executor *executor, uint64_t id)
 	tenant->references = 1;
 	tenant->doorbell = -1;
 	range_set_init(&tenant->windows, false);
+	tenant->server_fd = -1;
+	pthread_mutex_init(&tenant->graphs.lock, NULL);
 	range_set_init(&tenant->device, true);
 	range_set_init(&tenant->host, true);
 	range_set_init(&tenant->globals, true);
@@ -61,6 +63,7 @@ struct tenant *tenant_unref(struct tenant *tenant)
 	range_set_deinit(&tenant->host_maps);
 	range_set_deinit(&tenant->unpinning);
 	constant_set_deinit(&tenant->constants);
+	pthread_mutex_destroy(&tenant->graphs.lock);
 	free(tenant->streams);
 	free(tenant);
 	return NULL;

@@ -60,6 +60,7 @@ struct tenant {
 	/* Set by OpenSession, constant then. */
 	struct shm_view view;
 	int doorbell;
+	int server_fd; /* of the region that executors write: places of graphs are mapped one by one */
 	uint64_t window_base, device_bytes, host_bytes;
 	uint64_t text;	      /* address of its kernels' text; 0: it does not look there */
 	uint32_t scratch;     /* index of its word */

@@ -174,6 +174,7 @@ const struct backend_ops backend_cuda = {
 	.check = cuda_check,
 	.graph_make = cuda_graph_make,
 	.graph_free = cuda_graph_free,
+	.graph_change = cuda_graph_change,
 	.graph_launch = cuda_graph_launch,
 	.mark = cuda_mark,
 };

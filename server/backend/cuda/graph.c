@@ -1,5 +1,5 @@
-// Graphs: node by node into the driver's, instantiated, and the template thrown away. A backend
-// graph is the driver's executable one, cast.
+// Graphs: node by node into the driver's, instantiated, and the template thrown away, unless nodes
+// may be changed later: the driver wants those of the template named.
 //
 // Executor threads; several at once for different graphs.
 
@@ -8,10 +8,18 @@
 
 #include "server/backend/cuda/cuda.h"
 
-static CUgraphExec cuda_exec(struct backend_graph *graph)
-{
-	return (CUgraphExec)(void *)graph;
-}
+/* What became of a node. */
+struct place {
+	CUgraphNode node, onward; /* onward: NULL: it has none */
+	bool disabled;
+};
+
+struct backend_graph {
+	CUgraphExec exec;
+	CUgraph from;	   /* NULL: it cannot be changed */
+	CUcontext context; /* where its kernels run */
+	struct place *places;
+};
 
 static CUresult set_attributes(CUgraphNode node, const struct backend_launch *launch)
 {
@@ -25,11 +33,14 @@ static CUresult set_attributes(CUgraphNode node, const struct backend_launch *la
 }
 
 /* A node runs where it was made for, whatever stream its graph is launched in. Where the driver is
- * given a CUfunction it does not look at `ctx`, so a group's node gets a CUkernel. */
-static CUresult add_kernel(
-	CUgraph graph, const struct backend_launch *launch, CUcontext context, CUgraphNode *ret_node)
+ * given a CUfunction it does not look at `ctx`, so a group's node gets a CUkernel.
+ * @arguments: what the form points to */
+static CUresult kernel_form(const struct backend_launch *launch, CUcontext context,
+	struct cuda_arguments *arguments, CUDA_KERNEL_NODE_PARAMS *ret_form)
 {
-	CUDA_KERNEL_NODE_PARAMS kernel = {
+	CUresult code = cuda_launch_check(launch);
+
+	*ret_form = (CUDA_KERNEL_NODE_PARAMS){
 		.func = context == cuda.context ? cuda_function(launch->function) : NULL,
 		.kern = cuda_kernel(launch->function)->kernel,
 		.gridDimX = launch->grid[0],
@@ -41,32 +52,43 @@ static CUresult add_kernel(
 		.sharedMemBytes = cuda_shared(launch->function, launch->shared_bytes),
 		.ctx = context,
 	};
-	struct cuda_arguments arguments;
-	CUresult code = cuda_launch_check(launch);
-
 	if (code)
 		return code;
-	cuda_arguments_init(&arguments, launch);
-	kernel.kernelParams = arguments.params;
-	kernel.extra = arguments.packed;
-	code = driver.graph_add_kernel(ret_node, graph, NULL, 0, &kernel);
+	cuda_arguments_init(arguments, launch);
+	ret_form->kernelParams = arguments->params;
+	ret_form->extra = arguments->packed;
+	return CUDA_SUCCESS;
+}
+
+static CUresult add_kernel(
+	CUgraph graph, const struct backend_launch *launch, CUcontext context, CUgraphNode *ret_node)
+{
+	struct cuda_arguments arguments;
+	CUDA_KERNEL_NODE_PARAMS form;
+	CUresult code = kernel_form(launch, context, &arguments, &form);
+
+	if (!code)
+		code = driver.graph_add_kernel(ret_node, graph, NULL, 0, &form);
 	return code ? code : set_attributes(*ret_node, launch);
+}
+
+static CUresult copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form)
+{
+	return copy->dst_is_host && copy->src_is_host ? CUDA_ERROR_INVALID_VALUE
+						      : cuda_copy_form(copy, ret_form);
 }
 
 static CUresult add_copy(CUgraph graph, const struct backend_copy *copy, CUgraphNode *ret_node)
 {
 	CUDA_MEMCPY3D form;
-	CUresult code;
+	CUresult code = copy_form(copy, &form);
 
-	if (copy->dst_is_host && copy->src_is_host)
-		return CUDA_ERROR_INVALID_VALUE;
-	code = cuda_copy_form(copy, &form);
 	return code ? code : driver.graph_add_copy(ret_node, graph, NULL, 0, &form, cuda.context);
 }
 
-static CUresult add_set(CUgraph graph, const struct frmps_set *set, CUgraphNode *ret_node)
+static CUDA_MEMSET_NODE_PARAMS set_form(const struct frmps_set *set)
 {
-	CUDA_MEMSET_NODE_PARAMS form = {
+	return (CUDA_MEMSET_NODE_PARAMS){
 		.dst = set->dst,
 		.pitch = set->pitch,
 		.value = set->value,
@@ -74,6 +96,11 @@ static CUresult add_set(CUgraph graph, const struct frmps_set *set, CUgraphNode 
 		.width = set->width,
 		.height = set->height,
 	};
+}
+
+static CUresult add_set(CUgraph graph, const struct frmps_set *set, CUgraphNode *ret_node)
+{
+	CUDA_MEMSET_NODE_PARAMS form = set_form(set);
 
 	return driver.graph_add_set(ret_node, graph, NULL, 0, &form, cuda.context);
 }
@@ -94,77 +121,182 @@ static CUresult add_node(
 }
 
 /* What copies on what the node has written; who depends on the node depends on that. */
-static CUresult add_onward(CUgraph graph, const struct backend_node *node, CUgraphNode *tail)
+static CUresult add_onward(CUgraph graph, const struct backend_node *node, struct place *place)
 {
 	struct backend_copy copy = backend_node_on(node);
 	CUgraphEdgeData data = {.from_port = 0};
-	CUgraphNode onward;
-	CUresult code = add_copy(graph, &copy, &onward);
+	CUresult code = add_copy(graph, &copy, &place->onward);
 
-	if (!code)
-		code = driver.graph_add_edges(graph, tail, &onward, &data, 1);
-	if (!code)
-		*tail = onward;
-	return code;
+	return code ? code : driver.graph_add_edges(graph, &place->node, &place->onward, &data, 1);
 }
 
 /* The edges of one node; what they lead to was added before. */
-static CUresult add_edges(CUgraph graph, const struct backend_node *node, CUgraphNode *nodes, CUgraphNode to)
+static CUresult add_edges(
+	CUgraph graph, const struct backend_node *node, struct place *places, CUgraphNode to)
 {
 	CUresult code = CUDA_SUCCESS;
 
 	for (uint32_t i = 0; !code && i < node->edge_count; i++) {
 		const struct frmps_graph_edge *edge = &node->edges[i];
+		struct place *from = &places[edge->node];
 		CUgraphEdgeData data = {.from_port = edge->from_port, .type = edge->type};
 
-		code = driver.graph_add_edges(graph, &nodes[edge->node], &to, &data, 1);
+		code = driver.graph_add_edges(
+			graph, from->onward ? &from->onward : &from->node, &to, &data, 1);
 	}
 	return code;
 }
 
-static CUresult add_all(CUgraph graph, const struct backend_node *nodes, uint32_t count, CUcontext context)
+static CUresult add_all(CUgraph graph, const struct backend_node *nodes, uint32_t count, CUcontext context,
+	struct place *places)
 {
-	CUgraphNode *added = calloc(count, sizeof(CUgraphNode));
-	CUresult code = added ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult code = CUDA_SUCCESS;
 
 	for (uint32_t i = 0; !code && i < count; i++) {
-		code = add_node(graph, &nodes[i], context, &added[i]);
+		code = add_node(graph, &nodes[i], context, &places[i].node);
 		if (!code)
-			code = add_edges(graph, &nodes[i], added, added[i]);
+			code = add_edges(graph, &nodes[i], places, places[i].node);
 		if (!code && nodes[i].onto)
-			code = add_onward(graph, &nodes[i], &added[i]);
+			code = add_onward(graph, &nodes[i], &places[i]);
 	}
-	free(added);
+	return code;
+}
+
+/* ---- changes ---- */
+
+static CUresult enable(struct backend_graph *graph, struct place *place, bool disabled)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	if (place->disabled == disabled)
+		return code;
+	code = driver.graph_enable(graph->exec, place->node, !disabled);
+	if (!code && place->onward)
+		code = driver.graph_enable(graph->exec, place->onward, !disabled);
+	if (!code)
+		place->disabled = disabled;
+	return code;
+}
+
+static CUresult change_copy(CUgraphExec exec, CUgraphNode node, const struct backend_copy *copy)
+{
+	CUDA_MEMCPY3D form;
+	CUresult code = copy_form(copy, &form);
+
+	return code ? code : driver.graph_change_copy(exec, node, &form, cuda.context);
+}
+
+static CUresult change_kernel(
+	const struct backend_graph *graph, CUgraphNode node, const struct backend_launch *launch)
+{
+	struct cuda_arguments arguments;
+	CUDA_KERNEL_NODE_PARAMS form;
+	CUresult code = kernel_form(launch, graph->context, &arguments, &form);
+
+	return code ? code : driver.graph_change_kernel(graph->exec, node, &form);
+}
+
+static CUresult change_node(
+	const struct backend_graph *graph, CUgraphNode at, const struct backend_node *node)
+{
+	CUDA_MEMSET_NODE_PARAMS set;
+
+	switch (node->op) {
+	case FRMPS_OP_LAUNCH:
+		return change_kernel(graph, at, &node->launch);
+	case FRMPS_OP_COPY:
+		return change_copy(graph->exec, at, &node->copy);
+	case FRMPS_OP_SET:
+		set = set_form(node->set);
+		return driver.graph_change_set(graph->exec, at, &set, cuda.context);
+	default:
+		return CUDA_SUCCESS;
+	}
+}
+
+CUresult cuda_graph_change(struct backend_graph *graph, uint32_t index, const struct backend_node *node)
+{
+	struct place *place = &graph->places[index];
+	struct backend_copy onward;
+	CUresult code = CUDA_SUCCESS;
+
+	if (!node->disabled)
+		code = change_node(graph, place->node, node);
+	if (!code && !node->disabled && place->onward) {
+		onward = backend_node_on(node);
+		code = change_copy(graph->exec, place->onward, &onward);
+	}
+	return code ? code : enable(graph, place, node->disabled);
+}
+
+/* ---- the graph ---- */
+
+static CUresult disable_all(struct backend_graph *graph, const struct backend_node *nodes, uint32_t count)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; !code && i < count; i++)
+		code = enable(graph, &graph->places[i], nodes[i].disabled);
+	return code;
+}
+
+/* Into a graph whose places are there. */
+static CUresult make(
+	struct backend_graph *graph, const struct backend_node *nodes, uint32_t count, uint32_t flags)
+{
+	bool priorities = flags & FRMPS_GRAPH_PRIORITIES;
+	CUresult code = driver.graph_create(&graph->from, 0);
+
+	if (code)
+		return code;
+	code = add_all(graph->from, nodes, count, graph->context, graph->places);
+	if (!code)
+		code = driver.graph_instantiate(&graph->exec, graph->from,
+			priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
+	return code ? code : disable_all(graph, nodes, count);
+}
+
+static void drop_template(struct backend_graph *graph)
+{
+	if (graph->from)
+		driver.graph_destroy(graph->from);
+	graph->from = NULL;
+	free(graph->places);
+	graph->places = NULL;
+}
+
+CUresult cuda_graph_free(struct backend_graph *graph)
+{
+	CUresult code = graph->exec ? driver.graph_exec_destroy(graph->exec) : CUDA_SUCCESS;
+
+	drop_template(graph);
+	free(graph);
 	return code;
 }
 
 CUresult cuda_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 	struct backend_graph **ret_graph)
 {
-	CUcontext context = sms ? cuda_sms_context(sms) : cuda.context;
-	bool priorities = flags & FRMPS_GRAPH_PRIORITIES;
-	CUgraphExec exec = NULL;
-	CUgraph graph;
-	CUresult code = context ? driver.graph_create(&graph, 0) : CUDA_ERROR_INVALID_VALUE;
+	struct backend_graph *graph = calloc(1, sizeof(*graph));
+	CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (code)
+	if (!graph)
 		return code;
-	code = add_all(graph, nodes, count, context);
-	if (!code)
-		code = driver.graph_instantiate(
-			&exec, graph, priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
-	driver.graph_destroy(graph);
-	if (!code)
-		*ret_graph = (struct backend_graph *)(void *)exec;
-	return code;
-}
-
-CUresult cuda_graph_free(struct backend_graph *graph)
-{
-	return driver.graph_exec_destroy(cuda_exec(graph));
+	graph->context = sms ? cuda_sms_context(sms) : cuda.context;
+	graph->places = calloc(count, sizeof(*graph->places));
+	if (graph->places)
+		code = graph->context ? make(graph, nodes, count, flags) : CUDA_ERROR_INVALID_VALUE;
+	if (code) {
+		cuda_graph_free(graph);
+		return code;
+	}
+	if (!(flags & FRMPS_GRAPH_CHANGES))
+		drop_template(graph);
+	*ret_graph = graph;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuda_graph_launch(struct backend_stream *stream, struct backend_graph *graph)
 {
-	return driver.graph_launch(cuda_exec(graph), cuda_stream(stream));
+	return driver.graph_launch(graph->exec, cuda_stream(stream));
 }

@@ -14,17 +14,21 @@ struct backend_graph {
 	struct backend_node nodes[];
 };
 
+static CUresult check_node(const struct backend_node *node)
+{
+	if (node->op == FRMPS_OP_LAUNCH)
+		return host_launch_check(&node->launch);
+	return node->op == FRMPS_OP_COPY && node->copy.dst_is_host && node->copy.src_is_host
+		       ? CUDA_ERROR_INVALID_VALUE
+		       : CUDA_SUCCESS;
+}
+
 static CUresult check(const struct backend_node *nodes, uint32_t count)
 {
 	CUresult code = CUDA_SUCCESS;
 
-	for (uint32_t i = 0; !code && i < count; i++) {
-		if (nodes[i].op == FRMPS_OP_LAUNCH)
-			code = host_launch_check(&nodes[i].launch);
-		else if (nodes[i].op == FRMPS_OP_COPY && nodes[i].copy.dst_is_host &&
-			 nodes[i].copy.src_is_host)
-			code = CUDA_ERROR_INVALID_VALUE;
-	}
+	for (uint32_t i = 0; !code && i < count; i++)
+		code = check_node(&nodes[i]);
 	return code;
 }
 
@@ -59,6 +63,19 @@ CUresult host_graph_free(struct backend_graph *graph)
 	return CUDA_SUCCESS;
 }
 
+CUresult host_graph_change(struct backend_graph *graph, uint32_t index, const struct backend_node *node)
+{
+	CUresult code = node->disabled ? CUDA_SUCCESS : check_node(node);
+
+	if (code)
+		return code;
+	if (node->disabled)
+		graph->nodes[index].disabled = true;
+	else
+		graph->nodes[index] = *node;
+	return CUDA_SUCCESS;
+}
+
 static CUresult queue_node(struct backend_stream *stream, const struct backend_node *node, uint64_t sms)
 {
 	switch (node->op) {
@@ -85,6 +102,8 @@ CUresult host_graph_launch(struct backend_stream *stream, struct backend_graph *
 	CUresult code = host_stream_wait(stream, graph->latest);
 
 	for (uint32_t i = 0; !code && i < graph->count; i++) {
+		if (graph->nodes[i].disabled)
+			continue;
 		code = queue_node(stream, &graph->nodes[i], graph->sms);
 		if (!code && graph->nodes[i].onto)
 			code = queue_onward(stream, &graph->nodes[i]);

@@ -248,6 +248,7 @@ CUresult host_set(struct backend_stream *stream, const struct frmps_set *set);
 CUresult host_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 	struct backend_graph **ret_graph);
 CUresult host_graph_free(struct backend_graph *graph);
+CUresult host_graph_change(struct backend_graph *graph, uint32_t index, const struct backend_node *node);
 CUresult host_graph_launch(struct backend_stream *stream, struct backend_graph *graph);
 
 static inline struct host_function *host_function(struct backend_function *function)
