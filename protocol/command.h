@@ -47,6 +47,10 @@
 #define FRMPS_OBJECT_IDS   65536u
 #define FRMPS_ARRAY_LEVELS 32u
 
+/* Bodies of one condition, and conditions in conditions, at most. */
+#define FRMPS_CONDITION_BODIES_MAX 1024u
+#define FRMPS_CONDITION_DEPTH_MAX  16u
+
 enum frmps_op {
 #define OP(name, value, body, payload, directive, since) FRMPS_OP_##name = value,
 #include "protocol/ops.def"
@@ -176,6 +180,11 @@ struct frmps_graph_node {
 	uint16_t flags;
 	uint32_t edges;
 	uint32_t reserved;
+};
+
+struct frmps_condition {
+	uint64_t word;
+	uint32_t kind, bodies;
 };
 
 struct frmps_graph_edge {

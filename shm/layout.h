@@ -191,7 +191,9 @@ struct shm_server_header {
  * nothing of the stream is on the GPU, by the executor. Only ever grows. */
 struct shm_timeline_entry {
 	word64 done;
-	uint64_t reserved;
+	/* Of the first entry of the first timeline: not zero: the session has ended, and loops of
+	 * its graphs are to end, whatever their kernels say. Executors write, the device reads. */
+	word64 over;
 };
 
 struct shm_timeline {

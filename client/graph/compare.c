@@ -98,6 +98,19 @@ static bool same_edges(struct graph_node *mine, struct graph_node *theirs, CUgra
 	return same;
 }
 
+static CUgraphExecUpdateResult compare_bodies(
+	struct graph_node *mine, struct graph_node *theirs, CUgraphExecUpdateResultInfo *info)
+{
+	const struct graph_branch *a = &mine->params.branch, *b = &theirs->params.branch;
+	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+
+	if (a->kind != b->kind || a->count != b->count)
+		return blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, info);
+	for (uint32_t i = 0; !result && i < a->count; ++i)
+		result = graph_compare(a->bodies[i], b->bodies[i], info);
+	return result;
+}
+
 static CUgraphExecUpdateResult compare_node(
 	struct graph_node *mine, struct graph_node *theirs, CUgraphExecUpdateResultInfo *info)
 {
@@ -109,6 +122,8 @@ static CUgraphExecUpdateResult compare_node(
 		return info->result;
 	if (type == CU_GRAPH_NODE_TYPE_GRAPH)
 		return graph_compare(mine->params.child, theirs->params.child, info);
+	if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		return compare_bodies(mine, theirs, info);
 	if (graph_is_memory(type))
 		return blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, info);
 	return CU_GRAPH_EXEC_UPDATE_SUCCESS;

@@ -155,7 +155,7 @@ static CUresult claim(struct client_exec *exec)
 	struct client_graph *graph;
 	CUresult r = CUDA_SUCCESS;
 
-	if (!graph_has_memory(exec->graph))
+	if (!graph_is_unique(exec->graph))
 		return CUDA_SUCCESS;
 	graph_enter();
 	graph = source_of(exec);
@@ -171,7 +171,7 @@ static void unclaim(const struct client_exec *exec)
 {
 	struct client_graph *graph;
 
-	if (!graph_has_memory(exec->graph))
+	if (!graph_is_unique(exec->graph))
 		return;
 	graph_enter();
 	graph = source_of(exec);
@@ -499,19 +499,41 @@ CUresult exec_is_enabled(struct client_exec *exec, CUgraphNode handle, bool *ret
 
 /* ---- updates as a whole ---- */
 
+static void exchange(struct client_exec *exec, struct client_graph *mine, struct client_graph *theirs);
+
+static void exchange_inside(struct client_exec *exec, struct graph_params *a, struct graph_params *b)
+{
+	struct client_graph *const *mine, *const *theirs;
+	uint32_t count = graph_inside(a, &mine);
+
+	graph_inside(b, &theirs);
+	for (uint32_t i = 0; i < count; ++i)
+		exchange(exec, mine[i], theirs[i]);
+	if (a->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+		a->branch.handle = b->branch.handle;
+		*a->branch.form = *b->branch.form;
+	}
+}
+
 /* Exchanges what the nodes do and the user objects that they need; the graphs have the same
  * form. */
 static void exchange(struct client_exec *exec, struct client_graph *mine, struct client_graph *theirs)
 {
+	struct graph_condition *conditions = mine->conditions;
 	struct graph_object *objects = mine->objects;
 
 	mine->objects = theirs->objects;
 	theirs->objects = objects;
+	/* With other handles and values the form is another one. */
+	exec->changed |= conditions != NULL;
+	mine->conditions = theirs->conditions;
+	theirs->conditions = conditions;
 	for (uint32_t i = 0; i < mine->count; ++i) {
 		struct graph_params *a = &mine->nodes[i]->params, *b = &theirs->nodes[i]->params, former = *a;
+		struct client_graph *const *inside;
 
-		if (a->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-			exchange(exec, a->child, b->child);
+		if (graph_inside(a, &inside)) {
+			exchange_inside(exec, a, b);
 			continue;
 		}
 		if (!params_are_same(a, b))

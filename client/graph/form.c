@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/graph/memory.h"
 #include "client/stage/copy.h"
 #include "client/state/event.h"
 #include "client/state/function.h"
@@ -29,6 +30,7 @@ struct item {
 	struct graph_node *node; /* all of whose work it is; NULL: there is none */
 	bool here;
 	uint32_t first_link, link_count; /* to earlier items */
+	uint32_t owner;			 /* the condition that it is in; NOWHERE: none */
 	uint32_t place;			 /* segment, or slot */
 	uint32_t index;			 /* in its segment */
 	struct graph_step step;		 /* here */
@@ -36,7 +38,8 @@ struct item {
 	uint16_t op, flags;
 	const struct frmps_launch *launch; /* in a node's parameters */
 	uint32_t launch_bytes;
-	struct frmps_array_copy copy; /* COPY: the first part */
+	const struct frmps_condition *condition; /* in a node's parameters */
+	struct frmps_array_copy copy;		 /* COPY: the first part */
 	struct frmps_set set;
 };
 
@@ -45,6 +48,8 @@ struct maker {
 	uint32_t count, room;
 	struct link *links;
 	uint32_t link_count, link_room;
+	uint32_t owner; /* of the items that are made */
+	uint32_t depth; /* conditions around them */
 	struct graph_form *form;
 	struct graph_node *bad;
 };
@@ -75,7 +80,8 @@ static struct item *add_item(struct maker *maker, bool here)
 	if (!grow(&maker->items, maker->count, &maker->room, sizeof(*item)))
 		return NULL;
 	item = &maker->items[maker->count++];
-	*item = (struct item){.here = here, .op = FRMPS_OP_PAD, .first_link = maker->link_count};
+	*item = (struct item){
+		.here = here, .op = FRMPS_OP_PAD, .first_link = maker->link_count, .owner = maker->owner};
 	return item;
 }
 
@@ -278,6 +284,45 @@ static CUresult add_child(struct maker *maker, const struct graph_node *node, ui
 	return r;
 }
 
+/* The bodies of a condition are behind it, and the device does all of them. */
+static CUresult add_bodies(struct maker *maker, struct graph_node *node, uint32_t condition)
+{
+	const struct graph_branch *branch = &node->params.branch;
+	uint32_t *counts = (uint32_t *)(void *)(branch->form + 1), owner = maker->owner;
+	CUresult r = ++maker->depth > FRMPS_CONDITION_DEPTH_MAX ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+
+	maker->owner = condition;
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < branch->count; ++i) {
+		uint32_t first = maker->count;
+
+		r = flatten(maker, branch->bodies[i], NOWHERE);
+		counts[i] = maker->count - first;
+	}
+	for (uint32_t i = condition + 1; r == CUDA_SUCCESS && i < maker->count; ++i)
+		if (maker->items[i].here)
+			r = CUDA_ERROR_NOT_SUPPORTED;
+	maker->owner = owner;
+	--maker->depth;
+	return r;
+}
+
+static CUresult add_condition(struct maker *maker, struct graph_node *node, uint32_t begin)
+{
+	struct item *item = add_item(maker, false);
+	uint32_t condition = maker->count - 1;
+	CUresult r;
+
+	if (!item)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	item->op = FRMPS_OP_CONDITION;
+	item->condition = node->params.branch.form;
+	r = link_node(maker, node, begin);
+	if (r == CUDA_SUCCESS)
+		r = add_bodies(maker, node, condition);
+	node->mark = condition;
+	return r;
+}
+
 static CUresult add_simple(struct maker *maker, struct graph_node *node, uint32_t begin)
 {
 	const struct graph_params *params = &node->params;
@@ -311,7 +356,9 @@ static CUresult add_node(struct maker *maker, struct graph_node *node, uint32_t 
 	CUresult r;
 
 	node->place = (struct graph_place){.step = GRAPH_NO_STEP};
-	if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+	if (node->params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		r = add_condition(maker, node, begin);
+	else if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
 		r = add_child(maker, node, begin);
 	else if (node->params.type == CU_GRAPH_NODE_TYPE_MEMCPY && !node->disabled)
 		r = add_copy(maker, node, begin);
@@ -319,7 +366,8 @@ static CUresult add_node(struct maker *maker, struct graph_node *node, uint32_t 
 		r = add_simple(maker, node, begin);
 	if (r != CUDA_SUCCESS && !maker->bad)
 		maker->bad = node;
-	node->mark = maker->count - 1;
+	if (node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		node->mark = maker->count - 1;
 	return r;
 }
 
@@ -357,6 +405,8 @@ static uint32_t deal(struct maker *maker)
 	for (uint32_t i = 0; i < maker->count; ++i) {
 		struct item *item = &maker->items[i];
 
+		if (item->owner != NOWHERE)
+			item->place = maker->items[item->owner].place;
 		for (uint32_t j = 0; j < item->link_count; ++j) {
 			const struct item *to = &maker->items[maker->links[item->first_link + j].item];
 			uint32_t least = to->place + (item->here && !to->here);
@@ -388,6 +438,9 @@ static const void *body_of(const struct item *item, uint64_t *ret_bytes)
 	case FRMPS_OP_SET:
 		*ret_bytes = sizeof(item->set);
 		return &item->set;
+	case FRMPS_OP_CONDITION:
+		*ret_bytes = sizeof(*item->condition) + item->condition->bodies * sizeof(uint32_t);
+		return item->condition;
 	default:
 		*ret_bytes = 0;
 		return NULL;
@@ -538,15 +591,44 @@ static CUresult write_slot(struct maker *maker, uint32_t place)
 	return CUDA_SUCCESS;
 }
 
+/* Words of conditions get their values before anything else. Return: in *ret_begin what all others
+ * wait for */
+static CUresult add_values(struct maker *maker, const struct client_graph *graph, uint32_t *ret_begin)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	*ret_begin = NOWHERE;
+	for (const struct graph_condition *at = graph->conditions; r == CUDA_SUCCESS && at; at = at->next) {
+		struct item *item = at->assigns ? add_item(maker, false) : NULL;
+
+		if (!at->assigns)
+			continue;
+		if (!item)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		item->op = FRMPS_OP_SET;
+		item->set = (struct frmps_set){.dst = graph_memory_address(at->memory),
+			.width = 1,
+			.height = 1,
+			.pitch = sizeof(uint32_t),
+			.value = at->value,
+			.element_bytes = sizeof(uint32_t)};
+		r = add_link(maker, *ret_begin, NULL);
+		*ret_begin = maker->count - 1;
+	}
+	return r;
+}
+
 CUresult form_make(const struct client_graph *graph, uint32_t flags, struct graph_form *ret_form,
 	struct graph_node **ret_bad)
 {
-	struct maker maker = {.form = ret_form};
-	uint32_t highest;
+	struct maker maker = {.form = ret_form, .owner = NOWHERE};
+	uint32_t highest, begin;
 	CUresult r;
 
 	*ret_form = (struct graph_form){0};
-	r = flatten(&maker, graph, NOWHERE);
+	r = add_values(&maker, graph, &begin);
+	if (r == CUDA_SUCCESS)
+		r = flatten(&maker, graph, begin);
 	highest = r == CUDA_SUCCESS ? deal(&maker) : 0;
 	for (uint32_t place = 0; r == CUDA_SUCCESS && place <= highest; ++place) {
 		r = write_slot(&maker, place);

@@ -358,6 +358,35 @@ CUresult params_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *given, struct graph_p
 	return CUDA_SUCCESS;
 }
 
+static CUresult make_branch(CUgraphConditionalHandle handle, CUgraphConditionalNodeType kind, uint32_t count,
+	struct graph_params *ret_params)
+{
+	struct graph_branch branch = {.handle = handle, .kind = kind, .count = count};
+	size_t bytes = sizeof(*branch.form) + count * sizeof(uint32_t);
+
+	branch.bodies = calloc(count, sizeof(struct client_graph *));
+	branch.form = calloc(1, bytes);
+	if (!branch.bodies || !branch.form) {
+		free(branch.bodies);
+		free(branch.form);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*branch.form = (struct frmps_condition){handle, (uint32_t)kind, count};
+	*ret_params = (struct graph_params){.type = CU_GRAPH_NODE_TYPE_CONDITIONAL, .branch = branch};
+	return CUDA_SUCCESS;
+}
+
+CUresult params_branch(const CUDA_CONDITIONAL_NODE_PARAMS *given, struct graph_params *ret_params)
+{
+	unsigned int most = given->type == CU_GRAPH_COND_TYPE_IF      ? 2
+			    : given->type == CU_GRAPH_COND_TYPE_WHILE ? 1
+								      : FRMPS_CONDITION_BODIES_MAX;
+
+	if ((unsigned int)given->type > CU_GRAPH_COND_TYPE_SWITCH || !given->size || given->size > most)
+		return CUDA_ERROR_INVALID_VALUE;
+	return make_branch(given->handle, given->type, given->size, ret_params);
+}
+
 static CUresult clone_kernel(const struct graph_kernel *kernel, struct graph_params *ret_clone)
 {
 	struct graph_kernel clone = *kernel;
@@ -390,6 +419,9 @@ CUresult params_clone(const struct graph_params *params, struct graph_params *re
 		*ret_clone = *params;
 		graph_memory_ref(params->memory);
 		return CUDA_SUCCESS;
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		return make_branch(
+			params->branch.handle, params->branch.kind, params->branch.count, ret_clone);
 	case CU_GRAPH_NODE_TYPE_GRAPH:
 		*ret_clone = (struct graph_params){.type = CU_GRAPH_NODE_TYPE_GRAPH};
 		return CUDA_SUCCESS;
@@ -408,6 +440,9 @@ void params_deinit(struct graph_params *params)
 		free(params->batch.operations);
 	} else if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
 		graph_memory_unref(params->memory);
+	} else if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+		free(params->branch.bodies);
+		free(params->branch.form);
 	}
 	*params = (struct graph_params){.type = CU_GRAPH_NODE_TYPE_EMPTY};
 }

@@ -36,6 +36,16 @@ struct graph_batch {
 	unsigned int count;
 };
 
+/* A conditional node. The handle is the address of a word of device memory, the same in every
+ * executor: kernels write there (server/backend/cuda/condition.c). */
+struct graph_branch {
+	CUgraphConditionalHandle handle;
+	CUgraphConditionalNodeType kind;
+	struct client_graph **bodies; /* freed by graph.c; the array is the node's */
+	uint32_t count;
+	struct frmps_condition *form; /* for the service; the numbers behind it are form.c's */
+};
+
 struct graph_params {
 	CUgraphNodeType type;
 	union {
@@ -48,6 +58,7 @@ struct graph_params {
 		struct graph_memory *memory; /* MEM_ALLOC: a reference (memory.h) */
 		CUdeviceptr address;	     /* MEM_FREE */
 		struct graph_batch batch;
+		struct graph_branch branch;
 	};
 };
 
@@ -65,6 +76,8 @@ CUresult params_box(const struct box *box, unsigned int how, struct graph_params
 CUresult params_set(const CUDA_MEMSET_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult params_host(const CUDA_HOST_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult params_event(CUgraphNodeType type, CUevent event, struct graph_params *ret_params);
+/** The bodies are graph.c's to make. */
+CUresult params_branch(const CUDA_CONDITIONAL_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult params_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *given, struct graph_params *ret_params);
 
 /** A deep copy, but for a child graph, which it leaves out. */

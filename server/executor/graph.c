@@ -102,7 +102,7 @@ void graph_make(struct job *job)
 	graph_word *slot = make_slot(&tenant->graphs, job->message.graph.graph);
 	struct graph *graph = calloc(1, sizeof(*graph));
 	const char *text = NULL;
-	CUresult code = CUDA_SUCCESS;
+	CUresult code = CUDA_SUCCESS, built;
 
 	if (!slot || atomic_load_explicit(slot, memory_order_relaxed))
 		code = CUDA_ERROR_INVALID_VALUE;
@@ -113,8 +113,8 @@ void graph_make(struct job *job)
 		code = take(job, graph, &text);
 	}
 	/* To a standby the request may come when the client has gone on. */
-	if (!code && graph_build(tenant, graph) && word_relaxed(&tenant->generation))
-		code = CUDA_ERROR_INVALID_VALUE;
+	if (!code && (built = graph_build(tenant, graph)) && word_relaxed(&tenant->generation))
+		code = built == CUDA_ERROR_NOT_SUPPORTED ? built : CUDA_ERROR_INVALID_VALUE;
 	if (code)
 		graph_free(tenant, graph);
 	else

@@ -119,6 +119,16 @@ static CUresult build_set(
 	return CUDA_SUCCESS;
 }
 
+static CUresult build_condition(
+	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
+{
+	ret->condition = graph_form_body(node);
+	ret->over = &tenant->view.timelines[0].stream[0].over;
+	return tenant_admits_anywhere(tenant, ret->condition->word, sizeof(uint32_t))
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult fill_node(
 	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
 {
@@ -131,6 +141,8 @@ static CUresult fill_node(
 		return build_array_copy(tenant, node, ret);
 	case FRMPS_OP_SET:
 		return build_set(tenant, node, ret);
+	case FRMPS_OP_CONDITION:
+		return build_condition(tenant, node, ret);
 	default:
 		return CUDA_SUCCESS;
 	}

@@ -36,6 +36,12 @@ static inline const void *graph_form_body(const struct frmps_graph_node *node)
 	return graph_form_edges(node) + node->edges;
 }
 
+/** Numbers of nodes in the bodies of a condition. */
+static inline const uint32_t *graph_form_counts(const struct frmps_condition *condition)
+{
+	return (const uint32_t *)(const void *)(condition + 1);
+}
+
 /** Bytes from the body to the end of the node. */
 static inline uint32_t graph_form_room(const struct frmps_graph_node *node)
 {

@@ -185,6 +185,8 @@ const char *intake_check(const struct tenant *tenant, const struct frmps_head *r
 		return check_graph_launch(record);
 	case FRMPS_OP_GRAPH_UPDATE:
 		return check_graph_update(record);
+	case FRMPS_OP_CONDITION:
+		return "a node of graphs as a command";
 	default:
 		return NULL;
 	}

@@ -412,6 +412,10 @@ void open_handle_close(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
 
+	/* Not where it lives on in another executor. */
+	if (tenant->thread &&
+		word_relaxed(&tenant->generation) == word_acquire(&tenant->view.server->generation))
+		tenant_end_loops(tenant);
 	if (tenant->detaching) {
 		tenant->closing = true;
 		job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;

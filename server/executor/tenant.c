@@ -104,12 +104,18 @@ bool tenant_admits_anywhere(struct tenant *tenant, uint64_t address, uint64_t by
 	return admits(tenant, address, bytes, &device, &host, &global);
 }
 
+void tenant_end_loops(struct tenant *tenant)
+{
+	word_release(&tenant->view.timelines[0].stream[0].over, 1);
+}
+
 void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason)
 {
 	struct shm_server_header *server = tenant->view.server;
 	pthread_mutex_t *lock = &tenant->executor->ends_lock;
 	bool is_first;
 
+	tenant_end_loops(tenant);
 	pthread_mutex_lock(lock);
 	/* What the program may have been told already stays so. */
 	is_first = word_acquire(&server->state) <= SHM_SESSION_HELD;

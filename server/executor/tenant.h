@@ -162,6 +162,10 @@ bool tenant_has_window(struct tenant *tenant, uint64_t address, uint64_t bytes);
  */
 void tenant_offend(struct tenant *tenant, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/** The session has ended: loops of its graphs do so, too. A kernel that faulted in one would do it
+ * again and again. Any thread. */
+void tenant_end_loops(struct tenant *tenant);
+
 /**
  * Tells the program that its session has ended, unless it was told already: two threads may have
  * different reasons. Any thread, also with tenants_lock.

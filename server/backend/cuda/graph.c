@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/backend/cuda/condition.h"
 #include "server/backend/cuda/cuda.h"
 
 /* What became of a node. */
@@ -147,17 +148,91 @@ static CUresult add_edges(
 	return code;
 }
 
-static CUresult add_all(CUgraph graph, const struct backend_node *nodes, uint32_t count, CUcontext context,
-	struct place *places)
+/* ---- conditions ---- */
+
+static CUresult add_range(struct backend_graph *graph, CUgraph into, const struct backend_node *nodes,
+	uint32_t from, uint32_t end);
+
+static const uint32_t *counts_of(const struct backend_node *node)
 {
+	return (const uint32_t *)(const void *)(node->condition + 1);
+}
+
+/* The number of the node behind one, and behind what is in it. */
+static uint32_t behind(const struct backend_node *nodes, uint32_t index)
+{
+	uint32_t next = index + 1;
+
+	if (nodes[index].op == FRMPS_OP_CONDITION)
+		for (uint32_t i = 0; i < nodes[index].condition->bodies; i++)
+			next += counts_of(&nodes[index])[i];
+	return next;
+}
+
+/* At the end of a loop's body the condition is told once more. */
+static CUresult add_last(struct backend_graph *graph, CUgraph body, const struct backend_node *nodes,
+	uint32_t condition, CUgraphConditionalHandle handle)
+{
+	const CUgraphEdgeData data = {.from_port = 0};
+	CUgraphNode last;
+	CUresult code = cuda_condition_add(
+		body, &nodes[condition], handle, graph->context, graph->context != cuda.context, &last);
+
+	for (uint32_t i = condition + 1; !code && i < behind(nodes, condition); i = behind(nodes, i)) {
+		const struct place *place = &graph->places[i];
+
+		code = driver.graph_add_edges(
+			body, place->onward ? &place->onward : &place->node, &last, &data, 1);
+	}
+	return code;
+}
+
+/* A kernel tells the driver's condition what the word says, and the driver's node is behind it: who
+ * depends on the condition depends on that. */
+static CUresult add_condition(
+	struct backend_graph *graph, CUgraph into, const struct backend_node *nodes, uint32_t index)
+{
+	const struct backend_node *node = &nodes[index];
+	const struct frmps_condition *condition = node->condition;
+	struct place *place = &graph->places[index];
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+	uint32_t next = index + 1;
+	CUresult code;
+
+	if (!driver.graph_condition || !driver.graph_add_node)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	code = driver.graph_condition(&params.conditional.handle, graph->from, graph->context, 0, 0);
+	if (!code)
+		code = cuda_condition_add(into, node, params.conditional.handle, graph->context,
+			graph->context != cuda.context, &place->node);
+	params.conditional.type = (CUgraphConditionalNodeType)condition->kind;
+	params.conditional.size = condition->bodies;
+	params.conditional.ctx = graph->context;
+	if (!code)
+		code = driver.graph_add_node(&place->onward, into, &place->node, NULL, 1, &params);
+	for (uint32_t i = 0; !code && i < condition->bodies; next += counts_of(node)[i++])
+		code = add_range(
+			graph, params.conditional.phGraph_out[i], nodes, next, next + counts_of(node)[i]);
+	if (!code && condition->kind == CU_GRAPH_COND_TYPE_WHILE)
+		code = add_last(
+			graph, params.conditional.phGraph_out[0], nodes, index, params.conditional.handle);
+	return code;
+}
+
+static CUresult add_range(struct backend_graph *graph, CUgraph into, const struct backend_node *nodes,
+	uint32_t from, uint32_t end)
+{
+	struct place *places = graph->places;
 	CUresult code = CUDA_SUCCESS;
 
-	for (uint32_t i = 0; !code && i < count; i++) {
-		code = add_node(graph, &nodes[i], context, &places[i].node);
+	for (uint32_t i = from; !code && i < end; i = behind(nodes, i)) {
+		code = nodes[i].op == FRMPS_OP_CONDITION
+			       ? add_condition(graph, into, nodes, i)
+			       : add_node(into, &nodes[i], graph->context, &places[i].node);
 		if (!code)
-			code = add_edges(graph, &nodes[i], places, places[i].node);
+			code = add_edges(into, &nodes[i], places, places[i].node);
 		if (!code && nodes[i].onto)
-			code = add_onward(graph, &nodes[i], &places[i]);
+			code = add_onward(into, &nodes[i], &places[i]);
 	}
 	return code;
 }
@@ -249,7 +324,7 @@ static CUresult make(
 
 	if (code)
 		return code;
-	code = add_all(graph->from, nodes, count, graph->context, graph->places);
+	code = add_range(graph, graph->from, nodes, 0, count);
 	if (!code)
 		code = driver.graph_instantiate(&graph->exec, graph->from,
 			priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);

@@ -889,6 +889,137 @@ START_TEST(what_another_graph_of_the_same_id_was_changed_to_is_not_taken_over)
 }
 END_TEST
 
+/* ---- conditions ---- */
+
+/* A fill; behind it a loop with a kernel and a branch in it, which has a fill in each of two
+ * bodies; a fill behind that. */
+static struct description *describe_condition(void)
+{
+	static struct description d;
+	struct frmps_set set = {
+		.dst = FIXTURE_WINDOW, .width = 4, .height = 1, .pitch = 16, .element_bytes = 4};
+	struct frmps_launch kernel = {.function = 1,
+		.grid_x = 1,
+		.grid_y = 1,
+		.grid_z = 1,
+		.block_x = 1,
+		.block_y = 1,
+		.block_z = 1,
+		.argument_bytes = 8};
+	struct frmps_condition loop = {FIXTURE_WINDOW + 64, CU_GRAPH_COND_TYPE_WHILE, 1},
+			       branch = {FIXTURE_WINDOW + 72, CU_GRAPH_COND_TYPE_IF, 2};
+	uint32_t in_loop = 4, in_branch[] = {1, 1};
+	uint64_t argument = 7;
+	struct frmps_graph_node *last;
+
+	memset(&d, 0, sizeof(d));
+	d.size = sizeof(struct frmps_graph_head);
+	add(&d, FRMPS_OP_SET, 0, &set, sizeof(set), NULL, 0);
+	add(&d, FRMPS_OP_CONDITION, 1, &loop, sizeof(loop), &in_loop, sizeof(in_loop));
+	add(&d, FRMPS_OP_LAUNCH, 0, &kernel, sizeof(kernel), &argument, 8);
+	last = add(&d, FRMPS_OP_CONDITION, 1, &branch, sizeof(branch), in_branch, sizeof(in_branch));
+	((struct frmps_graph_edge *)(void *)(last + 1))->node = 2;
+	add(&d, FRMPS_OP_SET, 0, &set, sizeof(set), NULL, 0);
+	add(&d, FRMPS_OP_SET, 0, &set, sizeof(set), NULL, 0);
+	last = add(&d, FRMPS_OP_SET, 1, &set, sizeof(set), NULL, 0);
+	((struct frmps_graph_edge *)(void *)(last + 1))->node = 1;
+	return &d;
+}
+
+static struct frmps_graph_edge *edge_of(struct description *d, unsigned node)
+{
+	return (void *)(node_at(d, node) + 1);
+}
+
+/* One thing wrong at a time. Return: false behind the last one. */
+static bool spoil_condition(struct description *d, int number)
+{
+	struct frmps_condition *loop = body_of(node_at(d, 1)), *branch = body_of(node_at(d, 3));
+	uint32_t *in_loop = (uint32_t *)(loop + 1), *in_branch = (uint32_t *)(branch + 1);
+
+	switch (number) {
+		SPOIL(0, loop->bodies = 0);
+		SPOIL(1, loop->bodies = 2);
+		SPOIL(2, branch->bodies = 3);
+		SPOIL(3, loop->bodies = UINT32_MAX);
+		SPOIL(4, loop->kind = 3);
+		SPOIL(5, loop->word++);
+		SPOIL(6, *in_loop = 6);
+		SPOIL(7, *in_loop = UINT32_MAX);
+		SPOIL(8, in_branch[1] = 2);
+		SPOIL(9, edge_of(d, 3)->node = 0);
+		SPOIL(10, edge_of(d, 6)->node = 2);
+		SPOIL(11, edge_of(d, 6)->node = 5);
+		SPOIL(12, node_at(d, 1)->flags = FRMPS_CMD_DISABLED);
+	default:
+		return false;
+	}
+	return true;
+}
+
+START_TEST(every_fault_of_a_condition_is_noticed)
+{
+	int number = 0;
+
+	ck_assert(is_in_order(describe_condition()));
+	for (; spoil_condition(describe_condition(), number); number++) {
+		struct description *d = describe_condition();
+
+		spoil_condition(d, number);
+		if (is_in_order(d))
+			ck_abort_msg("fault %d is not noticed", number);
+	}
+	ck_assert_int_eq(number, 13);
+}
+END_TEST
+
+static CUresult make_nested(unsigned depth)
+{
+	static struct description d;
+	struct frmps_condition condition = {FIXTURE_WINDOW + 64, CU_GRAPH_COND_TYPE_IF, 1};
+
+	memset(&d, 0, sizeof(d));
+	d.size = sizeof(struct frmps_graph_head);
+	for (uint32_t i = depth; i-- > 0;)
+		add(&d, FRMPS_OP_CONDITION, 0, &condition, sizeof(condition), &i, sizeof(i));
+	return make(1, &d);
+}
+
+START_TEST(conditions_nest_so_far_and_no_further)
+{
+	ck_assert_int_eq(make_nested(FRMPS_CONDITION_DEPTH_MAX), CUDA_SUCCESS);
+	graph_table_deinit(fixture.tenant);
+	ck_assert_int_eq(make_nested(FRMPS_CONDITION_DEPTH_MAX + 1), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_condition_names_only_what_the_session_has)
+{
+	struct description *d = describe_condition();
+	const struct backend_node *nodes;
+
+	ck_assert_int_eq(make(1, d), CUDA_SUCCESS);
+	nodes = fake_call(FAKE_GRAPH_MAKE, 0)->object;
+	ck_assert_ptr_eq(nodes[1].over, &fixture.tenant->view.timelines[0].stream[0].over);
+	ck_assert_uint_eq(word_acquire(&fixture.client.timelines[0].stream[0].over), 0);
+	((struct frmps_condition *)body_of(node_at(d, 1)))->word = FIXTURE_WINDOW + FIXTURE_DEVICE / 2;
+	ck_assert_int_eq(make(2, d), CUDA_ERROR_INVALID_VALUE);
+	/* Its loops end with the session. */
+	tenant_end(fixture.tenant, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, "a fault");
+	ck_assert_uint_ne(word_acquire(&fixture.client.timelines[0].stream[0].over), 0);
+}
+END_TEST
+
+START_TEST(a_condition_is_no_command)
+{
+	struct frmps_condition body = {FIXTURE_WINDOW, CU_GRAPH_COND_TYPE_WHILE, 1};
+
+	fixture_put(FRMPS_OP_CONDITION, 1, 0, &body, sizeof(body));
+	fixture_turn();
+	ck_assert_uint_eq(fixture_offences(), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("graph");
@@ -897,6 +1028,7 @@ int main(void)
 	tcase_add_test(form, a_description_is_walked);
 	tcase_add_test(form, every_fault_of_a_description_is_noticed);
 	tcase_add_test(form, garbage_is_survived);
+	tcase_add_test(form, every_fault_of_a_condition_is_noticed);
 	tcase_set_timeout(form, 60);
 	suite_add_tcase(suite, form);
 	tcase_add_checked_fixture(graphs, fixture_open_default, fixture_close);
@@ -916,6 +1048,9 @@ int main(void)
 	tcase_add_test(graphs, a_standby_builds_later);
 	tcase_add_test(graphs, a_graph_in_doubt_is_named);
 	tcase_add_test(graphs, a_graph_in_doubt_is_repeated_if_the_client_vouches);
+	tcase_add_test(graphs, conditions_nest_so_far_and_no_further);
+	tcase_add_test(graphs, a_condition_names_only_what_the_session_has);
+	tcase_add_test(graphs, a_condition_is_no_command);
 	tcase_add_test(graphs, a_change_is_in_the_launches_behind_it);
 	tcase_add_test(graphs, a_change_that_is_refused_makes_another_graph);
 	tcase_add_loop_test(graphs, every_fault_of_a_change_is_noticed, 0, 15);
