@@ -8,10 +8,13 @@
 
 #include "server/backend/cuda/condition.h"
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/loader.h"
 
 /* What became of a node. */
 struct place {
 	CUgraphNode node, onward; /* onward: NULL: it has none */
+	const void *function;	  /* of a kernel: a name, it may be gone, */
+	bool is_plain;		  /* and whether it has no attributes of its own, which cannot be changed */
 	bool disabled;
 };
 
@@ -31,6 +34,19 @@ static CUresult set_attributes(CUgraphNode node, const struct backend_launch *la
 	for (unsigned i = 0; !code && i < count; i++)
 		code = driver.graph_set_attribute(node, attributes[i].id, &attributes[i].value);
 	return code;
+}
+
+static bool is_plain(struct backend_function *function)
+{
+	const struct loader_kernel *own = cuda_kernel(function)->own;
+
+	return !own || own->is_plain;
+}
+
+static void note_function(struct place *place, struct backend_function *function)
+{
+	place->function = function;
+	place->is_plain = is_plain(function);
 }
 
 /* A node runs where it was made for, whatever stream its graph is launched in. Where the driver is
@@ -229,6 +245,8 @@ static CUresult add_range(struct backend_graph *graph, CUgraph into, const struc
 		code = nodes[i].op == FRMPS_OP_CONDITION
 			       ? add_condition(graph, into, nodes, i)
 			       : add_node(into, &nodes[i], graph->context, &places[i].node);
+		if (nodes[i].op == FRMPS_OP_LAUNCH)
+			note_function(&places[i], nodes[i].launch.function);
 		if (!code)
 			code = add_edges(into, &nodes[i], places, places[i].node);
 		if (!code && nodes[i].onto)
@@ -262,28 +280,34 @@ static CUresult change_copy(CUgraphExec exec, CUgraphNode node, const struct bac
 }
 
 static CUresult change_kernel(
-	const struct backend_graph *graph, CUgraphNode node, const struct backend_launch *launch)
+	const struct backend_graph *graph, struct place *place, const struct backend_launch *launch)
 {
 	struct cuda_arguments arguments;
 	CUDA_KERNEL_NODE_PARAMS form;
 	CUresult code = kernel_form(launch, graph->context, &arguments, &form);
 
-	return code ? code : driver.graph_change_kernel(graph->exec, node, &form);
+	if (!code && place->function != launch->function && (!place->is_plain || !is_plain(launch->function)))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!code)
+		code = driver.graph_change_kernel(graph->exec, place->node, &form);
+	if (!code)
+		note_function(place, launch->function);
+	return code;
 }
 
 static CUresult change_node(
-	const struct backend_graph *graph, CUgraphNode at, const struct backend_node *node)
+	const struct backend_graph *graph, struct place *place, const struct backend_node *node)
 {
 	CUDA_MEMSET_NODE_PARAMS set;
 
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
-		return change_kernel(graph, at, &node->launch);
+		return change_kernel(graph, place, &node->launch);
 	case FRMPS_OP_COPY:
-		return change_copy(graph->exec, at, &node->copy);
+		return change_copy(graph->exec, place->node, &node->copy);
 	case FRMPS_OP_SET:
 		set = set_form(node->set);
-		return driver.graph_change_set(graph->exec, at, &set, cuda.context);
+		return driver.graph_change_set(graph->exec, place->node, &set, cuda.context);
 	default:
 		return CUDA_SUCCESS;
 	}
@@ -296,7 +320,7 @@ CUresult cuda_graph_change(struct backend_graph *graph, uint32_t index, const st
 	CUresult code = CUDA_SUCCESS;
 
 	if (!node->disabled)
-		code = change_node(graph, place->node, node);
+		code = change_node(graph, place, node);
 	if (!code && !node->disabled && place->onward) {
 		onward = backend_node_on(node);
 		code = change_copy(graph->exec, place->onward, &onward);
