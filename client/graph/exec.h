@@ -29,7 +29,7 @@ struct client_exec *exec_find(CUgraphExec handle);
 /**
  * Makes an executable graph. @ret_bad: the node to blame, or NULL; written on failure.
  * Return: as form_make(), or what the service said; CUDA_ERROR_NOT_SUPPORTED for a graph with
- * memory of which there is one already.
+ * memory or conditions of which there is one already.
  */
 CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad);
 /** Ends it; launches that are on their way go on. */

@@ -19,6 +19,9 @@
 
 /* A graph_place.kind: the node cannot be changed where it is. */
 #define GRAPH_FIXED UINT32_MAX
+/* The node is in a body of a condition. The driver is not known to change a fill there, or to
+ * switch a node there off. */
+#define GRAPH_IN_BODY (UINT32_C(1) << 30)
 
 struct link {
 	uint32_t item;
@@ -149,16 +152,16 @@ static void add_device_copy(
 
 /* What about an item cannot be changed where it is: its op and flags, whether the sides of a copy
  * are host memory. Boxes of several rows and arrays cannot be changed at all. */
-static uint32_t kind_of(const struct item *item)
+static uint32_t kind_of(const struct item *item, bool in_body)
 {
 	const struct frmps_copy *copy = &item->copy.copy;
-	uint32_t kind = item->op | (uint32_t)item->flags << 16;
+	uint32_t kind = item->op | (uint32_t)item->flags << 16 | (in_body ? GRAPH_IN_BODY : 0);
 
 	switch (item->op) {
 	case FRMPS_OP_LAUNCH:
 		return kind;
 	case FRMPS_OP_SET:
-		return item->set.height == 1 ? kind : GRAPH_FIXED;
+		return item->set.height == 1 && !in_body ? kind : GRAPH_FIXED;
 	case FRMPS_OP_COPY:
 		return copy->height == 1 && copy->depth == 1 ? kind | copy->kind << 20 : GRAPH_FIXED;
 	default:
@@ -539,7 +542,7 @@ static void note_place(const struct maker *maker, const struct item *item)
 	item->node->place = (struct graph_place){.step = maker->form->count - 1,
 		.index = item->index,
 		.room = room,
-		.kind = item->here ? item->step.kind : kind_of(item)};
+		.kind = item->here ? item->step.kind : kind_of(item, item->owner != NOWHERE)};
 }
 
 static CUresult write_segment(struct maker *maker, uint32_t place, uint32_t flags)
@@ -671,6 +674,7 @@ static CUresult make_item(const struct graph_node *node, struct item *ret_item)
 static CUresult follow_on_device(
 	const struct graph_form *form, const struct graph_node *node, bool *ret_follows)
 {
+	bool in_body = node->place.kind & GRAPH_IN_BODY;
 	struct item item;
 	uint64_t bytes;
 	CUresult r = make_item(node, &item);
@@ -678,9 +682,11 @@ static CUresult follow_on_device(
 	/* One that is switched off may name what is gone. */
 	if (r != CUDA_SUCCESS)
 		return node->disabled ? CUDA_SUCCESS : r;
+	if (in_body && node->disabled)
+		return CUDA_SUCCESS;
 	body_of(&item, &bytes);
 	*ret_follows = form->steps[node->place.step].device.changes && node->place.kind != GRAPH_FIXED &&
-		       kind_of(&item) == node->place.kind && bytes <= node->place.room &&
+		       kind_of(&item, in_body) == node->place.kind && bytes <= node->place.room &&
 		       form_change_bytes(node) <= FRMPS_CHANGES_MAX;
 	return CUDA_SUCCESS;
 }
