@@ -36,12 +36,20 @@
 #define FRMPS_GRAPH_IDS	      16384u
 #define FRMPS_GRAPH_NODES_MAX (1u << 20)
 #define FRMPS_GRAPH_BYTES_MAX (UINT64_C(256) << 20)
+/* Bytes of the description of a graph that is changed, and of the changes of one command, at
+ * most. */
+#define FRMPS_GRAPH_CHANGED_MAX (UINT64_C(2) << 20)
+#define FRMPS_CHANGES_MAX	18400u
 
 /* Ids of a session's arrays, and of its texture and surface objects, are 1 … these - 1; levels of
  * one array at most. */
 #define FRMPS_ARRAY_IDS	   16384u
 #define FRMPS_OBJECT_IDS   65536u
 #define FRMPS_ARRAY_LEVELS 32u
+
+/* Bodies of one condition, and conditions in conditions, at most. */
+#define FRMPS_CONDITION_BODIES_MAX 1024u
+#define FRMPS_CONDITION_DEPTH_MAX  16u
 
 enum frmps_op {
 #define OP(name, value, body, payload, directive, since) FRMPS_OP_##name = value,
@@ -52,6 +60,7 @@ enum frmps_op {
 /* head.flags */
 #define FRMPS_CMD_MARK	      UINT16_C(1) /* put a completion mark behind this command */
 #define FRMPS_CMD_COOPERATIVE UINT16_C(2) /* LAUNCH: all blocks resident together */
+#define FRMPS_CMD_DISABLED    UINT16_C(4) /* of nodes of graphs alone: does nothing for now */
 
 /* copy.kind */
 #define FRMPS_COPY_DST_ARENA UINT32_C(1) /* dst is an offset into the session's arena */
@@ -64,6 +73,7 @@ enum frmps_op {
 
 /* graph_head.flags */
 #define FRMPS_GRAPH_PRIORITIES UINT32_C(1) /* nodes run at priorities of their own, not at the stream's */
+#define FRMPS_GRAPH_CHANGES    UINT32_C(2) /* GRAPH_UPDATE commands may name it */
 
 struct frmps_head {
 	uint32_t size;
@@ -149,6 +159,18 @@ struct frmps_graph_head {
 	uint32_t nodes, edges;
 	uint64_t bytes;
 	uint32_t flags;
+	uint32_t serial;
+};
+
+struct frmps_graph_update {
+	uint32_t graph, changes;
+	uint64_t applied;
+	uint64_t reserved;
+};
+
+struct frmps_graph_change {
+	uint32_t node, size;
+	uint16_t op, flags;
 	uint32_t reserved;
 };
 
@@ -158,6 +180,11 @@ struct frmps_graph_node {
 	uint16_t flags;
 	uint32_t edges;
 	uint32_t reserved;
+};
+
+struct frmps_condition {
+	uint64_t word;
+	uint32_t kind, bodies;
 };
 
 struct frmps_graph_edge {

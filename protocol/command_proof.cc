@@ -32,8 +32,11 @@ namespace
 #define WAIT_VALUE(X)   X(address) X(value) X(bytes) X(flags)
 #define WAKE(X)         X(seq)
 #define GRAPH_LAUNCH(X) X(graph) X(reserved)
-#define GRAPH_HEAD(X)   X(nodes) X(edges) X(bytes) X(flags) X(reserved)
+#define GRAPH_UPDATE(X) X(graph) X(changes) X(applied) X(reserved)
+#define GRAPH_CHANGE(X) X(node) X(size) X(op) X(flags) X(reserved)
+#define GRAPH_HEAD(X)   X(nodes) X(edges) X(bytes) X(flags) X(serial)
 #define GRAPH_NODE(X)   X(size) X(op) X(flags) X(edges) X(reserved)
+#define CONDITION(X)    X(word) X(kind) X(bodies)
 #define GRAPH_EDGE(X)   X(node) X(from_port) X(to_port) X(type) X(reserved)
 // clang-format on
 
@@ -65,6 +68,9 @@ PROVE(frmps_write_value, WriteValue, WRITE_VALUE);
 PROVE(frmps_wait_value, WaitValue, WAIT_VALUE);
 PROVE(frmps_wake, Wake, WAKE);
 PROVE(frmps_graph_launch, GraphLaunch, GRAPH_LAUNCH);
+PROVE(frmps_graph_update, GraphUpdate, GRAPH_UPDATE);
+PROVE(frmps_graph_change, GraphChange, GRAPH_CHANGE);
+PROVE(frmps_condition, Condition, CONDITION);
 PROVE(frmps_graph_head, GraphHead, GRAPH_HEAD);
 PROVE(frmps_graph_node, GraphNode, GRAPH_NODE);
 PROVE(frmps_graph_edge, GraphEdge, GRAPH_EDGE);

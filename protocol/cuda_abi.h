@@ -1473,7 +1473,23 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS {
 	unsigned int flags;
 } CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
-/* External semaphores and conditional nodes are refused by their type. */
+typedef enum CUgraphConditionalNodeType {
+	CU_GRAPH_COND_TYPE_IF = 0,
+	CU_GRAPH_COND_TYPE_WHILE = 1,
+	CU_GRAPH_COND_TYPE_SWITCH = 2,
+} CUgraphConditionalNodeType;
+
+#define CU_GRAPH_COND_ASSIGN_DEFAULT 1
+
+typedef struct CUDA_CONDITIONAL_NODE_PARAMS {
+	CUgraphConditionalHandle handle;
+	CUgraphConditionalNodeType type;
+	unsigned int size;
+	CUgraph *phGraph_out;
+	CUcontext ctx;
+} CUDA_CONDITIONAL_NODE_PARAMS;
+
+/* External semaphores are refused by their type. */
 typedef struct CUgraphNodeParams {
 	CUgraphNodeType type;
 	int reserved0[3];
@@ -1489,6 +1505,7 @@ typedef struct CUgraphNodeParams {
 		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
 		CUDA_MEM_FREE_NODE_PARAMS free;
 		CUDA_BATCH_MEM_OP_NODE_PARAMS memOp;
+		CUDA_CONDITIONAL_NODE_PARAMS conditional;
 	};
 	long long reserved2;
 } CUgraphNodeParams;

@@ -6,7 +6,7 @@
 //   server region (memfd; executors write, the client holds a read-only file and can never map it
 //   writable):
 //     server_header | stream states | timelines, one per executor generation |
-//     times of events | journal blocks
+//     times of events | journal blocks | a place for each graph, used by those that are changed
 //
 // Offsets and sizes are fixed by the daemon, published in the handshake, and checked once by
 // whoever maps a region (region.h); nobody ever takes an offset from the memory itself. All words
@@ -23,6 +23,7 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "protocol/command.h"
 #include "shm/order.h"
 
 #define SHM_CLIENT_MAGIC UINT32_C(0x6c636d66)
@@ -44,6 +45,10 @@
 /* Commands of one stream that may be issued or queued and not done; the client waits beyond it. Its
  * STREAM_DESTROY may be one more. */
 #define SHM_STREAM_CREDIT 1024u
+
+/* Place of a graph in the server region: its description as it is now, for executors to come.
+ * Graphs whose description has more bytes are not changed. */
+#define SHM_GRAPH_BYTES FRMPS_GRAPH_CHANGED_MAX
 
 /* Default sizes, bytes. */
 #define SHM_RING_BYTES	(UINT64_C(1) << 20)
@@ -186,7 +191,9 @@ struct shm_server_header {
  * nothing of the stream is on the GPU, by the executor. Only ever grows. */
 struct shm_timeline_entry {
 	word64 done;
-	uint64_t reserved;
+	/* Of the first entry of the first timeline: not zero: the session has ended, and loops of
+	 * its graphs are to end, whatever their kernels say. Executors write, the device reads. */
+	word64 over;
 };
 
 struct shm_timeline {

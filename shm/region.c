@@ -23,6 +23,11 @@ static uint64_t page_up(uint64_t bytes)
 	return (bytes + PAGE - 1) & ~(PAGE - 1);
 }
 
+static uint64_t journal_end(const struct wire_shape *shape)
+{
+	return shape->journal_offset + (uint64_t)shape->journal_blocks * SHM_BLOCK_BYTES;
+}
+
 void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t arena_bytes, uint32_t blocks)
 {
 	*shape = (struct wire_shape){
@@ -35,7 +40,17 @@ void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t aren
 		page_up(shape->states_offset + SHM_STREAMS * sizeof(struct shm_stream_state));
 	shape->times_offset = page_up(shape->timelines_offset + SHM_TIMELINES * sizeof(struct shm_timeline));
 	shape->journal_offset = page_up(shape->times_offset + SHM_EVENTS * sizeof(struct shm_time));
-	shape->server_bytes = shape->journal_offset + (uint64_t)blocks * SHM_BLOCK_BYTES;
+	shape->server_bytes = journal_end(shape) + FRMPS_GRAPH_IDS * SHM_GRAPH_BYTES;
+}
+
+uint64_t shm_graph_place(const struct wire_shape *shape, uint32_t graph, uint64_t bytes)
+{
+	uint64_t place = journal_end(shape) + graph * SHM_GRAPH_BYTES;
+
+	return bytes <= SHM_GRAPH_BYTES && graph < FRMPS_GRAPH_IDS &&
+			       place + SHM_GRAPH_BYTES <= shape->server_bytes
+		       ? place
+		       : 0;
 }
 
 /* Whether [offset, offset + bytes) starts on a page at or behind `from` and ends at or before
@@ -115,8 +130,9 @@ static int map_both(struct shm_view *view, int client_fd, int server_fd, enum sh
 {
 	const struct wire_shape *s = &view->shape;
 	int server_protection = side == SHM_SIDE_CLIENT ? PROT_READ : PROT_READ | PROT_WRITE;
-	/* The client has no use for the journal: it maps what lies before it. */
-	uint64_t server_bytes = side == SHM_SIDE_CLIENT ? s->journal_offset : s->server_bytes;
+	/* The client has no use for the journal: it maps what lies before it. Places of graphs are
+	 * mapped by who needs them. */
+	uint64_t server_bytes = side == SHM_SIDE_CLIENT ? s->journal_offset : journal_end(s);
 	uint8_t *client = map_file(client_fd, s->client_bytes, PROT_READ | PROT_WRITE);
 	uint8_t *server = map_file(server_fd, server_bytes, server_protection);
 
@@ -228,6 +244,6 @@ void shm_view_unmap(struct shm_view *view)
 	if (view->client)
 		munmap(view->client, view->shape.client_bytes);
 	if (view->server)
-		munmap(view->server, view->blocks ? view->shape.server_bytes : view->shape.journal_offset);
+		munmap(view->server, view->blocks ? journal_end(&view->shape) : view->shape.journal_offset);
 	*view = SHM_VIEW_NULL;
 }

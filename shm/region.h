@@ -70,6 +70,10 @@ int shm_view_map(struct shm_view *view, const struct wire_shape *shape, int clie
 /** Unmaps; fine on SHM_VIEW_NULL and twice. */
 void shm_view_unmap(struct shm_view *view);
 
+/** Where the place of a graph begins in the server region. 0: there is none for that id, or none so
+ * large. */
+uint64_t shm_graph_place(const struct wire_shape *shape, uint32_t graph, uint64_t bytes);
+
 /** Timeline of a generation. */
 static inline struct shm_timeline *shm_view_timeline(const struct shm_view *view, uint32_t generation)
 {

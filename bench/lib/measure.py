@@ -232,6 +232,12 @@ def scale(kind):
 
 
 @point_by_point
+def graphs(session, count):
+    """Launches of a graph of so many nodes, some of them changed before each."""
+    return session.start("graphs", count).finish()
+
+
+@point_by_point
 def loading(session, _):
     """A program with 1 ms kernels while another one loads a module and launches a kernel of it, ten times."""
     busy = session.start("driver_path", "gap", SECONDS=3)

@@ -74,6 +74,10 @@ FAULT_NUMBERS = (Number("survived", "survivors that are exact", "%", MORE),
                  Number("told", "until the culprit has its error", "ms", NEITHER))
 SCALE_NUMBERS = (WAIT, Number("make", "making one", "µs"), Number("first_use", "first launch of one", "µs"),
                  Number("use", "a later launch of one, all in turn", "µs"), Number("release", "releasing one", "µs"))
+GRAPH_NUMBERS = (Number("none", "a launch, nothing changed", "µs"), Number("some", "one node in ten changed", "µs"),
+                 Number("all", "all changed", "µs"), Number("wait_none", "launch and wait, nothing changed", "µs"),
+                 Number("wait_all", "all changed", "µs"), Number("change", "one change", "µs"),
+                 Number("submit", "a launch behind changes of all, for its caller", "µs"))
 SHARE_NUMBERS = (Number("deviation", "largest deviation from the weights' shares", "% points", ours=True),
                  Number("kept", "kernels with weights, of those without", "%", MORE, ours=True),
                  Number("uneven", "largest deviation from even shares, without", "% points", NEITHER),
@@ -239,6 +243,11 @@ SCENARIOS = (
     Scenario("allocations", "scale", "Allocations", "A program that holds so many allocations of 64 KiB.",
              measure.scale("allocations"), tuple(n for n in SCALE_NUMBERS if "use" not in n.name), "lines",
              points=(1, 64, 1024, 16384, 65536), quick=(1, 4096), host=(1, 256), axis="allocations"),
+
+    Scenario("graphs", "scale", "Graphs that are changed",
+             "A chain of so many kernels, launched again and again. Before each launch the program changes no node, one "
+             "in ten, or all.", measure.graphs, GRAPH_NUMBERS, "lines", points=(1, 10, 100, 1000), quick=(1, 100),
+             host=(1, 100), axis="nodes"),
 
     Scenario("loaded_code", "code", "Pause against loaded code",
              "A kernel traps beside one program that has loaded a module of 400 kernels so often.",

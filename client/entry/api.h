@@ -490,6 +490,8 @@ CUresult cuEventSynchronize(CUevent);
 CUresult cuGraphCreate(CUgraph *, unsigned int);
 CUresult cuGraphDestroy(CUgraph);
 CUresult cuGraphClone(CUgraph *, CUgraph);
+CUresult cuGraphConditionalHandleCreate(
+	CUgraphConditionalHandle *, CUgraph, CUcontext, unsigned int, unsigned int);
 CUresult cuGraphNodeFindInClone(CUgraphNode *, CUgraphNode, CUgraph);
 CUresult cuGraphGetNodes(CUgraph, CUgraphNode *, size_t *);
 CUresult cuGraphGetRootNodes(CUgraph, CUgraphNode *, size_t *);

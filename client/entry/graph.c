@@ -82,7 +82,7 @@ CUDA_EXPORT CUresult cuGraphClone(CUgraph *clone, CUgraph handle)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (graph_has_memory(graph))
+	if (graph_is_unique(graph))
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	if (r == CUDA_SUCCESS)
 		r = graph_clone(graph, &made);
@@ -111,14 +111,24 @@ CUDA_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *found, CUgraphNode orig
 /* Nothing is taken out of a graph with nodes for memory, neither nodes nor edges. */
 static CUresult check_removal(const struct client_graph *graph)
 {
-	return graph_has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+	CUresult r = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < graph->count; ++i)
+		if (graph_is_memory(graph->nodes[i]->params.type))
+			r = CUDA_ERROR_NOT_SUPPORTED;
+	return r;
 }
 
 /* Nothing that captures still need is taken out. */
 static bool is_captured(const struct graph_node *node)
 {
-	return node->graph->capturing ||
-	       (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH && graph_is_captured(node->params.child));
+	struct client_graph *const *inside;
+	uint32_t count = graph_inside(&node->params, &inside);
+	bool is = node->graph->capturing;
+
+	for (uint32_t i = 0; !is && i < count; ++i)
+		is = graph_is_captured(inside[i]);
+	return is;
 }
 
 CUDA_EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)

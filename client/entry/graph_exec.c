@@ -181,25 +181,13 @@ CUDA_EXPORT CUresult cuGraphExecUpdate(
 		return r == CUDA_SUCCESS ? exec_set(exec, node, &params) : r;                                \
 	} while (0)
 
-/* Attributes stay. */
-static CUresult make_kernel(struct client_exec *exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *given,
-	struct graph_params *ret_params)
-{
-	struct graph_params now;
-	CUresult r = given ? exec_get(exec, node, &now) : CUDA_ERROR_INVALID_VALUE;
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = now.type == CU_GRAPH_NODE_TYPE_KERNEL ? params_kernel(given, &now, ret_params)
-						  : CUDA_ERROR_INVALID_VALUE;
-	params_deinit(&now);
-	return r;
-}
-
 CUDA_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(
 	CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *given)
 {
-	SET(handle, node, make_kernel(exec, node, given, &params));
+	struct client_exec *exec;
+	CUresult r = begin(handle, given, &exec);
+
+	return r == CUDA_SUCCESS ? exec_set_kernel(exec, node, given) : r;
 }
 
 CUDA_EXPORT CUresult cuGraphExecKernelNodeSetParams(

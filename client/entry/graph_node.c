@@ -321,8 +321,8 @@ static CUresult make_child(CUgraph child, struct graph_params *ret_params)
 	graph_enter();
 	graph = graph_find(child);
 	if (graph)
-		r = graph_has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED
-					    : graph_clone(graph, &ret_params->child);
+		r = graph_is_unique(graph) ? CUDA_ERROR_NOT_SUPPORTED
+					   : graph_clone(graph, &ret_params->child);
 	graph_leave();
 	return r;
 }
@@ -332,7 +332,7 @@ static CUresult check_move(const struct client_graph *child, const struct client
 {
 	if (!child || !to || child->parent || graph_is_captured(child) || graph_is_inside(to, child))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!graph_has_memory(child))
+	if (!graph_is_unique(child))
 		return CUDA_SUCCESS;
 	client_log(CLIENT_LOG_ERROR, "child graphs with memory nodes are not supported");
 	return CUDA_ERROR_NOT_SUPPORTED;
@@ -569,6 +569,55 @@ CUDA_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(
 	SET(node, graph_params_batch(given, &params));
 }
 
+/* ---- conditions ---- */
+
+CUDA_EXPORT CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph owner,
+	CUcontext context, unsigned int value, unsigned int flags)
+{
+	struct graph_memory *memory;
+	struct client_graph *graph;
+	CUresult r = process_enter_context();
+
+	if (r == CUDA_SUCCESS && (!handle || (flags & ~(unsigned int)CU_GRAPH_COND_ASSIGN_DEFAULT)))
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		r = graph_memory_new(
+			context ? context : context_current(), sizeof(CUgraphConditionalHandle), &memory);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*handle = graph_memory_address(memory);
+	graph_enter();
+	graph = graph_find(owner);
+	if (graph) {
+		r = graph_add_condition(graph, memory, value, flags & CU_GRAPH_COND_ASSIGN_DEFAULT);
+	} else {
+		graph_memory_unref(memory);
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	graph_leave();
+	if (r != CUDA_SUCCESS)
+		graph_memory_reap();
+	return r;
+}
+
+/* The bodies are an output, and the node's. */
+static CUresult add_conditional(const struct where *where, CUDA_CONDITIONAL_NODE_PARAMS *given)
+{
+	const struct graph_params *made;
+	struct graph_params params;
+	CUresult r = params_branch(given, &params);
+
+	if (r == CUDA_SUCCESS)
+		r = add(where, &params);
+	if (r == CUDA_SUCCESS)
+		r = look(*where->ret, CU_GRAPH_NODE_TYPE_CONDITIONAL, given, &made);
+	if (r != CUDA_SUCCESS)
+		return r;
+	given->phGraph_out = (CUgraph *)(void *)made->branch.bodies;
+	graph_leave();
+	return CUDA_SUCCESS;
+}
+
 /* ---- any type ---- */
 
 static CUresult add_any(const struct where *where, CUgraphNodeParams *given)
@@ -591,6 +640,8 @@ static CUresult add_any(const struct where *where, CUgraphNodeParams *given)
 			return CUDA_ERROR_INVALID_VALUE;
 		r = make_child(given->graph.graph, &params);
 		break;
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		return add_conditional(where, &given->conditional);
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
 		return add_alloc(where, &given->alloc);
 	case CU_GRAPH_NODE_TYPE_MEM_FREE:

@@ -83,9 +83,6 @@ CUresult graph_params_any(
 	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
 		client_log(CLIENT_LOG_ERROR, "graph nodes for external semaphores are not supported");
 		return CUDA_ERROR_NOT_SUPPORTED;
-	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-		client_log(CLIENT_LOG_ERROR, "conditional graph nodes are not supported");
-		return CUDA_ERROR_NOT_SUPPORTED;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}

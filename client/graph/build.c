@@ -9,6 +9,7 @@
 
 #include "client/graph/form.h"
 #include "client/graph/memory.h"
+#include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/state/event.h"
 #include "client/state/grave.h"
@@ -52,10 +53,32 @@ static CUresult send_description(struct graph_step *step, uint32_t id)
 	return r;
 }
 
-static CUresult send_graph(struct graph_step *step)
+/* If it has a place that executors share, it may be changed. */
+static void let_change(struct graph_step *step, uint32_t id)
+{
+	static _Atomic uint32_t serials;
+	struct frmps_graph_head *head = (struct frmps_graph_head *)(void *)step->device.description;
+	uint32_t serial;
+
+	if (!shm_graph_place(&connection.view.shape, id, step->device.bytes))
+		return;
+	do
+		serial = ++serials;
+	while (!serial);
+	head->flags |= FRMPS_GRAPH_CHANGES;
+	head->serial = serial;
+	step->device.changes = true;
+}
+
+static CUresult send_graph(struct graph_step *step, bool changes)
 {
 	uint32_t id = ids_take(&ids);
-	CUresult r = id ? send_description(step, id) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (id && changes)
+		let_change(step, id);
+	if (id)
+		r = send_description(step, id);
 
 	if (r == CUDA_SUCCESS)
 		step->device.graph = id;
@@ -127,8 +150,8 @@ void build_bury(struct graph_build *build, struct client_graph *graph)
 	build_reap();
 }
 
-CUresult build_new(const struct client_graph *graph, uint64_t flags, struct graph_build **ret_build,
-	struct graph_node **ret_bad)
+CUresult build_new(const struct client_graph *graph, uint64_t flags, bool changes,
+	struct graph_build **ret_build, struct graph_node **ret_bad)
 {
 	uint32_t wire = flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY ? FRMPS_GRAPH_PRIORITIES : 0;
 	struct graph_build *build = calloc(1, sizeof(*build));
@@ -139,13 +162,18 @@ CUresult build_new(const struct client_graph *graph, uint64_t flags, struct grap
 	r = form_make(graph, wire, &build->form, ret_bad);
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i)
 		if (build->form.steps[i].kind == STEP_DEVICE)
-			r = send_graph(&build->form.steps[i]);
+			r = send_graph(&build->form.steps[i], changes);
 	form_drop_descriptions(&build->form);
 	if (r == CUDA_SUCCESS)
 		*ret_build = build;
 	else
 		build_free(build);
 	return r;
+}
+
+CUresult build_follows(struct graph_build *build, struct graph_node *node, bool *ret_follows)
+{
+	return form_follow(&build->form, node, ret_follows);
 }
 
 void build_follow(struct graph_build *build, const struct graph_build *former)
@@ -198,6 +226,66 @@ static CUresult launch_graph(struct client_stream *stream, uint32_t graph)
 	return CUDA_SUCCESS;
 }
 
+/* Nodes that were changed since the latest launch; those from `next` on are not sent yet. */
+struct changes {
+	struct graph_node *const *nodes;
+	uint32_t count;
+};
+
+/* As many changes of a step as fit one command, from *next on. */
+static CUresult send_changes(struct client_stream *stream, uint32_t graph, uint32_t step,
+	const struct changes *changes, uint32_t *next)
+{
+	uint32_t bytes = 0, count = 0, end = *next;
+	struct frmps_graph_change *change;
+	struct submit submit;
+	CUresult r;
+
+	for (; end < changes->count; ++end) {
+		const struct graph_node *node = changes->nodes[end];
+
+		if (node->place.step != step)
+			continue;
+		if (bytes + form_change_bytes(node) > FRMPS_CHANGES_MAX)
+			break;
+		bytes += form_change_bytes(node);
+		++count;
+	}
+	if (!count) {
+		*next = end;
+		return CUDA_SUCCESS;
+	}
+	r = submit_begin(
+		stream, FRMPS_OP_GRAPH_UPDATE, (uint32_t)sizeof(struct frmps_graph_update) + bytes, &submit);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_graph_update *)submit.body =
+		(struct frmps_graph_update){.graph = graph, .changes = count};
+	change = (struct frmps_graph_change *)(void *)((struct frmps_graph_update *)submit.body + 1);
+	for (uint32_t i = *next; i < end; ++i) {
+		const struct graph_node *node = changes->nodes[i];
+
+		if (node->place.step != step)
+			continue;
+		form_write_change(node, change);
+		change = (struct frmps_graph_change *)(void *)((uint8_t *)change + form_change_bytes(node));
+	}
+	submit_commit(&submit);
+	*next = end;
+	return CUDA_SUCCESS;
+}
+
+static CUresult send_all_changes(
+	struct client_stream *stream, uint32_t graph, uint32_t step, const struct changes *changes)
+{
+	CUresult r = CUDA_SUCCESS;
+	uint32_t next = 0;
+
+	while (r == CUDA_SUCCESS && next < changes->count)
+		r = send_changes(stream, graph, step, changes, &next);
+	return r;
+}
+
 static CUresult launch_step(struct client_stream *stream, struct graph_step *step)
 {
 	switch (step->kind) {
@@ -217,12 +305,18 @@ static CUresult launch_step(struct client_stream *stream, struct graph_step *ste
 	return CUDA_ERROR_UNKNOWN;
 }
 
-static CUresult launch_steps(struct graph_build *build, struct client_stream *stream, bool *ret_begun)
+static CUresult launch_steps(struct graph_build *build, struct client_stream *stream,
+	const struct changes *changes, bool *ret_begun)
 {
 	CUresult r = CUDA_SUCCESS;
 
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i) {
-		r = launch_step(stream, &build->form.steps[i]);
+		struct graph_step *step = &build->form.steps[i];
+
+		if (step->kind == STEP_DEVICE)
+			r = send_all_changes(stream, step->device.graph, i, changes);
+		if (r == CUDA_SUCCESS)
+			r = launch_step(stream, step);
 		*ret_begun |= r == CUDA_SUCCESS;
 	}
 	build->stream = stream;
@@ -241,8 +335,10 @@ static bool has_events(const struct graph_form *form)
 	return has;
 }
 
-CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun)
+CUresult build_launch(struct graph_build *build, struct client_stream *stream,
+	struct graph_node *const *changed, uint32_t count, bool *ret_begun)
 {
+	const struct changes changes = {changed, count};
 	bool claims = build->form.count > 1;
 	/* The latest launch may have been on another stream. */
 	CUresult r = has_events(&build->form) ? build_await(stream, build->stream, build->seq)
@@ -255,7 +351,7 @@ CUresult build_launch(struct graph_build *build, struct client_stream *stream, b
 	/* Then the latest launch is still the former one. */
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = launch_steps(build, stream, ret_begun);
+	r = launch_steps(build, stream, &changes, ret_begun);
 	if (claims)
 		submit_release(stream);
 	return r;

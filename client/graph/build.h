@@ -1,8 +1,8 @@
 // What is made of a graph to run it: its form (form.h) and the service's graphs, one for each
-// description. A build never changes; one that is not needed any more is buried, and given back
-// when its latest launch is done, at the latest when the next build is made or buried; after a
-// fault when nothing of it runs in this process any more. Launches of builds of one executable
-// graph follow each other on whatever streams.
+// description. What its nodes do may be changed; one that is not needed any more is buried, and
+// given back when its latest launch is done, at the latest when the next build is made or buried;
+// after a fault when nothing of it runs in this process any more. Launches of builds of one
+// executable graph follow each other on whatever streams.
 //
 // A build is guarded by whoever has it; graves have a lock of their own. The graph lock is not
 // held: the service is asked.
@@ -23,11 +23,15 @@ struct graph_node;
 /**
  * Makes a build of a graph that nobody changes meanwhile.
  * @flags: of the instantiation
+ * @changes: whether its nodes may be changed
  * @ret_bad: as form_make()
  * Return: as form_make(), or what the service said.
  */
-CUresult build_new(const struct client_graph *graph, uint64_t flags, struct graph_build **ret_build,
-	struct graph_node **ret_bad);
+CUresult build_new(const struct client_graph *graph, uint64_t flags, bool changes,
+	struct graph_build **ret_build, struct graph_node **ret_bad);
+
+/** form_follow() */
+CUresult build_follows(struct graph_build *build, struct graph_node *node, bool *ret_follows);
 
 /** The next launch of a build comes behind the latest one of its predecessor. */
 void build_follow(struct graph_build *build, const struct graph_build *former);
@@ -40,8 +44,13 @@ struct graph_build *build_rest(const struct graph_build *build);
  * stream. @other: NULL: behind none */
 CUresult build_await(struct client_stream *stream, struct client_stream *other, uint64_t seq);
 
-/** Submits a launch. @ret_begun: whether any of it was submitted, after an error too */
-CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun);
+/**
+ * Submits a launch.
+ * @changed: nodes that were changed since the last one, and that the build follows
+ * @ret_begun: whether any of it was submitted, after an error too
+ */
+CUresult build_launch(struct graph_build *build, struct client_stream *stream,
+	struct graph_node *const *changed, uint32_t count, bool *ret_begun);
 
 /** Ends a build. @graph: ends with it; may be NULL */
 void build_bury(struct graph_build *build, struct client_graph *graph);

@@ -20,6 +20,7 @@ static const char *const types[] = {
 	[CU_GRAPH_NODE_TYPE_MEM_ALLOC] = "MEM_ALLOC",
 	[CU_GRAPH_NODE_TYPE_MEM_FREE] = "MEM_FREE",
 	[CU_GRAPH_NODE_TYPE_BATCH_MEM_OP] = "BATCH_MEM_OP",
+	[CU_GRAPH_NODE_TYPE_CONDITIONAL] = "CONDITIONAL",
 };
 
 static void write_label(FILE *file, const struct graph_node *node)
@@ -58,9 +59,13 @@ static void write_graph(FILE *file, const struct client_graph *graph)
 			fprintf(file, "\"graph_%llu_node_%u\" -> \"graph_%llu_node_%u\";\n", id, i, id,
 				graph->nodes[i]->behind.at[j].node->mark);
 	fprintf(file, "}\n");
-	for (uint32_t i = 0; i < graph->count; ++i)
-		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
-			write_graph(file, graph->nodes[i]->params.child);
+	for (uint32_t i = 0; i < graph->count; ++i) {
+		struct client_graph *const *inside;
+		uint32_t count = graph_inside(&graph->nodes[i]->params, &inside);
+
+		for (uint32_t j = 0; j < count; ++j)
+			write_graph(file, inside[j]);
+	}
 }
 
 static CUresult write_file(const struct client_graph *graph, const char *path)

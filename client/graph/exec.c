@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/graph/build.h"
+#include "client/graph/compare.h"
 #include "client/graph/memory.h"
 #include "client/state/module.h"
 #include "client/state/stream.h"
@@ -24,7 +25,11 @@ struct client_exec {
 	struct graph_build *build; /* replaced as a whole, never changed */
 	uint64_t flags;
 	uint64_t unloads; /* modules that had been unloaded when the build was looked at */
-	bool changed;	  /* the build is not the graph's any more */
+	bool changed;	  /* the build is not the graph's any more, */
+	bool changes;	  /* and the next one is to be one that can be changed */
+	/* Or it is but for these nodes, which the next launch sends. */
+	struct graph_node **pending;
+	uint32_t pending_count, pending_room;
 };
 
 _Static_assert(sizeof(struct client_exec) <= 1u << EXEC_SHIFT, "an executable graph fits its place");
@@ -41,6 +46,55 @@ uint64_t exec_flags(const struct client_exec *exec)
 	return exec->flags;
 }
 
+/* ---- changed nodes ---- */
+
+static void forget_pending(struct client_exec *exec)
+{
+	for (uint32_t i = 0; i < exec->pending_count; ++i)
+		exec->pending[i]->pending = false;
+	exec->pending_count = 0;
+}
+
+static bool add_pending(struct client_exec *exec, struct graph_node *node)
+{
+	uint32_t room = exec->pending_room ? 2 * exec->pending_room : 16;
+	struct graph_node **more;
+
+	if (exec->pending_count == exec->pending_room) {
+		more = realloc(exec->pending, room * sizeof(struct graph_node *));
+		if (!more)
+			return false;
+		exec->pending = more;
+		exec->pending_room = room;
+	}
+	exec->pending[exec->pending_count++] = node;
+	node->pending = true;
+	return true;
+}
+
+/* A node does something else from now on. */
+static void note_change(struct client_exec *exec, struct graph_node *node)
+{
+	if (exec->changes && (node->pending || add_pending(exec, node)))
+		return;
+	exec->changed = exec->changes = true;
+}
+
+/* Whether the build goes on to be the graph's, but for what the next launch sends. */
+static CUresult follow(struct client_exec *exec, struct graph_node **ret_bad)
+{
+	CUresult r = CUDA_SUCCESS;
+	bool follows = true;
+
+	for (uint32_t i = 0; r == CUDA_SUCCESS && follows && i < exec->pending_count; ++i) {
+		r = build_follows(exec->build, exec->pending[i], &follows);
+		if (r != CUDA_SUCCESS)
+			*ret_bad = exec->pending[i];
+	}
+	exec->changed |= !follows && r == CUDA_SUCCESS;
+	return r;
+}
+
 /* A build of the graph as it is. With a kernel's module gone there is none. */
 static CUresult make_current(struct client_exec *exec, struct graph_node **ret_bad)
 {
@@ -48,11 +102,15 @@ static CUresult make_current(struct client_exec *exec, struct graph_node **ret_b
 	struct graph_build *build, *former = exec->build;
 	CUresult r;
 
-	if (former && !exec->changed && exec->unloads == unloads)
-		return CUDA_SUCCESS;
-	r = build_new(exec->graph, exec->flags, &build, ret_bad);
+	if (former && !exec->changed && exec->unloads == unloads) {
+		r = follow(exec, ret_bad);
+		if (r != CUDA_SUCCESS || !exec->changed)
+			return r;
+	}
+	r = build_new(exec->graph, exec->flags, exec->changes, &build, ret_bad);
 	if (r != CUDA_SUCCESS)
 		return r;
+	forget_pending(exec);
 	if (former) {
 		build_follow(build, former);
 		build_bury(former, NULL);
@@ -97,7 +155,7 @@ static CUresult claim(struct client_exec *exec)
 	struct client_graph *graph;
 	CUresult r = CUDA_SUCCESS;
 
-	if (!graph_has_memory(exec->graph))
+	if (!graph_is_unique(exec->graph))
 		return CUDA_SUCCESS;
 	graph_enter();
 	graph = source_of(exec);
@@ -113,7 +171,7 @@ static void unclaim(const struct client_exec *exec)
 {
 	struct client_graph *graph;
 
-	if (!graph_has_memory(exec->graph))
+	if (!graph_is_unique(exec->graph))
 		return;
 	graph_enter();
 	graph = source_of(exec);
@@ -200,6 +258,7 @@ CUresult exec_destroy(CUgraphExec handle)
 	pthread_mutex_lock(&exec->lock);
 	pthread_mutex_unlock(&exec->lock);
 	pthread_mutex_destroy(&exec->lock);
+	free(exec->pending);
 	unclaim(exec);
 	build_bury(exec->build, exec->graph);
 	slab_give(&exec_slab, exec);
@@ -306,7 +365,9 @@ static CUresult launch(struct client_exec *exec, struct client_stream *stream)
 		change_memory_back(exec->graph);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	r = build_launch(exec->build, stream, &begun);
+	r = build_launch(exec->build, stream, exec->pending, exec->pending_count, &begun);
+	if (r == CUDA_SUCCESS)
+		forget_pending(exec);
 	if (r != CUDA_SUCCESS && !begun)
 		change_memory_back(exec->graph);
 	else
@@ -350,6 +411,17 @@ static struct graph_node *counterpart(const struct client_exec *exec, CUgraphNod
 	return serial ? graph_find_origin(exec->graph, serial) : NULL;
 }
 
+/* Takes the parameters over, and gives back what was there. */
+static void set_params(struct client_exec *exec, struct graph_node *node, struct graph_params *params)
+{
+	struct graph_params former = node->params;
+
+	node->params = *params;
+	*params = former;
+	if (!params_are_same(&node->params, params))
+		note_change(exec, node);
+}
+
 /* Memory nodes cannot be changed. */
 CUresult exec_set(struct client_exec *exec, CUgraphNode handle, struct graph_params *params)
 {
@@ -359,11 +431,7 @@ CUresult exec_set(struct client_exec *exec, CUgraphNode handle, struct graph_par
 	pthread_mutex_lock(&exec->lock);
 	node = counterpart(exec, handle);
 	if (node && node->params.type == params->type && !graph_is_memory(params->type)) {
-		struct graph_params former = node->params;
-
-		node->params = *params;
-		*params = former;
-		exec->changed = true;
+		set_params(exec, node, params);
 		r = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&exec->lock);
@@ -371,15 +439,21 @@ CUresult exec_set(struct client_exec *exec, CUgraphNode handle, struct graph_par
 	return r;
 }
 
-CUresult exec_get(struct client_exec *exec, CUgraphNode handle, struct graph_params *ret_params)
+CUresult exec_set_kernel(struct client_exec *exec, CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS *given)
 {
-	const struct graph_node *node;
-	CUresult r;
+	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+	struct graph_node *node;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
 
 	pthread_mutex_lock(&exec->lock);
 	node = counterpart(exec, handle);
-	r = node ? params_clone(&node->params, ret_params) : CUDA_ERROR_INVALID_VALUE;
+	if (node && node->params.type == CU_GRAPH_NODE_TYPE_KERNEL)
+		r = params_kernel(given, &node->params, &params);
+	if (r == CUDA_SUCCESS)
+		set_params(exec, node, &params);
 	pthread_mutex_unlock(&exec->lock);
+	if (r == CUDA_SUCCESS)
+		params_deinit(&params);
 	return r;
 }
 
@@ -399,7 +473,8 @@ CUresult exec_enable(struct client_exec *exec, CUgraphNode handle, bool enabled)
 	pthread_mutex_lock(&exec->lock);
 	node = counterpart(exec, handle);
 	if (has_switch(node)) {
-		exec->changed |= node->disabled == enabled;
+		if (node->disabled == enabled)
+			note_change(exec, node);
 		node->disabled = !enabled;
 		r = CUDA_SUCCESS;
 	}
@@ -424,148 +499,48 @@ CUresult exec_is_enabled(struct client_exec *exec, CUgraphNode handle, bool *ret
 
 /* ---- updates as a whole ---- */
 
-static CUgraphExecUpdateResult blame(struct graph_node *node, const struct graph_node *from,
-	CUgraphExecUpdateResult result, CUgraphExecUpdateResultInfo *info)
+static void exchange(struct client_exec *exec, struct client_graph *mine, struct client_graph *theirs);
+
+static void exchange_inside(struct client_exec *exec, struct graph_params *a, struct graph_params *b)
 {
-	info->result = result;
-	info->errorNode = node ? graph_node_handle(node) : NULL;
-	info->errorFromNode = from ? graph_node_handle(from) : NULL;
-	return result;
-}
+	struct client_graph *const *mine, *const *theirs;
+	uint32_t count = graph_inside(a, &mine);
 
-/* Partners in two graphs: by the index of mine, which is its mark; the mark of theirs is that too,
- * once it has a partner. */
-struct pairs {
-	struct graph_node **theirs;
-	struct graph_node **stack; /* of mine, whose edges are still to be followed */
-	uint32_t depth, count;
-};
-
-#define UNPAIRED UINT32_MAX
-
-static bool pair(struct pairs *pairs, struct graph_node *mine, struct graph_node *theirs)
-{
-	struct graph_node **partner = &pairs->theirs[mine->mark];
-
-	if (*partner || theirs->mark != UNPAIRED)
-		return *partner == theirs;
-	*partner = theirs;
-	theirs->mark = mine->mark;
-	pairs->stack[pairs->depth++] = mine;
-	pairs->count++;
-	return true;
-}
-
-static struct graph_node *next_end(const struct client_graph *graph, uint32_t *at)
-{
-	while (*at < graph->count && graph->nodes[*at]->behind.count)
-		++*at;
-	return *at < graph->count ? graph->nodes[(*at)++] : NULL;
-}
-
-/* From the last nodes along the edges. Return: whether all have partners. */
-static bool pair_all(struct pairs *pairs, const struct client_graph *mine, const struct client_graph *theirs)
-{
-	uint32_t i = 0, j = 0;
-	struct graph_node *a, *b;
-	bool fits = true;
-
-	while (fits && (a = next_end(mine, &i)))
-		fits = (b = next_end(theirs, &j)) && pair(pairs, a, b);
-	while (fits && pairs->depth) {
-		a = pairs->stack[--pairs->depth];
-		b = pairs->theirs[a->mark];
-		fits = a->before.count == b->before.count;
-		for (uint32_t k = 0; fits && k < a->before.count; ++k)
-			fits = pair(pairs, a->before.at[k].node, b->before.at[k].node);
+	graph_inside(b, &theirs);
+	for (uint32_t i = 0; i < count; ++i)
+		exchange(exec, mine[i], theirs[i]);
+	if (a->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+		a->branch.handle = b->branch.handle;
+		*a->branch.form = *b->branch.form;
 	}
-	return fits && pairs->count == mine->count;
-}
-
-/* The driver asks for the same order of the last nodes and of each node's edges. That in which the
- * nodes were made may differ, with streams that capture side by side. Theirs is a copy with as many
- * nodes: it gets the order of mine, if the graphs have the same form. */
-static void arrange(const struct client_graph *mine, const struct client_graph *theirs)
-{
-	struct graph_node **room = calloc(2 * (size_t)mine->count + 1, sizeof(struct graph_node *));
-	struct pairs pairs = {.theirs = room, .stack = room + mine->count};
-
-	if (!room)
-		return;
-	for (uint32_t i = 0; i < mine->count; ++i) {
-		mine->nodes[i]->mark = i;
-		theirs->nodes[i]->mark = UNPAIRED;
-	}
-	if (pair_all(&pairs, mine, theirs) && mine->count)
-		memcpy(theirs->nodes, pairs.theirs, mine->count * sizeof(struct graph_node *));
-	free(room);
-}
-
-static bool same_edges(struct graph_node *mine, struct graph_node *theirs, CUgraphExecUpdateResultInfo *info)
-{
-	bool same = mine->before.count == theirs->before.count;
-
-	for (uint32_t i = 0; same && i < mine->before.count; ++i) {
-		const struct graph_edge *a = &mine->before.at[i], *b = &theirs->before.at[i];
-
-		same = a->node->mark == b->node->mark && memcmp(&a->data, &b->data, sizeof(a->data)) == 0;
-		if (!same)
-			blame(theirs, b->node, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info);
-	}
-	if (!same && !info->errorNode)
-		blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info);
-	return same;
-}
-
-static CUgraphExecUpdateResult compare(const struct client_graph *mine, const struct client_graph *theirs,
-	CUgraphExecUpdateResultInfo *info);
-
-static CUgraphExecUpdateResult compare_node(
-	struct graph_node *mine, struct graph_node *theirs, CUgraphExecUpdateResultInfo *info)
-{
-	CUgraphNodeType type = mine->params.type;
-
-	if (type != theirs->params.type)
-		return blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, info);
-	if (!same_edges(mine, theirs, info))
-		return info->result;
-	if (type == CU_GRAPH_NODE_TYPE_GRAPH)
-		return compare(mine->params.child, theirs->params.child, info);
-	if (graph_is_memory(type))
-		return blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, info);
-	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
-}
-
-static CUgraphExecUpdateResult compare(
-	const struct client_graph *mine, const struct client_graph *theirs, CUgraphExecUpdateResultInfo *info)
-{
-	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
-
-	if (mine->count != theirs->count)
-		return blame(NULL, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info);
-	arrange(mine, theirs);
-	for (uint32_t i = 0; i < mine->count; ++i)
-		mine->nodes[i]->mark = theirs->nodes[i]->mark = i;
-	for (uint32_t i = 0; !result && i < mine->count; ++i)
-		result = compare_node(mine->nodes[i], theirs->nodes[i], info);
-	return result;
 }
 
 /* Exchanges what the nodes do and the user objects that they need; the graphs have the same
  * form. */
-static void exchange(struct client_graph *mine, struct client_graph *theirs)
+static void exchange(struct client_exec *exec, struct client_graph *mine, struct client_graph *theirs)
 {
+	struct graph_condition *conditions = mine->conditions;
 	struct graph_object *objects = mine->objects;
 
 	mine->objects = theirs->objects;
 	theirs->objects = objects;
+	/* With other handles and values the form is another one. */
+	exec->changed |= conditions != NULL;
+	mine->conditions = theirs->conditions;
+	theirs->conditions = conditions;
 	for (uint32_t i = 0; i < mine->count; ++i) {
 		struct graph_params *a = &mine->nodes[i]->params, *b = &theirs->nodes[i]->params, former = *a;
+		struct client_graph *const *inside;
 
-		if (a->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-			exchange(a->child, b->child);
+		if (graph_inside(a, &inside)) {
+			exchange_inside(exec, a, b);
 			continue;
 		}
+		if (!params_are_same(a, b))
+			note_change(exec, mine->nodes[i]);
+		/* Attributes cannot be changed where they are. */
+		exec->changed |= a->type == CU_GRAPH_NODE_TYPE_KERNEL &&
+				 !params_attributes_are_same(&a->kernel, &b->kernel);
 		*a = *b;
 		*b = former;
 	}
@@ -575,13 +550,12 @@ static void exchange(struct client_graph *mine, struct client_graph *theirs)
 static CUresult update(struct client_exec *exec, struct client_graph *mine, struct client_graph *copy,
 	CUgraph handle, CUgraphExecUpdateResultInfo *info)
 {
-	if (compare(mine, copy, info)) {
+	if (graph_compare(mine, copy, info)) {
 		info->errorNode = original(handle, graph_find_node(info->errorNode));
 		info->errorFromNode = original(handle, graph_find_node(info->errorFromNode));
 		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 	}
-	exchange(mine, copy);
-	exec->changed = true;
+	exchange(exec, mine, copy);
 	return CUDA_SUCCESS;
 }
 

@@ -2,9 +2,11 @@
 // from the form's descriptions. A launch is one command for each of those, one alone for most
 // graphs.
 //
-// A change of a node is made in the copy only; before the next launch the form is made anew and the
-// service gets new graphs, so launches that are on their way keep what they had. Former ones are
-// given back once their last launch is done, when the next graph is made or destroyed.
+// A change of a node is made in the copy, and sent with the next launch, as a command in front of
+// it: launches that are on their way keep what they had. What cannot be changed so makes the form
+// anew, and the service gets new graphs; so does the first change of all, because most graphs are
+// never changed, and a service's graph that may be takes more memory. Former ones are given back
+// once their last launch is done, when the next graph is made or destroyed.
 //
 // Any thread, the graph lock is not held. One lock per executable graph; inside it the service is
 // asked and commands are submitted.
@@ -27,7 +29,7 @@ struct client_exec *exec_find(CUgraphExec handle);
 /**
  * Makes an executable graph. @ret_bad: the node to blame, or NULL; written on failure.
  * Return: as form_make(), or what the service said; CUDA_ERROR_NOT_SUPPORTED for a graph with
- * memory of which there is one already.
+ * memory or conditions of which there is one already.
  */
 CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad);
 /** Ends it; launches that are on their way go on. */
@@ -47,6 +49,8 @@ CUresult exec_upload(struct client_exec *exec);
  * Return: CUDA_ERROR_INVALID_VALUE for another type, or a node that is not in it.
  */
 CUresult exec_set(struct client_exec *exec, CUgraphNode node, struct graph_params *params);
+/** The same for a kernel, whose attributes stay. */
+CUresult exec_set_kernel(struct client_exec *exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *given);
 /** Sets what the nodes of a child do: those of another graph of the same form. */
 CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph child);
 CUresult exec_enable(struct client_exec *exec, CUgraphNode node, bool enabled);
@@ -55,8 +59,5 @@ CUresult exec_is_enabled(struct client_exec *exec, CUgraphNode node, bool *ret_e
  * changed.
  */
 CUresult exec_update(struct client_exec *exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret_info);
-/** What a node's parameters are now, for setting some of them. Copied; params_deinit() is the
- * caller's. */
-CUresult exec_get(struct client_exec *exec, CUgraphNode node, struct graph_params *ret_params);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/graph/memory.h"
 #include "client/stage/copy.h"
 #include "client/state/event.h"
 #include "client/state/function.h"
@@ -16,6 +17,12 @@
 
 #define NOWHERE UINT32_MAX
 
+/* A graph_place.kind: the node cannot be changed where it is. */
+#define GRAPH_FIXED UINT32_MAX
+/* The node is in a body of a condition. The driver is not known to change a fill there, or to
+ * switch a node there off. */
+#define GRAPH_IN_BODY (UINT32_C(1) << 30)
+
 struct link {
 	uint32_t item;
 	CUgraphEdgeData data;
@@ -23,8 +30,10 @@ struct link {
 
 /* Something to be done, by the device or here. */
 struct item {
+	struct graph_node *node; /* all of whose work it is; NULL: there is none */
 	bool here;
 	uint32_t first_link, link_count; /* to earlier items */
+	uint32_t owner;			 /* the condition that it is in; NOWHERE: none */
 	uint32_t place;			 /* segment, or slot */
 	uint32_t index;			 /* in its segment */
 	struct graph_step step;		 /* here */
@@ -32,7 +41,8 @@ struct item {
 	uint16_t op, flags;
 	const struct frmps_launch *launch; /* in a node's parameters */
 	uint32_t launch_bytes;
-	struct frmps_array_copy copy; /* COPY: the first part */
+	const struct frmps_condition *condition; /* in a node's parameters */
+	struct frmps_array_copy copy;		 /* COPY: the first part */
 	struct frmps_set set;
 };
 
@@ -41,6 +51,8 @@ struct maker {
 	uint32_t count, room;
 	struct link *links;
 	uint32_t link_count, link_room;
+	uint32_t owner; /* of the items that are made */
+	uint32_t depth; /* conditions around them */
 	struct graph_form *form;
 	struct graph_node *bad;
 };
@@ -71,7 +83,8 @@ static struct item *add_item(struct maker *maker, bool here)
 	if (!grow(&maker->items, maker->count, &maker->room, sizeof(*item)))
 		return NULL;
 	item = &maker->items[maker->count++];
-	*item = (struct item){.here = here, .op = FRMPS_OP_PAD, .first_link = maker->link_count};
+	*item = (struct item){
+		.here = here, .op = FRMPS_OP_PAD, .first_link = maker->link_count, .owner = maker->owner};
 	return item;
 }
 
@@ -137,6 +150,25 @@ static void add_device_copy(
 	item->copy = copy_form(&box, kind);
 }
 
+/* What about an item cannot be changed where it is: its op and flags, whether the sides of a copy
+ * are host memory. Boxes of several rows and arrays cannot be changed at all. */
+static uint32_t kind_of(const struct item *item, bool in_body)
+{
+	const struct frmps_copy *copy = &item->copy.copy;
+	uint32_t kind = item->op | (uint32_t)item->flags << 16 | (in_body ? GRAPH_IN_BODY : 0);
+
+	switch (item->op) {
+	case FRMPS_OP_LAUNCH:
+		return kind;
+	case FRMPS_OP_SET:
+		return item->set.height == 1 && !in_body ? kind : GRAPH_FIXED;
+	case FRMPS_OP_COPY:
+		return copy->height == 1 && copy->depth == 1 ? kind | copy->kind << 20 : GRAPH_FIXED;
+	default:
+		return GRAPH_FIXED;
+	}
+}
+
 /* Pinned memory for a box, its rows packed. */
 static CUresult stage(struct maker *maker, const struct box *box, struct box_side *ret_side)
 {
@@ -190,7 +222,7 @@ static CUresult add_staged(struct maker *maker, const struct graph_node *node, c
 	return add_link(maker, maker->count - 2, NULL);
 }
 
-static CUresult add_copy(struct maker *maker, const struct graph_node *node, uint32_t begin)
+static CUresult add_copy(struct maker *maker, struct graph_node *node, uint32_t begin)
 {
 	struct box box = node->params.copy.box;
 	bool empty = box_is_empty(&box);
@@ -206,10 +238,12 @@ static CUresult add_copy(struct maker *maker, const struct graph_node *node, uin
 	item = add_item(maker, here);
 	if (!item)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (here)
+	if (here) {
 		item->step = (struct graph_step){.kind = STEP_COPY, .copy = box};
-	else if (!empty)
+	} else if (!empty) {
+		item->node = node;
 		add_device_copy(item, box, &dst, &src);
+	}
 	return link_node(maker, node, begin);
 }
 
@@ -253,7 +287,46 @@ static CUresult add_child(struct maker *maker, const struct graph_node *node, ui
 	return r;
 }
 
-static CUresult add_simple(struct maker *maker, const struct graph_node *node, uint32_t begin)
+/* The bodies of a condition are behind it, and the device does all of them. */
+static CUresult add_bodies(struct maker *maker, struct graph_node *node, uint32_t condition)
+{
+	const struct graph_branch *branch = &node->params.branch;
+	uint32_t *counts = (uint32_t *)(void *)(branch->form + 1), owner = maker->owner;
+	CUresult r = ++maker->depth > FRMPS_CONDITION_DEPTH_MAX ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+
+	maker->owner = condition;
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < branch->count; ++i) {
+		uint32_t first = maker->count;
+
+		r = flatten(maker, branch->bodies[i], NOWHERE);
+		counts[i] = maker->count - first;
+	}
+	for (uint32_t i = condition + 1; r == CUDA_SUCCESS && i < maker->count; ++i)
+		if (maker->items[i].here)
+			r = CUDA_ERROR_NOT_SUPPORTED;
+	maker->owner = owner;
+	--maker->depth;
+	return r;
+}
+
+static CUresult add_condition(struct maker *maker, struct graph_node *node, uint32_t begin)
+{
+	struct item *item = add_item(maker, false);
+	uint32_t condition = maker->count - 1;
+	CUresult r;
+
+	if (!item)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	item->op = FRMPS_OP_CONDITION;
+	item->condition = node->params.branch.form;
+	r = link_node(maker, node, begin);
+	if (r == CUDA_SUCCESS)
+		r = add_bodies(maker, node, condition);
+	node->mark = condition;
+	return r;
+}
+
+static CUresult add_simple(struct maker *maker, struct graph_node *node, uint32_t begin)
 {
 	const struct graph_params *params = &node->params;
 	struct item *item = add_item(maker, false);
@@ -261,6 +334,7 @@ static CUresult add_simple(struct maker *maker, const struct graph_node *node, u
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	item->node = node;
 	switch (node->disabled ? CU_GRAPH_NODE_TYPE_EMPTY : params->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
 		r = add_kernel(item, &params->kernel);
@@ -284,7 +358,10 @@ static CUresult add_node(struct maker *maker, struct graph_node *node, uint32_t 
 {
 	CUresult r;
 
-	if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+	node->place = (struct graph_place){.step = GRAPH_NO_STEP};
+	if (node->params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		r = add_condition(maker, node, begin);
+	else if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
 		r = add_child(maker, node, begin);
 	else if (node->params.type == CU_GRAPH_NODE_TYPE_MEMCPY && !node->disabled)
 		r = add_copy(maker, node, begin);
@@ -292,7 +369,8 @@ static CUresult add_node(struct maker *maker, struct graph_node *node, uint32_t 
 		r = add_simple(maker, node, begin);
 	if (r != CUDA_SUCCESS && !maker->bad)
 		maker->bad = node;
-	node->mark = maker->count - 1;
+	if (node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		node->mark = maker->count - 1;
 	return r;
 }
 
@@ -330,6 +408,8 @@ static uint32_t deal(struct maker *maker)
 	for (uint32_t i = 0; i < maker->count; ++i) {
 		struct item *item = &maker->items[i];
 
+		if (item->owner != NOWHERE)
+			item->place = maker->items[item->owner].place;
 		for (uint32_t j = 0; j < item->link_count; ++j) {
 			const struct item *to = &maker->items[maker->links[item->first_link + j].item];
 			uint32_t least = to->place + (item->here && !to->here);
@@ -361,6 +441,9 @@ static const void *body_of(const struct item *item, uint64_t *ret_bytes)
 	case FRMPS_OP_SET:
 		*ret_bytes = sizeof(item->set);
 		return &item->set;
+	case FRMPS_OP_CONDITION:
+		*ret_bytes = sizeof(*item->condition) + item->condition->bodies * sizeof(uint32_t);
+		return item->condition;
 	default:
 		*ret_bytes = 0;
 		return NULL;
@@ -447,6 +530,21 @@ static struct frmps_graph_head measure(struct maker *maker, uint32_t place, uint
 	return head;
 }
 
+/* Of an item in the latest step. */
+static void note_place(const struct maker *maker, const struct item *item)
+{
+	uint32_t room;
+
+	if (!item->node)
+		return;
+	room = (uint32_t)node_bytes(maker, item) - (uint32_t)sizeof(struct frmps_graph_node) -
+	       count_edges(maker, item) * (uint32_t)sizeof(struct frmps_graph_edge);
+	item->node->place = (struct graph_place){.step = maker->form->count - 1,
+		.index = item->index,
+		.room = room,
+		.kind = item->here ? item->step.kind : kind_of(item, item->owner != NOWHERE)};
+}
+
 static CUresult write_segment(struct maker *maker, uint32_t place, uint32_t flags)
 {
 	bool works;
@@ -473,6 +571,7 @@ static CUresult write_segment(struct maker *maker, uint32_t place, uint32_t flag
 		if (item->here || item->place != place)
 			continue;
 		write_node(maker, item, (struct frmps_graph_node *)(void *)at);
+		note_place(maker, item);
 		at += node_bytes(maker, item);
 	}
 	return CUDA_SUCCESS;
@@ -490,19 +589,49 @@ static CUresult write_slot(struct maker *maker, uint32_t place)
 		if (!step)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		*step = item->step;
+		note_place(maker, item);
 	}
 	return CUDA_SUCCESS;
+}
+
+/* Words of conditions get their values before anything else. Return: in *ret_begin what all others
+ * wait for */
+static CUresult add_values(struct maker *maker, const struct client_graph *graph, uint32_t *ret_begin)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	*ret_begin = NOWHERE;
+	for (const struct graph_condition *at = graph->conditions; r == CUDA_SUCCESS && at; at = at->next) {
+		struct item *item = at->assigns ? add_item(maker, false) : NULL;
+
+		if (!at->assigns)
+			continue;
+		if (!item)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		item->op = FRMPS_OP_SET;
+		item->set = (struct frmps_set){.dst = graph_memory_address(at->memory),
+			.width = 1,
+			.height = 1,
+			.pitch = sizeof(uint32_t),
+			.value = at->value,
+			.element_bytes = sizeof(uint32_t)};
+		r = add_link(maker, *ret_begin, NULL);
+		*ret_begin = maker->count - 1;
+	}
+	return r;
 }
 
 CUresult form_make(const struct client_graph *graph, uint32_t flags, struct graph_form *ret_form,
 	struct graph_node **ret_bad)
 {
-	struct maker maker = {.form = ret_form};
-	uint32_t highest;
+	struct maker maker = {.form = ret_form, .owner = NOWHERE};
+	uint32_t highest, begin;
 	CUresult r;
 
 	*ret_form = (struct graph_form){0};
-	r = flatten(&maker, graph, NOWHERE);
+	r = add_values(&maker, graph, &begin);
+	if (r == CUDA_SUCCESS)
+		r = flatten(&maker, graph, begin);
 	highest = r == CUDA_SUCCESS ? deal(&maker) : 0;
 	for (uint32_t place = 0; r == CUDA_SUCCESS && place <= highest; ++place) {
 		r = write_slot(&maker, place);
@@ -514,6 +643,93 @@ CUresult form_make(const struct client_graph *graph, uint32_t flags, struct grap
 	free(maker.items);
 	free(maker.links);
 	return r;
+}
+
+/* ---- changes ---- */
+
+/* What a node of the device does, as one item; op PAD: it is more, or something else. */
+static CUresult make_item(const struct graph_node *node, struct item *ret_item)
+{
+	struct box box = node->params.copy.box;
+	struct copy_side dst, src;
+	CUresult r;
+
+	*ret_item = (struct item){.op = FRMPS_OP_PAD};
+	switch (node->params.type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		return add_kernel(ret_item, &node->params.kernel);
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		return add_set(ret_item, &node->params.set);
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		r = box_is_empty(&box) ? CUDA_SUCCESS : copy_examine(&box, node->params.copy.how, &dst, &src);
+		if (r == CUDA_SUCCESS && !box_is_empty(&box) && dst.place != COPY_ORDINARY &&
+			src.place != COPY_ORDINARY && (dst.place == COPY_DEVICE || src.place == COPY_DEVICE))
+			add_device_copy(ret_item, box, &dst, &src);
+		return r;
+	default:
+		return CUDA_SUCCESS;
+	}
+}
+
+static CUresult follow_on_device(
+	const struct graph_form *form, const struct graph_node *node, bool *ret_follows)
+{
+	bool in_body = node->place.kind & GRAPH_IN_BODY;
+	struct item item;
+	uint64_t bytes;
+	CUresult r = make_item(node, &item);
+
+	/* One that is switched off may name what is gone. */
+	if (r != CUDA_SUCCESS)
+		return node->disabled ? CUDA_SUCCESS : r;
+	if (in_body && node->disabled)
+		return CUDA_SUCCESS;
+	body_of(&item, &bytes);
+	*ret_follows = form->steps[node->place.step].device.changes && node->place.kind != GRAPH_FIXED &&
+		       kind_of(&item, in_body) == node->place.kind && bytes <= node->place.room &&
+		       form_change_bytes(node) <= FRMPS_CHANGES_MAX;
+	return CUDA_SUCCESS;
+}
+
+CUresult form_follow(struct graph_form *form, struct graph_node *node, bool *ret_follows)
+{
+	struct item item = {0};
+	struct graph_step *step;
+	CUresult r;
+
+	*ret_follows = false;
+	if (node->place.step == GRAPH_NO_STEP)
+		return CUDA_SUCCESS;
+	step = &form->steps[node->place.step];
+	if (step->kind == STEP_DEVICE)
+		return follow_on_device(form, node, ret_follows);
+	r = add_step(&item, &node->params);
+	if (r == CUDA_SUCCESS)
+		*step = item.step;
+	*ret_follows = r == CUDA_SUCCESS;
+	return r;
+}
+
+uint32_t form_change_bytes(const struct graph_node *node)
+{
+	return (uint32_t)(sizeof(struct frmps_graph_change) + padded(node->place.room));
+}
+
+void form_write_change(const struct graph_node *node, struct frmps_graph_change *ret_change)
+{
+	struct item item;
+	uint64_t bytes;
+	const void *body;
+
+	*ret_change = (struct frmps_graph_change){
+		.node = node->place.index, .size = form_change_bytes(node), .op = (uint16_t)node->place.kind};
+	memset(ret_change + 1, 0, padded(node->place.room));
+	/* Its kernel is gone in this moment: the executor says so. */
+	if (make_item(node, &item) != CUDA_SUCCESS)
+		return;
+	ret_change->flags = item.flags | (node->disabled ? FRMPS_CMD_DISABLED : 0);
+	body = body_of(&item, &bytes);
+	memcpy(ret_change + 1, body, bytes);
 }
 
 void form_drop_descriptions(struct graph_form *form)

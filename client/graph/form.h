@@ -11,6 +11,7 @@
 #ifndef FRMPS_CLIENT_GRAPH_FORM_H
 #define FRMPS_CLIENT_GRAPH_FORM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/graph/graph.h"
@@ -33,6 +34,7 @@ struct graph_step {
 			uint8_t *description;
 			uint64_t bytes;
 			uint32_t graph;
+			bool changes; /* the caller's: GRAPH_UPDATE commands may name it */
 		} device;
 		CUDA_HOST_NODE_PARAMS host;
 		struct box copy;
@@ -62,6 +64,19 @@ struct graph_form {
  */
 CUresult form_make(const struct client_graph *graph, uint32_t flags, struct graph_form *ret_form,
 	struct graph_node **ret_bad);
+
+/**
+ * Whether a form goes on to be that of its graph, of which a node was changed. If so a step of this
+ * process does from now on what the node does; for what the device does the service is to be told
+ * of the change.
+ * Return: as form_make().
+ */
+CUresult form_follow(struct graph_form *form, struct graph_node *node, bool *ret_follows);
+
+/** The change of a node that form_follow() was asked about and that is in a description: its bytes
+ * (FRMPS_CHANGES_MAX at most), and itself, for a GRAPH_UPDATE. */
+uint32_t form_change_bytes(const struct graph_node *node);
+void form_write_change(const struct graph_node *node, struct frmps_graph_change *ret_change);
 
 /** Frees descriptions, which the service has copied. */
 void form_drop_descriptions(struct graph_form *form);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/graph/memory.h"
+
 #define GRAPHS (1u << 16)
 #define NODES  (1u << 21)
 
@@ -126,10 +128,40 @@ CUresult graph_disconnect(struct graph_node *from, struct graph_node *to)
 
 /* ---- nodes ---- */
 
+uint32_t graph_inside(const struct graph_params *params, struct client_graph *const **ret_graphs)
+{
+	if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+		*ret_graphs = params->branch.bodies;
+		return params->branch.count;
+	}
+	*ret_graphs = &params->child;
+	return params->type == CU_GRAPH_NODE_TYPE_GRAPH;
+}
+
+static void free_inside(const struct graph_params *params, struct graph_object **objects)
+{
+	struct client_graph *const *graphs;
+	uint32_t count = graph_inside(params, &graphs);
+
+	for (uint32_t i = 0; i < count; ++i)
+		if (graphs[i])
+			graph_free(graphs[i], objects);
+}
+
+/* The graphs in a new node, as far as they are made. */
+static void own_inside(struct graph_node *node)
+{
+	struct client_graph *const *graphs;
+	uint32_t count = graph_inside(&node->params, &graphs);
+
+	for (uint32_t i = 0; i < count; ++i)
+		if (graphs[i])
+			graphs[i]->parent = node;
+}
+
 static struct graph_node *free_node(struct graph_node *node, struct graph_object **objects)
 {
-	if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH && node->params.child)
-		graph_free(node->params.child, objects);
+	free_inside(&node->params, objects);
 	params_deinit(&node->params);
 	free(node->before.at);
 	free(node->behind.at);
@@ -142,8 +174,7 @@ void graph_drop_params(struct graph_params *params)
 {
 	struct graph_object *objects = NULL;
 
-	if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && params->child)
-		graph_free(params->child, &objects);
+	free_inside(params, &objects);
 	params_deinit(params);
 	/* Copies of a graph that is there: no destructor runs. */
 	graph_objects_drop(objects, false);
@@ -168,8 +199,7 @@ static CUresult append(struct client_graph *graph, struct graph_params *params, 
 	node->graph = graph;
 	node->serial = ++serials;
 	node->params = *params;
-	if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && params->child)
-		params->child->parent = node;
+	own_inside(node);
 	graph->nodes[graph->count++] = node;
 	atomic_store_explicit(&node->object.live, GRAPH_NODE_MAGIC, memory_order_release);
 	*ret_node = node;
@@ -195,18 +225,109 @@ static bool frees(const struct client_graph *graph, const struct graph_params *p
 	return is;
 }
 
+/* ---- conditions ---- */
+
+/* The graph that one is in, if a node has it. Not all of the way through children: these are
+ * copies. */
+static struct client_graph *outermost(struct client_graph *graph)
+{
+	while (graph->parent)
+		graph = graph->parent->graph;
+	return graph;
+}
+
+CUresult graph_add_condition(
+	struct client_graph *graph, struct graph_memory *memory, unsigned int value, bool assigns)
+{
+	struct graph_condition *condition = malloc(sizeof(*condition));
+
+	if (!condition) {
+		graph_memory_unref(memory);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	graph = outermost(graph);
+	*condition = (struct graph_condition){graph->conditions, memory, value, assigns};
+	graph->conditions = condition;
+	return CUDA_SUCCESS;
+}
+
+static CUresult clone_conditions(const struct client_graph *graph, struct client_graph *clone)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (const struct graph_condition *at = graph->conditions; r == CUDA_SUCCESS && at; at = at->next) {
+		graph_memory_ref(at->memory);
+		r = graph_add_condition(clone, at->memory, at->value, at->assigns);
+	}
+	return r;
+}
+
+static void free_conditions(struct client_graph *graph)
+{
+	struct graph_condition *condition;
+
+	while ((condition = graph->conditions)) {
+		graph->conditions = condition->next;
+		graph_memory_unref(condition->memory);
+		free(condition);
+	}
+}
+
+/* Whether a node of the graph, or of one inside it, decides by a handle. */
+static bool is_used(const struct client_graph *graph, CUgraphConditionalHandle handle)
+{
+	bool is = false;
+
+	for (uint32_t i = 0; !is && i < graph->count; ++i) {
+		const struct graph_params *params = &graph->nodes[i]->params;
+		struct client_graph *const *inside;
+		uint32_t count = graph_inside(params, &inside);
+
+		is = params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && params->branch.handle == handle;
+		for (uint32_t j = 0; !is && j < count; ++j)
+			is = is_used(inside[j], handle);
+	}
+	return is;
+}
+
+/* Makes the bodies of a node that is to be added. */
+static CUresult make_bodies(struct client_graph *graph, struct graph_params *params)
+{
+	const struct graph_condition *condition = outermost(graph)->conditions;
+	struct graph_branch *branch = &params->branch;
+	CUresult r = CUDA_SUCCESS;
+
+	while (condition && graph_memory_address(condition->memory) != branch->handle)
+		condition = condition->next;
+	if (!condition || is_used(outermost(graph), branch->handle))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < branch->count; ++i)
+		r = graph_new(&branch->bodies[i]);
+	return r;
+}
+
+/* What may not be added, and what is to be made before. */
+static CUresult prepare(struct client_graph *graph, struct graph_params *params)
+{
+	if (graph->parent && graph_is_memory(params->type))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE && frees(graph, params))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		return make_bodies(graph, params);
+	return CUDA_SUCCESS;
+}
+
 CUresult graph_add(struct client_graph *graph, struct graph_params *params, const CUgraphNode *nodes,
 	const CUgraphEdgeData *data, size_t count, struct graph_node **ret_node)
 {
 	struct graph_node *node, *from;
-	CUresult r;
+	CUresult r = prepare(graph, params);
 
-	if (graph->parent && graph_is_memory(params->type)) {
+	if (r != CUDA_SUCCESS) {
 		graph_drop_params(params);
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return r;
 	}
-	if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE && frees(graph, params))
-		return CUDA_ERROR_INVALID_VALUE;
 	r = append(graph, params, &node);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -261,6 +382,7 @@ void graph_free(struct client_graph *graph, struct graph_object **objects)
 	for (uint32_t i = 0; i < graph->count; ++i)
 		free_node(graph->nodes[i], objects);
 	free(graph->nodes);
+	free_conditions(graph);
 	if (graph->objects)
 		graph_objects_join(graph->objects, *objects);
 	if (graph->objects)
@@ -283,6 +405,8 @@ void graph_set_child(struct graph_node *node, struct client_graph *child)
 
 static CUresult clone_node(const struct graph_node *node, struct client_graph *clone)
 {
+	struct client_graph *const *graphs, *const *clones;
+	uint32_t count = graph_inside(&node->params, &graphs);
 	struct graph_params params;
 	struct graph_node *made;
 	CUresult r = params_clone(&node->params, &params);
@@ -294,10 +418,10 @@ static CUresult clone_node(const struct graph_node *node, struct client_graph *c
 		return r;
 	made->origin = node->serial;
 	made->disabled = node->disabled;
-	if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
-		r = graph_clone(node->params.child, &made->params.child);
-	if (r == CUDA_SUCCESS && made->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
-		made->params.child->parent = made;
+	graph_inside(&made->params, &clones);
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < count; ++i)
+		r = graph_clone(graphs[i], (struct client_graph **)(uintptr_t)&clones[i]);
+	own_inside(made);
 	return r;
 }
 
@@ -330,6 +454,8 @@ CUresult graph_clone(const struct client_graph *graph, struct client_graph **ret
 		r = clone_node(graph->nodes[i], clone);
 	if (r == CUDA_SUCCESS)
 		r = clone_edges(graph, clone);
+	if (r == CUDA_SUCCESS)
+		r = clone_conditions(graph, clone);
 	if (r == CUDA_SUCCESS)
 		r = graph_objects_clone(graph, clone);
 	if (r == CUDA_SUCCESS) {
@@ -366,9 +492,13 @@ struct graph_node *graph_find_origin(const struct client_graph *clone, uint64_t 
 {
 	struct graph_node *found = search(clone, serial);
 
-	for (uint32_t i = 0; !found && i < clone->count; ++i)
-		if (clone->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
-			found = graph_find_origin(clone->nodes[i]->params.child, serial);
+	for (uint32_t i = 0; !found && i < clone->count; ++i) {
+		struct client_graph *const *inside;
+		uint32_t count = graph_inside(&clone->nodes[i]->params, &inside);
+
+		for (uint32_t j = 0; !found && j < count; ++j)
+			found = graph_find_origin(inside[j], serial);
+	}
 	return found;
 }
 
@@ -385,19 +515,23 @@ bool graph_is_captured(const struct client_graph *graph)
 {
 	bool is = graph->capturing;
 
-	for (uint32_t i = 0; !is && i < graph->count; ++i)
-		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
-			is = graph_is_captured(graph->nodes[i]->params.child);
+	for (uint32_t i = 0; !is && i < graph->count; ++i) {
+		struct client_graph *const *inside;
+		uint32_t count = graph_inside(&graph->nodes[i]->params, &inside);
+
+		for (uint32_t j = 0; !is && j < count; ++j)
+			is = graph_is_captured(inside[j]);
+	}
 	return is;
 }
 
-bool graph_has_memory(const struct client_graph *graph)
+bool graph_is_unique(const struct client_graph *graph)
 {
-	bool has = false;
+	bool is = graph->conditions != NULL;
 
-	for (uint32_t i = 0; !has && i < graph->count; ++i)
-		has = graph_is_memory(graph->nodes[i]->params.type);
-	return has;
+	for (uint32_t i = 0; !is && i < graph->count; ++i)
+		is = graph_is_memory(graph->nodes[i]->params.type);
+	return is;
 }
 
 /* ---- order ---- */

@@ -36,15 +36,35 @@ struct graph_edges {
 	uint32_t count, room;
 };
 
+/* Where the form of an executable graph has a node (form.h). */
+struct graph_place {
+	uint32_t step;	/* GRAPH_NO_STEP: in no step of its own */
+	uint32_t index; /* in the step's description */
+	uint32_t room;	/* bytes for what it does, there */
+	uint32_t kind;	/* what about it cannot be changed */
+};
+
+#define GRAPH_NO_STEP UINT32_MAX
+
 struct graph_node {
 	struct slab_object object;
 	struct client_graph *graph;
 	uint64_t serial; /* tells it from every other node of the process's life; grows in a graph */
 	uint64_t origin; /* in a clone: serial of the node that it was made from */
-	bool disabled;	 /* only in executable graphs */
-	uint32_t mark;	 /* for whoever walks the graph */
+	bool disabled;	 /* only in executable graphs, as the next two */
+	bool pending;	 /* it was changed, and no launch has that yet (exec.c) */
+	struct graph_place place;
+	uint32_t mark; /* for whoever walks the graph */
 	struct graph_edges before, behind;
 	struct graph_params params;
+};
+
+/* What a conditional node decides by. */
+struct graph_condition {
+	struct graph_condition *next;
+	struct graph_memory *memory; /* a reference; the handle is its address */
+	unsigned int value;	     /* at the begin of each launch, */
+	bool assigns;		     /* if it is to have one */
 };
 
 struct client_graph {
@@ -53,8 +73,9 @@ struct client_graph {
 	uint64_t origin;	   /* of a clone: serial of the graph that it was made from */
 	struct graph_node *parent; /* the node that owns it; NULL: the program does, or an executable graph */
 	bool capturing;		   /* nodes are being captured into it: none may be taken out (capture.h) */
-	bool instantiated;	   /* and has memory: there may be no second executable graph (exec.h) */
-	struct graph_node **nodes; /* in the order in which they were made */
+	bool instantiated;	   /* there may be no second executable graph (exec.h) */
+	struct graph_condition *conditions; /* of a graph that is no child */
+	struct graph_node **nodes;	    /* in the order in which they were made */
 	uint32_t count, room;
 	struct graph_object *objects; /* user objects that it holds */
 };
@@ -88,7 +109,8 @@ void graph_free(struct client_graph *graph, struct graph_object **objects);
  * @params: taken over, also on failure
  * @nodes, @data: what it waits for; data NULL: ordinary edges
  * Return: CUDA_ERROR_INVALID_VALUE for nodes of other graphs, duplicates and edges that do not
- * exist, and for a second free of the same memory; CUDA_ERROR_NOT_SUPPORTED for memory in a child;
+ * exist, for a second free of the same memory, and for a condition of another graph;
+ * CUDA_ERROR_NOT_SUPPORTED for memory in a child, and a condition in the child of a node;
  * CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult graph_add(struct client_graph *graph, struct graph_params *params, const CUgraphNode *nodes,
@@ -124,9 +146,16 @@ bool graph_is_captured(const struct client_graph *graph);
 /** Whether nodes of a kind allocate or free. */
 bool graph_is_memory(CUgraphNodeType type);
 
-/** Whether it has nodes that allocate or free. Such memory has one place, so the graph has neither
- * clones nor parents. */
-bool graph_has_memory(const struct client_graph *graph);
+/** Whether it has nodes that allocate, free or decide. What these name is there once, so the graph
+ * has neither clones nor parents. */
+bool graph_is_unique(const struct client_graph *graph);
+
+/** The graphs in a node, a child or bodies. Return: how many there are */
+uint32_t graph_inside(const struct graph_params *params, struct client_graph *const **ret_graphs);
+
+/** Gives a graph, or the one that it is in, a condition, whose memory is taken over. */
+CUresult graph_add_condition(
+	struct client_graph *graph, struct graph_memory *memory, unsigned int value, bool assigns);
 
 /** Marks nodes, each named once, and all that must end before one of them begins; the graph's other
  * marks are 0. False without memory. */

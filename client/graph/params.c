@@ -89,9 +89,11 @@ static CUresult replace_attributes(
 
 CUresult params_attributes_copy(struct graph_params *to, const struct graph_params *from)
 {
-	CUresult r = replace_attributes(
-		&to->kernel, attributes_of(&from->kernel), from->kernel.body->attribute_count);
+	uint32_t count = from->kernel.body->attribute_count;
+	CUresult r = CUDA_SUCCESS;
 
+	if (count || to->kernel.body->attribute_count)
+		r = replace_attributes(&to->kernel, attributes_of(&from->kernel), count);
 	if (r == CUDA_SUCCESS)
 		to->kernel.cooperative = from->kernel.cooperative;
 	return r;
@@ -123,6 +125,23 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 			params_deinit(ret_params);
 	}
 	return r;
+}
+
+bool params_attributes_are_same(const struct graph_kernel *a, const struct graph_kernel *b)
+{
+	uint32_t count = a->body->attribute_count;
+
+	return a->cooperative == b->cooperative && count == b->body->attribute_count &&
+	       memcmp(attributes_of(a), attributes_of(b), count * sizeof(struct frmps_launch_attribute)) == 0;
+}
+
+static bool is_same_kernel(const struct graph_kernel *a, const struct graph_kernel *b)
+{
+	uint32_t bytes = params_kernel_bytes(a);
+
+	return a->function == b->function && a->function_serial == b->function_serial &&
+	       a->cooperative == b->cooperative && bytes == params_kernel_bytes(b) &&
+	       memcmp(a->body, b->body, bytes) == 0;
 }
 
 /* A library's kernel is told in both ways: the runtime knows its own by this one. */
@@ -339,6 +358,35 @@ CUresult params_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *given, struct graph_p
 	return CUDA_SUCCESS;
 }
 
+static CUresult make_branch(CUgraphConditionalHandle handle, CUgraphConditionalNodeType kind, uint32_t count,
+	struct graph_params *ret_params)
+{
+	struct graph_branch branch = {.handle = handle, .kind = kind, .count = count};
+	size_t bytes = sizeof(*branch.form) + count * sizeof(uint32_t);
+
+	branch.bodies = calloc(count, sizeof(struct client_graph *));
+	branch.form = calloc(1, bytes);
+	if (!branch.bodies || !branch.form) {
+		free(branch.bodies);
+		free(branch.form);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*branch.form = (struct frmps_condition){handle, (uint32_t)kind, count};
+	*ret_params = (struct graph_params){.type = CU_GRAPH_NODE_TYPE_CONDITIONAL, .branch = branch};
+	return CUDA_SUCCESS;
+}
+
+CUresult params_branch(const CUDA_CONDITIONAL_NODE_PARAMS *given, struct graph_params *ret_params)
+{
+	unsigned int most = given->type == CU_GRAPH_COND_TYPE_IF      ? 2
+			    : given->type == CU_GRAPH_COND_TYPE_WHILE ? 1
+								      : FRMPS_CONDITION_BODIES_MAX;
+
+	if ((unsigned int)given->type > CU_GRAPH_COND_TYPE_SWITCH || !given->size || given->size > most)
+		return CUDA_ERROR_INVALID_VALUE;
+	return make_branch(given->handle, given->type, given->size, ret_params);
+}
+
 static CUresult clone_kernel(const struct graph_kernel *kernel, struct graph_params *ret_clone)
 {
 	struct graph_kernel clone = *kernel;
@@ -371,6 +419,9 @@ CUresult params_clone(const struct graph_params *params, struct graph_params *re
 		*ret_clone = *params;
 		graph_memory_ref(params->memory);
 		return CUDA_SUCCESS;
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		return make_branch(
+			params->branch.handle, params->branch.kind, params->branch.count, ret_clone);
 	case CU_GRAPH_NODE_TYPE_GRAPH:
 		*ret_clone = (struct graph_params){.type = CU_GRAPH_NODE_TYPE_GRAPH};
 		return CUDA_SUCCESS;
@@ -389,6 +440,31 @@ void params_deinit(struct graph_params *params)
 		free(params->batch.operations);
 	} else if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
 		graph_memory_unref(params->memory);
+	} else if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+		free(params->branch.bodies);
+		free(params->branch.form);
 	}
 	*params = (struct graph_params){.type = CU_GRAPH_NODE_TYPE_EMPTY};
+}
+
+bool params_are_same(const struct graph_params *a, const struct graph_params *b)
+{
+	switch (a->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		return is_same_kernel(&a->kernel, &b->kernel);
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		return memcmp(&a->copy.box, &b->copy.box, sizeof(a->copy.box)) == 0 &&
+		       a->copy.how == b->copy.how;
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		return memcmp(&a->set, &b->set, sizeof(a->set)) == 0;
+	case CU_GRAPH_NODE_TYPE_HOST:
+		return a->host.fn == b->host.fn && a->host.userData == b->host.userData;
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+		return a->event == b->event;
+	case CU_GRAPH_NODE_TYPE_EMPTY:
+		return true;
+	default:
+		return false;
+	}
 }

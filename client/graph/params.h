@@ -36,6 +36,16 @@ struct graph_batch {
 	unsigned int count;
 };
 
+/* A conditional node. The handle is the address of a word of device memory, the same in every
+ * executor: kernels write there (server/backend/cuda/condition.c). */
+struct graph_branch {
+	CUgraphConditionalHandle handle;
+	CUgraphConditionalNodeType kind;
+	struct client_graph **bodies; /* freed by graph.c; the array is the node's */
+	uint32_t count;
+	struct frmps_condition *form; /* for the service; the numbers behind it are form.c's */
+};
+
 struct graph_params {
 	CUgraphNodeType type;
 	union {
@@ -48,6 +58,7 @@ struct graph_params {
 		struct graph_memory *memory; /* MEM_ALLOC: a reference (memory.h) */
 		CUdeviceptr address;	     /* MEM_FREE */
 		struct graph_batch batch;
+		struct graph_branch branch;
 	};
 };
 
@@ -65,12 +76,20 @@ CUresult params_box(const struct box *box, unsigned int how, struct graph_params
 CUresult params_set(const CUDA_MEMSET_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult params_host(const CUDA_HOST_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult params_event(CUgraphNodeType type, CUevent event, struct graph_params *ret_params);
+/** The bodies are graph.c's to make. */
+CUresult params_branch(const CUDA_CONDITIONAL_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult params_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *given, struct graph_params *ret_params);
 
 /** A deep copy, but for a child graph, which it leaves out. */
 CUresult params_clone(const struct graph_params *params, struct graph_params *ret_clone);
 /** Frees what they own, but for a child graph. */
 void params_deinit(struct graph_params *params);
+
+/** Whether two of one type say the same. Those of memory operations never do: a form points to
+ * them. */
+bool params_are_same(const struct graph_params *a, const struct graph_params *b);
+/** Whether two kernels have the same attributes. */
+bool params_attributes_are_same(const struct graph_kernel *a, const struct graph_kernel *b);
 
 /** Bytes of a kernel's body with attributes and arguments. */
 uint32_t params_kernel_bytes(const struct graph_kernel *kernel);

@@ -110,10 +110,11 @@ struct backend_copy {
 	struct backend_place dst_at, src_at; /* of a side that is an array nothing else is said */
 };
 
-/* A checked node of a graph. What it points to stays valid, and unchanged, until the graph is
- * freed. */
+/* A checked node of a graph. What it points to stays valid until the graph is freed, and unchanged
+ * but for what graph_change() is about. */
 struct backend_node {
-	uint16_t op; /* FRMPS_OP_LAUNCH, COPY (also of arrays), SET; FRMPS_OP_PAD does nothing */
+	uint16_t op;   /* FRMPS_OP_LAUNCH, COPY (also of arrays), SET, CONDITION; PAD does nothing */
+	bool disabled; /* does nothing for now */
 	uint32_t edge_count;
 	const struct frmps_graph_edge *edges; /* to earlier nodes */
 	/* COPY, SET: what it writes, device memory, is copied on to this address, before whatever
@@ -121,10 +122,12 @@ struct backend_node {
 	 * the kernel may write */
 	uint64_t onto;
 	uint64_t store, store_bytes;
+	const word64 *over; /* CONDITION: in registered memory: once it is not zero, loops end */
 	union {
 		struct backend_launch launch;
 		struct backend_copy copy;
 		const struct frmps_set *set;
+		const struct frmps_condition *condition; /* its bodies' nodes follow (protocol/command.fbs) */
 	};
 };
 
@@ -362,10 +365,16 @@ struct backend_ops {
 	/* Graphs. Nodes run in the order of their edges, kernels on sms multiprocessors whatever
 	 * the stream of the launch has. Launching it is work in stream order like the above;
 	 * two launches of one graph run one after the other. graph_free
-	 * while nothing of it runs. graph_make, graph_free: [any] */
+	 * while nothing of it runs. CUDA_ERROR_NOT_SUPPORTED: of conditions, where the
+	 * backend cannot. graph_make, graph_free: [any] */
 	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 		struct backend_graph **ret_graph);
 	CUresult (*graph_free)(struct backend_graph *graph);
+	/* What a node of a graph with FRMPS_GRAPH_CHANGES does in launches from now on: op, edges
+	 * and whether it has an `onto` are as before, and nothing else is looked at of one that is
+	 * disabled. Some changes are refused, which then are not made. */
+	CUresult (*graph_change)(
+		struct backend_graph *graph, uint32_t index, const struct backend_node *node);
 	CUresult (*graph_launch)(struct backend_stream *stream, struct backend_graph *graph);
 	/* Writes a 64-bit completion mark into registered host memory. */
 	CUresult (*mark)(struct backend_stream *stream, void *word, uint64_t value);

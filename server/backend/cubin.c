@@ -355,7 +355,8 @@ static void find_addresses(struct reading *reading)
 /* What a kernel may call of the driver's without leaving anything behind. */
 static bool is_harmless(const char *name)
 {
-	return !strcmp(name, "vprintf") || !strcmp(name, "__assertfail");
+	return !strcmp(name, "vprintf") || !strcmp(name, "__assertfail") ||
+	       !strcmp(name, "cudaGraphSetConditional");
 }
 
 /* What the device runtime of CUDA 12 and later calls to launch a kernel. */

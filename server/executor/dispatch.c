@@ -12,6 +12,7 @@
 
 #include "server/executor/dispatch.h"
 
+#include "server/executor/body.h"
 #include "server/executor/retire.h"
 #include "server/log.h"
 
@@ -63,37 +64,6 @@ static int offend_address(struct tenant *tenant, const char *op, uint64_t addres
 	tenant_offend(tenant, "%s of %llu bytes at %#llx, which is not its memory", op,
 		(unsigned long long)bytes, (unsigned long long)address);
 	return DISPATCH_E_STOP;
-}
-
-/* A launch whose owner is not said. Where it is wanted, not copied there: this is the hot path. */
-static inline void fill_launch(struct backend_launch *launch, const struct function *function,
-	const struct frmps_launch *body, bool cooperative)
-{
-	const struct frmps_launch_attribute *attributes = (const void *)(body + 1);
-
-	launch->function = function->backend;
-	launch->info = &function->info;
-	launch->grid[0] = body->grid_x;
-	launch->grid[1] = body->grid_y;
-	launch->grid[2] = body->grid_z;
-	launch->block[0] = body->block_x;
-	launch->block[1] = body->block_y;
-	launch->block[2] = body->block_z;
-	launch->shared_bytes = body->shared_bytes;
-	launch->arguments = (const uint8_t *)(attributes + body->attribute_count);
-	launch->argument_bytes = body->argument_bytes;
-	launch->attributes = attributes;
-	launch->attribute_count = body->attribute_count;
-	launch->cooperative = cooperative;
-}
-
-struct backend_launch dispatch_launch(
-	const struct function *function, const struct frmps_launch *body, bool cooperative)
-{
-	struct backend_launch launch = {0};
-
-	fill_launch(&launch, function, body, cooperative);
-	return launch;
 }
 
 /* An event behind everything that was issued on a stream: for waits that name no event. */
@@ -198,7 +168,7 @@ static int issue_launch(struct tenant *tenant, struct stream *stream, struct frm
 		begin(stream, record);
 		return finish(tenant, stream, record, code ? code : CUDA_ERROR_INVALID_HANDLE);
 	}
-	fill_launch(&launch, function, body, record->flags & FRMPS_CMD_COOPERATIVE);
+	body_launch(&launch, function, body, record->flags & FRMPS_CMD_COOPERATIVE);
 	retire_phase(tenant, stream, STREAM_COMPUTES);
 	remains_note_launch(tenant, function);
 	begin(stream, record);
@@ -208,26 +178,6 @@ static int issue_launch(struct tenant *tenant, struct stream *stream, struct frm
 	if (!code)
 		copy_stores_on(tenant, stream, &launch);
 	return finish(tenant, stream, record, code);
-}
-
-bool dispatch_span(
-	uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t rows, uint64_t *ret_bytes)
-{
-	uint64_t planes, lines, bytes;
-
-	if (!width || !height || !depth)
-		return false;
-	if ((height > 1 || depth > 1) && pitch < width)
-		return false;
-	if (depth > 1 && rows < height)
-		return false;
-	if (__builtin_mul_overflow(depth - 1, rows, &planes) ||
-		__builtin_add_overflow(planes, height - 1, &lines) ||
-		__builtin_mul_overflow(lines, lines ? pitch : 0, &bytes) ||
-		__builtin_add_overflow(bytes, width, &bytes))
-		return false;
-	*ret_bytes = bytes;
-	return true;
 }
 
 /* One side of a copy: its address in this process, or false if the session may not touch it. */
@@ -242,23 +192,6 @@ static bool resolve(struct tenant *tenant, uint64_t address, uint64_t bytes, boo
 	}
 	*ret_address = address;
 	return is_host == tenant_is_host(tenant, address) && tenant_admits(tenant, address, bytes, writes);
-}
-
-struct backend_copy dispatch_copy(const struct frmps_copy *body)
-{
-	return (struct backend_copy){
-		.dst = body->dst,
-		.src = body->src,
-		.width = body->width,
-		.height = body->height,
-		.depth = body->depth,
-		.dst_pitch = body->dst_pitch,
-		.src_pitch = body->src_pitch,
-		.dst_rows = body->dst_rows,
-		.src_rows = body->src_rows,
-		.dst_is_host = body->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST),
-		.src_is_host = body->kind & (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST),
-	};
 }
 
 static int offend_constant(struct tenant *tenant, uint64_t address, uint64_t bytes)
@@ -287,14 +220,14 @@ static int issue_checked_copy(struct tenant *tenant, struct stream *stream, stru
 static int issue_copy(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_copy *body = (const void *)(record + 1);
-	struct backend_copy copy = dispatch_copy(body);
+	struct backend_copy copy = body_copy(body);
 	uint64_t dst, src, onto;
 
-	if (!dispatch_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst) ||
+	if (!body_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst) ||
 		!resolve(tenant, body->dst, dst, body->kind & FRMPS_COPY_DST_ARENA,
 			body->kind & FRMPS_COPY_DST_HOST, true, &copy.dst))
 		return offend_address(tenant, "copy into a box", body->dst, body->width);
-	if (!dispatch_span(body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src) ||
+	if (!body_span(body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src) ||
 		!resolve(tenant, body->src, src, body->kind & FRMPS_COPY_SRC_ARENA,
 			body->kind & FRMPS_COPY_SRC_HOST, false, &copy.src))
 		return offend_address(tenant, "copy from a box", body->src, body->width);
@@ -313,7 +246,7 @@ static bool resolve_side(struct tenant *tenant, const struct frmps_array_copy *b
 	*ret_bytes = 0;
 	if (is_dst ? body->dst_array : body->src_array)
 		return !array_place(tenant, body, is_dst, ret_place, &memory);
-	return dispatch_span(box->width, box->height, box->depth, is_dst ? box->dst_pitch : box->src_pitch,
+	return body_span(box->width, box->height, box->depth, is_dst ? box->dst_pitch : box->src_pitch,
 		       is_dst ? box->dst_rows : box->src_rows, ret_bytes) &&
 	       resolve(tenant, is_dst ? box->dst : box->src, *ret_bytes,
 		       box->kind & (is_dst ? FRMPS_COPY_DST_ARENA : FRMPS_COPY_SRC_ARENA),
@@ -323,7 +256,7 @@ static bool resolve_side(struct tenant *tenant, const struct frmps_array_copy *b
 static int issue_array_copy(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_array_copy *body = (const void *)(record + 1);
-	struct backend_copy copy = dispatch_copy(&body->copy);
+	struct backend_copy copy = body_copy(&body->copy);
 	uint64_t dst, src, onto = 0;
 
 	if (!resolve_side(tenant, body, true, &copy.dst_at, &copy.dst, &dst) ||
@@ -344,7 +277,7 @@ static int issue_set(struct tenant *tenant, struct stream *stream, struct frmps_
 	CUresult code;
 
 	if (__builtin_mul_overflow(body->width, body->element_bytes, &row) ||
-		!dispatch_span(row, body->height, 1, body->pitch, 0, &bytes) ||
+		!body_span(row, body->height, 1, body->pitch, 0, &bytes) ||
 		!tenant_admits(tenant, body->dst, bytes, true))
 		return offend_address(tenant, "set of rows", body->dst, body->width);
 	if (!constant_find(&tenant->constants, body->dst, bytes, &onto))
@@ -479,6 +412,27 @@ static int issue_graph(struct tenant *tenant, struct stream *stream, struct frmp
 	return finish(tenant, stream, record, code);
 }
 
+static int issue_graph_update(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
+{
+	CUresult code;
+
+	begin(stream, record);
+	code = graph_update(tenant, record);
+	/* Its launches fail as well. */
+	if (!code || code == CUDA_ERROR_INVALID_HANDLE) {
+		if (code)
+			tenant_late_error(tenant, code);
+		retire_settled(tenant, stream, record);
+		return 0;
+	}
+	/* No later launch may run without it. */
+	if (code == CUDA_ERROR_INVALID_VALUE)
+		tenant_offend(tenant, "update of a graph that has no such nodes, or was not made for it");
+	else
+		tenant_end(tenant, SHM_SESSION_FAULTED, code, "no memory to change a graph");
+	return DISPATCH_E_STOP;
+}
+
 static issue_fn *const handlers[] = {
 	[FRMPS_OP_LAUNCH] = issue_launch,
 	[FRMPS_OP_COPY] = issue_copy,
@@ -491,6 +445,7 @@ static issue_fn *const handlers[] = {
 	[FRMPS_OP_EVENT_DESTROY] = issue_event_destroy,
 	[FRMPS_OP_STREAM_DESTROY] = issue_stream_destroy,
 	[FRMPS_OP_GRAPH_LAUNCH] = issue_graph,
+	[FRMPS_OP_GRAPH_UPDATE] = issue_graph_update,
 	[FRMPS_OP_ARRAY_COPY] = issue_array_copy,
 };
 

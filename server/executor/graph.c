@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/executor/body.h"
 #include "server/executor/clock.h"
-#include "server/executor/dispatch.h"
 #include "server/executor/drain.h"
 #include "server/executor/graph_form.h"
+#include "server/executor/graph_inside.h"
 #include "server/executor/pace.h"
 #include "server/executor/tenant.h"
 #include "server/file.h"
@@ -19,254 +20,12 @@
 /* How long a drop waits for the session's work. */
 #define DROP_NS (UINT64_C(10000) * CLOCK_MS)
 
-/* They change whenever the session loses some. */
-struct memory_versions {
-	uint64_t device, host, globals;
-};
-
-/* A graph as it was built for some multiprocessors. Earlier ones may still run, so they stay until
- * the graph goes: there are no more than groups that the executor makes (cap.c). */
-struct built {
-	struct built *earlier;
-	uint64_t sms;
-	struct backend_graph *backend;
-	struct backend_node nodes[]; /* point into the graph's bytes */
-};
-
-struct graph {
-	struct graph *next; /* of the forgotten ones */
-	uint64_t ticket;    /* of a forgotten one: what was last asked for then (drain.c) */
-	uint8_t *bytes;
-	struct built
-		*built; /* the latest; NULL: none. Serving thread, before it is published module thread */
-	struct memory_versions at; /* memory of the session that its nodes were checked against */
-	uint32_t function;	   /* of the first kernel; 0: none */
-	uint32_t counted;	   /* nodes, as far as they are in the table's sum */
-	uint64_t size;		   /* bytes, the same */
-	bool has_run;		   /* what its kernels can leave behind is noted. Serving thread */
-};
-
-static const struct frmps_graph_head *head_of(const struct graph *graph)
-{
-	return (const void *)graph->bytes;
-}
-
-static graph_word *find_slot(const struct graph_table *table, uint32_t id)
-{
-	/* Pairs with the release in make_slot(). */
-	graph_word *graphs =
-		atomic_load_explicit(&((struct graph_table *)table)->graphs, memory_order_acquire);
-
-	return graphs && id && id < FRMPS_GRAPH_IDS ? &graphs[id] : NULL;
-}
-
-static struct graph *find(const struct tenant *tenant, uint32_t id)
-{
-	graph_word *slot = find_slot(&tenant->graphs, id);
-
-	/* Pairs with the release in graph_make(). */
-	return slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
-}
-
 static graph_word *make_slot(struct graph_table *table, uint32_t id)
 {
 	if (!atomic_load_explicit(&table->graphs, memory_order_relaxed))
 		atomic_store_explicit(
 			&table->graphs, calloc(FRMPS_GRAPH_IDS, sizeof(graph_word)), memory_order_release);
-	return find_slot(table, id);
-}
-
-static struct memory_versions versions_of(struct tenant *tenant)
-{
-	return (struct memory_versions){word_acquire(&tenant->device.version),
-		word_acquire(&tenant->host.version), word_acquire(&tenant->globals.version)};
-}
-
-static bool is_same(const struct memory_versions *a, const struct memory_versions *b)
-{
-	return a->device == b->device && a->host == b->host && a->globals == b->globals;
-}
-
-/* ---- building ---- */
-
-/* What a kernel may write to a constant's mirror that it has a pointer to. A node has room for
- * one. */
-static CUresult build_store(struct tenant *tenant, struct backend_node *ret)
-{
-	const struct backend_launch *launch = &ret->launch;
-	struct backend_copy copy;
-	uint32_t offset = 0;
-
-	while (constant_pointed_at(
-		&tenant->constants, launch->arguments, launch->argument_bytes, &offset, &copy)) {
-		if (ret->onto && ret->onto != copy.dst)
-			return CUDA_ERROR_NOT_SUPPORTED;
-		if (!tenant_admits_anywhere(tenant, copy.src, copy.width))
-			return CUDA_ERROR_INVALID_VALUE;
-		ret->onto = copy.dst;
-		ret->store = copy.src;
-		ret->store_bytes = copy.width;
-	}
-	return CUDA_SUCCESS;
-}
-
-static CUresult build_launch(
-	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
-{
-	const struct frmps_launch *body = graph_form_body(node);
-	const struct function *function = module_function(&tenant->modules, body->function);
-
-	if (!function || function->info.argument_bytes != body->argument_bytes)
-		return CUDA_ERROR_INVALID_HANDLE;
-	ret->launch = dispatch_launch(function, body, node->flags & FRMPS_CMD_COOPERATIVE);
-	return build_store(tenant, ret);
-}
-
-static bool admits_side(struct tenant *tenant, uint64_t address, uint64_t bytes, bool is_host)
-{
-	return is_host == tenant_is_host(tenant, address) && tenant_admits_anywhere(tenant, address, bytes);
-}
-
-static CUresult build_copy(
-	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
-{
-	const struct frmps_copy *body = graph_form_body(node);
-	uint64_t dst, src;
-
-	ret->copy = dispatch_copy(body);
-	if (!dispatch_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst) ||
-		!dispatch_span(
-			body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src) ||
-		!admits_side(tenant, body->dst, dst, ret->copy.dst_is_host) ||
-		!admits_side(tenant, body->src, src, ret->copy.src_is_host) ||
-		!constant_find(&tenant->constants, body->dst, dst, &ret->onto))
-		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_SUCCESS;
-}
-
-/* A side that is an array, or memory. */
-static CUresult build_side(
-	struct tenant *tenant, const struct frmps_array_copy *body, bool is_dst, struct backend_node *ret)
-{
-	const struct frmps_copy *box = &body->copy;
-	struct range memory;
-	uint64_t bytes;
-
-	if (is_dst ? body->dst_array : body->src_array)
-		return array_place(
-			tenant, body, is_dst, is_dst ? &ret->copy.dst_at : &ret->copy.src_at, &memory);
-	if (!dispatch_span(box->width, box->height, box->depth, is_dst ? box->dst_pitch : box->src_pitch,
-		    is_dst ? box->dst_rows : box->src_rows, &bytes) ||
-		!admits_side(tenant, is_dst ? box->dst : box->src, bytes,
-			is_dst ? ret->copy.dst_is_host : ret->copy.src_is_host) ||
-		(is_dst && !constant_find(&tenant->constants, box->dst, bytes, &ret->onto)))
-		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_SUCCESS;
-}
-
-static CUresult build_array_copy(
-	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
-{
-	const struct frmps_array_copy *body = graph_form_body(node);
-	CUresult code;
-
-	ret->op = FRMPS_OP_COPY;
-	ret->copy = dispatch_copy(&body->copy);
-	code = build_side(tenant, body, true, ret);
-	return code ? code : build_side(tenant, body, false, ret);
-}
-
-static CUresult build_set(
-	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
-{
-	const struct frmps_set *body = graph_form_body(node);
-	uint64_t row, bytes;
-
-	ret->set = body;
-	if (__builtin_mul_overflow(body->width, body->element_bytes, &row) ||
-		!dispatch_span(row, body->height, 1, body->pitch, 0, &bytes) ||
-		!tenant_admits_anywhere(tenant, body->dst, bytes) ||
-		!constant_find(&tenant->constants, body->dst, bytes, &ret->onto))
-		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_SUCCESS;
-}
-
-static CUresult build_node(
-	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
-{
-	*ret = (struct backend_node){
-		.op = node->op, .edge_count = node->edges, .edges = graph_form_edges(node)};
-	switch (node->op) {
-	case FRMPS_OP_LAUNCH:
-		return build_launch(tenant, node, ret);
-	case FRMPS_OP_COPY:
-		return build_copy(tenant, node, ret);
-	case FRMPS_OP_ARRAY_COPY:
-		return build_array_copy(tenant, node, ret);
-	case FRMPS_OP_SET:
-		return build_set(tenant, node, ret);
-	default:
-		return CUDA_SUCCESS;
-	}
-}
-
-/* From the checked description. What it names must be the session's at this moment. */
-static CUresult build(struct tenant *tenant, struct graph *graph)
-{
-	const struct frmps_graph_head *head = head_of(graph);
-	const struct frmps_graph_node *node = graph_form_first(head);
-	struct built *built = calloc(1, sizeof(*built) + head->nodes * sizeof(built->nodes[0]));
-	CUresult code = built ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-
-	graph->at = versions_of(tenant);
-	for (uint32_t i = 0; !code && i < head->nodes; i++, node = graph_form_next(node))
-		code = build_node(tenant, node, &built->nodes[i]);
-	if (!code) {
-		built->sms = word_relaxed(&tenant->sms);
-		code = tenant_ops(tenant)->graph_make(
-			built->nodes, head->nodes, head->flags, built->sms, &built->backend);
-	}
-	if (code) {
-		free(built);
-		return executor_code(tenant->executor, code);
-	}
-	built->earlier = graph->built;
-	graph->built = built;
-	return CUDA_SUCCESS;
-}
-
-/* What the session may use now is what it was built for, or what it was built for once. */
-static CUresult build_again(struct tenant *tenant, struct graph *graph)
-{
-	uint64_t sms = word_relaxed(&tenant->sms);
-	struct built **at = &graph->built, *built;
-
-	while ((built = *at) && built->sms != sms)
-		at = &built->earlier;
-	if (!built)
-		return build(tenant, graph);
-	*at = built->earlier;
-	built->earlier = graph->built;
-	graph->built = built;
-	return CUDA_SUCCESS;
-}
-
-/* The device is not to be sent to memory that is gone. What goes from here on waits for what is
- * launched. */
-static CUresult check_again(struct tenant *tenant, struct graph *graph)
-{
-	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
-	struct memory_versions now = versions_of(tenant);
-	CUresult code = CUDA_SUCCESS;
-	struct backend_node unused;
-
-	if (is_same(&graph->at, &now))
-		return CUDA_SUCCESS;
-	for (uint32_t i = 0; !code && i < head_of(graph)->nodes; i++, node = graph_form_next(node))
-		code = build_node(tenant, node, &unused);
-	if (!code)
-		graph->at = now;
-	return code;
+	return graph_slot(table, id);
 }
 
 /* ---- requests ---- */
@@ -290,15 +49,16 @@ static void graph_free(struct tenant *tenant, struct graph *graph)
 	}
 	tenant->graphs.nodes -= graph->counted;
 	tenant->graphs.bytes -= graph->size;
+	graph_changes_free(graph);
 	free(graph->bytes);
 	free(graph);
 }
 
 static uint32_t first_function(const struct graph *graph)
 {
-	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
+	const struct frmps_graph_node *node = graph_form_first(graph_head(graph));
 
-	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node))
+	for (uint32_t i = 0; i < graph_head(graph)->nodes; i++, node = graph_form_next(node))
 		if (node->op == FRMPS_OP_LAUNCH)
 			return ((const struct frmps_launch *)graph_form_body(node))->function;
 	return 0;
@@ -326,11 +86,11 @@ static CUresult take(struct job *job, struct graph *graph, const char **ret_text
 	*ret_text = graph_form_check(graph->bytes, bytes);
 	if (*ret_text)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (tenant->graphs.nodes + head_of(graph)->nodes > GRAPH_NODES_MOST) {
+	if (tenant->graphs.nodes + graph_head(graph)->nodes > GRAPH_NODES_MOST) {
 		*ret_text = "too many nodes in all graphs of the program";
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	graph->counted = head_of(graph)->nodes;
+	graph->counted = graph_head(graph)->nodes;
 	tenant->graphs.nodes += graph->counted;
 	graph->function = first_function(graph);
 	return CUDA_SUCCESS;
@@ -342,21 +102,23 @@ void graph_make(struct job *job)
 	graph_word *slot = make_slot(&tenant->graphs, job->message.graph.graph);
 	struct graph *graph = calloc(1, sizeof(*graph));
 	const char *text = NULL;
-	CUresult code = CUDA_SUCCESS;
+	CUresult code = CUDA_SUCCESS, built;
 
 	if (!slot || atomic_load_explicit(slot, memory_order_relaxed))
 		code = CUDA_ERROR_INVALID_VALUE;
 	else if (!graph)
 		code = CUDA_ERROR_OUT_OF_MEMORY;
-	if (!code)
+	if (!code) {
+		graph->id = job->message.graph.graph;
 		code = take(job, graph, &text);
+	}
 	/* To a standby the request may come when the client has gone on. */
-	if (!code && build(tenant, graph) && word_relaxed(&tenant->generation))
-		code = CUDA_ERROR_INVALID_VALUE;
+	if (!code && (built = graph_build(tenant, graph)) && word_relaxed(&tenant->generation))
+		code = built == CUDA_ERROR_NOT_SUPPORTED ? built : CUDA_ERROR_INVALID_VALUE;
 	if (code)
 		graph_free(tenant, graph);
 	else
-		/* Pairs with the acquire in find(). */
+		/* Pairs with the acquire in graph_find(). */
 		atomic_store_explicit(slot, graph, memory_order_release);
 	job_reply(job, code, NULL, 0, text);
 }
@@ -452,13 +214,16 @@ static void free_later(struct tenant *tenant)
 /* The client says that no launch is under way; that is made sure of after it has its answer. */
 void graph_drop(struct job *job)
 {
-	graph_word *slot = find_slot(&job->tenant->graphs, job->message.graph.graph);
+	graph_word *slot = graph_slot(&job->tenant->graphs, job->message.graph.graph);
 
 	/* Unless it was forgotten with a module. */
 	if (slot && atomic_load_explicit(slot, memory_order_relaxed)) {
 		forget(job->tenant, slot);
 		free_later(job->tenant);
 	}
+	/* Nothing of it is taken over any more, and nobody else has the id yet. */
+	if (word_relaxed(&job->tenant->generation))
+		graph_give_place_back(job->tenant, job->message.graph.graph);
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }
 
@@ -481,11 +246,9 @@ static bool copy_uses(struct tenant *tenant, const struct frmps_copy *copy, cons
 {
 	uint64_t dst, src;
 
-	return (dispatch_span(
-			copy->width, copy->height, copy->depth, copy->dst_pitch, copy->dst_rows, &dst) &&
+	return (body_span(copy->width, copy->height, copy->depth, copy->dst_pitch, copy->dst_rows, &dst) &&
 		       is_of_module(tenant, module, copy->dst, dst)) ||
-	       (dispatch_span(
-			copy->width, copy->height, copy->depth, copy->src_pitch, copy->src_rows, &src) &&
+	       (body_span(copy->width, copy->height, copy->depth, copy->src_pitch, copy->src_rows, &src) &&
 		       is_of_module(tenant, module, copy->src, src));
 }
 
@@ -494,7 +257,7 @@ static bool set_uses(struct tenant *tenant, const struct frmps_set *set, const s
 	uint64_t row, bytes;
 
 	return !__builtin_mul_overflow(set->width, set->element_bytes, &row) &&
-	       dispatch_span(row, set->height, 1, set->pitch, 0, &bytes) &&
+	       body_span(row, set->height, 1, set->pitch, 0, &bytes) &&
 	       is_of_module(tenant, module, set->dst, bytes);
 }
 
@@ -508,7 +271,8 @@ static bool uses_module(
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
 		function = module_function(&tenant->modules, launch->function);
-		return function && function->module == module;
+		/* Those of a module that is going are not found any more. */
+		return !function || function->module == module;
 	case FRMPS_OP_COPY:
 	case FRMPS_OP_ARRAY_COPY: /* it begins like the other */
 		return copy_uses(tenant, &copy->copy, module);
@@ -531,23 +295,44 @@ static bool node_uses(struct tenant *tenant, const struct frmps_graph_node *node
 
 static bool uses(struct tenant *tenant, const struct graph *graph, const struct leaver *leaver)
 {
-	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
+	const struct frmps_graph_node *node = graph_form_first(graph_head(graph));
 
-	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node))
+	for (uint32_t i = 0; i < graph_head(graph)->nodes; i++, node = graph_form_next(node))
 		if (node_uses(tenant, node, leaver))
 			return true;
 	return false;
+}
+
+/* In a standby, where nothing runs, a description that says what was before changes proves nothing
+ * of what the graph is: it is only not built any more. */
+static void leave(struct tenant *tenant, graph_word *slot)
+{
+	struct graph *graph = atomic_load_explicit(slot, memory_order_relaxed);
+	struct built *built;
+
+	if (word_relaxed(&tenant->generation) || !graph_head(graph)->serial) {
+		forget(tenant, slot);
+		return;
+	}
+	while ((built = graph->built)) {
+		graph->built = built->earlier;
+		free_built(tenant, built);
+	}
 }
 
 static void forget_users(struct tenant *tenant, const struct leaver *leaver)
 {
 	graph_word *slot;
 
-	for (uint32_t id = 1; (slot = find_slot(&tenant->graphs, id)); id++) {
+	for (uint32_t id = 1; (slot = graph_slot(&tenant->graphs, id)); id++) {
 		const struct graph *graph = atomic_load_explicit(slot, memory_order_relaxed);
+		bool leaves;
 
-		if (graph && uses(tenant, graph, leaver))
-			forget(tenant, slot);
+		pthread_mutex_lock(&tenant->graphs.lock);
+		leaves = graph && uses(tenant, graph, leaver);
+		pthread_mutex_unlock(&tenant->graphs.lock);
+		if (leaves)
+			leave(tenant, slot);
 	}
 }
 
@@ -566,7 +351,7 @@ void graph_table_deinit(struct tenant *tenant)
 	graph_word *slot;
 	struct pace pace;
 
-	for (uint32_t id = 1; (slot = find_slot(&tenant->graphs, id)); id++)
+	for (uint32_t id = 1; (slot = graph_slot(&tenant->graphs, id)); id++)
 		forget(tenant, slot);
 	pace_begin(&pace, tenant->executor);
 	free_forgotten(tenant, UINT64_MAX, &pace);
@@ -574,45 +359,11 @@ void graph_table_deinit(struct tenant *tenant)
 	atomic_store_explicit(&tenant->graphs.graphs, NULL, memory_order_relaxed);
 }
 
-/* ---- launching ---- */
-
-static void note_launches(struct tenant *tenant, const struct graph *graph)
-{
-	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
-
-	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node)) {
-		const struct frmps_launch *body = graph_form_body(node);
-		const struct function *function = node->op == FRMPS_OP_LAUNCH
-							  ? module_function(&tenant->modules, body->function)
-							  : NULL;
-
-		if (function)
-			remains_note_launch(tenant, function);
-	}
-}
-
-CUresult graph_launch(struct tenant *tenant, struct stream *stream, uint32_t id)
-{
-	struct graph *graph = find(tenant, id);
-	CUresult code = graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-
-	if (!code && graph->built)
-		code = check_again(tenant, graph);
-	if (!code && (!graph->built || graph->built->sms != word_relaxed(&tenant->sms)))
-		code = build_again(tenant, graph);
-	if (code)
-		return code;
-	if (!graph->has_run)
-		note_launches(tenant, graph);
-	graph->has_run = true;
-	return tenant_ops(tenant)->graph_launch(stream->backend, graph->built->backend);
-}
-
 const char *graph_kernel(const struct tenant *tenant, uint32_t id, uint32_t *ret_nodes)
 {
-	const struct graph *graph = find(tenant, id);
+	const struct graph *graph = graph_find(tenant, id);
 	const struct function *function = graph ? module_function(&tenant->modules, graph->function) : NULL;
 
-	*ret_nodes = graph ? head_of(graph)->nodes : 0;
+	*ret_nodes = graph ? graph_head(graph)->nodes : 0;
 	return function ? function->name : "";
 }

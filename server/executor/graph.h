@@ -1,10 +1,10 @@
 // Graphs of sessions: a description, private and checked, and the backend's executable graph made
 // from it.
 //
-// A graph never changes: a client that updates one makes another. It is built when the session is
-// served and the request comes. A standby, whose session may have freed since what the graph names,
-// keeps the description alone if it cannot build it; the first launch tries again. A launch of what
-// cannot be built is the client's late error.
+// A graph is built when the session is served and the request comes; nodes of one that is made for
+// it are changed by commands (graph_change.c). A standby, whose session may have freed since what
+// the graph names, keeps the description alone if it cannot build it; the first launch tries again.
+// A launch of what cannot be built is the client's late error.
 //
 // The kernels of a built graph keep their multiprocessors, whatever stream it is launched in. So
 // where those of its session change, the next launch builds it once more.
@@ -12,6 +12,7 @@
 #ifndef FRMPS_SERVER_EXECUTOR_GRAPH_H
 #define FRMPS_SERVER_EXECUTOR_GRAPH_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@
 
 #include "protocol/cuda_abi.h"
 
+struct frmps_head;
 struct graph;
 struct job;
 struct module;
@@ -40,6 +42,8 @@ struct graph_table {
 	struct graph *forgotten;      /* module thread: out of the table, may still be in use by this turn */
 	uint64_t nodes, bytes;	      /* module thread: of all of them */
 	bool drops;		      /* module thread: a job waits to free what was dropped */
+	pthread_mutex_t lock;	      /* of descriptions that the serving thread changes */
+	uint64_t applied;	      /* serving thread: GRAPH_UPDATE commands so far */
 };
 
 /** Requests. Module thread. */
@@ -66,6 +70,22 @@ void graph_table_deinit(struct tenant *tenant);
  * backend's code.
  */
 CUresult graph_launch(struct tenant *tenant, struct stream *stream, uint32_t id);
+
+/**
+ * Carries a GRAPH_UPDATE out. Serving thread.
+ * @record: in the journal, checked
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (no such graph), CUDA_ERROR_INVALID_VALUE (no
+ * such node, or it cannot be changed), CUDA_ERROR_OUT_OF_MEMORY. Nothing is changed on failure.
+ */
+CUresult graph_update(struct tenant *tenant, struct frmps_head *record);
+
+/** Takes GRAPH_UPDATE commands back that former executors have carried out and that are not done.
+ * Main thread, before the session is served. @records: all of them, in any order; sorted */
+CUresult graph_take_back(struct tenant *tenant, struct frmps_head **records, uint32_t count);
+
+/** Gives the memory of a graph's place in the session's region back. Module thread, of the executor
+ * that serves. */
+void graph_give_place_back(struct tenant *tenant, uint32_t id);
 
 /** Name of a graph's first kernel, "" if it has none or there is no such graph. Any thread while
  * nothing is dropped. */

@@ -36,4 +36,41 @@ static inline const void *graph_form_body(const struct frmps_graph_node *node)
 	return graph_form_edges(node) + node->edges;
 }
 
+/** Numbers of nodes in the bodies of a condition. */
+static inline const uint32_t *graph_form_counts(const struct frmps_condition *condition)
+{
+	return (const uint32_t *)(const void *)(condition + 1);
+}
+
+/** Bytes from the body to the end of the node. */
+static inline uint32_t graph_form_room(const struct frmps_graph_node *node)
+{
+	return node->size - (uint32_t)sizeof(*node) - node->edges * (uint32_t)sizeof(struct frmps_graph_edge);
+}
+
+/** Bytes of the changes of a GRAPH_UPDATE in the journal, and of the room behind them, which is for
+ * what was there before. */
+static inline uint32_t graph_changes_bytes(const struct frmps_head *record)
+{
+	return (record->size - (uint32_t)(sizeof(*record) + sizeof(struct frmps_graph_update))) / 2;
+}
+
+/**
+ * Checks the changes of a GRAPH_UPDATE, but for whether there are such nodes.
+ * @bytes: behind the command's body
+ * Return: NULL, or what is wrong.
+ */
+const char *graph_form_check_changes(const struct frmps_graph_update *update, uint64_t bytes);
+
+/* The walk over checked ones: update->changes from the first. */
+static inline const struct frmps_graph_change *graph_form_changes(const struct frmps_graph_update *update)
+{
+	return (const struct frmps_graph_change *)(const void *)(update + 1);
+}
+
+static inline const struct frmps_graph_change *graph_form_next_change(const struct frmps_graph_change *change)
+{
+	return (const struct frmps_graph_change *)(const void *)((const uint8_t *)change + change->size);
+}
+
 #endif

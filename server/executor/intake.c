@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "server/executor/graph_form.h"
 #include "server/executor/retire.h"
 
 /* What heads of an op may say. `most` is 0 where there is no such op. */
@@ -151,6 +152,15 @@ static const char *check_graph_launch(const struct frmps_head *record)
 	return body->graph >= FRMPS_GRAPH_IDS || body->reserved ? "graph out of range" : NULL;
 }
 
+static const char *check_graph_update(const struct frmps_head *record)
+{
+	const struct frmps_graph_update *body = (const void *)(record + 1);
+
+	if (body->graph >= FRMPS_GRAPH_IDS || body->applied || body->reserved)
+		return "update of a graph that cannot be";
+	return graph_form_check_changes(body, graph_changes_bytes(record));
+}
+
 const char *intake_check(const struct tenant *tenant, const struct frmps_head *record)
 {
 	switch (record->op) {
@@ -173,6 +183,10 @@ const char *intake_check(const struct tenant *tenant, const struct frmps_head *r
 		return check_value(record, CU_STREAM_WAIT_VALUE_NOR | CU_STREAM_WAIT_VALUE_FLUSH);
 	case FRMPS_OP_GRAPH_LAUNCH:
 		return check_graph_launch(record);
+	case FRMPS_OP_GRAPH_UPDATE:
+		return check_graph_update(record);
+	case FRMPS_OP_CONDITION:
+		return "a node of graphs as a command";
 	default:
 		return NULL;
 	}
@@ -246,10 +260,19 @@ static void know_event(struct tenant *tenant, const struct frmps_head *record)
 			tenant, body->event, body->flags & FRMPS_EVENT_TIMING, record->stream, record->seq);
 }
 
+/* Bytes of a record in the journal. */
+static uint32_t journaled_bytes(const struct frmps_head *head)
+{
+	return head->op == FRMPS_OP_GRAPH_UPDATE
+		       ? 2 * head->size - (uint32_t)(sizeof(*head) + sizeof(struct frmps_graph_update))
+		       : head->size;
+}
+
 static int take_command(struct tenant *tenant, const struct frmps_head *head, const uint8_t *record,
 	struct stream **ret_stream)
 {
 	struct stream *stream = &tenant->streams[head->stream];
+	uint32_t size = journaled_bytes(head);
 	struct frmps_head *copy;
 	const char *wrong;
 
@@ -259,11 +282,14 @@ static int take_command(struct tenant *tenant, const struct frmps_head *head, co
 		return offend(tenant, head, "not the next of its stream");
 	if (is_too_deep(tenant, stream))
 		return offend(tenant, head, "too many commands are waiting in its stream");
-	if (!journal_fits(&stream->journal, head->size) && !make_room(tenant, stream, head->size))
+	if (size > FRMPS_RECORD_MAX)
+		return offend(tenant, head, "too large to be kept");
+	if (!journal_fits(&stream->journal, size) && !make_room(tenant, stream, size))
 		return INTAKE_E_FULL;
 	copy = journal_reserve(&tenant->journal, &stream->journal);
 	memcpy(copy, record, head->size);
 	*copy = *head;
+	copy->size = size;
 	wrong = intake_check(tenant, copy);
 	if (wrong)
 		return offend(tenant, head, wrong);
@@ -271,7 +297,7 @@ static int take_command(struct tenant *tenant, const struct frmps_head *head, co
 	know_event(tenant, copy);
 	if (stream->issued == stream->journal.journaled)
 		stream->cursor = journal_end(&stream->journal);
-	journal_commit(&tenant->journal, &stream->journal, head->size, head->seq);
+	journal_commit(&tenant->journal, &stream->journal, size, head->seq);
 	*ret_stream = stream;
 	return 0;
 }

@@ -78,8 +78,7 @@ static CUresult map_regions(struct job *job, struct tenant *tenant)
 			&tenant->view, &job->message.open_session.shape, client, server, SHM_SIDE_SERVER);
 	if (client >= 0)
 		close(client);
-	if (server >= 0)
-		close(server);
+	tenant->server_fd = server;
 	if (!error)
 		return CUDA_SUCCESS;
 	return error < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
@@ -144,6 +143,9 @@ static void release(struct tenant *tenant)
 	tenant->arena_registered = tenant->timelines_registered = false;
 	module_table_deinit(tenant);
 	shm_view_unmap(&tenant->view);
+	if (tenant->server_fd >= 0)
+		close(tenant->server_fd);
+	tenant->server_fd = -1;
 	give_scratch_back(tenant);
 }
 
@@ -410,6 +412,10 @@ void open_handle_close(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
 
+	/* Not where it lives on in another executor. */
+	if (tenant->thread &&
+		word_relaxed(&tenant->generation) == word_acquire(&tenant->view.server->generation))
+		tenant_end_loops(tenant);
 	if (tenant->detaching) {
 		tenant->closing = true;
 		job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;

@@ -21,7 +21,8 @@
 // Issued commands beyond are as good as never issued.
 //
 // Then:
-//   1. adopt the journals; check every record that will be issued again as if it came from a ring
+//   1. adopt the journals; take updates of graphs back that are not done (graph_change.c); check
+//      every record that will be issued again as if it came from a ring
 //   2. culprit, or one whose kernels ran beside a fault that is not explained, or a broken journal:
 //      FAULTED
 //   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if
@@ -49,9 +50,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "server/executor/body.h"
 #include "server/executor/clock.h"
 #include "server/executor/contain.h"
-#include "server/executor/dispatch.h"
 #include "server/executor/intake.h"
 #include "server/executor/repeat.h"
 #include "server/executor/sharing.h"
@@ -167,6 +168,44 @@ static const char *check_stream(struct tenant *tenant, struct stream *stream)
 	return NULL;
 }
 
+/* Updates of graphs that were carried out and are not done. */
+static struct updates {
+	struct frmps_head *records[DOUBT_MAX];
+	uint32_t count;
+} updates;
+
+/* Return: false: there are too many. */
+static bool collect_updates(struct tenant *tenant, struct stream *stream)
+{
+	struct journal_place place = stream->cursor;
+
+	for (uint64_t seq = stream->done + 1; seq <= stream->issued; seq++) {
+		struct frmps_head *record = journal_at(&tenant->journal, place);
+		const struct frmps_graph_update *update = (const void *)(record + 1);
+
+		if (record->op == FRMPS_OP_GRAPH_UPDATE && update->applied) {
+			if (updates.count == DOUBT_MAX)
+				return false;
+			updates.records[updates.count++] = record;
+		}
+		if (seq < stream->journal.journaled)
+			place = journal_next(&tenant->journal, place);
+	}
+	return true;
+}
+
+/* Graphs become what they were when what will be issued next was. */
+static const char *take_updates_back(struct tenant *tenant, const struct used *used)
+{
+	updates.count = 0;
+	for (uint32_t i = 0; i < used->count; i++)
+		if (!collect_updates(tenant, used->streams[i]))
+			return "too many updates of graphs were under way";
+	return graph_take_back(tenant, updates.records, updates.count)
+		       ? "an update of a graph that was under way cannot be taken back"
+		       : NULL;
+}
+
 static const char *adopt(struct tenant *tenant, const struct used *used)
 {
 	const struct shm_view *view = &tenant->view;
@@ -178,6 +217,8 @@ static const char *adopt(struct tenant *tenant, const struct used *used)
 		read_stream(used->streams[i], timeline);
 		wrong = adopt_stream(tenant, used->streams[i]);
 	}
+	if (!wrong)
+		wrong = take_updates_back(tenant, used);
 	for (uint32_t i = 0; !wrong && i < used->count; i++)
 		wrong = check_stream(tenant, used->streams[i]);
 	return wrong;
@@ -207,8 +248,8 @@ static void describe_copy(struct tenant *tenant, const struct frmps_copy *body, 
 	ret->fetches = (body->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST)) &&
 		       !(body->kind & (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST));
 	/* Boxes that span nothing sensible were refused when they were issued. */
-	dispatch_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst);
-	dispatch_span(body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src);
+	body_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst);
+	body_span(body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src);
 	ret->writes = box(tenant, body->dst, ret->writes_arena, dst);
 	ret->reads = box(tenant, body->src, ret->reads_arena, src);
 	blur(tenant, ret->writes_arena, &ret->writes);
@@ -240,7 +281,7 @@ static void describe_set(struct tenant *tenant, const struct frmps_set *body, st
 
 	ret->effect = REPEAT_KNOWN;
 	if (!__builtin_mul_overflow(body->width, body->element_bytes, &row))
-		dispatch_span(row, body->height, 1, body->pitch, 0, &bytes);
+		body_span(row, body->height, 1, body->pitch, 0, &bytes);
 	ret->writes = box(tenant, body->dst, false, bytes);
 	blur(tenant, false, &ret->writes);
 }

@@ -28,6 +28,8 @@ struct tenant *tenant_new(struct executor *executor, uint64_t id)
 	tenant->references = 1;
 	tenant->doorbell = -1;
 	range_set_init(&tenant->windows, false);
+	tenant->server_fd = -1;
+	pthread_mutex_init(&tenant->graphs.lock, NULL);
 	range_set_init(&tenant->device, true);
 	range_set_init(&tenant->host, true);
 	range_set_init(&tenant->globals, true);
@@ -61,6 +63,7 @@ struct tenant *tenant_unref(struct tenant *tenant)
 	range_set_deinit(&tenant->host_maps);
 	range_set_deinit(&tenant->unpinning);
 	constant_set_deinit(&tenant->constants);
+	pthread_mutex_destroy(&tenant->graphs.lock);
 	free(tenant->streams);
 	free(tenant);
 	return NULL;
@@ -101,12 +104,18 @@ bool tenant_admits_anywhere(struct tenant *tenant, uint64_t address, uint64_t by
 	return admits(tenant, address, bytes, &device, &host, &global);
 }
 
+void tenant_end_loops(struct tenant *tenant)
+{
+	word_release(&tenant->view.timelines[0].stream[0].over, 1);
+}
+
 void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason)
 {
 	struct shm_server_header *server = tenant->view.server;
 	pthread_mutex_t *lock = &tenant->executor->ends_lock;
 	bool is_first;
 
+	tenant_end_loops(tenant);
 	pthread_mutex_lock(lock);
 	/* What the program may have been told already stays so. */
 	is_first = word_acquire(&server->state) <= SHM_SESSION_HELD;

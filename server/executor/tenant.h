@@ -60,6 +60,7 @@ struct tenant {
 	/* Set by OpenSession, constant then. */
 	struct shm_view view;
 	int doorbell;
+	int server_fd; /* of the region that executors write: places of graphs are mapped one by one */
 	uint64_t window_base, device_bytes, host_bytes;
 	uint64_t text;	      /* address of its kernels' text; 0: it does not look there */
 	uint32_t scratch;     /* index of its word */
@@ -160,6 +161,10 @@ bool tenant_has_window(struct tenant *tenant, uint64_t address, uint64_t bytes);
  * not served.
  */
 void tenant_offend(struct tenant *tenant, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** The session has ended: loops of its graphs do so, too. A kernel that faulted in one would do it
+ * again and again. Any thread. */
+void tenant_end_loops(struct tenant *tenant);
 
 /**
  * Tells the program that its session has ended, unless it was told already: two threads may have

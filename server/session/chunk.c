@@ -131,7 +131,7 @@ void chunk_doom(struct chunk *chunk)
 	chunk_name(chunk, &kept);
 	if (!chunk->record)
 		chunk->record = record_doomed(chunk->daemon, NULL, &kept, 0);
-	if (chunk->export && chunk->exported->is_wanted(chunk))
+	if (chunk->offer && chunk->exported->is_wanted(chunk))
 		return;
 	reclaim_begin(chunk->daemon);
 	chunk->doomed = true;
@@ -163,7 +163,7 @@ struct chunk *chunk_unref(struct chunk *chunk)
 		chunk->exported->take(chunk);
 		return NULL;
 	}
-	if (chunk->export)
+	if (chunk->offer)
 		chunk->exported->end(chunk);
 	chunk_name(chunk, &kept);
 	shared_fd_unref(chunk->fd);

@@ -12,14 +12,14 @@
 
 struct chunk;
 struct daemon;
-struct export;
+struct offer;
 struct holding;
 struct kept_chunk;
 struct kept_doomed;
 struct record;
 struct shared_fd;
 
-/* Who keeps a chunk that nobody holds any more (export.h). */
+/* Who keeps a chunk that nobody holds any more (offer.h). */
 struct chunk_exported {
 	bool (*is_wanted)(const struct chunk *chunk);
 	void (*take)(struct chunk *chunk); /* the last reference */
@@ -39,8 +39,8 @@ struct chunk {
 	TAILQ_HEAD(, holding) owners;
 	struct shared_fd *fd;
 	const struct record *record;	       /* while doomed, or left without one that holds it */
-	const struct chunk_exported *exported; /* behind `export` */
-	struct export *export;		       /* NULL: it was not exported */
+	const struct chunk_exported *exported; /* behind `offer` */
+	struct offer *offer;		       /* NULL: it was not exported */
 };
 
 /** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at

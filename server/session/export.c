@@ -21,9 +21,8 @@
 
 #define LOOK_MS 1000u
 
-struct export
-{
-	TAILQ_ENTRY(export) link;
+struct offer {
+	TAILQ_ENTRY(offer) link;
 	struct exports *exports;
 	struct chunk *chunk;
 	struct shared_fd *file;
@@ -35,52 +34,52 @@ struct export
 
 static uint64_t unheld_of(const struct exports *exports, uid_t owner)
 {
-	const struct export *export;
+	const struct offer *offer;
 	uint64_t bytes = 0;
 
-	TAILQ_FOREACH (export, &exports->all, link)
-		bytes += export->unheld && export->owner == owner ? export->bytes : 0;
+	TAILQ_FOREACH (offer, &exports->all, link)
+		bytes += offer->unheld && offer->owner == owner ? offer->bytes : 0;
 	return bytes;
 }
 
 static bool is_wanted(const struct chunk *chunk)
 {
-	const struct export *export = chunk->export;
-	uint64_t others = unheld_of(export->exports, export->owner);
+	const struct offer *offer = chunk->offer;
+	uint64_t others = unheld_of(offer->exports, offer->owner);
 
-	if (export->limit && (others > export->limit || export->bytes > export->limit - others))
+	if (offer->limit && (others > offer->limit || offer->bytes > offer->limit - others))
 		return false;
-	return handout_is_open(export->file);
+	return handout_is_open(offer->file);
 }
 
 /* The latest are at the end. */
 static void take(struct chunk *chunk)
 {
-	struct export *export = chunk->export;
-	struct exports *exports = export->exports;
+	struct offer *offer = chunk->offer;
+	struct exports *exports = offer->exports;
 
-	export->unheld = true;
-	TAILQ_REMOVE(&exports->all, export, link);
-	TAILQ_INSERT_TAIL(&exports->all, export, link);
+	offer->unheld = true;
+	TAILQ_REMOVE(&exports->all, offer, link);
+	TAILQ_INSERT_TAIL(&exports->all, offer, link);
 	if (!timer_running(exports->timer))
 		timer_start(exports->timer, LOOK_MS);
 }
 
 static void end(struct chunk *chunk)
 {
-	struct export *export = chunk->export;
+	struct offer *offer = chunk->offer;
 
-	TAILQ_REMOVE(&export->exports->all, export, link);
-	shared_fd_unref(export->file);
-	free(export);
-	chunk->export = NULL;
+	TAILQ_REMOVE(&offer->exports->all, offer, link);
+	shared_fd_unref(offer->file);
+	free(offer);
+	chunk->offer = NULL;
 }
 
 static const struct chunk_exported rules = {is_wanted, take, end};
 
-static void release(struct export *export)
+static void release(struct offer *offer)
 {
-	struct chunk *chunk = export->chunk;
+	struct chunk *chunk = offer->chunk;
 
 	end(chunk);
 	chunk_unref(chunk);
@@ -89,15 +88,15 @@ static void release(struct export *export)
 static void on_timer(void *context)
 {
 	struct exports *exports = context;
-	struct export *export, *next;
+	struct offer *offer, *next;
 	bool is_any = false;
 
-	for (export = TAILQ_FIRST(&exports->all); export; export = next) {
-		next = TAILQ_NEXT(export, link);
-		if (export->unheld && !handout_is_open(export->file))
-			release(export);
+	for (offer = TAILQ_FIRST(&exports->all); offer; offer = next) {
+		next = TAILQ_NEXT(offer, link);
+		if (offer->unheld && !handout_is_open(offer->file))
+			release(offer);
 		else
-			is_any |= export->unheld;
+			is_any |= offer->unheld;
 	}
 	if (is_any)
 		timer_start(exports->timer, LOOK_MS);
@@ -133,64 +132,64 @@ static struct shared_fd *make_file(const struct chunk *chunk)
 
 struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uint64_t bytes)
 {
-	struct export *export = chunk->export;
+	struct offer *offer = chunk->offer;
 
-	if (export)
-		return export->file;
-	export = calloc(1, sizeof(*export));
-	if (!export)
+	if (offer)
+		return offer->file;
+	offer = calloc(1, sizeof(*offer));
+	if (!offer)
 		return NULL;
-	*export = (struct export){.exports = &session->daemon->exports,
+	*offer = (struct offer){.exports = &session->daemon->exports,
 		.chunk = chunk,
 		.file = make_file(chunk),
 		.uid = session->uid,
 		.owner = session->owner,
 		.bytes = bytes,
 		.limit = session->terms.memory_limit};
-	if (!export->file) {
-		free(export);
+	if (!offer->file) {
+		free(offer);
 		return NULL;
 	}
-	TAILQ_INSERT_TAIL(&export->exports->all, export, link);
-	chunk->export = export;
+	TAILQ_INSERT_TAIL(&offer->exports->all, offer, link);
+	chunk->offer = offer;
 	chunk->exported = &rules;
-	return export->file;
+	return offer->file;
 }
 
 struct chunk *exports_find(const struct exports *exports, uid_t uid, const uint64_t token[2])
 {
-	const struct export *export;
+	const struct offer *offer;
 
-	TAILQ_FOREACH (export, &exports->all, link)
-		if (export->uid == uid && !export->chunk->doomed && export->chunk->token[0] == token[0] &&
-			export->chunk->token[1] == token[1])
-			return export->chunk;
+	TAILQ_FOREACH (offer, &exports->all, link)
+		if (offer->uid == uid && !offer->chunk->doomed && offer->chunk->token[0] == token[0] &&
+			offer->chunk->token[1] == token[1])
+			return offer->chunk;
 	return NULL;
 }
 
 uint64_t exports_bytes_of(const struct chunk *chunk)
 {
-	return chunk->export->bytes;
+	return chunk->offer->bytes;
 }
 
 void exports_claim(struct chunk *chunk)
 {
-	if (!chunk->export)
+	if (!chunk->offer)
 		return;
 	chunk_unleave(chunk);
-	if (chunk->export->unheld) {
-		chunk->export->unheld = false;
+	if (chunk->offer->unheld) {
+		chunk->offer->unheld = false;
 		chunk_unref(chunk);
 	}
 }
 
 bool exports_release_one(struct exports *exports)
 {
-	struct export *export;
+	struct offer *offer;
 
-	TAILQ_FOREACH (export, &exports->all, link)
-		if (export->unheld) {
-			release(export);
+	TAILQ_FOREACH (offer, &exports->all, link)
+		if (offer->unheld) {
+			release(offer);
 			return true;
 		}
 	return false;
@@ -198,21 +197,21 @@ bool exports_release_one(struct exports *exports)
 
 uint64_t exports_unheld_bytes(const struct exports *exports)
 {
-	const struct export *export;
+	const struct offer *offer;
 	uint64_t bytes = 0;
 
-	TAILQ_FOREACH (export, &exports->all, link)
-		bytes += export->unheld ? export->bytes : 0;
+	TAILQ_FOREACH (offer, &exports->all, link)
+		bytes += offer->unheld ? offer->bytes : 0;
 	return bytes;
 }
 
 uint64_t exports_fds(const struct exports *exports, const uid_t *owner)
 {
-	const struct export *export;
+	const struct offer *offer;
 	uint64_t count = 0;
 
-	TAILQ_FOREACH (export, &exports->all, link)
-		if (!owner || export->owner == *owner)
-			count += export->unheld ? 2 : 1;
+	TAILQ_FOREACH (offer, &exports->all, link)
+		if (!owner || offer->owner == *owner)
+			count += offer->unheld ? 2 : 1;
 	return count;
 }

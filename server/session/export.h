@@ -21,14 +21,14 @@
 #include <sys/types.h>
 
 struct chunk;
-struct export;
+struct offer;
 struct session;
 struct shared_fd;
 struct timer;
 struct uv_loop_s;
 
 struct exports {
-	TAILQ_HEAD(export_list, export) all;
+	TAILQ_HEAD(export_list, offer) all;
 	struct timer *timer; /* runs while something is unheld */
 };
 

@@ -39,11 +39,11 @@ unsigned guests_count_operators(const struct daemon *daemon, uid_t uid)
 
 static unsigned count_operators_of(const struct daemon *daemon, uid_t owner)
 {
-	const struct guest *operator;
+	const struct guest *caller;
 	unsigned count = 0;
 
-	TAILQ_FOREACH (operator, & daemon->operators, link)
-		count += owner_of(operator->uid) == owner;
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		count += owner_of(caller->uid) == owner;
 	return count;
 }
 

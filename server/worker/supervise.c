@@ -5,7 +5,6 @@
 #include "server/worker/supervise.h"
 
 #include <errno.h>
-#include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,8 +221,6 @@ static int start_compiler(const struct compiler *compiler, int control_fd, int *
 {
 	const struct heritage *heritage = compiler->crew->heritage;
 	const struct identity identity = {.uid = compiler->uid, .gid = NO_GROUP};
-	struct clone_args how = {
-		.flags = CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)ret_pidfd, .exit_signal = SIGCHLD};
 	char backend[32], arch[32], control[32];
 	char *arguments[] = {(char *)"frmps-server", (char *)"--role=compiler", backend, arch, control, NULL};
 	char **environment = environment_for_user(heritage->environment);
@@ -234,7 +231,7 @@ static int start_compiler(const struct compiler *compiler, int control_fd, int *
 	snprintf(arch, sizeof(arch), "--arch=%u", compiler->arch);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	if (environment) {
-		pid = syscall(SYS_clone3, &how, sizeof(how));
+		pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_pidfd, NULL, 0);
 		if (pid == 0)
 			become_compiler(arguments, environment, geteuid() == 0 ? &identity : NULL, daemon,
 				control_fd);

@@ -84,6 +84,9 @@ void check_groups(void);
 /* backend_caches.c: other code where code has run. */
 void check_caches(void);
 
+/* backend_graph.c */
+void check_changes(void);
+
 /* backend_copy.c */
 void check_copies(bool dst_is_host, bool src_is_host);
 void check_sets(void);

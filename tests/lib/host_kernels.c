@@ -72,6 +72,18 @@ static void count_up(const struct host_grid *grid, const struct host_block_index
 	atomic_fetch_add(HOST_POINTER(_Atomic uint32_t, params[0]), HOST_VALUE(uint32_t, params[1]));
 }
 
+/* What kernels do with cudaGraphSetConditional(). */
+static void decide(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	_Atomic uint32_t *condition = HOST_POINTER(_Atomic uint32_t, params[0]);
+	uint32_t value = atomic_load(HOST_POINTER(_Atomic uint32_t, params[1]));
+	uint32_t below = HOST_VALUE(uint32_t, params[2]);
+
+	(void)grid;
+	(void)block;
+	atomic_store(condition, below ? value < below : value);
+}
+
 /* Longer each time, up to two milliseconds: many kernels that wait run at a time on few processors,
  * which have no time for anything else if each is woken every few microseconds. */
 static void nap(long *ns)
@@ -375,6 +387,7 @@ static const struct host_param bump_surfaces_list[] = {
 	P(bump_surfaces, surfaces), P(bump_surfaces, count), P(bump_surfaces, by)};
 static const struct host_param scale_list[] = {P(scale, data), P(scale, count), P(scale, factor)};
 static const struct host_param count_up_list[] = {P(count_up, word), P(count_up, by)};
+static const struct host_param decide_list[] = {P(decide, handle), P(decide, word), P(decide, below)};
 static const struct host_param spin_until_list[] = {P(spin_until, word), P(spin_until, value)};
 static const struct host_param count_beside_list[] = {
 	P(count_beside, counts), P(count_beside, results), P(count_beside, gate)};
@@ -394,7 +407,7 @@ static const struct host_param crash_when_told_list[] = {
 	P(crash_when_told, words), P(crash_when_told, address)};
 
 HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_list),
-	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list),
+	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list), HOST_KERNEL(decide, decide_list),
 	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
 	HOST_KERNEL(count_beside, count_beside_list), HOST_KERNEL(count_beside_wrong, count_beside_list),
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),

@@ -25,6 +25,11 @@ struct scale_params {
 	uint64_t data, count;
 	float factor;
 };
+struct decide_params {
+	uint64_t handle, word;
+	uint32_t below;
+};
+
 struct count_up_params {
 	uint64_t word;
 	uint32_t by;

@@ -56,6 +56,12 @@ __global__ void count_up(uint32_t *word, uint32_t by)
 		atomicAdd(word, by);
 }
 
+/* A condition becomes the word, or whether that is below a number. */
+__global__ void decide(cudaGraphConditionalHandle handle, const uint32_t *word, uint32_t below)
+{
+	cudaGraphSetConditional(handle, below ? *word < below : *word);
+}
+
 /* A word for each multiprocessor on which its blocks run. They take long enough for all of these to
  * get some. */
 __global__ void mark_sms(uint32_t *out)

@@ -858,6 +858,59 @@ static int graph_survivor(int progress, int orders)
 	return 0;
 }
 
+/* Launches of a round, each with parameters of its own. */
+#define QUEUED 48u
+
+/* A mixing node, which is changed before each third launch, and one that copies what it wrote,
+ * which is before all. The program waits for many launches together. Each has its place, so none
+ * may have run with what another one had. */
+static int queueing_survivor(int progress, int orders)
+{
+	uint64_t count = WORDS;
+	uint32_t round = 0, *results;
+	CUdeviceptr in, out, places;
+	CUgraphNode nodes[2];
+	CUDA_KERNEL_NODE_PARAMS params;
+	void *arguments[] = {&out, &in, &round, &count};
+	CUstream streams[2];
+	CUcontext context;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	setenv("FRMPS_RECOVERY", "replay", 1);
+	driver_open();
+	ck_cuda(cuCtxGetCurrent(&context));
+	in = device_words(count, 3);
+	out = device_words(count, 0);
+	places = device_words(QUEUED * WORDS, 0);
+	streams[0] = new_stream();
+	streams[1] = new_stream();
+	ck_cuda(cuMemHostAlloc((void **)&results, QUEUED * count * 4, 0));
+	params = kernel_params("mix", 4, 64, arguments);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddKernelNode_v2(&nodes[0], graph, NULL, 0, &params));
+	nodes[1] = add_copy(graph, &nodes[0], 1, copy_params(places, out, NULL, NULL, count * 4));
+	exec = instantiate(graph);
+	while (!ordered(orders, false)) {
+		for (uint32_t i = 0; i < QUEUED; i++, round++) {
+			CUDA_MEMCPY3D copy = copy_params(places + i * WORDS * 4, out, NULL, NULL, count * 4);
+
+			if (round % 3 == 0)
+				ck_cuda(cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &params));
+			ck_cuda(cuGraphExecMemcpyNodeSetParams(exec, nodes[1], &copy, context));
+			ck_cuda(cuGraphLaunch(exec, streams[i / 5 % 2]));
+		}
+		ck_cuda(cuCtxSynchronize());
+		ck_cuda(cuMemcpyDtoH_v2(results, places, QUEUED * count * 4));
+		for (uint32_t i = 0; i < QUEUED * WORDS; i++)
+			if (results[i] !=
+				mixed(i % WORDS * 3, (round - QUEUED + i / WORDS) / 3 * 3, i % WORDS))
+				return 2;
+		report(progress);
+	}
+	return 0;
+}
+
 static int crash(int unused)
 {
 	CUdeviceptr address = 16;
@@ -874,11 +927,30 @@ START_TEST(graphs_outlast_somebody_elses_fault)
 	struct child child;
 
 	ck_assert(service_start_configured(&service, "quarantine_faults = 0\n"));
-	child = child_start(graph_survivor);
+	child = child_start(_i ? queueing_survivor : graph_survivor);
 	child_wait(&child, 20);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(exit_status(spawn(crash, 0)), 0);
 		status_await_faults(&service, i + 1);
+		child_drain(&child);
+		child_wait(&child, 20);
+	}
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	ck_assert_int_eq(service_stop(&service), 0);
+}
+END_TEST
+
+/* Killed with launches under way, and with such as were not begun. */
+START_TEST(graphs_outlast_their_executors)
+{
+	struct child child;
+
+	ck_assert(service_start(&service, NULL));
+	child = child_start(_i ? queueing_survivor : graph_survivor);
+	child_wait(&child, 20);
+	for (int i = 0; i < 4; i++) {
+		status_replace_active(&service, i + 1);
 		child_drain(&child);
 		child_wait(&child, 20);
 	}
@@ -980,7 +1052,8 @@ int main(void)
 	if (!is_native()) {
 		tcase_set_timeout(faults, 240);
 		tcase_add_test(tests, a_graph_without_its_event_does_nothing);
-		tcase_add_test(faults, graphs_outlast_somebody_elses_fault);
+		tcase_add_loop_test(faults, graphs_outlast_somebody_elses_fault, 0, 2);
+		tcase_add_loop_test(faults, graphs_outlast_their_executors, 0, 2);
 		tcase_add_loop_test(faults, a_graph_over_memory_that_is_gone_hurts_nobody, 0, 2);
 		suite_add_tcase(suite, faults);
 	}

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "server/backend/cuda/condition.h"
 #include "server/backend/cuda/contain.h"
 #include "server/backend/cuda/crash.h"
 #include "server/backend/cuda/cuda.h"
@@ -36,6 +37,7 @@ static CUresult start(int ordinal)
 static void close_backend(void)
 {
 	cuda_text_close();
+	cuda_condition_close();
 	loader_close();
 	if (!cuda.context)
 		return;
@@ -88,6 +90,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 			loader_disable();
 		cuda_builtin_open();
 		cuda_text_open();
+		cuda_condition_open();
 	}
 	if (!code)
 		cuda_clock_open();
@@ -174,6 +177,7 @@ const struct backend_ops backend_cuda = {
 	.check = cuda_check,
 	.graph_make = cuda_graph_make,
 	.graph_free = cuda_graph_free,
+	.graph_change = cuda_graph_change,
 	.graph_launch = cuda_graph_launch,
 	.mark = cuda_mark,
 };

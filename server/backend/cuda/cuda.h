@@ -191,6 +191,7 @@ CUresult cuda_launch_attributes(
 CUresult cuda_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 	struct backend_graph **ret_graph);
 CUresult cuda_graph_free(struct backend_graph *graph);
+CUresult cuda_graph_change(struct backend_graph *graph, uint32_t index, const struct backend_node *node);
 CUresult cuda_graph_launch(struct backend_stream *stream, struct backend_graph *graph);
 
 /* occupancy.c */

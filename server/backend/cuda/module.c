@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "server/backend/cubin.h"
+#include "server/backend/cuda/condition.h"
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/debugger.h"
@@ -164,6 +165,11 @@ static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struc
 		cubin_add_statics(look->statics, cubin, bytes);
 	if (!code && look->text)
 		code = cuda_text_direct(look->text, cubin, bytes, &directed);
+	replace(&moved, directed);
+	directed = (struct fatbin_bytes){0};
+	if (!code && look->text)
+		code = cuda_condition_direct(
+			moved.at ? moved.at : cubin, moved.at ? moved.count : bytes, &directed);
 	replace(&moved, directed);
 	if (!code && moved.at)
 		code = check(moved.at, moved.count);

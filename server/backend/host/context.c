@@ -124,6 +124,7 @@ const struct backend_ops backend_host = {
 	.check = host_check_memory,
 	.graph_make = host_graph_make,
 	.graph_free = host_graph_free,
+	.graph_change = host_graph_change,
 	.graph_launch = host_graph_launch,
 	.mark = host_mark,
 };

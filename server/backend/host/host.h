@@ -58,7 +58,16 @@ struct backend_event {
 	struct host_record *latest; /* NULL: never recorded; pool lock */
 };
 
-enum host_work_kind { HOST_LAUNCH, HOST_COPY, HOST_SET, HOST_WRITE, HOST_CHECK, HOST_RECORD, HOST_WAIT };
+enum host_work_kind {
+	HOST_LAUNCH,
+	HOST_COPY,
+	HOST_SET,
+	HOST_WRITE,
+	HOST_CHECK,
+	HOST_RECORD,
+	HOST_WAIT,
+	HOST_BRANCH
+};
 
 struct host_check {
 	uint64_t address, bytes;
@@ -74,6 +83,16 @@ struct host_launch {
 	word32 over; /* it is to end now (host_pool_end) */
 };
 
+struct host_work;
+
+/* A condition of a graph: looks at the word and works one of its bodies off. */
+struct host_branch {
+	uint64_t word;
+	const word64 *over; /* not zero: nothing of it runs */
+	uint32_t kind, bodies;
+	struct host_work **body; /* lists; behind the command */
+};
+
 /* One command in a stream's queue. */
 struct host_work {
 	struct host_work *next;
@@ -84,6 +103,7 @@ struct host_work {
 		struct frmps_set set;
 		struct frmps_write_value write;
 		struct host_check check;
+		struct host_branch branch;
 		struct host_record *record; /* a reference */
 	};
 	_Alignas(16) uint8_t bytes[];
@@ -104,6 +124,10 @@ CUresult host_pool_end(const struct backend_ending *ending, char *ret_kernel);
 CUresult host_pool_fence(void);
 /** sms: what its kernels are told */
 struct backend_stream *host_stream_new(uint64_t sms);
+/** One in which nothing runs: it collects commands. */
+struct backend_stream *host_stream_new_detached(uint64_t sms);
+/** Frees it. NULL: nothing. Return: its commands, the first first */
+struct host_work *host_stream_take_all(struct backend_stream *stream);
 uint64_t host_stream_sms(const struct backend_stream *stream);
 /** The stream is freed once all its work is done; the caller forgets it now. */
 void host_stream_free(struct backend_stream *stream);
@@ -111,6 +135,8 @@ bool host_stream_idle(struct backend_stream *stream);
 /** Allocates a command with room for `bytes` bytes behind it; NULL without memory, and in a lost
  * context. */
 struct host_work *host_work_new(enum host_work_kind kind, size_t bytes);
+/** Frees a command that is in no queue. */
+void host_work_free(struct host_work *work);
 /** Why there is none. */
 CUresult host_work_error(void);
 /** Appends a command and takes it over; cannot fail. */
@@ -248,6 +274,7 @@ CUresult host_set(struct backend_stream *stream, const struct frmps_set *set);
 CUresult host_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 	struct backend_graph **ret_graph);
 CUresult host_graph_free(struct backend_graph *graph);
+CUresult host_graph_change(struct backend_graph *graph, uint32_t index, const struct backend_node *node);
 CUresult host_graph_launch(struct backend_stream *stream, struct backend_graph *graph);
 
 static inline struct host_function *host_function(struct backend_function *function)

@@ -46,6 +46,7 @@ struct backend_stream {
 	struct host_work *head, **tail;
 	uint64_t sms;
 	bool active;		     /* ready, run or parked */
+	bool detached;		     /* only collects */
 	bool dying;		     /* free it when it becomes idle */
 	struct backend_stream *next; /* in the ready list or in a record's list */
 };
@@ -226,6 +227,47 @@ static void run(struct host_work *work)
 		host_faults_idle();
 }
 
+/* The body that is to be worked off now; NULL: none. */
+static struct host_work **choose(const struct host_branch *branch)
+{
+	uint32_t value = word_acquire((word32 *)(uintptr_t)branch->word), number = value;
+
+	if (branch->kind == CU_GRAPH_COND_TYPE_IF)
+		number = value ? 0 : 1;
+	else if (branch->kind == CU_GRAPH_COND_TYPE_WHILE)
+		number = value ? 0 : branch->bodies;
+	if (branch->over && word_acquire(branch->over))
+		number = branch->bodies;
+	return number < branch->bodies ? &branch->body[number] : NULL;
+}
+
+static bool stands_still(void)
+{
+	return host_faults_stopped() || pool.fenced || pool.closing;
+}
+
+/* The same commands run again and again in a loop. Return: false: the device stands still. */
+static bool run_branch(const struct host_branch *branch)
+{
+	struct host_work **body;
+
+	while (!stands_still() && (body = choose(branch))) {
+		for (struct host_work *work = *body; work; work = work->next) {
+			if (stands_still() || (work->kind == HOST_BRANCH && !run_branch(&work->branch)))
+				return false;
+			if (work->kind != HOST_BRANCH)
+				run(work);
+		}
+		if (branch->kind != CU_GRAPH_COND_TYPE_WHILE)
+			return true;
+		/* A body may have no commands, and others have to get the lock. */
+		pthread_mutex_unlock(&pool.lock);
+		sched_yield();
+		pthread_mutex_lock(&pool.lock);
+	}
+	return !stands_still();
+}
+
 /* Runs one command, with the lock given up meanwhile. False: the stream was parked and is not ours
  * any more.
  */
@@ -240,7 +282,10 @@ static bool step(struct backend_stream *stream)
 		work->record->waiting = stream;
 		return false;
 	}
-	if (work->kind == HOST_RECORD) {
+	if (work->kind == HOST_BRANCH) {
+		if (!run_branch(&work->branch))
+			return false;
+	} else if (work->kind == HOST_RECORD) {
 		record_finish(work->record);
 	} else if (work->kind != HOST_WAIT) {
 		run(work);
@@ -248,7 +293,7 @@ static bool step(struct backend_stream *stream)
 	take_work(stream);
 	if (work->kind == HOST_RECORD || work->kind == HOST_WAIT)
 		record_unref(work->record);
-	free(work);
+	host_work_free(work);
 	return true;
 }
 
@@ -357,6 +402,36 @@ struct backend_stream *host_stream_new(uint64_t sms)
 	stream->tail = &stream->head;
 	stream->sms = sms;
 	return stream;
+}
+
+struct backend_stream *host_stream_new_detached(uint64_t sms)
+{
+	struct backend_stream *stream = host_stream_new(sms);
+
+	if (stream)
+		stream->detached = true;
+	return stream;
+}
+
+struct host_work *host_stream_take_all(struct backend_stream *stream)
+{
+	struct host_work *work = stream ? stream->head : NULL;
+
+	free(stream);
+	return work;
+}
+
+void host_work_free(struct host_work *work)
+{
+	for (uint32_t i = 0; work->kind == HOST_BRANCH && i < work->branch.bodies; i++) {
+		struct host_work *inside = work->branch.body[i], *next;
+
+		for (; inside; inside = next) {
+			next = inside->next;
+			host_work_free(inside);
+		}
+	}
+	free(work);
 }
 
 uint64_t host_stream_sms(const struct backend_stream *stream)
@@ -509,11 +584,11 @@ void host_pool_go_on(void)
 /* Under the lock, which is given up while the device is stopped. */
 static void push(struct backend_stream *stream, struct host_work *work)
 {
-	while (pool.stops)
+	while (pool.stops && !stream->detached)
 		pthread_cond_wait(&pool.stopped, &pool.lock);
 	*stream->tail = work;
 	stream->tail = &work->next;
-	if (stream->active)
+	if (stream->active || stream->detached)
 		return;
 	pool.busy++;
 	make_ready(stream);

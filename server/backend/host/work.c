@@ -113,6 +113,7 @@ void host_work_run(struct host_work *work)
 		break;
 	case HOST_RECORD:
 	case HOST_WAIT:
+	case HOST_BRANCH:
 		break; /* the pool's */
 	}
 }

@@ -546,12 +546,49 @@ START_TEST(nothing_unpacks_to_more_than_there_may_be)
 }
 END_TEST
 
+static uint8_t *read_image(const char *name, size_t *ret_bytes)
+{
+	uint8_t *image = malloc(1 << 16);
+	char path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", getenv("FRMPS_TEST_IMAGES"), name);
+	file = fopen(path, "rb");
+	ck_assert_ptr_nonnull(file);
+	*ret_bytes = fread(image, 1, 1 << 16, file);
+	fclose(file);
+	return image;
+}
+
+/* What kernels set conditions of graphs with (server/backend/cuda/condition.c). */
+START_TEST(a_setter_of_conditions_is_put_in)
+{
+	const char *name = "cudaGraphSetConditional";
+	struct weave_function setter;
+	struct fatbin_bytes woven;
+	size_t bytes, setter_bytes;
+	uint8_t *image = read_image("deciding.cubin", &bytes);
+	uint8_t *ours = read_image("condition_setter.cubin", &setter_bytes);
+
+	ck_assert(weave_wants(image, bytes, name));
+	ck_assert(weave_take(ours, setter_bytes, name, &setter));
+	ck_assert_uint_le(setter.registers, 24);
+	ck_assert_int_eq(weave_in(image, bytes, &setter, &woven), CUDA_SUCCESS);
+	ck_assert(!weave_wants(woven.at, woven.count, name));
+	ck_assert_int_eq(image_check(woven.at, woven.count), IMAGE_ELF);
+	free(woven.at);
+	free(ours);
+	free(image);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {who_wants_it, the_function_is_there, needs_of_kernels, all_else_stays,
 		names_by_the_long_way, spoilt_images, members_are_shown, members_are_replaced,
 		members_that_lie, members_may_be_very_many, members_may_want_more_than_they_are,
-		members_that_are_too_much_together, nothing_unpacks_to_more_than_there_may_be};
+		members_that_are_too_much_together, nothing_unpacks_to_more_than_there_may_be,
+		a_setter_of_conditions_is_put_in};
 	Suite *suite = suite_create("weave");
 	TCase *all = suite_case(suite, "weave");
 

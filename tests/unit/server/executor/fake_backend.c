@@ -507,6 +507,15 @@ static CUresult graph_free(struct backend_graph *graph)
 	return note((struct fake_call){.kind = FAKE_GRAPH_FREE, .object = graph});
 }
 
+static CUresult graph_change(struct backend_graph *graph, uint32_t index, const struct backend_node *node)
+{
+	unsigned n = fake_count(FAKE_GRAPH_CHANGE);
+
+	if (n < 64 && node->op == FRMPS_OP_SET)
+		fake.set_value[n] = node->set->value;
+	return note((struct fake_call){.kind = FAKE_GRAPH_CHANGE, .object = graph, .value = index});
+}
+
 static CUresult graph_launch(struct backend_stream *stream, struct backend_graph *graph)
 {
 	return note((struct fake_call){.kind = FAKE_GRAPH_LAUNCH, .stream = stream, .object = graph});
@@ -567,6 +576,7 @@ const struct backend_ops fake_ops = {
 	.write_value = write_value,
 	.graph_make = graph_make,
 	.graph_free = graph_free,
+	.graph_change = graph_change,
 	.graph_launch = graph_launch,
 	.mark = mark,
 };

@@ -37,6 +37,7 @@ enum fake_kind {
 	FAKE_UNREGISTER,
 	FAKE_GRAPH_MAKE, /* value: number of nodes; stream: where its kernels run, as a number */
 	FAKE_GRAPH_FREE,
+	FAKE_GRAPH_CHANGE, /* value: number of the node */
 	FAKE_GRAPH_LAUNCH,
 	FAKE_THREAD_SHOW,
 	FAKE_FENCE,
@@ -64,6 +65,7 @@ struct fake {
 	unsigned failed[FAKE_KINDS]; /* calls that did */
 	_Atomic bool immediate;	     /* marks arrive at once */
 	uint64_t device_word;	     /* what a copy to the host reads */
+	uint32_t set_value[64];	     /* of the n-th change of a graph: of its fill */
 	bool copies_pend;	     /* stream_query: not ready */
 	CUresult query;		     /* stream_query: this, if not 0 */
 	unsigned queries;

@@ -2,6 +2,7 @@
 
 #include "tests/unit/server/executor/fixture.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -68,6 +69,7 @@ static void open_tenant(const struct wire_shape *shape)
 	tenant->device_bytes = FIXTURE_DEVICE;
 	tenant->host_bytes = FIXTURE_HOST;
 	tenant->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	tenant->server_fd = fcntl(fixture.server_fd, F_DUPFD_CLOEXEC, 0);
 	ck_assert_int_eq(
 		shm_view_map(&tenant->view, shape, fixture.client_fd, fixture.server_fd, SHM_SIDE_SERVER), 0);
 	takeover_prepare(tenant);
@@ -92,6 +94,7 @@ static void close_tenant(void)
 	free_functions(tenant);
 	shm_view_unmap(&tenant->view);
 	close(tenant->doorbell);
+	close(tenant->server_fd);
 	tenant_unref(tenant);
 }
 

@@ -142,7 +142,7 @@ static bool spoil(struct description *d, int number)
 		SPOIL(4, head->nodes = UINT32_MAX);
 		SPOIL(5, head->edges = 2);
 		SPOIL(6, head->flags = 2);
-		SPOIL(7, head->reserved = 1);
+		SPOIL(7, head->serial = 1);
 		SPOIL(8, set->size += 16);
 		SPOIL(9, set->size = 8);
 		SPOIL(10, set->size = 0);
@@ -403,6 +403,23 @@ START_TEST(graphs_do_not_write_to_modules_that_are_gone)
 }
 END_TEST
 
+/* Functions of a module that is going are not found any more. */
+START_TEST(graphs_do_not_run_kernels_of_modules_that_are_gone)
+{
+	function_word *functions = fixture.tenant->modules.functions;
+	struct function *function = functions[1];
+	struct module module = {.id = 9};
+
+	ck_assert_int_eq(make(1, describe()), CUDA_SUCCESS);
+	functions[1] = NULL;
+	graph_forget_module(fixture.tenant, &module);
+	launch(1);
+	functions[1] = function;
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 0);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_HANDLE);
+}
+END_TEST
+
 /* Where the description's copy goes to. */
 START_TEST(a_launch_over_memory_that_is_gone_is_a_late_error)
 {
@@ -623,6 +640,386 @@ START_TEST(a_graph_in_doubt_is_repeated_if_the_client_vouches)
 }
 END_TEST
 
+/* ---- changes ---- */
+
+/* The description of a graph that can be changed. */
+static struct description *describe_changing(uint32_t serial)
+{
+	struct description *d = describe();
+
+	head_of(d)->flags = FRMPS_GRAPH_CHANGES;
+	head_of(d)->serial = serial;
+	return d;
+}
+
+/* A change of the fill, which is number 0. */
+struct set_change {
+	struct frmps_graph_update update;
+	struct frmps_graph_change change;
+	struct frmps_set set;
+	uint8_t padding[8];
+};
+
+static struct set_change set_change(uint32_t graph, uint32_t value)
+{
+	return (struct set_change){.update = {.graph = graph, .changes = 1},
+		.change = {.node = 0, .size = 64, .op = FRMPS_OP_SET},
+		.set = {.dst = FIXTURE_WINDOW,
+			.width = 4,
+			.height = 1,
+			.pitch = 16,
+			.value = value,
+			.element_bytes = 4}};
+}
+
+static void update(uint32_t graph, uint32_t stream, uint32_t value)
+{
+	struct set_change body = set_change(graph, value);
+
+	fixture_put(FRMPS_OP_GRAPH_UPDATE, stream, 0, &body, sizeof(body));
+	fixture_turn();
+}
+
+static void launch_on(uint32_t graph, uint32_t stream)
+{
+	struct frmps_graph_launch body = {.graph = graph};
+
+	fixture_put(FRMPS_OP_GRAPH_LAUNCH, stream, FRMPS_CMD_MARK, &body, sizeof(body));
+	fixture_turn();
+}
+
+/* The value that the fill had in the n-th launch, as the backend was told. */
+static uint32_t changed_to(unsigned n)
+{
+	const struct fake_call *call = fake_call(FAKE_GRAPH_CHANGE, n);
+
+	ck_assert_ptr_nonnull(call);
+	ck_assert_uint_eq(call->value, 0);
+	return fake.set_value[n];
+}
+
+START_TEST(a_change_is_in_the_launches_behind_it)
+{
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	launch(5);
+	update(5, 1, 7);
+	update(5, 1, 8);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_CHANGE), 0);
+	launch(5);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_CHANGE), 1);
+	ck_assert_uint_eq(changed_to(0), 8);
+	ck_assert_int_gt(fake_position(FAKE_GRAPH_CHANGE, 0), fake_position(FAKE_GRAPH_LAUNCH, 0));
+	ck_assert_int_lt(fake_position(FAKE_GRAPH_CHANGE, 0), fake_position(FAKE_GRAPH_LAUNCH, 1));
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 1);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 0);
+	ck_assert_uint_eq(fixture_offences(), 0);
+}
+END_TEST
+
+/* What the backend refuses to change is built anew, some times. */
+START_TEST(a_change_that_is_refused_makes_another_graph)
+{
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	for (uint32_t i = 0; i < 6; i++) {
+		fake.fails[FAKE_GRAPH_CHANGE] = CUDA_ERROR_INVALID_VALUE;
+		update(5, 1, i);
+		launch(5);
+	}
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 1 + 4);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 4);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 2);
+}
+END_TEST
+
+/* One thing wrong at a time. @ret_offends: whether the session ends for it. Return: false behind
+ * the last one. */
+static bool spoil_change(struct set_change *body, int number, bool *ret_offends)
+{
+	*ret_offends = number < 13;
+	switch (number) {
+		SPOIL(0, body->update.graph = FRMPS_GRAPH_IDS);
+		SPOIL(1, body->update.changes = 0);
+		SPOIL(2, body->update.changes = 2);
+		SPOIL(3, body->update.applied = 1);
+		SPOIL(4, body->change.size = 48);
+		SPOIL(5, body->change.size = UINT32_MAX - 15);
+		SPOIL(6, body->change.op = FRMPS_OP_PAD);
+		SPOIL(7, body->change.flags = FRMPS_CMD_COOPERATIVE);
+		SPOIL(8, body->set.element_bytes = 3);
+		SPOIL(9, body->update.reserved = 1);
+		SPOIL(10, body->change.node = 3);
+		SPOIL(11, body->change.node = 2);
+		SPOIL(12, body->update.graph = 7);
+		SPOIL(13, body->set.dst = FIXTURE_WINDOW + FIXTURE_DEVICE / 2);
+		SPOIL(14, body->update.graph = 6);
+	default:
+		return false;
+	}
+	return true;
+}
+
+START_TEST(every_fault_of_a_change_is_noticed)
+{
+	struct set_change body = set_change(5, 7);
+	bool offends;
+
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	/* Not made for it. */
+	ck_assert_int_eq(make(7, describe()), CUDA_SUCCESS);
+	ck_assert(spoil_change(&body, _i, &offends));
+	fixture_put(FRMPS_OP_GRAPH_UPDATE, 1, 0, &body, sizeof(body));
+	fixture_turn();
+	ck_assert_uint_eq(fixture_offences(), offends);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_CHANGE), 0);
+	if (!offends)
+		ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 1);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), !offends && _i != 13);
+}
+END_TEST
+
+/* The one of which the program was told is the one that it has from then on. */
+START_TEST(a_later_executor_has_what_was_changed)
+{
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	update(5, 1, 7);
+	launch(5);
+	fake_arrive();
+	fixture_turn();
+	for (uint32_t generation = 2; generation < 4; generation++) {
+		unsigned before = fake_count(FAKE_GRAPH_CHANGE), launches = fake_count(FAKE_GRAPH_LAUNCH);
+
+		fixture_kill();
+		ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+		ck_assert_int_eq(takeover_tenant(fixture.tenant, generation, TAKEOVER_BY_POLICY, 0, "x"),
+			TAKEOVER_CLEAN);
+		launch(5);
+		ck_assert_uint_eq(fake_count(FAKE_GRAPH_CHANGE), before + 1);
+		ck_assert_uint_eq(changed_to(before), 7);
+		ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), launches + 1);
+		fake_arrive();
+		fixture_turn();
+	}
+}
+END_TEST
+
+/* A launch that is repeated runs with what it had, and so do those behind it: in one stream, or in
+ * two that wait for each other. */
+START_TEST(changes_that_are_not_done_are_taken_back)
+{
+	uint32_t second = _i ? 2 : 1;
+	unsigned before;
+
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	update(5, 1, 7);
+	launch_on(5, 1);
+	fake_arrive();
+	fixture_turn();
+	update(5, 1, 8);
+	launch_on(5, 1);
+	if (_i)
+		fixture_depend(2, 1, fixture.seq[1], FRMPS_NO_EVENT);
+	update(5, second, 9);
+	launch_on(5, second);
+	ck_assert_uint_eq(changed_to(2), 9);
+	before = fake_count(FAKE_GRAPH_CHANGE);
+	fixture_kill();
+	fixture.tenant->replays = true;
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "x"), TAKEOVER_REPEATS);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_CHANGE), before + 2);
+	ck_assert_uint_eq(changed_to(before), 8);
+	ck_assert_uint_eq(changed_to(before + 1), 9);
+	/* Also if the executor that repeats them dies. */
+	before = fake_count(FAKE_GRAPH_CHANGE);
+	fixture_kill();
+	fixture.tenant->replays = true;
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 3, TAKEOVER_BY_POLICY, 0, "x"), TAKEOVER_REPEATS);
+	fixture_turn();
+	ck_assert_uint_eq(changed_to(before), 8);
+	ck_assert_uint_eq(changed_to(before + 1), 9);
+	ck_assert_uint_eq(fixture_offences(), 0);
+}
+END_TEST
+
+/* The value that is there between done commands and those that are repeated. */
+START_TEST(what_is_repeated_first_has_what_was_before)
+{
+	unsigned before;
+
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	update(5, 1, 7);
+	launch_on(5, 1);
+	fake_arrive();
+	fixture_turn();
+	launch_on(5, 1);
+	update(5, 1, 8);
+	launch_on(5, 1);
+	before = fake_count(FAKE_GRAPH_CHANGE);
+	fixture_kill();
+	fixture.tenant->replays = true;
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "x"), TAKEOVER_REPEATS);
+	fixture_turn();
+	ck_assert_uint_eq(changed_to(before), 7);
+	ck_assert_uint_eq(changed_to(before + 1), 8);
+}
+END_TEST
+
+/* Ids are used again, and an executor may die before it has cleared the place. */
+START_TEST(what_another_graph_of_the_same_id_was_changed_to_is_not_taken_over)
+{
+	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
+	update(5, 1, 7);
+	launch(5);
+	fake_arrive();
+	fixture_turn();
+	fixture_kill();
+	ck_assert_int_eq(make(5, describe_changing(2)), CUDA_SUCCESS);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "x"), TAKEOVER_CLEAN);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_CHANGE), 1);
+	/* The first change of all brings its own description there. */
+	update(5, 1, 9);
+	launch(5);
+	ck_assert_uint_eq(changed_to(1), 9);
+}
+END_TEST
+
+/* ---- conditions ---- */
+
+/* A fill; behind it a loop with a kernel and a branch in it, which has a fill in each of two
+ * bodies; a fill behind that. */
+static struct description *describe_condition(void)
+{
+	static struct description d;
+	struct frmps_set set = {
+		.dst = FIXTURE_WINDOW, .width = 4, .height = 1, .pitch = 16, .element_bytes = 4};
+	struct frmps_launch kernel = {.function = 1,
+		.grid_x = 1,
+		.grid_y = 1,
+		.grid_z = 1,
+		.block_x = 1,
+		.block_y = 1,
+		.block_z = 1,
+		.argument_bytes = 8};
+	struct frmps_condition loop = {FIXTURE_WINDOW + 64, CU_GRAPH_COND_TYPE_WHILE, 1},
+			       branch = {FIXTURE_WINDOW + 72, CU_GRAPH_COND_TYPE_IF, 2};
+	uint32_t in_loop = 4, in_branch[] = {1, 1};
+	uint64_t argument = 7;
+	struct frmps_graph_node *last;
+
+	memset(&d, 0, sizeof(d));
+	d.size = sizeof(struct frmps_graph_head);
+	add(&d, FRMPS_OP_SET, 0, &set, sizeof(set), NULL, 0);
+	add(&d, FRMPS_OP_CONDITION, 1, &loop, sizeof(loop), &in_loop, sizeof(in_loop));
+	add(&d, FRMPS_OP_LAUNCH, 0, &kernel, sizeof(kernel), &argument, 8);
+	last = add(&d, FRMPS_OP_CONDITION, 1, &branch, sizeof(branch), in_branch, sizeof(in_branch));
+	((struct frmps_graph_edge *)(void *)(last + 1))->node = 2;
+	add(&d, FRMPS_OP_SET, 0, &set, sizeof(set), NULL, 0);
+	add(&d, FRMPS_OP_SET, 0, &set, sizeof(set), NULL, 0);
+	last = add(&d, FRMPS_OP_SET, 1, &set, sizeof(set), NULL, 0);
+	((struct frmps_graph_edge *)(void *)(last + 1))->node = 1;
+	return &d;
+}
+
+static struct frmps_graph_edge *edge_of(struct description *d, unsigned node)
+{
+	return (void *)(node_at(d, node) + 1);
+}
+
+/* One thing wrong at a time. Return: false behind the last one. */
+static bool spoil_condition(struct description *d, int number)
+{
+	struct frmps_condition *loop = body_of(node_at(d, 1)), *branch = body_of(node_at(d, 3));
+	uint32_t *in_loop = (uint32_t *)(loop + 1), *in_branch = (uint32_t *)(branch + 1);
+
+	switch (number) {
+		SPOIL(0, loop->bodies = 0);
+		SPOIL(1, loop->bodies = 2);
+		SPOIL(2, branch->bodies = 3);
+		SPOIL(3, loop->bodies = UINT32_MAX);
+		SPOIL(4, loop->kind = 3);
+		SPOIL(5, loop->word++);
+		SPOIL(6, *in_loop = 6);
+		SPOIL(7, *in_loop = UINT32_MAX);
+		SPOIL(8, in_branch[1] = 2);
+		SPOIL(9, edge_of(d, 3)->node = 0);
+		SPOIL(10, edge_of(d, 6)->node = 2);
+		SPOIL(11, edge_of(d, 6)->node = 5);
+		SPOIL(12, node_at(d, 1)->flags = FRMPS_CMD_DISABLED);
+	default:
+		return false;
+	}
+	return true;
+}
+
+START_TEST(every_fault_of_a_condition_is_noticed)
+{
+	int number = 0;
+
+	ck_assert(is_in_order(describe_condition()));
+	for (; spoil_condition(describe_condition(), number); number++) {
+		struct description *d = describe_condition();
+
+		spoil_condition(d, number);
+		if (is_in_order(d))
+			ck_abort_msg("fault %d is not noticed", number);
+	}
+	ck_assert_int_eq(number, 13);
+}
+END_TEST
+
+static CUresult make_nested(unsigned depth)
+{
+	static struct description d;
+	struct frmps_condition condition = {FIXTURE_WINDOW + 64, CU_GRAPH_COND_TYPE_IF, 1};
+
+	memset(&d, 0, sizeof(d));
+	d.size = sizeof(struct frmps_graph_head);
+	for (uint32_t i = depth; i-- > 0;)
+		add(&d, FRMPS_OP_CONDITION, 0, &condition, sizeof(condition), &i, sizeof(i));
+	return make(1, &d);
+}
+
+START_TEST(conditions_nest_so_far_and_no_further)
+{
+	ck_assert_int_eq(make_nested(FRMPS_CONDITION_DEPTH_MAX), CUDA_SUCCESS);
+	graph_table_deinit(fixture.tenant);
+	ck_assert_int_eq(make_nested(FRMPS_CONDITION_DEPTH_MAX + 1), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_condition_names_only_what_the_session_has)
+{
+	struct description *d = describe_condition();
+	const struct backend_node *nodes;
+
+	ck_assert_int_eq(make(1, d), CUDA_SUCCESS);
+	nodes = fake_call(FAKE_GRAPH_MAKE, 0)->object;
+	ck_assert_ptr_eq(nodes[1].over, &fixture.tenant->view.timelines[0].stream[0].over);
+	ck_assert_uint_eq(word_acquire(&fixture.client.timelines[0].stream[0].over), 0);
+	((struct frmps_condition *)body_of(node_at(d, 1)))->word = FIXTURE_WINDOW + FIXTURE_DEVICE / 2;
+	ck_assert_int_eq(make(2, d), CUDA_ERROR_INVALID_VALUE);
+	/* Its loops end with the session. */
+	tenant_end(fixture.tenant, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, "a fault");
+	ck_assert_uint_ne(word_acquire(&fixture.client.timelines[0].stream[0].over), 0);
+}
+END_TEST
+
+START_TEST(a_condition_is_no_command)
+{
+	struct frmps_condition body = {FIXTURE_WINDOW, CU_GRAPH_COND_TYPE_WHILE, 1};
+
+	fixture_put(FRMPS_OP_CONDITION, 1, 0, &body, sizeof(body));
+	fixture_turn();
+	ck_assert_uint_eq(fixture_offences(), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("graph");
@@ -631,6 +1028,7 @@ int main(void)
 	tcase_add_test(form, a_description_is_walked);
 	tcase_add_test(form, every_fault_of_a_description_is_noticed);
 	tcase_add_test(form, garbage_is_survived);
+	tcase_add_test(form, every_fault_of_a_condition_is_noticed);
 	tcase_set_timeout(form, 60);
 	suite_add_tcase(suite, form);
 	tcase_add_checked_fixture(graphs, fixture_open_default, fixture_close);
@@ -639,6 +1037,7 @@ int main(void)
 	tcase_add_test(graphs, a_graph_names_only_what_the_session_has);
 	tcase_add_test(graphs, what_a_node_writes_to_a_mirror_goes_on);
 	tcase_add_test(graphs, graphs_do_not_write_to_modules_that_are_gone);
+	tcase_add_test(graphs, graphs_do_not_run_kernels_of_modules_that_are_gone);
 	tcase_add_test(graphs, a_launch_over_memory_that_is_gone_is_a_late_error);
 	tcase_add_test(graphs, a_session_has_so_many_nodes_and_no_more);
 	tcase_add_test(graphs, many_end_with_rests);
@@ -649,6 +1048,16 @@ int main(void)
 	tcase_add_test(graphs, a_standby_builds_later);
 	tcase_add_test(graphs, a_graph_in_doubt_is_named);
 	tcase_add_test(graphs, a_graph_in_doubt_is_repeated_if_the_client_vouches);
+	tcase_add_test(graphs, conditions_nest_so_far_and_no_further);
+	tcase_add_test(graphs, a_condition_names_only_what_the_session_has);
+	tcase_add_test(graphs, a_condition_is_no_command);
+	tcase_add_test(graphs, a_change_is_in_the_launches_behind_it);
+	tcase_add_test(graphs, a_change_that_is_refused_makes_another_graph);
+	tcase_add_loop_test(graphs, every_fault_of_a_change_is_noticed, 0, 15);
+	tcase_add_test(graphs, a_later_executor_has_what_was_changed);
+	tcase_add_loop_test(graphs, changes_that_are_not_done_are_taken_back, 0, 2);
+	tcase_add_test(graphs, what_is_repeated_first_has_what_was_before);
+	tcase_add_test(graphs, what_another_graph_of_the_same_id_was_changed_to_is_not_taken_over);
 	suite_add_tcase(suite, graphs);
 	return suite_run(suite);
 }

@@ -1,0 +1,136 @@
+// What a launch of a graph costs of which nodes were changed since the last one.
+//
+//   graphs NODES
+//
+// The graph is a chain of NODES small kernels. Before each launch the program changes none of them,
+// one in ten, or all, as programs do that gather their steps in graphs whose memory moves. It waits
+// once per BURST launches; with "wait" in the name, for each. "change" is one change, as the caller
+// sees it, and "submit" a launch behind changes of all nodes.
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/lib/driver.h"
+#include "bench/lib/stats.h"
+
+#define BURST 16u
+/* Of each kind of change. */
+#define SECONDS_MOST 0.3
+#define BURSTS_MOST  4096u
+
+static CUstream stream;
+static CUfunction spin;
+static CUgraphExec exec;
+static CUgraphNode *nodes;
+static CUdeviceptr out;
+
+/* Changes every `every`-th node (0: none). */
+static void change(uint32_t count, uint32_t every, uint64_t number)
+{
+	CUdeviceptr place = out + number % 16 * 8;
+	uint64_t ns = 0;
+	void *arguments[] = {&place, &ns};
+	CUDA_KERNEL_NODE_PARAMS params = {.func = spin,
+		.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.kernelParams = arguments};
+
+	for (uint32_t i = 0; every && i < count; i += every)
+		driver_check(
+			cu.graph_exec_set_kernel(exec, nodes[i], &params), "cuGraphExecKernelNodeSetParams");
+}
+
+static void step(uint32_t count, uint32_t every, uint64_t number)
+{
+	change(count, every, number);
+	driver_check(cu.graph_launch(exec, stream), "cuGraphLaunch");
+}
+
+static void measure(const char *name, uint32_t count, uint32_t every, uint32_t burst)
+{
+	uint64_t begin = now_ns(), number = 0;
+	struct samples samples;
+
+	samples_init(&samples, BURSTS_MOST);
+	/* The first change of all is another matter. */
+	for (uint32_t i = 0; i < 4; i++)
+		step(count, every, number++);
+	driver_check(cu.stream_sync(stream), "cuStreamSynchronize");
+	for (uint32_t i = 0; i < BURSTS_MOST && (double)(now_ns() - begin) < SECONDS_MOST * 1e9; i++) {
+		uint64_t from = now_ns();
+
+		for (uint32_t j = 0; j < burst; j++)
+			step(count, every, number++);
+		driver_check(cu.stream_sync(stream), "cuStreamSynchronize");
+		samples_add(&samples, (double)(now_ns() - from) / 1000 / burst);
+	}
+	samples_print(&samples, name, "us");
+	samples_deinit(&samples);
+}
+
+static void measure_calls(uint32_t count)
+{
+	uint64_t begin = now_ns();
+	struct samples changes, launches;
+
+	samples_init(&changes, BURSTS_MOST);
+	samples_init(&launches, BURSTS_MOST);
+	for (uint32_t i = 0; i < BURSTS_MOST && (double)(now_ns() - begin) < SECONDS_MOST * 1e9; i++) {
+		uint64_t from = now_ns(), changed;
+
+		change(count, 1, i);
+		changed = now_ns();
+		driver_check(cu.graph_launch(exec, stream), "cuGraphLaunch");
+		samples_add(&launches, (double)(now_ns() - changed) / 1000);
+		samples_add(&changes, (double)(changed - from) / 1000 / count);
+		driver_check(cu.stream_sync(stream), "cuStreamSynchronize");
+	}
+	samples_print(&changes, "change", "us");
+	samples_print(&launches, "submit", "us");
+	samples_deinit(&changes);
+	samples_deinit(&launches);
+}
+
+static void make(uint32_t count)
+{
+	uint64_t ns = 0;
+	void *arguments[] = {&out, &ns};
+	size_t found = count;
+	CUgraph graph;
+
+	driver_check(cu.capture_begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+	for (uint32_t i = 0; i < count; i++)
+		driver_check(cu.launch(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
+	driver_check(cu.capture_end(stream, &graph), "cuStreamEndCapture");
+	nodes = calloc(count, sizeof(*nodes));
+	if (!nodes)
+		abort();
+	driver_check(cu.graph_nodes(graph, nodes, &found), "cuGraphGetNodes");
+	driver_check(cu.graph_instantiate(&exec, graph, 0), "cuGraphInstantiate");
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t count = argc == 2 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
+
+	if (!count) {
+		fprintf(stderr, "usage: graphs NODES\n");
+		return 64;
+	}
+	driver_open();
+	spin = driver_function(driver_module(), "spin");
+	driver_check(cu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+	driver_check(cu.alloc(&out, 4096), "cuMemAlloc");
+	make(count);
+	measure("none", count, 0, BURST);
+	measure("some", count, 10, BURST);
+	measure("all", count, 1, BURST);
+	measure("wait_none", count, 0, 1);
+	measure("wait_all", count, 1, 1);
+	measure_calls(count);
+	return 0;
+}
