@@ -432,6 +432,62 @@ START_TEST(records_that_are_damaged_hurt_nobody_else)
 }
 END_TEST
 
+/* That of a request which was under way. */
+START_TEST(a_window_that_cannot_be_is_not_taken_over)
+{
+	const struct record **records;
+	struct session_record copy;
+
+	fake_with_records = true;
+	join();
+	reserve();
+	ck_assert_uint_eq(store_list(fake->daemon.store, RECORD_SESSION, &records), 1);
+	ck_assert(record_read(records[0], &copy, sizeof(copy)));
+	ck_assert_uint_eq(copy.kept.window.address, field(134));
+	copy.kept.window.address = _i ? client.window_base + WINDOW_GRAIN : ~UINT64_C(0);
+	store_put(
+		fake->daemon.store, records[0], RECORD_SESSION, record_key(records[0]), &copy, sizeof(copy));
+	free(records);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_int_eq(fake_session(fake, 0)->state, SESSION_CLOSING);
+	ck_assert_uint_eq(fake_domain(fake)->windows.count, 1);
+	part();
+}
+END_TEST
+
+/* Of a session that is over, but for memory that stays pinned. */
+START_TEST(lingers_that_are_damaged_are_no_bugs)
+{
+	const uint64_t pinned[] = {1, 4096};
+	const struct record **records;
+	struct {
+		struct kept_linger kept;
+		struct kept_window window;
+	} copy;
+
+	fake_with_records = true;
+	join();
+	fake_leave(fake, &client);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, active->socket, fake->message.id, 0, pinned, 2);
+	ck_assert_uint_eq(store_list(fake->daemon.store, RECORD_LINGER, &records), 1);
+	ck_assert(record_read(records[0], &copy, sizeof(copy)));
+	ck_assert_uint_eq(copy.window.address, WINDOW_GRID_BASE);
+	if (_i == 0)
+		copy.kept.window_count = UINT32_MAX;
+	else if (_i == 1)
+		copy.kept.window_count = 2;
+	else
+		copy.window.address += _i == 2 ? 4096 : UINT64_C(1) << 63;
+	store_put(fake->daemon.store, records[0], RECORD_LINGER, record_key(records[0]), &copy, sizeof(copy));
+	free(records);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(fake_domain(fake)->windows.count, 0);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("answers");
@@ -448,6 +504,8 @@ int main(void)
 	tcase_add_test(anything, executors_that_lie_hurt_nobody_else);
 	tcase_set_timeout(records, 300);
 	tcase_add_test(records, records_that_are_damaged_hurt_nobody_else);
+	tcase_add_loop_test(records, a_window_that_cannot_be_is_not_taken_over, 0, 2);
+	tcase_add_loop_test(records, lingers_that_are_damaged_are_no_bugs, 0, 4);
 	suite_add_tcase(suite, records);
 	return suite_run(suite);
 }

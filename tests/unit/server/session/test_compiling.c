@@ -297,6 +297,27 @@ START_TEST(code_that_is_not_there_is_refused)
 }
 END_TEST
 
+/* It breaks the protocol, which counts as a crash. */
+START_TEST(a_compiler_that_sends_a_descriptor_is_given_up)
+{
+	struct wire_message load = load_of(1), reply = {.type = WIRE_REPLY, .reply.text = ""};
+	int fd = fake_memfd(4096, 0);
+
+	join();
+	request(&client, &load);
+	refuse_text();
+	close(expect_text());
+	reply.id = fake->message.id;
+	fake_send(fake, own()->socket, &reply, &fd, 1);
+	close(fd);
+	ck_assert_uint_eq(fake->daemon.counters.compilers_lost, 1);
+	compile();
+	load_code(0);
+	expect_reply(&client, 0);
+	part();
+}
+END_TEST
+
 START_TEST(a_dropped_link_needs_no_compiler)
 {
 	struct wire_message drop = {.type = WIRE_LINK_DROP, .link = {.link = 1, .name = ""}};
@@ -450,6 +471,7 @@ int main(void)
 	tcase_add_test(all, a_link_that_crashes_twice_is_an_error);
 	tcase_add_loop_test(all, code_that_its_compiler_holds_on_to_is_refused, 0, 2);
 	tcase_add_test(all, code_that_is_not_there_is_refused);
+	tcase_add_test(all, a_compiler_that_sends_a_descriptor_is_given_up);
 	tcase_add_test(all, a_dropped_link_needs_no_compiler);
 	tcase_add_test(all, compilers_go_with_their_sessions);
 	tcase_add_test(all, a_user_has_a_bounded_number_of_compilers);

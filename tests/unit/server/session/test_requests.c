@@ -729,6 +729,26 @@ START_TEST(a_free_makes_nobody_wait_for_what_others_have_freed)
 }
 END_TEST
 
+/* Somebody has its descriptor: it does not come back. */
+START_TEST(nobody_waits_for_exported_memory_that_stays)
+{
+	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	int fd;
+
+	join();
+	create_memory(&client, 9, 6);
+	ck_assert_int_eq(ask(&client, &export), 0);
+	fd = packet_take_fd(&fake->packet, 0);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(release_memory(&client, 9), 0);
+	fake_request(fake, &client, &query, -1);
+	expect_query(&client);
+	close(fd);
+	part();
+}
+END_TEST
+
 START_TEST(a_standby_that_does_not_let_go_is_not_waited_for_long)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
@@ -1015,6 +1035,7 @@ int main(void)
 	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
 	tcase_add_test(tests, nobody_waits_for_what_somebody_else_has_freed);
 	tcase_add_test(tests, a_free_makes_nobody_wait_for_what_others_have_freed);
+	tcase_add_test(tests, nobody_waits_for_exported_memory_that_stays);
 	tcase_add_test(tests, a_standby_that_does_not_let_go_is_not_waited_for_long);
 	tcase_add_test(tests, a_session_leaves_no_physical_memory);
 	tcase_add_test(tests, memory_is_imported_with_a_token_only);
