@@ -102,6 +102,10 @@ int nvLinkerGetInfoLog(struct linker *linker, char *ret);
 int nvLinkerCreate(struct linker **ret, unsigned count, const char *const *options)
 {
 	*ret = calloc(1, sizeof(**ret));
+	/* As the real one. */
+	for (unsigned i = 0; i < count; i++)
+		if (!strcmp(options[i], "--verbose"))
+			return 3;
 	for (unsigned i = 0; i < count; i++) {
 		strcat((*ret)->remarks, options[i]);
 		strcat((*ret)->remarks, "\n");
@@ -112,6 +116,9 @@ int nvLinkerCreate(struct linker **ret, unsigned count, const char *const *optio
 int nvLinkerAddCubin(struct linker *linker, const void *cubin, size_t bytes, const char *name)
 {
 	(void)name;
+	/* Code for one architecture alone. */
+	if (strstr(linker->remarks, "a\n"))
+		return 11;
 	strncat(linker->image, cubin, bytes);
 	return 0;
 }

@@ -1,60 +1,75 @@
-// What is made of texts before a module can be loaded: in compilers alone. The driver links what it
-// compiles, and so does this.
+// What is made of texts before a module can be loaded: in compilers alone. A text is a whole
+// program, so nothing is linked to it.
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/jit.h"
+#include "server/backend/cuda/ptx.h"
+#include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 
 /* Errors first: where there are any they are what the reader wants. */
-static void hand_out(const struct backend_link *link, char *log, size_t log_bytes)
+static void hand_out(const struct nvjit_log *said, char *log, size_t log_bytes)
 {
-	const char *errors, *remarks;
-
-	cuda_link_logs(link, &errors, &remarks);
 	if (log && log_bytes)
-		snprintf(log, log_bytes, "%s", errors[0] ? errors : remarks);
+		snprintf(log, log_bytes, "%s", said->errors[0] ? said->errors : said->remarks);
 }
 
-static CUresult copy_code(const void *code, size_t bytes, void **ret_code, size_t *ret_bytes)
+static CUresult compile(const void *source, size_t bytes, const struct wire_options *options,
+	struct nvjit_log *said, void **ret_code, size_t *ret_bytes)
 {
-	void *copy = malloc(bytes);
+	struct ptx ptx = {.options = {options}, .arch = nvjit.arch, .is_whole = true};
+	void *text;
+	size_t size;
+	CUresult code = jit_text(source, bytes, &text, &size);
 
-	if (!copy)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	memcpy(copy, code, bytes);
-	*ret_code = copy;
-	*ret_bytes = bytes;
-	return CUDA_SUCCESS;
+	if (code)
+		return code;
+	ptx.text = text;
+	code = ptx_compile(&ptx, said, ret_code, ret_bytes);
+	free(text);
+	return code;
+}
+
+static CUresult compile_any(const void *image, size_t bytes, const struct wire_options *options,
+	struct nvjit_log *said, void **ret_code, size_t *ret_bytes)
+{
+	struct fatbin_bytes found = {0};
+	CUresult code;
+
+	switch (image_check(image, bytes)) {
+	case IMAGE_TEXT:
+		return compile(image, bytes, options, said, ret_code, ret_bytes);
+	case IMAGE_FATBIN:
+		code = fatbin_text(image, nvjit.arch, &found);
+		if (!code)
+			code = compile(found.at, found.count, options, said, ret_code, ret_bytes);
+		free(found.at);
+		return code;
+	default:
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
 }
 
 CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, void **ret_code, size_t *ret_bytes)
 {
-	static const struct wire_options none;
-	struct backend_link_input input = {.at = image, .bytes = bytes, .name = "image", .options = &none};
-	enum image_kind kind = image_check(image, bytes);
-	struct backend_link *link;
-	const void *code = NULL;
-	size_t size = 0;
-	CUresult result;
+	struct nvjit_log *said;
+	CUresult code = jit_check_options(options);
 
 	if (log && log_bytes)
 		log[0] = '\0';
-	if (kind != IMAGE_TEXT && kind != IMAGE_FATBIN)
-		return CUDA_ERROR_INVALID_IMAGE;
-	input.type = kind == IMAGE_TEXT ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY;
-	result = cuda_link_create(options, &link);
-	if (result)
-		return result;
-	result = cuda_link_add(link, &input);
-	if (!result)
-		result = cuda_link_complete(link, &code, &size);
-	hand_out(link, log, log_bytes);
-	if (!result)
-		result = copy_code(code, size, ret_code, ret_bytes);
-	cuda_link_destroy(link);
-	return result;
+	if (code)
+		return code;
+	if (!nvjit_open())
+		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+	said = calloc(1, sizeof(*said));
+	if (!said)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = compile_any(image, bytes, options, said, ret_code, ret_bytes);
+	hand_out(said, log, log_bytes);
+	free(said);
+	return code;
 }

@@ -4,6 +4,9 @@
 //
 // All code that the linker was given stays until the link goes: nothing says that it keeps no byte
 // of it.
+//
+// The linker takes no code for one architecture alone, which the driver makes (measured, driver
+// 580). A link of one text needs no linker: the text is compiled once more, as a whole program.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +21,7 @@
 #include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 
-#define LINK_OPTIONS_MAX 3u
+#define LINK_OPTIONS_MAX 2u
 
 struct code {
 	SLIST_ENTRY(code) link;
@@ -32,6 +35,9 @@ struct backend_link {
 	SLIST_HEAD(, code) codes;
 	struct nvjit_log log;
 	void *image;
+	uint32_t parts;	  /* that were added */
+	char *alone;	  /* the text that is the first of them; NULL: that is none */
+	bool has_refused; /* code for one architecture alone is among them, which the linker does not take */
 };
 
 /* ---- begin and end ---- */
@@ -46,13 +52,11 @@ static bool wants(const struct wire_options *options, uint32_t id)
 
 static CUresult begin(struct backend_link *link, const struct wire_options *options)
 {
-	char arch[24] = "-arch=";
+	char arch[24];
 	const char *list[LINK_OPTIONS_MAX] = {arch};
 	uint32_t count = 1;
 
-	ptx_target(nvjit.arch, arch + strlen(arch), sizeof(arch) - strlen(arch));
-	if (wants(options, CU_JIT_LOG_VERBOSE))
-		list[count++] = "--verbose";
+	snprintf(arch, sizeof(arch), "-arch=sm_%u", nvjit.arch);
 	if (wants(options, CU_JIT_GENERATE_DEBUG_INFO))
 		list[count++] = "-g";
 	return nvjit.link_create(&link->linker, count, list) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
@@ -93,6 +97,7 @@ CUresult cuda_link_destroy(struct backend_link *link)
 		free(code);
 	}
 	free(link->image);
+	free(link->alone);
 	free(link);
 	return CUDA_SUCCESS;
 }
@@ -109,6 +114,7 @@ void cuda_link_logs(const struct backend_link *link, const char **ret_errors, co
 struct adding {
 	struct backend_link *link;
 	const struct backend_link_input *input;
+	bool stands_alone; /* a text for one architecture alone */
 };
 
 /* @at: on the heap, taken over */
@@ -122,6 +128,10 @@ static CUresult add_code(const struct adding *adding, void *at, size_t bytes)
 	}
 	code->at = at;
 	SLIST_INSERT_HEAD(&adding->link->codes, code, link);
+	if (adding->stands_alone) {
+		adding->link->has_refused = true;
+		return CUDA_SUCCESS;
+	}
 	return nvjit.link_add(adding->link->linker, at, bytes, adding->input->name) ? CUDA_ERROR_INVALID_IMAGE
 										    : CUDA_SUCCESS;
 }
@@ -140,9 +150,9 @@ static CUresult add_cubin(const struct adding *adding, const void *at, size_t by
 	return add_code(adding, copy, bytes);
 }
 
-static CUresult add_text(const struct adding *adding, const void *at, size_t bytes)
+static CUresult add_text(struct adding *adding, const void *at, size_t bytes)
 {
-	const struct backend_link *link = adding->link;
+	struct backend_link *link = adding->link;
 	const struct wire_options all = {link->options, link->option_count};
 	struct ptx ptx = {.options = {&all, adding->input->options}, .arch = nvjit.arch};
 	void *text, *compiled;
@@ -152,15 +162,19 @@ static CUresult add_text(const struct adding *adding, const void *at, size_t byt
 	if (code)
 		return code;
 	ptx.text = text;
-	code = ptx_compile(&ptx, &adding->link->log, &compiled, &size);
-	free(text);
+	code = ptx_compile(&ptx, &link->log, &compiled, &size);
+	adding->stands_alone = ptx_stands_alone(text);
+	if (!code && !link->parts && !adding->input->options->count)
+		link->alone = text;
+	else
+		free(text);
 	return code ? code : add_code(adding, compiled, size);
 }
 
 /* The latest code for the device, or a text. */
 static CUresult add_fatbin(void *context, const uint8_t *at, size_t bytes)
 {
-	const struct adding *adding = context;
+	struct adding *adding = context;
 	struct fatbin_bytes found = {0};
 	CUresult code;
 
@@ -216,15 +230,39 @@ CUresult cuda_link_add(struct backend_link *link, const struct backend_link_inpu
 	struct adding adding = {.link = link, .input = input};
 	CUresult code = jit_check_options(input->options);
 
-	return code ? code : add(&adding);
+	if (!code)
+		code = add(&adding);
+	link->parts += !code;
+	return code;
 }
 
 /* ---- the image ---- */
+
+/* The text has been compiled before, so what is said of it is known. */
+static CUresult finish_alone(struct backend_link *link, size_t *ret_bytes)
+{
+	const struct wire_options all = {link->options, link->option_count};
+	const struct ptx ptx = {.text = link->alone, .options = {&all}, .arch = nvjit.arch, .is_whole = true};
+	struct nvjit_log *said = calloc(1, sizeof(*said));
+	CUresult code = said ? ptx_compile(&ptx, said, &link->image, ret_bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	/* What it calls is nowhere. */
+	if (code == CUDA_ERROR_INVALID_PTX) {
+		memcpy(&link->log, said, sizeof(*said));
+		code = CUDA_ERROR_INVALID_SOURCE;
+	}
+	free(said);
+	return code;
+}
 
 static CUresult finish(struct backend_link *link, size_t *ret_bytes)
 {
 	size_t bytes = 0;
 
+	if (link->parts == 1 && link->alone)
+		return finish_alone(link, ret_bytes);
+	if (link->has_refused)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (nvjit.link_finish(link->linker) || nvjit.link_bytes(link->linker, &bytes) || !bytes)
 		return CUDA_ERROR_UNKNOWN;
 	link->image = malloc(bytes);

@@ -50,9 +50,18 @@ static __attribute__((format(printf, 2, 3))) void add(struct arguments *argument
 /* Above, there is code for one architecture alone, and the driver makes that. */
 #define ARCH_ACCELERATED 90u
 
-void ptx_target(unsigned arch, char *text, size_t size)
+bool ptx_stands_alone(const char *text)
 {
-	snprintf(text, size, "sm_%u%s", arch, arch >= ARCH_ACCELERATED ? "a" : "");
+	static const char directive[] = ".target";
+	const char *at = strstr(text, directive);
+
+	if (!at)
+		return false;
+	at += strlen(directive);
+	at += strspn(at, " \t");
+	at += strncmp(at, "sm_", 3) ? 0 : 3;
+	at += strspn(at, "0123456789");
+	return *at == 'a' || *at == 'f';
 }
 
 static void add_target(struct arguments *arguments, const struct ptx *ptx, uint64_t wish)
@@ -60,10 +69,13 @@ static void add_target(struct arguments *arguments, const struct ptx *ptx, uint6
 	const char *suffix = wish & TARGET_ACCELERATED ? "a" : wish & TARGET_FAMILY ? "f" : "";
 	char target[16];
 
+	if (!wish || wish == ptx->arch) {
+		wish = ptx->arch;
+		/* A whole program is made for this architecture alone, as by the driver. */
+		if (ptx->is_whole || ptx_stands_alone(ptx->text))
+			suffix = wish >= ARCH_ACCELERATED ? "a" : "";
+	}
 	snprintf(target, sizeof(target), "sm_%u%s", (unsigned)(wish & 0xffff), suffix);
-	/* What is for this architecture is made for it alone as well. */
-	if (!wish || wish == ptx->arch)
-		ptx_target(ptx->arch, target, sizeof(target));
 	add(arguments, "--gpu-name=%s", target);
 }
 
@@ -159,7 +171,8 @@ static void fill(struct arguments *arguments, const struct ptx *ptx)
 
 	arguments->count = 0;
 	/* What its code calls may be in another text. */
-	add(arguments, "--compile-only");
+	if (!ptx->is_whole)
+		add(arguments, "--compile-only");
 	target = add_options(arguments, ptx->options[0], ptx->options[1], 0);
 	target = add_options(arguments, ptx->options[1], NULL, target);
 	add_target(arguments, ptx, target);

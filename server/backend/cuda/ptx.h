@@ -4,6 +4,7 @@
 #ifndef FRMPS_SERVER_BACKEND_CUDA_PTX_H
 #define FRMPS_SERVER_BACKEND_CUDA_PTX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,11 +17,12 @@ struct ptx {
 	const char *text;		       /* ends with a NUL */
 	const struct wire_options *options[2]; /* NULL: none; where both say it the second holds */
 	unsigned arch;			       /* of the device: 10 * major + minor */
+	bool is_whole;			       /* nothing is linked to it */
 };
 
-/** The target of code for an architecture, as the driver chooses it: "sm_90a". @size: of the text
- */
-void ptx_target(unsigned arch, char *ret_text, size_t size);
+/** Whether a text is for one architecture alone, so that its code cannot be linked: the linker does
+ * not take such code (measured, driver 580). */
+bool ptx_stands_alone(const char *text);
 
 /**
  * Compiles.
