@@ -230,12 +230,28 @@ static enum outcome keep_pinned_memory(void)
 	return refused == CUDA_ERROR_OUT_OF_MEMORY ? BOUNDED : OTHER;
 }
 
+/* What the attack before kept open is closed, and the service sees that a moment later: until then
+ * it refuses its user's programs. */
+static void await_welcome(void)
+{
+	int status;
+
+	do {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			_exit(cuInit(0) != CUDA_SUCCESS);
+		status = exit_status(pid);
+	} while (status == 1);
+}
+
 /* A program of this name has been in quarantine from its third fault on: each gets an executor of
  * its own. */
 static enum outcome fault_again_and_again(void)
 {
 	int served = 0, pids[EXECUTORS * 2];
 
+	await_welcome();
 	for (int i = 0; i < 4; i++) {
 		pid_t pid = fork();
 		if (pid == 0) {
