@@ -16,6 +16,7 @@
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/watch.h"
+#include "server/priority.h"
 #include "server/rooms.h"
 #include "server/session/daemon.h"
 #include "server/session/listener.h"
@@ -35,7 +36,7 @@ static void on_holder(void *context)
 		if (event == STORE_STOP)
 			daemon_stop(daemon);
 		else if (event == STORE_SYNCED)
-			reclaim_done(daemon, count);
+			reclaim_synced(daemon, count);
 		else
 			supervise_ended(&daemon->crew, pid, status);
 	}
@@ -112,6 +113,7 @@ int daemon_main(const struct config *config, const struct heritage *heritage, co
 
 	if (!store)
 		return 1;
+	priority_raise();
 	signal(SIGPIPE, SIG_IGN);
 	/* Who opens a file of which a lease is just taken (handout.c) breaks that. */
 	signal(SIGIO, SIG_IGN);

@@ -149,6 +149,28 @@ char **heritage_environment(char *const *parent, const char *shim_directory, con
 	return failed ? heritage_environment_free(list) : list;
 }
 
+/* What makes a program run as it does everywhere, and what is for executors. */
+static const char *const for_users[] = {"FRMPS_", "CUDA_", "LD_LIBRARY_PATH=", "PATH=", "LANG=", "LC_",
+	"TZ=", "MALLOC_", "ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=", "UBSAN_OPTIONS="};
+
+static bool is_for_users(const char *entry)
+{
+	for (size_t i = 0; i < sizeof(for_users) / sizeof(for_users[0]); i++)
+		if (!strncmp(entry, for_users[i], strlen(for_users[i])))
+			return true;
+	return false;
+}
+
+void heritage_leave_for_user(char **environment)
+{
+	char **kept = environment;
+
+	for (char **at = environment; *at; at++)
+		if (is_for_users(*at))
+			*kept++ = *at;
+	*kept = NULL;
+}
+
 char **heritage_environment_free(char **environment)
 {
 	if (environment)

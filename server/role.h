@@ -68,6 +68,9 @@ const char *role_name(enum role role);
  */
 char **heritage_environment(char *const *parent, const char *shim_directory, const char *visible);
 char **heritage_environment_free(char **environment);
+/** Takes out of a list of variables what is not for a user as whom a child runs. The strings
+ * stay. */
+void heritage_leave_for_user(char **environment);
 
 /**
  * Gives a child its descriptors, of which -1 stands for no words or no dump, and leaves it no

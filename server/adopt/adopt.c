@@ -23,7 +23,9 @@
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
+#include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
+#include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/events.h"
@@ -111,17 +113,24 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 static int read_domain(struct adoption *adoption, const struct record *record)
 {
 	struct daemon *daemon = adoption->daemon;
-	struct domain *domain = domain_new_numbered(daemon, (uint32_t)record_key(record));
 	struct kept_domain kept;
+	struct domain *domain;
 	const char *payload;
 	size_t bytes;
 
-	log_bug_on(!domain || !record_read(record, &kept, sizeof(kept)));
+	if (!record_read(record, &kept, sizeof(kept)) || kept.identity.group_count > IDENTITY_GROUPS_MAX) {
+		store_drop(daemon->store, record);
+		return 0;
+	}
+	domain = domain_new_numbered(daemon, (uint32_t)record_key(record));
+	log_bug_on(!domain);
+	kept.reason[sizeof(kept.reason) - 1] = '\0';
 	payload = record_payload(record, &bytes);
 	domain->record = record;
 	domain->identity = kept.identity;
 	domain->assigned = kept.assigned;
 	domain->alone = kept.alone;
+	domain->ordered = kept.ordered;
 	domain->dismissed = kept.dismissed;
 	domain->memory_limit = kept.memory_limit;
 	domain->sm_percent = kept.sm_percent;
@@ -174,11 +183,13 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 	struct daemon *daemon = adoption->daemon;
 	size_t bytes;
 	const struct kept_worker *kept = record_payload(record, &bytes);
-	struct domain *domain = daemon_find_domain(daemon, kept->domain);
+	bool whole = bytes >= sizeof(*kept) + WORKER_HEAD_BYTES;
+	struct domain *domain = whole ? daemon_find_domain(daemon, kept->domain) : NULL;
 	struct worker_place home;
 	struct worker *worker;
 
-	if (!domain && (kept->domain || kept->keeper_number != daemon->keeper_number)) {
+	if (!whole || (!domain && (kept->domain || kept->keeper_number != daemon->keeper_number ||
+					  daemon->keeper))) {
 		/* It sees the hang-up. */
 		store_drop(daemon->store, record);
 		return 0;
@@ -256,6 +267,10 @@ static void read_request(struct adoption *adoption, struct session *session, con
 	session->again.fd = inventory_fd(&adoption->inventory, kept->request_fd);
 	session->again.code_bytes = kept->code_bytes;
 	session->again.chunk = inventory_chunk(&adoption->inventory, &kept->chunk);
+	if (!window_is_possible(&session->domain->windows, kept->window.address, kept->window.bytes)) {
+		session_give_up(session, "its request cannot be read");
+		return;
+	}
 	session->again.window = kept->window.address;
 	window_hold(&session->domain->windows, kept->window.address, kept->window.bytes);
 	connection_deliver(session->connection);
@@ -275,8 +290,12 @@ static int read_session(struct adoption *adoption, const struct record *record)
 	struct domain *domain;
 	struct session *session;
 
-	if (!record_read(record, &copy, sizeof(copy)) || !(domain = daemon_find_domain(daemon, kept->domain)))
-		return -1;
+	if (!record_read(record, &copy, sizeof(copy)) ||
+		!(domain = daemon_find_domain(daemon, kept->domain))) {
+		/* Its program sees the hang-up. */
+		store_drop(daemon->store, record);
+		return 0;
+	}
 	session = session_adopt(domain, record_key(record), &copy);
 	session->record = record;
 	saved_give(session);
@@ -302,15 +321,26 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 {
 	size_t bytes;
 	const struct kept_holding *kept = record_payload(record, &bytes);
-	struct session *session = daemon_find_session(adoption->daemon, kept->session);
-	struct shared_fd *file = inventory_fd(&adoption->inventory, kept->fd);
+	struct session *session =
+		bytes < sizeof(*kept) ? NULL : daemon_find_session(adoption->daemon, kept->session);
+	struct shared_fd *file;
+	struct chunk *chunk;
 
 	/* A session's record goes behind those of its holdings. */
-	log_bug_on(!session);
+	if (!session) {
+		store_drop(adoption->daemon->store, record);
+		return 0;
+	}
+	file = inventory_fd(&adoption->inventory, kept->fd);
+	chunk = inventory_chunk(&adoption->inventory, &kept->chunk);
 	log_bug_on(kept->type == WIRE_MAP_HOST &&
-		   handout_add(&adoption->daemon->handouts, session->uid, file) < 0);
-	log_bug_on(holdings_adopt(&session->holdings, record, kept, bytes, file,
-			   inventory_chunk(&adoption->inventory, &kept->chunk)) < 0);
+		   handout_add(&adoption->daemon->handouts, session->owner, file) < 0);
+	if (holdings_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {
+		shared_fd_unref(file);
+		chunk_unref(chunk);
+		store_drop(adoption->daemon->store, record);
+		session_give_up(session, "what it holds cannot be read");
+	}
 	return 0;
 }
 
@@ -326,14 +356,14 @@ static int read_linger(struct adoption *adoption, const struct record *record)
 	struct daemon *daemon = adoption->daemon;
 	struct kept_linger kept;
 	struct domain *domain;
+	struct linger *linger = NULL;
 	struct worker *worker;
 
-	log_bug_on(!record_read(record, &kept, sizeof(kept)));
-	worker = find_worker(daemon, kept.call.worker);
-	domain = daemon_find_domain(daemon, kept.domain);
-	if (worker && domain)
-		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_linger,
-			linger_adopt(domain, worker, &kept, record), record);
+	if (record_read(record, &kept, sizeof(kept)) && (worker = find_worker(daemon, kept.call.worker)) &&
+		(domain = daemon_find_domain(daemon, kept.domain)))
+		linger = linger_adopt(domain, worker, &kept, record);
+	if (linger)
+		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_linger, linger, record);
 	else
 		store_drop(daemon->store, record);
 	return 0;

@@ -46,8 +46,14 @@ struct fatbin_target {
  * work, however small it is. */
 #define FATBIN_MEMBERS_MAX 1024u
 /* Of an image of so many bytes: what the members for one device claim to unpack to stays below
- * this, or nothing more is unpacked. Compilers pack code to a tenth, zeros to nearly nothing. */
-#define FATBIN_UNPACKED_MAX(bytes) ((UINT64_C(256) << 20) + 64 * (bytes))
+ * this, or nothing more is unpacked. Compilers pack code to a tenth, zeros to nearly nothing. The
+ * file may cost its program nothing, if it has no pages: so there is a bound whatever it is, and an
+ * image with a member beyond that is refused, for the driver unpacks as well. */
+#define FATBIN_UNPACKED_MOST (UINT64_C(1) << 30)
+#define FATBIN_UNPACKED_MAX(bytes)                                                                           \
+	((bytes) < (FATBIN_UNPACKED_MOST - (UINT64_C(256) << 20)) / 64                                       \
+			? (UINT64_C(256) << 20) + 64 * (bytes)                                               \
+			: FATBIN_UNPACKED_MOST)
 /* And by which the contents that replace others may be longer than those, all together. */
 #define FATBIN_GROWTH_MAX(bytes) ((UINT64_C(16) << 20) + (bytes))
 

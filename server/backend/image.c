@@ -82,7 +82,8 @@ static bool elf_fits(const uint8_t *image, uint64_t bytes)
 	return true;
 }
 
-/* What is compressed lies in the payload as a whole. @at: a member with its header */
+/* What is compressed lies in the payload as a whole, and does not become too large. @at: a member
+ * with its header */
 static bool packed_fits(const uint8_t *at, const struct fatbin_entry *entry)
 {
 	struct fatbin_target target;
@@ -91,7 +92,7 @@ static bool packed_fits(const uint8_t *at, const struct fatbin_entry *entry)
 		return true;
 	memcpy(&target, at + sizeof(*entry), sizeof(target));
 	return !(target.flags & (FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD)) ||
-	       target.packed_bytes <= entry->payload_bytes;
+	       (target.packed_bytes <= entry->payload_bytes && target.unpacked_bytes < FATBIN_UNPACKED_MOST);
 }
 
 /* A fat binary is a header and, behind it, entries with a header each; several may follow one

@@ -451,6 +451,7 @@ static void start_server(const struct verb *verb)
 {
 	struct daemon *daemon = verb->daemon;
 	struct identity identity;
+	const char *text;
 	uint64_t uid;
 
 	/* The last number stands for nobody in the kernel's calls. */
@@ -462,10 +463,10 @@ static void start_server(const struct verb *verb)
 	} else if (daemon_has_failed(daemon)) {
 		refuse(verb, (CUresult)daemon->health.code, "%s", daemon->health.reason);
 	} else if (identify(verb, (uid_t)uid, &identity)) {
-		if (domain_of(daemon, &identity, NULL))
+		if (domain_of(daemon, &identity, NULL, false, &text))
 			note(verb, "executors of uid %llu", (unsigned long long)uid);
 		else
-			refuse(verb, CUDA_ERROR_OUT_OF_MEMORY, DOMAIN_NO_ROOM);
+			refuse(verb, CUDA_ERROR_OUT_OF_MEMORY, "%s", text);
 	}
 }
 

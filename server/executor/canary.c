@@ -139,7 +139,7 @@ static void tell(struct executor *executor, uint64_t late_ns)
 		(unsigned long long)(late_ns / CLOCK_MS));
 	message.trouble.text = text;
 	executor->canary.told = true;
-	executor_send(executor, &message, NULL, 0);
+	executor_send(executor, &message);
 }
 
 /* Whether there is another reason than a device that has stopped. */

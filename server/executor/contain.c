@@ -397,7 +397,7 @@ static void tell_fault(struct executor *executor, const struct contain_fault *at
 		.took = at->took,
 		.number = at->number};
 	if (at->contained)
-		executor_send(executor, &message, NULL, 0);
+		executor_send(executor, &message);
 }
 
 static void hand_to_daemon(struct executor *executor, const char *why)
@@ -405,7 +405,7 @@ static void hand_to_daemon(struct executor *executor, const char *why)
 	struct wire_message message = {.type = WIRE_SUSPECT, .trouble.text = why};
 
 	executor->contain.until = 0;
-	executor_send(executor, &message, NULL, 0);
+	executor_send(executor, &message);
 }
 
 /* What the backend's thread has left here. */

@@ -10,32 +10,32 @@
 #include "server/executor/tenant.h"
 #include "server/log.h"
 
-static int send_locked(
-	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
+static int send_locked(struct executor *executor, const struct wire_message *message)
 {
 	size_t length;
 
 	if (wire_encode_in(&executor->room, message, executor->outgoing, sizeof(executor->outgoing), &length))
 		return PACKET_E_INVALID;
-	return packet_send(executor->control_fd, executor->outgoing, length, fds, fd_count);
+	return outbox_send(executor, executor->outgoing, length);
 }
 
-void executor_send(
-	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
+void executor_send(struct executor *executor, const struct wire_message *message)
 {
 	struct wire_message refusal = {.type = WIRE_REPLY, .id = message->id, .session = message->session};
 	int error;
 
 	pthread_mutex_lock(&executor->control_lock);
-	error = send_locked(executor, message, fds, fd_count);
+	error = send_locked(executor, message);
 	/* Whoever asked waits for an answer. */
 	if (error == PACKET_E_INVALID && message->type == WIRE_REPLY) {
 		refusal.reply.code = CUDA_ERROR_NOT_SUPPORTED;
 		refusal.reply.text = "the answer does not fit a message";
-		error = send_locked(executor, &refusal, NULL, 0);
+		error = send_locked(executor, &refusal);
 	}
 	pthread_mutex_unlock(&executor->control_lock);
-	if (error && error != PACKET_E_CLOSED)
+	if (error == OUTBOX_E_KEPT)
+		job_board_kick(&executor->board);
+	else if (error && error != PACKET_E_CLOSED)
 		log_error("cannot send %s: error %d", wire_type_name(message->type), error);
 }
 

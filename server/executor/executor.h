@@ -29,6 +29,7 @@
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
 #include "server/executor/module_worker.h"
+#include "server/executor/outbox.h"
 #include "server/executor/serve.h"
 #include "server/executor/share.h"
 #include "server/executor/stray.h"
@@ -66,6 +67,7 @@ struct executor {
 	/* Under it. Whoever waits for a message gets it without memory as well. */
 	struct wire_room room;
 	uint8_t outgoing[WIRE_PACKET_MAX];
+	struct outbox outbox;
 	uint64_t latest_request; /* number of the latest that came; main thread */
 	struct burials burials;
 
@@ -114,9 +116,8 @@ void executor_deinit(struct executor *executor);
 #define EXECUTOR_E_SHUTDOWN 1
 int executor_handle(struct executor *executor, struct job *job);
 
-/** Sends a message to the daemon. Any thread. */
-void executor_send(
-	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count);
+/** Sends a message to the daemon; no descriptor ever goes with one. Any thread. */
+void executor_send(struct executor *executor, const struct wire_message *message);
 
 /** A number from the environment; what is no number up to `most` is ignored with a warning. */
 uint64_t executor_number(const char *name, uint64_t otherwise, uint64_t most);

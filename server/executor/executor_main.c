@@ -59,6 +59,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	burial_init(executor);
 	contain_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
+	outbox_init(&executor->outbox);
 	pthread_mutex_init(&executor->tenants_lock, NULL);
 	pthread_mutex_init(&executor->ends_lock, NULL);
 	executor->board.kick = -1;
@@ -97,6 +98,7 @@ void executor_deinit(struct executor *executor)
 	}
 	contain_deinit(executor);
 	burial_deinit(executor);
+	outbox_deinit(&executor->outbox);
 	pthread_mutex_destroy(&executor->control_lock);
 	pthread_mutex_destroy(&executor->tenants_lock);
 	pthread_mutex_destroy(&executor->ends_lock);
@@ -289,7 +291,7 @@ static int receive_one(struct executor *executor)
 static int64_t step(struct executor *executor, uint64_t now)
 {
 	int64_t wait_us = job_board_step(&executor->board, now), next_us;
-	uint64_t begin = note_time("what waits for something to end", now), next, contain, canary;
+	uint64_t begin = note_time("what waits for something to end", now), next, contain, canary, unsent;
 
 	next = stray_step(executor, now);
 	begin = note_time("guards", begin);
@@ -298,6 +300,8 @@ static int64_t step(struct executor *executor, uint64_t now)
 	note_time("faults and the canary", begin);
 	next = contain < next ? contain : next;
 	next = canary < next ? canary : next;
+	unsent = outbox_step(executor, now);
+	next = unsent < next ? unsent : next;
 	if (next == UINT64_MAX)
 		return wait_us;
 	next_us = next > now ? (int64_t)((next - now) / CLOCK_US) : 0;
@@ -347,7 +351,7 @@ static void send_ready(struct executor *executor)
 		.sm_granule = device->sm_granule,
 		.sm_units = device->sm_units,
 	};
-	executor_send(executor, message, NULL, 0);
+	executor_send(executor, message);
 	free(message);
 }
 

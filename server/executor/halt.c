@@ -123,7 +123,7 @@ static int wait_for_threads(struct job *job)
 		job->executor->fenced = true; /* the backend is not asked any more */
 		message.reply.code = job->executor->ops->fence();
 	}
-	executor_send(job->executor, &message, NULL, 0);
+	executor_send(job->executor, &message);
 	job->step = watch;
 	return watch(job);
 }

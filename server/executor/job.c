@@ -48,7 +48,7 @@ static void send(struct job *job, const struct wire_reply *reply)
 	/* A standby answers the same request; a fault of somebody else is no answer to this
 	 * client. */
 	if (!executor_is_lost(job->executor))
-		executor_send(job->executor, &message, NULL, 0);
+		executor_send(job->executor, &message);
 }
 
 void job_reply_with(struct job *job, const struct wire_reply *reply)

@@ -38,7 +38,7 @@ void lost_report(struct executor *executor, CUresult code)
 		contain_doubt_all(executor);
 	fill_words(code);
 	message.trouble = (struct wire_trouble){.code = code, .text = "the context is lost"};
-	executor_send(executor, &message, NULL, 0);
+	executor_send(executor, &message);
 	serve_kick_all(executor);
 	job_board_kick(&executor->board);
 }

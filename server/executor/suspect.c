@@ -152,7 +152,7 @@ static void report(const struct tenant *owner, uint64_t culprit, const char *tex
 	struct wire_message message = {.type = WIRE_STRAY, .session = owner->id};
 
 	message.stray = (struct wire_stray){.culprit = culprit, .text = text};
-	executor_send(owner->executor, &message, NULL, 0);
+	executor_send(owner->executor, &message);
 }
 
 static void convict(struct tenant *tenant, const char *text)

@@ -167,7 +167,7 @@ void tenant_offend(struct tenant *tenant, const char *format, ...)
 		(unsigned long long)tenant->id, tenant->program, tenant->pid, reason);
 	tenant_end(tenant, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
 	message.trouble = (struct wire_trouble){.code = CUDA_ERROR_MPS_CLIENT_TERMINATED, .text = reason};
-	executor_send(tenant->executor, &message, NULL, 0);
+	executor_send(tenant->executor, &message);
 }
 
 void tenant_late_error(struct tenant *tenant, CUresult code)

@@ -69,21 +69,28 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 	device_end_all(daemon);
 }
 
-void device_contain(struct domain *domain, int32_t code, const char *reason)
+/* @text: what has happened */
+static void end_domain(struct domain *domain, int32_t code, const char *text)
 {
 	const struct event_about about = events_about_user(domain);
 	struct daemon *daemon = domain->daemon;
-	char text[256];
 
 	if (domain->retiring || daemon->leaving)
 		return;
-	snprintf(text, sizeof(text), "a fault of the device in an executor: %s", reason);
 	events_note(daemon, EVENT_device, LOG_LEVEL_ERROR, &about,
 		"%s. The programs of uid %lld that it served get code %d", text,
 		(long long)domain->identity.uid, (int)code);
 	daemon_end_sessions(daemon, domain, SHM_SESSION_FAULTED, code, text);
 	domain_retire(domain);
 	domain_prewarm(daemon);
+}
+
+void device_contain(struct domain *domain, int32_t code, const char *reason)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "a fault of the device in an executor: %s", reason);
+	end_domain(domain, code, text);
 }
 
 static bool serves_anybody(const struct daemon *daemon)
@@ -103,7 +110,9 @@ static bool finds_no_device(const struct worker *worker)
 		    worker->lost_code == CUDA_ERROR_DEVICE_UNAVAILABLE ||
 		    backend_is_of_device((CUresult)worker->lost_code);
 
-	return gone && !worker->was_ready && worker->daemon->ready && !serves_anybody(worker->daemon);
+	/* One that runs as a user says what he likes. */
+	return gone && !worker->was_ready && worker->daemon->ready && !worker->daemon->heritage->as_user &&
+	       !serves_anybody(worker->daemon);
 }
 
 bool device_take_lost(struct worker *worker)
@@ -166,8 +175,6 @@ static bool is_waited_for(const struct worker *worker)
 	const struct domain *domain = worker->domain;
 	const struct worker *other;
 
-	if (!domain)
-		return true;
 	if (!has_sessions(domain))
 		return false;
 	if (domain->active == worker)
@@ -183,12 +190,14 @@ void device_take_stay(struct worker *worker)
 	struct daemon *daemon = worker->daemon;
 	char text[128];
 
-	snprintf(text, sizeof(text), "%s %d was killed and does not end, its driver holds it",
+	snprintf(text, sizeof(text), "%s %d was killed and does not end: the kernel or a driver holds it",
 		role_name(worker->role), (int)worker->pid);
 	if (daemon->leaving) {
 		log_error("%s: it is left behind", text);
 		worker_reaped(worker, 0, SIGKILL);
-	} else if (is_waited_for(worker)) {
+	} else if (!worker->domain) {
 		device_fail(daemon, CUDA_ERROR_DEVICE_UNAVAILABLE, text);
+	} else if (is_waited_for(worker)) {
+		end_domain(worker->domain, CUDA_ERROR_DEVICE_UNAVAILABLE, text);
 	}
 }

@@ -1,14 +1,16 @@
 // Faults of the device itself, which no program has caused and no other executor outlasts: it fell
-// off the bus, its firmware does not answer, its memory lost bits, or its driver holds a process
-// that was killed.
+// off the bus, its firmware does not answer, its memory lost bits, or its driver holds the keeper,
+// which was killed.
 //
 //   SERVING ── device_fail() ──► FAILED, until the service is restarted
 //
 // FAILED  every session gets a sticky error, new ones are refused with the same, executors are
 //         killed, and neither they nor the keeper are started again.
 //
-// A fault that the device contains costs the sessions of one domain only: device_contain(). Daemon,
-// loop thread only.
+// A fault that the device contains costs the sessions of one domain only: device_contain(). So does
+// an executor that was killed and does not end: what holds it may be its user's, a file system for
+// one. Where the device holds it, those of other domains follow one by one. Daemon, loop thread
+// only.
 
 #ifndef FRMPS_SERVER_FAULT_DEVICE_H
 #define FRMPS_SERVER_FAULT_DEVICE_H
@@ -45,8 +47,9 @@ bool device_take_lost(struct worker *worker);
 void device_take_xid(struct daemon *daemon, const struct xid *xid);
 
 /**
- * A worker was killed and does not end. If somebody waits for that, the device has failed. A
- * service that leaves leaves it behind: frees it.
+ * A worker was killed and does not end. If it is the keeper, the device has failed; if the sessions
+ * of an executor wait for that, they get an error, and their domain goes. A service that leaves
+ * leaves it behind: frees it.
  */
 void device_take_stay(struct worker *worker);
 

@@ -35,6 +35,13 @@ static bool take(const struct session *session, const struct frmps_head *record,
 	return true;
 }
 
+/* Another process of the user may write to the journal yet. */
+static bool is_inside(const struct shm_view *view, struct journal_place place)
+{
+	return place.block < view->shape.journal_blocks &&
+	       place.offset <= JOURNAL_RECORDS - sizeof(struct frmps_head) - sizeof(struct frmps_launch);
+}
+
 static bool look_at_stream(
 	const struct session *session, struct journal *journal, uint32_t slot, struct oldest *oldest)
 {
@@ -49,6 +56,8 @@ static bool look_at_stream(
 	if (journal_adopt(journal, &list, done, &place) || issued > list.journaled)
 		return false;
 	for (uint64_t seq = done + 1; seq <= issued; seq++) {
+		if (!is_inside(view, place))
+			return false;
 		if (take(session, journal_at(journal, place), oldest))
 			return true;
 		if (seq < issued)

@@ -17,6 +17,7 @@
 #include "protocol/socket.h"
 #include "server/keeper/ledger.h"
 #include "server/log.h"
+#include "server/priority.h"
 
 /* One chunk is never larger than a session's window. */
 #define CHUNK_MAX (UINT64_C(256) << 30)
@@ -163,6 +164,7 @@ int keeper_main(const struct backend_ops *ops, int device, int control_fd)
 		close(control_fd);
 		return 1;
 	}
+	priority_raise();
 	keeper->ops = ops;
 	keeper->socket = control_fd;
 	ledger_init(&keeper->ledger);

@@ -134,6 +134,8 @@ static bool inside_windows(const struct check_scope *scope, const struct wire_ra
 {
 	const struct holding *entry;
 
+	if (!scope->holdings->windows)
+		return false;
 	TAILQ_FOREACH (entry, &scope->holdings->entries, link)
 		if (entry->type == WIRE_RESERVE_WINDOW &&
 			inside(range, entry->range.address, entry->range.bytes))

@@ -17,12 +17,13 @@
 struct releasing {
 	struct daemon *daemon;
 	const struct record *record;
+	uint64_t freed_by;
 };
 
-static void released(struct daemon *daemon, const struct record *record)
+static void released(struct daemon *daemon, const struct record *record, uint64_t freed_by)
 {
 	store_drop(daemon->store, record);
-	reclaim_released(daemon);
+	reclaim_released(daemon, freed_by);
 }
 
 static void on_released(
@@ -33,7 +34,7 @@ static void on_released(
 	(void)keeper;
 	(void)reply;
 	(void)packet;
-	released(releasing->daemon, releasing->record);
+	released(releasing->daemon, releasing->record, releasing->freed_by);
 	free(releasing);
 }
 
@@ -47,7 +48,8 @@ static const struct record *record_doomed(
 		old ? record_key(old) : store_serial(daemon->store), &kept, sizeof(kept));
 }
 
-void chunk_release(struct daemon *daemon, const struct kept_chunk *kept, const struct record *record)
+static void release(
+	struct daemon *daemon, const struct kept_chunk *kept, const struct record *record, uint64_t freed_by)
 {
 	struct wire_message message = {.type = WIRE_RELEASE_CHUNK, .chunk = {.handle = kept->handle}};
 	struct releasing *releasing;
@@ -56,14 +58,20 @@ void chunk_release(struct daemon *daemon, const struct kept_chunk *kept, const s
 	 * it stood for goes with the descriptors and mappings. */
 	if (!daemon->keeper || daemon->keeper_number != kept->keeper ||
 		daemon->keeper->state == WORKER_CONDEMNED) {
-		released(daemon, record);
+		released(daemon, record, freed_by);
 		return;
 	}
 	releasing = malloc(sizeof(*releasing));
 	log_bug_on(!releasing);
 	releasing->daemon = daemon;
+	releasing->freed_by = freed_by;
 	releasing->record = record_doomed(daemon, record, kept, daemon->keeper->next_request);
 	worker_request(daemon->keeper, &message, NULL, 0, on_released, releasing);
+}
+
+void chunk_release(struct daemon *daemon, const struct kept_chunk *kept, const struct record *record)
+{
+	release(daemon, kept, record, 0);
 }
 
 void chunk_name(const struct chunk *chunk, struct kept_chunk *kept)
@@ -159,7 +167,7 @@ struct chunk *chunk_unref(struct chunk *chunk)
 		chunk->exported->end(chunk);
 	chunk_name(chunk, &kept);
 	shared_fd_unref(chunk->fd);
-	chunk_release(chunk->daemon, &kept, chunk->record);
+	release(chunk->daemon, &kept, chunk->record, chunk->freed_by);
 	free(chunk);
 	return NULL;
 }

@@ -34,6 +34,7 @@ struct chunk {
 	uint32_t keeper;   /* which keeper of the service's life made it; it may have ended since */
 	uint64_t token[2]; /* proves the right to import it (ExportMemory) */
 	unsigned holders;  /* holdings that have it, of any session */
+	uint64_t freed_by; /* number of the session that gave it back; 0: it is there, or its holder ended */
 	/* Those among them that count as memory. The first one's session owns it (holdings.h). */
 	TAILQ_HEAD(, holding) owners;
 	struct shared_fd *fd;

@@ -17,6 +17,8 @@
 #include "server/loop/timer.h"
 #include "server/session/check.h"
 #include "server/session/daemon.h"
+#include "server/session/handout.h"
+#include "server/session/owner.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/worker/compiler.h"
@@ -57,13 +59,13 @@ static bool is_idle(const struct compiler *compiler)
 
 /* Ends the one that has been idle for longest, if there are as many as there may be. Return:
  * whether there is room */
-static bool make_room(const struct daemon *daemon, uid_t uid)
+static bool make_room(const struct daemon *daemon, uid_t owner)
 {
 	struct compiler *compiler, *oldest = NULL;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (compiler, &daemon->crew.compilers, link) {
-		if (compiler->uid != uid || compiler->ended || !compiler->session)
+		if (owner_of(compiler->uid) != owner || compiler->ended || !compiler->session)
 			continue;
 		count++;
 		if (is_idle(compiler) && (!oldest || compiler->used_us < oldest->used_us))
@@ -153,17 +155,22 @@ static CUresult make_target(struct request *request)
 	if (fd >= 0)
 		fchmod(fd, 0600);
 	request->target = shared_fd_new(fd);
-	return request->target ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return request->target && handout_add(&request->session->daemon->handouts, request->session->owner,
+					  request->target) == 0
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The code is as the user's process has left it, and nobody changes it any more. Return: its bytes,
- * 0: it is not to be used */
+/* The code is as the user's process has left it, and nobody changes it any more. Whoever has it
+ * open for writing could keep the daemon waiting for its inode. Return: its bytes, 0: it is not to
+ * be used */
 static uint64_t seal(const struct request *request)
 {
 	struct stat status;
 	int fd = request->target->fd;
 
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0 ||
+	if (handout_is_open(request->target) ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0 ||
 		fstat(fd, &status) < 0 || status.st_size <= 0 || (uint64_t)status.st_size > CHECK_IMAGE_MAX)
 		return 0;
 	return (uint64_t)status.st_size;
@@ -259,13 +266,28 @@ static void on_answer(void *context, const struct wire_reply *reply, const char 
  * Requests
  */
 
-static void send(struct request *request, struct compiler *compiler)
+/* Its user owns the process: it gets open files of its own, of which the kernel says whether they
+ * are closed (handout.h). Return: whether there are descriptors left */
+static bool send(struct request *request, struct compiler *compiler)
 {
 	struct wire_message message = request->message;
-	struct shared_fd *fds[2] = {request->fd, request->target};
+	struct shared_fd *files[2] = {request->fd, request->target}, *fds[2] = {NULL};
+	unsigned wanted = 0, count = 0;
 
-	request->compiler = compiler;
-	compiler_request(compiler, &message, fds, !!request->fd + !!request->target, on_answer, request);
+	for (unsigned i = 0; i < 2; i++) {
+		if (!files[i])
+			continue;
+		wanted++;
+		fds[count] = shared_fd_new(handout_open(files[i]));
+		count += fds[count] != NULL;
+	}
+	if (count == wanted) {
+		request->compiler = compiler;
+		compiler_request(compiler, &message, fds, count, on_answer, request);
+	}
+	for (unsigned i = 0; i < count; i++)
+		shared_fd_unref(fds[i]);
+	return count == wanted;
 }
 
 static bool may_begin(const struct daemon *daemon, const struct session *session)
@@ -274,9 +296,9 @@ static bool may_begin(const struct daemon *daemon, const struct session *session
 	unsigned busy = 0;
 
 	TAILQ_FOREACH (compiler, &daemon->crew.compilers, link)
-		busy += compiler->uid == session->uid && compiler->reply;
+		busy += owner_of(compiler->uid) == session->owner && compiler->reply;
 	return busy < daemon->compiling.at_a_time &&
-	       (find(daemon, session->uid, session->number) || make_room(daemon, session->uid));
+	       (find(daemon, session->uid, session->number) || make_room(daemon, session->owner));
 }
 
 static void begin(struct request *request)
@@ -288,10 +310,10 @@ static void begin(struct request *request)
 		code = make_target(request);
 	if (!code)
 		compiler = take_compiler(request->session);
-	if (compiler)
-		send(request, compiler);
-	else
+	if (!compiler)
 		refuse(request, CUDA_ERROR_OUT_OF_MEMORY, "no compiler can be started");
+	else if (!send(request, compiler))
+		refuse(request, CUDA_ERROR_OUT_OF_MEMORY, "no descriptors are left for a compiler");
 }
 
 static struct request *next(const struct daemon *daemon)

@@ -96,7 +96,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
 		overdue_came_up(&daemon->crew);
 		daemon->standby_room->executor_ready(worker);
-		domain_fill(worker->domain);
+		domain_fill_all(worker->domain);
 	}
 	become_ready(daemon);
 }
@@ -331,7 +331,8 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
 	daemon->records_max = STORE_BYTES;
 	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
-	log_bug_on(!daemon->stop_timer);
+	daemon->greeting = timer_new(loop, visitor_take_turn, daemon);
+	log_bug_on(!daemon->stop_timer || !daemon->greeting);
 	overdue_init(&daemon->crew);
 	keeping_init(daemon);
 	compiling_init(daemon, request_finish, request_compiled);
@@ -361,6 +362,7 @@ void daemon_deinit(struct daemon *daemon)
 	daemon->desk->close(daemon);
 	handouts_deinit(&daemon->handouts);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
+	daemon->greeting = timer_free(daemon->greeting);
 	overdue_deinit(&daemon->crew);
 	while ((domain = TAILQ_FIRST(&daemon->domains))) {
 		log_bug_on(!TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->sessions));

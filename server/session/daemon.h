@@ -81,6 +81,8 @@ struct daemon {
 	TAILQ_HEAD(, domain) domains;
 	TAILQ_HEAD(, session) sessions; /* from Hello until the last executor has let go */
 	TAILQ_HEAD(visitor_list, visitor) visitors;
+	struct timer *greeting;	       /* runs while a visitor waits for its turn (visitor.c) */
+	uid_t greeted;		       /* whose turn it was */
 	TAILQ_HEAD(, guest) operators; /* session/guests.h */
 	struct reload *reload;	       /* control/reload.h; NULL: none is under way */
 	struct turns *turns;	       /* of operators (control/turn.h) */

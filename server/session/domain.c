@@ -15,10 +15,12 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/guarantee.h"
+#include "server/session/owner.h"
 #include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
 #include "server/session/session.h"
+#include "server/worker/reap.h"
 #include "server/worker/worker.h"
 
 #define RESPAWN_FIRST_MS 250u
@@ -92,6 +94,7 @@ static struct kept_domain *make_record(const struct domain *domain, size_t *ret_
 	*kept = (struct kept_domain){.identity = domain->identity,
 		.assigned = domain->assigned,
 		.alone = domain->alone,
+		.ordered = domain->ordered,
 		.dismissed = domain->dismissed,
 		.memory_limit = domain->memory_limit,
 		.sm_percent = domain->sm_percent,
@@ -209,18 +212,29 @@ static void start_failed(struct domain *domain, const char *reason)
 		refuse_waiting(domain);
 }
 
+static bool have_one_owner(const struct domain *one, const struct domain *other)
+{
+	return owner_of(one->identity.uid) == owner_of(other->identity.uid);
+}
+
 static bool is_one_starting(const struct domain *domain)
 {
+	const struct domain *other;
 	const struct worker *worker;
 
-	TAILQ_FOREACH (worker, &domain->workers, link)
-		if (worker->state == WORKER_STARTING)
-			return true;
+	TAILQ_FOREACH (other, &domain->daemon->domains, link) {
+		if (!have_one_owner(domain, other))
+			continue;
+		TAILQ_FOREACH (worker, &other->workers, link)
+			if (worker->state == WORKER_STARTING)
+				return true;
+	}
 	return false;
 }
 
-/* Executors start one after the other: channels of a context that are made while those of another
- * are delay each fault in it (backend/cuda/exception.c), and the first is there sooner. */
+/* A user's executors start one after the other: channels of a context that are made while those of
+ * another are delay each fault in it (backend/cuda/exception.c), and the first is there sooner. And
+ * who needs many, because his programs fault, leaves the processors to others meanwhile. */
 static bool may_start(const struct domain *domain)
 {
 	return !domain->daemon->leaving && !timer_running(domain->respawn) && !is_one_starting(domain) &&
@@ -240,6 +254,20 @@ void domain_fill(struct domain *domain)
 		start_failed(domain, strerror(-r));
 	else
 		TAILQ_INSERT_TAIL(&domain->workers, worker, link);
+}
+
+/* Whoever has none comes before spare ones. */
+void domain_fill_all(struct domain *domain)
+{
+	struct domain *other;
+
+	TAILQ_FOREACH (other, &domain->daemon->domains, link)
+		if (have_one_owner(domain, other) && TAILQ_EMPTY(&other->workers))
+			domain_fill(other);
+	domain_fill(domain);
+	TAILQ_FOREACH (other, &domain->daemon->domains, link)
+		if (have_one_owner(domain, other))
+			domain_fill(other);
 }
 
 void domain_resume(struct domain *domain)
@@ -277,7 +305,7 @@ void domain_worker_gone(struct domain *domain, struct worker *worker)
 	}
 	domain->daemon->fault_room->worker_gone(domain, worker);
 	domain_keep_all(domain, false);
-	domain_fill(domain);
+	domain_fill_all(domain);
 	domain_reap(domain);
 }
 
@@ -360,18 +388,99 @@ static struct domain *find_domain(const struct daemon *daemon, const struct iden
 	return nobodys;
 }
 
-struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone)
+/* Whether its executors go, and are in nobody's way then. */
+static bool is_going(const struct domain *domain)
+{
+	const struct session *session;
+
+	if (domain->retiring || domain->arrival || !domain->alone)
+		return domain->retiring;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->state != SESSION_CLOSING)
+			return false;
+	return !TAILQ_EMPTY(&domain->sessions);
+}
+
+/* Those that were killed and do not end. */
+static uint64_t count_stuck(const struct domain *domain)
+{
+	const struct worker *worker;
+	uint64_t count = 0;
+
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		count += worker->state == WORKER_CONDEMNED && worker->still >= REAP_LOOKS;
+	return count;
+}
+
+static uint64_t executors_of(const struct daemon *daemon, uid_t owner)
+{
+	const struct domain *domain;
+	uint64_t count = 0;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain->assigned && !domain->ordered && owner_of(domain->identity.uid) == owner)
+			count += is_going(domain) ? count_stuck(domain) : domain_executors(domain);
+	return count;
+}
+
+/* Return: how many executors go */
+static uint64_t retire_idle(struct daemon *daemon, uid_t owner)
+{
+	struct domain *domain;
+	uint64_t count;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link) {
+		if (!is_idle(domain) || owner_of(domain->identity.uid) != owner)
+			continue;
+		count = domain_executors(domain);
+		domain_retire(domain);
+		return count;
+	}
+	return 0;
+}
+
+const char *domain_refuses(struct daemon *daemon, uid_t uid, uint64_t executors)
+{
+	uid_t owner = owner_of(uid);
+	uint64_t count = executors_of(daemon, owner), most = daemon->config->executors_per_user_max,
+		 going = 1;
+
+	/* However few: he has some. */
+	while (count && going && count + executors > most) {
+		going = retire_idle(daemon, owner);
+		count -= going;
+	}
+	return count && count + executors > most ? DOMAIN_NO_SHARE : NULL;
+}
+
+static struct domain *make_domain(struct daemon *daemon, const struct identity *identity, const char *alone,
+	bool ordered, const char **ret_text)
+{
+	uint64_t executors = alone ? 1 : 1 + daemon->config->standbys;
+	struct domain *domain = NULL;
+
+	*ret_text = ordered ? NULL : domain_refuses(daemon, identity->uid, executors);
+	if (!*ret_text && guarantee_allows_executors(daemon, executors))
+		domain = domain_new(daemon);
+	if (!*ret_text && !domain)
+		*ret_text = DOMAIN_NO_ROOM;
+	return domain;
+}
+
+struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone,
+	bool ordered, const char **ret_text)
 {
 	struct domain *domain = find_domain(daemon, identity, alone), *other;
 
-	if (!domain && guarantee_allows_executors(daemon, alone ? 1 : 1 + daemon->config->standbys))
-		domain = domain_new(daemon);
+	if (!domain)
+		domain = make_domain(daemon, identity, alone, ordered, ret_text);
 	if (!domain)
 		return NULL;
 	if (domain->assigned)
 		return domain;
 	domain->assigned = true;
 	domain->alone = alone;
+	domain->ordered = ordered;
 	snprintf(domain->reason, sizeof(domain->reason), "%s", alone ? alone : "");
 	domain->identity = *identity;
 	domain_keep(domain);

@@ -36,6 +36,7 @@ struct domain {
 	struct daemon *daemon;
 	bool assigned;	       /* to the user of `identity` */
 	bool alone;	       /* to one program of his: no spare executor, and gone with it */
+	bool ordered;	       /* that it is alone, by the configuration: not a part of its user's share */
 	char reason[160];      /* why it is alone; else empty */
 	bool dismissed;	       /* by an operator: takes no more sessions, and goes with its last one */
 	uint64_t memory_limit; /* most device memory of sessions that begin in it; 0: no operator set one */
@@ -77,8 +78,11 @@ void domain_keep(struct domain *domain);
  */
 void domain_keep_all(struct domain *domain, bool activates);
 
-/** Spawns the next executor, unless there are enough, one is starting or a back-off runs. */
+/** Spawns the next executor, unless there are enough, one of the same user is starting or a
+ * back-off runs. */
 void domain_fill(struct domain *domain);
+/** The same for all domains of its user: a start is over. */
+void domain_fill_all(struct domain *domain);
 
 /** Its executors. One that is dying still has its context and all memory mapped: its place is not
  * free. */
@@ -113,7 +117,10 @@ void domain_retire(struct domain *domain);
  */
 void domain_watch_idle(struct domain *domain);
 
-/* To whom domain_of() is NULL. */
+/* Why a user gets no more executors. */
+#define DOMAIN_NO_SHARE                                                                                      \
+	"its user has as many executors as he may have (executors_per_user_max of the service): they serve " \
+	"programs in quarantine, moved apart, or of his subordinate users"
 #define DOMAIN_NO_ROOM                                                                                       \
 	"there is no memory for an executor of its own: the service has none, or the device none that is "   \
 	"not guaranteed to others (memory_guarantee)"
@@ -122,9 +129,20 @@ void domain_watch_idle(struct domain *domain);
  * A domain for a user's next program: his own, else the prewarmed one if it is nobody's yet and its
  * executors run as they must, else a new one.
  * @alone: why it is to be one that no other program is in, and will be; NULL: it need not be
- * Return: NULL without memory, or where its executors would take what is guaranteed to programs
+ * @ordered: that is so by the configuration
+ * @ret_text: only where there is none: why (static text)
+ * Return: NULL without memory, where its executors would take what is guaranteed to programs, or
+ * where the user's share of executors is used up
  */
-struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone);
+struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone,
+	bool ordered, const char **ret_text);
+
+/**
+ * Whether a user may have so many executors more, in a domain that is not ordered. Idle ones of his
+ * go for them. A user is one with his subordinate users here (owner.h).
+ * Return: NULL, or why not (static text)
+ */
+const char *domain_refuses(struct daemon *daemon, uid_t uid, uint64_t executors);
 
 /** Sees to it that there is a domain for whoever comes. */
 void domain_prewarm(struct daemon *daemon);

@@ -13,6 +13,7 @@
 #include "server/session/domain.h"
 #include "server/session/holdings.h"
 #include "server/session/message.h"
+#include "server/session/reclaim.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
 #include "server/session/session.h"
@@ -83,10 +84,14 @@ void effect_forget(struct request *request)
 
 /* Its last holding is about to go: standbys that have not unmapped it yet may have it for
  * longer. */
-static void doom_last(struct chunk *chunk)
+static void doom_last(struct session *session, struct chunk *chunk)
 {
-	if (chunk->holders == 1)
-		chunk_doom(chunk);
+	if (chunk->holders != 1)
+		return;
+	chunk_doom(chunk);
+	/* What was exported may stay. */
+	if (chunk->doomed)
+		reclaim_note_freed(session, chunk);
 }
 
 static void drop_range(struct session *session, const struct wire_message *message)
@@ -100,7 +105,7 @@ static void drop_range(struct session *session, const struct wire_message *messa
 		return;
 	if (entry->chunk) {
 		chunk = chunk_ref(entry->chunk);
-		doom_last(chunk);
+		doom_last(session, chunk);
 	}
 	session->daemon->standby_room->dropped(session, message, chunk);
 	holdings_drop_range(&session->holdings, entry);
@@ -120,7 +125,7 @@ static void drop(struct request *request)
 		entry = holdings_find_memory(&session->holdings, message->memory.handle);
 		if (!entry)
 			break;
-		doom_last(entry->chunk);
+		doom_last(session, entry->chunk);
 		holdings_drop_range(&session->holdings, entry);
 		break;
 	case WIRE_UNMAP_MEMORY:

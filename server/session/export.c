@@ -26,25 +26,26 @@ struct offer {
 	struct exports *exports;
 	struct chunk *chunk;
 	struct shared_fd *file;
-	uid_t uid;
+	uid_t uid;	       /* whose programs may import it */
+	uid_t owner;	       /* for whom it counts */
 	uint64_t bytes, limit; /* limit: of the program that exported it; 0: none */
 	bool unheld;	       /* the last reference is this one's */
 };
 
-static uint64_t unheld_of(const struct exports *exports, uid_t uid)
+static uint64_t unheld_of(const struct exports *exports, uid_t owner)
 {
 	const struct offer *offer;
 	uint64_t bytes = 0;
 
 	TAILQ_FOREACH (offer, &exports->all, link)
-		bytes += offer->unheld && offer->uid == uid ? offer->bytes : 0;
+		bytes += offer->unheld && offer->owner == owner ? offer->bytes : 0;
 	return bytes;
 }
 
 static bool is_wanted(const struct chunk *chunk)
 {
 	const struct offer *offer = chunk->offer;
-	uint64_t others = unheld_of(offer->exports, offer->uid);
+	uint64_t others = unheld_of(offer->exports, offer->owner);
 
 	if (offer->limit && (others > offer->limit || offer->bytes > offer->limit - others))
 		return false;
@@ -142,6 +143,7 @@ struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uin
 		.chunk = chunk,
 		.file = make_file(chunk),
 		.uid = session->uid,
+		.owner = session->owner,
 		.bytes = bytes,
 		.limit = session->terms.memory_limit};
 	if (!offer->file) {
@@ -203,13 +205,13 @@ uint64_t exports_unheld_bytes(const struct exports *exports)
 	return bytes;
 }
 
-uint64_t exports_fds(const struct exports *exports, const uid_t *uid)
+uint64_t exports_fds(const struct exports *exports, const uid_t *owner)
 {
 	const struct offer *offer;
 	uint64_t count = 0;
 
 	TAILQ_FOREACH (offer, &exports->all, link)
-		if (!uid || offer->uid == *uid)
+		if (!owner || offer->owner == *owner)
 			count += offer->unheld ? 2 : 1;
 	return count;
 }

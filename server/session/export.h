@@ -52,7 +52,7 @@ bool exports_release_one(struct exports *exports);
 
 /** Bytes that are unheld. */
 uint64_t exports_unheld_bytes(const struct exports *exports);
-/** Descriptors of files and of what is unheld. @uid: NULL: all users' */
-uint64_t exports_fds(const struct exports *exports, const uid_t *uid);
+/** Descriptors of files and of what is unheld. @owner: NULL: all users' */
+uint64_t exports_fds(const struct exports *exports, const uid_t *owner);
 
 #endif

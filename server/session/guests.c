@@ -10,6 +10,7 @@
 
 #include "server/session/daemon.h"
 #include "server/session/desk.h"
+#include "server/session/owner.h"
 #include "server/session/quota.h"
 #include "server/session/visitor.h"
 
@@ -36,10 +37,20 @@ unsigned guests_count_operators(const struct daemon *daemon, uid_t uid)
 	return count;
 }
 
-/* Return: whether this user has more than the greediest so far, who he is then. */
-static bool is_greedier(const struct daemon *daemon, uid_t uid, unsigned *most)
+static unsigned count_operators_of(const struct daemon *daemon, uid_t owner)
 {
-	unsigned count = visitor_count(daemon, uid) + guests_count_operators(daemon, uid);
+	const struct guest *caller;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		count += owner_of(caller->uid) == owner;
+	return count;
+}
+
+/* Return: whether this owner has more than the greediest so far, who he is then. */
+static bool is_greedier(const struct daemon *daemon, uid_t owner, unsigned *most)
+{
+	unsigned count = visitor_count(daemon, owner) + count_operators_of(daemon, owner);
 
 	if (count <= *most)
 		return false;
@@ -47,47 +58,55 @@ static bool is_greedier(const struct daemon *daemon, uid_t uid, unsigned *most)
 	return true;
 }
 
-/* Of users who have as many, the one who has been there for longest: one person may have many
- * names, each with one visitor, and then whoever has just come is not the one to go. */
+/* Of owners who have as many, the one who has been there for longest: one person may have many
+ * names that nobody knows to be his, each with one visitor, and then whoever has just come is not
+ * the one to go. */
 static uid_t find_greediest(const struct daemon *daemon)
 {
 	const struct guest *caller;
 	const struct visitor *visitor;
 	unsigned most = 0;
-	uid_t uid = 0;
+	uid_t owner = 0;
 
 	TAILQ_FOREACH (visitor, &daemon->visitors, link)
-		if (is_greedier(daemon, visitor->peer.uid, &most))
-			uid = visitor->peer.uid;
+		if (is_greedier(daemon, visitor->peer.owner, &most))
+			owner = visitor->peer.owner;
 	TAILQ_FOREACH (caller, &daemon->operators, link)
-		if (is_greedier(daemon, caller->uid, &most))
-			uid = caller->uid;
-	return uid;
+		if (is_greedier(daemon, owner_of(caller->uid), &most))
+			owner = owner_of(caller->uid);
+	return owner;
 }
 
 /* His oldest visitor; an operator has said what he wants and goes only where there is none. */
-static void send_one_away(struct daemon *daemon, uid_t uid)
+static void send_one_away(struct daemon *daemon, uid_t owner)
 {
 	struct guest *caller;
 	struct visitor *visitor;
 
-	userlog_event(daemon, uid, USERLOG_guest, LOG_LEVEL_WARNING,
+	userlog_event(daemon, owner, USERLOG_guest, LOG_LEVEL_WARNING,
 		"a connection of uid %lld is closed: of %u that are no programs' he has the most",
-		(long long)uid, count_all(daemon));
+		(long long)owner, count_all(daemon));
 	TAILQ_FOREACH (visitor, &daemon->visitors, link)
-		if (visitor->peer.uid == uid) {
+		if (visitor->peer.owner == owner) {
 			visitor_free(visitor);
 			return;
 		}
 	TAILQ_FOREACH (caller, &daemon->operators, link)
-		if (caller->uid == uid) {
+		if (owner_of(caller->uid) == owner) {
 			daemon->desk->dismiss(caller);
 			return;
 		}
 }
 
+/* Whoever has said what he wants is dealt with rather than sent away. */
+static void make_room_for_one(struct daemon *daemon, uid_t owner)
+{
+	if (!visitor_hurry(daemon, owner))
+		send_one_away(daemon, owner);
+}
+
 void guests_make_room(struct daemon *daemon)
 {
 	while (count_all(daemon) >= quota_guests(daemon))
-		send_one_away(daemon, find_greediest(daemon));
+		make_room_for_one(daemon, find_greediest(daemon));
 }

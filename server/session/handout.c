@@ -16,14 +16,28 @@
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 
-#define LOOK_MS 1000u
+/* Looks at a time, and between them: one costs some microseconds. A round of all files that users
+ * keep goes on quickly where it is long, and at once where something was over. */
+#define LOOKS_OF_USER 16u
+#define LOOKS	      64u
+#define LOOK_MS	      1000u
+#define LONG_LOOK_MS  50u
+#define FREED_LOOK_MS 1u
 
 struct handout {
 	TAILQ_ENTRY(handout) link;
 	struct handouts *handouts;
 	struct shared_fd *file;
-	uid_t uid;
+	uid_t owner;
 	uint64_t bytes;
+};
+
+/* What a user keeps; there while that is anything. */
+struct account {
+	TAILQ_ENTRY(account) link;
+	uid_t owner;
+	uint64_t bytes, count;
+	TAILQ_HEAD(, handout) kept;
 };
 
 /* What the kernel says of who has a file open. */
@@ -72,38 +86,76 @@ static bool end(struct handout *handout)
 	return true;
 }
 
-static void look_at_all(struct handouts *handouts)
+static struct account *find_account(const struct handouts *handouts, uid_t owner)
 {
-	struct handout *handout = TAILQ_FIRST(&handouts->kept);
+	struct account *account;
 
-	while (handout) {
-		struct handout *next = TAILQ_NEXT(handout, link);
+	TAILQ_FOREACH (account, &handouts->accounts, link)
+		if (account->owner == owner)
+			return account;
+	return NULL;
+}
 
-		TAILQ_REMOVE(&handouts->kept, handout, link);
+static struct account *get_account(struct handouts *handouts, uid_t owner)
+{
+	struct account *account = find_account(handouts, owner);
+
+	if (account)
+		return account;
+	account = calloc(1, sizeof(*account));
+	log_bug_on(!account); /* nobody would count what it keeps */
+	account->owner = owner;
+	TAILQ_INIT(&account->kept);
+	TAILQ_INSERT_TAIL(&handouts->accounts, account, link);
+	return account;
+}
+
+/* The next ones in turn. Frees the account when nothing is left. Return: how many were over */
+static unsigned look_at_some(struct handouts *handouts, struct account *account)
+{
+	uint64_t looks = account->count < LOOKS_OF_USER ? account->count : LOOKS_OF_USER;
+	unsigned freed = 0;
+
+	while (looks--) {
+		struct handout *handout = TAILQ_FIRST(&account->kept);
+		uint64_t bytes = handout->bytes;
+
+		TAILQ_REMOVE(&account->kept, handout, link);
 		if (!end(handout)) {
-			if (next)
-				TAILQ_INSERT_BEFORE(next, handout, link);
-			else
-				TAILQ_INSERT_TAIL(&handouts->kept, handout, link);
+			TAILQ_INSERT_TAIL(&account->kept, handout, link);
+			continue;
 		}
-		handout = next;
+		account->bytes -= bytes;
+		account->count--;
+		handouts->count--;
+		freed++;
 	}
+	if (!account->count) {
+		TAILQ_REMOVE(&handouts->accounts, account, link);
+		free(account);
+	}
+	return freed;
 }
 
-static void watch(struct handouts *handouts)
-{
-	if (TAILQ_EMPTY(&handouts->kept))
-		timer_stop(handouts->timer);
-	else if (!timer_running(handouts->timer))
-		timer_start(handouts->timer, LOOK_MS);
-}
-
+/* Users take turns: one who keeps many files does not hold up what another one has closed. */
 static void on_timer(void *context)
 {
 	struct handouts *handouts = context;
+	unsigned freed = 0;
 
-	look_at_all(handouts);
-	watch(handouts);
+	for (unsigned looks = 0; looks < LOOKS && handouts->count; looks += LOOKS_OF_USER) {
+		struct account *account = TAILQ_FIRST(&handouts->accounts);
+
+		TAILQ_REMOVE(&handouts->accounts, account, link);
+		TAILQ_INSERT_TAIL(&handouts->accounts, account, link);
+		freed += look_at_some(handouts, account);
+	}
+	if (!handouts->count)
+		timer_stop(handouts->timer);
+	else if (freed)
+		timer_start(handouts->timer, FREED_LOOK_MS);
+	else
+		timer_start(handouts->timer, handouts->count > LOOKS ? LONG_LOOK_MS : LOOK_MS);
 }
 
 /* The service needs the file no more; the last reference to it is the handout's. */
@@ -111,16 +163,22 @@ static void on_last(struct shared_fd *file)
 {
 	struct handout *handout = file->handout;
 	struct handouts *handouts = handout->handouts;
+	struct account *account;
 	struct stat status;
 
 	handout->bytes = fstat(file->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
 	if (end(handout))
 		return;
-	TAILQ_INSERT_TAIL(&handouts->kept, handout, link);
-	watch(handouts);
+	account = get_account(handouts, handout->owner);
+	TAILQ_INSERT_TAIL(&account->kept, handout, link);
+	account->bytes += handout->bytes;
+	account->count++;
+	handouts->count++;
+	if (!timer_running(handouts->timer))
+		timer_start(handouts->timer, LOOK_MS);
 }
 
-int handout_add(struct handouts *handouts, uid_t uid, struct shared_fd *file)
+int handout_add(struct handouts *handouts, uid_t owner, struct shared_fd *file)
 {
 	struct handout *handout;
 
@@ -131,7 +189,7 @@ int handout_add(struct handouts *handouts, uid_t uid, struct shared_fd *file)
 		return -ENOMEM;
 	handout->handouts = handouts;
 	handout->file = file;
-	handout->uid = uid;
+	handout->owner = owner;
 	file->handout = handout;
 	file->on_last = on_last;
 	return 0;
@@ -149,42 +207,51 @@ bool handout_is_open(const struct shared_fd *file)
 	return look(file->fd) == STATE_OPEN;
 }
 
-uint64_t handouts_bytes(struct handouts *handouts, uid_t uid)
+void handouts_look(struct handouts *handouts, uid_t owner)
 {
-	const struct handout *handout;
-	uint64_t bytes = 0;
+	struct account *account = find_account(handouts, owner);
 
-	look_at_all(handouts);
-	TAILQ_FOREACH (handout, &handouts->kept, link)
-		bytes += handout->uid == uid ? handout->bytes : 0;
-	return bytes;
+	if (account)
+		look_at_some(handouts, account);
 }
 
-uint64_t handouts_count(const struct handouts *handouts, const uid_t *uid)
+uint64_t handouts_bytes(const struct handouts *handouts, uid_t owner)
 {
-	const struct handout *handout;
-	uint64_t count = 0;
+	const struct account *account = find_account(handouts, owner);
 
-	TAILQ_FOREACH (handout, &handouts->kept, link)
-		count += !uid || handout->uid == *uid;
-	return count;
+	return account ? account->bytes : 0;
+}
+
+uint64_t handouts_count(const struct handouts *handouts, const uid_t *owner)
+{
+	const struct account *account = owner ? find_account(handouts, *owner) : NULL;
+
+	if (!owner)
+		return handouts->count;
+	return account ? account->count : 0;
 }
 
 void handouts_init(struct handouts *handouts, struct uv_loop_s *loop)
 {
-	TAILQ_INIT(&handouts->kept);
+	TAILQ_INIT(&handouts->accounts);
+	handouts->count = 0;
 	handouts->timer = timer_new(loop, on_timer, handouts);
 	log_bug_on(!handouts->timer);
 }
 
 void handouts_deinit(struct handouts *handouts)
 {
+	struct account *account;
 	struct handout *handout;
 
-	while ((handout = TAILQ_FIRST(&handouts->kept))) {
-		TAILQ_REMOVE(&handouts->kept, handout, link);
-		shared_fd_unref(handout->file);
-		free(handout);
+	while ((account = TAILQ_FIRST(&handouts->accounts))) {
+		while ((handout = TAILQ_FIRST(&account->kept))) {
+			TAILQ_REMOVE(&account->kept, handout, link);
+			shared_fd_unref(handout->file);
+			free(handout);
+		}
+		TAILQ_REMOVE(&handouts->accounts, account, link);
+		free(account);
 	}
 	handouts->timer = timer_free(handouts->timer);
 }

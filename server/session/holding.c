@@ -13,6 +13,7 @@
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
+#include "server/session/message.h"
 #include "server/session/records.h"
 
 struct holding *holding_free(struct holding *entry)
@@ -273,11 +274,17 @@ static bool has_its_form(const struct kept_holding *kept)
 	return !kept->form_bytes;
 }
 
+static bool has_its_name(const struct kept_holding *kept)
+{
+	return kept->name_bytes || (kept->type != WIRE_FIND_FUNCTION && kept->type != WIRE_FIND_GLOBAL);
+}
+
 static bool take_kept(struct holding *entry, const struct kept_holding *kept, size_t bytes)
 {
 	size_t options = kept->option_count * sizeof(*entry->options);
 
-	if (bytes < sizeof(*kept) + options + kept->name_bytes + kept->form_bytes || !has_its_form(kept))
+	if (bytes < sizeof(*kept) + options + kept->name_bytes + kept->form_bytes || !has_its_form(kept) ||
+		!has_its_name(kept))
 		return false;
 	entry->type = (enum wire_type)kept->type;
 	entry->range = (struct wire_range){kept->address, kept->bytes, kept->flags};
@@ -324,8 +331,9 @@ struct holding *holding_adopt(const struct record *record, const struct kept_hol
 	struct holding *entry = calloc(1, sizeof(*entry));
 
 	log_bug_on(!entry);
-	if (kept->module >= HOLDINGS_IDS || kept->function >= HOLDINGS_IDS ||
-		kept->attribute >= id_bound(kept->type) || !take_kept(entry, kept, bytes))
+	if (!message_is_kept((enum wire_type)kept->type) || kept->module >= HOLDINGS_IDS ||
+		kept->function >= HOLDINGS_IDS || kept->attribute >= id_bound(kept->type) ||
+		!take_kept(entry, kept, bytes))
 		return holding_free(entry);
 	entry->record = record;
 	entry->serial = record_key(record);

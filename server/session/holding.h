@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <uv/tree.h>
 
 #include "protocol/wire.h"
 
@@ -23,6 +24,8 @@ struct store;
 
 struct holding {
 	TAILQ_ENTRY(holding) link;
+	RB_ENTRY(holding) range_link;	  /* holdings->ranges: MAP_MEMORY, MAP_HOST */
+	TAILQ_ENTRY(holding) memory_link; /* holdings->memories: CREATE_MEMORY */
 	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION,
 	 * CREATE_MEMORY (also what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY,
 	 * BACK_ARRAY, MAKE_OBJECT, SET_LIMIT */

@@ -1,5 +1,6 @@
-// The holdings. See holdings.h. A list, searched from its end: requests are rare and look for what
-// is young.
+// The holdings. See holdings.h. A list, searched from its end where requests look for what is
+// young; what each mapping asks for is found without it, for a session may have very many
+// functions.
 
 #include "server/session/holdings.h"
 
@@ -9,6 +10,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/holder/store.h"
+#include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/window.h"
@@ -17,6 +19,34 @@ void holdings_init(struct holdings *holdings)
 {
 	memset(holdings, 0, sizeof(*holdings));
 	TAILQ_INIT(&holdings->entries);
+	TAILQ_INIT(&holdings->memories);
+	RB_INIT(&holdings->ranges);
+}
+
+static int compare(const struct holding *a, const struct holding *b)
+{
+	return (a->range.address > b->range.address) - (a->range.address < b->range.address);
+}
+
+RB_GENERATE_STATIC(holding_tree, holding, range_link, compare)
+
+static bool is_range(const struct holding *entry)
+{
+	return entry->type == WIRE_MAP_MEMORY || entry->type == WIRE_MAP_HOST;
+}
+
+/* The lowest mapping that ends behind an address, NULL if there is none. */
+static struct holding *find_behind(const struct holdings *holdings, uint64_t address)
+{
+	struct holding *at = RB_ROOT(&holdings->ranges), *found = NULL;
+
+	while (at) {
+		bool ends_behind = at->range.address + at->range.bytes > address;
+
+		found = ends_behind ? at : found;
+		at = ends_behind ? RB_LEFT(at, range_link) : RB_RIGHT(at, range_link);
+	}
+	return found;
 }
 
 /* What a limit takes of the device beyond what each context has. The stack is there for all threads
@@ -89,6 +119,11 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 	uint64_t *ids = id_words(holdings, entry);
 
 	TAILQ_REMOVE(&holdings->entries, entry, link);
+	if (is_range(entry))
+		RB_REMOVE(holding_tree, &holdings->ranges, entry);
+	if (entry->type == WIRE_CREATE_MEMORY)
+		TAILQ_REMOVE(&holdings->memories, entry, memory_link);
+	holdings->backed_count -= entry->type == WIRE_BACK_ARRAY;
 	holdings->count--;
 	holdings->kept_bytes -= holding_kept_bytes(entry);
 	holdings->record_bytes -= holding_record_bytes(entry);
@@ -123,6 +158,11 @@ static void add_entry(struct holdings *holdings, struct holding *entry)
 	uint64_t *ids = id_words(holdings, entry);
 
 	TAILQ_INSERT_TAIL(&holdings->entries, entry, link);
+	if (is_range(entry))
+		log_bug_on(RB_INSERT(holding_tree, &holdings->ranges, entry));
+	if (entry->type == WIRE_CREATE_MEMORY)
+		TAILQ_INSERT_TAIL(&holdings->memories, entry, memory_link);
+	holdings->backed_count += entry->type == WIRE_BACK_ARRAY;
 	entry->holdings = holdings;
 	holdings->count++;
 	holdings->kept_bytes += holding_kept_bytes(entry);
@@ -194,32 +234,33 @@ bool holdings_backs_array(const struct holdings *holdings, const struct wire_ran
 {
 	const struct holding *entry;
 
+	if (!holdings->backed_count)
+		return false;
 	TAILQ_FOREACH (entry, &holdings->entries, link)
 		if (entry->type == WIRE_BACK_ARRAY && touch(&entry->range, range))
 			return true;
 	return false;
 }
 
-static bool is_range(const struct holding *entry)
-{
-	return entry->type == WIRE_MAP_MEMORY || entry->type == WIRE_MAP_HOST;
-}
-
 bool holdings_overlaps(const struct holdings *holdings, const struct wire_range *range)
 {
-	const struct holding *entry;
+	const struct holding *entry = find_behind(holdings, range->address);
 
-	TAILQ_FOREACH (entry, &holdings->entries, link)
-		if (is_range(entry) && touch(&entry->range, range))
-			return true;
-	return false;
+	return entry && touch(&entry->range, range);
 }
 
 struct holding *holdings_find_range(
 	const struct holdings *holdings, enum wire_type type, uint64_t address, uint64_t bytes)
 {
-	struct holding *entry;
+	struct holding *entry = NULL;
 
+	if (type == WIRE_MAP_MEMORY || type == WIRE_MAP_HOST) {
+		entry = find_behind(holdings, address);
+		return entry && entry->type == type && entry->range.address == address &&
+				       entry->range.bytes == bytes
+			       ? entry
+			       : NULL;
+	}
 	TAILQ_FOREACH (entry, &holdings->entries, link)
 		if (entry->type == type && entry->range.address == address && entry->range.bytes == bytes)
 			return entry;
@@ -230,8 +271,8 @@ struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t h
 {
 	struct holding *entry;
 
-	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link)
-		if (entry->type == WIRE_CREATE_MEMORY && entry->memory == handle)
+	TAILQ_FOREACH_REVERSE (entry, &holdings->memories, memory_list, memory_link)
+		if (entry->memory == handle)
 			return entry;
 	return NULL;
 }
@@ -273,34 +314,36 @@ bool holdings_is_only_memory(const struct holdings *holdings, const struct holdi
 {
 	const struct holding *entry;
 
-	TAILQ_FOREACH (entry, &holdings->entries, link)
-		if (entry != memory && entry->type == WIRE_CREATE_MEMORY && entry->chunk == memory->chunk)
+	TAILQ_FOREACH (entry, &holdings->memories, memory_link)
+		if (entry != memory && entry->chunk == memory->chunk)
 			return false;
 	return true;
 }
 
-static struct holding *find_chunk(
-	const struct holdings *holdings, enum wire_type type, const struct chunk *chunk)
+struct holding *holdings_find_mapping(const struct holdings *holdings, const struct chunk *chunk)
 {
 	struct holding *entry;
 
-	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link)
-		if (entry->type == type && entry->chunk == chunk)
-			return entry;
+	RB_FOREACH(entry, holding_tree, (struct holding_tree *)(uintptr_t)&holdings->ranges)
+	if (entry->type == WIRE_MAP_MEMORY && entry->chunk == chunk)
+		return entry;
 	return NULL;
-}
-
-struct holding *holdings_find_mapping(const struct holdings *holdings, const struct chunk *chunk)
-{
-	return find_chunk(holdings, WIRE_MAP_MEMORY, chunk);
 }
 
 struct holding *holdings_find_address(const struct holdings *holdings, uint64_t address)
 {
+	struct holding *entry = find_behind(holdings, address);
+
+	return entry && entry->type == WIRE_MAP_MEMORY && entry->range.address <= address ? entry : NULL;
+}
+
+/* The latest handle for a chunk. */
+static struct holding *find_created(const struct holdings *holdings, const struct chunk *chunk)
+{
 	struct holding *entry;
 
-	TAILQ_FOREACH (entry, &holdings->entries, link)
-		if (entry->type == WIRE_MAP_MEMORY && address - entry->range.address < entry->range.bytes)
+	TAILQ_FOREACH_REVERSE (entry, &holdings->memories, memory_list, memory_link)
+		if (entry->chunk == chunk)
 			return entry;
 	return NULL;
 }
@@ -322,6 +365,9 @@ static struct holding *find_same(const struct holdings *holdings, const struct w
 {
 	struct holding *entry;
 
+	if (message->type != WIRE_SET_FUNCTION && message->type != WIRE_SET_LIMIT &&
+		message->type != WIRE_FIND_GLOBAL)
+		return NULL;
 	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link) {
 		if (entry->type != message->type)
 			continue;
@@ -352,7 +398,7 @@ static struct holding *note_new(struct holdings *holdings, const struct wire_mes
 	if (entry->type == WIRE_SET_FUNCTION)
 		entry->module = holdings->module_of[entry->function];
 	if (chunk && entry->type == WIRE_MAP_MEMORY) {
-		created = find_chunk(holdings, WIRE_CREATE_MEMORY, chunk);
+		created = find_created(holdings, chunk);
 		entry->memory = created ? created->memory : 0;
 	}
 	add_entry(holdings, entry);
@@ -439,6 +485,14 @@ int holdings_adopt(struct holdings *holdings, const struct record *record, const
 
 	if (!entry)
 		return -EINVAL;
+	if ((entry->type == WIRE_RESERVE_WINDOW &&
+		    (entry->range.address == WINDOW_NONE ||
+			    !window_is_possible(
+				    holdings->window_set, entry->range.address, entry->range.bytes))) ||
+		(is_range(entry) && (!entry->range.bytes || holdings_overlaps(holdings, &entry->range)))) {
+		holding_free(entry);
+		return -EINVAL;
+	}
 	entry->fd = fd;
 	entry->chunk = chunk;
 	add_entry(holdings, entry);

@@ -33,6 +33,8 @@ struct window_set;
 
 struct holdings {
 	TAILQ_HEAD(holding_list, holding) entries;
+	RB_HEAD(holding_tree, holding) ranges;	   /* those that are mapped, by address: disjoint */
+	TAILQ_HEAD(memory_list, holding) memories; /* physical memory */
 	uint32_t count;
 	uint64_t memory_bytes; /* device memory, mapped or not; what was imported as often as it was */
 	/* The same, of which each piece counts once in the whole service: for the session that has
@@ -45,6 +47,7 @@ struct holdings {
 	uint64_t record_bytes; /* what the entries' records take of the store */
 	uint32_t fds;	       /* descriptors of entries, those of chunks as often as they are held */
 	uint32_t windows;      /* of RESERVE_WINDOW */
+	uint32_t backed_count; /* arrays that have memory */
 	uint64_t modules[HOLDINGS_IDS / 64];
 	uint16_t module_of[HOLDINGS_IDS]; /* by function id; 0: no such function */
 	uint64_t graphs[FRMPS_GRAPH_IDS / 64];

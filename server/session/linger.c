@@ -9,6 +9,7 @@
 
 #include "server/holder/store.h"
 #include "server/log.h"
+#include "server/session/check.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/formers.h"
@@ -96,6 +97,10 @@ static void on_answer(
 	bool unmapped = reply && is_mapped(linger);
 
 	(void)packet;
+	/* It said so once, and is asked when that is over: otherwise it could be asked for ever. */
+	if (reply && !reply->code && reply->values.count > 1 &&
+		(reply->values.at[1] > WINDOW_BYTES || (reply->values.at[1] && linger->kept.bytes)))
+		worker_condemn(worker, "says again that a session's memory stays pinned");
 	if (!reply || reply->code || reply->values.count < 2 || !reply->values.at[1] ||
 		worker->state == WORKER_CONDEMNED) {
 		if (linger->kept.type == WIRE_CLOSE_SESSION)
@@ -138,12 +143,20 @@ static void hold(struct linger *linger, uint64_t address, uint64_t bytes)
 struct linger *linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
 	const struct record *record)
 {
-	struct linger *linger = linger_new(domain, worker, kept->window_count);
+	const struct kept_window *windows;
+	struct linger *linger;
+	size_t bytes;
 
-	log_bug_on(!record_read(record, &linger->kept, record_bytes(kept->window_count)));
-	for (uint32_t i = 0; i < kept->window_count; i++)
-		window_hold(&domain->windows, linger->windows[i].address, linger->windows[i].bytes);
+	windows = (const void *)((const char *)record_payload(record, &bytes) + sizeof(*kept));
+	if (kept->window_count > 1 + CHECK_WINDOWS_MAX || bytes < record_bytes(kept->window_count))
+		return NULL;
+	linger = linger_new(domain, worker, kept->window_count);
 	linger->record = record;
+	linger->kept = *kept;
+	linger->kept.window_count = 0;
+	for (uint32_t i = 0; i < kept->window_count; i++)
+		if (window_is_possible(&domain->windows, windows[i].address, windows[i].bytes))
+			hold(linger, windows[i].address, windows[i].bytes);
 	return linger;
 }
 

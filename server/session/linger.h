@@ -34,7 +34,8 @@ void linger_begin(
  */
 void linger_leave(struct session *session, struct worker *worker);
 
-/** Makes a linger of an earlier life of the daemon again. Return: to be asked for */
+/** Makes a linger of an earlier life of the daemon again. Return: to be asked for; NULL:
+ * the record is none */
 struct linger *linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
 	const struct record *record);
 /** Asks, as worker->next_request. */

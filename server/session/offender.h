@@ -7,7 +7,8 @@
 //
 // A program is forgotten when it has not faulted for OFFENDER_SECONDS, when its user has
 // OFFENDERS_PER_USER others that faulted later, or when an operator asks for it (offender_lift()).
-// Another life of the daemon goes on with all of them. Daemon, loop thread only.
+// Another life of the daemon goes on with all of them; a service that is restarted begins anew, as
+// an operator wants it who restarts it. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_OFFENDER_H
 #define FRMPS_SERVER_SESSION_OFFENDER_H

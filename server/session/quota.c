@@ -73,13 +73,13 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static uint64_t sessions_of(const struct daemon *daemon, uid_t uid)
+static uint64_t sessions_of(const struct daemon *daemon, uid_t owner)
 {
 	const struct session *session;
 	uint64_t count = 0;
 
 	TAILQ_FOREACH (session, &daemon->sessions, link)
-		count += session->uid == uid;
+		count += session->owner == owner;
 	return count;
 }
 
@@ -97,14 +97,16 @@ static const char *refuse(int32_t code, const char *text, int32_t *ret_code)
 	return text;
 }
 
-const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_t *ret_code)
+const char *quota_refuses_session(
+	const struct daemon *daemon, const struct session_peer *peer, int32_t *ret_code)
 {
 	const struct config *config = daemon->config;
-	uint64_t count = daemon->session_count, own = sessions_of(daemon, uid), files = file_room(daemon);
+	uint64_t count = daemon->session_count, own = sessions_of(daemon, peer->owner),
+		 files = file_room(daemon);
 	uint64_t places = config->clients_max > count ? config->clients_max - count : 0;
 	uint64_t room = least(places, files), kept, most;
 
-	kept = quota_is_operator(uid) ? 0 : (count + room) / SESSIONS_PER_RESERVED;
+	kept = quota_is_operator(peer->uid) ? 0 : (count + room) / SESSIONS_PER_RESERVED;
 	if (room <= kept && places <= files)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"the service has as many clients as it may have (clients_max)", ret_code);
@@ -114,18 +116,20 @@ const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_
 			ret_code);
 	most = config->clients_per_user_max;
 	if (!most)
-		most = quota_is_operator(uid) ? UINT64_MAX : room - kept;
+		most = quota_is_operator(peer->uid) ? UINT64_MAX : room - kept;
 	if (own >= most)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"its user has as many clients as he may have (clients_per_user_max)", ret_code);
 	return NULL;
 }
 
-bool quota_allows_user(struct daemon *daemon, uid_t uid, uint64_t limit)
+bool quota_allows_user(struct daemon *daemon, uid_t owner, uint64_t limit)
 {
-	uint64_t bytes = handouts_bytes(&daemon->handouts, uid);
+	uint64_t bytes;
 
-	return (!limit || bytes <= limit) && handouts_count(&daemon->handouts, &uid) <= daemon->fds_max / 4;
+	handouts_look(&daemon->handouts, owner);
+	bytes = handouts_bytes(&daemon->handouts, owner);
+	return (!limit || bytes <= limit) && handouts_count(&daemon->handouts, &owner) <= daemon->fds_max / 4;
 }
 
 /* A user gets half of what is not spoken for, and an eighth stays for whoever comes. */
@@ -135,10 +139,11 @@ static bool has_fds(const struct session *session)
 	uint64_t spoken = spoken_for(daemon, daemon->session_count), own, most;
 	const struct session *other;
 
-	own = handouts_count(&daemon->handouts, &session->uid) + exports_fds(&daemon->exports, &session->uid);
+	own = handouts_count(&daemon->handouts, &session->owner) +
+	      exports_fds(&daemon->exports, &session->owner);
 	most = daemon->fds_max > spoken ? daemon->fds_max - spoken : 0;
 	TAILQ_FOREACH (other, &daemon->sessions, link)
-		own += other->uid == session->uid ? fds_of(other) : 0;
+		own += other->owner == session->owner ? fds_of(other) : 0;
 	return own < most / 2 && held(daemon) < most - most / 8;
 }
 
@@ -152,7 +157,7 @@ static bool has_records(const struct session *session, const struct wire_message
 
 	TAILQ_FOREACH (other, &daemon->sessions, link) {
 		all += other->holdings.record_bytes;
-		own += other->uid == session->uid ? other->holdings.record_bytes : 0;
+		own += other->owner == session->owner ? other->holdings.record_bytes : 0;
 	}
 	return own <= most / 4 && all <= most - most / 8 &&
 	       store_has_room(daemon->store, cost, most - most / 8);

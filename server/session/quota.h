@@ -3,7 +3,8 @@
 // the keeper cannot be received, and a record that finds no room is the end of the daemon; so both
 // are given out to sessions only as far as the service itself can spare them, and a user never gets
 // all. Guests (guests.h) have a share of the files of their own: sessions never get it, and guests
-// never more. Daemon, loop thread only.
+// never more. A user's share is one with that of his subordinate users (owner.h). Daemon, loop
+// thread only.
 
 #ifndef FRMPS_SERVER_SESSION_QUOTA_H
 #define FRMPS_SERVER_SESSION_QUOTA_H
@@ -14,6 +15,7 @@
 
 struct daemon;
 struct session;
+struct session_peer;
 struct wire_message;
 
 /** Whether the service can keep what a success of a request leaves. */
@@ -25,7 +27,8 @@ bool quota_allows(const struct session *session, const struct wire_message *mess
  * @ret_code: CUresult for the program, only where it is refused
  * Return: NULL, or why it is refused (static text)
  */
-const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_t *ret_code);
+const char *quota_refuses_session(
+	const struct daemon *daemon, const struct session_peer *peer, int32_t *ret_code);
 
 /** An event: a session was refused memory because of a limit. @limit: as the configuration calls
  * it; @bytes: that it asked for */
@@ -40,7 +43,7 @@ bool quota_is_operator(uid_t uid);
  * of his.
  * @limit: pinned_limit of the user, bytes; 0: none
  */
-bool quota_allows_user(struct daemon *daemon, uid_t uid, uint64_t limit);
+bool quota_allows_user(struct daemon *daemon, uid_t owner, uint64_t limit);
 
 /* Guests that there may be at least and at most, however few or many files the service may open. */
 #define QUOTA_GUESTS_LEAST 16u

@@ -3,10 +3,14 @@
 
 #include "server/session/reclaim.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "server/config/config.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
+#include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
@@ -29,6 +33,8 @@ void reclaim_deinit(struct daemon *daemon)
 {
 	daemon->reclaim.timer = timer_free(daemon->reclaim.timer);
 	daemon->reclaim.limit = timer_free(daemon->reclaim.limit);
+	free(daemon->reclaim.syncing);
+	daemon->reclaim.syncing = NULL;
 }
 
 void reclaim_begin(struct daemon *daemon)
@@ -36,10 +42,56 @@ void reclaim_begin(struct daemon *daemon)
 	daemon->reclaim.under_way++;
 }
 
-void reclaim_released(struct daemon *daemon)
+void reclaim_note_freed(struct session *session, struct chunk *chunk)
 {
-	if (!store_sync(daemon->store))
-		reclaim_done(daemon, 1);
+	if (chunk->freed_by)
+		return;
+	chunk->freed_by = session->number;
+	session->freeing++;
+}
+
+static void note_back(const struct daemon *daemon, uint64_t freed_by)
+{
+	struct session *session = freed_by ? daemon_find_session(daemon, freed_by) : NULL;
+
+	if (session && session->freeing)
+		session->freeing--;
+}
+
+static void await_sync(struct reclaim *reclaim, uint64_t freed_by)
+{
+	if (reclaim->syncing_count == reclaim->syncing_room) {
+		reclaim->syncing_room = 2 * reclaim->syncing_room + 16;
+		reclaim->syncing =
+			reallocarray(reclaim->syncing, reclaim->syncing_room, sizeof(*reclaim->syncing));
+		log_bug_on(!reclaim->syncing);
+	}
+	reclaim->syncing[reclaim->syncing_count++] = freed_by;
+}
+
+void reclaim_released(struct daemon *daemon, uint64_t freed_by)
+{
+	if (store_sync(daemon->store)) {
+		await_sync(&daemon->reclaim, freed_by);
+		return;
+	}
+	note_back(daemon, freed_by);
+	reclaim_done(daemon, 1);
+}
+
+/* An earlier life of the daemon may have asked for some. */
+void reclaim_synced(struct daemon *daemon, unsigned count)
+{
+	struct reclaim *reclaim = &daemon->reclaim;
+	unsigned known = count < reclaim->syncing_count ? count : reclaim->syncing_count;
+
+	for (unsigned i = 0; i < known; i++)
+		note_back(daemon, reclaim->syncing[i]);
+	reclaim->syncing_count -= known;
+	if (known)
+		memmove(reclaim->syncing, reclaim->syncing + known,
+			reclaim->syncing_count * sizeof(*reclaim->syncing));
+	reclaim_done(daemon, count);
 }
 
 void reclaim_done(struct daemon *daemon, unsigned count)
@@ -85,7 +137,7 @@ bool reclaim_defer(struct request *request)
 	struct reclaim *reclaim = &session->daemon->reclaim;
 	uint64_t now_us = timer_now_us(), until_us = session->freed_us + RECLAIM_FREED_MS * 1000;
 
-	if (!reclaim->under_way || !session->freed_us || now_us >= until_us)
+	if (!session->freeing || now_us >= until_us)
 		return false;
 	reclaim_await(request);
 	/* One that is running ends within that time as well: then all look again. */

@@ -13,8 +13,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct chunk;
 struct daemon;
 struct request;
+struct session;
 struct timer;
 
 /* How long after a program has freed something it may wait to be told how much is free. */
@@ -26,7 +28,9 @@ struct reclaim {
 	struct timer *limit;			   /* the same for those that were refused memory */
 	uint64_t latest;			   /* number of the one that came last */
 	unsigned under_way;			   /* things that will give device memory back */
-	void (*advance)(struct request *request);  /* makes one of those that waited once more */
+	uint64_t *syncing; /* of those that the holder has to let go of yet, who freed them; in their order */
+	unsigned syncing_count, syncing_room;
+	void (*advance)(struct request *request); /* makes one of those that waited once more */
 };
 
 /** @advance: makes a request that has waited once more */
@@ -36,8 +40,13 @@ void reclaim_deinit(struct daemon *daemon);
 /** One thing more will give device memory back: a doomed chunk, a session that closes, an executor
  * that ends. */
 void reclaim_begin(struct daemon *daemon);
-/** The keeper has let go of a chunk: it has come back once the holder has, too. */
-void reclaim_released(struct daemon *daemon);
+/** The keeper has let go of a chunk: it has come back once the holder has, too. @freed_by: number
+ * of the session that had given it back; 0: none */
+void reclaim_released(struct daemon *daemon, uint64_t freed_by);
+/** The holder has, of so many. */
+void reclaim_synced(struct daemon *daemon, unsigned count);
+/** A session gives a chunk back: its next question how much is free waits for that. */
+void reclaim_note_freed(struct session *session, struct chunk *chunk);
 /** So many things have given it back. */
 void reclaim_done(struct daemon *daemon, unsigned count);
 /** Whether anything is on its way. */

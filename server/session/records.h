@@ -35,7 +35,7 @@ struct kept_service {
 /* RECORD_DOMAIN, key: number; followed by what fault/ knows of it (fault/saved.h). */
 struct kept_domain {
 	struct identity identity;
-	bool assigned, alone, dismissed, retiring;
+	bool assigned, alone, ordered, dismissed, retiring;
 	char reason[160];
 	uint64_t memory_limit, sm_percent;
 	uint32_t active;      /* worker */

@@ -16,6 +16,7 @@
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/session/answer.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
 #include "server/session/compiling.h"
@@ -237,6 +238,17 @@ static void reject_deadly(struct session *session)
 	session_reject(session, "executors crash at its request");
 }
 
+/* It counts as a crash: whose request it was may be why. Return: whether the answer is flawed */
+static bool is_flawed(const struct request *request, struct worker *worker, const struct wire_reply *reply,
+	const struct packet *packet)
+{
+	const char *flaw = answer_flaw(request, reply, packet);
+
+	if (flaw)
+		worker_condemn(worker, flaw);
+	return flaw;
+}
+
 /* Executors take code alone, and say so. */
 static bool is_text(const struct request *request, const struct wire_reply *reply)
 {
@@ -278,15 +290,18 @@ static void on_answer(
 	struct request *request = context;
 	/* The session may end with it: so long the request counts as sent. */
 	bool lost = !request->cancelled && is_void(request, worker, reply);
+	bool flawed = !request->cancelled && !lost && is_flawed(request, worker, reply, packet);
 
-	(void)packet;
 	request->sent = false;
 	/* Before the loss is judged. */
 	worker->asked |= !reply;
 	if (request->cancelled)
 		request_free(request);
-	else if (!reply && is_deadly(request->session, worker))
+	else if (flawed ? ++request->session->deaths >= DEATHS_MOST
+			: !reply && is_deadly(request->session, worker))
 		reject_deadly(request->session); /* frees the request */
+	else if (flawed)
+		request_advance(request);
 	else if (lost)
 		request_advance(request); /* does nothing before there is a next one */
 	else if (reply->code == CUDA_ERROR_SYSTEM_NOT_READY)
@@ -605,7 +620,7 @@ static int take_file(struct request *request)
 			return fd;
 		request->fd = shared_fd_new(fd);
 	}
-	return request->fd ? handout_add(&session->daemon->handouts, session->uid, request->fd) : -ENOMEM;
+	return request->fd ? handout_add(&session->daemon->handouts, session->owner, request->fd) : -ENOMEM;
 }
 
 static void start(struct session *session, const struct wire_message *message, const struct packet *packet)
@@ -650,6 +665,17 @@ static void answer_at_once(
 	refuse(session, message, finding->code);
 }
 
+/* Pinned memory that counts though it was freed. */
+static uint64_t kept_bytes(const struct session *session, const struct wire_message *message)
+{
+	struct handouts *handouts = &session->daemon->handouts;
+
+	if (message->type != WIRE_MAP_HOST)
+		return 0;
+	handouts_look(handouts, session->owner);
+	return handouts_bytes(handouts, session->owner);
+}
+
 void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
 	struct check_scope scope = {.window_base = session->window,
@@ -658,9 +684,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		.memory_limit = session->terms.memory_limit,
 		.pinned_limit = session->terms.pinned_limit,
 		.image_limit = session->terms.image_limit,
-		.kept_bytes = message->type == WIRE_MAP_HOST
-				      ? handouts_bytes(&session->daemon->handouts, session->uid)
-				      : 0,
+		.kept_bytes = kept_bytes(session, message),
 		.holdings = &session->holdings};
 	const struct shared_fd *file = uploads_find(&session->uploads, message);
 	const uint64_t wish = guarantee_wish(session, message);

@@ -129,6 +129,7 @@ struct session {
 	const struct record *record;
 	/* Of this life of the daemon alone. */
 	unsigned refs;
+	uid_t owner;	    /* whose share of the service it uses (owner.h) */
 	struct terms terms; /* on which it is served */
 	struct connection *connection;
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
@@ -146,6 +147,7 @@ struct session {
 	unsigned closings;		/* CloseSession answers to come */
 	struct timer *close_timer;
 	uint64_t freed_us; /* when it last freed something; 0: never */
+	unsigned freeing;  /* pieces of device memory that it has freed, and that are not free yet */
 	uint64_t apart_us; /* when it last began to move because of its guard; 0: never */
 	bool given_up;	   /* it could not be adopted, and is ended when everything else is */
 	bool adopted;	   /* nothing was read from it in this life: it may be what is over */
@@ -163,6 +165,7 @@ struct session_record {
 /** Who connects; a private copy. */
 struct session_peer {
 	uid_t uid;
+	uid_t owner; /* owner.h */
 	pid_t pid;
 	struct subject subject;
 };
@@ -206,6 +209,8 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 /* What an earlier life had asked of a worker, once more, as worker->next_request. */
 void session_open_again(struct session *session, struct worker *worker);
 void session_close_again(struct session *session, struct worker *worker);
+/** It cannot be taken over: it is to end when everything else is. Twice is fine. */
+void session_give_up(struct session *session, const char *why);
 /** Ends one that is given up. */
 void session_end_given_up(struct session *session);
 /** A closing session after session_close_again(): is over if no worker has it. */

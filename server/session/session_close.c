@@ -15,6 +15,7 @@
 #include "server/session/reclaim.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
+#include "server/session/window.h"
 #include "server/worker/worker.h"
 
 static void closing_done(struct session *session)
@@ -44,6 +45,8 @@ static void on_session_closed(
 		domain->daemon->fault_room->orphan(domain, session);
 	if (reply && !reply->code && reply->values.count > 2 && reply->values.at[2])
 		domain->daemon->fault_room->orphan_ended(domain, session);
+	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] > WINDOW_BYTES)
+		worker_condemn(worker, "has more pinned than a session can have");
 	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] &&
 		worker->state != WORKER_CONDEMNED)
 		linger_begin(session, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},

@@ -23,6 +23,7 @@
 #include "server/session/domain.h"
 #include "server/session/handshake.h"
 #include "server/session/message.h"
+#include "server/session/owner.h"
 #include "server/session/partition.h"
 #include "server/session/records.h"
 #include "server/session/request.h"
@@ -123,6 +124,7 @@ static struct session *allocate(struct domain *domain, const struct session_peer
 	session->refs = 1;
 	session->number = number;
 	session->uid = peer->uid;
+	session->owner = peer->owner;
 	session->pid = peer->pid;
 	session->subject = peer->subject;
 	session->window = WINDOW_NONE;
@@ -149,8 +151,8 @@ static int take_regions(struct session *session, int client_fd, int server_fd, i
 	session->server_fd = shared_fd_new(server_fd);
 	session->doorbell_fd = shared_fd_new(doorbell_fd);
 	if (!session->client_fd || !session->server_fd || !session->doorbell_fd ||
-		handout_add(&session->daemon->handouts, session->uid, session->client_fd) ||
-		handout_add(&session->daemon->handouts, session->uid, session->server_fd))
+		handout_add(&session->daemon->handouts, session->owner, session->client_fd) ||
+		handout_add(&session->daemon->handouts, session->owner, session->server_fd))
 		return SHM_E_NOSPACE;
 	return shm_view_map(
 		&session->view, &shape, session->client_fd->fd, session->server_fd->fd, SHM_SIDE_SERVER);
@@ -287,12 +289,23 @@ void session_keep(struct session *session)
 		store_put(store, session->record, RECORD_SESSION, session->number, &record, sizeof(record));
 }
 
+/* Return: whether its numbers are some that a session can have */
+static bool is_sound(const struct session *session)
+{
+	return session->state <= SESSION_CLOSING && session->mirroring <= SESSION_LEFT_OUT &&
+	       window_is_field(session->window) &&
+	       window_is_possible(&session->domain->windows, session->window, WINDOW_BYTES);
+}
+
 static void take_head(struct session *session, const struct session_record *record)
 {
 	memcpy(session, record->head, sizeof(record->head));
+	session->program[sizeof(session->program) - 1] = '\0';
+	session->identity[sizeof(session->identity) - 1] = '\0';
+	session->subject.executable[sizeof(session->subject.executable) - 1] = '\0';
+	session->subject.cgroup[sizeof(session->subject.cgroup) - 1] = '\0';
 	session->recovery_set = true;
 	session->adopted = true;
-	window_hold(&session->domain->windows, session->window, WINDOW_BYTES);
 }
 
 /* Its connection and its process. Return: whether they are there. */
@@ -341,10 +354,17 @@ static bool adopt_regions(struct session *session, const struct kept_session *ke
 
 /* Its executors still know it, and have it closed as any other. Its program sees that its
  * connection is closed. */
+void session_give_up(struct session *session, const char *why)
+{
+	log_error("session %llu (process %d, %s) cannot be taken over: %s",
+		(unsigned long long)session->number, (int)session->pid, session->program, why);
+	session->given_up |= session->state != SESSION_CLOSING;
+	session->state = SESSION_CLOSING;
+}
+
 static void give_up(struct session *session, bool has_regions)
 {
-	log_error("session %llu (process %d, %s) cannot be taken over: its descriptors are not there",
-		(unsigned long long)session->number, (int)session->pid, session->program);
+	session_give_up(session, "its descriptors are not there");
 	if (!has_regions) {
 		/* Nobody sees those that it has instead. */
 		session->client_fd = shared_fd_unref(session->client_fd);
@@ -352,23 +372,31 @@ static void give_up(struct session *session, bool has_regions)
 		session->doorbell_fd = shared_fd_unref(session->doorbell_fd);
 		log_bug_on(make_regions(session) != 0);
 	}
-	session->given_up = session->state != SESSION_CLOSING;
-	session->state = SESSION_CLOSING;
 }
 
 struct session *session_adopt(struct domain *domain, uint64_t number, const struct session_record *record)
 {
 	const struct session_peer nobody = {0};
 	struct session *session = allocate(domain, &nobody, number);
-	bool has_regions, has_peer;
+	bool sound, has_regions, has_peer;
 
 	log_bug_on(!session);
 	take_head(session, record);
+	session->owner = owner_of(session->uid);
+	sound = is_sound(session);
+	if (!sound) {
+		session->state = SESSION_OPENING;
+		session->mirroring = SESSION_MIRRORED;
+		session->window = WINDOW_NONE;
+	}
+	window_hold(&session->domain->windows, session->window, WINDOW_BYTES);
 	session_set_terms(session);
 	has_regions = adopt_regions(session, &record->kept);
 	has_peer = session->state == SESSION_CLOSING || adopt_peer(session);
 	if (!has_regions || !has_peer)
 		give_up(session, has_regions);
+	else if (!sound)
+		session_give_up(session, "its record cannot be read");
 	session_tell_share(session);
 	return session;
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,12 +23,15 @@
 #include "server/session/message.h"
 #include "server/session/offender.h"
 #include "server/role.h"
+#include "server/session/owner.h"
 #include "server/session/quota.h"
 #include "server/session/subject.h"
 #include "server/worker/vitals.h"
 
 #define VISITOR_PATIENCE_MS 10000u
 #define VISITORS_PER_USER   64u
+/* Not in the same round. */
+#define NEXT_TURN_MS 1u
 
 struct visitor *visitor_free(struct visitor *visitor)
 {
@@ -35,6 +39,7 @@ struct visitor *visitor_free(struct visitor *visitor)
 		return NULL;
 	connection_shutdown(visitor->connection);
 	timer_free(visitor->timer);
+	free(visitor->hello);
 	TAILQ_REMOVE(&visitor->daemon->visitors, visitor, link);
 	free(visitor);
 	return NULL;
@@ -61,6 +66,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	const char *alone = NULL, *text;
 	struct domain *domain;
 	struct terms terms;
+	bool ordered;
 	int32_t code;
 
 	if (daemon_has_failed(daemon)) {
@@ -74,14 +80,14 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	}
 	code = CUDA_ERROR_MPS_SERVER_NOT_READY;
 	text = daemon->draining ? "the service stops, and waits only for the programs that it has"
-				: quota_refuses_session(daemon, visitor->peer.uid, &code);
+				: quota_refuses_session(daemon, &visitor->peer, &code);
 	if (text) {
 		refuse(visitor, code, text);
 		return NULL;
 	}
 	/* What a user's programs keep is his, whichever of them comes now. */
 	terms_find(&daemon->rules, &(struct subject){.uid = visitor->peer.uid}, &terms);
-	if (!quota_allows_user(daemon, visitor->peer.uid, terms.pinned_limit)) {
+	if (!quota_allows_user(daemon, visitor->peer.owner, terms.pinned_limit)) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY,
 			"its user's programs keep open too much memory of the service that was freed "
 			"(pinned_limit)");
@@ -89,13 +95,14 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	}
 	handshake_identity(identity, hello);
 	terms_find(&daemon->rules, &visitor->peer.subject, &terms);
-	if (terms.isolation == CONFIG_ISOLATION_CLIENT)
+	ordered = terms.isolation == CONFIG_ISOLATION_CLIENT;
+	if (ordered)
 		alone = "isolation = client";
 	else if (offender_is_quarantined(daemon, visitor->peer.uid, identity))
 		alone = "it has had quarantine_faults faults";
-	domain = domain_of(daemon, &visitor->identity, alone);
+	domain = domain_of(daemon, &visitor->identity, alone, ordered, &text);
 	if (!domain) {
-		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, DOMAIN_NO_ROOM);
+		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, text);
 		return NULL;
 	}
 	if (!domain->active && domain->start_failures >= DOMAIN_START_FAILURES) {
@@ -105,7 +112,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	return domain;
 }
 
-static void greet(struct visitor *visitor, const struct wire_hello *hello)
+static void greet_now(struct visitor *visitor, const struct wire_hello *hello)
 {
 	struct domain *domain;
 	const char *text;
@@ -139,18 +146,93 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 	visitor_free(visitor);
 }
 
+/*
+ * Turns: a session costs the loop more than most of what it does, and many may be asked for at
+ * once. Whoever has said Hello waits; the loop greets one visitor in a round, owners in turn.
+ */
+
+static void greet(struct visitor *visitor)
+{
+	struct wire_message message;
+	uint8_t *hello = visitor->hello;
+
+	/* The same bytes were decoded a moment ago. */
+	log_bug_on(wire_decode(hello, visitor->hello_bytes, &message));
+	visitor->hello = NULL;
+	connection_resume(visitor->connection);
+	greet_now(visitor, &message.hello);
+	free(hello);
+}
+
+static bool is_before(const struct daemon *daemon, uid_t owner, uid_t other)
+{
+	bool behind = owner > daemon->greeted, other_behind = other > daemon->greeted;
+
+	return behind == other_behind ? owner < other : behind;
+}
+
+/* Of one owner's the oldest. */
+static struct visitor *find_next(const struct daemon *daemon)
+{
+	struct visitor *visitor, *next = NULL;
+
+	TAILQ_FOREACH (visitor, &daemon->visitors, link)
+		if (visitor->hello && (!next || is_before(daemon, visitor->peer.owner, next->peer.owner)))
+			next = visitor;
+	return next;
+}
+
+void visitor_take_turn(void *context)
+{
+	struct daemon *daemon = context;
+	struct visitor *next = find_next(daemon);
+
+	if (!next)
+		return;
+	daemon->greeted = next->peer.owner;
+	greet(next);
+	if (find_next(daemon))
+		timer_start(daemon->greeting, NEXT_TURN_MS);
+}
+
+static void await_turn(struct visitor *visitor, const struct packet *packet)
+{
+	visitor->hello = malloc(packet->length);
+	if (!visitor->hello) {
+		visitor_free(visitor);
+		return;
+	}
+	memcpy(visitor->hello, packet->bytes, packet->length);
+	visitor->hello_bytes = packet->length;
+	timer_stop(visitor->timer);
+	connection_pause(visitor->connection);
+	if (!timer_running(visitor->daemon->greeting))
+		timer_start(visitor->daemon->greeting, 0);
+}
+
+bool visitor_hurry(struct daemon *daemon, uid_t owner)
+{
+	struct visitor *visitor;
+
+	TAILQ_FOREACH (visitor, &daemon->visitors, link)
+		if (visitor->hello && visitor->peer.owner == owner) {
+			greet(visitor);
+			return true;
+		}
+	return false;
+}
+
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
 {
 	struct visitor *visitor = context;
 
-	(void)packet;
 	if (!message_allowed(message->type, FROM_STRANGER)) {
 		userlog_event(visitor->daemon, visitor->peer.uid, USERLOG_stranger, LOG_LEVEL_WARNING,
 			"process %d of uid %lld is sent away: its first message was %s",
 			(int)visitor->peer.pid, (long long)visitor->peer.uid, wire_type_name(message->type));
 		visitor_free(visitor);
 	} else if (message->type == WIRE_HELLO) {
-		greet(visitor, &message->hello);
+		await_turn(visitor, packet);
 	} else {
 		visitor->daemon->desk->receive(
 			visitor->daemon, visitor->connection, visitor->peer.uid, message);
@@ -173,13 +255,13 @@ static void on_timer(void *context)
 	visitor_free(context);
 }
 
-unsigned visitor_count(const struct daemon *daemon, uid_t uid)
+unsigned visitor_count(const struct daemon *daemon, uid_t owner)
 {
 	const struct visitor *visitor;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (visitor, &daemon->visitors, link)
-		count += visitor->peer.uid == uid;
+		count += visitor->peer.owner == owner;
 	return count;
 }
 
@@ -189,15 +271,18 @@ void visitor_new(struct daemon *daemon, int socket)
 	socklen_t length = sizeof(credentials);
 	struct visitor *visitor;
 
+	owner_refresh();
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0 ||
-		visitor_count(daemon, credentials.uid) >= VISITORS_PER_USER ||
+		(visitor_count(daemon, owner_of(credentials.uid)) >= VISITORS_PER_USER &&
+			!visitor_hurry(daemon, owner_of(credentials.uid))) ||
 		!(visitor = calloc(1, sizeof(*visitor)))) {
 		discard_socket(socket);
 		return;
 	}
 	guests_make_room(daemon);
 	visitor->daemon = daemon;
-	visitor->peer = (struct session_peer){.uid = credentials.uid, .pid = credentials.pid};
+	visitor->peer = (struct session_peer){
+		.uid = credentials.uid, .owner = owner_of(credentials.uid), .pid = credentials.pid};
 	visitor->started = vitals_start(credentials.pid);
 	visitor->identity = (struct identity){.uid = credentials.uid};
 	if (daemon->heritage->as_user)

@@ -75,6 +75,30 @@ static uint64_t field_base(uint32_t field)
 	return WINDOW_GRID_BASE + field * WINDOW_BYTES;
 }
 
+bool window_is_possible(const struct window_set *set, uint64_t address, uint64_t bytes)
+{
+	const struct window *window;
+	uint32_t i;
+
+	if (address == WINDOW_NONE)
+		return true;
+	if (address < WINDOW_GRID_BASE || address >= GRID_END || !bytes || bytes > GRID_END - address ||
+		address % WINDOW_GRAIN || bytes % WINDOW_GRAIN)
+		return false;
+	i = find(set, address);
+	if (i == set->count)
+		return true;
+	window = &set->at[i];
+	return window->start >= address + bytes ||
+	       (window->start == address && window->end == address + bytes);
+}
+
+bool window_is_field(uint64_t address)
+{
+	return address == WINDOW_NONE || (address >= WINDOW_GRID_BASE && address < GRID_END &&
+						 (address - WINDOW_GRID_BASE) % WINDOW_BYTES == 0);
+}
+
 void window_hold(struct window_set *set, uint64_t address, uint64_t bytes)
 {
 	struct window *window;

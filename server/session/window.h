@@ -11,6 +11,7 @@
 #ifndef FRMPS_SERVER_SESSION_WINDOW_H
 #define FRMPS_SERVER_SESSION_WINDOW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/wire.h"
@@ -56,6 +57,12 @@ uint64_t window_take(struct window_set *set, const struct wire_u64s *free_window
  * Return: WINDOW_NONE if there is none, or too little would be left
  */
 uint64_t window_take_further(struct window_set *set, const struct wire_window *wish);
+
+/** Whether one that an earlier life of the daemon gave out can be one: it lies in the grid, and is
+ * in the set as it is or touches none that is. WINDOW_NONE is fine. */
+bool window_is_possible(const struct window_set *set, uint64_t address, uint64_t bytes);
+/** Whether it is a field, as window_take() gives them, or WINDOW_NONE. */
+bool window_is_field(uint64_t address);
 
 /** One user more, of one that there is or that an earlier life of the daemon gave out; WINDOW_NONE
  * is fine. */

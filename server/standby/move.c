@@ -423,9 +423,11 @@ const char *move_begin(struct session *session, enum move_cause cause, const cha
 	move_done_fn *done, void *context)
 {
 	const char *text = obstacle(session, cause);
-	struct domain *to = text ? NULL : make_place(session, why);
+	struct domain *to;
 	struct move *move;
 
+	text = text ? text : domain_refuses(session->daemon, session->uid, 1);
+	to = text ? NULL : make_place(session, why);
 	if (!to)
 		return text ? text : "the service is out of memory";
 	move = move_new(session, to);

@@ -20,6 +20,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/owner.h"
 #include "server/session/session.h"
 #include "server/standby/move.h"
 #include "server/worker/worker.h"
@@ -34,13 +35,13 @@
 
 #define REASON "its guard was hit while other programs ran"
 
-static unsigned count_apart(const struct daemon *daemon, uid_t uid)
+static unsigned count_apart(const struct daemon *daemon, uid_t owner)
 {
 	const struct domain *domain;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		count += domain->alone && domain->identity.uid == uid && !domain->retiring;
+		count += domain->alone && owner_of(domain->identity.uid) == owner && !domain->retiring;
 	return count;
 }
 
@@ -55,7 +56,7 @@ static const char *obstacle(const struct session *session)
 		return "it is alone already, and its old executor has its guard yet";
 	if (session->apart_us && timer_now_us() - session->apart_us < RETRY_US)
 		return "a move was tried a moment ago";
-	if (count_apart(daemon, session->uid) >= APART_MAX)
+	if (count_apart(daemon, session->owner) >= APART_MAX)
 		return "enough programs of its user have executors of their own";
 	return NULL;
 }
@@ -83,8 +84,6 @@ void separate_take_stray(struct worker *worker, uint64_t owner, const struct wir
 		counters->guard_hits++;
 	else
 		counters->guard_hits_unproved++;
-	if (!worker->domain)
-		return;
 	stays = stray->culprit ? NULL : begin(worker->domain, owner);
 	verdict_stray(worker->domain, owner, stray, stays);
 }

@@ -22,6 +22,8 @@
 /* Exit codes beside those of sysexits.h; otherwise it is the program's. */
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND	127
+/* Daemons that may die, one after the other, while they are asked. */
+#define PING_TRIES 4u
 
 struct options {
 	bool allow_native;
@@ -210,6 +212,17 @@ static int run(const char *path, char **arguments)
 	return say_unrunnable(arguments[0], errno, true);
 }
 
+/* A daemon that dies takes the question along, and the next one answers: whoever connects waits for
+ * it. Return: as ask() */
+static int ping(const char *socket, char *text, size_t size)
+{
+	int r = -ECONNRESET;
+
+	for (unsigned tries = 0; tries < PING_TRIES && r == -ECONNRESET; tries++)
+		r = ask(socket, "ping", NULL, text, size);
+	return r;
+}
+
 int main(int count, char **arguments)
 {
 	struct options options = {0};
@@ -224,7 +237,7 @@ int main(int count, char **arguments)
 	arguments += optind;
 	ask_socket_path(options.socket, socket, sizeof(socket));
 	/* One that refuses to answer more operators is there, and serves programs. */
-	native = ask(socket, "ping", NULL, text, sizeof(text)) < 0;
+	native = ping(socket, text, sizeof(text)) < 0;
 	if (native && !options.allow_native) {
 		fprintf(stderr,
 			"frmps-run: %s; %s is not run (frmpsctl doctor says what to do; --allow-native lets "

@@ -27,7 +27,8 @@ static unsigned looks_of(const struct worker *worker)
 	case WORKER_WARM:
 		return owes(worker) ? (worker->domain ? OVERDUE_LOOKS : OVERDUE_LOOKS_KEEPER) : 0;
 	case WORKER_ACTIVE:
-		return owes(worker) && events->is_activating(worker) ? OVERDUE_LOOKS_ACTIVATING : 0;
+		return owes(worker) ? events->is_activating(worker) ? OVERDUE_LOOKS_ACTIVATING : OVERDUE_LOOKS
+				    : 0;
 	default:
 		return 0;
 	}
@@ -49,6 +50,27 @@ static bool stands_still(struct worker *worker)
 	return worker->still++ >= OVERDUE_LOOKS_STILL;
 }
 
+static void on_ping(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	(void)context;
+	(void)reply;
+	(void)packet;
+	worker->pinged = false;
+}
+
+/* What an executor that serves is asked may take as long as kernels do. Ping is answered at
+ * once. */
+static void ping(struct worker *worker)
+{
+	struct wire_message message = {.type = WIRE_PING};
+
+	if (worker->state != WORKER_ACTIVE || worker->pinged)
+		return;
+	worker->pinged = true;
+	worker_request(worker, &message, NULL, 0, on_ping, NULL);
+}
+
 /* Return: whether it is to be looked at again. */
 static bool look_at(struct worker *worker)
 {
@@ -60,6 +82,8 @@ static bool look_at(struct worker *worker)
 		worker_condemn(worker, "everybody waits for it, and it neither answers nor computes");
 	else if (++worker->looks >= looks)
 		worker_condemn(worker, "it does not answer any more");
+	else
+		ping(worker);
 	return worker->state != WORKER_CONDEMNED;
 }
 

@@ -1,7 +1,8 @@
-// Children that hang where nobody else would notice: the keeper, and executors while they start, as
-// standbys, and between Activate and its answer. Whoever says nothing for a long time there,
-// although something is expected of it, is given up. An executor that serves is watched by its
-// sessions' requests and ends (promote.c, halt.c, session_close.c). Daemon, loop thread only.
+// Children that hang where nobody else would notice: the keeper, and executors. Whoever says
+// nothing for a long time, although something is expected of it, is given up. What an executor that
+// serves is asked may take as long as a kernel does: so it is sent Ping beside that. Where a
+// session ends or something is halted it has less time (promote.c, halt.c, session_close.c).
+// Daemon, loop thread only.
 //
 // Time is counted in looks, so that a service that was stopped as a whole finds everybody alive
 // afterwards.

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -19,6 +20,7 @@
 #include "server/identity.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
+#include "server/priority.h"
 #include "server/worker/compiler.h"
 #include "server/worker/crew.h"
 #include "server/worker/exceptions.h"
@@ -55,6 +57,7 @@ static _Noreturn void become(char *const *arguments, char *const *environment,
 {
 	/* Who reads the log may go at any time: it stays ignored. */
 	signal(SIGPIPE, SIG_IGN);
+	priority_restore(identity);
 	if (heritage_place(control_fd, words_fd, dump_fd)) {
 		if (identity)
 			take_identity(identity);
@@ -84,6 +87,7 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	/* The keeper runs nobody's code. */
 	const struct identity *identity =
 		worker->role == ROLE_EXECUTOR && heritage->as_user ? worker->identity : NULL;
+	char *const nothing[] = {NULL};
 	/* Where the driver can write (exceptions.h). */
 	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1;
 	/* Without it, what its environment names would be another descriptor of it. */
@@ -96,11 +100,16 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	snprintf(patience, sizeof(patience), "--load-patience-ms=%u", heritage->load_patience_ms);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	snprintf(words, sizeof(words), "--words-fd=%d", HERITAGE_WORDS_FD);
+	if (identity && environment)
+		heritage_leave_for_user(environment);
 	if (!pid)
 		pid = fork_for_holder(ret_pidfd);
 	if (pid == 0)
-		become(arguments, environment ? environment : heritage->environment, identity, control_fd,
-			words_fd, dump_fd);
+		become(arguments,
+			environment ? environment
+			: identity  ? nothing
+				    : heritage->environment,
+			identity, control_fd, words_fd, dump_fd);
 	if (dump_fd >= 0)
 		close(dump_fd);
 	exceptions_environment_free(environment);
@@ -177,6 +186,7 @@ static bool deepen_stack(void)
 static _Noreturn void become_compiler(char *const *arguments, char *const *environment,
 	const struct identity *identity, pid_t daemon, int control_fd)
 {
+	priority_restore(true);
 	if (!heritage_place(control_fd, -1, -1) || dup2(STDIN_FILENO, STDOUT_FILENO) < 0 ||
 		dup2(STDIN_FILENO, STDERR_FILENO) < 0 || !deepen_stack())
 		_exit(127);
@@ -190,6 +200,22 @@ static _Noreturn void become_compiler(char *const *arguments, char *const *envir
 	_exit(127);
 }
 
+/* Return: the caller's list, of strings that are not; NULL without memory */
+static char **environment_for_user(char *const *environment)
+{
+	size_t count = 0;
+	char **list;
+
+	while (environment[count])
+		count++;
+	list = calloc(count + 1, sizeof(*list));
+	if (!list)
+		return NULL;
+	memcpy(list, environment, count * sizeof(*list));
+	heritage_leave_for_user(list);
+	return list;
+}
+
 /* A child of the daemon's own: it is not to outlive it. */
 static int start_compiler(const struct compiler *compiler, int control_fd, int *ret_pidfd)
 {
@@ -197,17 +223,21 @@ static int start_compiler(const struct compiler *compiler, int control_fd, int *
 	const struct identity identity = {.uid = compiler->uid, .gid = NO_GROUP};
 	char backend[32], arch[32], control[32];
 	char *arguments[] = {(char *)"frmps-server", (char *)"--role=compiler", backend, arch, control, NULL};
+	char **environment = environment_for_user(heritage->environment);
 	pid_t daemon = getpid();
-	long pid;
+	long pid = -ENOMEM;
 
 	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
 	snprintf(arch, sizeof(arch), "--arch=%u", compiler->arch);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
-	pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_pidfd, NULL, 0);
-	if (pid == 0)
-		become_compiler(arguments, heritage->environment, geteuid() == 0 ? &identity : NULL, daemon,
-			control_fd);
-	pid = pid < 0 ? -errno : pid;
+	if (environment) {
+		pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_pidfd, NULL, 0);
+		if (pid == 0)
+			become_compiler(arguments, environment, geteuid() == 0 ? &identity : NULL, daemon,
+				control_fd);
+		pid = pid < 0 ? -errno : pid;
+	}
+	free(environment);
 	close(control_fd);
 	return (int)pid;
 }

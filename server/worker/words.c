@@ -3,6 +3,7 @@
 #include "server/worker/words.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,11 +27,16 @@ int words_map(struct worker *worker, int fd)
 
 int words_make(struct worker *worker, int *ret_fd)
 {
-	int fd = memfd_create("frmps-last-words", MFD_CLOEXEC), r;
+	int fd = memfd_create("frmps-last-words", MFD_CLOEXEC | MFD_ALLOW_SEALING), r = 0;
 
 	if (fd < 0)
 		return -errno;
-	r = ftruncate(fd, (off_t)PAGE_BYTES) < 0 ? -errno : words_map(worker, fd);
+	/* The executor has the file as well, and must not take a page away that the daemon
+	 * reads. */
+	if (ftruncate(fd, (off_t)PAGE_BYTES) < 0 ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		r = -errno;
+	r = r ? r : words_map(worker, fd);
 	r = r ? r : store_deposit(worker->crew->store, fd, &worker->words_key);
 	if (r < 0) {
 		close(fd);

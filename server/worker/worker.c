@@ -94,11 +94,29 @@ bool worker_owes(const struct worker *worker, const void *context)
 	return false;
 }
 
+/* Some things only an executor can say. */
+static bool is_its_to_send(const struct worker *worker, enum wire_type type)
+{
+	switch (type) {
+	case WIRE_SUSPECT:
+	case WIRE_FAULT:
+	case WIRE_STRAY:
+	case WIRE_OFFENCE:
+		return worker->domain;
+	default:
+		return true;
+	}
+}
+
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
 {
 	struct worker *worker = context;
 	const struct worker_events *events = events_of(worker);
 
+	if (!is_its_to_send(worker, message->type)) {
+		worker_condemn(worker, "sent a message that is not its to send");
+		return;
+	}
 	switch (message->type) {
 	case WIRE_REPLY:
 		take_reply(worker, message, packet);
@@ -108,19 +126,19 @@ static void on_message(void *context, const struct wire_message *message, struct
 		events->troubled(worker);
 		break;
 	case WIRE_SUSPECT:
-		if (worker->domain)
-			events->suspect(worker, message->trouble.text);
+		events->suspect(worker, message->trouble.text);
 		events->troubled(worker);
 		break;
 	case WIRE_FAULT:
-		if (worker->domain)
-			events->fault(worker, message->session, &message->trouble);
+		events->fault(worker, message->session, &message->trouble);
 		events->troubled(worker);
 		break;
 	case WIRE_READY:
+		/* One that a dead daemon has dealt with may be here once more. */
+		if (worker->state != WORKER_STARTING)
+			break;
 		worker->contains = message->ready.contains;
-		if (worker->state == WORKER_STARTING)
-			events->ready(worker, &message->ready);
+		events->ready(worker, &message->ready);
 		worker_keep(worker);
 		break;
 	case WIRE_STRAY:
@@ -133,6 +151,9 @@ static void on_message(void *context, const struct wire_message *message, struct
 		worker_condemn(worker, "sent a message that is not its to send");
 		break;
 	}
+	/* Nobody asks an executor for one. */
+	if (packet->fd_count && worker->role == ROLE_EXECUTOR)
+		worker_condemn(worker, "sent a descriptor");
 }
 
 static void on_closed(void *context, const char *reason)
@@ -254,6 +275,9 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	uint32_t room = (uint32_t)((bytes - sizeof(*kept) - WORKER_HEAD_BYTES) / sizeof(uint64_t));
 
 	memcpy(worker, head, WORKER_HEAD_BYTES);
+	if (worker->state > WORKER_CONDEMNED)
+		worker->state = WORKER_CONDEMNED;
+	worker->lost_text[sizeof(worker->lost_text) - 1] = '\0';
 	worker->immovable_count = kept->immovable_count < room ? kept->immovable_count : room;
 	worker->immovable_room = worker->immovable_count;
 	if (!worker->immovable_count)

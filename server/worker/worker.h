@@ -156,6 +156,7 @@ struct worker {
 	/* overdue.c; from SIGKILL on reap.c */
 	unsigned looks;	       /* since it last said something, or since something is expected of it again */
 	unsigned still;	       /* of these, one after the other, that found it idle while everybody waits */
+	bool pinged;	       /* for overdue.c, and not answered */
 	unsigned excuses;      /* how often another executor that came up was the reason */
 	uint64_t processor_ms; /* that it had had at the latest of these */
 	unsigned mirrors;      /* answers to warm.c that are not in */

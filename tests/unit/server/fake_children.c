@@ -24,6 +24,7 @@
 #include "server/loop/timer.h"
 #include "server/rooms.h"
 #include "server/session/domain.h"
+#include "server/session/owner.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
 #include "server/worker/supervise.h"
@@ -89,6 +90,8 @@ static int start(struct worker *worker, int control_fd, int words_fd)
 		child->words =
 			mmap(NULL, sizeof(*child->words), PROT_READ | PROT_WRITE, MAP_SHARED, words_fd, 0);
 		ck_assert_ptr_ne(child->words, MAP_FAILED);
+		/* The daemon reads it: an executor cannot take it away. */
+		ck_assert_int_lt(ftruncate(words_fd, 0), 0);
 		close(words_fd);
 	}
 	worker->pid = FIRST_PID + (int)current->child_count++;
@@ -243,7 +246,7 @@ static void look_at_board(struct fake *fake)
 		;
 	close_forgotten(fake);
 	for (; fake->synced != word_acquire(&fake->legacy.board->syncs); fake->synced++)
-		reclaim_done(&fake->daemon, 1);
+		reclaim_synced(&fake->daemon, 1);
 }
 
 void fake_turn(struct fake *fake)
@@ -558,11 +561,14 @@ void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid)
 	static const uint64_t all[7] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0),
 		~UINT64_C(0), ~UINT64_C(0)};
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
+	struct visitor *visitor;
 	int pair[2];
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	visitor_new(&fake->daemon, pair[0]);
-	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.uid = uid;
+	visitor = TAILQ_LAST(&fake->daemon.visitors, visitor_list);
+	visitor->peer.uid = visitor->identity.uid = uid;
+	visitor->peer.owner = owner_of(uid);
 	*client = (struct fake_client){.socket = pair[1], .next_id = 100};
 	hello.hello = (struct wire_hello){.major = FRMPS_PROTOCOL_MAJOR,
 		.program = "fake",

@@ -527,6 +527,25 @@ START_TEST(members_that_are_too_much_together)
 }
 END_TEST
 
+/* However large the file is: it may have no pages. */
+START_TEST(nothing_unpacks_to_more_than_there_may_be)
+{
+	struct fatbin_target *target;
+
+	ck_assert_uint_eq(FATBIN_UNPACKED_MAX(UINT64_C(46) << 20), FATBIN_UNPACKED_MOST);
+	ck_assert_uint_eq(FATBIN_UNPACKED_MAX(UINT64_MAX), FATBIN_UNPACKED_MOST);
+	ck_assert_uint_lt(FATBIN_UNPACKED_MAX(UINT64_C(1) << 20), FATBIN_UNPACKED_MOST);
+	begin_fat();
+	add_contents(ARCH, FATBIN_FLAG_ZSTD, (const uint8_t *)"code", 4);
+	end_fat();
+	ck_assert_int_eq(image_check(fat.at, fat.count), IMAGE_FATBIN);
+	target = (void *)(fat.at + sizeof(struct fatbin_header) + sizeof(struct fatbin_entry));
+	target->unpacked_bytes = FATBIN_UNPACKED_MOST;
+	ck_assert_int_eq(image_check(fat.at, fat.count), IMAGE_BAD);
+	free(fat.at);
+}
+END_TEST
+
 static uint8_t *read_image(const char *name, size_t *ret_bytes)
 {
 	uint8_t *image = malloc(1 << 16);
@@ -568,7 +587,8 @@ int main(void)
 	const TTest *const tests[] = {who_wants_it, the_function_is_there, needs_of_kernels, all_else_stays,
 		names_by_the_long_way, spoilt_images, members_are_shown, members_are_replaced,
 		members_that_lie, members_may_be_very_many, members_may_want_more_than_they_are,
-		members_that_are_too_much_together, a_setter_of_conditions_is_put_in};
+		members_that_are_too_much_together, nothing_unpacks_to_more_than_there_may_be,
+		a_setter_of_conditions_is_put_in};
 	Suite *suite = suite_create("weave");
 	TCase *all = suite_case(suite, "weave");
 

@@ -537,6 +537,20 @@ START_TEST(emptied_lists_are_dropped)
 }
 END_TEST
 
+/* A token of the service's, for example. */
+START_TEST(users_see_nothing_of_the_services_environment)
+{
+	char *variables[] = {(char *)"SECRET=1", (char *)"PATH=/bin", (char *)"PATHS=2", (char *)"FRMPS_X=3",
+		(char *)"AWS_KEY=4", (char *)"LD_LIBRARY_PATH=/lib", NULL};
+
+	heritage_leave_for_user(variables);
+	ck_assert_str_eq(variables[0], "PATH=/bin");
+	ck_assert_str_eq(variables[1], "FRMPS_X=3");
+	ck_assert_str_eq(variables[2], "LD_LIBRARY_PATH=/lib");
+	ck_assert_ptr_null(variables[3]);
+}
+END_TEST
+
 static const struct {
 	const char *list;
 	int device;
@@ -581,6 +595,7 @@ int main(void)
 	tcase_add_test(tests, socket_has_a_default);
 	tcase_add_test(tests, children_get_a_clean_environment);
 	tcase_add_test(tests, emptied_lists_are_dropped);
+	tcase_add_test(tests, users_see_nothing_of_the_services_environment);
 	tcase_add_loop_test(
 		tests, device_number_counts_in_the_operators_list, 0, sizeof(devices) / sizeof(devices[0]));
 	return suite_run(suite);

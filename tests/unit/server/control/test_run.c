@@ -162,6 +162,23 @@ START_TEST(program_gets_the_shim_and_the_socket)
 }
 END_TEST
 
+/* The next daemon answers whoever has connected meanwhile. */
+START_TEST(a_daemon_that_dies_over_the_question_is_not_missing)
+{
+	char path[128], shim[128], output[4096];
+	const char *arguments[] = {"--socket", path, "/bin/echo", "was-run", NULL};
+	pid_t service;
+
+	one_answer_deaths = 2;
+	service = start_service(path, sizeof(path));
+	make_shim(shim, sizeof(shim));
+	ck_assert_int_eq(run(arguments, output), 0);
+	ck_assert_str_eq(output, "was-run\n");
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+	one_answer_deaths = 0;
+}
+END_TEST
+
 START_TEST(missing_shim_is_an_error)
 {
 	char path[128], output[4096];
@@ -325,6 +342,7 @@ int main(void)
 	tcase_add_test(tests, native_runs_say_so);
 	tcase_add_loop_test(tests, usage_is_checked, 0, sizeof(wrong) / sizeof(wrong[0]));
 	tcase_add_test(tests, program_gets_the_shim_and_the_socket);
+	tcase_add_test(tests, a_daemon_that_dies_over_the_question_is_not_missing);
 	tcase_add_test(tests, missing_shim_is_an_error);
 	tcase_add_test(tests, programs_that_gain_rights_are_refused);
 	tcase_add_test(tests, unknown_programs_are_127);

@@ -523,6 +523,10 @@ static CUresult graph_launch(struct backend_stream *stream, struct backend_graph
 
 static CUresult mark(struct backend_stream *stream, void *word, uint64_t value)
 {
+	void (*marked)(void) = fake.marked;
+
+	if (marked)
+		marked();
 	return note((struct fake_call){.kind = FAKE_MARK, .stream = stream, .word = word, .value = value});
 }
 

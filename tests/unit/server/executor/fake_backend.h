@@ -80,10 +80,11 @@ struct fake {
 	/* How long it takes at least to undo a mapping, or to end a stream, an event or a
 	 * graph, and how long all of that has taken. */
 	_Atomic uint64_t undo_ns, undoing_ns;
-	_Atomic bool can_end;	    /* kernels_end is supported, */
-	_Atomic bool ends;	    /* and each call lets the oldest mark arrive */
-	_Atomic unsigned end_stuck; /* each call waits for it to be 0; before it asks, not to be 2 */
-	_Atomic bool waits;	    /* what the first call says when it asks */
+	_Atomic bool can_end;	      /* kernels_end is supported, */
+	_Atomic bool ends;	      /* and each call lets the oldest mark arrive */
+	_Atomic unsigned end_stuck;   /* each call waits for it to be 0; before it asks, not to be 2 */
+	_Atomic bool waits;	      /* what the first call says when it asks */
+	void (*_Atomic marked)(void); /* called in the thread that places a mark; NULL: nothing is */
 };
 
 extern struct fake fake;

@@ -25,6 +25,7 @@ static void open_executor(void)
 	shares_init(&executor->shares, &executor->sharing);
 	caps_init(&executor->caps);
 	pthread_mutex_init(&executor->control_lock, NULL);
+	outbox_init(&executor->outbox);
 	pthread_mutex_init(&executor->tenants_lock, NULL);
 	pthread_mutex_init(&executor->ends_lock, NULL);
 	ck_assert_int_eq(job_board_init(&executor->board), 0);
@@ -33,6 +34,7 @@ static void open_executor(void)
 
 static void close_executor(void)
 {
+	outbox_deinit(&fixture.executor.outbox);
 	job_board_deinit(&fixture.executor.board);
 	free(fixture.executor.scratch);
 }

@@ -6,12 +6,15 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "server/executor/clock.h"
@@ -1267,6 +1270,55 @@ START_TEST(idle_threads_sleep_and_wake)
 }
 END_TEST
 
+#define LATE 100u
+
+static struct client *late_client;
+static _Atomic unsigned late_launches, overslept;
+static __thread bool serves_late; /* the calling thread serves that client */
+
+/* In place of the C library's: whether a thread falls asleep over a launch that nobody has rung
+ * for. */
+int epoll_pwait2(int epoll, struct epoll_event *events, int most, const struct timespec *timeout,
+	const sigset_t *signals)
+{
+	if (serves_late && fake.marked && fake_count(FAKE_LAUNCH) < late_launches + 1)
+		overslept++;
+	return (int)syscall(SYS_epoll_pwait2, epoll, events, most, timeout, signals, _NSIG / 8);
+}
+
+/* The client's launch, at the moment in which the thread that serves it is about to sleep and has
+ * not said so yet: nobody rings. */
+static void launch_late(void)
+{
+	serves_late = true;
+	if (late_launches == LATE)
+		return;
+	late_launches++;
+	launch(late_client, 1, 0);
+}
+
+/* What is published before a thread says that it sleeps, it sees by a last look. */
+START_TEST(a_launch_at_the_moment_of_falling_asleep_is_served)
+{
+	struct client client;
+
+	prepare(&client, 1);
+	while (!word_acquire(&client.view.server->asleep))
+		sched_yield();
+	late_client = &client;
+	late_launches = overslept = 0;
+	fake.marked = launch_late;
+	launch(&client, 1, 0);
+	while (late_launches < LATE || fake_count(FAKE_LAUNCH) < LATE + 1)
+		sched_yield();
+	fake.marked = NULL;
+	ck_assert_uint_eq(overslept, 0);
+	wait_for(&client, 1, client.seq[1]);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
 /*
  * What may not be unpinned while anything runs
  */
@@ -1760,6 +1812,7 @@ int main(void)
 	tcase_add_test(role, one_that_ends_while_it_is_let_go);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
 	tcase_add_test(role, idle_threads_sleep_and_wake);
+	tcase_add_test(role, a_launch_at_the_moment_of_falling_asleep_is_served);
 	tcase_add_test(role, nothing_is_unpinned_while_anything_runs);
 	tcase_add_test(role, many_ends_leave_nothing);
 	tcase_add_checked_fixture(tight, start_tight, stop);

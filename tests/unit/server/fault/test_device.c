@@ -123,11 +123,12 @@ END_TEST
 
 START_TEST(a_contained_fault_costs_the_domain_of_its_executor)
 {
+	const char *text;
 	struct xid xid = contained;
 	struct domain *other;
 
 	join();
-	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL);
+	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL, false, &text);
 	xid.pid = (_i ? standby : active)->worker->pid;
 	device_take_xid(&fake->daemon, &xid);
 	fake_turn(fake);
@@ -260,9 +261,17 @@ END_TEST
  * Processes that do not end
  */
 
-START_TEST(an_executor_that_does_not_end_is_the_devices_failure)
+/* Whatever holds it may be its user's own: others go on, and his next program gets another one. */
+START_TEST(an_executor_that_does_not_end_costs_its_domain)
 {
+	struct fake_client other, late;
+
 	join();
+	fake_hello_as(fake, &other, 4242);
+	fake_warm(fake, &fake->children[3]);
+	fake_serve(fake, &fake->children[3], WIRE_ACTIVATE);
+	fake_open(fake, &fake->children[3]);
+	fake_welcome(fake, &other);
 	active->seen = standby->seen = true;
 	worker_condemn(active->worker, "a test");
 	ck_assert(timer_running(active->worker->reap_timer));
@@ -274,11 +283,16 @@ START_TEST(an_executor_that_does_not_end_is_the_devices_failure)
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_HELD);
 	look(active, 1);
 	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "was killed and does not end");
-	expect_refused(CUDA_ERROR_DEVICE_UNAVAILABLE);
 	ck_assert(standby->killed);
 	look(active, REAP_LOOKS);
 	fake_reap(fake, standby, SIGKILL);
-	ck_assert_uint_eq(fake->child_count, 3);
+	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
+	ck_assert_uint_eq(word_acquire(&other.view.server->state), SHM_SESSION_RUNNING);
+	fake_hello(fake, &late);
+	ck_assert_uint_eq(fake->child_count, 6);
+	fake_ready(fake, &fake->children[5]);
+	close(late.socket);
+	fake_leave(fake, &other);
 	forget(&client);
 }
 END_TEST
@@ -306,6 +320,24 @@ START_TEST(an_executor_that_was_killed_is_looked_at)
 	worker_condemn(active->worker, "a test");
 	FAKE_RUN_WHILE(fake, active->worker->still < 2);
 	forget(&client);
+}
+END_TEST
+
+/* It runs as a user of the machine, who may have written that himself. */
+START_TEST(an_executor_of_a_user_does_not_say_that_there_is_no_device)
+{
+	const struct wire_message lost = {
+		.type = WIRE_LOST, .trouble = {.code = CUDA_ERROR_NO_DEVICE, .text = "said"}};
+
+	boot();
+	fake->heritage.as_user = true;
+	fake_reap(fake, standby, SIGKILL);
+	fake_reap(fake, active, SIGKILL);
+	FAKE_SKIP_WHILE(fake, fake->child_count == 3);
+	fake_send(fake, fake->children[3].socket, &lost, NULL, 0);
+	ck_assert(fake->children[3].killed);
+	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
+	end();
 }
 END_TEST
 
@@ -378,8 +410,9 @@ int main(void)
 	tcase_add_test(xids, an_executor_that_cannot_start_for_other_reasons_is_tried_again);
 	tcase_add_test(xids, a_contained_fault_of_somebody_else_has_no_consequence);
 	tcase_add_loop_test(xids, a_contained_fault_without_a_process_is_everybodys, 0, 2);
-	tcase_add_test(ends, an_executor_that_does_not_end_is_the_devices_failure);
+	tcase_add_test(ends, an_executor_that_does_not_end_costs_its_domain);
 	tcase_add_test(ends, an_executor_with_a_thread_that_is_held_does_nothing_useful);
+	tcase_add_test(ends, an_executor_of_a_user_does_not_say_that_there_is_no_device);
 	tcase_add_test(ends, an_executor_that_was_killed_is_looked_at);
 	tcase_add_test(ends, an_executor_that_nobody_waits_for_may_take_its_time);
 	tcase_add_test(ends, a_keeper_that_does_not_end_is_the_devices_failure);

@@ -252,6 +252,8 @@ START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
 	FAKE_SKIP_WHILE(fake, incident_is_serving(fake_domain(fake)->promotion->state));
 	ck_assert(!first->killed);
+	/* It was silent for so long that it was asked whether it lives. */
+	fake_serve(fake, first, WIRE_PING);
 	fake_serve(fake, first, WIRE_HALT);
 	finish(1, 2);
 	run_until_killed(first);

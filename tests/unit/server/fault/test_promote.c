@@ -496,6 +496,7 @@ END_TEST
 
 START_TEST(user_without_programs_gives_its_executors_back)
 {
+	const char *text;
 	struct fake_client client;
 	struct domain *other;
 
@@ -512,7 +513,7 @@ START_TEST(user_without_programs_gives_its_executors_back)
 	ck_assert(!fake_domain(fake)->retiring);
 
 	/* Another user's executors are up: the first user's go. */
-	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL);
+	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL, false, &text);
 	fake_warm(fake, &fake->children[3]);
 	fake_serve(fake, &fake->children[3], WIRE_ACTIVATE);
 	ck_assert_ptr_nonnull(domain_serving(other));

@@ -499,6 +499,46 @@ START_TEST(image_limit_is_an_answer)
 }
 END_TEST
 
+#define FUNCTIONS 60000u
+#define MAPPINGS  30000u
+
+/* Ranges are found whatever else there is, and at once: with a walk over everything for each
+ * question this takes longer than any test may. */
+START_TEST(a_mapping_costs_the_same_beside_many_functions)
+{
+	struct wire_message find = {.type = WIRE_FIND_FUNCTION, .symbol = {.module = 1, .name = "k"}};
+	struct wire_message map = {.type = WIRE_MAP_HOST, .range = {.bytes = 4096}};
+	struct check_finding finding;
+
+	for (uint32_t i = 1; i < FUNCTIONS; i++) {
+		find.symbol.function = i;
+		note(&find);
+	}
+	/* From both ends, so that neighbours come last. */
+	for (uint32_t i = 0; i < MAPPINGS; i++) {
+		uint32_t place = i % 2 ? MAPPINGS - i / 2 : i / 2;
+
+		map.range.address = HOST + place * UINT64_C(8192);
+		ck_assert_int_eq(check(&map, -1, &finding), 0);
+		note(&map);
+		ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	}
+	map.range = (struct wire_range){HOST + 4096, 8192, 0};
+	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	map.range.bytes = 4096;
+	ck_assert_int_eq(check(&map, -1, &finding), 0);
+	ck_assert_ptr_null(holdings_find_range(holdings, WIRE_MAP_HOST, HOST, 8192));
+	while (!RB_EMPTY(&holdings->ranges)) {
+		struct holding *entry = RB_ROOT(&holdings->ranges);
+
+		ck_assert_ptr_eq(
+			holdings_find_range(holdings, WIRE_MAP_HOST, entry->range.address, 4096), entry);
+		holdings_drop_range(holdings, entry);
+	}
+	ck_assert_uint_eq(holdings->host_bytes, 0);
+}
+END_TEST
+
 START_TEST(pinned_limit_is_an_answer)
 {
 	struct wire_message mapped = {.type = WIRE_MAP_HOST, .range = {.address = HOST, .bytes = 8192}};
@@ -513,6 +553,11 @@ START_TEST(pinned_limit_is_an_answer)
 	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	scope.pinned_limit = 4096;
 	ck_assert_int_eq(check(&more, -1, &finding), CHECK_E_ANSWER);
+	/* What was freed and is kept open counts as well. */
+	scope.pinned_limit = 16384;
+	scope.kept_bytes = 4096;
+	ck_assert_int_eq(check(&more, -1, &finding), CHECK_E_ANSWER);
+	scope.kept_bytes = 0;
 	scope.pinned_limit = 0;
 	ck_assert_int_eq(check(&more, -1, &finding), 0);
 }
@@ -785,6 +830,7 @@ int main(void)
 	tcase_add_test(requests, links_have_bounded_inputs);
 	tcase_add_test(requests, shared_events_are_pages_of_the_host_part);
 	tcase_add_test(requests, names_and_descriptions_are_bounded);
+	tcase_add_test(requests, a_mapping_costs_the_same_beside_many_functions);
 	tcase_add_test(requests, pinned_limit_is_an_answer);
 	tcase_add_test(requests, image_limit_is_an_answer);
 	tcase_add_test(requests, graphs_are_sealed_files_and_kept_by_id);

@@ -252,7 +252,8 @@ START_TEST(who_does_not_end_is_ended)
 }
 END_TEST
 
-/* It could change it behind the back of those that load it. */
+/* It could change it behind the back of those that load it, or keep the daemon waiting. _i: mapped,
+ * or open. */
 START_TEST(code_that_its_compiler_holds_on_to_is_refused)
 {
 	struct wire_message load = load_of(1);
@@ -266,11 +267,17 @@ START_TEST(code_that_its_compiler_holds_on_to_is_refused)
 	ck_assert_int_eq(pwrite(fd, "code", 4, 0), 4);
 	mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ck_assert_ptr_ne(mapped, MAP_FAILED);
-	close(fd);
+	if (_i)
+		munmap(mapped, 4096);
+	else
+		close(fd);
 	reply_code(4);
 	expect_reply(&client, CUDA_ERROR_OUT_OF_MEMORY);
 	fake_expect_nothing(fake, active->socket);
-	munmap(mapped, 4096);
+	if (_i)
+		close(fd);
+	else
+		munmap(mapped, 4096);
 	part();
 }
 END_TEST
@@ -286,6 +293,27 @@ START_TEST(code_that_is_not_there_is_refused)
 	close(expect_text());
 	reply_code(4);
 	expect_reply(&client, CUDA_ERROR_OUT_OF_MEMORY);
+	part();
+}
+END_TEST
+
+/* It breaks the protocol, which counts as a crash. */
+START_TEST(a_compiler_that_sends_a_descriptor_is_given_up)
+{
+	struct wire_message load = load_of(1), reply = {.type = WIRE_REPLY, .reply.text = ""};
+	int fd = fake_memfd(4096, 0);
+
+	join();
+	request(&client, &load);
+	refuse_text();
+	close(expect_text());
+	reply.id = fake->message.id;
+	fake_send(fake, own()->socket, &reply, &fd, 1);
+	close(fd);
+	ck_assert_uint_eq(fake->daemon.counters.compilers_lost, 1);
+	compile();
+	load_code(0);
+	expect_reply(&client, 0);
 	part();
 }
 END_TEST
@@ -441,8 +469,9 @@ int main(void)
 	tcase_add_test(all, what_is_wrong_with_a_text_is_said);
 	tcase_add_test(all, what_crashes_twice_is_an_error);
 	tcase_add_test(all, a_link_that_crashes_twice_is_an_error);
-	tcase_add_test(all, code_that_its_compiler_holds_on_to_is_refused);
+	tcase_add_loop_test(all, code_that_its_compiler_holds_on_to_is_refused, 0, 2);
 	tcase_add_test(all, code_that_is_not_there_is_refused);
+	tcase_add_test(all, a_compiler_that_sends_a_descriptor_is_given_up);
 	tcase_add_test(all, a_dropped_link_needs_no_compiler);
 	tcase_add_test(all, compilers_go_with_their_sessions);
 	tcase_add_test(all, a_user_has_a_bounded_number_of_compilers);

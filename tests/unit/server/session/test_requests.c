@@ -532,6 +532,7 @@ END_TEST
 /* Each takes half a GiB of the device, which no limit of a program counts. */
 START_TEST(executors_do_not_take_what_is_guaranteed)
 {
+	const char *text;
 	struct wire_message limit = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_MALLOC_HEAP_SIZE, 1}};
 	const struct identity stranger = {.uid = getuid() + 1};
 	struct fake_client other;
@@ -541,12 +542,12 @@ START_TEST(executors_do_not_take_what_is_guaranteed)
 	fake->daemon.device.total_bytes = 4 * GUARANTEE_EXECUTOR_BYTES;
 	fake_session(fake, 1)->terms.memory_guarantee = 2 * GUARANTEE_EXECUTOR_BYTES - 1;
 	ck_assert_int_eq(ask(&client, &limit), CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, "it has faults"));
+	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, "it has faults", false, &text));
 	ck_assert_uint_eq(fake->child_count, 3);
 	/* One has room; not two, for users have a standby. */
 	fake_session(fake, 1)->terms.memory_guarantee = GUARANTEE_EXECUTOR_BYTES;
-	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, NULL));
-	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, "it has faults"));
+	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, NULL, false, &text));
+	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, "it has faults", false, &text));
 	ck_assert_uint_eq(fake->child_count, 4);
 	fake_leave(fake, &other);
 	part();
@@ -556,16 +557,17 @@ END_TEST
 /* The standbys of a new user's, which start one after the other, are to come. */
 START_TEST(executors_that_are_to_start_have_their_memory)
 {
+	const char *text;
 	const struct identity stranger = {.uid = getuid() + 1};
 
 	join();
 	fake->daemon.device.total_bytes = 5 * GUARANTEE_EXECUTOR_BYTES;
 	fake_session(fake, 0)->terms.memory_guarantee = 1;
-	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, NULL));
+	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, NULL, false, &text));
 	ck_assert_uint_eq(fake->child_count, 4);
 	/* Two of each user's, and what is guaranteed: less than one is left. */
-	ck_assert_ptr_null(
-		domain_of(&fake->daemon, &(const struct identity){.uid = stranger.uid + 1}, "it has faults"));
+	ck_assert_ptr_null(domain_of(&fake->daemon, &(const struct identity){.uid = stranger.uid + 1},
+		"it has faults", false, &text));
 	part();
 }
 END_TEST
@@ -695,6 +697,58 @@ START_TEST(nobody_waits_for_what_somebody_else_has_freed)
 }
 END_TEST
 
+/* Behind a free of its own, of something else, or of memory that has come back already. */
+START_TEST(a_free_makes_nobody_wait_for_what_others_have_freed)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	struct wire_message pin = {.type = WIRE_MAP_HOST}, unpin = {.type = WIRE_UNMAP_HOST};
+	struct fake_client other;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	free_memory(false);
+	pin.range = unpin.range = (struct wire_range){other.window_base + WINDOW_DEVICE_BYTES, 4096, 0};
+	fake_request(fake, &other, &pin, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_serve(fake, standby, WIRE_MAP_HOST);
+	fake_expect(fake, other.socket, WIRE_REPLY);
+	fake_request(fake, &other, &unpin, -1);
+	fake_serve(fake, active, WIRE_UNMAP_HOST);
+	fake_expect(fake, other.socket, WIRE_REPLY);
+	fake_serve(fake, standby, WIRE_UNMAP_HOST);
+	fake_request(fake, &other, &query, -1);
+	expect_query(&other);
+	create_memory(&other, 9, 6);
+	ck_assert_int_eq(release_memory(&other, 9), 0);
+	fake_request(fake, &other, &query, -1);
+	fake_expect_nothing(fake, active->socket);
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	expect_query(&other);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
+/* Somebody has its descriptor: it does not come back. */
+START_TEST(nobody_waits_for_exported_memory_that_stays)
+{
+	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	int fd;
+
+	join();
+	create_memory(&client, 9, 6);
+	ck_assert_int_eq(ask(&client, &export), 0);
+	fd = packet_take_fd(&fake->packet, 0);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(release_memory(&client, 9), 0);
+	fake_request(fake, &client, &query, -1);
+	expect_query(&client);
+	close(fd);
+	part();
+}
+END_TEST
+
 START_TEST(a_standby_that_does_not_let_go_is_not_waited_for_long)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
@@ -759,6 +813,40 @@ START_TEST(memory_is_imported_with_a_token_only)
 }
 END_TEST
 
+/* He has the token, and knows where the events lie: he is told neither, but could guess. */
+START_TEST(nothing_is_shared_with_another_user)
+{
+	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
+	struct wire_message import = {.type = WIRE_IMPORT_MEMORY, .memory = {.handle = 77}};
+	struct wire_message events = {.type = WIRE_MAP_HOST}, import_events = {.type = WIRE_IMPORT_HOST};
+	struct fake_child *his;
+	struct fake_client other;
+
+	join();
+	fake_hello_as(fake, &other, getuid() + 1);
+	his = &fake->children[3];
+	fake_warm(fake, his);
+	fake_serve(fake, his, WIRE_ACTIVATE);
+	fake_open(fake, his);
+	fake_welcome(fake, &other);
+	create_memory(&client, 9, 5);
+	ck_assert_int_eq(ask(&client, &export), 0);
+	memcpy(import.memory.token, fake->message.reply.values.at, sizeof(import.memory.token));
+	ck_assert_int_eq(ask(&other, &import), CUDA_ERROR_INVALID_VALUE);
+	events.range = (struct wire_range){
+		client.window_base + WINDOW_DEVICE_BYTES, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
+	fake_request(fake, &client, &events, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_serve(fake, standby, WIRE_MAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	import_events.import = (struct wire_import){other.window_base + WINDOW_DEVICE_BYTES,
+		SHM_SHARED_PAGE_BYTES, fake_session(fake, 0)->number, events.range.address};
+	ck_assert_int_eq(ask(&other, &import_events), CUDA_ERROR_INVALID_HANDLE);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
 /* What a session holds is taken for open files, whoever else holds the same: so nobody may hold any
  * number. */
 START_TEST(memory_held_many_times_leaves_descriptors_for_others)
@@ -770,7 +858,7 @@ START_TEST(memory_held_many_times_leaves_descriptors_for_others)
 
 	join();
 	fake_join(fake, &other, active, standby);
-	TAILQ_FIRST(&fake->daemon.sessions)->uid++;
+	TAILQ_FIRST(&fake->daemon.sessions)->owner++;
 	/* What the daemon, guests, two sessions and three children may need, and 64; the export has
 	 * one. */
 	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 12 + 3 * 8 + 64;
@@ -946,9 +1034,12 @@ int main(void)
 	tcase_add_loop_test(tests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2);
 	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
 	tcase_add_test(tests, nobody_waits_for_what_somebody_else_has_freed);
+	tcase_add_test(tests, a_free_makes_nobody_wait_for_what_others_have_freed);
+	tcase_add_test(tests, nobody_waits_for_exported_memory_that_stays);
 	tcase_add_test(tests, a_standby_that_does_not_let_go_is_not_waited_for_long);
 	tcase_add_test(tests, a_session_leaves_no_physical_memory);
 	tcase_add_test(tests, memory_is_imported_with_a_token_only);
+	tcase_add_test(tests, nothing_is_shared_with_another_user);
 	tcase_add_test(tests, memory_held_many_times_leaves_descriptors_for_others);
 	tcase_add_test(tests, further_windows_are_given_and_come_back);
 	tcase_add_test(tests, further_windows_are_given_back_as_often_as_one_likes);

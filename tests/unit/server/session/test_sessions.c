@@ -143,7 +143,7 @@ START_TEST(a_user_has_bounded_clients)
 	join();
 	fake->config.clients_per_user_max = 1;
 	expect_no_room(&late);
-	TAILQ_FIRST(&fake->daemon.sessions)->uid++;
+	TAILQ_FIRST(&fake->daemon.sessions)->owner++;
 	fake_join(fake, &late, active, standby);
 	fake_leave(fake, &late);
 	part();
@@ -541,7 +541,7 @@ static int visit(uid_t uid)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	visitor_new(&fake->daemon, pair[0]);
 	visitor = TAILQ_LAST(&fake->daemon.visitors, visitor_list);
-	visitor->peer.uid = uid;
+	visitor->peer.uid = visitor->peer.owner = uid;
 	return pair[1];
 }
 

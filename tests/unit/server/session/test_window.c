@@ -194,6 +194,32 @@ START_TEST(a_window_goes_with_its_last_user)
 }
 END_TEST
 
+/* A record may be damaged: what cannot be is not held. */
+START_TEST(what_an_earlier_daemon_has_recorded_may_be_no_window)
+{
+	const uint64_t at = field(10);
+
+	window_hold(&set, at, 64 * GIB);
+	ck_assert(window_is_possible(&set, WINDOW_NONE, 0));
+	ck_assert(window_is_possible(&set, at, 64 * GIB));
+	ck_assert(window_is_possible(&set, at + 64 * GIB, 64 * GIB));
+	ck_assert(window_is_possible(&set, at - 64 * GIB, 64 * GIB));
+	ck_assert(!window_is_possible(&set, at, 32 * GIB));
+	ck_assert(!window_is_possible(&set, at + 32 * GIB, 32 * GIB));
+	ck_assert(!window_is_possible(&set, at - 32 * GIB, 64 * GIB));
+	ck_assert(!window_is_possible(&set, at - 32 * GIB, 256 * GIB));
+	ck_assert(!window_is_possible(&set, field(20), 0));
+	ck_assert(!window_is_possible(&set, field(20), 4096));
+	ck_assert(!window_is_possible(&set, field(20) + 4096, WINDOW_GRAIN));
+	ck_assert(!window_is_possible(&set, field(20), ~UINT64_C(0) - WINDOW_GRAIN + 1));
+	ck_assert(!window_is_possible(&set, WINDOW_GRID_BASE - WINDOW_GRAIN, 2 * WINDOW_GRAIN));
+	ck_assert(!window_is_possible(&set, GRID_END, WINDOW_GRAIN));
+	ck_assert(!window_is_possible(&set, GRID_END - WINDOW_GRAIN, 2 * WINDOW_GRAIN));
+	ck_assert(window_is_field(at) && window_is_field(WINDOW_NONE));
+	ck_assert(!window_is_field(at + WINDOW_GRAIN) && !window_is_field(GRID_END));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("window");
@@ -209,5 +235,6 @@ int main(void)
 	tcase_add_test(tests, a_place_is_given_or_none);
 	tcase_add_test(tests, there_are_not_more_than_can_be_kept);
 	tcase_add_test(tests, a_window_goes_with_its_last_user);
+	tcase_add_test(tests, what_an_earlier_daemon_has_recorded_may_be_no_window);
 	return suite_run(suite);
 }

@@ -309,6 +309,8 @@ START_TEST(a_suspect_that_moves_is_none)
 	load_module(&ill);
 	fake_reap(fake, second, SIGSEGV);
 	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "said so", 20000, NULL, NULL));
+	/* One after the other. */
+	fake_ready(fake, &fake->children[3]);
 	own = &fake->children[4];
 	fake_warm(fake, own);
 	fake_serve(fake, own, WIRE_ACTIVATE);

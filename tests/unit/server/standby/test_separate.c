@@ -133,8 +133,12 @@ END_TEST
 START_TEST(a_few_have_executors_of_their_own_at_a_time)
 {
 	boot();
-	for (unsigned i = 0; i < PROGRAMS; i++)
+	for (unsigned i = 0; i < PROGRAMS; i++) {
 		hit(i);
+		/* One after the other starts. */
+		if (i < APART_MOST)
+			fake_ready(fake, &fake->children[3 + i]);
+	}
 	ck_assert_uint_eq(fake->child_count, 3 + APART_MOST);
 	expect_said("stays where it is: enough programs of its user");
 	fake_leave(fake, &programs[0]);

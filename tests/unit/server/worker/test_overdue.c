@@ -41,6 +41,7 @@ START_TEST(standby_that_hangs_is_replaced)
 	/* It is only slow. */
 	fake_serve(fake, standby, WIRE_OPEN_SESSION);
 	fake_leave(fake, &client);
+	fake_serve(fake, active, WIRE_CLOSE_SESSION);
 	look(OVERDUE_LOOKS - 1);
 	ck_assert(!standby->killed);
 	look(1);
@@ -68,6 +69,35 @@ START_TEST(executor_that_hangs_while_it_takes_over_is_replaced)
 	ck_assert(standby->killed);
 	ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
 	end();
+}
+END_TEST
+
+/* It may wait for a kernel that runs for hours, as long as it says that it lives. */
+START_TEST(executor_that_serves_and_does_not_answer_is_replaced)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+
+	join();
+	look(OVERDUE_LOOKS + 1);
+	ck_assert(!active->killed);
+	fake_request(fake, &client, &query, -1);
+	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
+	for (unsigned i = 0; i < 3 * OVERDUE_LOOKS; i++) {
+		look(1);
+		fake_serve(fake, active, WIRE_PING);
+	}
+	ck_assert(!active->killed);
+	look(OVERDUE_LOOKS - 1);
+	fake_expect(fake, active->socket, WIRE_PING);
+	fake_expect_nothing(fake, active->socket);
+	ck_assert(!active->killed);
+	look(1);
+	ck_assert(active->killed);
+	fake_reap(fake, active, SIGKILL);
+	fake_take_all_over(fake, standby);
+	fake_serve(fake, standby, WIRE_QUERY_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	part();
 }
 END_TEST
 
@@ -378,6 +408,7 @@ int main(void)
 	fake_prepare();
 	tcase_add_test(executors, standby_that_hangs_is_replaced);
 	tcase_add_test(executors, executor_that_hangs_while_it_takes_over_is_replaced);
+	tcase_add_test(executors, executor_that_serves_and_does_not_answer_is_replaced);
 	tcase_add_test(executors, executors_that_everybody_waits_for_are_replaced_where_they_stand_still);
 	tcase_add_test(executors, executor_that_computes_is_waited_for);
 	tcase_add_test(executors, executor_that_may_be_next_in_the_driver_is_waited_for);
