@@ -24,7 +24,8 @@
 /* Fields that are given out: the others lie where processes have their own things (window.c). */
 #define WINDOW_USABLE 416u
 #define WINDOW_NONE   UINT64_C(0)
-/* Further windows begin at multiples of this. */
+/* Further windows have multiples of this, and begin at one where a program has chosen the place;
+ * else with a field. */
 #define WINDOW_GRAIN (UINT64_C(2) << 20)
 /* What runs over the end of one does not reach the next. */
 #define WINDOW_GAP (UINT64_C(4) << 30)

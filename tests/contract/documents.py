@@ -133,7 +133,7 @@ def versions(build, header, changes):
         (r"^ *version: '([0-9.]+)',$", build), (r'SERVER_VERSION "([0-9.]+)"', header), (r"^## ([0-9.]+)$", changes))]
     numbers = [one and one[1] for one in found]
     if None in numbers or len(set(numbers)) != 1:
-        yield f"meson.build, server/version.h and CHANGELOG.md have different versions: {numbers}"
+        yield f"meson.build, server/version.h and server/CHANGELOG.md have different versions: {numbers}"
 
 
 def self_check(words):
@@ -156,7 +156,7 @@ def main():
     wrong = [f"{name} {offence}" for name, text in sorted(texts.items()) for offence in offences(ROOT, name, text, words)]
     wrong += [f"tests/contract/documents.py: {row}" for row in stale(texts)]
     wrong += unnamed_tests((ROOT / "tests/meson.build").read_text(), texts["tests/README.md"])
-    wrong += versions(*((ROOT / name).read_text() for name in ("meson.build", "server/version.h", "CHANGELOG.md")))
+    wrong += versions(*((ROOT / name).read_text() for name in ("meson.build", "server/version.h", "server/CHANGELOG.md")))
     print("\n".join(wrong), file=sys.stderr)
     sys.exit(1 if wrong else 0)
 
