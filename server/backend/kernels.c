@@ -77,7 +77,9 @@
 #define CONSTANTS_ADDRESS 0xd0u
 #define RZ		  255u
 
-#define TAIL_ALIGN 16u
+/* What is added to an index is a number of 16 bits with a sign: tables move below that. */
+#define OFFSETS_END 0x8000u
+#define TAIL_ALIGN  16u
 
 /* ---- small things ---- */
 
@@ -610,13 +612,16 @@ static void read_code(struct kernels *kernels, bool of_kernel, const Elf64_Shdr 
 	if (!spend(kernels, section->sh_size))
 		return;
 	for (uint64_t at = 0; !kernels->why && at < section->sh_size; at += CODE_BYTES) {
-		uint64_t low;
+		uint64_t low, high;
 		unsigned kind, bank;
 
 		memcpy(&low, code + at, sizeof(low));
+		memcpy(&high, code + at + sizeof(low), sizeof(high));
 		kind = bits(low, 9, 3);
 		bank = bits(low, 54, 5);
-		if (is_load(low) && !of_kernel && (bank == BANK_JUMPS || bank == BANK_SLOTS))
+		if (is_load(low) && bits(high, 14, 2))
+			refuse(kernels, "its code takes the number of a bank from a register");
+		else if (is_load(low) && !of_kernel && (bank == BANK_JUMPS || bank == BANK_SLOTS))
 			refuse(kernels, "its functions read tables");
 		else if (is_load(low))
 			kernels->reads_constants |= bank == BANK_CONSTANTS || may_know_constants(low);
@@ -695,7 +700,8 @@ static void settle(struct kernels *kernels, struct kernels_kernel *kernel, int32
 		end = UINT32_MAX;
 	if (!kernel->info_bytes || !kernel->registers || kernel->registers > 255 || kernel->barriers > 16)
 		refuse(kernels, "its kernels are not described");
-	if (end > KERNELS_CARRIED_MAX - ADDRESS_BYTES)
+	if (end > KERNELS_CARRIED_MAX - ADDRESS_BYTES ||
+		(kernel->tail_bytes && end > OFFSETS_END - KERNELS_PARAMETERS))
 		refuse(kernels, "its parameters and tables are too long");
 	attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = most && most < fit ? most : fit;
 	attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = (int32_t)kernel->shared;

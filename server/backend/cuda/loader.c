@@ -15,8 +15,10 @@
 #include "server/backend/kernels.h"
 #include "server/log.h"
 
-#define PART_ALIGN    256u
-#define PARTS_MOST    (UINT64_C(1) << 29)
+#define PART_ALIGN 256u
+/* Of a module's parts. Memory for code never goes back to the driver: what would fill the device
+ * with variables that cannot be moved is the driver's. */
+#define PARTS_MOST    (UINT64_C(32) << 20)
 #define PIECE_BYTES   (UINT64_C(1) << 20)
 #define ADDRESS_BYTES 8u
 /* Larger clusters only where a kernel allows it. */
@@ -237,15 +239,17 @@ static CUresult place_named(struct loader_module *module)
 	return code;
 }
 
-static CUresult put_parts(struct loader_module *module)
+static CUresult put_parts(struct loader_module *module, const char **ret_why)
 {
 	struct kernels *kernels = &module->kernels;
 	bool beside = kernels->constants && !module->bank;
 	uint64_t bytes = lay_out(kernels, 0, beside);
 	CUresult code = CUDA_SUCCESS;
 
-	if (bytes >= PARTS_MOST)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (bytes >= PARTS_MOST) {
+		*ret_why = "its variables are large and cannot be moved";
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 	if (bytes)
 		code = code_memory_take(bytes, module->bank != NULL, &module->parts);
 	if (code)
@@ -297,7 +301,7 @@ static CUresult load(struct loader_module *module, const char **ret_why)
 	module->code = calloc(module->kernels.count + 1, sizeof(module->code[0]));
 	if (!module->placed || !module->code)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return put_parts(module);
+	return put_parts(module, ret_why);
 }
 
 CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *owner,

@@ -235,6 +235,21 @@ START_TEST(other_reads_of_tables_are_refused)
 }
 END_TEST
 
+/* Nor one whose bank is in a register. */
+START_TEST(reads_of_any_bank_are_refused)
+{
+	const struct kernels_kernel *slots;
+	const uint64_t other[2] = {UINT64_C(0xff007b82), UINT64_C(1) << 14};
+
+	open_placed();
+	slots = kernel_of("slots");
+	memcpy(image + elf_section(&kernels.elf, slots->section).sh_offset + 32, other, sizeof(other));
+	kernels_close(&kernels);
+	ck_assert_int_eq(read_image(), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_str_eq(kernels.why, "its code takes the number of a bank from a register");
+}
+END_TEST
+
 static void use_everything(void)
 {
 	static struct backend_function_info info;
@@ -353,6 +368,7 @@ int main(void)
 	tcase_add_test(tests, variables_have_their_first_values);
 	tcase_add_loop_test(tests, the_driver_gets_what_is_not_known, 0, 5);
 	tcase_add_test(tests, other_reads_of_tables_are_refused);
+	tcase_add_test(tests, reads_of_any_bank_are_refused);
 	tcase_add_loop_test(tests, images_may_lie, 0, 4);
 	tcase_add_test(tests, images_may_be_cut_off);
 	tcase_add_loop_test(tests, trampolines_are_kernels, 0, 2);
