@@ -173,7 +173,7 @@ class Runner:
         log.seek(0)
         if status:
             lines = log.read().splitlines()
-            first = next((i for i, line in enumerate(lines) if re.search(r'error|ERROR|FAILED', line)), max(0, len(lines) - 40))
+            first = next((i for i, line in enumerate(lines) if re.search(r'error:|ERROR|FAILED', line)), max(0, len(lines) - 40))
             self.broken.append((folder + ' does not build', lines[first:first + 40]))
             self.display.say(f'FAILED {folder} does not build:\n' + '\n'.join(lines[first:first + 40]))
             return False

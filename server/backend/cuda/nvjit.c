@@ -63,10 +63,15 @@ bool nvjit_open(void)
 /* In lines. */
 static void append(char *text, size_t room, const char *more)
 {
-	size_t length = strlen(text);
+	size_t length = strlen(text), more_length = strlen(more);
 
-	snprintf(text + length, room - length, "%s%s", length && *more ? "\n" : "", more);
-	length = strlen(text);
+	if (length && *more && length + 1 < room)
+		text[length++] = '\n';
+	if (more_length >= room - length)
+		more_length = room - length - 1;
+	memcpy(text + length, more, more_length);
+	length += more_length;
+	text[length] = '\0';
 	while (length && text[length - 1] == '\n')
 		text[--length] = '\0';
 }
