@@ -46,7 +46,7 @@ static bool is_set(const char *variable)
 }
 
 /* The driver's variables. Those of its cache of compiled code (CUDA_CACHE_DISABLE, CUDA_CACHE_PATH,
- * CUDA_CACHE_MAXSIZE) count in the environment of the service. */
+ * CUDA_CACHE_MAXSIZE) have no effect: the service keeps no code on disk. */
 static void read_variables(void)
 {
 	bool no_text = is_set("CUDA_DISABLE_PTX_JIT"), none = is_set("CUDA_DISABLE_JIT");

@@ -19,6 +19,15 @@
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
+/* The address sanitizer ends a process that crashes, or gets no more memory, by abort(). */
+#ifdef __SANITIZE_ADDRESS__
+#define CRASH "signal 6"
+#define SHORTAGE_IS_SAID false
+#else
+#define CRASH "signal 11"
+#define SHORTAGE_IS_SAID true
+#endif
+
 static struct service service;
 static char fifo[128], notes[128];
 
@@ -387,7 +396,7 @@ static int crash_each_time(int unused)
 	driver_open();
 	ck_assert_int_eq(load_text(source("-crash"), &module, log), CUDA_ERROR_INVALID_PTX);
 	expect_in(log, "crashed");
-	expect_in(log, "signal 11");
+	expect_in(log, CRASH);
 	ck_assert_int_eq(link_text(source("-crash"), log), CUDA_ERROR_INVALID_PTX);
 	expect_in(log, "crashed");
 	/* Nothing else of the program is touched. */
@@ -624,7 +633,8 @@ int main(void)
 	suite_add_tcase(suite, hasty);
 	tcase_set_timeout(small, 120);
 	tcase_add_checked_fixture(small, start_small, stop);
-	tcase_add_test(small, memory_is_bounded);
+	if (SHORTAGE_IS_SAID)
+		tcase_add_test(small, memory_is_bounded);
 	suite_add_tcase(suite, small);
 	return suite_run(suite);
 }

@@ -1297,6 +1297,13 @@ static void launch_late(void)
 	launch(late_client, 1, 0);
 }
 
+/* The thread sanitizer knows nothing of fences. */
+#ifdef __SANITIZE_THREAD__
+#define FENCES_COUNT false
+#else
+#define FENCES_COUNT true
+#endif
+
 /* What is published before a thread says that it sleeps, it sees by a last look. */
 START_TEST(a_launch_at_the_moment_of_falling_asleep_is_served)
 {
@@ -1812,10 +1819,8 @@ int main(void)
 	tcase_add_test(role, one_that_ends_while_it_is_let_go);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
 	tcase_add_test(role, idle_threads_sleep_and_wake);
-#ifndef __SANITIZE_THREAD__
-	/* It is about a fence, of which the thread sanitizer knows nothing. */
-	tcase_add_test(role, a_launch_at_the_moment_of_falling_asleep_is_served);
-#endif
+	if (FENCES_COUNT)
+		tcase_add_test(role, a_launch_at_the_moment_of_falling_asleep_is_served);
 	tcase_add_test(role, nothing_is_unpinned_while_anything_runs);
 	tcase_add_test(role, many_ends_leave_nothing);
 	tcase_add_checked_fixture(tight, start_tight, stop);
