@@ -21,10 +21,10 @@
 
 /* The address sanitizer ends a process that crashes, or gets no more memory, by abort(). */
 #ifdef __SANITIZE_ADDRESS__
-#define CRASH "signal 6"
+#define CRASH		 "signal 6"
 #define SHORTAGE_IS_SAID false
 #else
-#define CRASH "signal 11"
+#define CRASH		 "signal 11"
 #define SHORTAGE_IS_SAID true
 #endif
 
