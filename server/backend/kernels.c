@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "server/backend/image.h"
+#include "server/backend/movable.h"
 
 /* In st_other: a kernel. */
 #define OTHER_ENTRY 0x10u
@@ -54,14 +55,7 @@
 #define FORMAT_BYTE	      2u
 #define FORMAT_SIZED	      4u
 
-/* Relocations. Addresses of 64 bits, of which the second kind is a generic one: the same here. The
- * lower and the upper half of one, in the bits from 32 of an instruction. */
-#define RELOCATION_ADDRESS 2u
-#define RELOCATION_GENERIC 4u
-#define RELOCATION_LOWER   56u
-#define RELOCATION_UPPER   57u
-#define HALF_AT		   4u
-#define ADDRESS_BYTES	   8u
+#define ADDRESS_BYTES 8u
 
 #define CODE_BYTES     16u
 #define LDC	       0xb82u
@@ -502,8 +496,8 @@ static bool fits(struct kernels *kernels, const Elf64_Shdr *target, const Elf64_
 		target->sh_size < bytes || rela->r_offset > target->sh_size - bytes ||
 		(in_code && rela->r_offset % CODE_BYTES))
 		return refuse(kernels, "its relocations are not understood");
-	if (in_code ? type != RELOCATION_LOWER && type != RELOCATION_UPPER
-		    : type != RELOCATION_ADDRESS && type != RELOCATION_GENERIC)
+	if (in_code ? type != MOVABLE_LOWER && type != MOVABLE_UPPER
+		    : type != MOVABLE_ADDRESS && type != MOVABLE_GENERIC)
 		return refuse(kernels,
 			in_code ? "its code has relocations that the service's loader does not know"
 				: "its tables have relocations that the service's loader does not know");
@@ -559,11 +553,11 @@ static uint64_t address_of(const struct kernels *kernels, const struct relocatio
 static void put(const struct kernels *kernels, const struct relocation *one, void *context)
 {
 	uint64_t address = address_of(kernels, one);
-	uint32_t half = (uint32_t)(one->type == RELOCATION_UPPER ? address >> 32 : address);
+	uint32_t half = (uint32_t)(one->type == MOVABLE_UPPER ? address >> 32 : address);
 	uint8_t *at = (uint8_t *)context + one->offset;
 
-	if (one->type == RELOCATION_LOWER || one->type == RELOCATION_UPPER)
-		memcpy(at + HALF_AT, &half, sizeof(half));
+	if (one->type == MOVABLE_LOWER || one->type == MOVABLE_UPPER)
+		memcpy(at + MOVABLE_HALF_BYTES, &half, sizeof(half));
 	else
 		memcpy(at, &address, sizeof(address));
 }

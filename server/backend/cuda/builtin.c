@@ -80,16 +80,21 @@ static const char calls_text[] =
 
 static CUfunction check, stamp, calls; /* NULL: not there */
 
-static CUfunction find(CUlibrary library, const char *name)
+CUresult cuda_kernel_load(CUlibrary library, const char *name, CUkernel *ret_kernel, CUfunction *ret_function)
 {
-	CUfunction function = NULL;
-	CUkernel kernel;
-	CUresult code = driver.library_kernel(&kernel, library, name);
+	CUresult code = driver.library_kernel(ret_kernel, library, name);
 
 	if (!code)
-		code = driver.kernel_function(&function, kernel);
-	if (!code)
-		code = driver.function_load(function);
+		code = driver.kernel_function(ret_function, *ret_kernel);
+	return code ? code : driver.function_load(*ret_function);
+}
+
+static CUfunction find(CUlibrary library, const char *name)
+{
+	CUfunction function;
+	CUkernel kernel;
+	CUresult code = cuda_kernel_load(library, name, &kernel, &function);
+
 	if (code)
 		fprintf(stderr, "The service's own kernel %s cannot be loaded (code %d).\n", name, (int)code);
 	return code ? NULL : function;

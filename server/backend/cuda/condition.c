@@ -79,11 +79,8 @@ static bool load_teller(void)
 	CUresult code = driver.library_load(&library, teller_text, NULL, NULL, 0, NULL, NULL, 0);
 
 	if (!code)
-		code = driver.library_kernel(&conditions.teller.kernel, library, "frmps_condition");
-	if (!code)
-		code = driver.kernel_function(&conditions.teller.function, conditions.teller.kernel);
-	if (!code)
-		code = driver.function_load(conditions.teller.function);
+		code = cuda_kernel_load(
+			library, "frmps_condition", &conditions.teller.kernel, &conditions.teller.function);
 	return !code;
 }
 

@@ -6,6 +6,7 @@
 #define FRMPS_SERVER_BACKEND_CUDA_CUDA_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "server/backend/backend.h"
 #include "server/backend/cuda/driver.h"
@@ -46,6 +47,19 @@ static inline struct cuda_kernel *cuda_kernel(struct backend_function *function)
 static inline CUfunction cuda_function(struct backend_function *function)
 {
 	return cuda_kernel(function)->function;
+}
+
+/**
+ * Where a function's code begins on the device, as the driver's object says it. Measured (driver
+ * 580); nothing documents it. A fault in a kernel whose entry would be elsewhere is nobody's: the
+ * grid's descriptor has the true one.
+ */
+static inline uint64_t cuda_function_entry(CUfunction function)
+{
+	uint64_t entry;
+
+	memcpy(&entry, (const uint8_t *)(const void *)function + 0x68, sizeof(entry));
+	return entry;
 }
 
 /* probe.c */
@@ -117,6 +131,10 @@ CUresult cuda_function_set(struct backend_function *function, uint32_t attribute
 CUresult cuda_fence(void);
 
 /* builtin.c */
+/** Puts a kernel of a library of the service's own on the device. Waits as a load of the driver's
+ * does. */
+CUresult cuda_kernel_load(
+	CUlibrary library, const char *name, CUkernel *ret_kernel, CUfunction *ret_function);
 /** Loads the service's own kernels; the context is current and nothing runs in it. Failing is not
  * fatal. */
 void cuda_builtin_open(void);

@@ -47,7 +47,7 @@ bool loader_open(CUdevice device)
 	if (driver.device_attribute(
 		    &loader.shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device))
 		loader.shared = 0;
-	loader.is_open = !code_memory_open() && trampolines_open(device);
+	loader.is_open = !code_memory_open() && trampolines_open(loader.shared);
 	return loader.is_open;
 }
 

@@ -363,11 +363,7 @@ const struct statics *cuda_module_statics(const struct backend_module *module)
 
 /* ---- functions ---- */
 
-/* Where the driver's object of a function has the address of its code. Measured (driver 580);
- * nothing documents it. A fault in a kernel whose entry would be elsewhere is nobody's: the grid's
- * descriptor has the true one. */
-#define FUNCTION_ENTRY 0x68
-#define CODE_BYTES     16u /* of an instruction */
+#define CODE_BYTES 16u /* of an instruction */
 
 static void note_code(struct backend_module *module, const struct cuda_kernel *kernel)
 {
@@ -377,8 +373,7 @@ static void note_code(struct backend_module *module, const struct cuda_kernel *k
 
 	if (!exception_is_ours() || driver.kernel_name(&name, kernel->kernel))
 		return;
-	memcpy(&code.entry, (const uint8_t *)(const void *)kernel->function + FUNCTION_ENTRY,
-		sizeof(code.entry));
+	code.entry = cuda_function_entry(kernel->function);
 	code.bytes = code_length(&module->lengths, name);
 	if (debugger_has(code.entry, CODE_BYTES))
 		code_note(&code, name);

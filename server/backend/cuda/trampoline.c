@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/backend/cuda/cuda.h"
 #include "server/backend/trampoline_image.h"
 #include "server/log.h"
 
@@ -21,9 +22,6 @@ static const uint32_t barrier_classes[] = {1, 2, 4, 8, 16};
 static const uint32_t carried_classes[] = {256, 4096, 32760};
 #define CARRIED 3u
 #define LONG	2u /* of carried_classes: for few barriers and for many, no further ones */
-
-/* Where the driver's object of a function has the address of its code. Measured (driver 580). */
-#define FUNCTION_ENTRY 0x68
 
 #define BANKS_MAX 32u
 /* At the start, 3 ms each. */
@@ -95,9 +93,8 @@ static bool note_entry(const struct trampoline *trampoline)
 		trampolines.entries = grown;
 		trampolines.entry_room = room;
 	}
-	memcpy(&grown[trampolines.entry_count].at,
-		(const uint8_t *)(const void *)trampoline->function + FUNCTION_ENTRY, sizeof(grown[0].at));
-	grown[trampolines.entry_count++].carried = trampoline->carried;
+	grown[trampolines.entry_count++] =
+		(struct entry){cuda_function_entry(trampoline->function), trampoline->carried};
 	return true;
 }
 
@@ -110,11 +107,7 @@ static CUresult find_one(
 
 	trampoline_name(class, name);
 	ret->carried = class->carried;
-	code = driver.library_kernel(&ret->kernel, set->library, name);
-	if (!code)
-		code = driver.kernel_function(&ret->function, ret->kernel);
-	if (!code)
-		code = driver.function_load(ret->function);
+	code = cuda_kernel_load(set->library, name, &ret->kernel, &ret->function);
 	if (!code)
 		code = driver.function_set_attribute(
 			ret->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared);
@@ -126,12 +119,10 @@ static CUresult find_one(
 	return code;
 }
 
-static CUresult find_all(struct trampoline_set *set, CUdevice device, bool has_bank)
+static CUresult find_all(struct trampoline_set *set, int shared, bool has_bank)
 {
 	CUresult code = CUDA_SUCCESS;
-	int shared = 0;
 
-	driver.device_attribute(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
 	for (uint32_t r = 0; r < REGISTERS; r++)
 		for (uint32_t b = 0; b < BARRIERS; b++)
 			for (uint32_t c = 0; !code && c < CARRIED; c++) {
@@ -144,7 +135,7 @@ static CUresult find_all(struct trampoline_set *set, CUdevice device, bool has_b
 	return code;
 }
 
-static CUresult load(struct trampoline_set *set, CUdevice device, bool has_bank, bool invalidates)
+static CUresult load(struct trampoline_set *set, int shared, bool has_bank, bool invalidates)
 {
 	struct trampoline_class classes[REGISTERS * BARRIERS * CARRIED];
 	struct trampoline_form form = {.classes = classes, .has_bank = has_bank, .invalidates = invalidates};
@@ -164,7 +155,7 @@ static CUresult load(struct trampoline_set *set, CUdevice device, bool has_bank,
 	code = driver.library_load(&set->library, image, NULL, NULL, 0, NULL, NULL, 0);
 	free(image);
 	if (!code)
-		code = find_all(set, device, has_bank);
+		code = find_all(set, shared, has_bank);
 	if (!code && has_bank)
 		code = driver.library_global(&set->bank, &bytes, set->library, TRAMPOLINE_BANK);
 	return code;
@@ -177,14 +168,14 @@ static int by_address(const void *a, const void *b)
 	return one->at < other->at ? -1 : one->at > other->at;
 }
 
-bool trampolines_open(CUdevice device)
+bool trampolines_open(int shared)
 {
-	CUresult code = load(&trampolines.plain, device, false, false);
+	CUresult code = load(&trampolines.plain, shared, false, false);
 
 	if (!code)
-		code = load(&trampolines.invalidating, device, false, true);
+		code = load(&trampolines.invalidating, shared, false, true);
 	for (uint32_t i = 0; !code && i < BANKS; i++) {
-		code = load(&trampolines.banks[i], device, true, false);
+		code = load(&trampolines.banks[i], shared, true, false);
 		trampolines.bank_count += !code;
 	}
 	if (code) {

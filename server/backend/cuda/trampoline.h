@@ -22,8 +22,12 @@ struct trampoline {
 	uint32_t carried; /* bytes of parameters; the address is in the last 8 */
 };
 
-/** Loads them. Return: whether code can be entered by them; if not, the log says why. */
-bool trampolines_open(CUdevice device);
+/**
+ * Loads them.
+ * @shared: bytes of shared memory that a block can have
+ * Return: whether code can be entered by them; if not, the log says why
+ */
+bool trampolines_open(int shared);
 void trampolines_close(void);
 
 /** A set with a bank of constants; NULL: none is free. */
