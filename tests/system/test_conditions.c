@@ -7,6 +7,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/graphs.h"
+#include "tests/system/outlast.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
@@ -363,39 +364,14 @@ static int crash_in_a_loop(int unused)
 
 START_TEST(conditions_outlast_somebody_elses_fault)
 {
-	struct child child;
-
-	ck_assert(service_start_configured(&service, "quarantine_faults = 0\n"));
-	child = child_start(looping);
-	child_wait(&child, 20);
-	for (int i = 0; i < 2; i++) {
-		ck_assert_int_eq(exit_status(spawn(crash_in_a_loop, 0)), 0);
-		status_await_faults(&service, i + 1);
-		child_drain(&child);
-		child_wait(&child, 20);
-	}
-	child_order(&child);
-	ck_assert_int_eq(child_end(&child), 0);
-	ck_assert_int_eq(service_stop(&service), 0);
+	expect_outlasts_faults(&service, looping, crash_in_a_loop, 2);
 }
 END_TEST
 
 /* Killed with launches under way: a graph that is repeated begins with its first values. */
 START_TEST(conditions_outlast_their_executors)
 {
-	struct child child;
-
-	ck_assert(service_start(&service, NULL));
-	child = child_start(looping);
-	child_wait(&child, 20);
-	for (int i = 0; i < 4; i++) {
-		status_replace_active(&service, i + 1);
-		child_drain(&child);
-		child_wait(&child, 20);
-	}
-	child_order(&child);
-	ck_assert_int_eq(child_end(&child), 0);
-	ck_assert_int_eq(service_stop(&service), 0);
+	expect_outlasts_executors(&service, looping, 4);
 }
 END_TEST
 

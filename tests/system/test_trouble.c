@@ -68,7 +68,8 @@ static int wait_for_ever(int ready)
 	return cuMemAlloc_v2(&(CUdeviceptr){0}, 4) == CUDA_SUCCESS ? 4 : 0;
 }
 
-START_TEST(when_the_service_is_killed_programs_get_an_error)
+/* Return: a program that waits for ever by now */
+static pid_t start_waiting(void)
 {
 	int ready[2];
 	char byte;
@@ -77,6 +78,13 @@ START_TEST(when_the_service_is_killed_programs_get_an_error)
 	ck_assert_int_eq(pipe(ready), 0);
 	pid = spawn(wait_for_ever, ready[1]);
 	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	return pid;
+}
+
+START_TEST(when_the_service_is_killed_programs_get_an_error)
+{
+	pid_t pid = start_waiting();
+
 	kill(service.pid, SIGKILL);
 	ck_assert_int_eq(exit_status(pid), 0);
 	service_stop(&service);
@@ -85,13 +93,8 @@ END_TEST
 
 START_TEST(a_terminated_service_cuts_off_and_ends_cleanly)
 {
-	int ready[2];
-	char byte;
-	pid_t pid;
+	pid_t pid = start_waiting();
 
-	ck_assert_int_eq(pipe(ready), 0);
-	pid = spawn(wait_for_ever, ready[1]);
-	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
 	/* One after the other: signals that arrive together are one. */
 	kill(service.pid, SIGTERM);
 	ck_assert(service_log_wait(&service, "stopping", 1, 60));
@@ -119,14 +122,9 @@ static int is_refused_while_the_service_stops(int unused)
 /* Who is waited for can be seen, and ended. */
 START_TEST(a_service_that_stops_says_for_whom_it_waits)
 {
-	int ready[2];
 	json_t *status;
-	char byte;
-	pid_t pid;
+	pid_t pid = start_waiting();
 
-	ck_assert_int_eq(pipe(ready), 0);
-	pid = spawn(wait_for_ever, ready[1]);
-	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
 	kill(service.pid, SIGTERM);
 	ck_assert(service_log_wait(&service, "stopping: 1 clients", 1, 60));
 	status = status_of(&service);

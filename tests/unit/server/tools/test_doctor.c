@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "protocol/shim_uuid.h"
 #include "server/tools/doctor.h"
 #include "server/version.h"
+#include "tests/lib/folder.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/one_answer.h"
 
@@ -20,39 +20,19 @@
 	"\", \"reason\": \"it fell off\"}}"
 #define GOOD STATUS(SERVER_VERSION, "serving")
 
-static char folder[64];
-
-static void shell(const char *line)
-{
-	ck_assert_msg(system(line) == 0, "%s", line);
-}
+static char *folder;
 
 static void set_up(void)
 {
-	static const unsigned char id[] = FRMPS_SHIM_UUID_BYTES;
-	FILE *file;
-
-	strcpy(folder, "/tmp/frmps-doctor-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	ck_assert_int_eq(chdir(folder), 0);
-	shell("mkdir -p etc/frmps proc/7 sys/module/nvidia dev/shm shim");
-	shell("echo 'backend = host' >etc/frmps/frmps.conf");
-	shell("echo 580.1.2 >sys/module/nvidia/version; echo >dev/kmsg");
-	shell("printf 'Max locked memory         unlimited            unlimited            bytes\\n"
-	      "Max open files            1048576              1048576              files\\n' >proc/7/limits");
-	file = fopen("shim/libcuda.so.1", "we");
-	fputs("some code ", file);
-	fwrite(id, 1, sizeof(id), file);
-	fclose(file);
+	folder = folder_enter();
+	folder_shell("mkdir -p etc/frmps proc/7 sys/module/nvidia dev/shm shim");
+	folder_shell("echo 'backend = host' >etc/frmps/frmps.conf");
+	folder_shell("echo 580.1.2 >sys/module/nvidia/version; echo >dev/kmsg");
+	folder_shell("printf 'Max locked memory         unlimited            unlimited            bytes\\n"
+		     "Max open files            1048576              1048576              files\\n' "
+		     ">proc/7/limits");
+	folder_put_shim("shim/libcuda.so.1", "some code ");
 	setenv("FRMPS_SHIM_DIR", "shim", 1);
-}
-
-static void tear_down(void)
-{
-	char line[128];
-
-	snprintf(line, sizeof(line), "cd / && rm -rf %s", folder);
-	shell(line);
 }
 
 /* @status: of the service; NULL: there is none. Return: what doctor_run() returns */
@@ -123,7 +103,7 @@ START_TEST(one_thing_that_is_wrong_is_found)
 {
 	char *text;
 
-	shell(bad[_i].command);
+	folder_shell(bad[_i].command);
 	ck_assert_int_eq(examine(bad[_i].status, NULL, false, &text), bad[_i].code);
 	ck_assert_msg(strstr(text, bad[_i].found) != NULL, "%s", text);
 	ck_assert_ptr_nonnull(strstr(strstr(text, bad[_i].found), ". To do: "));
@@ -148,15 +128,16 @@ START_TEST(the_driver_is_asked_as_the_service_asks_it)
 {
 	char *text;
 
-	shell("rm etc/frmps/frmps.conf");
+	folder_shell("rm etc/frmps/frmps.conf");
 	setenv("FRMPS_DRIVER", "/nonexistent/libcuda.so.1", 1);
 	ck_assert_int_eq(examine(GOOD, getenv("FRMPS_TEST_SERVER"), false, &text), 1);
 	ck_assert_msg(strstr(text, "no usable GPU: FRMPS_DRIVER names /nonexistent/libcuda.so.1") != NULL,
 		"%s", text);
 	free(text);
 	/* The answer of a machine with two devices, struct probe_answer. */
-	shell("{ printf '#!/bin/sh\\n{ printf \"\\\\002\\\\000\\\\000\\\\000\"; head -c 256 /dev/zero; } |"
-	      " dd bs=260 iflag=fullblock 2>/dev/null >&3\\n'; } >server; chmod +x server; rm socket");
+	folder_shell(
+		"{ printf '#!/bin/sh\\n{ printf \"\\\\002\\\\000\\\\000\\\\000\"; head -c 256 /dev/zero; } |"
+		" dd bs=260 iflag=fullblock 2>/dev/null >&3\\n'; } >server; chmod +x server; rm socket");
 	ck_assert_int_eq(examine(GOOD, "./server", false, &text), 0);
 	ck_assert_msg(strstr(text, "ok       driver         2 GPUs can be served") != NULL, "%s", text);
 	ck_assert_msg(strstr(text, "ok       kernel_log     can be read") != NULL, "%s", text);
@@ -169,7 +150,7 @@ START_TEST(a_service_without_a_gpu_needs_no_driver)
 {
 	char *text;
 
-	shell("rm etc/frmps/frmps.conf");
+	folder_shell("rm etc/frmps/frmps.conf");
 	ck_assert_int_eq(examine("{\"version\": \"" SERVER_VERSION "\", \"backend\": \"host\", \"pid\": 7}",
 				 NULL, false, &text),
 		0);
@@ -186,7 +167,7 @@ START_TEST(findings_come_as_json)
 	char *text;
 
 	/* In JSON as well, whatever bytes it is about. */
-	shell("printf 'standbys = \\374\\n' >etc/frmps/frmps.conf");
+	folder_shell("printf 'standbys = \\374\\n' >etc/frmps/frmps.conf");
 	ck_assert_int_eq(examine(NULL, NULL, true, &text), 1);
 	root = json_loads(text, 0, NULL);
 	ck_assert_msg(root != NULL, "%s", text);
@@ -211,7 +192,7 @@ int main(void)
 	Suite *suite = suite_create("doctor");
 	TCase *tests = suite_case(suite, "doctor");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_checked_fixture(tests, set_up, folder_leave);
 	tcase_add_test(tests, a_good_machine_has_no_errors);
 	tcase_add_loop_test(tests, one_thing_that_is_wrong_is_found, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(tests, another_library_before_ours_is_found);

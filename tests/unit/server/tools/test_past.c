@@ -8,37 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "protocol/shim_uuid.h"
 #include "server/tools/past.h"
+#include "tests/lib/folder.h"
 #include "tests/lib/suite.h"
 
-static char folder[64];
-
-static void shell(const char *line)
-{
-	ck_assert_msg(system(line) == 0, "%s", line);
-}
+static char *folder;
 
 static void set_up(void)
 {
-	static const unsigned char id[] = FRMPS_SHIM_UUID_BYTES;
-	FILE *file;
-
-	strcpy(folder, "/tmp/frmps-past-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	ck_assert_int_eq(chdir(folder), 0);
-	shell("mkdir ours theirs none; echo other >theirs/libcuda.so.1");
-	file = fopen("ours/libcuda.so.1", "we");
-	fwrite(id, 1, sizeof(id), file);
-	fclose(file);
-}
-
-static void tear_down(void)
-{
-	char line[128];
-
-	snprintf(line, sizeof(line), "cd / && rm -rf %s", folder);
-	shell(line);
+	folder = folder_enter();
+	folder_shell("mkdir ours theirs none; echo other >theirs/libcuda.so.1");
+	folder_put_shim("ours/libcuda.so.1", "");
 }
 
 /* An executable that says one thing to the loader. */
@@ -187,7 +167,7 @@ static void make_process(int pid, const char *library, const char *program)
 		"printf '7f00-7f01 r-xp 00000000 00:00 0 \\n7f01-7f02 r-xp 00000000 08:01 5   %s/%s\\n"
 		"7f02-7f03 rw-p 00000000 08:01 5   %s/%s\\n' >proc/%d/maps",
 		pid, pid, pid, program, pid, folder, library, folder, library, pid);
-	shell(line);
+	folder_shell(line);
 }
 
 START_TEST(processes_with_another_library_are_found)
@@ -197,7 +177,7 @@ START_TEST(processes_with_another_library_are_found)
 	make_process(6, "ours/libcuda.so.1", "/usr/bin/python3");
 	make_process(7, "theirs/libcuda.so.1", "/usr/sbin/frmps-server");
 	make_process(8, "theirs/libother.so.1", "/usr/bin/python3");
-	shell("mkdir -p proc/9 proc/self");
+	folder_shell("mkdir -p proc/9 proc/self");
 	past_of_processes(folder, note, folder);
 	ck_assert_str_eq(seen, "5 name5;");
 	past_of_processes("/nonexistent", note, folder);
@@ -209,7 +189,7 @@ int main(void)
 	Suite *suite = suite_create("past");
 	TCase *tests = suite_case(suite, "past");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_checked_fixture(tests, set_up, folder_leave);
 	tcase_add_loop_test(tests, an_executable_is_looked_at, 0, sizeof(programs) / sizeof(programs[0]));
 	tcase_add_test(tests, a_broken_executable_has_nothing);
 	tcase_add_loop_test(tests, the_program_of_a_script_is_found, 0, sizeof(scripts) / sizeof(scripts[0]));
