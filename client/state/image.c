@@ -21,22 +21,15 @@
 #include "client/state/image_kinds.h"
 #include "client/state/log.h"
 #include "client/state/uncancelled.h"
+#include "protocol/fatbin.h"
 
 #define WRAPPER_MAGIC UINT32_C(0x466243b1)
-#define FATBIN_MAGIC  UINT32_C(0xba55ed50)
 
 struct wrapper {
 	uint32_t magic;
 	uint32_t version;
 	const void *data;
 	const void *extra;
-};
-
-struct fatbin_header {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t header_bytes;
-	uint64_t payload_bytes;
 };
 
 /* Bytes being measured: a program's, read through `scratch`, or with scratch -1 ones that are known

@@ -7,31 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FATBIN_MAGIC UINT32_C(0xba55ed50)
-#define KIND_TEXT    1
-#define KIND_CODE    2
-
-struct header {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t header_bytes;
-	uint64_t payload_bytes;
-};
-
-struct member {
-	uint16_t kind;
-	uint16_t version;
-	uint32_t header_bytes;
-	uint64_t payload_bytes;
-};
+#include "protocol/fatbin.h"
 
 struct image_kinds image_left_out;
 
 static bool stays(uint16_t kind)
 {
-	if (kind == KIND_CODE)
+	if (kind == FATBIN_KIND_ELF)
 		return !image_left_out.code;
-	return kind == KIND_TEXT ? !image_left_out.text : !image_left_out.intermediate;
+	return kind == FATBIN_KIND_TEXT ? !image_left_out.text : !image_left_out.intermediate;
 }
 
 static bool read_at(int fd, uint64_t offset, void *to, size_t size)
@@ -57,7 +41,7 @@ static bool move_down(int fd, uint64_t from, uint64_t to, uint64_t bytes)
 }
 
 /* Return: bytes of the member at a place, header and all; 0: it does not end before `end` */
-static uint64_t member_bytes(const struct member *member, uint64_t at, uint64_t end)
+static uint64_t member_bytes(const struct fatbin_entry *member, uint64_t at, uint64_t end)
 {
 	uint64_t bytes;
 
@@ -67,11 +51,11 @@ static uint64_t member_bytes(const struct member *member, uint64_t at, uint64_t 
 	return bytes <= end - at ? bytes : 0;
 }
 
-static CUresult shorten(int fd, struct header *header, uint64_t *bytes)
+static CUresult shorten(int fd, struct fatbin_header *header, uint64_t *bytes)
 {
 	uint64_t at = header->header_bytes, to = at, end = *bytes, size;
 	bool text = false, code = false;
-	struct member member;
+	struct fatbin_entry member;
 
 	for (; end - at >= sizeof(member); at += size) {
 		if (!read_at(fd, at, &member, sizeof(member)))
@@ -80,8 +64,8 @@ static CUresult shorten(int fd, struct header *header, uint64_t *bytes)
 		if (!size)
 			return CUDA_ERROR_INVALID_IMAGE;
 		if (!stays(member.kind)) {
-			text = text || member.kind == KIND_TEXT;
-			code = code || member.kind == KIND_CODE;
+			text = text || member.kind == FATBIN_KIND_TEXT;
+			code = code || member.kind == FATBIN_KIND_ELF;
 			continue;
 		}
 		if (!move_down(fd, at, to, size))
@@ -100,7 +84,7 @@ static CUresult shorten(int fd, struct header *header, uint64_t *bytes)
 
 CUresult image_leave_out(int fd, uint64_t *bytes)
 {
-	struct header header = {.magic = 0};
+	struct fatbin_header header = {.magic = 0};
 
 	if (!image_left_out.code && !image_left_out.text && !image_left_out.intermediate)
 		return CUDA_SUCCESS;

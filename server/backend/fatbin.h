@@ -10,26 +10,9 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/fatbin.h"
 
-#define FATBIN_MAGIC UINT32_C(0xba55ed50)
-
-struct fatbin_header {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t header_bytes;
-	uint64_t payload_bytes;
-};
-
-struct fatbin_entry {
-	uint16_t kind;
-	uint16_t version;
-	uint32_t header_bytes;
-	uint64_t payload_bytes;
-};
-#define FATBIN_KIND_TEXT 1
-#define FATBIN_KIND_ELF	 2
-
-/* Behind it in the entry's header. */
+/* Behind a struct fatbin_entry, in the entry's header. */
 struct fatbin_target {
 	uint32_t packed_bytes; /* of what is compressed; the payload is padded */
 	uint32_t unused[2];
