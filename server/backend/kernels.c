@@ -70,6 +70,13 @@
 /* In bank 0: the address of bank 3. */
 #define CONSTANTS_ADDRESS 0xd0u
 #define RZ		  255u
+/* Kinds of relocations: halves of what a launch on the device needs of a kernel. */
+#define LAUNCHED_LOWER 62u
+#define LAUNCHED_UPPER 63u
+/* What a call's target has of an instruction's two words (MOVABLE_CALL). */
+#define CALL_UNIT      4u
+#define CALL_LOW_MASK  UINT64_C(0xfffffffc00ff0000)
+#define CALL_HIGH_MASK UINT64_C(0x1ffff)
 
 /* What is added to an index is a number of 16 bits with a sign: tables move below that. */
 #define OFFSETS_END 0x8000u
@@ -485,6 +492,14 @@ static bool name_kernel(struct kernels *kernels, uint32_t section)
 	return false;
 }
 
+static const char *unknown_kind(uint32_t type, bool in_code)
+{
+	if (type == LAUNCHED_LOWER || type == LAUNCHED_UPPER)
+		return "its kernels launch kernels";
+	return in_code ? "its code has relocations that the service's loader does not know"
+		       : "its tables have relocations that the service's loader does not know";
+}
+
 static bool fits(struct kernels *kernels, const Elf64_Shdr *target, const Elf64_Rela *rela)
 {
 	uint32_t type = (uint32_t)ELF64_R_TYPE(rela->r_info);
@@ -496,11 +511,9 @@ static bool fits(struct kernels *kernels, const Elf64_Shdr *target, const Elf64_
 		target->sh_size < bytes || rela->r_offset > target->sh_size - bytes ||
 		(in_code && rela->r_offset % CODE_BYTES))
 		return refuse(kernels, "its relocations are not understood");
-	if (in_code ? type != MOVABLE_LOWER && type != MOVABLE_UPPER
+	if (in_code ? type != MOVABLE_LOWER && type != MOVABLE_UPPER && type != MOVABLE_CALL
 		    : type != MOVABLE_ADDRESS && type != MOVABLE_GENERIC)
-		return refuse(kernels,
-			in_code ? "its code has relocations that the service's loader does not know"
-				: "its tables have relocations that the service's loader does not know");
+		return refuse(kernels, unknown_kind(type, in_code));
 	symbol = symbol_at(kernels, ELF64_R_SYM(rela->r_info));
 	if (is_needed(&symbol))
 		return refuse(kernels, "it calls functions of the driver");
@@ -549,6 +562,18 @@ static uint64_t address_of(const struct kernels *kernels, const struct relocatio
 	return kernels->places[symbol.st_shndx] + symbol.st_value + one->addend;
 }
 
+static void put_call(uint8_t *at, uint64_t address)
+{
+	uint64_t low, high, target = address / CALL_UNIT;
+
+	memcpy(&low, at, sizeof(low));
+	memcpy(&high, at + sizeof(low), sizeof(high));
+	low = (low & ~CALL_LOW_MASK) | (target & 0xff) << 16 | target >> 8 << 34;
+	high = (high & ~CALL_HIGH_MASK) | (target >> 38 & CALL_HIGH_MASK);
+	memcpy(at, &low, sizeof(low));
+	memcpy(at + sizeof(low), &high, sizeof(high));
+}
+
 /* visit_fn. @context: the section's bytes */
 static void put(const struct kernels *kernels, const struct relocation *one, void *context)
 {
@@ -556,7 +581,9 @@ static void put(const struct kernels *kernels, const struct relocation *one, voi
 	uint32_t half = (uint32_t)(one->type == MOVABLE_UPPER ? address >> 32 : address);
 	uint8_t *at = (uint8_t *)context + one->offset;
 
-	if (one->type == MOVABLE_LOWER || one->type == MOVABLE_UPPER)
+	if (one->type == MOVABLE_CALL)
+		put_call(at, address);
+	else if (one->type == MOVABLE_LOWER || one->type == MOVABLE_UPPER)
 		memcpy(at + MOVABLE_HALF_BYTES, &half, sizeof(half));
 	else
 		memcpy(at, &address, sizeof(address));

@@ -18,6 +18,9 @@
 #define MOVABLE_LOWER	   56u
 #define MOVABLE_UPPER	   57u
 #define MOVABLE_HALF_BYTES 4u
+/* A call of a function by its address, in instructions of 4 bytes: the lower 8 bits from bit 16 of
+ * the instruction on, the other 47 from bit 34 on. */
+#define MOVABLE_CALL 75u
 
 /* One that may be moved, by its place in the file. */
 struct movable {

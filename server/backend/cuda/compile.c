@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/jit.h"
@@ -28,7 +29,9 @@ static CUresult compile(const void *source, size_t bytes, const struct wire_opti
 	if (code)
 		return code;
 	ptx.text = text;
-	code = ptx_compile(&ptx, said, ret_code, ret_bytes);
+	/* As the driver says it: without this directive a text is no PTX at all. */
+	code = strstr(text, ".version") ? ptx_compile(&ptx, said, ret_code, ret_bytes)
+					: CUDA_ERROR_INVALID_IMAGE;
 	free(text);
 	return code;
 }

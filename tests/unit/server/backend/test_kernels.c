@@ -204,6 +204,45 @@ START_TEST(variables_have_their_first_values)
 }
 END_TEST
 
+/* Where a call by address leads (0x943), as its instruction has it. */
+static uint64_t call_target(const uint8_t *code, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes; at += 16) {
+		uint64_t low, high;
+
+		memcpy(&low, code + at, sizeof(low));
+		memcpy(&high, code + at + sizeof(low), sizeof(high));
+		if ((low & 0xfff) == 0x943)
+			return 4 * ((low >> 16 & 0xff) | low >> 34 << 8 | (high & 0x1ffff) << 38);
+	}
+	ck_abort_msg("no call");
+}
+
+/* The device linker has functions called by their addresses. */
+START_TEST(calls_lead_to_functions)
+{
+	const struct kernels_kernel *calls;
+	uint64_t bytes, function = 0;
+	uint8_t *code, *tail;
+
+	load("called.cubin");
+	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
+	give_places();
+	for (uint32_t i = 0; i < kernels.part_count; i++)
+		if (kernels.parts[i].is_code)
+			function = kernels.places[kernels.parts[i].section];
+	calls = kernel_of("calls");
+	bytes = kernels_code_bytes(&kernels, calls);
+	code = malloc(bytes);
+	tail = malloc(calls->tail_bytes + 1);
+	kernels_place(&kernels, calls, code, tail);
+	ck_assert_uint_ne(function, 0);
+	ck_assert_uint_eq(call_target(code, bytes), function);
+	free(code);
+	free(tail);
+}
+END_TEST
+
 static const struct {
 	const char *image, *why;
 } refused[] = {{"printing.cubin", "it calls functions of the driver"},
@@ -280,12 +319,14 @@ static uint32_t next_random(uint32_t *state)
 	return *state >> 8;
 }
 
+static const char *const lying[] = {"statics_linked.cubin", "placed.cubin", "called.cubin"};
+
 START_TEST(images_may_lie)
 {
 	uint32_t state = (uint32_t)_i + 1, taken = 0;
 	uint8_t *kept;
 
-	load(_i % 2 ? "placed.cubin" : "statics_linked.cubin");
+	load(lying[_i % 3]);
 	kept = malloc(image_bytes);
 	memcpy(kept, image, image_bytes);
 	for (int i = 0; i < MUTATIONS; i++) {
@@ -304,7 +345,7 @@ START_TEST(images_may_lie)
 		memcpy(image, kept, image_bytes);
 	}
 	free(kept);
-	if (_i % 2)
+	if (_i % 3)
 		ck_assert_uint_gt(taken, 10);
 }
 END_TEST
@@ -365,11 +406,12 @@ int main(void)
 	tcase_add_test(tests, tables_move_behind_the_parameters);
 	tcase_add_test(tests, jumps_move_behind_the_addresses);
 	tcase_add_test(tests, constants_stay);
+	tcase_add_test(tests, calls_lead_to_functions);
 	tcase_add_test(tests, variables_have_their_first_values);
 	tcase_add_loop_test(tests, the_driver_gets_what_is_not_known, 0, 5);
 	tcase_add_test(tests, other_reads_of_tables_are_refused);
 	tcase_add_test(tests, reads_of_any_bank_are_refused);
-	tcase_add_loop_test(tests, images_may_lie, 0, 4);
+	tcase_add_loop_test(tests, images_may_lie, 0, 6);
 	tcase_add_test(tests, images_may_be_cut_off);
 	tcase_add_loop_test(tests, trampolines_are_kernels, 0, 2);
 	suite_add_tcase(suite, tests);
