@@ -140,8 +140,11 @@ struct wire_load_module {
 	struct wire_options options;
 	uint64_t variables;
 	bool is_filled;
-	uint64_t file;
+	uint64_t file, code;
 };
+/* Where a module's code is to be, if not at an address. */
+#define WIRE_CODE_ASKED	    UINT64_C(0)
+#define WIRE_CODE_OF_DRIVER UINT64_C(1)
 /* Where a module's variables are to be, if not in a block. */
 #define WIRE_VARIABLES_ASKED	 UINT64_C(0)
 #define WIRE_VARIABLES_OF_DRIVER UINT64_C(1)

@@ -160,6 +160,26 @@ struct backend_variables {
 	uint8_t *first; /* what has to be in it before a kernel runs, on the heap, the caller's */
 };
 
+/* A module, as it is to be loaded. */
+struct backend_load {
+	const void *image; /* private to the caller */
+	size_t bytes;
+	const struct wire_options *options; /* NULL: none */
+	/* Where its kernels' text goes, and whether they have any; NULL: wherever the backend
+	 * writes it. */
+	struct backend_text *text;
+	struct backend_variables *variables; /* where its variables go; NULL: into the context */
+	/* The session's own window: what has an address in the context for long gets one that no
+	 * other session has, in whatever executor. 0: nobody's. */
+	uint64_t window;
+	/* In and out: where that lies; WIRE_CODE_ASKED: anywhere; WIRE_CODE_OF_DRIVER: the driver
+	 * has chosen, or is to. Another executor is asked for the address that the first one
+	 * had, and refuses the module if it cannot have it. */
+	uint64_t code;
+	char *log; /* text, NUL-terminated; NULL: none */
+	size_t log_bytes;
+};
+
 /* What is found under a name. */
 struct backend_global {
 	uint64_t address, bytes;
@@ -280,15 +300,10 @@ struct backend_ops {
 	 * ret: code for the device, on the heap. log: as below. [any] */
 	CUresult (*module_compile)(const void *image, size_t bytes, const struct wire_options *options,
 		char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes);
-	/* Holds up nobody. The image is private to the caller and may go
-	 * after the call. text: where its kernels' text goes, and whether they have any; NULL:
-	 * wherever the backend writes it. variables: where its variables go; NULL: into the
-	 * context. log: text, NUL-terminated. CUDA_ERROR_NOT_READY: variables->bytes says how
-	 * large a block would have to be. CUDA_ERROR_JIT_COMPILER_NOT_FOUND: it has to be
-	 * compiled first. */
-	CUresult (*module_load)(const void *image, size_t bytes, const struct wire_options *options,
-		struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
-		struct backend_module **ret_module);
+	/* Holds up nobody. The image may go after the call. CUDA_ERROR_NOT_READY:
+	 * load->variables->bytes says how large a block would have to be.
+	 * CUDA_ERROR_JIT_COMPILER_NOT_FOUND: it has to be compiled first. */
+	CUresult (*module_load)(struct backend_load *load, struct backend_module **ret_module);
 	CUresult (*module_unload)(struct backend_module *module);
 	/* Whether lookups and unloading of it may wait for all that runs. [any] */
 	bool (*module_waits)(const struct backend_module *module);

@@ -182,7 +182,9 @@ static CUresult launch(struct trial *trial, struct backend_stream *stream, const
 
 static CUresult load(struct trial *trial, const void *image, size_t bytes)
 {
-	return trial->ops->module_load(image, bytes, NULL, NULL, NULL, NULL, 0, &trial->module);
+	struct backend_load load = {.image = image, .bytes = bytes};
+
+	return trial->ops->module_load(&load, &trial->module);
 }
 
 static CUresult load_kernels(struct trial *trial)

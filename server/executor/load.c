@@ -17,6 +17,7 @@
 struct load {
 	uint8_t *image; /* the client's */
 	struct backend_variables variables;
+	uint64_t code; /* where it is, as in the message */
 	char log[LOG_BYTES];
 };
 
@@ -31,11 +32,11 @@ static void drop(struct job *job)
 }
 
 /* Values: whether its kernels leave nothing behind; what they do with the ring for text
- * (shm/text.h); 0; whether its variables are in the client's block. */
+ * (shm/text.h); where its code is; whether its variables are in the client's block. */
 static void answer(struct job *job, const struct module *module, uint64_t uses)
 {
 	struct load *load = job->load;
-	const uint64_t values[] = {!module->leaves, uses, 0, load->variables.bytes > 0};
+	const uint64_t values[] = {!module->leaves, uses, load->code, load->variables.bytes > 0};
 
 	job_reply(job, CUDA_SUCCESS, values, 4, load->log);
 }
@@ -46,13 +47,19 @@ static CUresult put_in(struct job *job, struct module *module, uint64_t *ret_use
 	const struct wire_load_module *wish = &job->message.load_module;
 	struct load *load = job->load;
 	struct backend_text text = {.ring = job->tenant->text};
-	struct backend_variables *variables =
-		wish->variables == WIRE_VARIABLES_OF_DRIVER ? NULL : &load->variables;
-	CUresult result;
+	struct backend_load asked = {.image = load->image,
+		.bytes = wish->bytes,
+		.options = &wish->options,
+		.text = text.ring ? &text : NULL,
+		.variables = wish->variables == WIRE_VARIABLES_OF_DRIVER ? NULL : &load->variables,
+		.window = job->tenant->window_base,
+		.code = wish->code,
+		.log = load->log,
+		.log_bytes = LOG_BYTES};
+	CUresult result = job->executor->ops->module_load(&asked, &module->backend);
 
-	result = job->executor->ops->module_load(load->image, wish->bytes, &wish->options,
-		text.ring ? &text : NULL, variables, load->log, LOG_BYTES, &module->backend);
 	*ret_uses = text.uses;
+	load->code = asked.code;
 	return executor_code(job->executor, result);
 }
 

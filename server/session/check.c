@@ -272,8 +272,8 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 		return broken(finding, "id of a module is out of range or in use");
 	if (load->kind > 1)
 		return broken(finding, "kind of module is unknown");
-	if (load->is_filled)
-		return broken(finding, "module's variables are said to have values");
+	if (load->is_filled || load->code)
+		return broken(finding, "module is said to be loaded already");
 	/* Nobody would count them as the program's memory. */
 	if (load->variables == WIRE_VARIABLES_OF_DRIVER)
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);

@@ -77,6 +77,7 @@ static int fill_module(
 	entry->kind = load->kind;
 	entry->image_bytes = load->bytes;
 	entry->memory = values->count > 3 && values->at[3] ? load->variables : WIRE_VARIABLES_OF_DRIVER;
+	entry->global[0] = values->count > 2 ? values->at[2] : WIRE_CODE_OF_DRIVER;
 	if (!load->options.count)
 		return 0;
 	entry->options = calloc(load->options.count, sizeof(*entry->options));
@@ -191,7 +192,7 @@ void holding_message(const struct holding *entry, uint64_t session, struct wire_
 	case WIRE_LOAD_MODULE:
 		message->load_module = (struct wire_load_module){entry->module, entry->kind,
 			entry->image_bytes, {entry->options, entry->option_count},
-			entry->memory ? entry->memory : WIRE_VARIABLES_OF_DRIVER, true, 0};
+			entry->memory ? entry->memory : WIRE_VARIABLES_OF_DRIVER, true, 0, entry->global[0]};
 		break;
 	case WIRE_MAKE_GRAPH:
 		message->graph = (struct wire_graph){entry->attribute, entry->image_bytes, 0};

@@ -71,11 +71,12 @@ static bool run(struct backend_stream *stream, uint32_t which, bool invalidates,
 {
 	struct backend_launch launch = {.grid = {BLOCKS, 1, 1}, .block = {THREADS, 1, 1}, .info = &info};
 	const uint64_t out = HOST_DATA;
+	struct backend_load load = {.image = codes[which], .bytes = code_bytes[which]};
 	struct backend_module *loaded;
 	struct loader_kernel *own;
 	bool right;
 
-	ok(OPS->module_load(codes[which], code_bytes[which], NULL, NULL, NULL, NULL, 0, &loaded));
+	ok(OPS->module_load(&load, &loaded));
 	ok(OPS->function_find(loaded, "tell", false, &launch.function, &info));
 	own = cuda_kernel(launch.function)->own;
 	check(own != NULL);

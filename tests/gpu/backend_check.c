@@ -94,6 +94,7 @@ static void check_modules(void)
 	static const struct wire_option bad[] = {{CU_JIT_GLOBAL_SYMBOL_NAMES, 0, 1}};
 	static const char bad_elf[80] = "\177ELF\2\1\1";
 	struct backend_module *none;
+	struct backend_load load;
 	const char *names[16];
 	char text[16384], log[1024] = "";
 	size_t length = write_ptx(text, sizeof(text)), bytes;
@@ -103,11 +104,12 @@ static void check_modules(void)
 	double begin = now_us();
 
 	text[length] = 'x'; /* no NUL behind it, and something that does not belong to it */
-	refused(OPS->module_load(text, length, NULL, NULL, NULL, NULL, 0, &none),
-		CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
+	load = (struct backend_load){.image = text, .bytes = length};
+	refused(OPS->module_load(&load, &none), CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
 	ok(OPS->module_compile(
 		text, length, &(struct wire_options){options, 2}, log, sizeof(log), &code, &bytes));
-	ok(OPS->module_load(code, bytes, NULL, NULL, NULL, NULL, 0, &module));
+	load = (struct backend_load){.image = code, .bytes = bytes};
+	ok(OPS->module_load(&load, &module));
 	free(code);
 	printf("compile and load text: %.0f us; log \"%.60s\"\n", now_us() - begin, log);
 	refused(OPS->module_compile(
@@ -117,8 +119,9 @@ static void check_modules(void)
 		CUDA_ERROR_INVALID_PTX);
 	check(log[0]);
 	printf("log of a bad text: %.60s\n", log);
-	refused(OPS->module_load(bad_elf, sizeof(bad_elf), NULL, NULL, NULL, log, sizeof(log), &none),
-		CUDA_ERROR_INVALID_IMAGE);
+	load = (struct backend_load){
+		.image = bad_elf, .bytes = sizeof(bad_elf), .log = log, .log_bytes = sizeof(log)};
+	refused(OPS->module_load(&load, &none), CUDA_ERROR_INVALID_IMAGE);
 	ok(OPS->function_list(module, 0, names, &count));
 	check(count == 10);
 	count = 1;

@@ -1,6 +1,6 @@
-// Device memory for code that the service loads itself (loader.h), and for variables that stay in
-// the context. It belongs to the context and is never given back to the driver, whose cuMemFree()
-// waits for all that runs.
+// Device memory for code that the service loads itself (loader.h), where its address does not
+// matter. It belongs to the context and is never given back to the driver, whose cuMemFree() waits
+// for all that runs.
 //
 // A multiprocessor keeps the code that it has run, and up to 2 KiB behind it, whatever is written
 // there later, also where the memory was unmapped meanwhile (measured, H200, driver 580). So new

@@ -113,9 +113,7 @@ CUarray cuda_array_level(const struct backend_array *array, uint32_t level);
 /* module.c */
 /** Of the device: 10 * major + minor. */
 unsigned cuda_arch(void);
-CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
-	struct backend_module **ret_module);
+CUresult cuda_module_load(struct backend_load *load, struct backend_module **ret_module);
 CUresult cuda_module_unload(struct backend_module *module);
 bool cuda_module_waits(const struct backend_module *module);
 const struct statics *cuda_module_statics(const struct backend_module *module);

@@ -1,6 +1,7 @@
-// See loader.h. The parts of a module that its kernels refer to, variables and functions, lie in
-// one piece of memory from the load on; a kernel's code follows when somebody looks the kernel up.
-// A library has thousands, of which a program uses a few.
+// See loader.h. What programs may keep the address of lies in one place from the load on
+// (code_place.h): the variables and functions that kernels refer to, and kernels that are referred
+// to. The code of other kernels lies anywhere, and follows when somebody looks the kernel up: a
+// library has thousands, of which a program uses a few.
 
 #include "server/backend/cuda/loader.h"
 
@@ -10,14 +11,15 @@
 
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/code_memory.h"
+#include "server/backend/cuda/code_place.h"
 #include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/trampoline.h"
 #include "server/backend/kernels.h"
 #include "server/log.h"
 
 #define PART_ALIGN 256u
-/* Of a module's parts. Memory for code never goes back to the driver: what would fill the device
- * with variables that cannot be moved is the driver's. */
+/* Of a module's parts. Addresses are given out once: variables that would use them up, and cannot
+ * be moved, are the driver's. */
 #define PARTS_MOST    (UINT64_C(32) << 20)
 #define PIECE_BYTES   (UINT64_C(1) << 20)
 #define ADDRESS_BYTES 8u
@@ -31,7 +33,7 @@ struct loader_module {
 	struct code_memory parts;
 	struct trampoline_set *bank;   /* NULL: its kernels read no constants */
 	struct loader_kernel **placed; /* by kernel; NULL: not on the device */
-	struct code_memory *code;      /* of those */
+	struct code_memory *code;      /* of those; no bytes where it is among the parts */
 };
 
 static struct {
@@ -62,6 +64,7 @@ void loader_close(void)
 {
 	loader.is_open = false;
 	trampolines_close();
+	code_place_close();
 	code_memory_close();
 }
 
@@ -129,9 +132,9 @@ static CUresult place(struct loader_module *module, uint32_t index)
 	if (!kernel)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->placed[index] = kernel;
-	code = memory->bytes ? CUDA_SUCCESS
-			     : code_memory_take(kernels_code_bytes(&module->kernels, from),
-				       module->bank != NULL, memory);
+	code = memory->at ? CUDA_SUCCESS
+			  : code_memory_take(
+				    kernels_code_bytes(&module->kernels, from), module->bank != NULL, memory);
 	kernel->code = memory->at;
 	if (!code)
 		code = write_code(module, from, kernel);
@@ -153,20 +156,34 @@ static CUresult place(struct loader_module *module, uint32_t index)
 
 /* ---- modules ---- */
 
-/* Where each part lies in the module's piece. Return: bytes of that */
-static uint64_t lay_out(struct kernels *kernels, uint64_t at, bool with_constants)
+/* Return: behind it, for the next one */
+static uint64_t end_of(uint64_t at, uint64_t bytes)
 {
-	uint64_t end = 0;
+	return at + ((bytes + PART_ALIGN - 1) & ~(uint64_t)(PART_ALIGN - 1));
+}
 
-	for (uint32_t i = 0; i < kernels->part_count && end < PARTS_MOST; i++) {
-		kernels->places[kernels->parts[i].section] = at + end;
-		end += (kernels->parts[i].bytes + PART_ALIGN - 1) & ~(uint64_t)(PART_ALIGN - 1);
+/* Where each part lies from an address on, and each kernel that something has the address of.
+ * Return: bytes of that; PARTS_MOST: too many */
+static uint64_t lay_out(struct loader_module *module, uint64_t at)
+{
+	struct kernels *kernels = &module->kernels;
+	uint64_t end = at;
+
+	for (uint32_t i = 0; i < kernels->part_count && end - at < PARTS_MOST; i++) {
+		kernels->places[kernels->parts[i].section] = end;
+		end = end_of(end, kernels->parts[i].bytes);
 	}
-	if (with_constants) {
-		kernels->places[kernels->constants] = at + end;
+	for (uint32_t i = 0; i < kernels->count && end - at < PARTS_MOST; i++) {
+		if (!kernels->at[i].is_named)
+			continue;
+		kernels->places[kernels->at[i].section] = module->code[i].at = end;
+		end = end_of(end, kernels_code_bytes(kernels, &kernels->at[i]));
+	}
+	if (kernels->constants && !module->bank) {
+		kernels->places[kernels->constants] = end;
 		end += kernels->constant_bytes;
 	}
-	return end;
+	return end - at < PARTS_MOST ? end - at : PARTS_MOST;
 }
 
 static CUresult write_zeros(uint64_t at, uint64_t count)
@@ -211,24 +228,6 @@ static CUresult write_constants(const struct kernels *kernels)
 	return code;
 }
 
-/* Kernels whose addresses something has. */
-static CUresult reserve_named(struct loader_module *module)
-{
-	struct kernels *kernels = &module->kernels;
-	CUresult code = CUDA_SUCCESS;
-
-	for (uint32_t i = 0; !code && i < kernels->count; i++) {
-		const struct kernels_kernel *one = &kernels->at[i];
-
-		if (!one->is_named)
-			continue;
-		code = code_memory_take(
-			kernels_code_bytes(kernels, one), module->bank != NULL, &module->code[i]);
-		kernels->places[one->section] = module->code[i].at;
-	}
-	return code;
-}
-
 static CUresult place_named(struct loader_module *module)
 {
 	CUresult code = CUDA_SUCCESS;
@@ -239,23 +238,31 @@ static CUresult place_named(struct loader_module *module)
 	return code;
 }
 
-static CUresult put_parts(struct loader_module *module, const char **ret_why)
+/* @load: code: where they are to be, and are */
+static CUresult take_place(struct loader_module *module, struct backend_load *load, const char **ret_why)
 {
-	struct kernels *kernels = &module->kernels;
-	bool beside = kernels->constants && !module->bank;
-	uint64_t bytes = lay_out(kernels, 0, beside);
+	uint64_t bytes = lay_out(module, 0);
 	CUresult code = CUDA_SUCCESS;
 
-	if (bytes >= PARTS_MOST) {
+	if (bytes == PARTS_MOST) {
 		*ret_why = "its variables are large and cannot be moved";
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
+	*ret_why = "the addresses that its functions and variables need are not free";
 	if (bytes)
-		code = code_memory_take(bytes, module->bank != NULL, &module->parts);
+		code = code_place_take(load->window, load->code, bytes, module->bank != NULL, &module->parts);
 	if (code)
 		return code;
-	lay_out(kernels, module->parts.at, beside);
-	code = reserve_named(module);
+	load->code = bytes ? module->parts.at : code_place_range(load->window);
+	lay_out(module, module->parts.at);
+	return CUDA_SUCCESS;
+}
+
+static CUresult put_parts(struct loader_module *module)
+{
+	struct kernels *kernels = &module->kernels;
+	CUresult code = CUDA_SUCCESS;
+
 	if (module->bank)
 		kernels->places[kernels->constants] = trampolines_bank(module->bank);
 	for (uint32_t i = 0; !code && i < kernels->part_count; i++)
@@ -284,7 +291,7 @@ static bool can_enter(const struct loader_module *module, const char **ret_why)
 	return true;
 }
 
-static CUresult load(struct loader_module *module, const char **ret_why)
+static CUresult load_parts(struct loader_module *module, struct backend_load *load, const char **ret_why)
 {
 	CUresult code = kernels_open(&module->kernels, module->cubin.at, module->cubin.count);
 
@@ -301,11 +308,12 @@ static CUresult load(struct loader_module *module, const char **ret_why)
 	module->code = calloc(module->kernels.count + 1, sizeof(module->code[0]));
 	if (!module->placed || !module->code)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return put_parts(module, ret_why);
+	code = take_place(module, load, ret_why);
+	return code ? code : put_parts(module);
 }
 
 CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *owner,
-	struct loader_module **ret_module, const char **ret_why)
+	struct backend_load *load, struct loader_module **ret_module, const char **ret_why)
 {
 	struct loader_module *module;
 	CUresult code;
@@ -318,7 +326,7 @@ CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *ow
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->owner = owner;
 	module->cubin = *cubin;
-	code = load(module, ret_why);
+	code = load_parts(module, load, ret_why);
 	if (!code) {
 		*ret_module = module;
 		return CUDA_SUCCESS;
@@ -334,7 +342,7 @@ void loader_unload(struct loader_module *module)
 		return;
 	for (uint32_t i = 0; module->placed && module->code && i < module->kernels.count; i++)
 		unplace(module, i);
-	code_memory_give(&module->parts);
+	code_place_give(&module->parts);
 	trampolines_give_bank(module->bank);
 	free(module->placed);
 	free(module->code);

@@ -81,6 +81,7 @@ static CUresult run(struct loader_module *module, const struct code_memory *memo
 
 bool loader_is_proved(void)
 {
+	struct backend_load load = {.window = 0};
 	struct loader_module *module = NULL;
 	struct code_memory memory = {0};
 	struct fatbin_bytes cubin = {0};
@@ -92,7 +93,7 @@ bool loader_is_proved(void)
 
 	cubin.at = compiled;
 	if (!code)
-		code = loader_load(&cubin, NULL, &module, &why);
+		code = loader_load(&cubin, NULL, &load, &module, &why);
 	if (!code)
 		code = code_memory_take(THREADS * sizeof(uint32_t), true, &memory);
 	if (!code)

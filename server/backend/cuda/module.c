@@ -257,13 +257,13 @@ static CUresult move_variables(struct look *look, struct backend_variables *vari
 }
 
 /* By the service's own loader. CUDA_ERROR_NOT_SUPPORTED: the driver is to do it */
-static CUresult load_here(struct backend_module *module, struct look *look)
+static CUresult load_here(struct backend_module *module, struct look *look, struct backend_load *load)
 {
 	const char *why = "its image has several cubins for the device, or none that can be unpacked";
 	CUresult code = CUDA_ERROR_NOT_SUPPORTED;
 
 	if (look->count == 1)
-		code = loader_load(&look->latest, module, &module->own, &why);
+		code = loader_load(&look->latest, module, load, &module->own, &why);
 	if (!code)
 		look->latest.at = NULL; /* the loader's */
 	else if (code == CUDA_ERROR_NOT_SUPPORTED)
@@ -271,34 +271,45 @@ static CUresult load_here(struct backend_module *module, struct look *look)
 	return code;
 }
 
-static CUresult load_by_driver(struct backend_module *module, const void *image)
+static CUresult load_by_driver(struct backend_module *module, struct backend_load *load, const void *image)
 {
 	CUresult code = driver.library_load(&module->library, image, NULL, NULL, 0, NULL, NULL, 0);
 
+	load->code = WIRE_CODE_OF_DRIVER;
 	return code ? code : list_kernels(module);
 }
 
-/* @image: with code for the device */
-static CUresult load(struct backend_module *module, const void *image, size_t bytes,
-	struct backend_text *text, struct backend_variables *variables)
+/* Where it was loaded before it is loaded again by the same one. */
+static CUresult load_anywhere(
+	struct backend_module *module, struct look *look, struct backend_load *load, const void *image)
 {
+	CUresult code =
+		load->code == WIRE_CODE_OF_DRIVER ? CUDA_ERROR_NOT_SUPPORTED : load_here(module, look, load);
+
+	if (code == CUDA_ERROR_NOT_SUPPORTED && load->code <= WIRE_CODE_OF_DRIVER)
+		code = load_by_driver(module, load, image);
+	return code;
+}
+
+/* @image: with code for the device */
+static CUresult load_code(struct backend_module *module, struct backend_load *load)
+{
+	struct backend_variables *variables = load->variables;
 	/* With a block there is most likely something to move, which takes a look of its own. */
-	struct look look = {.text = text,
+	struct look look = {.text = load->text,
 		.statics = &module->statics,
 		.lengths = &module->lengths,
 		.moved = variables ? &module->moved : NULL,
 		.only_plans = variables && variables->at};
 	struct fatbin_bytes changed = {0};
-	CUresult code = look_at_all(&look, image, bytes, &changed);
+	CUresult code = look_at_all(&look, load->image, load->bytes, &changed);
 
 	if (!code && variables)
-		code = move_variables(&look, variables, image, bytes, &changed);
+		code = move_variables(&look, variables, load->image, load->bytes, &changed);
 	module->moved_to = look.moved_to;
 	code_lengths_sort(&module->lengths);
 	if (!code)
-		code = load_here(module, &look);
-	if (code == CUDA_ERROR_NOT_SUPPORTED)
-		code = load_by_driver(module, changed.at ? changed.at : image);
+		code = load_anywhere(module, &look, load, changed.at ? changed.at : load->image);
 	free(look.latest.at);
 	free(changed.at);
 	return code;
@@ -313,11 +324,10 @@ static bool is_source(const void *image, size_t bytes)
 
 /* Without options: they are for a compiler, and the driver may write to log buffers as late as the
  * library is used. */
-static CUresult load_code(const void *image, size_t bytes, struct backend_text *text,
-	struct backend_variables *variables, struct backend_module **ret_module)
+static CUresult make(struct backend_load *load, struct backend_module **ret_module)
 {
 	struct backend_module *module = calloc(1, sizeof(*module));
-	CUresult code = module ? load(module, image, bytes, text, variables) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult code = module ? load_code(module, load) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (!code)
 		*ret_module = module;
@@ -326,24 +336,22 @@ static CUresult load_code(const void *image, size_t bytes, struct backend_text *
 	return code;
 }
 
-CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
-	struct backend_module **ret_module)
+CUresult cuda_module_load(struct backend_load *load, struct backend_module **ret_module)
 {
-	enum image_kind kind = image_check(image, bytes);
+	enum image_kind kind = image_check(load->image, load->bytes);
 	CUresult code;
 
-	if (log && log_bytes)
-		log[0] = '\0';
+	if (load->log && load->log_bytes)
+		load->log[0] = '\0';
 	if (kind == IMAGE_BAD)
 		return CUDA_ERROR_INVALID_IMAGE;
-	if (kind == IMAGE_ELF && !image_has_code(image, bytes, cuda_arch()))
+	if (kind == IMAGE_ELF && !image_has_code(load->image, load->bytes, cuda_arch()))
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	if (is_source(image, bytes))
+	if (is_source(load->image, load->bytes))
 		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
 	/* Refused are the same options with and without a compiler. */
-	code = jit_check_options(options);
-	return code ? code : load_code(image, bytes, text, variables, ret_module);
+	code = jit_check_options(load->options);
+	return code ? code : make(load, ret_module);
 }
 
 CUresult cuda_module_unload(struct backend_module *module)

@@ -240,9 +240,7 @@ void host_link_logs(const struct backend_link *link, const char **ret_errors, co
 CUresult host_link_destroy(struct backend_link *link);
 CUresult host_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, void **ret_code, size_t *ret_bytes);
-CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
-	struct backend_module **ret_module);
+CUresult host_module_load(struct backend_load *load, struct backend_module **ret_module);
 CUresult host_module_unload(struct backend_module *module);
 bool host_module_waits(const struct backend_module *module);
 const struct statics *host_module_statics(const struct backend_module *module);

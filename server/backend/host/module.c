@@ -234,9 +234,7 @@ static CUresult move_variables(struct backend_module *module, struct backend_var
 	return CUDA_SUCCESS;
 }
 
-CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
-	struct backend_module **ret_module)
+CUresult host_module_load(struct backend_load *load, struct backend_module **ret_module)
 {
 	struct backend_module *module;
 	CUresult result;
@@ -244,39 +242,39 @@ CUresult host_module_load(const void *image, size_t bytes, const struct wire_opt
 	void *library;
 	int fd;
 
-	say(log, log_bytes, "");
-	(void)options; /* wishes for a compiler */
-	if (image_check(image, bytes) == IMAGE_FATBIN)
+	say(load->log, load->log_bytes, "");
+	if (image_check(load->image, load->bytes) == IMAGE_FATBIN)
 		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
-	if (image_check(image, bytes) != IMAGE_ELF) {
-		say(log, log_bytes,
+	if (image_check(load->image, load->bytes) != IMAGE_ELF) {
+		say(load->log, load->log_bytes,
 			"The host backend runs ELF shared objects that export frmps_host_kernels.");
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
-	fd = make_memfd(image, bytes);
+	fd = make_memfd(load->image, load->bytes);
 	if (fd < 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library) {
-		say(log, log_bytes, dlerror());
+		say(load->log, load->log_bytes, dlerror());
 		close(fd);
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
 	module = read_tables(library);
 	if (!module) {
-		say(log, log_bytes, "The shared object has no valid frmps_host_kernels.");
+		say(load->log, load->log_bytes, "The shared object has no valid frmps_host_kernels.");
 		unload(library, fd);
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
-	result = move_variables(module, variables);
+	result = move_variables(module, load->variables);
 	if (result) {
 		unload(library, fd);
 		free(module);
 		return result;
 	}
-	direct_text(library, text);
+	direct_text(library, load->text);
 	note_statics(module);
+	load->code = WIRE_CODE_OF_DRIVER;
 	module->fd = fd;
 	*ret_module = module;
 	return CUDA_SUCCESS;

@@ -158,7 +158,7 @@ static struct wire_message *sample(enum wire_type type)
 		break;
 	case WIRE_LOAD_MODULE:
 		m->load_module = (struct wire_load_module){
-			UINT32_MAX, 1, UINT64_MAX, ALL(options), UINT64_MAX, true, UINT64_MAX - 1};
+			UINT32_MAX, 1, UINT64_MAX, ALL(options), UINT64_MAX, true, UINT64_MAX - 1, UINT64_MAX - 2};
 		break;
 	case WIRE_UNLOAD_MODULE:
 	case WIRE_LIST_FUNCTIONS:
@@ -357,7 +357,9 @@ static void same_load_module(const struct wire_load_module *a, const struct wire
 	ck_assert_uint_eq(a->module, b->module);
 	ck_assert_uint_eq(a->kind, b->kind);
 	ck_assert_uint_eq(a->bytes, b->bytes);
+	ck_assert_uint_eq(a->variables, b->variables);
 	ck_assert_uint_eq(a->file, b->file);
+	ck_assert_uint_eq(a->code, b->code);
 	SAME_WORDS(a->options, b->options);
 }
 

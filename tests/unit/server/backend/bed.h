@@ -45,13 +45,14 @@ static inline uint64_t free_address(uint64_t bytes)
 static inline struct backend_module *bed_load(void)
 {
 	struct backend_module *module;
+	struct backend_load load;
 	char log[512];
 	size_t bytes = 0;
 	void *image = host_kernels_read(&bytes);
 
 	ck_assert_msg(image != NULL, "FRMPS_TEST_KERNELS does not name the test kernels");
-	ck_assert_msg(
-		!OPS->module_load(image, bytes, NULL, NULL, NULL, log, sizeof(log), &module), "%s", log);
+	load = (struct backend_load){.image = image, .bytes = bytes, .log = log, .log_bytes = sizeof(log)};
+	ck_assert_msg(!OPS->module_load(&load, &module), "%s", log);
 	free(image);
 	return module;
 }

@@ -136,7 +136,8 @@ static size_t compile(
 
 START_TEST(texts_are_compiled_as_their_program_wants)
 {
-	static const char plain[] = ".version 8.0\n.target sm_80\n", own[] = ".version 8.0\n.target sm_90a\n";
+	static const char plain[] = ".version 8.0\n.target sm_80\n", own[] = ".version 8.0\n.target sm_90a\n",
+			  wrong[] = ".version wrong\n";
 	const struct wire_option wishes[] = {{.id = CU_JIT_MAX_REGISTERS, .value = 32},
 		{.id = CU_JIT_OPTIMIZATION_LEVEL, .value = 0}, {.id = CU_JIT_GENERATE_LINE_INFO, .value = 1},
 		{.id = CU_JIT_GENERATE_DEBUG_INFO, .value = 0}, {.id = CU_JIT_CACHE_MODE, .value = 1},
@@ -161,8 +162,10 @@ START_TEST(texts_are_compiled_as_their_program_wants)
 	ck_assert_str_eq(log_text, "--gpu-name=sm_90a");
 	compile(plain, sizeof(plain), &threads, 1, 0);
 	ck_assert_str_eq(log_text, "--maxrregcount=64\n--gpu-name=sm_90a");
-	compile(".wrong", 7, NULL, 0, CUDA_ERROR_INVALID_PTX);
+	compile(wrong, sizeof(wrong), NULL, 0, CUDA_ERROR_INVALID_PTX);
 	ck_assert_str_eq(log_text, "it is wrong");
+	/* No compiler is asked: it is no text of the kind. */
+	compile("wrong", 6, NULL, 0, CUDA_ERROR_INVALID_IMAGE);
 	compile(plain, sizeof(plain), &list, 1, CUDA_ERROR_NOT_SUPPORTED);
 	drop_driver();
 }
@@ -365,6 +368,7 @@ static CUresult library_unload(CUlibrary library)
 
 static CUresult load_module(struct backend_variables *variables)
 {
+	struct backend_load load = {.image = image, .bytes = image_bytes, .variables = variables};
 	struct backend_module *module;
 	CUresult code;
 
@@ -373,7 +377,7 @@ static CUresult load_module(struct backend_variables *variables)
 	driver.library_count = library_count;
 	driver.library_unload = library_unload;
 	loads = 0;
-	code = cuda_module_load(image, image_bytes, NULL, NULL, variables, NULL, 0, &module);
+	code = cuda_module_load(&load, &module);
 	if (!code)
 		ck_assert_int_eq(cuda_module_unload(module), CUDA_SUCCESS);
 	ck_assert_int_eq(loads, !code);

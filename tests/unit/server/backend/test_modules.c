@@ -50,18 +50,20 @@ END_TEST
 START_TEST(bad_images_are_refused)
 {
 	struct backend_module *module;
+	struct backend_load load;
 	char log[256] = "";
 	size_t bytes = 0;
 	char *image = host_kernels_read(&bytes);
 
 	ck_assert_ptr_nonnull(image);
-	ck_assert_int_eq(OPS->module_load(".version 8.0\n", 14, NULL, NULL, NULL, log, sizeof(log), &module),
-		CUDA_ERROR_INVALID_IMAGE);
+	load = (struct backend_load){
+		.image = ".version 8.0\n", .bytes = 14, .log = log, .log_bytes = sizeof(log)};
+	ck_assert_int_eq(OPS->module_load(&load, &module), CUDA_ERROR_INVALID_IMAGE);
 	ck_assert_uint_ne(strlen(log), 0);
-	ck_assert_int_eq(OPS->module_load(image, bytes / 8, NULL, NULL, NULL, NULL, 0, &module),
-		CUDA_ERROR_INVALID_IMAGE);
-	ck_assert_int_eq(
-		OPS->module_load(image, 5, NULL, NULL, NULL, NULL, 0, &module), CUDA_ERROR_INVALID_IMAGE);
+	load = (struct backend_load){.image = image, .bytes = bytes / 8};
+	ck_assert_int_eq(OPS->module_load(&load, &module), CUDA_ERROR_INVALID_IMAGE);
+	load.bytes = 5;
+	ck_assert_int_eq(OPS->module_load(&load, &module), CUDA_ERROR_INVALID_IMAGE);
 	free(image);
 }
 END_TEST
@@ -238,6 +240,7 @@ END_TEST
 static CUresult load_moved(struct backend_variables *variables, struct backend_module **ret_module)
 {
 	char *others = strdup(getenv("FRMPS_TEST_KERNELS"));
+	struct backend_load load;
 	size_t bytes = 0;
 	void *image;
 	CUresult code;
@@ -247,7 +250,8 @@ static CUresult load_moved(struct backend_variables *variables, struct backend_m
 	setenv("FRMPS_TEST_KERNELS", others, 1);
 	free(others);
 	ck_assert_ptr_nonnull(image);
-	code = OPS->module_load(image, bytes, NULL, NULL, variables, NULL, 0, ret_module);
+	load = (struct backend_load){.image = image, .bytes = bytes, .variables = variables};
+	code = OPS->module_load(&load, ret_module);
 	free(image);
 	return code;
 }

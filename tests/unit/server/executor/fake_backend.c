@@ -288,20 +288,20 @@ static void thread_show(pthread_t thread)
 	note((struct fake_call){.kind = FAKE_THREAD_SHOW});
 }
 
-static CUresult module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
-	struct backend_module **ret_module)
+static CUresult module_load(struct backend_load *load, struct backend_module **ret_module)
 {
-	(void)options;
-	(void)variables;
-	if (log_bytes)
-		strcpy(log, "fine");
-	if (text)
-		text->uses = bytes > 1 && ((const char *)image)[1] == 'P' ? SHM_TEXT_PRINTS : 0;
-	if (*(const char *)image == 'S')
+	const char *image = load->image;
+
+	if (load->log_bytes)
+		strcpy(load->log, "fine");
+	if (load->text)
+		load->text->uses = load->bytes > 1 && image[1] == 'P' ? SHM_TEXT_PRINTS : 0;
+	if (*image == 'S')
 		return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
-	if (*(const char *)image != 'M')
+	if (*image != 'M')
 		return CUDA_ERROR_INVALID_IMAGE;
+	if (load->code == WIRE_CODE_ASKED)
+		load->code = load->window + FAKE_CODE;
 	return make(FAKE_MODULE_LOAD, (void **)ret_module);
 }
 

@@ -57,6 +57,8 @@ struct fake_call {
 };
 
 #define FAKE_LOG 65536u
+/* Where a module's code lies in its session's window, if that is not said. */
+#define FAKE_CODE UINT64_C(0x123400)
 
 struct fake {
 	struct fake_call log[FAKE_LOG];

@@ -390,6 +390,26 @@ START_TEST(a_capped_session_has_its_group_before_its_first_kernel)
 }
 END_TEST
 
+/* Another executor of the session is told where the first one has put its code. */
+START_TEST(code_lies_where_it_was)
+{
+	struct wire_message request = {.type = WIRE_LOAD_MODULE,
+		.load_module = {
+			.module = 2, .bytes = 1, .variables = WIRE_VARIABLES_OF_DRIVER, .is_filled = true}};
+	struct client client;
+	int fd = memory("M", 1);
+
+	open_client(&client, 5);
+	activate(&client);
+	ck_assert_int_eq(load(&client, 1, "M"), 0);
+	ck_assert_uint_eq(message.reply.values.at[2], client.window + FAKE_CODE);
+	request.load_module.code = 0x777700;
+	ck_assert_int_eq(call(&client, &request, &fd, 1), 0);
+	ck_assert_uint_eq(message.reply.values.at[2], 0x777700);
+	close(fd);
+}
+END_TEST
+
 /* Who takes text is told of a module whose kernels print; others are told nothing. */
 START_TEST(modules_that_print)
 {
@@ -1789,6 +1809,7 @@ int main(void)
 	tcase_add_test(role, a_capped_session_has_its_group_before_its_first_kernel);
 	tcase_add_test(role, what_a_capped_session_asks_before_its_first_command_is_answered_for_its_group);
 	tcase_add_test(role, modules_that_print);
+	tcase_add_test(role, code_lies_where_it_was);
 	tcase_add_test(role, a_text_is_refused);
 	tcase_add_test(role, a_standby_does_everything_in_order);
 	tcase_add_test(role, variables_are_where_they_were_or_nowhere);

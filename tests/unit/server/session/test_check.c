@@ -811,6 +811,28 @@ START_TEST(unloading_takes_everything_of_the_module)
 }
 END_TEST
 
+/* Later executors are asked for the address that the first one had; a client asks for none. */
+START_TEST(code_stays_where_it_was)
+{
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 5000}};
+	const uint64_t values[4] = {1, 0, 0x777700, 0};
+	struct check_finding finding;
+	struct wire_message again;
+	struct holding *entry;
+	int fd = fake_memfd(5000, SEALS);
+
+	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	load.load_module.code = 0x777700;
+	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_BROKEN);
+	load.load_module.code = WIRE_CODE_ASKED;
+	ck_assert_int_eq(
+		holdings_note(holdings, &load, &(struct wire_u64s){values, 4}, NULL, NULL, &entry), 0);
+	holding_message(entry, 7, &again);
+	ck_assert_uint_eq(again.load_module.code, 0x777700);
+	close(fd);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("check");
@@ -841,5 +863,6 @@ int main(void)
 	tcase_add_test(requests, limits_are_checked);
 	tcase_add_test(requests, request_needs_a_number);
 	tcase_add_test(requests, unloading_takes_everything_of_the_module);
+	tcase_add_test(requests, code_stays_where_it_was);
 	return suite_run(suite);
 }

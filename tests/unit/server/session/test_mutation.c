@@ -111,8 +111,8 @@ static void fill(struct wire_message *message)
 
 	switch (message->type) {
 	case WIRE_LOAD_MODULE:
-		message->load_module = (struct wire_load_module){
-			1 + some(3), some(2), 4096, {options, 2}, some(3), some(8) == 0, file};
+		message->load_module = (struct wire_load_module){1 + some(3), some(2), 4096, {options, 2},
+			some(3), some(8) == 0, file, some(9) ? 0 : 4096};
 		break;
 	case WIRE_UNLOAD_MODULE:
 	case WIRE_FIND_FUNCTION:
