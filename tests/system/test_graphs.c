@@ -588,6 +588,83 @@ START_TEST(an_update_goes_by_the_edges)
 }
 END_TEST
 
+/* A kernel in a graph of its own, launched with an attribute, as a library for matrices captures its
+ * work. */
+static CUgraph captured_count(CUstream stream, CUdeviceptr word, uint32_t by)
+{
+	void *arguments[] = {&word, &by};
+	CUlaunchAttribute attribute;
+	CUlaunchConfig config = {.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.hStream = stream,
+		.attrs = &attribute,
+		.numAttrs = 1};
+	CUgraph graph;
+
+	/* Behind the value is what was there before. */
+	memset(&attribute, (int)by, sizeof(attribute));
+	attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+	attribute.value.priority = 0;
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	ck_cuda(cuLaunchKernelEx(&config, kernel("count_up"), arguments, NULL));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	return graph;
+}
+
+/* A program whose memory moves from step to step sets all nodes before each launch, and captures
+ * anew what libraries do. The service makes no graph for that, but for the first change. */
+START_TEST(steps_with_other_memory_make_no_graphs)
+{
+	CUgraphNode child, count, set;
+	CUdeviceptr words, out;
+	CUgraph graph, captured;
+	CUcontext context;
+	CUgraphExec exec;
+	CUstream stream;
+	int64_t requests = 0;
+
+	driver_open();
+	stream = new_stream();
+	words = device_words(8, 0);
+	out = device_words(WORDS, 0);
+	ck_cuda(cuCtxGetCurrent(&context));
+	ck_cuda(cuGraphCreate(&graph, 0));
+	captured = captured_count(stream, words, 1);
+	ck_cuda(cuGraphAddChildGraphNode(&child, graph, NULL, 0, captured));
+	ck_cuda(cuGraphDestroy(captured));
+	count = add_count(graph, &child, 1, words, 100);
+	set = add_set(graph, &count, 1, out, 1);
+	exec = instantiate(graph);
+	run(exec, stream);
+	for (uint32_t step = 0; step < 16; step++) {
+		CUdeviceptr word = words + step % 8 * 4;
+		uint32_t by = 100;
+		CUDA_KERNEL_NODE_PARAMS params = kernel_params("count_up", 1, 1, (void *[]){&word, &by});
+		CUDA_MEMSET_NODE_PARAMS fill = {
+			.dst = out + step * 4, .value = step, .elementSize = 4, .width = 1, .height = 1};
+
+		captured = captured_count(stream, word, 1 + step);
+		ck_cuda(cuGraphExecChildGraphNodeSetParams(exec, child, captured));
+		ck_cuda(cuGraphDestroy(captured));
+		ck_cuda(cuGraphExecKernelNodeSetParams_v2(exec, count, &params));
+		ck_cuda(cuGraphExecMemsetNodeSetParams(exec, set, &fill, context));
+		run(exec, stream);
+		if (step == 1 && !is_native())
+			requests = status_counter(&common_service, "requests");
+	}
+	if (!is_native())
+		ck_assert_int_eq(status_counter(&common_service, "requests"), requests);
+	for (uint32_t i = 0; i < 8; i++)
+		ck_assert_uint_eq(word_at(words + i * 4), 200 + 10 + 2 * i + (i ? 0 : 101));
+	for (uint32_t i = 0; i < 16; i++)
+		ck_assert_uint_eq(word_at(out + i * 4), i);
+}
+END_TEST
+
 /* ---- what comes and goes ---- */
 
 static void mark_destroyed(void *flag)
@@ -1019,6 +1096,7 @@ int main(void)
 	tcase_add_test(tests, launches_of_one_graph_follow_each_other);
 	tcase_add_test(tests, executable_graphs_are_changed);
 	tcase_add_test(tests, an_update_goes_by_the_edges);
+	tcase_add_test(tests, steps_with_other_memory_make_no_graphs);
 	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
 	tcase_add_loop_test(tests, user_objects_follow_updates, 0, 2);
