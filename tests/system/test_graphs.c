@@ -235,6 +235,56 @@ START_TEST(children_are_copies_inside)
 }
 END_TEST
 
+/* Children of several first and last nodes, of one, of none and of a child, each between the nodes
+ * that it waits for and those that wait for it. */
+START_TEST(children_are_in_their_place)
+{
+	CUgraph graph, two, inner, none, outer;
+	CUgraphNode nodes[8], inside;
+	CUdeviceptr from[2], to[2], last;
+	CUstream stream;
+	CUgraphExec exec;
+
+	driver_open();
+	stream = new_stream();
+	last = device_words(WORDS, 0);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphCreate(&two, 0));
+	ck_cuda(cuGraphCreate(&inner, 0));
+	ck_cuda(cuGraphCreate(&none, 0));
+	ck_cuda(cuGraphCreate(&outer, 0));
+	for (uint32_t i = 0; i < 2; i++) {
+		from[i] = device_words(WORDS, 0);
+		to[i] = device_words(WORDS, 0);
+		nodes[i] = add_fill(graph, NULL, 0, from[i], 1 + i);
+		add_copy(two, NULL, 0, copy_params(to[i], from[i], NULL, NULL, WORDS * 4));
+	}
+	add_copy(inner, NULL, 0, copy_params(last, to[1], NULL, NULL, WORDS * 4));
+	ck_cuda(cuGraphAddChildGraphNode(&inside, outer, NULL, 0, inner));
+	/* fills → two → none → fills → outer → fill */
+	ck_cuda(cuGraphAddChildGraphNode(&nodes[2], graph, nodes, 2, two));
+	/* One without nodes ends the program in the driver's cuGraphInstantiate(). */
+	if (is_native())
+		ck_cuda(cuGraphAddEmptyNode(&nodes[3], graph, &nodes[2], 1));
+	else
+		ck_cuda(cuGraphAddChildGraphNode(&nodes[3], graph, &nodes[2], 1, none));
+	nodes[4] = add_fill(graph, &nodes[3], 1, from[0], 3);
+	nodes[5] = add_fill(graph, &nodes[3], 1, from[1], 4);
+	ck_cuda(cuGraphAddChildGraphNode(&nodes[6], graph, &nodes[4], 2, outer));
+	nodes[7] = add_fill(graph, &nodes[6], 1, to[1], 5);
+	exec = instantiate(graph);
+	for (int round = 0; round < 3; round++) {
+		ck_cuda(cuMemsetD32_v2(last, 0, WORDS));
+		run(exec, stream);
+		expect_words(from[0], WORDS, 3);
+		expect_words(from[1], WORDS, 4);
+		expect_words(to[0], WORDS, 1);
+		expect_words(to[1], WORDS, 5);
+		expect_words(last, WORDS, 2);
+	}
+}
+END_TEST
+
 /* Those that were added to the clone itself have no original. */
 START_TEST(nodes_are_found_in_a_clone_that_has_grown)
 {
@@ -1088,6 +1138,7 @@ int main(void)
 	tcase_add_test(tests, circles_are_refused);
 	tcase_add_test(tests, parameters_are_told_and_set);
 	tcase_add_test(tests, children_are_copies_inside);
+	tcase_add_test(tests, children_are_in_their_place);
 	tcase_add_test(tests, nodes_are_found_in_a_clone_that_has_grown);
 	tcase_add_test(tests, a_child_is_replaced);
 	tcase_add_test(tests, a_child_is_moved);
