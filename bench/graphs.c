@@ -6,9 +6,14 @@
 // one in ten, or all, as programs do that gather their steps in graphs whose memory moves. It waits
 // once per BURST launches; with "wait" in the name, for each. "change" is one change, as the caller
 // sees it, and "submit" a launch behind changes of all nodes.
+//
+// "captured" is a step of another graph, of NODES children: each is captured anew before each
+// launch, as a kernel that a library launches with an attribute, and put in the place of the former.
+// It tells what a step costs whose memory moves.
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/lib/driver.h"
 #include "bench/lib/stats.h"
@@ -23,6 +28,9 @@ static CUfunction spin;
 static CUgraphExec exec;
 static CUgraphNode *nodes;
 static CUdeviceptr out;
+
+/* What a step does before its launch, to a graph of so many nodes. */
+typedef void step_fn(uint32_t count, uint64_t number);
 
 /* Changes every `every`-th node (0: none). */
 static void change(uint32_t count, uint32_t every, uint64_t number)
@@ -39,18 +47,73 @@ static void change(uint32_t count, uint32_t every, uint64_t number)
 		.blockDimZ = 1,
 		.kernelParams = arguments};
 
-	for (uint32_t i = 0; every && i < count; i += every)
+	for (uint32_t i = 0; i < count; i += every)
 		driver_check(
 			cu.graph_exec_set_kernel(exec, nodes[i], &params), "cuGraphExecKernelNodeSetParams");
 }
 
-static void step(uint32_t count, uint32_t every, uint64_t number)
+static void change_none(uint32_t count, uint64_t number)
 {
-	change(count, every, number);
+	(void)count;
+	(void)number;
+}
+
+static void change_some(uint32_t count, uint64_t number)
+{
+	change(count, 10, number);
+}
+
+static void change_all(uint32_t count, uint64_t number)
+{
+	change(count, 1, number);
+}
+
+/* A graph of one kernel, launched with an attribute. */
+static CUgraph capture_one(uint64_t number)
+{
+	CUdeviceptr place = out + number % 16 * 8;
+	uint64_t ns = 0;
+	void *arguments[] = {&place, &ns};
+	CUlaunchAttribute attribute;
+	CUlaunchConfig config = {.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.hStream = stream,
+		.attrs = &attribute,
+		.numAttrs = 1};
+	CUgraph graph;
+
+	/* What libraries leave behind the value, on their stacks, is not always the same. */
+	memset(&attribute, (int)(number % 16), sizeof(attribute));
+	attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+	attribute.value.priority = 0;
+	driver_check(cu.capture_begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+	driver_check(cu.launch_ex(&config, spin, arguments, NULL), "cuLaunchKernelEx");
+	driver_check(cu.capture_end(stream, &graph), "cuStreamEndCapture");
+	return graph;
+}
+
+static void capture_all(uint32_t count, uint64_t number)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		CUgraph graph = capture_one(number);
+
+		driver_check(
+			cu.graph_exec_set_child(exec, nodes[i], graph), "cuGraphExecChildGraphNodeSetParams");
+		driver_check(cu.graph_destroy(graph), "cuGraphDestroy");
+	}
+}
+
+static void step(step_fn *prepare, uint32_t count, uint64_t number)
+{
+	prepare(count, number);
 	driver_check(cu.graph_launch(exec, stream), "cuGraphLaunch");
 }
 
-static void measure(const char *name, uint32_t count, uint32_t every, uint32_t burst)
+static void measure(const char *name, uint32_t count, step_fn *prepare, uint32_t burst)
 {
 	uint64_t begin = now_ns(), number = 0;
 	struct samples samples;
@@ -58,13 +121,13 @@ static void measure(const char *name, uint32_t count, uint32_t every, uint32_t b
 	samples_init(&samples, BURSTS_MOST);
 	/* The first change of all is another matter. */
 	for (uint32_t i = 0; i < 4; i++)
-		step(count, every, number++);
+		step(prepare, count, number++);
 	driver_check(cu.stream_sync(stream), "cuStreamSynchronize");
 	for (uint32_t i = 0; i < BURSTS_MOST && (double)(now_ns() - begin) < SECONDS_MOST * 1e9; i++) {
 		uint64_t from = now_ns();
 
 		for (uint32_t j = 0; j < burst; j++)
-			step(count, every, number++);
+			step(prepare, count, number++);
 		driver_check(cu.stream_sync(stream), "cuStreamSynchronize");
 		samples_add(&samples, (double)(now_ns() - from) / 1000 / burst);
 	}
@@ -82,7 +145,7 @@ static void measure_calls(uint32_t count)
 	for (uint32_t i = 0; i < BURSTS_MOST && (double)(now_ns() - begin) < SECONDS_MOST * 1e9; i++) {
 		uint64_t from = now_ns(), changed;
 
-		change(count, 1, i);
+		change_all(count, i);
 		changed = now_ns();
 		driver_check(cu.graph_launch(exec, stream), "cuGraphLaunch");
 		samples_add(&launches, (double)(now_ns() - changed) / 1000);
@@ -106,10 +169,18 @@ static void make(uint32_t count)
 	for (uint32_t i = 0; i < count; i++)
 		driver_check(cu.launch(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
 	driver_check(cu.capture_end(stream, &graph), "cuStreamEndCapture");
-	nodes = calloc(count, sizeof(*nodes));
-	if (!nodes)
-		abort();
 	driver_check(cu.graph_nodes(graph, nodes, &found), "cuGraphGetNodes");
+	driver_check(cu.graph_instantiate(&exec, graph, 0), "cuGraphInstantiate");
+}
+
+static void make_of_children(uint32_t count)
+{
+	CUgraph graph, child = capture_one(0);
+
+	driver_check(cu.graph_create(&graph, 0), "cuGraphCreate");
+	for (uint32_t i = 0; i < count; i++)
+		driver_check(cu.graph_add_child(&nodes[i], graph, i ? &nodes[i - 1] : NULL, i > 0, child),
+			"cuGraphAddChildGraphNode");
 	driver_check(cu.graph_instantiate(&exec, graph, 0), "cuGraphInstantiate");
 }
 
@@ -125,12 +196,18 @@ int main(int argc, char **argv)
 	spin = driver_function(driver_module(), "spin");
 	driver_check(cu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 	driver_check(cu.alloc(&out, 4096), "cuMemAlloc");
+	nodes = calloc(count, sizeof(*nodes));
+	if (!nodes)
+		abort();
 	make(count);
-	measure("none", count, 0, BURST);
-	measure("some", count, 10, BURST);
-	measure("all", count, 1, BURST);
-	measure("wait_none", count, 0, 1);
-	measure("wait_all", count, 1, 1);
+	measure("none", count, change_none, BURST);
+	measure("some", count, change_some, BURST);
+	measure("all", count, change_all, BURST);
+	measure("wait_none", count, change_none, 1);
+	measure("wait_all", count, change_all, 1);
 	measure_calls(count);
+	driver_check(cu.graph_exec_destroy(exec), "cuGraphExecDestroy");
+	make_of_children(count);
+	measure("captured", count, capture_all, BURST);
 	return 0;
 }

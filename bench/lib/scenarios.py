@@ -77,7 +77,8 @@ SCALE_NUMBERS = (WAIT, Number("make", "making one", "µs"), Number("first_use", 
 GRAPH_NUMBERS = (Number("none", "a launch, nothing changed", "µs"), Number("some", "one node in ten changed", "µs"),
                  Number("all", "all changed", "µs"), Number("wait_none", "launch and wait, nothing changed", "µs"),
                  Number("wait_all", "all changed", "µs"), Number("change", "one change", "µs"),
-                 Number("submit", "a launch behind changes of all, for its caller", "µs"))
+                 Number("submit", "a launch behind changes of all, for its caller", "µs"),
+                 Number("captured", "all captured anew", "µs"))
 SHARE_NUMBERS = (Number("deviation", "largest deviation from the weights' shares", "% points", ours=True),
                  Number("kept", "kernels with weights, of those without", "%", MORE, ours=True),
                  Number("uneven", "largest deviation from even shares, without", "% points", NEITHER),
@@ -246,7 +247,7 @@ SCENARIOS = (
 
     Scenario("graphs", "scale", "Graphs that are changed",
              "A chain of so many kernels, launched again and again. Before each launch the program changes no node, one "
-             "in ten, or all.", measure.graphs, GRAPH_NUMBERS, "lines", points=(1, 10, 100, 1000), quick=(1, 100),
+             "in ten, or all, or captures all anew.", measure.graphs, GRAPH_NUMBERS, "lines", points=(1, 10, 100, 1000), quick=(1, 100),
              host=(1, 100), axis="nodes"),
 
     Scenario("loaded_code", "code", "Pause against loaded code",

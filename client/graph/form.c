@@ -268,22 +268,66 @@ static CUresult add_step(struct item *item, const struct graph_params *params)
 
 static CUresult flatten(struct maker *maker, const struct client_graph *graph, uint32_t begin);
 
-/* Joins in front of and behind the nodes of a child. */
-static CUresult add_child(struct maker *maker, const struct graph_node *node, uint32_t begin)
+/* What nodes of a child wait for that wait for none inside it: a join of all that the child waits
+ * for, unless that is one item. Joins are nodes of the device's graph, and cost time there. */
+static CUresult begin_child(
+	struct maker *maker, const struct graph_node *node, uint32_t begin, uint32_t *ret_begin)
 {
-	const struct client_graph *child = node->params.child;
-	CUresult r = add_item(maker, false) ? link_node(maker, node, begin) : CUDA_ERROR_OUT_OF_MEMORY;
-	uint32_t first = maker->count - 1;
+	CUresult r = CUDA_SUCCESS;
 
-	if (r == CUDA_SUCCESS)
-		r = flatten(maker, child, first);
-	if (r == CUDA_SUCCESS && !add_item(maker, false))
-		r = CUDA_ERROR_OUT_OF_MEMORY;
-	if (r == CUDA_SUCCESS && child->count == 0)
-		r = add_link(maker, first, NULL);
+	*ret_begin = node->before.count ? node->before.at[0].node->mark : begin;
+	if (node->before.count > 1) {
+		r = add_item(maker, false) ? link_node(maker, node, begin) : CUDA_ERROR_OUT_OF_MEMORY;
+		*ret_begin = maker->count - 1;
+	}
+	return r;
+}
+
+static uint32_t count_ends(const struct client_graph *graph, const struct graph_node **ret_last)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < graph->count; ++i)
+		if (graph->nodes[i]->behind.count == 0) {
+			*ret_last = graph->nodes[i];
+			++count;
+		}
+	return count;
+}
+
+/* What waits for a child waits for this item: its last one, or a join of several. */
+static CUresult end_child(
+	struct maker *maker, const struct client_graph *child, uint32_t begin, uint32_t *ret_end)
+{
+	const struct graph_node *last;
+	uint32_t ends = count_ends(child, &last);
+	CUresult r = CUDA_SUCCESS;
+
+	if (ends == 1) {
+		*ret_end = last->mark;
+		return CUDA_SUCCESS;
+	}
+	if (!add_item(maker, false))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_end = maker->count - 1;
+	if (ends == 0)
+		r = add_link(maker, begin, NULL);
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < child->count; ++i)
 		if (child->nodes[i]->behind.count == 0)
 			r = add_link(maker, child->nodes[i]->mark, NULL);
+	return r;
+}
+
+static CUresult add_child(struct maker *maker, struct graph_node *node, uint32_t begin)
+{
+	const struct client_graph *child = node->params.child;
+	uint32_t first;
+	CUresult r = begin_child(maker, node, begin, &first);
+
+	if (r == CUDA_SUCCESS)
+		r = flatten(maker, child, first);
+	if (r == CUDA_SUCCESS)
+		r = end_child(maker, child, first, &node->mark);
 	return r;
 }
 
@@ -369,7 +413,9 @@ static CUresult add_node(struct maker *maker, struct graph_node *node, uint32_t 
 		r = add_simple(maker, node, begin);
 	if (r != CUDA_SUCCESS && !maker->bad)
 		maker->bad = node;
-	if (node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL)
+	/* These have set it. */
+	if (node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL &&
+		node->params.type != CU_GRAPH_NODE_TYPE_GRAPH)
 		node->mark = maker->count - 1;
 	return r;
 }

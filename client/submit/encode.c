@@ -2,6 +2,7 @@
 
 #include "client/submit/encode.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "client/state/device.h"
@@ -285,11 +286,30 @@ CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attri
 	return CUDA_SUCCESS;
 }
 
+/* Bytes of the member that counts. */
+static size_t value_bytes(CUlaunchAttributeID id)
+{
+	const CUlaunchAttributeValue *value;
+
+	switch (id) {
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+		return offsetof(CUaccessPolicyWindow, missProp) + sizeof(value->accessPolicyWindow.missProp);
+	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+	case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+		return sizeof(value->clusterDim);
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+		return sizeof(value->memSyncDomainMap);
+	default: /* a number or a name of 4 bytes */
+		return sizeof(value->priority);
+	}
+}
+
+/* What a program leaves in the rest of the union is another thing at each call; in graphs it would
+ * pass for a change. */
 void encode_attribute(const CUlaunchAttribute *attribute, struct frmps_launch_attribute *ret_attribute)
 {
-	ret_attribute->id = (uint32_t)attribute->id;
-	ret_attribute->reserved = 0;
-	memcpy(ret_attribute->value, &attribute->value, sizeof(ret_attribute->value));
+	*ret_attribute = (struct frmps_launch_attribute){.id = (uint32_t)attribute->id};
+	memcpy(ret_attribute->value, &attribute->value, value_bytes(attribute->id));
 }
 
 /* The program's array is looked at a second time here; more than was counted is never written. */

@@ -235,6 +235,56 @@ START_TEST(children_are_copies_inside)
 }
 END_TEST
 
+/* Children of several first and last nodes, of one, of none and of a child, each between the nodes
+ * that it waits for and those that wait for it. */
+START_TEST(children_are_in_their_place)
+{
+	CUgraph graph, two, inner, none, outer;
+	CUgraphNode nodes[8], inside;
+	CUdeviceptr from[2], to[2], last;
+	CUstream stream;
+	CUgraphExec exec;
+
+	driver_open();
+	stream = new_stream();
+	last = device_words(WORDS, 0);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphCreate(&two, 0));
+	ck_cuda(cuGraphCreate(&inner, 0));
+	ck_cuda(cuGraphCreate(&none, 0));
+	ck_cuda(cuGraphCreate(&outer, 0));
+	for (uint32_t i = 0; i < 2; i++) {
+		from[i] = device_words(WORDS, 0);
+		to[i] = device_words(WORDS, 0);
+		nodes[i] = add_fill(graph, NULL, 0, from[i], 1 + i);
+		add_copy(two, NULL, 0, copy_params(to[i], from[i], NULL, NULL, WORDS * 4));
+	}
+	add_copy(inner, NULL, 0, copy_params(last, to[1], NULL, NULL, WORDS * 4));
+	ck_cuda(cuGraphAddChildGraphNode(&inside, outer, NULL, 0, inner));
+	/* fills → two → none → fills → outer → fill */
+	ck_cuda(cuGraphAddChildGraphNode(&nodes[2], graph, nodes, 2, two));
+	/* One without nodes ends the program in the driver's cuGraphInstantiate(). */
+	if (is_native())
+		ck_cuda(cuGraphAddEmptyNode(&nodes[3], graph, &nodes[2], 1));
+	else
+		ck_cuda(cuGraphAddChildGraphNode(&nodes[3], graph, &nodes[2], 1, none));
+	nodes[4] = add_fill(graph, &nodes[3], 1, from[0], 3);
+	nodes[5] = add_fill(graph, &nodes[3], 1, from[1], 4);
+	ck_cuda(cuGraphAddChildGraphNode(&nodes[6], graph, &nodes[4], 2, outer));
+	nodes[7] = add_fill(graph, &nodes[6], 1, to[1], 5);
+	exec = instantiate(graph);
+	for (int round = 0; round < 3; round++) {
+		ck_cuda(cuMemsetD32_v2(last, 0, WORDS));
+		run(exec, stream);
+		expect_words(from[0], WORDS, 3);
+		expect_words(from[1], WORDS, 4);
+		expect_words(to[0], WORDS, 1);
+		expect_words(to[1], WORDS, 5);
+		expect_words(last, WORDS, 2);
+	}
+}
+END_TEST
+
 /* Those that were added to the clone itself have no original. */
 START_TEST(nodes_are_found_in_a_clone_that_has_grown)
 {
@@ -585,6 +635,83 @@ START_TEST(an_update_goes_by_the_edges)
 	run(exec, stream);
 	ck_assert_uint_eq(word_at(word), 505);
 	expect_words(out, WORDS, 5);
+}
+END_TEST
+
+/* A kernel in a graph of its own, launched with an attribute, as a library for matrices captures its
+ * work. */
+static CUgraph captured_count(CUstream stream, CUdeviceptr word, uint32_t by)
+{
+	void *arguments[] = {&word, &by};
+	CUlaunchAttribute attribute;
+	CUlaunchConfig config = {.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.hStream = stream,
+		.attrs = &attribute,
+		.numAttrs = 1};
+	CUgraph graph;
+
+	/* Behind the value is what was there before. */
+	memset(&attribute, (int)by, sizeof(attribute));
+	attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+	attribute.value.priority = 0;
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	ck_cuda(cuLaunchKernelEx(&config, kernel("count_up"), arguments, NULL));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	return graph;
+}
+
+/* A program whose memory moves from step to step sets all nodes before each launch, and captures
+ * anew what libraries do. The service makes no graph for that, but for the first change. */
+START_TEST(steps_with_other_memory_make_no_graphs)
+{
+	CUgraphNode child, count, set;
+	CUdeviceptr words, out;
+	CUgraph graph, captured;
+	CUcontext context;
+	CUgraphExec exec;
+	CUstream stream;
+	int64_t requests = 0;
+
+	driver_open();
+	stream = new_stream();
+	words = device_words(8, 0);
+	out = device_words(WORDS, 0);
+	ck_cuda(cuCtxGetCurrent(&context));
+	ck_cuda(cuGraphCreate(&graph, 0));
+	captured = captured_count(stream, words, 1);
+	ck_cuda(cuGraphAddChildGraphNode(&child, graph, NULL, 0, captured));
+	ck_cuda(cuGraphDestroy(captured));
+	count = add_count(graph, &child, 1, words, 100);
+	set = add_set(graph, &count, 1, out, 1);
+	exec = instantiate(graph);
+	run(exec, stream);
+	for (uint32_t step = 0; step < 16; step++) {
+		CUdeviceptr word = words + step % 8 * 4;
+		uint32_t by = 100;
+		CUDA_KERNEL_NODE_PARAMS params = kernel_params("count_up", 1, 1, (void *[]){&word, &by});
+		CUDA_MEMSET_NODE_PARAMS fill = {
+			.dst = out + step * 4, .value = step, .elementSize = 4, .width = 1, .height = 1};
+
+		captured = captured_count(stream, word, 1 + step);
+		ck_cuda(cuGraphExecChildGraphNodeSetParams(exec, child, captured));
+		ck_cuda(cuGraphDestroy(captured));
+		ck_cuda(cuGraphExecKernelNodeSetParams_v2(exec, count, &params));
+		ck_cuda(cuGraphExecMemsetNodeSetParams(exec, set, &fill, context));
+		run(exec, stream);
+		if (step == 1 && !is_native())
+			requests = status_counter(&common_service, "requests");
+	}
+	if (!is_native())
+		ck_assert_int_eq(status_counter(&common_service, "requests"), requests);
+	for (uint32_t i = 0; i < 8; i++)
+		ck_assert_uint_eq(word_at(words + i * 4), 200 + 10 + 2 * i + (i ? 0 : 101));
+	for (uint32_t i = 0; i < 16; i++)
+		ck_assert_uint_eq(word_at(out + i * 4), i);
 }
 END_TEST
 
@@ -1011,6 +1138,7 @@ int main(void)
 	tcase_add_test(tests, circles_are_refused);
 	tcase_add_test(tests, parameters_are_told_and_set);
 	tcase_add_test(tests, children_are_copies_inside);
+	tcase_add_test(tests, children_are_in_their_place);
 	tcase_add_test(tests, nodes_are_found_in_a_clone_that_has_grown);
 	tcase_add_test(tests, a_child_is_replaced);
 	tcase_add_test(tests, a_child_is_moved);
@@ -1019,6 +1147,7 @@ int main(void)
 	tcase_add_test(tests, launches_of_one_graph_follow_each_other);
 	tcase_add_test(tests, executable_graphs_are_changed);
 	tcase_add_test(tests, an_update_goes_by_the_edges);
+	tcase_add_test(tests, steps_with_other_memory_make_no_graphs);
 	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
 	tcase_add_loop_test(tests, user_objects_follow_updates, 0, 2);

@@ -286,13 +286,16 @@ static CUresult launch_with(const CUlaunchAttribute *attributes, unsigned count)
 	return cuLaunchKernelEx(&config, add, params, NULL);
 }
 
+/* What a program has left behind the value that counts stays with it. */
 START_TEST(attributes_copied)
 {
+	static const uint8_t zeros[64];
 	CUlaunchAttribute attributes[3] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION},
 		{.id = CU_LAUNCH_ATTRIBUTE_IGNORE}, {.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW}};
 	const struct frmps_launch_attribute *sent;
 	uint64_t a = 5;
 
+	memset(&attributes[0].value, 0x66, sizeof(attributes[0].value));
 	attributes[0].value.clusterDim.x = 2;
 	attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
 	memset(attributes[2].pad, 0x77, sizeof(attributes[2].pad));
@@ -302,10 +305,12 @@ START_TEST(attributes_copied)
 	ck_assert_uint_eq(fake.head.flags, 0);
 	sent = (const struct frmps_launch_attribute *)(record() + 1);
 	ck_assert_uint_eq(sent[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-	ck_assert_mem_eq(sent[0].value, &attributes[0].value, 64);
+	ck_assert_mem_eq(sent[0].value, &attributes[0].value, 12);
+	ck_assert_mem_eq(sent[0].value + 12, zeros, 64 - 12);
 	ck_assert_uint_eq(sent[1].id, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW);
 	ck_assert_uint_eq(sent[1].reserved, 0);
-	ck_assert_mem_eq(sent[1].value, &attributes[2].value, 64);
+	ck_assert_mem_eq(sent[1].value, &attributes[2].value, 28);
+	ck_assert_mem_eq(sent[1].value + 28, zeros, 64 - 28);
 	ck_assert_mem_eq(arguments(), &a, 8);
 }
 END_TEST
