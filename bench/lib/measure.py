@@ -249,6 +249,20 @@ def loading(session, _):
 
 
 @point_by_point
+def loading_beside(session, kernel_ms):
+    """A program loads a module and launches a kernel of it, three times, beside kernels of another one. @kernel_ms: 0: alone"""
+    loader = session.start("driver_path", "loads", IMAGE=session.image, KERNEL="k7", LOADS=3)
+    children = [loader]
+    if kernel_ms:
+        children.append(session.start("driver_path", "gap", KERNEL_NS=kernel_ms * 1_000_000, SECONDS=max(2, kernel_ms / 1000)))
+    session.together(children, {loader: 500_000_000})
+    loads = loader.finish()
+    for busy in children[1:]:
+        busy.finish()
+    return {"beside_load": loads["load"], "beside_use": loads["use"], "beside_worst": loads["load"]["max"] + loads["use"]["max"]}
+
+
+@point_by_point
 def urgent(session, _):
     """A program whose stream has the highest priority waits for small kernels beside one that fills the device."""
     flood = session.start("driver_path", "flood", SECONDS=4, background=True)

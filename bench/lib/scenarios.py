@@ -207,6 +207,13 @@ SCENARIOS = (
              "them, ten times.", measure.loading,
              (Number("gap", "from end to end", "ms"), Number("gap_max", "longest gap", "ms"),
               Number("load", "one load", "ms"), Number("use", "its first launch", "ms")), "strips", needs="nvcc"),
+    Scenario("loading_beside", "sharing", "Loading code beside long kernels",
+             "A program loads a module of 400 kernels and launches one of them, three times, beside another one that "
+             "always has "
+             "kernels of so many milliseconds on the device (0: beside nobody).", measure.loading_beside,
+             (Number("beside_load", "a load", "ms"), Number("beside_use", "its first launch", "ms"),
+              Number("beside_worst", "the worst load and launch", "ms")), "lines", points=(0, 20, 200, 3000), quick=(0, 200),
+             axis="ms of a kernel", needs="nvcc"),
     Scenario("urgent", "sharing", "A small kernel beside a program that fills the device",
              "Launch and wait in a stream of the highest priority, beside kernels of blocks of 1 ms that fill every "
              "multiprocessor. Stock MPS gives the other program its lower client priority.", measure.urgent,

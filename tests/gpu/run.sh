@@ -93,6 +93,7 @@ for source in kernels count_kernels held_kernels print; do
 done
 build "$device/runtime" -cudart static tests/gpu/runtime.cu || exit 1
 build "$device/runtime-shared" -cudart shared tests/gpu/runtime.cu || exit 1
+build "$device/kept_pointers" -rdc=true tests/gpu/kept_pointers.cu || exit 1
 for source in tests/gpu/corpus/*.cu; do
 	# The first lines of a program may say "// libraries: cublas cufft", what it links more; "// options: ...", what
 	# stands for -rdc=true, further sources among it; "// plugin: FILE", a library to be beside it, named NAME.so;
@@ -252,6 +253,8 @@ wait $server
 server=
 check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$folder"
 check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder"
+check "pointers to functions outlive an executor" bash tests/gpu/kept_pointers.sh "$folder" "$device/kept_pointers" \
+	"$device/corpus/vector_add"
 check "verbs of stock MPS" python3 -B tests/gpu/mps_verbs.py --build "$folder"
 check "demo" server/demo.sh --build "$folder" --backend cuda
 collect
