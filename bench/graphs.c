@@ -8,7 +8,7 @@
 // sees it, and "submit" a launch behind changes of all nodes.
 //
 // "captured" is a step of another graph, of NODES children: each is captured anew before each
-// launch, as a kernel that a library launches with an attribute, and put in the place of the former.
+// launch, as a kernel that a library launches with an attribute, and replaces the former.
 // It tells what a step costs whose memory moves.
 
 #include <stdio.h>

@@ -22,6 +22,7 @@
 #include "protocol/command.h"
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
+#include "server/backend/load_reason.h"
 #include "shm/order.h"
 
 struct backend_stream;
@@ -176,7 +177,8 @@ struct backend_load {
 	 * has chosen, or is to. Another executor is asked for the address that the first one
 	 * had, and refuses the module if it cannot have it. */
 	uint64_t code;
-	char *log; /* text, NUL-terminated; NULL: none */
+	enum load_reason reason; /* out: why it is the driver's */
+	char *log;		 /* text, NUL-terminated; NULL: none */
 	size_t log_bytes;
 };
 

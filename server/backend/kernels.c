@@ -84,7 +84,7 @@
 
 /* ---- small things ---- */
 
-static bool refuse(struct kernels *kernels, const char *why)
+static bool refuse(struct kernels *kernels, enum load_reason why)
 {
 	if (!kernels->why)
 		kernels->why = why;
@@ -94,7 +94,7 @@ static bool refuse(struct kernels *kernels, const char *why)
 static bool spend(struct kernels *kernels, uint64_t bytes)
 {
 	if (bytes > kernels->work)
-		return refuse(kernels, "its sections lie on one another");
+		return refuse(kernels, LOAD_REASON_OVERLAP);
 	kernels->work -= bytes;
 	return true;
 }
@@ -155,11 +155,11 @@ static bool add_kernel(struct kernels *kernels, const Elf64_Sym *symbol, uint32_
 	Elf64_Shdr section;
 
 	if (!name || symbol->st_shndx >= kernels->elf.count || !spend(kernels, strlen(name)))
-		return refuse(kernels, "its symbols are not understood");
+		return refuse(kernels, LOAD_REASON_SYMBOLS);
 	section = elf_section(&kernels->elf, symbol->st_shndx);
 	if (!is_code(&section) || section.sh_size % CODE_BYTES || symbol->st_value ||
 		owners[symbol->st_shndx])
-		return refuse(kernels, "its code is not in sections of its kernels");
+		return refuse(kernels, LOAD_REASON_CODE_PLACE);
 	kernels->at[kernels->count] = (struct kernels_kernel){.name = name, .section = symbol->st_shndx};
 	owners[symbol->st_shndx] = ++kernels->count;
 	return true;
@@ -258,7 +258,7 @@ static void read_module_info(struct kernels *kernels, const Elf64_Shdr *section,
 		if (record.bytes == 8)
 			note_pair(kernels, &record, owners);
 	if (at != end)
-		refuse(kernels, "its attributes are not understood");
+		refuse(kernels, LOAD_REASON_ATTRIBUTES);
 }
 
 /* The product of three numbers, as far as it can be that of a block. */
@@ -311,7 +311,7 @@ static void read_kernel_info(
 	struct record record;
 
 	if (kernel->info_bytes || section->sh_offset > UINT32_MAX || section->sh_size > UINT32_MAX) {
-		refuse(kernels, "its attributes are not understood");
+		refuse(kernels, LOAD_REASON_ATTRIBUTES);
 		return;
 	}
 	if (!spend(kernels, section->sh_size))
@@ -321,7 +321,7 @@ static void read_kernel_info(
 	while (next_record(&at, end, &record))
 		note_of_kernel(kernel, &record);
 	if (at != end)
-		refuse(kernels, "its attributes are not understood");
+		refuse(kernels, LOAD_REASON_ATTRIBUTES);
 }
 
 /* ---- sections ---- */
@@ -350,7 +350,7 @@ static bool has_room(struct kernels *kernels)
 static void add_part(struct kernels *kernels, uint64_t index, const Elf64_Shdr *section)
 {
 	if (kernels->part_count == PARTS_MAX || section->sh_size > PART_BYTES_MAX || !has_room(kernels)) {
-		refuse(kernels, "its parts are too many or too large");
+		refuse(kernels, LOAD_REASON_PARTS);
 		return;
 	}
 	kernels->parts[kernels->part_count++] = (struct kernels_part){.section = (uint32_t)index,
@@ -367,7 +367,7 @@ static void note_shared(struct kernels *kernels, const Elf64_Shdr *section, stru
 	if (kernels->counts_reserved)
 		bytes -= bytes < SHARED_RESERVED ? bytes : SHARED_RESERVED;
 	if (!kernel || bytes > SHARED_MAX)
-		refuse(kernels, "its shared memory is not understood");
+		refuse(kernels, LOAD_REASON_SHARED);
 	else
 		kernel->shared = (uint32_t)bytes;
 }
@@ -376,7 +376,7 @@ static void note_jumps(
 	struct kernels *kernels, uint64_t index, const Elf64_Shdr *section, struct kernels_kernel *kernel)
 {
 	if (!kernel || kernel->jumps || section->sh_type != SHT_PROGBITS)
-		refuse(kernels, "a bank of its constants is not understood");
+		refuse(kernels, LOAD_REASON_BANKS);
 	else
 		kernel->jumps = (uint32_t)index;
 }
@@ -385,7 +385,7 @@ static void note_jumps(
 static void note_bank(struct kernels *kernels, uint64_t index, const Elf64_Shdr *section, uint32_t *io)
 {
 	if (*io || section->sh_type != SHT_PROGBITS || section->sh_size > 65536)
-		refuse(kernels, "a bank of its constants is not understood");
+		refuse(kernels, LOAD_REASON_BANKS);
 	*io = (uint32_t)index;
 }
 
@@ -402,7 +402,7 @@ static void note_loaded(
 	const char *name = section_name(kernels, section);
 
 	if (!name)
-		refuse(kernels, "its sections have no names");
+		refuse(kernels, LOAD_REASON_SECTION_NAMES);
 	else if (is_code(section) && owners[index])
 		kernels->at[owners[index] - 1].barriers = OLD_BARRIERS(section->sh_flags);
 	else if (begins(name, ".nv.shared.reserved"))
@@ -422,7 +422,7 @@ static void note_loaded(
 			 (section->sh_type == SHT_PROGBITS || section->sh_type == SHT_NOBITS)))
 		add_part(kernels, index, section);
 	else
-		refuse(kernels, "it has sections that the service's loader does not know");
+		refuse(kernels, LOAD_REASON_SECTIONS);
 }
 
 static void read_sections(struct kernels *kernels, const uint32_t *owners)
@@ -492,12 +492,11 @@ static bool name_kernel(struct kernels *kernels, uint32_t section)
 	return false;
 }
 
-static const char *unknown_kind(uint32_t type, bool in_code)
+static enum load_reason unknown_kind(uint32_t type, bool in_code)
 {
 	if (type == LAUNCHED_LOWER || type == LAUNCHED_UPPER)
-		return "its kernels launch kernels";
-	return in_code ? "its code has relocations that the service's loader does not know"
-		       : "its tables have relocations that the service's loader does not know";
+		return LOAD_REASON_LAUNCHES;
+	return in_code ? LOAD_REASON_CODE_RELOCATIONS : LOAD_REASON_TABLE_RELOCATIONS;
 }
 
 static bool fits(struct kernels *kernels, const Elf64_Shdr *target, const Elf64_Rela *rela)
@@ -510,19 +509,19 @@ static bool fits(struct kernels *kernels, const Elf64_Shdr *target, const Elf64_
 	if (ELF64_R_SYM(rela->r_info) >= kernels->symbols.count || target->sh_type != SHT_PROGBITS ||
 		target->sh_size < bytes || rela->r_offset > target->sh_size - bytes ||
 		(in_code && rela->r_offset % CODE_BYTES))
-		return refuse(kernels, "its relocations are not understood");
+		return refuse(kernels, LOAD_REASON_RELOCATIONS);
 	if (in_code ? type != MOVABLE_LOWER && type != MOVABLE_UPPER && type != MOVABLE_CALL
 		    : type != MOVABLE_ADDRESS && type != MOVABLE_GENERIC)
 		return refuse(kernels, unknown_kind(type, in_code));
 	symbol = symbol_at(kernels, ELF64_R_SYM(rela->r_info));
 	if (is_needed(&symbol))
-		return refuse(kernels, "it calls functions of the driver");
+		return refuse(kernels, LOAD_REASON_CALLS);
 	if (symbol.st_shndx == SHN_UNDEF)
 		return true;
 	if (symbol.st_shndx >= kernels->elf.count)
-		return refuse(kernels, "its relocations are not understood");
+		return refuse(kernels, LOAD_REASON_RELOCATIONS);
 	if (!kernels->has_place[symbol.st_shndx] && !name_kernel(kernels, symbol.st_shndx))
-		return refuse(kernels, "it has addresses of what is not loaded");
+		return refuse(kernels, LOAD_REASON_UNLOADED);
 	return true;
 }
 
@@ -538,7 +537,7 @@ static void check_relocations(struct kernels *kernels)
 		if (section.sh_type != SHT_RELA || section.sh_entsize != sizeof(Elf64_Rela) ||
 			section.sh_link != kernels->symbols.index || section.sh_info >= elf->count ||
 			kernels->relocations[section.sh_info] || !spend(kernels, section.sh_size)) {
-			refuse(kernels, "its relocations are not understood");
+			refuse(kernels, LOAD_REASON_RELOCATIONS);
 			return;
 		}
 		target = elf_section(elf, section.sh_info);
@@ -641,14 +640,14 @@ static void read_code(struct kernels *kernels, bool of_kernel, const Elf64_Shdr 
 		kind = bits(low, 9, 3);
 		bank = bits(low, 54, 5);
 		if (is_load(low) && bits(high, 14, 2))
-			refuse(kernels, "its code takes the number of a bank from a register");
+			refuse(kernels, LOAD_REASON_BANK_NUMBER);
 		else if (is_load(low) && !of_kernel && (bank == BANK_JUMPS || bank == BANK_SLOTS))
-			refuse(kernels, "its functions read tables");
+			refuse(kernels, LOAD_REASON_TABLES);
 		else if (is_load(low))
 			kernels->reads_constants |= bank == BANK_CONSTANTS || may_know_constants(low);
 		else if ((kind == KIND_LAST || kind == KIND_SECOND) && bits(low, 0, 12) != BAR &&
 			 bank >= BANK_JUMPS && bank <= BANK_SLOTS)
-			refuse(kernels, "its code reads constants in a way that is not known");
+			refuse(kernels, LOAD_REASON_READS);
 	}
 }
 
@@ -667,7 +666,7 @@ static void read_codes(struct kernels *kernels, const uint32_t *owners)
 		Elf64_Shdr section = elf_section(&kernels->elf, i);
 
 		if (is_code(&section) && section.sh_size % CODE_BYTES)
-			refuse(kernels, "its code is not understood");
+			refuse(kernels, LOAD_REASON_CODE);
 		else if (is_code(&section))
 			read_code(kernels, owners[i] != 0, &section);
 	}
@@ -720,10 +719,10 @@ static void settle(struct kernels *kernels, struct kernels_kernel *kernel, int32
 	if (kernel->jumps && section_bytes(kernels, kernel->jumps) > KERNELS_CARRIED_MAX)
 		end = UINT32_MAX;
 	if (!kernel->info_bytes || !kernel->registers || kernel->registers > 255 || kernel->barriers > 16)
-		refuse(kernels, "its kernels are not described");
+		refuse(kernels, LOAD_REASON_UNDESCRIBED);
 	if (end > KERNELS_CARRIED_MAX - ADDRESS_BYTES ||
 		(kernel->tail_bytes && end > OFFSETS_END - KERNELS_PARAMETERS))
-		refuse(kernels, "its parameters and tables are too long");
+		refuse(kernels, LOAD_REASON_LONG);
 	attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = most && most < fit ? most : fit;
 	attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = (int32_t)kernel->shared;
 	attributes[CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES] = (int32_t)kernels->constant_bytes;
@@ -773,9 +772,9 @@ CUresult kernels_open(struct kernels *ret, const uint8_t *cubin, size_t bytes)
 	*ret = (struct kernels){.work = LOOKS * bytes};
 	if (!elf_open(cubin, bytes, &ret->elf) || ret->elf.count > SECTIONS_MAX ||
 		!elf_symbols_open(&ret->elf, &ret->symbols))
-		refuse(ret, "its file is not understood");
+		refuse(ret, LOAD_REASON_FILE);
 	else if (image_architecture(cubin) != KERNELS_ARCHITECTURE)
-		refuse(ret, "the service's loader does not know code of its architecture");
+		refuse(ret, LOAD_REASON_ARCHITECTURE);
 	code = ret->why ? CUDA_ERROR_NOT_SUPPORTED : read_all(ret);
 	return !code && ret->why ? CUDA_ERROR_NOT_SUPPORTED : code;
 }

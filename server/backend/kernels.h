@@ -25,6 +25,7 @@
 
 #include "server/backend/backend.h"
 #include "server/backend/elf.h"
+#include "server/backend/load_reason.h"
 
 /* The one architecture whose encodings are known, 10 * major + minor. */
 #define KERNELS_ARCHITECTURE 90u
@@ -71,7 +72,7 @@ struct kernels {
 	bool counts_reserved; /* what it says of shared memory includes the driver's part */
 	bool reads_constants; /* code reads bank 3, or may know its address */
 	uint64_t work;	      /* bytes that may still be looked at */
-	const char *why;      /* why it cannot be placed: a clause. NULL: it can */
+	enum load_reason why; /* why it cannot be placed */
 };
 
 /**

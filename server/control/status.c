@@ -67,6 +67,7 @@
 // 	   code, reason		the CUresult it was told, and why
 //   counters			whole numbers since the service's start, counters.def
 //   events			the same, of each kind of event (session/events.def)
+//   driver_loads		modules that the driver loaded, by why (backend/load_reason.def); none: left out
 
 #include "server/control/status.h"
 
@@ -251,6 +252,17 @@ static json_t *event_counters_json(const struct daemon *daemon)
 	return counters;
 }
 
+static json_t *driver_loads_json(const struct daemon *daemon)
+{
+	json_t *counters = json_object();
+
+	for (unsigned i = LOAD_REASON_NONE + 1; i < LOAD_REASONS; i++)
+		if (daemon->counters.driver_loads[i])
+			json_object_set_new(counters, load_reason_text(i),
+				json_integer((json_int_t)daemon->counters.driver_loads[i]));
+	return counters;
+}
+
 static json_t *domains_json(const struct daemon *daemon, uid_t uid, bool all)
 {
 	json_t *domains = json_array();
@@ -353,12 +365,13 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
 
-	return document_text(json_pack("{ss ss so si si sI so sb so so so so so so so}", "version",
+	return document_text(json_pack("{ss ss so si si sI so sb so so so so so so so so}", "version",
 		SERVER_VERSION, "backend", daemon->heritage->backend, "socket",
 		foreign(daemon->config->socket), "pid", (int)getpid(), "holder", (int)getppid(),
 		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "stop_ms",
 		stop_json(daemon), "ready", daemon->ready, "keeper", keeper_json(daemon), "device",
 		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "partitions",
 		partitions_json(daemon), "domains", domains_json(daemon, uid, all), "counters",
-		counters_json(daemon), "events", event_counters_json(daemon)));
+		counters_json(daemon), "events", event_counters_json(daemon), "driver_loads",
+		driver_loads_json(daemon)));
 }

@@ -159,10 +159,21 @@ static void keep(struct request *request, const struct wire_reply *reply)
 	holdings_keep(&session->holdings, entry);
 }
 
+static void count_load(struct counters *counters, const struct wire_u64s *values)
+{
+	uint64_t reason = values->count > 4 ? values->at[4] : LOAD_REASON_NONE;
+
+	counters->modules_loaded++;
+	if (reason != LOAD_REASON_NONE && reason < LOAD_REASONS)
+		counters->driver_loads[reason]++;
+}
+
 void effect_note(struct request *request, const struct wire_reply *reply)
 {
 	const struct message_row *row = message_row(request->message.type);
 
+	if (request->message.type == WIRE_LOAD_MODULE)
+		count_load(&request->session->daemon->counters, &reply->values);
 	if (message_is_kept(request->message.type))
 		keep(request, reply);
 	if (row->keep != KEEP_DROP)

@@ -162,6 +162,9 @@ static void print_status(const json_t *root)
 	puts("");
 	json_object_foreach (json_object_get(root, "counters"), key, one)
 		printf("%-20s %lld\n", key, (long long)json_integer_value(one));
+	json_object_foreach (json_object_get(root, "driver_loads"), key, one)
+		printf("%lld modules were loaded by the driver, which waits for kernels that run: %s\n",
+			(long long)json_integer_value(one), key);
 }
 
 static void print_faults(const json_t *root)

@@ -126,6 +126,22 @@ static void say_events(FILE *out, const json_t *events)
 	}
 }
 
+static void say_driver_loads(FILE *out, const json_t *loads)
+{
+	const json_t *count;
+	const char *reason;
+
+	if (!loads)
+		return;
+	say_kind(out, "driver_loads_total", "counter",
+		"Modules that the driver loaded, which waits for kernels that run, by why.");
+	json_object_foreach ((json_t *)loads, reason, count) {
+		fputs("frmps_driver_loads_total{", out);
+		say_label(out, "reason", reason);
+		fprintf(out, "} %lld\n", (long long)json_integer_value(count));
+	}
+}
+
 static void say_partitions(FILE *out, const json_t *partitions, const struct figure *figure)
 {
 	const json_t *partition;
@@ -265,6 +281,7 @@ static void say_all(FILE *out, const json_t *status)
 		return;
 	say_service(out, status);
 	say_counters(out, json_object_get(status, "counters"));
+	say_driver_loads(out, json_object_get(status, "driver_loads"));
 	say_events(out, json_object_get(status, "events"));
 	for (size_t i = 0; i < COUNT(partition_figures); i++)
 		say_partitions(out, json_object_get(status, "partitions"), &partition_figures[i]);

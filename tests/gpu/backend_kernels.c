@@ -114,7 +114,7 @@ static CUresult look(void *context, const uint8_t *cubin, size_t bytes, struct f
 	(void)ret;
 	seen.cubins++;
 	if (kernels_open(&kernels, cubin, bytes)) {
-		count_reason(kernels.why ? kernels.why : "no memory");
+		count_reason(kernels.why ? load_reason_text(kernels.why) : "no memory");
 	} else {
 		seen.taken++;
 		compare_all(&kernels, cubin);

@@ -638,8 +638,8 @@ START_TEST(an_update_goes_by_the_edges)
 }
 END_TEST
 
-/* A kernel in a graph of its own, launched with an attribute, as a library for matrices captures its
- * work. */
+/* A kernel in a graph of its own, launched with an attribute, as a library for matrices captures
+ * its work. */
 static CUgraph captured_count(CUstream stream, CUdeviceptr word, uint32_t by)
 {
 	void *arguments[] = {&word, &by};

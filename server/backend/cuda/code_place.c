@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "server/backend/backend.h"
-#include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/driver.h"
 
 #define RANGES_AT    UINT64_C(0x0a0000000000)
 #define RANGE_COUNT  512u
@@ -31,6 +31,12 @@ struct range {
 };
 
 static struct range *ranges[RANGE_COUNT]; /* NULL: not reserved */
+static CUdevice device;
+
+void code_place_open(CUdevice which)
+{
+	device = which;
+}
 
 uint64_t code_place_range(uint64_t window)
 {
@@ -47,7 +53,7 @@ static uint32_t index_of(uint64_t at)
 static CUresult map(uint64_t at)
 {
 	const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda.device}};
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
 	const CUmemAccessDesc access = {
 		.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handle;
@@ -90,6 +96,18 @@ static CUresult enter(struct range *range, uint64_t base, const struct span *spa
 
 /* ---- places ---- */
 
+/* Exactly there: to the driver an address is a hint. */
+static bool reserve(uint64_t base)
+{
+	CUdeviceptr got;
+
+	if (driver.address_reserve(&got, RANGE_BYTES, BACKEND_CHUNK_GRANULE, base, 0))
+		return false;
+	if (got != base)
+		driver.address_free(got, RANGE_BYTES);
+	return got == base;
+}
+
 /* NULL: its addresses are not free in this process, or there is no memory. */
 static struct range *range_at(uint64_t base)
 {
@@ -97,11 +115,11 @@ static struct range *range_at(uint64_t base)
 
 	if (*range)
 		return *range;
-	if (cuda_window_reserve(base, RANGE_BYTES))
-		return NULL;
 	*range = calloc(1, sizeof(**range));
-	if (!*range)
-		cuda_window_release(base, RANGE_BYTES);
+	if (*range && !reserve(base)) {
+		free(*range);
+		*range = NULL;
+	}
 	return *range;
 }
 

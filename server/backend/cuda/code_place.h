@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "protocol/cuda_abi.h"
 #include "server/backend/cuda/code_memory.h"
 
 /** The first address of a session's range. @window: the address of its own window; 0: nobody's */
@@ -31,6 +32,8 @@ CUresult code_place_take(uint64_t window, uint64_t at, uint64_t bytes, bool fres
 /** When nothing runs there any more. One that is all zero is fine. */
 void code_place_give(const struct code_memory *memory);
 
+/** When the context is made. */
+void code_place_open(CUdevice which);
 /** Forgets everything: the context ends. */
 void code_place_close(void);
 

@@ -49,6 +49,7 @@ bool loader_open(CUdevice device)
 	if (driver.device_attribute(
 		    &loader.shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device))
 		loader.shared = 0;
+	code_place_open(device);
 	loader.is_open = !code_memory_open() && trampolines_open(loader.shared);
 	return loader.is_open;
 }
@@ -239,16 +240,16 @@ static CUresult place_named(struct loader_module *module)
 }
 
 /* @load: code: where they are to be, and are */
-static CUresult take_place(struct loader_module *module, struct backend_load *load, const char **ret_why)
+static CUresult take_place(struct loader_module *module, struct backend_load *load, enum load_reason *ret_why)
 {
 	uint64_t bytes = lay_out(module, 0);
 	CUresult code = CUDA_SUCCESS;
 
 	if (bytes == PARTS_MOST) {
-		*ret_why = "its variables are large and cannot be moved";
+		*ret_why = LOAD_REASON_LARGE;
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	*ret_why = "the addresses that its functions and variables need are not free";
+	*ret_why = LOAD_REASON_ADDRESSES;
 	if (bytes)
 		code = code_place_take(load->window, load->code, bytes, module->bank != NULL, &module->parts);
 	if (code)
@@ -273,25 +274,25 @@ static CUresult put_parts(struct loader_module *module)
 }
 
 /* Whether there is a trampoline for each kernel, so that none is missing when it is looked up. */
-static bool can_enter(const struct loader_module *module, const char **ret_why)
+static bool can_enter(const struct loader_module *module, enum load_reason *ret_why)
 {
 	for (uint32_t i = 0; i < module->kernels.count; i++) {
 		const struct kernels_kernel *one = &module->kernels.at[i];
 
 		if (one->stack > loader.stack) {
-			*ret_why = "a kernel needs more local memory than the context has";
+			*ret_why = LOAD_REASON_LOCAL;
 			return false;
 		}
 		if (!trampolines_find(module->bank, false, one->registers, one->barriers,
 			    one->tail + one->tail_bytes + ADDRESS_BYTES)) {
-			*ret_why = "there is no trampoline for a kernel";
+			*ret_why = LOAD_REASON_TRAMPOLINE;
 			return false;
 		}
 	}
 	return true;
 }
 
-static CUresult load_parts(struct loader_module *module, struct backend_load *load, const char **ret_why)
+static CUresult load_parts(struct loader_module *module, struct backend_load *load, enum load_reason *ret_why)
 {
 	CUresult code = kernels_open(&module->kernels, module->cubin.at, module->cubin.count);
 
@@ -299,7 +300,7 @@ static CUresult load_parts(struct loader_module *module, struct backend_load *lo
 	if (code)
 		return code;
 	if (module->kernels.reads_constants && !(module->bank = trampolines_take_bank())) {
-		*ret_why = "all banks of constants are in use";
+		*ret_why = LOAD_REASON_NO_BANK;
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	if (!can_enter(module, ret_why))
@@ -313,12 +314,12 @@ static CUresult load_parts(struct loader_module *module, struct backend_load *lo
 }
 
 CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *owner,
-	struct backend_load *load, struct loader_module **ret_module, const char **ret_why)
+	struct backend_load *load, struct loader_module **ret_module, enum load_reason *ret_why)
 {
 	struct loader_module *module;
 	CUresult code;
 
-	*ret_why = "the service's loader does not work with this device or driver";
+	*ret_why = LOAD_REASON_SWITCHED_OFF;
 	if (!loader.is_open)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	module = calloc(1, sizeof(*module));

@@ -44,12 +44,12 @@ void loader_close(void);
  * @cubin: on the heap; becomes the module's, unless this fails
  * @owner: whose code a fault in it is (code.h)
  * @load: window and code
- * @ret_why: where CUDA_ERROR_NOT_SUPPORTED: a clause
+ * @ret_why: where CUDA_ERROR_NOT_SUPPORTED
  * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED: the driver is to load it;
  * CUDA_ERROR_OUT_OF_MEMORY; as of cuMemAlloc() and cuMemcpyHtoDAsync()
  */
 CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *owner,
-	struct backend_load *load, struct loader_module **ret_module, const char **ret_why);
+	struct backend_load *load, struct loader_module **ret_module, enum load_reason *ret_why);
 /** While no kernel of it is on the device or waits for it. NULL is fine. */
 void loader_unload(struct loader_module *module);
 

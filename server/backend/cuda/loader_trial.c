@@ -85,7 +85,7 @@ bool loader_is_proved(void)
 	struct loader_module *module = NULL;
 	struct code_memory memory = {0};
 	struct fatbin_bytes cubin = {0};
-	const char *why = "";
+	enum load_reason why = LOAD_REASON_NONE;
 	void *compiled = NULL;
 	bool right = false;
 	CUresult code =
@@ -100,7 +100,7 @@ bool loader_is_proved(void)
 		code = run(module, &memory, &right);
 	if (code || !right)
 		log_warning("the trial of the service's loader: code %d, results are %s%s%s", (int)code,
-			right ? "right" : "wrong", *why ? ": " : "", why);
+			right ? "right" : "wrong", why ? ": " : "", load_reason_text(why));
 	if (!module)
 		free(cubin.at);
 	/* Where a kernel has faulted nothing is known of the device. */

@@ -259,15 +259,18 @@ static CUresult move_variables(struct look *look, struct backend_variables *vari
 /* By the service's own loader. CUDA_ERROR_NOT_SUPPORTED: the driver is to do it */
 static CUresult load_here(struct backend_module *module, struct look *look, struct backend_load *load)
 {
-	const char *why = "its image has several cubins for the device, or none that can be unpacked";
+	enum load_reason why = LOAD_REASON_SEVERAL;
 	CUresult code = CUDA_ERROR_NOT_SUPPORTED;
 
 	if (look->count == 1)
 		code = loader_load(&look->latest, module, load, &module->own, &why);
-	if (!code)
+	if (!code) {
 		look->latest.at = NULL; /* the loader's */
-	else if (code == CUDA_ERROR_NOT_SUPPORTED)
-		log_info("the driver loads a module, which waits for running kernels: %s", why);
+	} else if (code == CUDA_ERROR_NOT_SUPPORTED) {
+		load->reason = why;
+		log_info("the driver loads a module, which waits for running kernels: %s",
+			load_reason_text(why));
+	}
 	return code;
 }
 

@@ -157,8 +157,8 @@ static struct wire_message *sample(enum wire_type type)
 		m->range = (struct wire_range){UINT64_MAX, UINT64_C(1) << 47, UINT32_MAX};
 		break;
 	case WIRE_LOAD_MODULE:
-		m->load_module = (struct wire_load_module){
-			UINT32_MAX, 1, UINT64_MAX, ALL(options), UINT64_MAX, true, UINT64_MAX - 1, UINT64_MAX - 2};
+		m->load_module = (struct wire_load_module){UINT32_MAX, 1, UINT64_MAX, ALL(options),
+			UINT64_MAX, true, UINT64_MAX - 1, UINT64_MAX - 2};
 		break;
 	case WIRE_UNLOAD_MODULE:
 	case WIRE_LIST_FUNCTIONS:

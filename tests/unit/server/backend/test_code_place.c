@@ -1,5 +1,5 @@
-// Places whose addresses count, on a driver of the test's own: they follow from the session's window,
-// are given out once, and have memory while something lies there.
+// Places whose addresses count, on a driver of the test's own: they follow from the session's
+// window, are given out once, and have memory while something lies there.
 
 #include "server/backend/backend.h"
 #include "server/backend/cuda/code_place.h"

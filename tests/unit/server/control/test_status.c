@@ -171,6 +171,45 @@ START_TEST(client_is_described)
 }
 END_TEST
 
+static void load(struct fake_client *client, uint32_t module, uint64_t reason)
+{
+	struct wire_message load = {
+		.type = WIRE_LOAD_MODULE, .load_module = {.module = module, .bytes = 4096}};
+	const uint64_t values[] = {1, 0, WIRE_CODE_OF_DRIVER, 0, reason};
+	struct fake_child *active = &fake->children[1];
+	int fd = fake_memfd(4096, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+
+	fake_request(fake, client, &load, fd);
+	close(fd);
+	fake_expect(fake, active->socket, WIRE_LOAD_MODULE);
+	fake_reply(fake, active->socket, fake->message.id, CUDA_SUCCESS, values, 5);
+	fake_expect(fake, client->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_SUCCESS);
+}
+
+START_TEST(what_the_driver_loads_is_counted_by_reason)
+{
+	struct fake_client client;
+	json_t *root, *loads;
+
+	fake = fake_new(1);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
+	load(&client, 1, LOAD_REASON_NONE);
+	load(&client, 2, LOAD_REASON_LAUNCHES);
+	load(&client, 3, LOAD_REASON_LAUNCHES);
+	load(&client, 4, UINT64_MAX); /* of a later version */
+	root = status_of(0);
+	ck_assert_int_eq(number(json_object_get(root, "counters"), "modules_loaded"), 4);
+	loads = json_object_get(root, "driver_loads");
+	ck_assert_uint_eq(json_object_size(loads), 1);
+	ck_assert_int_eq(number(loads, load_reason_text(LOAD_REASON_LAUNCHES)), 2);
+	json_decref(root);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
 /* The one client's entry. */
 static json_t *client_of(json_t *root)
 {
@@ -889,6 +928,7 @@ int main(void)
 	tcase_add_test(tests, the_proof_is_described);
 	tcase_add_test(tests, service_at_a_socket_that_is_no_text_is_described);
 	tcase_add_test(tests, client_is_described);
+	tcase_add_test(tests, what_the_driver_loads_is_counted_by_reason);
 	tcase_add_test(tests, memory_is_what_is_mapped_now);
 	tcase_add_test(tests, promotion_is_counted_and_its_verdict_shown);
 	tcase_add_test(tests, others_see_only_their_own);

@@ -1,0 +1,20 @@
+// Why the driver loads a module (load_reason.def): its load waits for kernels that run, which the
+// service's own loader does not. Pure; any thread.
+
+#ifndef FRMPS_SERVER_BACKEND_LOAD_REASON_H
+#define FRMPS_SERVER_BACKEND_LOAD_REASON_H
+
+#include <stdint.h>
+
+enum load_reason {
+	LOAD_REASON_NONE, /* the service loads it */
+#define REASON(name, text) LOAD_REASON_##name,
+#include "server/backend/load_reason.def"
+#undef REASON
+	LOAD_REASONS
+};
+
+/** A clause, "" for none. @reason: any number */
+const char *load_reason_text(uint64_t reason);
+
+#endif
