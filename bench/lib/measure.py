@@ -273,6 +273,16 @@ def urgent(session, _):
     return {"urgent": waits, "urgent_p99": waits["p99"], "flood_rate": found["kernels"] / found["seconds"]}
 
 
+@point_by_point
+def mix(session, count):
+    """So many heavy programs at a time. Each checks all that it does, so one that ends has been served exactly."""
+    children = [session.start("mix", SEED=seed + 1, IMAGE=session.image, KERNEL="k7") for seed in range(count)]
+    session.together(children)
+    found = [child.finish()["mix"] for child in children]
+    return {"mix_all": max(one["seconds"] for one in found),
+            "mix_beyond": max(one["seconds"] - one["kernel_seconds"] for one in found)}
+
+
 # Faults.
 
 SURVIVOR_SECONDS = 1.5

@@ -214,6 +214,12 @@ SCENARIOS = (
              (Number("beside_load", "a load", "ms"), Number("beside_use", "its first launch", "ms"),
               Number("beside_worst", "the worst load and launch", "ms")), "lines", points=(0, 20, 200, 3000), quick=(0, 200),
              axis="ms of a kernel", needs="nvcc"),
+    Scenario("mix", "sharing", "A mix of heavy programs",
+             "Programs at a time that each take and free memory, load and unload modules of 400 kernels, make streams and run "
+             "kernels of 1 ms to 5 s, and check all of it.", measure.mix,
+             (Number("mix_all", "until all have ended", "s"),
+              Number("mix_beyond", "the most that one took beyond its own kernels", "s")), "bars", points=(8,), quick=None,
+             axis="programs", needs="nvcc"),
     Scenario("urgent", "sharing", "A small kernel beside a program that fills the device",
              "Launch and wait in a stream of the highest priority, beside kernels of blocks of 1 ms that fill every "
              "multiprocessor. Stock MPS gives the other program its lower client priority.", measure.urgent,
