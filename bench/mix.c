@@ -1,5 +1,5 @@
 // One heavy program of a mix: takes and frees memory, loads and unloads code, makes and ends
-// streams, and runs kernels of 1 ms to 5 s, in an order that follows from FRMPS_BENCH_SEED. It checks
+// streams, and runs kernels of 1 ms to 5 s, in an order that FRMPS_BENCH_SEED decides. It checks what
 // what it left in memory, and that each kernel ran once and in its turn.
 //
 // FRMPS_BENCH_STEPS: how many things it does (40); FRMPS_BENCH_IMAGE, FRMPS_BENCH_KERNEL: a module
