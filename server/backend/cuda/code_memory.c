@@ -1,5 +1,6 @@
 // See code_memory.h. Free pieces are an array that is sorted by address; neighbours of one kind are
-// one piece. Copies have a stream of their own, of the highest priority, so that hardly anybody's
+// one piece, unless they are the driver's in two: it refuses a copy that reaches over the end of what
+// it has given. Copies have a stream of their own, of the highest priority, so that hardly anybody's
 // kernels share its hardware queue. A copy without a stream would return before the bytes are there
 // (cuMemcpyHtoD from pageable memory), and a kernel on another stream would run what was there.
 
@@ -20,9 +21,14 @@
 #define REST_BYTES (UINT64_C(64) << 20)
 #define MOST_BYTES (UINT64_C(1) << 30)
 
+/* 32 GiB at least. */
+#define EXTENTS_MOST 4096u
+
 static struct {
 	struct code_memory *free;
 	uint32_t count, room;
+	uint64_t extents[EXTENTS_MOST]; /* where each piece of the driver's begins */
+	uint32_t extent_count;
 	uint64_t resting; /* bytes of the free pieces that were code */
 	CUstream copies;
 } pool;
@@ -48,9 +54,19 @@ static void remove_at(uint32_t index)
 	memmove(&pool.free[index], &pool.free[index + 1], (pool.count - index) * sizeof(pool.free[0]));
 }
 
+static bool begins_extent(uint64_t at)
+{
+	uint32_t i = 0;
+
+	while (i < pool.extent_count && pool.extents[i] != at)
+		i++;
+	return i < pool.extent_count;
+}
+
 static bool joins(const struct code_memory *one, const struct code_memory *next)
 {
-	return one->at + one->bytes == next->at && one->was_code == next->was_code;
+	return one->at + one->bytes == next->at && one->was_code == next->was_code &&
+	       !begins_extent(next->at);
 }
 
 /* Without memory to remember it, it is lost. */
@@ -99,11 +115,12 @@ static CUresult grow(uint64_t bytes)
 {
 	struct code_memory extent = {.bytes = bytes > EXTENT_BYTES ? bytes : EXTENT_BYTES};
 	CUdeviceptr at;
-	CUresult code = driver.memory_allocate(&at, extent.bytes);
+	CUresult code = pool.extent_count < EXTENTS_MOST ? driver.memory_allocate(&at, extent.bytes)
+							 : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (code)
 		return code;
-	extent.at = at;
+	extent.at = pool.extents[pool.extent_count++] = at;
 	put_back(&extent);
 	return CUDA_SUCCESS;
 }
