@@ -237,8 +237,6 @@ static void add_code(struct image *image, uint32_t kernel)
 {
 	const struct trampoline_class *class = &image->form->classes[kernel];
 	static const uint64_t nop[2] = {UINT64_C(0x7918), UINT64_C(0x000fc00000000000)};
-	/* CCTL.I.IVALL, and some time for it. */
-	static const uint64_t invalidate[2] = {UINT64_C(0x00000000ff00798f), UINT64_C(0x000fe2000200c000)};
 	const uint64_t jump[] = {/* LDC.64 R2, c[0][…] */
 		(uint64_t)(PARAMETERS_AT + class->carried - 8) << 38 | UINT64_C(0xff027b82),
 		UINT64_C(0x000e300000000a00),
@@ -250,11 +248,6 @@ static void add_code(struct image *image, uint32_t kernel)
 	char name[TRAMPOLINE_NAME_BYTES];
 	struct buffer code = {0};
 
-	if (image->form->invalidates) {
-		add(&code, invalidate, sizeof(invalidate));
-		for (int i = 0; i < 3; i++)
-			add(&code, nop, sizeof(nop));
-	}
 	add(&code, jump, sizeof(jump));
 	while (code.count < CODE_BYTES && !code.is_full)
 		add(&code, nop, sizeof(nop));

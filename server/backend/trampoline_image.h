@@ -19,9 +19,8 @@ struct trampoline_class {
 
 struct trampoline_form {
 	const struct trampoline_class *classes;
-	uint32_t count;	  /* at most TRAMPOLINE_CLASSES_MAX */
-	bool has_bank;	  /* with 64 KiB of constants of its own, a variable TRAMPOLINE_BANK */
-	bool invalidates; /* each warp invalidates the instruction cache of its multiprocessor first */
+	uint32_t count; /* at most TRAMPOLINE_CLASSES_MAX */
+	bool has_bank;	/* with 64 KiB of constants of its own, a variable TRAMPOLINE_BANK */
 };
 
 #define TRAMPOLINE_CLASSES_MAX 1024u

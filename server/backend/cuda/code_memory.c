@@ -1,176 +1,217 @@
-// See code_memory.h. Free pieces are an array that is sorted by address; neighbours of one kind are
-// one piece, unless they are the driver's in two: it refuses a copy that reaches over the end of what
-// it has given. Copies have a stream of their own, of the highest priority, so that hardly anybody's
-// kernels share its hardware queue. A copy without a stream would return before the bytes are there
+// See code_memory.h. Addresses are taken from the beginning of a range to its end. Memory is mapped
+// in granules of 2 MiB, each while something lies in it or the next thing may.
+//
+// Ranges lie below all windows (session/window.h), where a process has nothing by itself. Windows
+// begin at multiples of 256 GiB below 2^47, so there are at most 512.
+//
+// Copies have a stream of their own, of the highest priority, so that hardly anybody's kernels share
+// its hardware queue. A copy without a stream would return before the bytes are there
 // (cuMemcpyHtoD from pageable memory), and a kernel on another stream would run what was there.
 
 #include "server/backend/cuda/code_memory.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/backend/backend.h"
 #include "server/backend/cuda/driver.h"
-#include "server/log.h"
+
+#define GRANULE BACKEND_CHUNK_GRANULE
+
+#define RANGES_AT    UINT64_C(0x0a0000000000)
+#define RANGE_COUNT  512u
+#define RANGE_BYTES  (UINT64_C(8) << 30)
+#define WINDOW_SHIFT 38u
+/* For what may lie anywhere. */
+#define COMMON_AT    UINT64_C(0x040000000000)
+#define COMMON_BYTES (UINT64_C(4) << 40)
 
 #define ALIGNMENT 256u
-/* Behind each piece, so that no code is kept with what lies in front of it. */
+/* Behind each place, so that no code is kept with what lies in front of it. */
 #define APART_BYTES 4096u
-/* The driver gives memory in pieces of 2 MiB. */
-#define EXTENT_BYTES (UINT64_C(8) << 20)
-/* So much is left alone after it was code, before any is used again. */
-#define REST_BYTES (UINT64_C(64) << 20)
-#define MOST_BYTES (UINT64_C(1) << 30)
 
-/* 32 GiB at least. */
-#define EXTENTS_MOST 4096u
+#define NO_GRANULE UINT64_MAX
+
+struct range {
+	uint64_t at, bytes, used; /* used: offset of the first address that was not given out */
+	uint64_t open;	  /* the granule where the next place begins; NO_GRANULE: none is mapped for it */
+	uint16_t *places; /* by granule: places in it, and 1 if it is open. 0: not mapped */
+};
 
 static struct {
-	struct code_memory *free;
-	uint32_t count, room;
-	uint64_t extents[EXTENTS_MOST]; /* where each piece of the driver's begins */
-	uint32_t extent_count;
-	uint64_t resting; /* bytes of the free pieces that were code */
+	CUdevice device;
 	CUstream copies;
-} pool;
+	struct range common, sessions[RANGE_COUNT]; /* places NULL: not reserved */
+} memory;
 
-static bool has_room(void)
+/* ---- granules ---- */
+
+static CUresult map(uint64_t at)
 {
-	uint32_t room = pool.room * 2 + 16;
-	struct code_memory *grown;
-
-	if (pool.count < pool.room)
-		return true;
-	grown = realloc(pool.free, room * sizeof(*grown));
-	if (!grown)
-		return false;
-	pool.free = grown;
-	pool.room = room;
-	return true;
-}
-
-static void remove_at(uint32_t index)
-{
-	pool.count--;
-	memmove(&pool.free[index], &pool.free[index + 1], (pool.count - index) * sizeof(pool.free[0]));
-}
-
-static bool begins_extent(uint64_t at)
-{
-	uint32_t i = 0;
-
-	while (i < pool.extent_count && pool.extents[i] != at)
-		i++;
-	return i < pool.extent_count;
-}
-
-static bool joins(const struct code_memory *one, const struct code_memory *next)
-{
-	return one->at + one->bytes == next->at && one->was_code == next->was_code &&
-	       !begins_extent(next->at);
-}
-
-/* Without memory to remember it, it is lost. */
-static void put_back(const struct code_memory *piece)
-{
-	uint32_t at = 0;
-
-	if (!has_room()) {
-		log_warning("no memory to remember where code may lie");
-		return;
-	}
-	while (at < pool.count && pool.free[at].at < piece->at)
-		at++;
-	memmove(&pool.free[at + 1], &pool.free[at], (pool.count - at) * sizeof(pool.free[0]));
-	pool.free[at] = *piece;
-	pool.count++;
-	pool.resting += piece->was_code ? piece->bytes : 0;
-	if (at + 1 < pool.count && joins(&pool.free[at], &pool.free[at + 1])) {
-		pool.free[at].bytes += pool.free[at + 1].bytes;
-		remove_at(at + 1);
-	}
-	if (at && joins(&pool.free[at - 1], &pool.free[at])) {
-		pool.free[at - 1].bytes += pool.free[at].bytes;
-		remove_at(at);
-	}
-}
-
-static bool take_free(uint64_t bytes, bool was_code, struct code_memory *ret)
-{
-	uint32_t i = 0;
-
-	while (i < pool.count && (pool.free[i].was_code != was_code || pool.free[i].bytes < bytes))
-		i++;
-	if (i == pool.count)
-		return false;
-	*ret = (struct code_memory){pool.free[i].at, bytes, was_code};
-	pool.free[i].at += bytes;
-	pool.free[i].bytes -= bytes;
-	pool.resting -= was_code ? bytes : 0;
-	if (!pool.free[i].bytes)
-		remove_at(i);
-	return true;
-}
-
-static CUresult grow(uint64_t bytes)
-{
-	struct code_memory extent = {.bytes = bytes > EXTENT_BYTES ? bytes : EXTENT_BYTES};
-	CUdeviceptr at;
-	CUresult code = pool.extent_count < EXTENTS_MOST ? driver.memory_allocate(&at, extent.bytes)
-							 : CUDA_ERROR_OUT_OF_MEMORY;
+	const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory.device}};
+	const CUmemAccessDesc access = {
+		.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemGenericAllocationHandle handle;
+	CUresult code = driver.memory_create(&handle, GRANULE, &properties, 0);
 
 	if (code)
 		return code;
-	extent.at = pool.extents[pool.extent_count++] = at;
-	put_back(&extent);
+	code = driver.memory_map(at, GRANULE, 0, handle, 0);
+	if (!code) {
+		code = driver.memory_access(at, GRANULE, &access, 1);
+		if (code)
+			driver.memory_unmap(at, GRANULE);
+	}
+	/* A mapping keeps it alive. */
+	driver.memory_release(handle);
+	return code;
+}
+
+static void leave(struct range *range, uint64_t granule)
+{
+	if (!--range->places[granule])
+		driver.memory_unmap(range->at + granule * GRANULE, GRANULE);
+}
+
+static CUresult enter(struct range *range, uint64_t granule)
+{
+	CUresult code = range->places[granule] ? CUDA_SUCCESS : map(range->at + granule * GRANULE);
+
+	range->places[granule] += !code;
+	return code;
+}
+
+/* All granules of some offsets, or none. */
+static CUresult enter_all(struct range *range, uint64_t start, uint64_t end)
+{
+	uint64_t first = start / GRANULE, granule = first;
+	CUresult code = CUDA_SUCCESS;
+
+	while (!code && granule * GRANULE < end)
+		code = enter(range, granule++);
+	if (code)
+		for (granule--; granule > first; granule--)
+			leave(range, granule - 1);
+	return code;
+}
+
+/* What is loaded and unloaded again and again need not be mapped each time. It is mapped already. */
+static void keep_open(struct range *range, uint64_t granule)
+{
+	if (range->open == granule)
+		return;
+	range->places[granule]++;
+	if (range->open != NO_GRANULE)
+		leave(range, range->open);
+	range->open = granule;
+}
+
+/* ---- places ---- */
+
+/* Exactly there: to the driver an address is a hint. */
+static bool reserve(uint64_t at, uint64_t bytes)
+{
+	CUdeviceptr got;
+
+	if (driver.address_reserve(&got, bytes, GRANULE, at, 0))
+		return false;
+	if (got != at)
+		driver.address_free(got, bytes);
+	return got == at;
+}
+
+/* Return: whether there is one */
+static bool open_range(struct range *range, uint64_t at, uint64_t bytes)
+{
+	if (range->places)
+		return true;
+	*range = (struct range){.at = at, .bytes = bytes, .open = NO_GRANULE};
+	range->places = calloc(bytes / GRANULE, sizeof(range->places[0]));
+	if (range->places && !reserve(at, bytes)) {
+		free(range->places);
+		range->places = NULL;
+	}
+	return range->places;
+}
+
+static CUresult take(struct range *range, uint64_t start, uint64_t bytes, struct code_memory *ret)
+{
+	uint64_t end;
+	CUresult code;
+
+	if (start < range->used || start >= range->bytes || bytes > range->bytes - start ||
+		range->bytes - start - bytes < APART_BYTES + ALIGNMENT)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	end = (start + bytes + APART_BYTES + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+	code = enter_all(range, start, end);
+	if (code)
+		return code;
+	keep_open(range, (end - 1) / GRANULE);
+	range->used = end;
+	*ret = (struct code_memory){range->at + start, end - start};
 	return CUDA_SUCCESS;
 }
 
-CUresult code_memory_take(uint64_t bytes, bool fresh, struct code_memory *ret)
+CUresult code_memory_take(uint64_t bytes, struct code_memory *ret)
 {
-	uint64_t whole = (bytes + APART_BYTES + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
-	CUresult code;
+	struct range *range = &memory.common;
 
-	if (!bytes || bytes > MOST_BYTES)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (take_free(whole, false, ret))
-		return CUDA_SUCCESS;
-	if (!fresh && pool.resting >= REST_BYTES && take_free(whole, true, ret))
-		return CUDA_SUCCESS;
-	code = grow(whole);
-	if (!code && take_free(whole, false, ret))
-		return CUDA_SUCCESS;
-	/* Better there than nowhere. */
-	if (!fresh && take_free(whole, true, ret))
-		return CUDA_SUCCESS;
-	return code ? code : CUDA_ERROR_OUT_OF_MEMORY;
+	return open_range(range, COMMON_AT, COMMON_BYTES) ? take(range, range->used, bytes, ret)
+							  : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-void code_memory_give(const struct code_memory *memory)
+uint64_t code_memory_range(uint64_t window)
 {
-	struct code_memory piece = *memory;
+	return RANGES_AT + (window >> WINDOW_SHIFT) % RANGE_COUNT * RANGE_BYTES;
+}
 
-	piece.was_code = true;
-	if (piece.bytes)
-		put_back(&piece);
+CUresult code_memory_take_at(uint64_t window, uint64_t at, uint64_t bytes, struct code_memory *ret)
+{
+	struct range *range = &memory.sessions[(window >> WINDOW_SHIFT) % RANGE_COUNT];
+
+	if (!open_range(range, code_memory_range(window), RANGE_BYTES) || (at && at < range->at) ||
+		at % ALIGNMENT)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return take(range, at ? at - range->at : range->used, bytes, ret);
+}
+
+void code_memory_give(const struct code_memory *place)
+{
+	struct range *range = &memory.common;
+	uint64_t start, end;
+
+	if (!place->bytes)
+		return;
+	if (place->at >= RANGES_AT)
+		range = &memory.sessions[(place->at - RANGES_AT) / RANGE_BYTES];
+	start = place->at - range->at;
+	end = start + place->bytes;
+	for (uint64_t granule = start / GRANULE; granule * GRANULE < end; granule++)
+		leave(range, granule);
 }
 
 CUresult code_memory_write(uint64_t at, const void *bytes, uint64_t count)
 {
-	CUresult code = driver.copy_to_device(at, bytes, count, pool.copies);
+	CUresult code = driver.copy_to_device(at, bytes, count, memory.copies);
 
-	return code ? code : driver.stream_synchronize(pool.copies);
+	return code ? code : driver.stream_synchronize(memory.copies);
 }
 
-CUresult code_memory_open(void)
+CUresult code_memory_open(CUdevice device)
 {
 	int least, greatest;
 	CUresult code = driver.context_priorities(&least, &greatest);
 
-	return code ? code : driver.stream_create(&pool.copies, CU_STREAM_NON_BLOCKING, greatest);
+	memory.device = device;
+	return code ? code : driver.stream_create(&memory.copies, CU_STREAM_NON_BLOCKING, greatest);
 }
 
 void code_memory_close(void)
 {
-	free(pool.free);
-	memset(&pool, 0, sizeof(pool));
+	free(memory.common.places);
+	for (uint32_t i = 0; i < RANGE_COUNT; i++)
+		free(memory.sessions[i].places);
+	memset(&memory, 0, sizeof(memory));
 }

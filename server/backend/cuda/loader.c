@@ -1,5 +1,5 @@
 // See loader.h. What programs may keep the address of lies in one place from the load on
-// (code_place.h): the variables and functions that kernels refer to, and kernels that are referred
+// (code_memory.h): the variables and functions that kernels refer to, and kernels that are referred
 // to. The code of other kernels lies anywhere, and follows when somebody looks the kernel up: a
 // library has thousands, of which a program uses a few.
 
@@ -11,7 +11,6 @@
 
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/code_memory.h"
-#include "server/backend/cuda/code_place.h"
 #include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/trampoline.h"
 #include "server/backend/kernels.h"
@@ -49,8 +48,7 @@ bool loader_open(CUdevice device)
 	if (driver.device_attribute(
 		    &loader.shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device))
 		loader.shared = 0;
-	code_place_open(device);
-	loader.is_open = !code_memory_open() && trampolines_open(loader.shared);
+	loader.is_open = !code_memory_open(device) && trampolines_open(loader.shared);
 	return loader.is_open;
 }
 
@@ -65,7 +63,6 @@ void loader_close(void)
 {
 	loader.is_open = false;
 	trampolines_close();
-	code_place_close();
 	code_memory_close();
 }
 
@@ -134,8 +131,7 @@ static CUresult place(struct loader_module *module, uint32_t index)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->placed[index] = kernel;
 	code = memory->at ? CUDA_SUCCESS
-			  : code_memory_take(
-				    kernels_code_bytes(&module->kernels, from), module->bank != NULL, memory);
+			  : code_memory_take(kernels_code_bytes(&module->kernels, from), memory);
 	kernel->code = memory->at;
 	if (!code)
 		code = write_code(module, from, kernel);
@@ -146,8 +142,8 @@ static CUresult place(struct loader_module *module, uint32_t index)
 		return code;
 	}
 	/* There is one: can_enter(). */
-	trampoline = trampolines_find(module->bank, memory->was_code || module->parts.was_code,
-		from->registers, from->barriers, from->tail + from->tail_bytes + ADDRESS_BYTES);
+	trampoline = trampolines_find(
+		module->bank, from->registers, from->barriers, from->tail + from->tail_bytes + ADDRESS_BYTES);
 	kernel->kernel.kernel = trampoline->kernel;
 	kernel->kernel.function = trampoline->function;
 	kernel->carried = trampoline->carried;
@@ -251,10 +247,10 @@ static CUresult take_place(struct loader_module *module, struct backend_load *lo
 	}
 	*ret_why = LOAD_REASON_ADDRESSES;
 	if (bytes)
-		code = code_place_take(load->window, load->code, bytes, module->bank != NULL, &module->parts);
+		code = code_memory_take_at(load->window, load->code, bytes, &module->parts);
 	if (code)
 		return code;
-	load->code = bytes ? module->parts.at : code_place_range(load->window);
+	load->code = bytes ? module->parts.at : code_memory_range(load->window);
 	lay_out(module, module->parts.at);
 	return CUDA_SUCCESS;
 }
@@ -283,7 +279,7 @@ static bool can_enter(const struct loader_module *module, enum load_reason *ret_
 			*ret_why = LOAD_REASON_LOCAL;
 			return false;
 		}
-		if (!trampolines_find(module->bank, false, one->registers, one->barriers,
+		if (!trampolines_find(module->bank, one->registers, one->barriers,
 			    one->tail + one->tail_bytes + ADDRESS_BYTES)) {
 			*ret_why = LOAD_REASON_TRAMPOLINE;
 			return false;
@@ -343,7 +339,7 @@ void loader_unload(struct loader_module *module)
 		return;
 	for (uint32_t i = 0; module->placed && module->code && i < module->kernels.count; i++)
 		unplace(module, i);
-	code_place_give(&module->parts);
+	code_memory_give(&module->parts);
 	trampolines_give_bank(module->bank);
 	free(module->placed);
 	free(module->code);

@@ -95,7 +95,7 @@ bool loader_is_proved(void)
 	if (!code)
 		code = loader_load(&cubin, NULL, &load, &module, &why);
 	if (!code)
-		code = code_memory_take(THREADS * sizeof(uint32_t), true, &memory);
+		code = code_memory_take(THREADS * sizeof(uint32_t), &memory);
 	if (!code)
 		code = run(module, &memory, &right);
 	if (code || !right)

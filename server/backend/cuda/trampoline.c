@@ -40,7 +40,7 @@ struct entry {
 };
 
 static struct {
-	struct trampoline_set plain, invalidating, banks[BANKS_MAX];
+	struct trampoline_set plain, banks[BANKS_MAX];
 	uint32_t bank_count;
 	struct entry *entries; /* by address, once all are loaded */
 	uint32_t entry_count, entry_room;
@@ -135,10 +135,10 @@ static CUresult find_all(struct trampoline_set *set, int shared, bool has_bank)
 	return code;
 }
 
-static CUresult load(struct trampoline_set *set, int shared, bool has_bank, bool invalidates)
+static CUresult load(struct trampoline_set *set, int shared, bool has_bank)
 {
 	struct trampoline_class classes[REGISTERS * BARRIERS * CARRIED];
-	struct trampoline_form form = {.classes = classes, .has_bank = has_bank, .invalidates = invalidates};
+	struct trampoline_form form = {.classes = classes, .has_bank = has_bank};
 	CUresult code;
 	uint8_t *image;
 	size_t bytes;
@@ -170,12 +170,10 @@ static int by_address(const void *a, const void *b)
 
 bool trampolines_open(int shared)
 {
-	CUresult code = load(&trampolines.plain, shared, false, false);
+	CUresult code = load(&trampolines.plain, shared, false);
 
-	if (!code)
-		code = load(&trampolines.invalidating, shared, false, true);
 	for (uint32_t i = 0; !code && i < BANKS; i++) {
-		code = load(&trampolines.banks[i], shared, true, false);
+		code = load(&trampolines.banks[i], shared, true);
 		trampolines.bank_count += !code;
 	}
 	if (code) {
@@ -218,16 +216,14 @@ uint64_t trampolines_bank(const struct trampoline_set *set)
 	return set->bank;
 }
 
-const struct trampoline *trampolines_find(const struct trampoline_set *set, bool invalidates,
-	uint32_t registers, uint32_t barriers, uint32_t carried)
+const struct trampoline *trampolines_find(
+	const struct trampoline_set *set, uint32_t registers, uint32_t barriers, uint32_t carried)
 {
-	const struct trampoline_set *in = set		? set
-					  : invalidates ? &trampolines.invalidating
-							: &trampolines.plain;
+	const struct trampoline_set *in = set ? set : &trampolines.plain;
 	uint32_t r = class_of_registers(registers), b = class_of(barrier_classes, BARRIERS, barriers),
 		 c = class_of(carried_classes, CARRIED, carried);
 
-	if (r >= REGISTERS || b >= BARRIERS || c >= CARRIED || (set && invalidates))
+	if (r >= REGISTERS || b >= BARRIERS || c >= CARRIED)
 		return NULL;
 	if (set && !c)
 		c = 1;

@@ -1,7 +1,7 @@
 // The trampolines of this process's context (backend/trampoline_image.h): loaded when the context
 // is made, because the driver's load waits for all that runs. Each set is a library of the driver:
-// one for kernels without constants, one for those whose code may be in caches, and some with a
-// bank of constants each, which one module has for itself.
+// one for kernels without constants, and some with a bank of constants each, which one module has
+// for itself.
 //
 // Opened and closed with the context; the module thread takes and gives banks; trampoline_carries()
 // is for any thread.
@@ -40,12 +40,11 @@ uint64_t trampolines_bank(const struct trampoline_set *set);
 /**
  * The trampoline for a kernel.
  * @set: NULL: it reads no constants
- * @invalidates: its code may be in caches. Only without a set
  * @carried: bytes of parameters, with the address
  * NULL: there is none
  */
-const struct trampoline *trampolines_find(const struct trampoline_set *set, bool invalidates,
-	uint32_t registers, uint32_t barriers, uint32_t carried);
+const struct trampoline *trampolines_find(
+	const struct trampoline_set *set, uint32_t registers, uint32_t barriers, uint32_t carried);
 
 /** Bytes that a grid carries which begins at an address; 0: no trampoline begins there. */
 uint32_t trampoline_carries(uint64_t entry);

@@ -1,24 +1,79 @@
-// Memory for code, on a driver of the test's own whose pieces lie side by side: no code may lie
-// across the end of one, for the driver refuses to copy it there.
+// Memory for code, on a driver of the test's own: addresses are given out once, those of a session
+// follow from its window, and memory is there while something lies there.
 
+#include "server/backend/backend.h"
 #include "server/backend/cuda/code_memory.h"
 #include "server/backend/cuda/driver.h"
 #include "tests/lib/suite.h"
 
-#define DEVICE UINT64_C(0x700000000000)
-#define PIECES 512u
+#define WINDOW	(UINT64_C(0x100000000000) + (UINT64_C(3) << 38))
+#define OTHER	(WINDOW + (UINT64_C(1) << 38))
+#define GRANULE BACKEND_CHUNK_GRANULE
 
-static struct {
-	uint64_t start, end;
-} given[PIECES];
-static unsigned count;
+static uint64_t reserved_at; /* 0: where it is asked for */
+static int created, released, mapped, maps_left;
 
-static CUresult allocate(CUdeviceptr *ret_address, size_t bytes)
+static CUresult address_reserve(CUdeviceptr *ret_address, size_t bytes, size_t alignment, CUdeviceptr address,
+	unsigned long long flags)
 {
-	ck_assert_uint_lt(count, PIECES);
-	given[count].start = count ? given[count - 1].end : DEVICE;
-	given[count].end = given[count].start + bytes;
-	*ret_address = given[count++].start;
+	(void)bytes;
+	(void)alignment;
+	(void)flags;
+	*ret_address = reserved_at ? reserved_at : address;
+	return CUDA_SUCCESS;
+}
+
+static CUresult address_free(CUdeviceptr address, size_t bytes)
+{
+	(void)address;
+	(void)bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult memory_create(CUmemGenericAllocationHandle *ret_handle, size_t bytes,
+	const CUmemAllocationProp *properties, unsigned long long flags)
+{
+	(void)properties;
+	(void)flags;
+	ck_assert_uint_eq(bytes, GRANULE);
+	*ret_handle = (CUmemGenericAllocationHandle)++created;
+	return CUDA_SUCCESS;
+}
+
+static CUresult memory_release(CUmemGenericAllocationHandle handle)
+{
+	(void)handle;
+	released++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult memory_map(CUdeviceptr address, size_t bytes, size_t offset,
+	CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	(void)offset;
+	(void)handle;
+	(void)flags;
+	ck_assert(address % GRANULE == 0 && bytes == GRANULE);
+	if (!maps_left)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	maps_left--;
+	mapped++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult memory_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+	(void)address;
+	(void)bytes;
+	(void)access;
+	(void)count;
+	return CUDA_SUCCESS;
+}
+
+static CUresult memory_unmap(CUdeviceptr address, size_t bytes)
+{
+	ck_assert(address % GRANULE == 0 && bytes == GRANULE);
+	mapped--;
 	return CUDA_SUCCESS;
 }
 
@@ -38,41 +93,131 @@ static CUresult stream_create(CUstream *ret_stream, unsigned flags, int priority
 
 static void open_memory(void)
 {
-	driver.memory_allocate = allocate;
+	driver.address_reserve = address_reserve;
+	driver.address_free = address_free;
+	driver.memory_create = memory_create;
+	driver.memory_release = memory_release;
+	driver.memory_map = memory_map;
+	driver.memory_access = memory_access;
+	driver.memory_unmap = memory_unmap;
 	driver.context_priorities = priorities;
 	driver.stream_create = stream_create;
-	count = 0;
-	ck_assert_int_eq(code_memory_open(), CUDA_SUCCESS);
+	created = released = mapped = 0;
+	maps_left = 1000000;
+	reserved_at = 0;
+	ck_assert_int_eq(code_memory_open(0), CUDA_SUCCESS);
 }
 
-static void check_place(const struct code_memory *memory)
+static struct code_memory take(uint64_t bytes)
 {
-	unsigned i = 0;
+	struct code_memory place;
 
-	while (i < count && (memory->at < given[i].start || memory->at >= given[i].end))
-		i++;
-	ck_assert_uint_lt(i, count);
-	ck_assert_uint_le(memory->at + memory->bytes, given[i].end);
+	ck_assert_int_eq(code_memory_take(bytes, &place), CUDA_SUCCESS);
+	return place;
 }
 
-START_TEST(no_code_lies_across_two_pieces)
+static struct code_memory take_at(uint64_t window, uint64_t at, uint64_t bytes)
+{
+	struct code_memory place;
+
+	ck_assert_int_eq(code_memory_take_at(window, at, bytes, &place), CUDA_SUCCESS);
+	return place;
+}
+
+/* Whatever is given back meanwhile. */
+START_TEST(addresses_are_given_out_once)
 {
 	struct code_memory held[40] = {{0}};
-	uint32_t state = 7;
+	uint64_t end = 0;
 
 	for (unsigned i = 0; i < 4000; i++) {
-		struct code_memory *one;
+		struct code_memory *one = &held[i * 7919 % 40];
 
-		state = state * UINT32_C(1664525) + UINT32_C(1013904223);
-		one = &held[(state >> 8) % 40];
 		code_memory_give(one);
-		ck_assert_int_eq(code_memory_take(1 + (state >> 9) % 700000, i % 3 == 0, one), CUDA_SUCCESS);
-		check_place(one);
-		for (unsigned k = 0; k < 40; k++)
-			ck_assert(&held[k] == one || !held[k].bytes || held[k].at >= one->at + one->bytes ||
-				  one->at >= held[k].at + held[k].bytes);
+		*one = take(1 + i * 104729 % 700000);
+		ck_assert_uint_ge(one->at, end);
+		end = one->at + one->bytes;
 	}
-	ck_assert_uint_gt(count, 2);
+	/* Not much more than what is held is there: 40 places of 350 KB. */
+	ck_assert_int_lt(mapped, 60);
+	for (unsigned i = 0; i < 40; i++)
+		code_memory_give(&held[i]);
+	ck_assert_int_eq(mapped, 1);
+	ck_assert_int_eq(released, created);
+	code_memory_close();
+}
+END_TEST
+
+/* Who loads and unloads again and again maps nothing each time. */
+START_TEST(the_next_place_is_mapped_already)
+{
+	for (unsigned i = 0; i < 100; i++) {
+		struct code_memory place = take(1000);
+
+		code_memory_give(&place);
+	}
+	ck_assert_int_eq(created, 1);
+	code_memory_close();
+}
+END_TEST
+
+/* What another executor was told, this one can have, whatever else it has done. */
+START_TEST(another_executor_has_the_same)
+{
+	struct code_memory first = take_at(WINDOW, 0, 1000), second = take_at(WINDOW, 0, 5 * GRANULE), again;
+
+	ck_assert_uint_eq(first.at, code_memory_range(WINDOW));
+	code_memory_close();
+	take_at(OTHER, 0, 700);
+	take(700);
+	again = take_at(WINDOW, second.at, 5 * GRANULE);
+	ck_assert_uint_eq(again.at, second.at);
+	ck_assert_uint_eq(again.bytes, second.bytes);
+	/* The next one is behind it. */
+	again = take_at(WINDOW, 0, 10);
+	ck_assert_uint_ge(again.at, second.at + second.bytes);
+	code_memory_close();
+}
+END_TEST
+
+static void refused(uint64_t window, uint64_t at, uint64_t bytes)
+{
+	struct code_memory place;
+
+	ck_assert_int_eq(code_memory_take_at(window, at, bytes, &place), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+START_TEST(what_cannot_be_is_refused)
+{
+	struct code_memory first = take_at(WINDOW, 0, 1000), second = take_at(WINDOW, 0, 1000), place;
+
+	refused(WINDOW, first.at, 10);
+	refused(OTHER, first.at, 10);
+	refused(OTHER, second.at, 10);
+	refused(WINDOW, second.at + second.bytes + 1, 10);
+	refused(WINDOW, 0, UINT64_MAX);
+	code_memory_give(&second);
+	refused(WINDOW, second.at, 10);
+	code_memory_close();
+	reserved_at = 0x1000;
+	refused(WINDOW, 0, 10);
+	ck_assert_int_eq(code_memory_take(10, &place), CUDA_ERROR_NOT_SUPPORTED);
+}
+END_TEST
+
+START_TEST(memory_that_is_not_there_is_given_back)
+{
+	struct code_memory place;
+
+	maps_left = 3;
+	ck_assert_int_eq(code_memory_take(4 * GRANULE, &place), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(mapped, 0);
+	maps_left = 5;
+	place = take(4 * GRANULE);
+	ck_assert_int_eq(mapped, 5);
+	code_memory_give(&place);
+	ck_assert_int_eq(mapped, 1);
+	ck_assert_int_eq(released, created);
 	code_memory_close();
 }
 END_TEST
@@ -83,6 +228,10 @@ int main(void)
 	TCase *memory = suite_case(suite, "memory");
 
 	tcase_add_checked_fixture(memory, open_memory, NULL);
-	tcase_add_test(memory, no_code_lies_across_two_pieces);
+	tcase_add_test(memory, addresses_are_given_out_once);
+	tcase_add_test(memory, the_next_place_is_mapped_already);
+	tcase_add_test(memory, another_executor_has_the_same);
+	tcase_add_test(memory, what_cannot_be_is_refused);
+	tcase_add_test(memory, memory_that_is_not_there_is_given_back);
 	return suite_run(suite);
 }
