@@ -1,6 +1,6 @@
 // One heavy program of a mix: takes and frees memory, loads and unloads code, makes and ends
-// streams, and runs kernels of 1 ms to 5 s, in an order that FRMPS_BENCH_SEED decides. It checks what
-// what it left in memory, and that each kernel ran once and in its turn.
+// streams, and runs kernels of 1 ms to 5 s. FRMPS_BENCH_SEED decides the order. It checks what it
+// left in memory, and that each kernel ran once and in its turn.
 //
 // FRMPS_BENCH_STEPS: how many things it does (40); FRMPS_BENCH_IMAGE, FRMPS_BENCH_KERNEL: a module
 // and a kernel of it. Prints {"name": "mix", "seconds": …, "kernel_seconds": …}.

@@ -95,7 +95,7 @@ static const struct standby_room standby_room = {
 	.request_over = move_look,
 	.session_ends = move_abandon,
 	.serves = move_look_into,
-	.in_trouble = move_call_off,
+	.in_trouble = warm_hurry,
 };
 
 const struct rooms rooms_all = {

@@ -337,6 +337,7 @@ void domain_reap(struct domain *domain)
 	store_drop(domain->daemon->store, domain->record);
 	domain->daemon->fault_room->domain_gone(domain);
 	timer_free(domain->respawn);
+	timer_free(domain->telling);
 	timer_free(domain->idle);
 	window_set_deinit(&domain->windows);
 	free(domain);

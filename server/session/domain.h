@@ -53,6 +53,7 @@ struct domain {
 	unsigned start_failures;
 	char start_error[256]; /* why the latest start failed */
 	struct timer *respawn;
+	struct timer *telling; /* until standbys are told of what is untold (standby/warm.h) */
 	struct timer *idle; /* runs while a user's domain has no sessions */
 	bool retiring;	    /* takes no sessions; freed when the last worker and session are gone */
 	/* What outlives the daemon. */

@@ -5,6 +5,7 @@
 #ifndef FRMPS_SERVER_SESSION_HOLDING_H
 #define FRMPS_SERVER_SESSION_HOLDING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -54,6 +55,7 @@ struct holding {
 	struct holdings *holdings;	  /* in which it is */
 	uint64_t serial;		  /* of its record, which gives the order */
 	const struct record *record;
+	bool is_untold; /* standbys have not been told of it yet (standby/warm.h) */
 };
 
 /**

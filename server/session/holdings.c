@@ -124,6 +124,7 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 	if (entry->type == WIRE_CREATE_MEMORY)
 		TAILQ_REMOVE(&holdings->memories, entry, memory_link);
 	holdings->backed_count -= entry->type == WIRE_BACK_ARRAY;
+	holdings->untold -= entry->is_untold;
 	holdings->count--;
 	holdings->kept_bytes -= holding_kept_bytes(entry);
 	holdings->record_bytes -= holding_record_bytes(entry);

@@ -48,6 +48,7 @@ struct holdings {
 	uint32_t fds;	       /* descriptors of entries, those of chunks as often as they are held */
 	uint32_t windows;      /* of RESERVE_WINDOW */
 	uint32_t backed_count; /* arrays that have memory */
+	uint32_t untold;       /* of entries that are */
 	uint64_t modules[HOLDINGS_IDS / 64];
 	uint16_t module_of[HOLDINGS_IDS]; /* by function id; 0: no such function */
 	uint64_t graphs[FRMPS_GRAPH_IDS / 64];

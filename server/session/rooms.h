@@ -74,7 +74,7 @@ struct standby_room {
 	/** Standbys are to know: of a session that was opened, of something new that it holds, of
 	 * something that is no more (standby/warm.h). */
 	void (*opened)(struct session *session);
-	void (*added)(struct session *session, const struct holding *entry);
+	void (*added)(struct session *session, struct holding *entry);
 	void (*dropped)(struct session *session, const struct wire_message *message, struct chunk *chunk);
 	/** As move_begin(). */
 	const char *(*begin_move)(struct session *session, enum move_cause cause, const char *why,

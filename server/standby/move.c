@@ -384,8 +384,8 @@ void move_look_into(struct domain *domain)
 		return;
 	if (move->state == MOVE_STARTING) {
 		move->state = MOVE_TELLING;
+		warm_tell(domain_serving(domain), move->session);
 		move->session->destination = domain_serving(domain);
-		warm_tell(move->session->destination, move->session);
 	}
 	move_look(move->session);
 }

@@ -1,6 +1,12 @@
 // Warming. See warm.h. The order of messages on a worker's socket is the order of history; nothing
 // waits for answers. An answer that differs from the active executor's makes the one session
 // immovable to that one standby. A session at which executors die is left out (leave_out.c).
+//
+// Programs load code, make graphs and drop both again, thousands of times a second at times. Standbys
+// are told of these a little later (LATER_MS), and not at all if they are gone by then. So they owe
+// nothing to such loops; and they are told no more at a time than they can take (MIRRORS_MOST).
+// Meanwhile such a standby counts as not in step: in `mirrors` as if an answer were missing. Where
+// the active executor is in trouble they are told at once.
 
 #include "server/standby/warm.h"
 
@@ -11,6 +17,7 @@
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
+#include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/holdings.h"
 #include "server/session/session.h"
@@ -18,6 +25,10 @@
 #include "server/standby/leave_out.h"
 #include "server/standby/move.h"
 #include "server/worker/worker.h"
+
+#define LATER_MS 20u
+/* Answers of one executor that may be missing before it is told of more. */
+#define MIRRORS_MOST 256u
 
 /* What the answer of a standby is compared with. */
 struct mirror {
@@ -69,9 +80,28 @@ void warm_done(struct domain *domain, struct worker *worker)
 	domain_keep(domain);
 }
 
+/* Return: whether the executor is in step now */
+static bool end_mirror(struct worker *worker)
+{
+	if (--worker->mirrors)
+		return false;
+	worker_keep(worker);
+	return true;
+}
+
+static void look_in_step(struct worker *worker)
+{
+	if (worker->state == WORKER_WARM)
+		warm_done(worker->domain, worker);
+	else if (worker->state == WORKER_ACTIVE)
+		move_look_into(worker->domain);
+}
+
 static void on_mirrored(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
+	bool in_step;
+
 	struct mirror *mirror = context;
 
 	(void)packet;
@@ -79,15 +109,12 @@ static void on_mirrored(
 		worker_note_unanswered(worker, mirror->session->number, mirror->type);
 	if (reply && is_its(worker, mirror->session))
 		compare(mirror, worker, reply);
-	if (!--worker->mirrors)
-		worker_keep(worker);
+	in_step = end_mirror(worker);
 	chunk_unref(mirror->chunk);
 	session_unref(mirror->session);
 	free(mirror);
-	if (reply && worker->state == WORKER_WARM && !worker->mirrors)
-		warm_done(worker->domain, worker);
-	else if (reply && worker->state == WORKER_ACTIVE && !worker->mirrors)
-		move_look_into(worker->domain);
+	if (reply && in_step)
+		look_in_step(worker);
 }
 
 static void send_mirror(struct worker *worker, struct session *session, struct wire_message *message,
@@ -137,6 +164,150 @@ static bool is_standby(const struct worker *worker)
 {
 	return worker->state == WORKER_WARMING || worker->state == WORKER_WARM;
 }
+
+/* ---- later ---- */
+
+static void tell(struct session *session, const struct holding *entry)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		if (is_standby(worker))
+			mirror_entry(worker, session, entry);
+	worker = session->destination;
+	if (worker)
+		mirror_entry(worker, session, entry);
+}
+
+static bool may_be_later(enum wire_type type)
+{
+	return type == WIRE_LOAD_MODULE || type == WIRE_FIND_FUNCTION || type == WIRE_FIND_GLOBAL ||
+	       type == WIRE_SET_FUNCTION || type == WIRE_MAKE_GRAPH;
+}
+
+/* Not in step from now on: should the daemon die before it is told, it is replaced. */
+static void owe(struct worker *worker)
+{
+	if (worker->is_owed)
+		return;
+	worker->is_owed = true;
+	if (!worker->mirrors++)
+		worker_keep(worker);
+}
+
+static struct worker *find_owed(const struct domain *domain)
+{
+	const struct session *session;
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		if (worker->is_owed)
+			return worker;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->destination && session->destination->is_owed)
+			return session->destination;
+	return NULL;
+}
+
+/* Nobody is owed anything any more. @looks: who is in step then is used, if it is waited for */
+static void settle(struct domain *domain, bool looks)
+{
+	struct worker *worker;
+
+	while ((worker = find_owed(domain))) {
+		worker->is_owed = false;
+		if (end_mirror(worker) && looks)
+			look_in_step(worker);
+	}
+}
+
+/* Tells of the oldest that are untold. Return: of how many more may be told */
+static uint32_t tell_session(struct session *session, uint32_t most)
+{
+	struct holding *entry = NULL, *before = TAILQ_LAST(&session->holdings.entries, holding_list);
+
+	/* They are the latest ones, as a rule. */
+	for (uint32_t left = session->holdings.untold; left; left -= entry->is_untold) {
+		entry = before;
+		before = TAILQ_PREV(entry, holding_list, link);
+	}
+	for (; session->holdings.untold && most; entry = TAILQ_NEXT(entry, link)) {
+		if (!entry->is_untold)
+			continue;
+		entry->is_untold = false;
+		session->holdings.untold--;
+		most--;
+		tell(session, entry);
+	}
+	return most;
+}
+
+/* Return: whether all is told */
+static bool tell_domain(struct domain *domain, uint32_t most)
+{
+	struct session *session;
+	bool all = true;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
+		most = tell_session(session, most);
+		all &= !session->holdings.untold;
+	}
+	return all;
+}
+
+static bool is_behind(const struct domain *domain)
+{
+	const struct worker *worker;
+
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		if (is_standby(worker) && worker->mirrors > MIRRORS_MOST)
+			return true;
+	return false;
+}
+
+static void on_later(void *context)
+{
+	struct domain *domain = context;
+
+	if (is_behind(domain) || !tell_domain(domain, MIRRORS_MOST))
+		timer_start(domain->telling, LATER_MS);
+	else
+		settle(domain, true);
+}
+
+/* Return: whether somebody is to be told of what the session gets */
+static bool owe_all(struct session *session)
+{
+	struct worker *worker;
+	bool any = session->destination;
+
+	if (session->destination)
+		owe(session->destination);
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		if (is_standby(worker)) {
+			owe(worker);
+			any = true;
+		}
+	return any;
+}
+
+static void tell_later(struct session *session, struct holding *entry)
+{
+	struct domain *domain = session->domain;
+
+	if (entry->is_untold || !owe_all(session))
+		return;
+	entry->is_untold = true;
+	session->holdings.untold++;
+	if (!domain->telling) {
+		domain->telling = timer_new(domain->daemon->loop, on_later, domain);
+		log_bug_on(!domain->telling);
+	}
+	if (!timer_running(domain->telling))
+		timer_start(domain->telling, LATER_MS);
+}
+
+/* ---- all of it ---- */
 
 static void on_warm(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
@@ -227,6 +398,7 @@ void warm_tell(struct worker *worker, struct session *session)
 {
 	struct handles handles = {0};
 
+	tell_session(session, UINT32_MAX);
 	mirror_but_handles(worker, session);
 	add_handles(&handles, session);
 	mirror_handles(worker, &handles);
@@ -238,6 +410,9 @@ void warm_start(struct worker *worker)
 	struct handles handles = {0};
 	struct session *session;
 
+	/* The others first: from then on there is nothing that only this one knows. */
+	tell_domain(worker->domain, UINT32_MAX);
+	settle(worker->domain, true);
 	worker->state = WORKER_WARMING;
 	worker->told = true;
 	TAILQ_FOREACH (session, &worker->domain->sessions, domain_link) {
@@ -263,16 +438,48 @@ void warm_session(struct session *session)
 			mirror_session(worker, session);
 }
 
-void warm_entry(struct session *session, const struct holding *entry)
+void warm_entry(struct session *session, struct holding *entry)
 {
-	struct worker *worker;
+	if (may_be_later(entry->type) && domain_serving(session->domain))
+		tell_later(session, entry);
+	else
+		tell(session, entry);
+}
 
-	TAILQ_FOREACH (worker, &session->domain->workers, link)
-		if (is_standby(worker))
-			mirror_entry(worker, session, entry);
-	worker = session->destination;
-	if (worker)
-		mirror_entry(worker, session, entry);
+void warm_hurry(struct domain *domain)
+{
+	move_call_off(domain);
+	tell_domain(domain, UINT32_MAX);
+	settle(domain, false);
+}
+
+/* Nobody has been told of what is no more. */
+static bool is_unknown(const struct session *session, const struct wire_message *message)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH_REVERSE (entry, &session->holdings.entries, holding_list, link)
+		if ((message->type == WIRE_UNLOAD_MODULE && entry->type == WIRE_LOAD_MODULE &&
+			    entry->module == message->symbol.module) ||
+			(message->type == WIRE_DROP_GRAPH && entry->type == WIRE_MAKE_GRAPH &&
+				entry->attribute == message->graph.graph))
+			return entry->is_untold;
+	return false;
+}
+
+/* A graph can have kernels of a module that goes before it. */
+static bool has_untold_graphs(const struct session *session)
+{
+	const struct holding *entry;
+	uint32_t left = session->holdings.untold;
+
+	for (entry = TAILQ_LAST(&session->holdings.entries, holding_list); left;
+		entry = TAILQ_PREV(entry, holding_list, link)) {
+		if (entry->is_untold && entry->type == WIRE_MAKE_GRAPH)
+			return true;
+		left -= entry->is_untold;
+	}
+	return false;
 }
 
 void warm_drop(struct session *session, const struct wire_message *message, struct chunk *chunk)
@@ -280,6 +487,10 @@ void warm_drop(struct session *session, const struct wire_message *message, stru
 	struct wire_message copy = *message;
 	struct worker *worker;
 
+	if (message->type == WIRE_UNLOAD_MODULE && has_untold_graphs(session))
+		tell_session(session, UINT32_MAX);
+	if (session->holdings.untold && is_unknown(session, message))
+		return;
 	copy.session = session->number;
 	TAILQ_FOREACH (worker, &session->domain->workers, link)
 		/* Wherever it is: one that does not know the session says so, and that is all. */

@@ -159,7 +159,8 @@ struct worker {
 	bool pinged;	       /* for overdue.c, and not answered */
 	unsigned excuses;      /* how often another executor that came up was the reason */
 	uint64_t processor_ms; /* that it had had at the latest of these */
-	unsigned mirrors;      /* answers to warm.c that are not in */
+	unsigned mirrors;      /* answers to warm.c that are not in, and 1 if it is owed something */
+	bool is_owed;	       /* it is to be told of something later (warm.c) */
 	/* Sessions that this standby cannot take over: something of theirs failed or came out
 	 * differently, or it does not mirror them (standby/leave_out.c). */
 	uint64_t *immovable;

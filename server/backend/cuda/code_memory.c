@@ -4,8 +4,8 @@
 // Ranges lie below all windows (session/window.h), where a process has nothing by itself. Windows
 // begin at multiples of 256 GiB below 2^47, so there are at most 512.
 //
-// Copies have a stream of their own, of the highest priority, so that hardly anybody's kernels share
-// its hardware queue. A copy without a stream would return before the bytes are there
+// Copies have a stream of their own, of the highest priority, so that hardly anybody's kernels
+// share its hardware queue. A copy without a stream would return before the bytes are there
 // (cuMemcpyHtoD from pageable memory), and a kernel on another stream would run what was there.
 
 #include "server/backend/cuda/code_memory.h"
@@ -97,7 +97,7 @@ static CUresult enter_all(struct range *range, uint64_t start, uint64_t end)
 	return code;
 }
 
-/* What is loaded and unloaded again and again need not be mapped each time. It is mapped already. */
+/* What is loaded and unloaded again and again need not be mapped each time. */
 static void keep_open(struct range *range, uint64_t granule)
 {
 	if (range->open == granule)

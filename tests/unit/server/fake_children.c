@@ -41,6 +41,7 @@
 static struct {
 	pthread_mutex_t lock;
 	uint64_t machine_ns, ns;
+	bool stands_still; /* ours goes on by pass() alone */
 } times = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The spawner has no argument of its own. */
@@ -52,6 +53,13 @@ static void pass(uint64_t ns)
 {
 	pthread_mutex_lock(&times.lock);
 	times.ns += ns;
+	pthread_mutex_unlock(&times.lock);
+}
+
+void fake_stop_clock(bool stops)
+{
+	pthread_mutex_lock(&times.lock);
+	times.stands_still = stops;
 	pthread_mutex_unlock(&times.lock);
 }
 
@@ -68,6 +76,8 @@ int clock_gettime(clockid_t clock, struct timespec *ret_now)
 	pthread_mutex_lock(&times.lock);
 	since = machine_ns > times.machine_ns ? machine_ns - times.machine_ns : 0;
 	times.machine_ns += since;
+	if (times.stands_still && times.ns)
+		since = 0;
 	times.ns += !times.ns ? machine_ns : since < NS_PER_MS ? since : NS_PER_MS;
 	*ret_now = (struct timespec){(time_t)(times.ns / NS_PER_S), (long)(times.ns % NS_PER_S)};
 	pthread_mutex_unlock(&times.lock);
@@ -430,11 +440,29 @@ static bool is_readable(int socket)
 	return poll(&wait, 1, 0) > 0;
 }
 
+static bool is_telling(const struct fake *fake)
+{
+	const struct domain *domain;
+	bool is = false;
+
+	TAILQ_FOREACH (domain, &fake->daemon.domains, link)
+		is |= domain->telling && timer_running(domain->telling);
+	return is;
+}
+
+void fake_tell(struct fake *fake)
+{
+	fake_turn(fake);
+	FAKE_SKIP_WHILE(fake, is_telling(fake));
+	fake_turn(fake);
+}
+
 const struct wire_message *fake_expect(struct fake *fake, int socket, enum wire_type type)
 {
 	int r;
 
 	fake_turn(fake);
+	FAKE_SKIP_WHILE(fake, !is_readable(socket) && is_telling(fake));
 	if (type == WIRE_ADMIN_REPLY)
 		FAKE_RUN_WHILE(fake, !is_readable(socket));
 	packet_close_fds(&fake->packet);

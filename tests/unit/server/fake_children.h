@@ -128,8 +128,14 @@ bool fake_skip(struct fake *fake);
 		fake_turn(fake);                                                                             \
 	while ((condition) && fake_skip(fake))
 
+/** From now on time passes only where a test skips it; or as ever. */
+void fake_stop_clock(bool stops);
+/** Lets the time pass in which standbys are told of what they are told later. */
+void fake_tell(struct fake *fake);
+
 /** Receives a message of that type on a socket; the test fails when there is none or another. Into
- * fake->message. An operator's answer is waited for: its turn comes by a timer. */
+ * fake->message. What comes by a timer is waited for: an operator's answer, what standbys are told
+ * later. */
 const struct wire_message *fake_expect(struct fake *fake, int socket, enum wire_type type);
 /** The test fails if something is there. */
 void fake_expect_nothing(struct fake *fake, int socket);

@@ -55,6 +55,7 @@ static void load_module(struct fake_client *client)
 	fake_serve(fake, first, WIRE_LOAD_MODULE);
 	fake_expect(fake, client->socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_tell(fake);
 }
 
 /* It is started when the pause is over, if there is one, and is ready. */
