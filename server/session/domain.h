@@ -54,8 +54,8 @@ struct domain {
 	char start_error[256]; /* why the latest start failed */
 	struct timer *respawn;
 	struct timer *telling; /* until standbys are told of what is untold (standby/warm.h) */
-	struct timer *idle; /* runs while a user's domain has no sessions */
-	bool retiring;	    /* takes no sessions; freed when the last worker and session are gone */
+	struct timer *idle;    /* runs while a user's domain has no sessions */
+	bool retiring;	       /* takes no sessions; freed when the last worker and session are gone */
 	/* What outlives the daemon. */
 	uint32_t number;      /* unique in the life of the service */
 	uint64_t activate_id; /* of the Activate that the active executor has not answered; 0: none */

@@ -2,11 +2,11 @@
 // waits for answers. An answer that differs from the active executor's makes the one session
 // immovable to that one standby. A session at which executors die is left out (leave_out.c).
 //
-// Programs load code, make graphs and drop both again, thousands of times a second at times. Standbys
-// are told of these a little later (LATER_MS), and not at all if they are gone by then. So they owe
-// nothing to such loops; and they are told no more at a time than they can take (MIRRORS_MOST).
-// Meanwhile such a standby counts as not in step: in `mirrors` as if an answer were missing. Where
-// the active executor is in trouble they are told at once.
+// Programs load code, make graphs and drop both again, thousands of times a second at times.
+// Standbys are told of these a little later (LATER_MS), not at all if they are gone by then, and of
+// no more at a time than they can take (MIRRORS_MOST). Meanwhile such a standby counts as not in
+// step: `mirrors` counts one answer more. Where the active executor is in trouble they are told at
+// once.
 
 #include "server/standby/warm.h"
 
