@@ -177,6 +177,7 @@ struct backend_load {
 	 * has chosen, or is to. Another executor is asked for the address that the first one
 	 * had, and refuses the module if it cannot have it. */
 	uint64_t code;
+	uint64_t constants;	 /* out: where its bank of constants lies; 0: it has none of its own */
 	enum load_reason reason; /* out: why it is the driver's */
 	char *log;		 /* text, NUL-terminated; NULL: none */
 	size_t log_bytes;

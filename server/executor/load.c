@@ -18,6 +18,7 @@ struct load {
 	uint8_t *image; /* the client's */
 	struct backend_variables variables;
 	uint64_t code; /* where it is, as in the message */
+	uint64_t constants;
 	enum load_reason reason;
 	char log[LOG_BYTES];
 };
@@ -34,14 +35,14 @@ static void drop(struct job *job)
 
 /* Values: whether its kernels leave nothing behind; what they do with the ring for text
  * (shm/text.h); where its code is; whether its variables are in the client's block; why the
- * driver has loaded it. */
+ * driver has loaded it; where its bank of constants is. */
 static void answer(struct job *job, const struct module *module, uint64_t uses)
 {
 	struct load *load = job->load;
 	const uint64_t values[] = {
-		!module->leaves, uses, load->code, load->variables.bytes > 0, load->reason};
+		!module->leaves, uses, load->code, load->variables.bytes > 0, load->reason, load->constants};
 
-	job_reply(job, CUDA_SUCCESS, values, 5, load->log);
+	job_reply(job, CUDA_SUCCESS, values, 6, load->log);
 }
 
 /* @ret_uses: what its kernels do with the ring for text */
@@ -63,6 +64,7 @@ static CUresult put_in(struct job *job, struct module *module, uint64_t *ret_use
 
 	*ret_uses = text.uses;
 	load->code = asked.code;
+	load->constants = asked.constants;
 	load->reason = asked.reason;
 	return executor_code(job->executor, result);
 }

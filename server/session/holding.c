@@ -78,6 +78,7 @@ static int fill_module(
 	entry->image_bytes = load->bytes;
 	entry->memory = values->count > 3 && values->at[3] ? load->variables : WIRE_VARIABLES_OF_DRIVER;
 	entry->global[0] = values->count > 2 ? values->at[2] : WIRE_CODE_OF_DRIVER;
+	entry->global[1] = values->count > 5 ? values->at[5] : 0;
 	if (!load->options.count)
 		return 0;
 	entry->options = calloc(load->options.count, sizeof(*entry->options));

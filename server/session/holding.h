@@ -42,7 +42,7 @@ struct holding {
 	int64_t value; /* SET_FUNCTION, SET_LIMIT; LOAD_MODULE: 1 if its kernels have no state of their own */
 	uint64_t image_bytes;
 	/* FIND_GLOBAL: address and bytes as the active executor has them; BACK_ARRAY: offset and
-	 * span; LOAD_MODULE: where its code is, as in the message */
+	 * span; LOAD_MODULE: where its code is, as in the message, and its bank of constants */
 	uint64_t global[2];
 	char *name;		     /* FIND_FUNCTION, FIND_GLOBAL */
 	struct wire_option *options; /* LOAD_MODULE */

@@ -52,6 +52,9 @@ static void compare(const struct mirror *mirror, struct worker *worker, const st
 			   reply->values.at[1] != mirror->global[1])) {
 		snprintf(text, sizeof(text), "variable %s has another address there", mirror->name);
 		worker_set_immovable(worker, mirror->session->number, text);
+	} else if (mirror->type == WIRE_LOAD_MODULE &&
+		   mirror->global[1] != (reply->values.count > 5 ? reply->values.at[5] : 0)) {
+		worker_set_immovable(worker, mirror->session->number, "constants have another address there");
 	}
 }
 

@@ -22,6 +22,8 @@
 #define PARTS_MOST    (UINT64_C(32) << 20)
 #define PIECE_BYTES   (UINT64_C(1) << 20)
 #define ADDRESS_BYTES 8u
+/* Of what is said of a module's place. */
+#define BANK_MASK 0xffu
 /* Larger clusters only where a kernel allows it. */
 #define CLUSTER_PORTABLE 8u
 
@@ -235,6 +237,12 @@ static CUresult place_named(struct loader_module *module)
 	return code;
 }
 
+/* What is said of a module's place: the number of its bank is where an address has none. */
+static uint64_t place_of(const struct loader_module *module, uint64_t at)
+{
+	return at | (module->bank ? trampolines_bank_number(module->bank) : 0);
+}
+
 /* @load: code: where they are to be, and are */
 static CUresult take_place(struct loader_module *module, struct backend_load *load, enum load_reason *ret_why)
 {
@@ -247,10 +255,12 @@ static CUresult take_place(struct loader_module *module, struct backend_load *lo
 	}
 	*ret_why = LOAD_REASON_ADDRESSES;
 	if (bytes)
-		code = code_memory_take_at(load->window, load->code, bytes, &module->parts);
+		code = code_memory_take_at(
+			load->window, load->code & ~(uint64_t)BANK_MASK, bytes, &module->parts);
 	if (code)
 		return code;
-	load->code = bytes ? module->parts.at : code_memory_range(load->window);
+	load->constants = module->bank ? trampolines_bank(module->bank) : 0;
+	load->code = place_of(module, bytes ? module->parts.at : code_memory_range(load->window));
 	lay_out(module, module->parts.at);
 	return CUDA_SUCCESS;
 }
@@ -295,7 +305,8 @@ static CUresult load_parts(struct loader_module *module, struct backend_load *lo
 	*ret_why = module->kernels.why;
 	if (code)
 		return code;
-	if (module->kernels.reads_constants && !(module->bank = trampolines_take_bank())) {
+	if (module->kernels.reads_constants &&
+		!(module->bank = trampolines_take_bank(load->code & BANK_MASK))) {
 		*ret_why = LOAD_REASON_NO_BANK;
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}

@@ -195,10 +195,10 @@ void trampolines_close(void)
 
 /* ---- use ---- */
 
-struct trampoline_set *trampolines_take_bank(void)
+struct trampoline_set *trampolines_take_bank(uint32_t number)
 {
 	for (uint32_t i = 0; i < trampolines.bank_count; i++)
-		if (!trampolines.banks[i].is_taken) {
+		if (!trampolines.banks[i].is_taken && (!number || number == i + 1)) {
 			trampolines.banks[i].is_taken = true;
 			return &trampolines.banks[i];
 		}
@@ -209,6 +209,11 @@ void trampolines_give_bank(struct trampoline_set *set)
 {
 	if (set)
 		set->is_taken = false;
+}
+
+uint32_t trampolines_bank_number(const struct trampoline_set *set)
+{
+	return (uint32_t)(set - trampolines.banks) + 1;
 }
 
 uint64_t trampolines_bank(const struct trampoline_set *set)

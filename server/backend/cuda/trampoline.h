@@ -30,8 +30,10 @@ struct trampoline {
 bool trampolines_open(int shared);
 void trampolines_close(void);
 
-/** A set with a bank of constants; NULL: none is free. */
-struct trampoline_set *trampolines_take_bank(void);
+/** A set with a bank of constants; NULL: it is taken. @number: its number; 0: any */
+struct trampoline_set *trampolines_take_bank(uint32_t number);
+/** From 1 on. A bank of a number lies at the same address in every executor. */
+uint32_t trampolines_bank_number(const struct trampoline_set *set);
 /** NULL is fine. */
 void trampolines_give_bank(struct trampoline_set *set);
 /** Where the bank lies on the device. */

@@ -173,6 +173,28 @@ START_TEST(who_takes_over_is_told_first)
 }
 END_TEST
 
+/* A pointer to a constant would lead to another module's. */
+START_TEST(constants_must_be_where_they_were)
+{
+	struct wire_message request = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 64}};
+	uint64_t values[] = {1, 0, 0x777702, 0, 0, 0x900000};
+	int fd = fake_memfd(64, SEALS);
+
+	begin();
+	fake_request(fake, &client, &request, fd);
+	close(fd);
+	fake_expect(fake, active->socket, WIRE_LOAD_MODULE);
+	fake_reply(fake, active->socket, fake->message.id, 0, values, 6);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_expect(fake, standby->socket, WIRE_LOAD_MODULE);
+	ck_assert_uint_eq(fake->message.load_module.code, 0x777702);
+	values[5] += 65536 * (uint64_t)_i;
+	fake_reply(fake, standby->socket, fake->message.id, 0, values, 6);
+	ck_assert_uint_eq(standby->worker->immovable_count, (uint32_t)_i);
+	end();
+}
+END_TEST
+
 /* One that starts meanwhile is told of everything, once. */
 START_TEST(a_new_standby_is_told_once)
 {
@@ -209,5 +231,6 @@ int main(void)
 	tcase_add_test(tests, a_standby_is_told_no_more_than_it_takes);
 	tcase_add_test(tests, who_takes_over_is_told_first);
 	tcase_add_test(tests, a_new_standby_is_told_once);
+	tcase_add_loop_test(tests, constants_must_be_where_they_were, 0, 2);
 	return suite_run(suite);
 }
