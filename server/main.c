@@ -44,7 +44,7 @@ struct options {
 	const char *role, *backend;
 	bool only_check;
 	int device, control_fd, words_fd;
-	unsigned load_patience_ms, arch;
+	unsigned arch;
 	enum log_level log_level; /* of a child */
 };
 
@@ -80,9 +80,6 @@ static bool take_internal(struct options *options, int option)
 		return true;
 	case 'A':
 		options->arch = (unsigned)strtoul(optarg, NULL, 10);
-		return true;
-	case 'P':
-		options->load_patience_ms = (unsigned)strtoul(optarg, NULL, 10);
 		return true;
 	default:
 		return false;
@@ -239,7 +236,6 @@ static int choose_backend(const struct config *config, struct heritage *heritage
 	*heritage = (struct heritage){.backend = ops->name,
 		.device = (int)config->device,
 		.log_level = (int)config->log_level,
-		.load_patience_ms = (unsigned)config->load_patience_ms,
 		.as_user = ops == &backend_host && geteuid() == 0,
 		.environment = heritage_environment(environ, shim, NULL)};
 	code = try_backend(config, heritage);
@@ -350,8 +346,7 @@ static int run_child(const struct options *options, char **arguments)
 	if (strcmp(options->role, "executor") == 0) {
 		fix_addresses(arguments);
 		log_init(options->log_level, "frmps executor");
-		return executor_main(ops, options->device, options->control_fd, options->words_fd,
-			options->load_patience_ms);
+		return executor_main(ops, options->device, options->control_fd, options->words_fd);
 	}
 	return manual_wrong(&manual_server, "unknown role '%s'", options->role);
 }

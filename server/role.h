@@ -49,8 +49,7 @@ struct heritage {
 	const char *backend; /* name */
 	int device;	     /* device number as the child counts */
 	int log_level;	     /* enum log_level */
-	unsigned load_patience_ms;
-	char **environment; /* cleaned: heritage_environment() */
+	char **environment;  /* cleaned: heritage_environment() */
 	struct proof proof;
 	bool as_user; /* executors run as the user of their programs (identity.h): the host backend, the service is root */
 };

@@ -180,16 +180,12 @@ static void bury_dropped(struct tenant *tenant, uint64_t ticket)
 	}
 }
 
-/* While much waits, whoever frees more waits for a gap, too. If there is none it must do
+/* While much waits, whoever frees more waits for a gap, too. If there is none in time it must do
  * without. */
 static void drop_finish(struct job *job)
 {
-	bool presses = job->executor->modules.array_graves.bytes > ARRAY_GRAVES_BYTES;
-
-	if (presses && module_worker_enter_gap(job->executor, job->tenant, job->since) == GATE_E_OWN) {
-		module_worker_queue_again(job);
-		return;
-	}
+	if (job->executor->modules.array_graves.bytes > ARRAY_GRAVES_BYTES)
+		module_worker_enter_gap(job->executor, job->tenant, job->since);
 	graph_free_forgotten(job->tenant, job->ticket);
 	bury_dropped(job->tenant, job->ticket);
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);

@@ -6,8 +6,8 @@
 //
 //   at leisure   at every look, if no session has work on the device: the gate is closed, at most
 //                for GATE_CLOSED_NS if something has come after all (gate_try)
-//   pressing     more than the limit waits: the gate makes a gap, as for a load (gate_enter). It is
-//                closed for a tenth of the time at most. If no gap comes within the gate's
+//   pressing     more than the limit waits: the gate makes a gap, as for a request (gate_enter). It
+//                is closed for a tenth of the time at most. If no gap comes within the gate's
 //                patience, because of a kernel that does not end, the next try is BURIAL_RETRY_NS
 //                later
 //
@@ -192,13 +192,13 @@ static bool make_gap(struct executor *executor)
 	gate->pressing = true;
 	error = gate_enter(executor, NULL, clock_now());
 	gate->pressing = false;
-	if (error == GATE_E_REFUSED) {
+	if (error == GATE_E_LONG) {
 		burials->stuck = true;
 		burials->retry_at = clock_now() + BURIAL_RETRY_NS;
 		log_warning("%llu MiB stay pinned: a kernel of %s, pid %d, has been running for %llu ms, and "
 			    "unpinning would stop everybody until it ends",
-			(unsigned long long)(burials->bytes >> 20), gate->refused_by, gate->refused_pid,
-			(unsigned long long)(gate->refused_ns / CLOCK_MS));
+			(unsigned long long)(burials->bytes >> 20), gate->obstacle.program,
+			gate->obstacle.pid, (unsigned long long)(gate->obstacle.ns / CLOCK_MS));
 	}
 	return !error;
 }

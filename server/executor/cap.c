@@ -21,12 +21,11 @@
 //
 // Without a cap, and while no unit is kept, a session runs everywhere.
 //
-// When. The backend makes a group in a gap (backend.h), as code is loaded. So the module thread
-// makes what is wanted in the first gap that it has for anything, before it does what the gap is
-// for: the first kernel of a session needs such a gap to be looked up, so the group of a new
-// session is there before its first kernel is. For a session whose cap changes a gap is made. Until
-// it is there, the session stays where it was. What the backend refuses, for memory may be short,
-// is tried again in each gap that is made for something else.
+// When. The backend makes a group in a gap (backend.h), as a driver loads code. So the module
+// thread makes what is wanted in the first gap that it has for anything, before it does what the
+// gap is for. Where nothing else needs a gap, one is made for this. Until the group is there, the
+// session stays where it was. What the backend refuses, for memory may be short, is tried again in
+// each gap that is made for something else.
 //
 // A group is never given back: it has 6 MiB. Caps alone need some 50 at most, and each size of a
 // partition some more. What is lent would need one for each set of partitions: CAP_LENT_GROUPS.

@@ -100,15 +100,12 @@ static_assert(offsetof(struct executor, device) - offsetof(struct executor, hear
  * @ops: the backend, not opened yet
  * @control_fd: SOCK_SEQPACKET to the daemon
  * @words_fd: memfd for last words, or -1
- * @load_patience_ms: how long a load waits for the kernels of others
  * Return: the process's exit status.
  */
-int executor_main(
-	const struct backend_ops *ops, int device, int control_fd, int words_fd, unsigned load_patience_ms);
+int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd);
 
 /** For executor_main() and tests: everything but the main loop. Return: 0 or -errno. */
-int executor_init(struct executor *executor, const struct backend_ops *ops, int control_fd, unsigned threads,
-	unsigned load_patience_ms);
+int executor_init(struct executor *executor, const struct backend_ops *ops, int control_fd, unsigned threads);
 void executor_deinit(struct executor *executor);
 
 /** Handles one control message; the job is consumed. Main thread. Return: 0, or

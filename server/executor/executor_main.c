@@ -46,8 +46,7 @@ static CUresult init_scratch(struct executor *executor)
 	return executor->ops->host_register(executor->scratch, bytes);
 }
 
-int executor_init(struct executor *executor, const struct backend_ops *ops, int control_fd, unsigned threads,
-	unsigned load_patience_ms)
+int executor_init(struct executor *executor, const struct backend_ops *ops, int control_fd, unsigned threads)
 {
 	int error;
 
@@ -55,7 +54,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	TAILQ_INIT(&executor->tenants);
 	shares_init(&executor->shares, &executor->sharing);
 	caps_init(&executor->caps);
-	gate_init(executor, load_patience_ms);
+	gate_init(executor);
 	burial_init(executor);
 	contain_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
@@ -379,7 +378,7 @@ static int give_up(int control_fd, CUresult code, const char *text)
 	return EXIT_FAILURE;
 }
 
-static int run(const struct backend_ops *ops, int device, int control_fd, unsigned load_patience_ms)
+static int run(const struct backend_ops *ops, int device, int control_fd)
 {
 	static struct executor executor;
 	struct backend_device properties = {0};
@@ -395,7 +394,7 @@ static int run(const struct backend_ops *ops, int device, int control_fd, unsign
 		snprintf(text, sizeof(text), "a fault cannot be rehearsed: %s", why);
 		return give_up(control_fd, CUDA_ERROR_LAUNCH_FAILED, text);
 	}
-	if (code || executor_init(&executor, ops, control_fd, 0, load_patience_ms))
+	if (code || executor_init(&executor, ops, control_fd, 0))
 		return give_up(control_fd, code ? code : CUDA_ERROR_OUT_OF_MEMORY, "cannot start");
 	executor.device = properties;
 	if (!backend_contains)
@@ -414,12 +413,11 @@ static int run(const struct backend_ops *ops, int device, int control_fd, unsign
 	return EXIT_SUCCESS;
 }
 
-int executor_main(
-	const struct backend_ops *ops, int device, int control_fd, int words_fd, unsigned load_patience_ms)
+int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd)
 {
 	/* An executor serves one user, whose programs may cause what it logs. */
 	log_limit(LOG_LINES);
 	map_words(words_fd);
 	backend_is_served = true;
-	return run(ops, device, control_fd, load_patience_ms);
+	return run(ops, device, control_fd);
 }

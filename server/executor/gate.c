@@ -6,7 +6,7 @@
 //   OPEN ─────────► SHALLOW ────────────────► LONG_FIRST ───────────────► CLOSED ────────────► load
 //     ▲                                           ▲                         │                   │
 //     │                                           └──── GATE_CLOSED_NS ─────┘                   │
-//     └── refused, session or context gone (from everywhere) ◄─────────── gate_leave ───────────┘
+//     └── failed, session or context gone (from everywhere) ◄──────────── gate_leave ───────────┘
 //
 //   SHALLOW     a stream has one command on the device at a time, with a mark behind it; deeper
 //               queues run down to that. Everybody goes on.
@@ -24,16 +24,15 @@
 // long; if one turns out long when the gate is closed, it is opened to LONG_FIRST again. So nobody
 // is stopped for much more than GATE_CLOSED_NS, plus the load itself.
 //
-// Patience: when it is over (GATE_NOBODY_NS where nobody waits for what is to be done)
-//   - and a command of another session has been running for as long: the load is refused. It would
-//     stop everybody until that command ends, which may be never; the daemon then gives the
-//     requesting session an executor of its own (standby/move.c). Time in the queue counts, so that
-//     those who came together are refused together;
-//   - and a long command of the requesting session runs: it is awaited, as without us, in
-//     LONG_FIRST, without limit; but when other requests have come meanwhile they are handled
-//     first;
+// Patience. A try for a gap lasts GATE_PATIENCE_NS (GATE_NOBODY_NS where nobody waits for what is
+// to be done). When it is over
+//   - and a command has been running for as long: the try has failed, and the gate opens. The next
+//     call would stop everybody until that command ends, which may be never. A request rests and is
+//     tried again (module_worker.c). While the same command runs, such a try is over at its first
+//     look. A request puts up with commands of half the time that it has waited, up to
+//     GATE_PATIENCE_MOST_NS: so it outlasts a queue of long kernels at last;
 //   - otherwise the others come and go in a way that leaves no gap: the gate is closed until there
-//     is one.
+//     is one, or until a command turns out as long. Not while queues are deep: they run down first.
 //
 // Threads. The module thread moves the gate and does all observing, from the words that serving
 // threads and the device write anyway (issued, marked, done). Serving threads obey: one relaxed
@@ -61,14 +60,14 @@
 
 /* What is on the device, of all sessions. */
 struct sight {
-	bool any, deep, has_long, own_long, unproven;
-	uint64_t oldest, foreign;   /* ns: longest time without an end, of all and of other sessions */
-	const struct tenant *whose; /* the latter; valid under tenants_lock */
+	bool any, deep, has_long, unproven;
+	uint64_t oldest;	    /* ns: longest time without an end */
+	const struct tenant *whose; /* that is; valid under tenants_lock */
 };
 
-void gate_init(struct executor *executor, uint64_t patience_ms)
+void gate_init(struct executor *executor)
 {
-	executor->gate.patience_ns = patience_ms * CLOCK_MS;
+	executor->gate.patience_ns = GATE_PATIENCE_NS;
 	executor->gate.batch_ns = GATE_BATCH_NS;
 }
 
@@ -178,27 +177,23 @@ static void look(struct gate_watch *watch, uint64_t round, uint64_t issued, uint
 	}
 }
 
-static void add(
-	struct sight *sight, const struct gate_watch *watch, uint64_t depth, bool is_own, uint64_t now)
+static void add(struct sight *sight, const struct gate_watch *watch, uint64_t depth,
+	const struct tenant *tenant, uint64_t now)
 {
 	uint64_t age = now - watch->since;
-	bool is_long = age > GATE_SHORT_NS || word_relaxed(&watch->duration) > GATE_SHORT_NS;
 
 	sight->any = true;
 	sight->deep |= depth > 1;
-	sight->has_long |= is_long;
-	sight->own_long |= is_long && is_own;
+	sight->has_long |= age > GATE_SHORT_NS || word_relaxed(&watch->duration) > GATE_SHORT_NS;
 	sight->unproven |= !watch->proven;
-	if (age > sight->oldest)
-		sight->oldest = age;
-	if (!is_own && age > sight->foreign)
-		sight->foreign = age;
+	if (age <= sight->oldest)
+		return;
+	sight->oldest = age;
+	sight->whose = tenant;
 }
 
-static void look_at_tenant(
-	const struct gate *gate, struct tenant *tenant, bool is_own, uint64_t now, struct sight *sight)
+static void look_at_tenant(const struct gate *gate, struct tenant *tenant, uint64_t now, struct sight *sight)
 {
-	uint64_t foreign = sight->foreign;
 	uint32_t generation = word_acquire(&tenant->generation), slots = word_acquire(&tenant->slots);
 	const struct shm_view *view = &tenant->view;
 	const struct shm_timeline *timeline = shm_view_timeline(view, generation);
@@ -216,23 +211,12 @@ static void look_at_tenant(
 		if (done > marked)
 			done = marked;
 		look(watch, gate->round, issued, done, now);
-		if (!watch->since)
-			continue;
-		add(sight, watch, issued - done, is_own, now);
+		if (watch->since)
+			add(sight, watch, issued - done, tenant, now);
 	}
-	if (sight->foreign > foreign)
-		sight->whose = tenant;
 }
 
-/* In case the patience ends now. Under tenants_lock. */
-static void note_culprit(struct gate *gate, const struct sight *sight)
-{
-	gate->refused_ns = sight->foreign;
-	snprintf(gate->refused_by, sizeof(gate->refused_by), "%s", sight->whose->program);
-	gate->refused_pid = sight->whose->pid;
-	gate->refused_session = sight->whose->id;
-}
-
+/* How long a try lasts at least, and what it never closes the gate for. */
 static uint64_t patience(const struct gate *gate, const struct tenant *requester)
 {
 	if (requester || gate->pressing || gate->patience_ns < GATE_NOBODY_NS)
@@ -240,16 +224,25 @@ static uint64_t patience(const struct gate *gate, const struct tenant *requester
 	return GATE_NOBODY_NS;
 }
 
-/* Whether what others have on the device takes too long. */
-static bool is_refused(
-	const struct gate *gate, const struct tenant *requester, const struct sight *sight, uint64_t now)
+/* How long a command may run before the try has failed. */
+static uint64_t endurance(const struct gate *gate, const struct tenant *requester)
 {
-	uint64_t limit = patience(gate, requester);
+	uint64_t least = patience(gate, requester), half = (gate->begun_at - gate->asked_at) / 2;
 
-	return now - gate->asked_at >= limit && sight->foreign >= limit;
+	if (!requester || half < least)
+		return least;
+	return half < GATE_PATIENCE_MOST_NS ? half : GATE_PATIENCE_MOST_NS;
 }
 
-static struct sight observe(struct executor *executor, const struct tenant *requester, uint64_t now)
+/* In case the try fails now. Under tenants_lock. */
+static void note_obstacle(struct gate *gate, const struct sight *sight)
+{
+	gate->obstacle.ns = sight->oldest;
+	gate->obstacle.pid = sight->whose->pid;
+	snprintf(gate->obstacle.program, sizeof(gate->obstacle.program), "%s", sight->whose->program);
+}
+
+static struct sight observe(struct executor *executor, uint64_t now)
 {
 	struct gate *gate = &executor->gate;
 	struct sight sight = {0};
@@ -258,9 +251,9 @@ static struct sight observe(struct executor *executor, const struct tenant *requ
 
 	pthread_mutex_lock(&executor->tenants_lock);
 	TAILQ_FOREACH (tenant, &executor->tenants, link)
-		look_at_tenant(gate, tenant, tenant == requester, now, &sight);
-	if (sight.whose && sight.foreign >= patience(gate, requester))
-		note_culprit(gate, &sight);
+		look_at_tenant(gate, tenant, now, &sight);
+	if (sight.whose && sight.has_long)
+		note_obstacle(gate, &sight);
 	pthread_mutex_unlock(&executor->tenants_lock);
 	half = sight.oldest / 2;
 	word_set(&gate->threshold, half < GATE_SHORT_NS ? GATE_SHORT_NS : half);
@@ -275,19 +268,21 @@ static struct sight observe(struct executor *executor, const struct tenant *requ
 
 static bool is_gone(struct executor *executor, const struct tenant *tenant)
 {
-	bool stop;
-
-	if (executor_is_lost(executor))
-		return true;
-	pthread_mutex_lock(&executor->modules.lock);
-	stop = executor->modules.stop;
-	pthread_mutex_unlock(&executor->modules.lock);
-	return stop || (tenant && tenant->closing);
+	return executor_is_lost(executor) || executor->modules.queue.stop || (tenant && tenant->closing);
 }
 
 static bool may_close(const struct gate *gate, const struct sight *sight, uint64_t now)
 {
 	return !sight->deep && !sight->has_long && (!sight->unproven || now - gate->quiet_at > GATE_SHORT_NS);
+}
+
+/* Whether the others leave no gap, and nothing is on the device that would keep the gate closed. */
+static bool is_forced(
+	const struct gate *gate, const struct tenant *requester, const struct sight *sight, uint64_t now)
+{
+	uint64_t limit = patience(gate, requester);
+
+	return gate_phase(gate) != GATE_SHALLOW && now - gate->begun_at >= limit && sight->oldest < limit;
 }
 
 /* Return: whether the phase changed. */
@@ -324,12 +319,13 @@ static int give_up(struct executor *executor, int why)
 	return why;
 }
 
-void gate_begin(struct executor *executor, uint64_t now)
+void gate_begin(struct executor *executor, uint64_t asked_at, uint64_t now)
 {
 	struct gate *gate = &executor->gate;
 
 	gate->round++;
-	gate->begun_at = gate->asked_at = now;
+	gate->begun_at = now;
+	gate->asked_at = asked_at;
 	gate->quiet_at = 0;
 	change(executor, GATE_SHALLOW, now);
 }
@@ -338,24 +334,23 @@ int gate_step(struct executor *executor, struct tenant *tenant, uint64_t now)
 {
 	struct gate *gate = &executor->gate;
 	struct sight sight;
-	bool known, late, forced;
+	uint64_t limit = endurance(gate, tenant);
+	bool known;
 
 	if (is_gone(executor, tenant))
 		return give_up(executor, GATE_E_GONE);
 	do {
 		known = is_known(executor); /* before looking */
-		sight = observe(executor, tenant, now);
-		if (is_refused(gate, tenant, &sight, now))
-			return give_up(executor, GATE_E_REFUSED);
-		late = now - gate->begun_at >= patience(gate, tenant);
+		sight = observe(executor, now);
+		if (now - gate->asked_at >= limit && sight.oldest >= limit)
+			return give_up(executor, GATE_E_LONG);
 		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any && is_whole(executor)) {
 			gate->closed = true;
 			gate->closed_at = now;
 			return 0;
 		}
-		forced = late && !sight.own_long;
-	} while (known && move(executor, &sight, forced, now));
-	return late && sight.own_long ? GATE_E_OWN : GATE_E_WAIT;
+	} while (known && move(executor, &sight, is_forced(gate, tenant, &sight, now), now));
+	return GATE_E_WAIT;
 }
 
 static void wait_a_little(uint64_t since, uint64_t now)
@@ -375,22 +370,17 @@ static int enter(struct executor *executor, struct tenant *tenant, uint64_t aske
 
 	if (!gate_is_shut(gate)) {
 		prctl(PR_SET_TIMERSLACK, 1000ul);
-		gate_begin(executor, now);
+		gate_begin(executor, asked_at, now);
 	}
-	gate->asked_at = asked_at;
-	while ((error = gate_step(executor, tenant, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
-		if ((error == GATE_E_OWN || !tenant) && module_worker_is_wanted(&executor->modules))
-			return give_up(executor, GATE_E_OWN);
+	while ((error = gate_step(executor, tenant, now)) == GATE_E_WAIT) {
+		if (!tenant && job_queue_is_wanted(&executor->modules.queue))
+			return give_up(executor, GATE_E_BUSY);
 		wait_a_little(gate->changed_at, now);
 		now = clock_now();
-		if (tenant && gate_phase(gate) != GATE_CLOSED && module_worker_is_wanted(&executor->modules))
+		if (tenant && gate_phase(gate) != GATE_CLOSED &&
+			job_queue_is_wanted(&executor->modules.queue))
 			return GATE_E_WAIT;
 	}
-	if (error == GATE_E_REFUSED && tenant)
-		log_debug("code of session %llu (%s, pid %d) is not loaded: a kernel of %s, pid %d, has been "
-			  "running for %llu ms, and loading would stop everybody until it ends",
-			(unsigned long long)tenant->id, tenant->program, tenant->pid, gate->refused_by,
-			gate->refused_pid, (unsigned long long)(gate->refused_ns / CLOCK_MS));
 	return error;
 }
 
@@ -416,13 +406,13 @@ bool gate_try(struct executor *executor)
 
 	if (gate->closed)
 		return true;
-	if (observe(executor, NULL, begin).any || !is_whole(executor))
+	if (observe(executor, begin).any || !is_whole(executor))
 		return false;
-	gate_begin(executor, begin);
+	gate_begin(executor, begin, begin);
 	change(executor, GATE_CLOSED, begin);
 	do {
 		known = is_known(executor); /* before looking */
-		any = observe(executor, NULL, now).any;
+		any = observe(executor, now).any;
 		if (known && !any && is_whole(executor)) {
 			gate->closed = true;
 			gate->closed_at = now;

@@ -25,8 +25,11 @@ struct tenant;
 /* Lookups that wait are done in the same gap if they begin within this time. */
 #define GATE_BATCH_NS (500 * CLOCK_US)
 
-/* For what nobody waits for. */
-#define GATE_NOBODY_NS (50 * CLOCK_MS)
+/* How long a try for a gap lasts, for a request and for what nobody waits for; and how long
+ * commands may run at most that a request waits for, when it has waited for long. */
+#define GATE_PATIENCE_NS      (UINT64_C(2000) * CLOCK_MS)
+#define GATE_NOBODY_NS	      (50 * CLOCK_MS)
+#define GATE_PATIENCE_MOST_NS (UINT64_C(16000) * CLOCK_MS)
 
 enum gate_phase { GATE_OPEN, GATE_SHALLOW, GATE_LONG_FIRST, GATE_CLOSED };
 
@@ -41,42 +44,46 @@ struct gate_watch {
 			    it */
 };
 
+/* What runs for the longest time, when it was last looked at. */
+struct gate_obstacle {
+	uint64_t ns;
+	char program[64];
+	int32_t pid;
+};
+
 /* Of an executor. All zero: open. */
 struct gate {
 	word64 word;	  /* number of the change << 2 | phase */
 	word64 threshold; /* ns: LONG_FIRST: streams with longer commands get none */
 
 	/* Module thread. */
-	uint64_t patience_ns;
-	uint64_t batch_ns; /* how long a gap is used for lookups: GATE_BATCH_NS, but for tests */
+	uint64_t patience_ns; /* GATE_PATIENCE_NS, but for tests */
+	uint64_t batch_ns;    /* how long a gap is used for lookups: GATE_BATCH_NS, but for tests */
 	uint64_t round;
 	uint64_t begun_at, changed_at, closed_at; /* ns; closed_at: when the device was idle */
 	uint64_t asked_at;			  /* ns: when what the gate was begun for was asked for */
-	uint64_t quiet_at;   /* ns: nothing long is on the device since; 0: something is */
-	uint64_t refused_ns; /* how long that had run which the patience ended for */
-	char refused_by[64]; /* whose that was */
-	int32_t refused_pid;
-	uint64_t refused_session;
+	uint64_t quiet_at; /* ns: nothing long is on the device since; 0: something is */
+	struct gate_obstacle obstacle;
 	bool closed;   /* the gap is there */
-	bool pressing; /* what nobody waits for has the patience of a load (burial.c) */
+	bool pressing; /* what nobody waits for has the patience of a request (burial.c) */
 };
 
-/* Outcomes of gate_step(). */
-#define GATE_E_WAIT    1 /* look again */
-#define GATE_E_REFUSED 2 /* the patience is over; the gate is open again */
-#define GATE_E_GONE    3 /* the context or the requesting session has ended; the gate is open again */
-#define GATE_E_OWN     4 /* the patience is over, and only the session's own work is in the way: look again */
+/* Outcomes. But for GATE_E_WAIT the gate is open again. */
+#define GATE_E_WAIT 1 /* look again */
+#define GATE_E_LONG 2 /* what runs has taken too long (gate.obstacle): try again later */
+#define GATE_E_GONE 3 /* the context or the requesting session has ended */
+#define GATE_E_BUSY 4 /* others' requests come first */
 
-void gate_init(struct executor *executor, uint64_t patience_ms);
+void gate_init(struct executor *executor);
 
 /**
  * Shuts the gate, waits until nothing is on the device, and leaves it closed. Module thread; at
  * once if it is closed already.
  * @tenant: on whose behalf; NULL: nobody's, then other requests come first
  * @asked_at: ns: since when it waits
- * Return: 0, GATE_E_REFUSED (gate.refused_* says why), GATE_E_GONE, GATE_E_OWN: try again after
- * the other requests that are waiting, the gate is open; or GATE_E_WAIT: others wait, too, and what
- * needs no gap may be done for them before this is called again; the gate stays as it is.
+ * Return: 0, GATE_E_LONG, GATE_E_GONE, GATE_E_BUSY (nobody's behalf only); or GATE_E_WAIT: others
+ * wait, too, and what needs no gap may be done for them before this is called again; the gate stays
+ * as it is.
  */
 int gate_enter(struct executor *executor, struct tenant *tenant, uint64_t asked_at);
 /** Closes the gate if nothing runs; others are stopped for GATE_CLOSED_NS at most if something does
@@ -86,7 +93,7 @@ bool gate_try(struct executor *executor);
 void gate_leave(struct executor *executor);
 
 /** The two halves of gate_enter(), for tests: time is the caller's. */
-void gate_begin(struct executor *executor, uint64_t now);
+void gate_begin(struct executor *executor, uint64_t asked_at, uint64_t now);
 int gate_step(struct executor *executor, struct tenant *tenant, uint64_t now);
 
 /** Whether the stream's next command may go to the device. Serving thread. */

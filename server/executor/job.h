@@ -36,9 +36,11 @@ struct job {
 	int (*step)(struct job *job);  /* while parked: 0 (job gone) or JOB_E_WAIT */
 	void (*then)(struct job *job); /* what drain.c goes on with */
 	uint64_t since, deadline;      /* ns; deadline 0: none */
+	uint64_t place, not_before;    /* job_queue.h; ns: it rests until then */
 	uint64_t ticket;	       /* drain.c */
 	uint64_t *snapshot;	       /* drain.c: SHM_STREAMS, own memory */
 	bool drained;
+	bool needs_gap;		       /* module_worker.c: it was tried without */
 	bool answered;		       /* nobody waits for an answer */
 	struct load *load;	       /* load.c: own memory */
 	struct end_kernels *end;       /* end_kernels.c: own memory */

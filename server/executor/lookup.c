@@ -12,25 +12,22 @@
 /* With a gap or without. Return: as from the backend. */
 typedef CUresult lookup_fn(struct job *job, struct module *module, bool gap, void *ret);
 
-/* Does a lookup, without a gap if that will do. Answers, or queues the job again, unless it returns
- * true. */
+/* Does a lookup, without a gap if that will do. Answers, or leaves the job to the queue, unless it
+ * returns true. */
 static bool look_up(struct job *job, struct module *module, lookup_fn *lookup, void *ret)
 {
-	char text[MODULE_TEXT_BYTES] = "";
 	CUresult code = lookup(job, module, job->executor->gate.closed, ret);
 
 	if (code == CUDA_ERROR_NOT_READY) {
-		code = module_worker_wait_for_gap(job, text);
-		if (code == CUDA_ERROR_NOT_READY) {
-			module_worker_queue_again(job);
+		code = module_worker_wait_for_gap(job);
+		if (code == CUDA_ERROR_NOT_READY)
 			return false;
-		}
 		if (!code)
 			code = lookup(job, module, true, ret);
 	}
 	if (!executor_code(job->executor, code))
 		return true;
-	module_worker_refuse(job, code, text);
+	job_reply(job, code, NULL, 0, NULL);
 	return false;
 }
 

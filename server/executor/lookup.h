@@ -1,5 +1,5 @@
-// Looking up functions and variables of modules. The first lookup of a function puts code onto the
-// device: it needs a gap (module_worker.c). Module thread.
+// Looking up functions and variables of modules. The first lookup of a function that the driver has
+// loaded puts its code onto the device: it needs a gap (module_worker.c). Module thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_LOOKUP_H
 #define FRMPS_SERVER_EXECUTOR_LOOKUP_H
@@ -8,7 +8,7 @@
 
 struct job;
 
-/** FindFunction. Answers the job, or queues it again. */
+/** FindFunction. Answers the job, or leaves it to the queue. */
 void lookup_function(struct job *job);
 /** FindGlobal. The same. */
 void lookup_global(struct job *job);

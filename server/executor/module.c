@@ -87,19 +87,23 @@ static void module_leave(struct tenant *tenant, struct module *module)
 	module->globals = NULL;
 }
 
+/* Where much waits to be unloaded, it waits for a gap as well. */
+static CUresult wait_for_room(struct job *job, const struct module *module)
+{
+	struct executor *executor = job->executor;
+
+	return executor->modules.grave_count >= GRAVES_MAX && executor->ops->module_waits(module->backend)
+		       ? module_worker_wait_for_gap(job)
+		       : CUDA_SUCCESS;
+}
+
 static void unload_finish(struct job *job)
 {
 	struct module **slot = module_slot(job->tenant, job->message.symbol.module);
-	char text[MODULE_TEXT_BYTES] = "";
-	CUresult code = CUDA_SUCCESS;
+	CUresult code = slot && *slot ? wait_for_room(job, *slot) : CUDA_SUCCESS;
 
-	if (job->executor->modules.grave_count >= GRAVES_MAX && slot && *slot &&
-		job->executor->ops->module_waits((*slot)->backend))
-		code = module_worker_wait_for_gap(job, text);
-	if (code == CUDA_ERROR_NOT_READY) {
-		module_worker_queue_again(job);
+	if (code == CUDA_ERROR_NOT_READY)
 		return;
-	}
 	/* The session may have ended meanwhile. */
 	if (!code && (!slot || !*slot))
 		code = CUDA_ERROR_INVALID_HANDLE;
@@ -110,7 +114,7 @@ static void unload_finish(struct job *job)
 		module_worker_end(job->executor, *slot);
 		*slot = NULL;
 	}
-	module_worker_refuse(job, code, text);
+	job_reply(job, code, NULL, 0, NULL);
 }
 
 static void unload_drained(struct job *job)
@@ -129,7 +133,7 @@ static int unload_drain(struct job *job)
 	return 0;
 }
 
-/* A module whose unload ran out of patience is found here again. */
+/* A module whose unload did not end in time is found here again. */
 static void unload(struct job *job)
 {
 	struct module **slot = module_slot(job->tenant, job->message.symbol.module);
@@ -253,10 +257,15 @@ static void (*const handlers[WIRE_TYPES])(struct job *job) = {
 	[WIRE_DROP_OBJECT] = object_drop,
 };
 
-bool module_needs_no_gap(const struct job *job)
+bool module_runs_beside(const struct job *job)
 {
 	switch (job->message.type) {
+	case WIRE_LOAD_MODULE:
+	case WIRE_UNLOAD_MODULE:
+	case WIRE_FIND_FUNCTION:
+	case WIRE_FIND_GLOBAL:
 	case WIRE_LIST_FUNCTIONS:
+	case WIRE_SET_FUNCTION:
 	case WIRE_QUERY_OCCUPANCY:
 	case WIRE_MAKE_GRAPH:
 	case WIRE_DROP_GRAPH:

@@ -57,9 +57,10 @@ struct function *function_free(struct function *function);
 /** A module request of a client, or one about graphs, arrays and objects. Main thread; answers
  * later. */
 void module_handle(struct job *job);
-/** Whether it needs no gap, and may be done in another order than in other executors of the
- * session's user, which have code, variables and objects at the same addresses. */
-bool module_needs_no_gap(const struct job *job);
+/** Whether it may be done while another session's request waits for a gap. What turns out to need
+ * one itself goes back to the queue then. Not what makes arrays and objects: objects get the same
+ * values in every executor only where all of them are made and freed in the same order. */
+bool module_runs_beside(const struct job *job);
 
 /** Gives everything up to be unloaded. Module thread; the session is not served any more. */
 void module_table_deinit(struct tenant *tenant);

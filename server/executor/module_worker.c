@@ -2,23 +2,30 @@
 //
 // What a driver does when code or data comes onto the device or leaves it, measured: it waits until
 // all that was issued to the context has ended, and holds up every launch of every other thread
-// meanwhile. The backend says which call does (backend.h); it does it in a gap that the gate makes
-// (gate.c). So the rules are
+// meanwhile. The service's own loader (backend/cuda/loader.h) does nothing of the kind, but does
+// not take every image. The backend says which call waits (backend.h). The thread makes such a call
+// in a gap that the gate makes (gate.c). So the rules are
 //   - never on the main thread: allocations, promotions and closing go on;
-//   - loading an image needs no gap (load.c); the first lookup of a function does. It is refused
-//     when that cannot be had within the patience (lookup.c);
-//   - one queue, but lookups that wait at that moment run back to back in the same gap, for
-//     GATE_BATCH_NS;
-//   - while one session waits for its gap, which long kernels can put off for seconds, others'
-//     graphs and questions are served: nothing of them has a place that other executors repeat;
-//   - an unload is answered when the session's own work has ended. The unloading itself, which
-//     nobody waits for (the graves), is done in the first gap that is made for anything, before
-//     that; or when nothing runs; or in a gap made for it after GRAVE_NS. So it comes before
-//     whatever a later request puts on the device, and the standby, which does the same requests,
-//     has everything at the same addresses.
+//   - loading an image needs no gap (load.c); the first lookup of a function that the driver has
+//     loaded does. It is never refused for what others run: its program waits, nobody else;
+//   - one queue, in the order in which requests came. Lookups that wait at that moment run back to
+//     back in the same gap, for GATE_BATCH_NS;
+//   - while one session waits for its gap, what others ask of modules and graphs is done. What
+//     turns out to need a gap then goes back to its place in the queue and is not touched before
+//     there is one: nothing that is done meanwhile waits at the gate itself. Other requests wait,
+//     for GATE_PATIENCE_NS. Then they come first;
+//   - a request whose try for a gap failed rests, for as long as the try took and at least REST_NS.
+//     The gate is open then, and the thread does everything else. Tries beside a kernel without end
+//     are over at the first look, so others hardly notice them;
+//   - requests of one session stay in order, whatever rests or goes first;
+//   - an unload is answered when the session's own work has ended. The unloading of what the driver
+//     has loaded, which nobody waits for (the graves), is done in the first gap that is made for
+//     anything, before that; or when nothing runs; or in a gap made for it after GRAVE_NS. So it
+//     comes before whatever a later request puts on the device. The standby does the same requests,
+//     and has all that the driver places at the same addresses.
 // In each gap groups of multiprocessors that sessions want are made first, and for them alone one
 // is made at once (cap.c). Between requests the thread gives back what clients have left behind
-// (burial.c). Placing a newcomer that was refused elsewhere is the daemon's (standby/move.c).
+// (burial.c).
 //
 // A call of the driver that does not come back keeps everything behind it waiting, and nothing of
 // it can be seen from outside. So the thread notes what it is at, and an executor that is halted
@@ -40,6 +47,8 @@
 #define GRAVE_NS (UINT64_C(5000) * CLOCK_MS)
 /* Between two tries for a gap in which a group of multiprocessors is made. */
 #define CAP_NS (UINT64_C(500) * CLOCK_MS)
+/* Between two tries for a gap on behalf of a request. */
+#define REST_NS (100 * CLOCK_MS)
 
 /* ---- graves ---- */
 
@@ -143,20 +152,6 @@ static bool tell_work(struct executor *executor, uint64_t now, bool *ret_long)
 	return true;
 }
 
-/* Return: ns: since when the first of the queue waits; 0: there is none, or nobody can tell. */
-static uint64_t waits_since(struct module_worker *worker)
-{
-	const struct job *job;
-	uint64_t since;
-
-	if (pthread_mutex_trylock(&worker->lock))
-		return 0;
-	job = TAILQ_FIRST(&worker->queue);
-	since = job ? job->since : 0;
-	pthread_mutex_unlock(&worker->lock);
-	return since;
-}
-
 void module_worker_tell(struct executor *executor, uint64_t now)
 {
 	struct module_worker *worker = &executor->modules;
@@ -166,7 +161,7 @@ void module_worker_tell(struct executor *executor, uint64_t now)
 	if (!worker->started)
 		return;
 	if (!tell_work(executor, now, &takes_long)) {
-		since = waits_since(worker);
+		since = job_queue_waits_since(&worker->queue, now);
 		takes_long = is_long(since, now);
 		if (takes_long)
 			log_warning("the module thread is at nothing, and work has waited for it for %llu ms",
@@ -177,19 +172,6 @@ void module_worker_tell(struct executor *executor, uint64_t now)
 }
 
 /* ---- gaps ---- */
-
-static bool is_first_of_tenant(const struct job_list *queue, const struct job *job)
-{
-	const struct job *earlier;
-
-	TAILQ_FOREACH (earlier, queue, link) {
-		if (earlier == job)
-			return true;
-		if (earlier->tenant == job->tenant)
-			return false;
-	}
-	return false;
-}
 
 static void run(struct executor *executor, struct job *job)
 {
@@ -202,21 +184,16 @@ static void run(struct executor *executor, struct job *job)
 	end_work(executor);
 }
 
-/* Takes the first job that `fits`, is not of `except`, and may come before what is queued; NULL if
- * there is none. */
-static struct job *take(
-	struct module_worker *worker, bool (*fits)(const struct job *job), const struct tenant *except)
+/* As far as it is known. */
+static bool needs_no_gap(const struct job *job)
 {
-	struct job *job;
+	return !job->needs_gap;
+}
 
-	pthread_mutex_lock(&worker->lock);
-	TAILQ_FOREACH (job, &worker->queue, link)
-		if (job->tenant != except && fits(job) && is_first_of_tenant(&worker->queue, job))
-			break;
-	if (job)
-		TAILQ_REMOVE(&worker->queue, job, link);
-	pthread_mutex_unlock(&worker->lock);
-	return job;
+/* Of another session than the one that waits for a gap. */
+static bool may_run_beside(const struct job *job)
+{
+	return needs_no_gap(job) && module_runs_beside(job);
 }
 
 /* What the thread is at is the waiting again afterwards. */
@@ -232,6 +209,22 @@ static void run_beside(struct executor *executor, struct job *job)
 	word_release(&work->since, since);
 }
 
+/* Whether a try has lasted for long enough, and another session waits for what is not done before
+ * the gate is open. */
+static bool is_pressed(struct executor *executor, const struct tenant *tenant)
+{
+	const struct gate *gate = &executor->gate;
+
+	return clock_now() - gate->begun_at >= gate->patience_ns &&
+	       job_queue_has(&executor->modules.queue, needs_no_gap, tenant);
+}
+
+static int give_way(struct executor *executor)
+{
+	gate_leave(executor);
+	return GATE_E_BUSY;
+}
+
 /* gate_enter(), others served meanwhile. */
 static int wait_at_gate(struct executor *executor, struct tenant *tenant, uint64_t asked_at)
 {
@@ -239,9 +232,11 @@ static int wait_at_gate(struct executor *executor, struct tenant *tenant, uint64
 	int error;
 
 	while ((error = gate_enter(executor, tenant, asked_at)) == GATE_E_WAIT) {
-		job = take(&executor->modules, module_needs_no_gap, tenant);
+		job = job_queue_take_fitting(&executor->modules.queue, may_run_beside, tenant);
 		if (job)
 			run_beside(executor, job);
+		else if (is_pressed(executor, tenant))
+			return give_way(executor);
 	}
 	return error;
 }
@@ -263,35 +258,49 @@ int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, ui
 
 /* ---- on behalf of a job ---- */
 
-CUresult module_worker_wait_for_gap(struct job *job, char *text)
+static void tell_obstacle(const struct job *job)
 {
-	struct gate *gate = &job->executor->gate;
-	int error;
+	const struct gate_obstacle *obstacle = &job->executor->gate.obstacle;
+	const struct tenant *tenant = job->tenant;
 
-	error = module_worker_enter_gap(job->executor, job->tenant, job->since);
-	if (error == GATE_E_OWN)
-		return CUDA_ERROR_NOT_READY;
-	if (error == GATE_E_REFUSED)
-		snprintf(text, MODULE_TEXT_BYTES,
-			"putting code on the GPU stops every program that shares it until all running "
-			"kernels have ended; a kernel of another program (%s, pid %d) has been running for "
-			"%llu ms, "
-			"longer than the %llu ms that are waited (load_patience_ms of the service). "
-			"Nothing was changed; it can be tried again",
-			gate->refused_by, (int)gate->refused_pid,
-			(unsigned long long)(gate->refused_ns / CLOCK_MS),
-			(unsigned long long)(gate->patience_ns / CLOCK_MS));
-	else if (error)
-		snprintf(text, MODULE_TEXT_BYTES, "the session ends");
-	return error ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_SUCCESS;
+	log_info("session %llu (%s, pid %d) waits for code that the driver loads: a kernel of %s, pid %d, "
+		 "has been running for %llu ms, and loading would stop everybody until it ends",
+		(unsigned long long)tenant->id, tenant->program, tenant->pid, obstacle->program,
+		obstacle->pid, (unsigned long long)(obstacle->ns / CLOCK_MS));
 }
 
-void module_worker_refuse(struct job *job, CUresult code, const char *text)
+/* After a try that failed. */
+static void rest(struct job *job, uint64_t begun_at)
 {
-	const struct gate *gate = &job->executor->gate;
-	const uint64_t values[] = {gate->refused_session, gate->refused_ns / CLOCK_MS};
+	uint64_t now = clock_now(), tried = now - begun_at;
 
-	job_reply(job, code, values, code == CUDA_ERROR_SYSTEM_NOT_READY ? 2 : 0, text);
+	job->not_before = now + (tried > REST_NS ? tried : REST_NS);
+	job_queue_put_back(&job->executor->modules.queue, job);
+}
+
+/* Whether the thread waits at the gate already, on behalf of another job. */
+static bool is_beside(const struct executor *executor)
+{
+	return gate_is_shut(&executor->gate) && !executor->gate.closed;
+}
+
+CUresult module_worker_wait_for_gap(struct job *job)
+{
+	uint64_t begun_at = clock_now();
+	int error;
+
+	job->needs_gap = true;
+	if (is_beside(job->executor)) {
+		job_queue_put_back(&job->executor->modules.queue, job);
+		return CUDA_ERROR_NOT_READY;
+	}
+	error = module_worker_enter_gap(job->executor, job->tenant, job->since);
+	if (error != GATE_E_LONG && error != GATE_E_BUSY)
+		return error ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+	if (error == GATE_E_LONG && !job->not_before)
+		tell_obstacle(job);
+	rest(job, begun_at);
+	return CUDA_ERROR_NOT_READY;
 }
 
 /* ---- the worker ---- */
@@ -329,41 +338,16 @@ static struct job *next_in_gap(struct executor *executor)
 {
 	if (clock_now() - executor->gate.closed_at >= executor->gate.batch_ns)
 		return NULL;
-	return take(&executor->modules, lookup_shares_gap, NULL);
+	return job_queue_take_fitting(&executor->modules.queue, lookup_shares_gap, NULL);
 }
 
-/* The first of the queue; NULL: it is empty. */
-static struct job *take_first(struct module_worker *worker)
-{
-	struct job *job;
-
-	pthread_mutex_lock(&worker->lock);
-	job = TAILQ_FIRST(&worker->queue);
-	if (job)
-		TAILQ_REMOVE(&worker->queue, job, link);
-	pthread_mutex_unlock(&worker->lock);
-	return job;
-}
-
-/* Until something comes, or it is time to look at what nobody waits for. Return: false at the
- * end. */
+/* Until something comes, a rest is over, or it is time to look at what nobody waits for. Return:
+ * false at the end. */
 static bool wait_for_more(struct executor *executor)
 {
-	struct module_worker *worker = &executor->modules;
-	uint64_t at = clock_now() + BURIAL_LOOK_NS;
-	struct timespec until = {.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
-	bool goes_on;
+	bool looks = burial_waits(executor) || wants_gap(executor);
 
-	pthread_mutex_lock(&worker->lock);
-	goes_on = !worker->stop || !TAILQ_EMPTY(&worker->queue);
-	if (goes_on && !worker->stop && TAILQ_EMPTY(&worker->queue)) {
-		if (!burial_waits(executor) && !wants_gap(executor))
-			pthread_cond_wait(&worker->more, &worker->lock);
-		else
-			pthread_cond_timedwait(&worker->more, &worker->lock, &until);
-	}
-	pthread_mutex_unlock(&worker->lock);
-	return goes_on;
+	return job_queue_sleep(&executor->modules.queue, looks ? clock_now() + BURIAL_LOOK_NS : UINT64_MAX);
 }
 
 /* Between jobs. Return: whether there may be more of it now. */
@@ -403,9 +387,9 @@ static struct job *next_job(struct executor *executor)
 		if (burial_presses(executor))
 			bury(executor);
 		gate_leave(executor);
-		job = take_first(worker);
+		job = job_queue_take(&worker->queue);
 		while (!job && bury(executor))
-			job = take_first(worker);
+			job = job_queue_take(&worker->queue);
 		if (!job)
 			look_for_gap(executor);
 		if (!job)
@@ -431,15 +415,9 @@ static void *work(void *argument)
 int module_worker_init(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
-	pthread_condattr_t monotonic;
 	int error;
 
-	TAILQ_INIT(&worker->queue);
-	pthread_mutex_init(&worker->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&worker->more, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	job_queue_init(&worker->queue);
 	error = pthread_create(&worker->thread, NULL, work, executor);
 	if (error)
 		return -error;
@@ -451,34 +429,21 @@ void module_worker_deinit(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
 
-	pthread_mutex_lock(&worker->lock);
-	worker->stop = true;
-	pthread_cond_signal(&worker->more);
-	pthread_mutex_unlock(&worker->lock);
+	job_queue_stop(&worker->queue);
 	if (worker->started)
 		pthread_join(worker->thread, NULL);
 	worker->started = false;
-	pthread_cond_destroy(&worker->more);
-	pthread_mutex_destroy(&worker->lock);
+	job_queue_deinit(&worker->queue);
 }
 
 void module_worker_wake(struct executor *executor)
 {
-	struct module_worker *worker = &executor->modules;
-
-	pthread_mutex_lock(&worker->lock);
-	pthread_cond_signal(&worker->more);
-	pthread_mutex_unlock(&worker->lock);
+	job_queue_wake(&executor->modules.queue);
 }
 
 void module_worker_queue_again(struct job *job)
 {
-	struct module_worker *worker = &job->executor->modules;
-
-	pthread_mutex_lock(&worker->lock);
-	TAILQ_INSERT_TAIL(&worker->queue, job, link);
-	pthread_cond_signal(&worker->more);
-	pthread_mutex_unlock(&worker->lock);
+	job_queue_append(&job->executor->modules.queue, job);
 }
 
 void module_worker_queue(struct job *job)

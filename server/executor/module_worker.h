@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "server/executor/array.h"
-#include "server/executor/job.h"
+#include "server/executor/job_queue.h"
 #include "server/executor/object.h"
 #include "shm/order.h"
 
@@ -19,8 +19,6 @@ struct tenant;
 
 /* Modules that wait to be unloaded, of all sessions: with more a client waits for the unloading. */
 #define GRAVES_MAX 256u
-/* Bytes of a text that says why there is no gap. */
-#define MODULE_TEXT_BYTES 512u
 
 /* What the module thread is at. It writes; who reads may see parts of two pieces of work. */
 struct module_work {
@@ -32,10 +30,8 @@ struct module_work {
 
 struct module_worker {
 	pthread_t thread;
-	pthread_mutex_t lock; /* of the queues */
-	pthread_cond_t more;
-	struct job_list queue;
-	bool stop, started;
+	struct job_queue queue;
+	bool started;
 
 	struct module_work work;
 
@@ -56,20 +52,8 @@ int module_worker_init(struct executor *executor);
 void module_worker_deinit(struct executor *executor);
 /** Lets the module thread run job->run. Any thread. */
 void module_worker_queue(struct job *job);
-/** The same for a job that ran already and puts itself off, behind what has come meanwhile. Its
- * patience goes on. */
+/** The same for a job that ran already and puts itself off, behind what has come meanwhile. */
 void module_worker_queue_again(struct job *job);
-
-/** Whether something is in the queue. Any thread. */
-static inline bool module_worker_is_wanted(struct module_worker *worker)
-{
-	bool wanted;
-
-	pthread_mutex_lock(&worker->lock);
-	wanted = !TAILQ_EMPTY(&worker->queue);
-	pthread_mutex_unlock(&worker->lock);
-	return wanted;
-}
 
 /** Lets the module thread look at what it is to do besides its queue. Any thread. */
 void module_worker_wake(struct executor *executor);
@@ -88,16 +72,14 @@ void module_worker_bury(struct executor *executor, struct module *module);
 void module_worker_end(struct executor *executor, struct module *module);
 
 /** gate_enter(); what waits to be made (cap.c), unloaded or freed comes first in every gap. Module
- * thread. */
+ * thread, but not in a job that runs while another one waits at the gate. Return: as from
+ * gate_enter(), but not GATE_E_WAIT */
 int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, uint64_t asked_at);
 /**
- * The same for a job, from job->since on. Module thread.
- * text: MODULE_TEXT_BYTES, filled where there is no gap. Return: CUDA_SUCCESS;
- * CUDA_ERROR_SYSTEM_NOT_READY: there is none; CUDA_ERROR_NOT_READY: the job is to be queued again.
+ * The same for a job that needs a gap, from job->since on. Module thread, in any job.
+ * Return: CUDA_SUCCESS: the gap is there; CUDA_ERROR_NOT_READY: there is none now, and the queue
+ * has the job again; else what to answer: the session ends.
  */
-CUresult module_worker_wait_for_gap(struct job *job, char *text);
-/** Answers a job. Where there was no gap: with whose work (session), and for how long that ran,
- * ms. */
-void module_worker_refuse(struct job *job, CUresult code, const char *text);
+CUresult module_worker_wait_for_gap(struct job *job);
 
 #endif

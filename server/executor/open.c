@@ -281,7 +281,7 @@ static void begin_burial(struct job *job)
 	uint64_t values[3] = {1, 0, end_kernels_ended(job)};
 
 	burial_add_tenant(tenant_ref(tenant), pinned_bytes(tenant), release);
-	while (burial_bytes(tenant) && !module_worker_is_wanted(&job->executor->modules) &&
+	while (burial_bytes(tenant) && !job_queue_is_wanted(&job->executor->modules.queue) &&
 		burial_work(job->executor))
 		;
 	values[1] = burial_bytes(tenant);

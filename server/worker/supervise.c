@@ -78,8 +78,8 @@ static int fork_for_holder(int *ret_pidfd)
 static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_pidfd)
 {
 	const struct heritage *heritage = worker->crew->heritage;
-	char role[32], backend[32], device[32], level[32], patience[40], control[32], words[32];
-	char *arguments[] = {(char *)"frmps-server", role, backend, device, level, patience, control,
+	char role[32], backend[32], device[32], level[32], control[32], words[32];
+	char *arguments[] = {(char *)"frmps-server", role, backend, device, level, control,
 		words_fd >= 0 ? words : NULL,
 		heritage->proof.state == PROOF_FAILED ? (char *)"--unproved" : NULL, NULL};
 	char **environment =
@@ -97,7 +97,6 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
 	snprintf(device, sizeof(device), "--device=%d", heritage->device);
 	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
-	snprintf(patience, sizeof(patience), "--load-patience-ms=%u", heritage->load_patience_ms);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	snprintf(words, sizeof(words), "--words-fd=%d", HERITAGE_WORDS_FD);
 	if (identity && environment)

@@ -1,6 +1,7 @@
 // A module for the host backend whose kernels have no state of their own: no variables, and it is
-// linked without the compiler's start files, which have some. count_kernels.cu is the same for a
-// GPU.
+// linked without the compiler's start files, which have some. It waits as one that a driver loads.
+// count_kernels.cu is the same for a GPU, where count_up_deep needs more than the service's loader
+// gives.
 
 #include "tests/lib/host_kernels.h"
 
@@ -23,4 +24,5 @@ static void count_up_deep(const struct host_grid *grid, const struct host_block_
 	count_up(grid, block, params);
 }
 
+HOST_WAITS;
 HOST_KERNELS(HOST_KERNEL(count_up, count_up_list), HOST_KERNEL(count_up_deep, count_up_list));

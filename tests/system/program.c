@@ -83,6 +83,13 @@ void child_drain(const struct child *child)
 		;
 }
 
+bool child_progresses(const struct child *child)
+{
+	struct pollfd p = {.fd = child->progress, .events = POLLIN};
+
+	return poll(&p, 1, 0) == 1;
+}
+
 bool child_runs(const struct child *child)
 {
 	siginfo_t info = {0};

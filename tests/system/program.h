@@ -39,6 +39,8 @@ struct child child_start(child_function *function);
 void child_wait(const struct child *child, int bytes);
 /** Forgets progress that was made before now. */
 void child_drain(const struct child *child);
+/** Whether there is progress that was not waited for. */
+bool child_progresses(const struct child *child);
 /** Whether the child has not ended. */
 bool child_runs(const struct child *child);
 void child_order(const struct child *child);

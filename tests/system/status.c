@@ -3,9 +3,13 @@
 #include "tests/system/status.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
 
 json_t *status_of(const struct service *service)
 {
@@ -205,4 +209,25 @@ void status_await_bytes(const struct service *service, pid_t pid, const char *ki
 
 	while (number_of(service, pid, kind) > most)
 		ck_assert_msg(ask_again(begin), "%d does not get down to %lld %s", (int)pid, most, kind);
+}
+
+bool status_isolate(const struct service *service, pid_t pid, char *ret_why, size_t bytes)
+{
+	char number[24], *answer = NULL;
+	const char *argument = number, *why;
+	const struct wire_names arguments = {&argument, 1};
+	json_t *root;
+
+	snprintf(number, sizeof(number), "%lld", status_session(service, pid));
+	if (ask_with(service->socket, "isolate", &arguments, 60, &answer, ret_why, bytes))
+		return false;
+	root = json_loads(answer, 0, NULL);
+	why = json_string_value(json_object_get(root, "reason"));
+	snprintf(ret_why, bytes, "%s",
+		json_is_true(json_object_get(root, "moved")) ? ""
+		: why					     ? why
+							     : "for no reason");
+	free(answer);
+	json_decref(root);
+	return true;
 }

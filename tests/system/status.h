@@ -4,6 +4,7 @@
 #define FRMPS_TESTS_SYSTEM_STATUS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -46,5 +47,9 @@ void status_footprint(const struct service *service, int *ret_fds, int *ret_thre
 void status_await_bytes(const struct service *service, pid_t pid, const char *kind, long long most);
 /** Waits until the executor has taken so many commands of a program, a minute at most. */
 void status_await_commands(const struct service *service, pid_t pid, long long least);
+
+/** Lets a program go on in an executor of its own, as frmpsctl isolate does.
+ * @ret_why: why it has none; empty: it has. Return: whether the daemon has answered */
+bool status_isolate(const struct service *service, pid_t pid, char *ret_why, size_t bytes);
 
 #endif

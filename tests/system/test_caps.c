@@ -134,8 +134,9 @@ static void expect_answers(int processors)
 /* How often a program counts. Set before it is started. */
 static int rounds = 1;
 
-/* At each order but the first: goes on until its kernels run on as many multiprocessors as it sees,
- * and says how many these are. At first there is neither an order nor anything to wait for. */
+/* At its start and at each order: goes on until its kernels run on as many multiprocessors as it
+ * sees, and says how many these are. Beside others' work it may take a moment until they are ready
+ * (server/executor/cap.c); before that the kernels run where they ran, at first everywhere. */
 static int count_again_and_again(int progress, int orders)
 {
 	struct ways ways;
@@ -143,9 +144,6 @@ static int count_again_and_again(int progress, int orders)
 	char said;
 
 	open_ways(&ways);
-	seen = attribute();
-	ck_assert_int_eq(count(&ways, false), seen);
-	ck_assert_int_eq(count(&ways, true), seen);
 	for (int i = 0; i < rounds; i++) {
 		if (i)
 			ordered(orders, true);

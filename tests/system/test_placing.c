@@ -1,6 +1,6 @@
-// Programs that get an executor of their own while they run: because their code cannot be loaded
-// beside a kernel that does not end, or because an operator says so. They notice nothing but time;
-// neither do the others.
+// First uses of code beside a kernel that does not end, and programs that get an executor of their
+// own while they run, because an operator says so. Who uses code that the driver loads waits for
+// that kernel; everybody else notices nothing.
 //
 // FRMPS_TEST_SPLITS (20) is how many follow one another in the tests that repeat something.
 
@@ -12,18 +12,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "protocol/wire.h"
-#include "server/tools/ask.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
-#define CONFIG                                                                                               \
-	"load_patience_ms = 300\nload_place_ms = 60000\norphan_seconds = 1\nfault_patience_ms = 20000\n"     \
-	"fault_stall_ms = 5000\nquarantine_faults = 0\n"
+#define CONFIG	  "orphan_seconds = 1\nfault_patience_ms = 20000\nfault_stall_ms = 5000\nquarantine_faults = 0\n"
 #define MOVED	  "has an executor of its own"
+#define WAITS	  "waits for code that the driver loads"
 #define NEWCOMERS 3
 
 static struct service service;
@@ -48,9 +45,9 @@ static void stop(void)
  * Programs
  */
 
-/* Its kernel does not end, and has begun when it says so: one that is only on its way keeps no code
- * out. */
-static int run_for_ever(int progress, int orders)
+/* Its kernel ends when it is ordered to, and has begun when it says so: one that is only on its way
+ * is in nobody's way. */
+static int run_until_told(int progress, int orders)
 {
 	uint32_t *words;
 	void *arguments[] = {&words};
@@ -62,6 +59,8 @@ static int run_for_ever(int progress, int orders)
 		pass_time(1);
 	report(progress);
 	ordered(orders, true);
+	__atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
+	ck_cuda(cuCtxSynchronize());
 	return 0;
 }
 
@@ -111,38 +110,17 @@ static int run_deep(int progress, int orders)
 	return seen == by ? 0 : 2;
 }
 
-/* Its kernel faults when it is ordered to. Its end is 0 if it was told. */
+/* Its kernel faults when it is ordered to; it uses no code before. Its end is 0 if it was told. */
 static int fault_when_told(int progress, int orders)
 {
 	CUfunction trap;
 
 	driver_open();
-	trap = kernel("crash_trap");
 	report(progress);
 	ordered(orders, true);
+	trap = kernel("crash_trap");
 	cuLaunchKernel(trap, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED ? 0 : 2;
-}
-
-/* Told this often that its code cannot be loaded, when it is ordered to; it cannot be moved, for
- * its kernels keep something. Its end: 0 as described, 2 otherwise. */
-#define TOLD_TIMES 3
-static int load_more(int progress, int orders)
-{
-	CUresult error = CUDA_ERROR_SYSTEM_NOT_READY;
-	CUfunction function;
-	CUmodule module;
-
-	driver_open();
-	kernel("count_up");
-	ck_cuda(cuModuleLoad(&module, getenv("FRMPS_TEST_COUNT_KERNELS")));
-	report(progress);
-	ordered(orders, true);
-	for (int i = 0; i < TOLD_TIMES && error == CUDA_ERROR_SYSTEM_NOT_READY; i++) {
-		error = cuModuleGetFunction(&function, module, "count_up");
-		report(progress);
-	}
-	return error == CUDA_ERROR_SYSTEM_NOT_READY ? 0 : 2;
 }
 
 /* Threads of the host backend's device, and kernels without end in more streams than that. */
@@ -170,17 +148,20 @@ static int hog(int progress, int orders)
 	return 0;
 }
 
-/* Its code has variables, which get their first values by a copy. */
+/* Its code has variables, which get their first values by a copy. Its end: 0 if it was told that
+ * the device does not take them, and had them when it was ordered to try again. */
 static int load_variables(int progress, int orders)
 {
+	const char *name = getenv("FRMPS_TEST_MOVED_KERNELS");
+	CUresult error;
 	CUmodule module;
 
 	driver_attach();
-	report(progress);
-	ck_cuda(cuModuleLoad(&module, getenv("FRMPS_TEST_MOVED_KERNELS")));
+	error = cuModuleLoad(&module, name);
 	report(progress);
 	ordered(orders, true);
-	return 0;
+	ck_cuda(cuModuleLoad(&module, name));
+	return error == CUDA_ERROR_SYSTEM_NOT_READY ? 0 : 2;
 }
 
 /* How often a test does it again that must catch a moment, or see nothing grow. */
@@ -205,7 +186,7 @@ static struct child start_with(const char *variable, int (*program)(int progress
 	return child;
 }
 
-/* With kernels that keep nothing in the context. */
+/* With kernels that keep nothing in the context, and that the driver loads. */
 static struct child start_stateless(int (*program)(int progress, int orders))
 {
 	return start_with("FRMPS_TEST_COUNT_KERNELS", program);
@@ -219,11 +200,11 @@ static struct child start_held(int (*program)(int progress, int orders))
 
 static void start_runner(void)
 {
-	runner = child_start(run_for_ever);
+	runner = child_start(run_until_told);
 	child_wait(&runner, 1);
 }
 
-/* It has not noticed anything. */
+/* It has not noticed anything. Its kernel ends. */
 static void end_runner(void)
 {
 	ck_assert(child_runs(&runner));
@@ -283,6 +264,16 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/* Not before the runner's kernel ends. */
+static struct child start_waiting(int (*program)(int progress, int orders), int waiting)
+{
+	struct child child = start_stateless(program);
+
+	ck_assert(service_log_wait(&service, WAITS, waiting, 60));
+	ck_assert(!child_progresses(&child));
+	return child;
+}
+
 /*
  * Newcomers
  */
@@ -298,10 +289,37 @@ START_TEST(a_newcomer_beside_an_endless_kernel_computes)
 	newcomer = child_start(count);
 	child_wait(&newcomer, 1);
 	printf("a newcomer took %llu ms\n", (unsigned long long)(now_ms() - begin));
-	ck_assert_int_eq(service_log_count(&service, MOVED), 1);
 	end_well(&newcomer);
 	end_runner();
 	wait_closed(&service);
+	ck_assert_int_eq(service_log_count(&service, WAITS), 0);
+	ck_assert_int_eq(service_log_count(&service, MOVED), 0);
+}
+END_TEST
+
+/* The driver loads its code, and would wait for the endless kernel with everybody's launches. */
+START_TEST(code_of_the_driver_waits_for_an_endless_kernel_and_holds_nobody_up)
+{
+	struct child busy, waiting, newcomer;
+
+	start("");
+	busy = child_start(count);
+	child_wait(&busy, 3);
+	start_runner();
+	waiting = start_waiting(count, 1);
+	newcomer = child_start(count);
+	child_wait(&newcomer, 10);
+	see_it_go_on(&busy);
+	ck_assert(!child_progresses(&waiting));
+	ck_assert_int_eq(domains(), 1);
+	end_runner();
+	child_wait(&waiting, 3);
+	see_it_go_on(&busy);
+	end_well(&waiting);
+	end_well(&newcomer);
+	end_well(&busy);
+	wait_closed(&service);
+	ck_assert_int_eq(service_log_count(&service, MOVED), 0);
 }
 END_TEST
 
@@ -319,13 +337,14 @@ START_TEST(a_kernel_that_needs_local_memory_holds_nobody_up)
 	child_wait(&deep, 1);
 	start_runner();
 	child_order(&deep);
+	ck_assert(service_log_wait(&service, WAITS, 1, 60));
 	see_it_go_on(&busy);
+	ck_assert(!child_progresses(&deep));
+	end_runner();
 	child_wait(&deep, 1);
 	ck_assert_int_eq(child_end(&deep), 0);
-	ck_assert_int_eq(service_log_count(&service, MOVED), 1);
 	see_it_go_on(&busy);
 	end_well(&busy);
-	end_runner();
 	wait_closed(&service);
 }
 END_TEST
@@ -340,127 +359,59 @@ START_TEST(variables_that_wait_for_the_device_hurt_nobody)
 	child_wait(&first, 1);
 	newcomer = child_start(load_variables);
 	child_wait(&newcomer, 1);
-	/* It may come to its memory yet, so it does not go anywhere else. */
-	ck_assert(service_log_wait(&service, "stays with the others: its own work does not end", 1, 60));
 	child_order(&first);
-	child_wait(&newcomer, 1);
+	ck_assert_int_eq(child_end(&first), 0);
 	child_order(&newcomer);
 	ck_assert_int_eq(child_end(&newcomer), 0);
-	ck_assert_int_eq(child_end(&first), 0);
 	ck_assert_int_eq(service_log_count(&service, "verdict:"), 0);
 }
 END_TEST
 
-START_TEST(everybody_else_stays_exact)
+START_TEST(all_who_wait_are_served)
 {
-	struct child busy, newcomers[NEWCOMERS];
+	struct child busy, waiting[NEWCOMERS];
 
 	start("");
 	busy = child_start(count);
 	child_wait(&busy, 3);
 	start_runner();
 	for (int i = 0; i < NEWCOMERS; i++)
-		newcomers[i] = child_start(count);
-	for (int i = 0; i < NEWCOMERS; i++)
-		child_wait(&newcomers[i], 10);
-	ck_assert_int_eq(service_log_count(&service, MOVED), NEWCOMERS);
-	ck_assert_int_eq(domains(), 1 + NEWCOMERS);
-	see_it_go_on(&busy);
-	for (int i = 0; i < NEWCOMERS; i++)
-		end_well(&newcomers[i]);
-	end_well(&busy);
-	end_runner();
-	wait_closed(&service);
-}
-END_TEST
-
-/* Those that can be moved do not wait for those that cannot; these have load_place_ms once, not
- * each time. */
-START_TEST(everybody_is_moved_or_told)
-{
-	struct child stay[NEWCOMERS], newcomers[NEWCOMERS];
-	uint64_t begin;
-
-	/* Also for those that move, whose executors have to start: a context needs seconds on a
-	 * GPU. */
-	start(strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") == 0 ? "load_place_ms = 20000\n"
-								: "load_place_ms = 8000\n");
-	for (int i = 0; i < NEWCOMERS; i++) {
-		stay[i] = start_held(load_more);
-		child_wait(&stay[i], 1);
-	}
-	start_runner();
-	begin = now_ms();
-	for (int i = 0; i < NEWCOMERS; i++)
-		newcomers[i] = child_start(count);
-	/* Now the runner's kernel is on the device for certain. */
-	ck_assert(service_log_wait(&service, MOVED, 1, 60));
-	for (int i = 0; i < NEWCOMERS; i++)
-		child_order(&stay[i]);
-	for (int i = 0; i < NEWCOMERS; i++)
-		child_wait(&newcomers[i], 3);
-	for (int i = 0; i < NEWCOMERS; i++)
-		child_wait(&stay[i], TOLD_TIMES);
-	printf("all are moved or told after %llu ms\n", (unsigned long long)(now_ms() - begin));
-	ck_assert_int_eq(service_log_count(&service, MOVED), NEWCOMERS);
-	ck_assert(service_log_wait(&service, "cannot load its code", NEWCOMERS * TOLD_TIMES, 60));
-	ck_assert_int_eq(service_log_count(&service, "cannot have an executor of its own"), NEWCOMERS);
-	for (int i = 0; i < NEWCOMERS; i++) {
-		ck_assert_int_eq(child_end(&stay[i]), 0);
-		end_well(&newcomers[i]);
-	}
-	end_runner();
-	wait_closed(&service);
-}
-END_TEST
-
-START_TEST(faults_hurt_their_own_domain)
-{
-	struct child busy, newcomer, bad, worse;
-
-	start("");
-	busy = child_start(survivor);
-	child_wait(&busy, 3);
-	start_runner();
-	newcomer = child_start(count);
-	bad = child_start(fault_when_told);
-	child_wait(&newcomer, 3);
-	child_wait(&bad, 1);
-	ck_assert_int_eq(service_log_count(&service, MOVED), 2);
-	end_well(&bad);
-	see_it_go_on(&newcomer);
+		waiting[i] = start_waiting(count, i + 1);
 	see_it_go_on(&busy);
 	end_runner();
-	/* Only what is on the device beside a fault is in its way. */
-	ck_assert(service_log_wait(&service, "session closed", 2, 60));
-	worse = child_start(fault_when_told);
-	child_wait(&worse, 1);
-	end_well(&worse);
-	ck_assert_int_eq(service_log_count(&service, MOVED), 2);
-	see_it_go_on(&newcomer);
+	for (int i = 0; i < NEWCOMERS; i++)
+		child_wait(&waiting[i], 10);
 	see_it_go_on(&busy);
-	end_well(&newcomer);
+	for (int i = 0; i < NEWCOMERS; i++)
+		end_well(&waiting[i]);
 	end_well(&busy);
 	wait_closed(&service);
+	ck_assert_int_eq(service_log_count(&service, MOVED), 0);
 }
 END_TEST
 
-/* At any moment of it. */
+/* While it is tried, and while it rests. */
 START_TEST(a_newcomer_that_is_killed_leaves_nothing)
 {
 	struct child newcomer;
 
-	start("load_patience_ms = 50\n");
+	start("");
 	start_runner();
 	for (int i = 0; i < repetitions(); i++) {
-		newcomer = child_start(count);
+		newcomer = start_stateless(count);
 		pass_time(30 + 100 * i / repetitions());
 		ck_assert_int_eq(kill(newcomer.pid, SIGKILL), 0);
 		child_end(&newcomer);
 	}
+	newcomer = start_waiting(count, 1);
+	ck_assert_int_eq(kill(newcomer.pid, SIGKILL), 0);
+	/* Nothing says so: it is asked for. */
+	for (int i = 0; i < 600 && status_session(&service, newcomer.pid); i++)
+		pass_time(50);
+	ck_assert_int_eq(status_session(&service, newcomer.pid), 0);
+	child_end(&newcomer);
 	end_runner();
 	wait_closed(&service);
-	wait_domains(1);
 }
 END_TEST
 
@@ -468,25 +419,14 @@ END_TEST
  * By order
  */
 
+/* @reason: why it may stay; empty: it may not */
 static bool isolate(const struct child *child, const char *reason)
 {
-	char number[24], text[400], *answer = NULL;
-	const char *argument = number;
-	const struct wire_names arguments = {&argument, 1};
-	json_t *root;
-	bool moved;
+	char why[400];
 
-	snprintf(number, sizeof(number), "%lld", status_session(&service, child->pid));
-	ck_assert_msg(!ask_with(service.socket, "isolate", &arguments, 60, &answer, text, sizeof(text)), "%s",
-		text);
-	root = json_loads(answer, 0, NULL);
-	moved = json_is_true(json_object_get(root, "moved"));
-	ck_assert_msg(
-		moved || (*reason && strstr(json_string_value(json_object_get(root, "reason")), reason)),
-		"it stays: %s", answer);
-	free(answer);
-	json_decref(root);
-	return moved;
+	ck_assert_msg(status_isolate(&service, child->pid, why, sizeof(why)), "%s", why);
+	ck_assert_msg(!*why || (*reason && strstr(why, reason)), "it stays: %s", why);
+	return !*why;
 }
 
 START_TEST(a_running_program_is_isolated_by_order)
@@ -515,6 +455,37 @@ START_TEST(a_running_program_is_isolated_by_order)
 	end_well(&variables);
 	wait_closed(&service);
 	wait_domains(1);
+}
+END_TEST
+
+START_TEST(faults_hurt_their_own_domain)
+{
+	struct child busy, isolated, bad, worse;
+
+	start("");
+	busy = child_start(survivor);
+	child_wait(&busy, 3);
+	isolated = start_stateless(count);
+	child_wait(&isolated, 3);
+	bad = child_start(fault_when_told);
+	child_wait(&bad, 1);
+	ck_assert(isolate(&isolated, ""));
+	ck_assert(isolate(&bad, ""));
+	start_runner();
+	end_well(&bad);
+	see_it_go_on(&isolated);
+	see_it_go_on(&busy);
+	/* Only what is on the device beside a fault is in its way. */
+	end_runner();
+	worse = child_start(fault_when_told);
+	child_wait(&worse, 1);
+	end_well(&worse);
+	ck_assert_int_eq(service_log_count(&service, MOVED), 2);
+	see_it_go_on(&isolated);
+	see_it_go_on(&busy);
+	end_well(&isolated);
+	end_well(&busy);
+	wait_closed(&service);
 }
 END_TEST
 
@@ -558,24 +529,51 @@ static void kill_daemon(void)
 	ck_assert_int_eq(kill(pid, SIGKILL), 0);
 }
 
-START_TEST(the_daemon_dies_while_a_newcomer_is_placed)
+static int order_move(int pid)
+{
+	char why[400];
+
+	status_isolate(&service, pid, why, sizeof(why));
+	return 0;
+}
+
+/* At any moment of it. */
+START_TEST(the_daemon_dies_while_a_program_moves)
+{
+	struct child one;
+	pid_t orderer;
+
+	start("");
+	for (int i = 0; i < repetitions(); i++) {
+		one = start_stateless(count);
+		child_wait(&one, 3);
+		orderer = spawn(order_move, one.pid);
+		pass_time(10 + 60 * i / repetitions());
+		kill_daemon();
+		ck_assert(service_log_wait(&service, "the daemon is back", i + 1, 60));
+		ck_assert_int_eq(exit_status(orderer), 0);
+		see_it_go_on(&one);
+		end_well(&one);
+	}
+	wait_closed(&service);
+	wait_domains(1);
+}
+END_TEST
+
+START_TEST(the_daemon_dies_while_a_newcomer_waits)
 {
 	struct child newcomer;
 
-	start("load_patience_ms = 50\n");
+	start("");
 	start_runner();
-	for (int i = 0; i < repetitions(); i++) {
-		newcomer = child_start(count);
-		pass_time(45 + 40 * i / repetitions());
-		kill_daemon();
-		child_wait(&newcomer, 3);
-		ck_assert(service_log_wait(&service, "the daemon is back", i + 1, 60));
-		see_it_go_on(&newcomer);
-		end_well(&newcomer);
-	}
+	newcomer = start_waiting(count, 1);
+	kill_daemon();
+	ck_assert(service_log_wait(&service, "the daemon is back", 1, 60));
+	ck_assert(!child_progresses(&newcomer));
 	end_runner();
+	child_wait(&newcomer, 3);
+	end_well(&newcomer);
 	wait_closed(&service);
-	wait_domains(1);
 }
 END_TEST
 
@@ -598,13 +596,14 @@ int main(void)
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
 		tcase_add_test(room, variables_that_wait_for_the_device_hurt_nobody);
 	tcase_add_test(room, a_kernel_that_needs_local_memory_holds_nobody_up);
-	tcase_add_test(tests, everybody_else_stays_exact);
-	tcase_add_test(tests, everybody_is_moved_or_told);
-	tcase_add_test(tests, faults_hurt_their_own_domain);
+	tcase_add_test(tests, code_of_the_driver_waits_for_an_endless_kernel_and_holds_nobody_up);
+	tcase_add_test(tests, all_who_wait_are_served);
 	tcase_add_test(tests, a_newcomer_that_is_killed_leaves_nothing);
 	tcase_add_test(orders, a_running_program_is_isolated_by_order);
+	tcase_add_test(orders, faults_hurt_their_own_domain);
 	tcase_add_test(orders, many_leave_nothing);
-	tcase_add_test(deaths, the_daemon_dies_while_a_newcomer_is_placed);
+	tcase_add_test(deaths, the_daemon_dies_while_a_program_moves);
+	tcase_add_test(deaths, the_daemon_dies_while_a_newcomer_waits);
 	suite_add_tcase(suite, tests);
 	suite_add_tcase(suite, room);
 	suite_add_tcase(suite, orders);

@@ -19,6 +19,10 @@
 // between two such loops there is a barrier for free. Device addresses are addresses. params[i]
 // points to the i-th parameter's bytes, as with cuLaunchKernel. A kernel that faults takes the
 // process with it, as a kernel that faults takes a context with it.
+//
+// A module with HOST_WAITS is handled as one that a driver loads: the executor lets the device run
+// empty before each function's first lookup, and before it is unloaded. Others are handled as those
+// that the service loads itself.
 
 #ifndef FRMPS_SERVER_BACKEND_HOST_KERNEL_H
 #define FRMPS_SERVER_BACKEND_HOST_KERNEL_H
@@ -153,6 +157,11 @@ struct host_moved_table {
 	extern HOST_EXPORT struct host_moved_table frmps_host_moved;                                         \
 	HOST_EXPORT struct host_moved_table frmps_host_moved = {HOST_KERNEL_MAGIC,                           \
 		sizeof(frmps_host_moved_rows) / sizeof(frmps_host_moved_rows[0]), frmps_host_moved_rows}
+
+/* See above. At most once per module. */
+#define HOST_WAITS                                                                                           \
+	extern HOST_EXPORT bool frmps_host_waits;                                                            \
+	HOST_EXPORT bool frmps_host_waits = true
 
 /* Reading parameters: a value, or a device address as a pointer. */
 #define HOST_VALUE(type, param)	  (*(const type *)(param))

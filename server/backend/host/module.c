@@ -3,8 +3,9 @@
 // remembers libraries by name, and the name is the descriptor's: the descriptor stays open as long
 // as the library is there, so no two have the same.
 //
-// Nothing here needs a gap, but what does on a device asks for it here too: a function's first
-// lookup and every global's. So the executor and the tests see one behaviour.
+// Nothing here needs a gap. A module that says so (HOST_WAITS) asks for one where what a driver has
+// loaded needs it: at a function's first lookup, and at that of a global in the context. So the
+// executor and the tests see both kinds.
 //
 // A module's code runs inside the executor with all its rights. Those of a root service's executors
 // are their user's (server/identity.h).
@@ -38,6 +39,7 @@ struct backend_module {
 	const struct host_global_table *constants; /* NULL: none */
 	uint64_t mirrors;			   /* address of those of the constants; 0: they have none */
 	struct statics statics;
+	bool waits;
 	uint32_t count;
 	struct host_function functions[];
 };
@@ -119,6 +121,7 @@ static struct backend_module *read_tables(void *library)
 	module->tables[1] = variables;
 	module->moved = moved;
 	module->constants = constants;
+	module->waits = dlsym(library, "frmps_host_waits");
 	module->count = kernels->count;
 	for (uint32_t i = 0; i < kernels->count; i++) {
 		struct host_function *function = &module->functions[i];
@@ -289,11 +292,9 @@ CUresult host_module_unload(struct backend_module *module)
 	return CUDA_SUCCESS;
 }
 
-/* As those that a driver loads. */
 bool host_module_waits(const struct backend_module *module)
 {
-	(void)module;
-	return true;
+	return module->waits;
 }
 
 const struct statics *host_module_statics(const struct backend_module *module)
@@ -313,12 +314,13 @@ CUresult host_function_find(struct backend_module *module, const char *name, boo
 	struct backend_function **ret_function, struct backend_function_info *ret_info)
 {
 	struct host_function *function = find(module, name);
+	bool waits = function && module->waits && !function->is_settled;
 
 	if (!function)
 		return CUDA_ERROR_NOT_FOUND;
-	if (!gap && !function->is_settled)
+	if (waits && !gap)
 		return CUDA_ERROR_NOT_READY;
-	if (!function->is_settled)
+	if (waits)
 		host_faults_wait_for_idle();
 	function->is_settled = true;
 	ret_info->param_count = function->kernel->param_count;
@@ -376,9 +378,10 @@ CUresult host_global_find(
 			(struct backend_global){.address = (uintptr_t)*moved->pointer, .bytes = moved->bytes};
 		return CUDA_SUCCESS;
 	}
-	if (!gap)
+	if (module->waits && !gap)
 		return CUDA_ERROR_NOT_READY;
-	host_faults_wait_for_idle();
+	if (module->waits)
+		host_faults_wait_for_idle();
 	find_here(module, name, &found);
 	if (!found.address)
 		return CUDA_ERROR_NOT_FOUND;

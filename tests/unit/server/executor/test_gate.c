@@ -12,6 +12,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/hold.h"
+#include "server/executor/lookup.h"
 #include "server/executor/module_worker.h"
 #include "server/executor/serve.h"
 #include "tests/unit/server/executor/fixture.h"
@@ -80,7 +81,7 @@ static int step(void)
 
 static void begin(void)
 {
-	gate_begin(&fixture.executor, fixture.now);
+	gate_begin(&fixture.executor, fixture.now, fixture.now);
 }
 
 /* Time passes, then one stream's command ends, and the gate is looked at. */
@@ -233,39 +234,117 @@ START_TEST(patience_ends_and_the_others_never_noticed)
 		ck_assert_int_ne(gate_phase(gate()), GATE_CLOSED);
 		ck_assert_uint_lt(++looks, 400);
 	}
-	ck_assert_int_eq(result, GATE_E_REFUSED);
+	ck_assert_int_eq(result, GATE_E_LONG);
 	ck_assert_uint_ge(looks, PATIENCE_US / 100);
-	ck_assert_uint_ge(gate()->refused_ns, PATIENCE_US * CLOCK_US);
+	ck_assert_uint_ge(gate()->obstacle.ns, PATIENCE_US * CLOCK_US);
 	ck_assert_int_eq(gate_phase(gate()), GATE_OPEN);
 	fixture_turn();
 	ck_assert_uint_eq(issued(2), 401);
 }
 END_TEST
 
-START_TEST(ones_own_long_command_is_awaited)
+/* Also where the command is the requesting session's own. */
+START_TEST(a_command_without_end_never_closes_the_gate)
 {
-	struct tenant *self = fixture.tenant;
+	struct tenant *requester = _i ? fixture.tenant : stranger;
 
 	put(1, 1);
-	put(2, 1);
 	begin();
-	put(2, 40);
-	for (uint64_t seq = 2; seq <= 12; seq++) {
-		fixture_pass(PATIENCE_US / 5);
-		step_for(self);
-		arrive(2);
-		ck_assert_int_eq(step_for(self), seq < 6 ? GATE_E_WAIT : GATE_E_OWN);
-		fixture_turn();
-		ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
-		if (seq > 4) /* as long as its commands are it may have to wait once */
-			ck_assert_uint_gt(issued(2), seq - 3);
+	for (uint64_t us = 0; us < PATIENCE_US; us += 500) {
+		ck_assert_int_eq(step_for(requester), GATE_E_WAIT);
+		ck_assert_int_ne(gate_phase(gate()), GATE_CLOSED);
+		fixture_pass(500);
+	}
+	ck_assert_int_eq(step_for(requester), GATE_E_LONG);
+	ck_assert(!gate_is_shut(gate()));
+	arrive(1);
+}
+END_TEST
+
+START_TEST(beside_the_same_command_a_try_is_over_at_its_first_look)
+{
+	uint64_t asked = fixture.now;
+
+	put(1, 1);
+	begin();
+	while (step() == GATE_E_WAIT)
+		fixture_pass(500);
+	for (int i = 0; i < 5; i++) {
+		fixture_pass(PATIENCE_US);
+		gate_begin(&fixture.executor, asked, fixture.now);
+		ck_assert_int_eq(step(), GATE_E_LONG);
 	}
 	arrive(1);
-	arrive(2);
-	fixture_pass(10);
-	step_for(self);
-	arrive(2);
-	ck_assert_int_eq(step_for(self), 0);
+	fixture_pass(PATIENCE_US);
+	gate_begin(&fixture.executor, asked, fixture.now);
+	ck_assert_int_eq(step(), 0);
+}
+END_TEST
+
+/* It has waited for ten times the patience, so it outlasts commands of up to five times that. */
+START_TEST(who_has_waited_for_long_puts_up_with_long_commands)
+{
+	uint64_t asked = fixture.now;
+
+	fixture_pass(10 * PATIENCE_US);
+	put(1, 1);
+	gate_begin(&fixture.executor, asked, fixture.now);
+	put(1, 1);
+	step();
+	for (int i = 0; i < 4; i++) {
+		fixture_pass(PATIENCE_US);
+		ck_assert_int_eq(step(), GATE_E_WAIT);
+		/* Nobody else is stopped for that. */
+		ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
+	}
+	if (_i)
+		fixture_pass(PATIENCE_US);
+	else
+		arrive(1);
+	ck_assert_int_eq(step(), _i ? GATE_E_LONG : 0);
+	ck_assert_uint_eq(issued(1), 1);
+	arrive(1);
+}
+END_TEST
+
+/* However long that takes, for nothing in it is long. */
+START_TEST(the_gate_is_not_closed_for_a_deep_queue)
+{
+	put(1, 40);
+	begin();
+	step();
+	for (int i = 0; i < 38; i++) {
+		fixture_pass(PATIENCE_US / 4);
+		word_release(&fixture.tenant->timeline->stream[1].done, (uint64_t)i + 1);
+		ck_assert_int_eq(step(), GATE_E_WAIT);
+		ck_assert_int_eq(gate_phase(gate()), GATE_SHALLOW);
+	}
+	arrive(1);
+	ck_assert_int_eq(step(), 0);
+}
+END_TEST
+
+/* The gate is closed because the others left no gap. */
+START_TEST(it_is_opened_for_what_turns_out_long)
+{
+	uint32_t slot = 1;
+
+	put(slot, 1);
+	begin();
+	for (unsigned us = 0; us < PATIENCE_US; us += 1000, slot++) {
+		fixture_pass(500);
+		put(slot + 1, 1);
+		end_after(500, slot);
+	}
+	step();
+	ck_assert_int_eq(gate_phase(gate()), GATE_CLOSED);
+	fixture_pass(PATIENCE_US / 2);
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_CLOSED);
+	fixture_pass(PATIENCE_US / 2);
+	ck_assert_int_eq(step(), GATE_E_LONG);
+	ck_assert(!gate_is_shut(gate()));
+	arrive(slot);
 }
 END_TEST
 
@@ -392,11 +471,24 @@ static void ask_for_load(struct tenant *tenant, uint32_t module, const char *ima
 	module_handle(job);
 }
 
-static void ask(struct tenant *tenant, enum wire_type type, uint32_t id, const char *name)
+static void ask_of(struct tenant *tenant, enum wire_type type, uint32_t module, uint32_t id, const char *name)
 {
 	struct job *job = new_job(tenant, type, id);
 
-	job->message.symbol = (struct wire_symbol){.module = 1, .function = id, .name = name};
+	job->message.symbol = (struct wire_symbol){.module = module, .function = id, .name = name};
+	module_handle(job);
+}
+
+static void ask(struct tenant *tenant, enum wire_type type, uint32_t id, const char *name)
+{
+	ask_of(tenant, type, 1, id, name);
+}
+
+static void ask_for_attribute(struct tenant *tenant, uint32_t function)
+{
+	struct job *job = new_job(tenant, WIRE_SET_FUNCTION, function);
+
+	job->message.set_function = (struct wire_set_function){.function = function};
 	module_handle(job);
 }
 
@@ -549,56 +641,133 @@ START_TEST(lookups_that_wait_share_a_gap)
 }
 END_TEST
 
-START_TEST(a_refusal_says_why)
+/* The one of stream 1, which is the only one. */
+static void end_kernel(void)
 {
-	snprintf(fixture.tenant->program, sizeof(fixture.tenant->program), "runner");
+	while (word_relaxed(&fixture.tenant->timeline->stream[1].done) < issued(1)) {
+		turn_now();
+		arrive(1);
+	}
+}
+
+/* A third session, with nothing. */
+static struct tenant *open_third(void)
+{
+	return tenant_new(&fixture.executor, 79);
+}
+
+static void close_third(struct tenant *third)
+{
+	free_functions(third, 1);
+	free(atomic_load(&third->modules.functions));
+	free_modules(third);
+	tenant_unref(third);
+}
+
+/* A first use of code that waits for nothing. */
+static void use_code(struct tenant *tenant)
+{
+	give_module(tenant, 2);
+	ask_of(tenant, WIRE_FIND_FUNCTION, 2, 200, "k");
+	ck_assert_int_eq(answer_to(200), CUDA_SUCCESS);
+	ask_of(tenant, WIRE_FIND_GLOBAL, 2, 201, "g");
+	ck_assert_int_eq(answer_to(201), CUDA_SUCCESS);
+	ask_for_attribute(tenant, 200);
+	ck_assert_int_eq(answer_to(200), CUDA_SUCCESS);
+	ask_of(tenant, WIRE_UNLOAD_MODULE, 2, 202, NULL);
+	ck_assert_int_eq(answer_to(202), CUDA_SUCCESS);
+}
+
+/* Launches of others, short ones, as many as the test likes. */
+static void run_others(void)
+{
+	uint64_t before = issued(2);
+
+	put(2, 3);
+	while (issued(2) < before + 3) {
+		arrive(2);
+		turn_now();
+	}
+	arrive(2);
+}
+
+/* How often the gate has moved when the time is over. */
+static uint64_t changes_after(uint64_t ns)
+{
+	uint64_t end = clock_now() + ns;
+
+	while (clock_now() < end) {
+		arrive(2);
+		turn_now();
+	}
+	return changes();
+}
+
+/* Processor time of the module thread, ns. */
+static uint64_t work_of_thread(void)
+{
+	clockid_t clock;
+
+	ck_assert_int_eq(pthread_getcpuclockid(fixture.executor.modules.thread, &clock), 0);
+	return clock_of(clock);
+}
+
+START_TEST(who_waits_for_a_kernel_without_end_holds_nobody_up)
+{
+	struct tenant *third = open_third();
+	uint64_t before, worked, tries;
+
 	put(1, 1);
 	ask_for_lookup(stranger, 101);
-	ck_assert_int_eq(answer_to(101), CUDA_ERROR_SYSTEM_NOT_READY);
-	ck_assert_ptr_nonnull(strstr(message.reply.text, "another program (runner, pid"));
-	ck_assert_ptr_nonnull(strstr(message.reply.text, "load_patience_ms"));
+	turn_until(GATE_SHALLOW);
+	/* While it is tried, and while it rests. */
+	use_code(third);
+	run_others();
+	before = changes_after(3 * PATIENCE_US * CLOCK_US);
+	use_code(third);
+	run_others();
+	/* Nor is there anything to do for what waits behind it. */
+	ask(stranger, WIRE_LIST_FUNCTIONS, 102, NULL);
+	worked = work_of_thread();
+	/* Shut and opened once in 100 ms. */
+	tries = (changes_after(1000 * CLOCK_MS) - before) / 2;
+	ck_assert_uint_ge(tries, 1);
+	ck_assert_uint_le(tries, 12);
+	ck_assert_uint_lt(work_of_thread() - worked, 250 * CLOCK_MS);
 	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 0);
-	turn_until(GATE_OPEN);
-	/* It may be asked for again. */
-	gate()->patience_ns = 60000 * CLOCK_MS;
-	arrive(1);
-	ask_for_lookup(stranger, 101);
+	end_kernel();
 	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 1);
+	ck_assert_int_eq(answer_to(102), CUDA_SUCCESS);
+	close_third(third);
 }
 END_TEST
 
-/* What waits in the queue has waited since then. */
-static void have_asked_at(uint64_t since)
+/* Many that wait are found in the order in which they asked. */
+START_TEST(all_who_wait_for_the_same_kernel_are_served_in_order)
 {
-	struct module_worker *worker = &fixture.executor.modules;
-	struct job *job;
-
-	pthread_mutex_lock(&worker->lock);
-	TAILQ_FOREACH (job, &worker->queue, link)
-		job->since = since;
-	pthread_mutex_unlock(&worker->lock);
-}
-
-/* Each after its own time, not one after the other. */
-START_TEST(who_waits_for_the_same_kernel_is_refused_together)
-{
-	uint64_t begin, asked;
-
-	gate()->patience_ns = 1000 * CLOCK_MS;
 	put(1, 1);
-	begin = clock_now();
 	for (uint32_t i = 101; i < 105; i++)
-		ask_for_lookup(stranger, i);
-	have_asked_at(begin);
-	asked = clock_now();
+		ask_for_lookup(i % 2 ? stranger : fixture.tenant, i);
+	changes_after(10 * PATIENCE_US * CLOCK_US);
+	gate()->batch_ns = 60000 * CLOCK_MS;
+	end_kernel();
 	for (uint32_t i = 101; i < 105; i++)
-		ck_assert_int_eq(answer_to(i), CUDA_ERROR_SYSTEM_NOT_READY);
-	ck_assert_uint_ge(clock_now() - begin, gate()->patience_ns);
-	/* The first waits: shallow, long first, open. Those whose time is over then do not:
-	 * shallow, open. */
-	if (asked - begin < gate()->patience_ns / 2)
-		ck_assert_uint_le(changes(), 3 + 3 * 2);
-	arrive(1);
+		ck_assert_int_eq(answer_to(i), CUDA_SUCCESS);
+}
+END_TEST
+
+START_TEST(who_ends_while_it_rests_is_gone_at_once)
+{
+	put(1, 1);
+	ask_for_lookup(stranger, 101);
+	turn_until(GATE_SHALLOW);
+	turn_until(GATE_OPEN);
+	stranger->closing = true;
+	module_worker_wake(&fixture.executor);
+	ck_assert_int_eq(answer_to(101), CUDA_ERROR_INVALID_HANDLE);
+	turn_until(GATE_OPEN);
+	end_kernel();
 }
 END_TEST
 
@@ -608,12 +777,8 @@ START_TEST(who_waits_for_oneself_does_not_keep_others_waiting)
 	ask_for_lookup(fixture.tenant, 101);
 	while (!gate_is_shut(gate()))
 		turn_now();
-	ask(stranger, WIRE_LIST_FUNCTIONS, 100, NULL);
-	ck_assert_int_eq(answer_to(100), CUDA_SUCCESS);
-	/* And neither does a lookup, which is another's to be refused. */
-	ask_for_lookup(stranger, 102);
-	ck_assert_int_eq(answer_to(102), CUDA_ERROR_SYSTEM_NOT_READY);
-	arrive(1);
+	use_code(stranger);
+	end_kernel();
 	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
 }
 END_TEST
@@ -621,28 +786,78 @@ END_TEST
 /* The other session's kernel does not end. */
 START_TEST(who_needs_no_gap_does_not_wait_for_anothers)
 {
-	struct tenant *third = tenant_new(&fixture.executor, 79);
+	struct tenant *third = open_third();
 
-	gate()->patience_ns = 60000 * CLOCK_MS;
+	gate()->patience_ns = gate()->batch_ns = 60000 * CLOCK_MS;
 	put(1, 1);
 	ask_for_lookup(stranger, 101);
 	turn_until(GATE_LONG_FIRST);
 	/* Behind what is another session's and waits for a gap, but not behind its own. */
 	ask_for_lookup(fixture.tenant, 102);
 	ask(fixture.tenant, WIRE_LIST_FUNCTIONS, 103, NULL);
-	ask(third, WIRE_LIST_FUNCTIONS, 104, NULL);
 	ask(stranger, WIRE_LIST_FUNCTIONS, 105, NULL);
-	ck_assert_int_eq(answer_to(104), CUDA_ERROR_INVALID_VALUE);
+	use_code(third);
+	give_module(third, 1);
+	/* Known to need one when it was tried: not before the others. */
+	ask_for_lookup(third, 106);
+	ask_of(third, WIRE_LIST_FUNCTIONS, 1, 107, NULL);
 	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 0);
 	ck_assert_uint_eq(changes(), 2); /* shallow, long first: it went on as it was */
-	while (!fake_count(FAKE_MARK))
-		turn_now();
-	arrive(1);
+	end_kernel();
 	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
 	ck_assert_int_eq(answer_to(102), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(106), CUDA_SUCCESS);
 	ck_assert_int_eq(answer_to(103), CUDA_SUCCESS);
 	ck_assert_int_eq(answer_to(105), CUDA_SUCCESS);
-	tenant_unref(third);
+	ck_assert_int_eq(answer_to(107), CUDA_SUCCESS);
+	close_third(third);
+}
+END_TEST
+
+/* What waits for a gap has waited for an hour, so it would go on for 16 s. */
+START_TEST(what_has_to_wait_for_an_open_gate_comes_first_when_the_patience_is_over)
+{
+	struct job *job = new_job(stranger, WIRE_FIND_FUNCTION, 101);
+	uint64_t begin = clock_now();
+
+	put(1, 1);
+	job->message.symbol = (struct wire_symbol){.module = 1, .function = 101, .name = "k+"};
+	job->run = lookup_function;
+	job->since = begin - 3600000 * CLOCK_MS;
+	module_worker_queue_again(job);
+	turn_until(GATE_LONG_FIRST);
+	module_handle(new_job(fixture.tenant, WIRE_DROP_ARRAY, 102)); /* which is not there */
+	ck_assert_int_eq(answer_to(102), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_uint_lt(clock_now() - begin, 10000 * CLOCK_MS);
+	end_kernel();
+	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
+}
+END_TEST
+
+/* Many modules wait to be unloaded: one more waits for the gap, but not at the gate. */
+START_TEST(an_unload_that_needs_a_gap_waits_for_that_of_another_session)
+{
+	struct tenant *third = open_third();
+
+	put(1, 1);
+	for (unsigned i = 0; i < GRAVES_MAX; i++) {
+		give_module(third, 1);
+		ask(third, WIRE_UNLOAD_MODULE, 100, NULL);
+		ck_assert_int_eq(answer_to(100), CUDA_SUCCESS);
+	}
+	give_module(third, 1);
+	gate()->patience_ns = 60000 * CLOCK_MS;
+	ask_for_lookup(stranger, 101);
+	turn_until(GATE_LONG_FIRST);
+	ask(third, WIRE_UNLOAD_MODULE, 102, NULL);
+	ask(fixture.tenant, WIRE_LIST_FUNCTIONS, 103, NULL);
+	ck_assert_int_eq(answer_to(103), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_UNLOAD), 0);
+	end_kernel();
+	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(102), CUDA_SUCCESS);
+	ck_assert_uint_ge(fake_count(FAKE_MODULE_UNLOAD), GRAVES_MAX);
+	close_third(third);
 }
 END_TEST
 
@@ -734,7 +949,7 @@ START_TEST(nobody_has_little_patience)
 	ck_assert_int_eq(gate_step(&fixture.executor, NULL, fixture.now), GATE_E_WAIT);
 	fixture_pass(GATE_NOBODY_NS / CLOCK_US + 1);
 	fixture_turn();
-	ck_assert_int_eq(gate_step(&fixture.executor, NULL, fixture.now), GATE_E_REFUSED);
+	ck_assert_int_eq(gate_step(&fixture.executor, NULL, fixture.now), GATE_E_LONG);
 	ck_assert(!gate_is_shut(gate()));
 	arrive(1);
 }
@@ -752,7 +967,11 @@ int main(void)
 	tcase_add_test(phases, nobody_waits_for_one_that_takes_much_longer);
 	tcase_add_test(phases, closed_for_one_that_turns_out_long);
 	tcase_add_test(phases, patience_ends_and_the_others_never_noticed);
-	tcase_add_test(phases, ones_own_long_command_is_awaited);
+	tcase_add_loop_test(phases, a_command_without_end_never_closes_the_gate, 0, 2);
+	tcase_add_test(phases, beside_the_same_command_a_try_is_over_at_its_first_look);
+	tcase_add_loop_test(phases, who_has_waited_for_long_puts_up_with_long_commands, 0, 2);
+	tcase_add_test(phases, the_gate_is_not_closed_for_a_deep_queue);
+	tcase_add_test(phases, it_is_opened_for_what_turns_out_long);
 	tcase_add_test(phases, what_leaves_no_gap_gets_one_when_the_patience_ends);
 	tcase_add_test(phases, a_session_that_was_cut_off_does_not_block);
 	tcase_add_test(phases, the_session_that_asked_ends);
@@ -764,8 +983,11 @@ int main(void)
 	tcase_add_test(thread, loading_holds_up_nobody);
 	tcase_add_test(thread, a_first_lookup_begins_when_the_device_is_empty);
 	tcase_add_test(thread, lookups_that_wait_share_a_gap);
-	tcase_add_test(thread, a_refusal_says_why);
-	tcase_add_test(thread, who_waits_for_the_same_kernel_is_refused_together);
+	tcase_add_test(thread, who_waits_for_a_kernel_without_end_holds_nobody_up);
+	tcase_add_test(thread, all_who_wait_for_the_same_kernel_are_served_in_order);
+	tcase_add_test(thread, who_ends_while_it_rests_is_gone_at_once);
+	tcase_add_test(thread, what_has_to_wait_for_an_open_gate_comes_first_when_the_patience_is_over);
+	tcase_add_test(thread, an_unload_that_needs_a_gap_waits_for_that_of_another_session);
 	tcase_add_test(thread, who_waits_for_oneself_does_not_keep_others_waiting);
 	tcase_add_test(thread, who_needs_no_gap_does_not_wait_for_anothers);
 	tcase_add_test(thread, an_unload_is_answered_and_done_when_nobody_is_held_up);

@@ -507,7 +507,7 @@ START_TEST(a_dropped_graph_stays_while_it_may_run)
 	}
 	ck_assert(!TAILQ_EMPTY(&executor->board.parked));
 	/* Or the session's next graphs would wait behind it for the gap of somebody else's load. */
-	ck_assert(module_needs_no_gap(TAILQ_FIRST(&executor->board.parked)));
+	ck_assert(module_runs_beside(TAILQ_FIRST(&executor->board.parked)));
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 0);
 	/* Its id is free again at once. */
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);

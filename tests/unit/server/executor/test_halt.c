@@ -271,7 +271,7 @@ END_TEST
 /* Where a serving thread does not look at it. */
 START_TEST(that_the_module_thread_waits_at_the_gate_is_said)
 {
-	gate_init(&fixture.executor, 1000);
+	gate_init(&fixture.executor);
 	begin_job(WIRE_HALT, want_gap);
 	while (!gate_is_shut(&fixture.executor.gate))
 		sched_yield();
@@ -287,12 +287,12 @@ START_TEST(work_that_nobody_begins_is_told_of)
 	struct module_worker *worker = &fixture.executor.modules;
 	struct job job = {.since = clock_now()};
 
-	TAILQ_INIT(&worker->queue);
+	TAILQ_INIT(&worker->queue.jobs);
 	worker->thread = pthread_self();
 	worker->started = true;
 	module_worker_tell(&fixture.executor, clock_now() + LATER);
 	ck_assert_str_eq(logged(), "");
-	TAILQ_INSERT_TAIL(&worker->queue, &job, link);
+	TAILQ_INSERT_TAIL(&worker->queue.jobs, &job, link);
 	module_worker_tell(&fixture.executor, clock_now());
 	ck_assert_str_eq(logged(), "");
 	module_worker_tell(&fixture.executor, clock_now() + LATER);
@@ -305,7 +305,7 @@ START_TEST(whoever_has_to_be_halted_hard_says_what_its_module_thread_is_at)
 {
 	struct module_worker *worker = &fixture.executor.modules;
 
-	TAILQ_INIT(&worker->queue);
+	TAILQ_INIT(&worker->queue.jobs);
 	worker->thread = pthread_self();
 	worker->started = true;
 	worker->work.what = "a test";
