@@ -1,7 +1,7 @@
 // Limits of contexts that kernels fail without: stack, heap, launches by kernels. All contexts of a
 // program are one of the service's, and other programs' too as long as their common limits are
 // enough: a program that asks for more gets an executor of its own, with that limit, before the
-// call returns (server/session/placing.h). What it has set last is a shadow in the context
+// call returns (server/session/limit.h). What it has set last is a shadow in the context
 // (context.h). Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_LIMIT_H

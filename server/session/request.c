@@ -25,10 +25,10 @@
 #include "server/session/effect.h"
 #include "server/session/guarantee.h"
 #include "server/session/handout.h"
+#include "server/session/limit.h"
 #include "server/session/linger.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
-#include "server/session/placing.h"
 #include "server/session/quota.h"
 #include "server/session/reclaim.h"
 #include "server/session/rooms.h"
@@ -68,7 +68,6 @@ static struct request *request_free(struct request *request)
 	shared_fd_unref(request->fd);
 	chunk_unref(request->chunk);
 	session_unref(request->session);
-	free(request->refusal);
 	free(request->log);
 	free(request);
 	return NULL;
@@ -304,8 +303,6 @@ static void on_answer(
 		request_advance(request);
 	else if (lost)
 		request_advance(request); /* does nothing before there is a next one */
-	else if (reply->code == CUDA_ERROR_SYSTEM_NOT_READY)
-		placing_begin(request, reply);
 	else if (is_text(request, reply))
 		become_text(request);
 	else if (reply->code)
@@ -530,7 +527,7 @@ void request_advance(struct request *request)
 	else if (route == ROUTE_KEEPER)
 		succeed_here(request, NULL, 0);
 	else if (request->message.type == WIRE_SET_LIMIT && !request->session->domain->alone)
-		placing_begin_limit(request);
+		limit_begin(request);
 	else if (worker && (request->message.type != WIRE_QUERY_MEMORY || !reclaim_defer(request)))
 		send_to_active(request, worker);
 }

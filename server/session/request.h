@@ -57,9 +57,6 @@ struct request {
 	struct compiler *compiler; /* that has it; NULL: none */
 	struct shared_fd *target;  /* where that writes code */
 	TAILQ_ENTRY(request) compile_link;
-	/* placing.h */
-	uint64_t refused_us; /* when the executor first refused to load its code; 0: it has not */
-	char *refusal;	     /* in its words */
 	_Alignas(8) uint8_t bytes[];
 };
 

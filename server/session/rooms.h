@@ -53,7 +53,6 @@ struct fault_room {
 
 /* Why a session moves. */
 enum move_cause {
-	MOVE_LOAD,  /* its code could not be loaded beside the kernels of others */
 	MOVE_ORDER, /* an operator said so */
 	MOVE_GUARD, /* its guard was hit, and several programs can have done it (standby/separate.h) */
 	MOVE_LIMIT, /* its kernels need larger limits than those of others have */

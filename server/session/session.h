@@ -85,14 +85,6 @@ struct session_compilation {
 	uint32_t number, position;
 };
 
-/* Code of a session that cannot be loaded beside what another one runs (placing.h). */
-struct session_refusal {
-	uint64_t runner, began_us; /* whose work that is, and since when it has been running */
-	uint64_t since_us;	   /* when code was first refused beside it; 0: never */
-	const char *obstacle;	   /* that was told last: why it cannot have an executor of its own */
-	bool stuck;		   /* its own work did not end when it was to be moved */
-};
-
 struct session {
 	/* What outlives the daemon: the record has this part as it is. */
 	enum session_state state;
@@ -142,9 +134,9 @@ struct session {
 	struct request *request;
 	struct move *move; /* on its way into a domain of its own (standby/move.h); NULL: it is not */
 	struct worker *destination; /* while it moves: the executor there, which knows it; NULL: none yet */
-	struct session_refusal refusal; /* of its code, the latest */
-	struct worker *opening;		/* OpenSession is with this executor, not answered */
-	unsigned closings;		/* CloseSession answers to come */
+	bool is_stuck;		    /* its own work did not end when it was to move (standby/move.h) */
+	struct worker *opening;	    /* OpenSession is with this executor, not answered */
+	unsigned closings;	    /* CloseSession answers to come */
 	struct timer *close_timer;
 	uint64_t freed_us; /* when it last freed something; 0: never */
 	unsigned freeing;  /* pieces of device memory that it has freed, and that are not free yet */

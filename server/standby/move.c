@@ -1,7 +1,6 @@
-// Moving one session into a domain of its own, because code of it cannot be loaded beside kernels
-// that do not end (executor/gate.c), because its kernels need larger limits (cuCtxSetLimit) than
-// those of others have, because an operator said so, or because nobody knows who wrote into its
-// guard (separate.c). Its program notices a pause; nobody else anything.
+// Moving one session into a domain of its own, because its kernels need larger limits
+// (cuCtxSetLimit) than those of others have, because an operator said so, or because nobody knows
+// who wrote into its guard (separate.c). Its program notices a pause; nobody else anything.
 //
 //   move_begin()         the new domain's          all answered,             1: it is done with
 //        │               executor serves           no request under way      the old executor
@@ -32,7 +31,7 @@
 //                      executor takes it over, as after any loss
 //   the session        ends: the new domain goes
 //   the daemon         dies: before LETTING_GO nothing is recorded of a move, the new domain is
-//                      empty and goes, and the request that was refused is read again. LETTING_GO
+//                      empty and goes, and a limit that was asked for is read again. LETTING_GO
 //                      is recorded with the session and goes on (move_adopt()). The step to the new
 //                      domain is one record, put after those of the lingers: if these are there
 //                      twice, one of them ends at once
@@ -93,8 +92,7 @@ bool move_holds(const struct session *session)
 {
 	const struct move *move = session->move;
 
-	return move &&
-	       (move->state == MOVE_LETTING_GO || move->cause == MOVE_LOAD || move->cause == MOVE_LIMIT);
+	return move && (move->state == MOVE_LETTING_GO || move->cause == MOVE_LIMIT);
 }
 
 /*
@@ -126,7 +124,7 @@ static bool has_run(const struct session *session, bool *ret_leaves_traces)
 /* A move that was off for this is not begun again before something of that work is over. */
 static bool is_stuck(const struct session *session)
 {
-	return session->refusal.stuck && shm_view_in_doubt(&session->view);
+	return session->is_stuck && shm_view_in_doubt(&session->view);
 }
 
 /* Return: NULL or why not. */
@@ -266,7 +264,7 @@ static void change_domain(struct session *session, struct domain *to)
 	TAILQ_REMOVE(&from->sessions, session, domain_link);
 	TAILQ_INSERT_TAIL(&to->sessions, session, domain_link);
 	session->domain = to;
-	session->refusal = (struct session_refusal){0};
+	session->is_stuck = false;
 	session->mirroring = SESSION_MIRRORED;
 	session->evidence->recover = SESSION_RECOVER_NOTHING;
 	evidence_forget_losses(session);
@@ -306,7 +304,7 @@ static void arrive(struct move *move)
 
 static void stay(struct move *move, const struct wire_reply *reply)
 {
-	move->session->refusal.stuck = true;
+	move->session->is_stuck = true;
 	session_keep(move->session);
 	call_off(move, CUDA_ERROR_NOT_READY, reply && reply->text && reply->text[0] ? reply->text : OWN_WORK);
 }

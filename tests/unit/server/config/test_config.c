@@ -70,6 +70,8 @@ static const struct {
 	{"device = 0\non_fault = fast\n", 2, "on_fault: there is no such key any more: remove the line"},
 	{"probation = all\n", 1, "probation: there is no such key any more: remove the line"},
 	{"probation_ms = 10\n", 1, "probation_ms: there is no such key any more: remove the line"},
+	{"load_patience_ms = 2000\n", 1, "load_patience_ms: there is no such key any more: remove the line"},
+	{"load_place_ms = 0\n", 1, "load_place_ms: there is no such key any more: remove the line"},
 	{"\n\nstandbys = many\n", 3, "standbys: \"many\" is not a number"},
 	{"standbys = 9\n", 1, "standbys: 9 is out of range, allowed is 0 to 8"},
 	{"standbys = -1\n", 1, "standbys: \"-1\" is not a number"},

@@ -48,7 +48,6 @@ static void load_module(void)
 static void boot(void)
 {
 	fake = fake_new(1);
-	fake->config.load_place_ms = 60000;
 	fake_boot(fake);
 	first = &fake->children[1];
 	second = &fake->children[2];
@@ -77,18 +76,9 @@ static void ask_for_function(void)
 	asked = fake_request(fake, &newcomer, &find, -1);
 }
 
-/* The executor cannot put the newcomer's code on the device beside the other's kernel. */
-static void refuse_by(struct fake_child *child)
+static void order_move(void)
 {
-	const uint64_t runner[] = {TAILQ_FIRST(&crowd->sessions)->number, 2100};
-
-	fake_expect(fake, child->socket, WIRE_FIND_FUNCTION);
-	fake_reply(fake, child->socket, fake->message.id, CUDA_ERROR_SYSTEM_NOT_READY, runner, 2);
-}
-
-static void refuse(void)
-{
-	refuse_by(first);
+	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "the test wants it", 60000, NULL, NULL));
 }
 
 static void answer_let_go(struct fake_child *child, uint64_t gone)
@@ -108,8 +98,7 @@ static void tell(struct fake_child *child)
 static void begin(int stage)
 {
 	boot();
-	ask_for_function();
-	refuse();
+	order_move();
 	ck_assert_uint_eq(fake->child_count, 4);
 	ck_assert_ptr_nonnull(session->move);
 	ck_assert_ptr_eq(third->worker->domain->arrival, session->move);
@@ -122,7 +111,7 @@ static void begin(int stage)
 	tell(third);
 }
 
-static void expect_found(struct fake_child *child)
+static void expect_answer(struct fake_child *child)
 {
 	fake_expect(fake, child->socket, WIRE_FIND_FUNCTION);
 	ck_assert_uint_eq(fake->message.session, session->number);
@@ -130,6 +119,13 @@ static void expect_found(struct fake_child *child)
 	fake_expect(fake, newcomer.socket, WIRE_REPLY);
 	ck_assert_uint_eq(fake->message.id, asked);
 	ck_assert_int_eq(fake->message.reply.code, CUDA_SUCCESS);
+}
+
+/* It is served there. */
+static void expect_found(struct fake_child *child)
+{
+	ask_for_function();
+	expect_answer(child);
 }
 
 /* Its executor serves it from now on. */
@@ -183,14 +179,14 @@ END_TEST
 START_TEST(a_newcomer_moves)
 {
 	begin(LETTING_GO);
-	ck_assert_str_eq(third->worker->domain->reason,
-		"code cannot be loaded beside a kernel of fake that runs for 2.1 s");
+	ck_assert_str_eq(third->worker->domain->reason, "the test wants it");
+	ask_for_function();
 	fake_expect_nothing(fake, newcomer.socket);
 	answer_let_go(first, 1);
 	ck_assert_ptr_eq(session->domain, third->worker->domain);
 	ck_assert(session->domain->alone);
 	expect_attached(third);
-	expect_found(third);
+	expect_answer(third);
 	close_in_crowd();
 	ck_assert_uint_eq(window_users(&session->domain->windows, window), 1);
 	ck_assert_uint_eq(fake->daemon.counters.sessions_moved, 1);
@@ -233,7 +229,7 @@ START_TEST(all_its_windows_are_held_where_it_was)
 	boot();
 	for (int i = 0; i < MANY; i++)
 		at[i] = reserve_window();
-	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "the test wants it", 60000, NULL, NULL));
+	order_move();
 	fake_warm(fake, third);
 	fake_serve(fake, third, WIRE_ACTIVATE);
 	tell(third);
@@ -296,10 +292,11 @@ START_TEST(own_work_must_end_before_it_is_moved_again)
 	fake_issue(&session->view, 5);
 	answer_let_go(first, 0);
 	for (int i = 0; i < 3; i++)
-		refuse();
+		ck_assert_ptr_nonnull(
+			strstr(move_begin(session, MOVE_GUARD, "why", 60000, NULL, NULL), "own work"));
 	ck_assert_uint_eq(fake->child_count, 4);
 	word_release(&shm_view_timeline(&session->view, first->worker->generation)->stream[3].done, 5);
-	refuse();
+	ck_assert_ptr_null(move_begin(session, MOVE_GUARD, "why", 60000, NULL, NULL));
 	ck_assert_uint_eq(fake->child_count, 5);
 	fake_reap(fake, third, SIGKILL);
 	third = &fake->children[4];
@@ -310,42 +307,6 @@ START_TEST(own_work_must_end_before_it_is_moved_again)
 	expect_attached(third);
 	expect_found(third);
 	close_in_crowd();
-	end();
-}
-END_TEST
-
-static void expect_told(void)
-{
-	fake_expect(fake, newcomer.socket, WIRE_REPLY);
-	ck_assert_uint_eq(fake->message.id, asked);
-	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_SYSTEM_NOT_READY);
-}
-
-/* Beside the same kernel of somebody else, nothing is waited for twice. */
-START_TEST(who_was_told_is_told_at_once_the_next_time)
-{
-	uint64_t since_us;
-
-	begin(LETTING_GO);
-	fake_issue(&session->view, 5);
-	answer_let_go(first, 0);
-	since_us = session->refusal.since_us;
-	fake->config.load_place_ms = 1;
-	FAKE_RUN_WHILE(fake, timer_now_us() < since_us + 1000);
-	refuse();
-	expect_told();
-	ask_for_function();
-	refuse();
-	expect_told();
-	ck_assert_uint_eq(session->refusal.since_us, since_us);
-	/* Another kernel is another thing. */
-	session->refusal.began_us -= 10000000;
-	fake->config.load_place_ms = 60000;
-	ask_for_function();
-	refuse();
-	ck_assert_uint_gt(session->refusal.since_us, since_us);
-	expect_found(first);
-	fake_reap(fake, third, SIGKILL);
 	end();
 }
 END_TEST
@@ -401,7 +362,7 @@ START_TEST(the_end_of_a_former_executor_is_no_answer)
 	fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
 	replace_first();
 	ck_assert_ptr_null(session->move);
-	refuse_by(second);
+	order_move();
 	fourth = &fake->children[4];
 	fake_warm(fake, fourth);
 	fake_serve(fake, fourth, WIRE_ACTIVATE);
@@ -482,19 +443,6 @@ START_TEST(a_client_that_ends_takes_its_domain_along)
 }
 END_TEST
 
-START_TEST(a_load_is_refused_where_nothing_may_be_placed)
-{
-	boot();
-	fake->config.load_place_ms = 0;
-	ask_for_function();
-	refuse();
-	fake_expect(fake, newcomer.socket, WIRE_REPLY);
-	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_SYSTEM_NOT_READY);
-	ck_assert_uint_eq(fake->child_count, 3);
-	end();
-}
-END_TEST
-
 static void on_over(void *context, int32_t code, const char *text)
 {
 	(void)context;
@@ -507,7 +455,6 @@ static void on_over(void *context, int32_t code, const char *text)
 START_TEST(one_that_may_have_left_something_behind_stays)
 {
 	boot();
-	ask_for_function();
 	expect_found(first);
 	fake_serve(fake, second, WIRE_FIND_FUNCTION);
 	ck_assert_ptr_nonnull(
@@ -590,8 +537,7 @@ START_TEST(who_has_served_it_before_may_stray_as_well)
 	first->worker->contains = second->worker->contains = true;
 	get_guard(second);
 	replace_first();
-	ask_for_function();
-	refuse_by(second);
+	order_move();
 	fake_warm(fake, third);
 	fake_serve(fake, third, WIRE_ACTIVATE);
 	fake_serve(fake, third, WIRE_OPEN_SESSION);
@@ -650,12 +596,13 @@ START_TEST(the_next_daemon_says_so_too)
 	tell_with_guard(fourth);
 	answer_let_go(first, 1);
 	expect_formers(third, session, (const struct fake_child *[]){first, fourth}, 2);
+	ask_for_function();
 	fake_expect(fake, third->socket, WIRE_FIND_FUNCTION);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	session = daemon_find_session(&fake->daemon, fake->daemon.next_session);
 	expect_formers(third, session, (const struct fake_child *[]){first, fourth}, 2);
 	answer_formers(third);
-	expect_found(third);
+	expect_answer(third);
 	fake_serve(fake, third, WIRE_OPEN_GUARD);
 	fake_serve(fake, first, WIRE_CLOSE_SESSION);
 	expect_formers(third, NULL, (const struct fake_child *[]){fourth}, 1);
@@ -684,7 +631,7 @@ START_TEST(requests_go_on_until_it_is_let_go)
 	ask_for_function();
 	answer_let_go(first, 1);
 	expect_attached(third);
-	expect_found(third);
+	expect_answer(third);
 	close_in_crowd();
 	ck_assert(over && !over_code);
 	end();
@@ -820,7 +767,7 @@ START_TEST(the_next_daemon_does_not_ask_once_more_whether_it_is_let_go)
 {
 	fake_with_records = true;
 	boot();
-	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "the test wants it", 60000, NULL, NULL));
+	order_move();
 	fake_warm(fake, third);
 	fake_serve(fake, third, WIRE_ACTIVATE);
 	tell(third);
@@ -844,13 +791,11 @@ int main(void)
 	tcase_add_test(tests, pinned_memory_holds_the_window_longer);
 	tcase_add_test(tests, one_whose_own_work_does_not_end_stays);
 	tcase_add_test(tests, own_work_must_end_before_it_is_moved_again);
-	tcase_add_test(tests, who_was_told_is_told_at_once_the_next_time);
 	tcase_add_loop_test(tests, trouble_of_the_old_executor_comes_first, STARTING, STAGES);
 	tcase_add_test(tests, the_end_of_a_former_executor_is_no_answer);
 	tcase_add_loop_test(tests, a_new_executor_that_dies_has_a_successor, STARTING, LETTING_GO);
 	tcase_add_test(tests, one_that_was_let_go_waits_for_the_next_executor);
 	tcase_add_loop_test(tests, a_client_that_ends_takes_its_domain_along, STARTING, STAGES);
-	tcase_add_test(tests, a_load_is_refused_where_nothing_may_be_placed);
 	tcase_add_test(tests, one_that_may_have_left_something_behind_stays);
 	tcase_add_test(tests, requests_go_on_until_it_is_let_go);
 	tcase_add_test(tests, the_limit_ends_it);
