@@ -19,7 +19,7 @@ struct identity {
 	char name[IDENTITY_NAME_MAX];
 };
 
-/** Describes the calling process; where the system does not show what it runs, by its name alone. */
+/** Describes the calling process: by its name alone where the system does not show what it runs. */
 void identity_describe(struct identity *ret_identity);
 
 /**

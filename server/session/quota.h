@@ -31,8 +31,8 @@ const char *quota_refuses_session(
 	const struct daemon *daemon, const struct session_peer *peer, int32_t *ret_code);
 
 /**
- * A session was refused memory because of a limit: an event, but for one that the same limit refused
- * before and that has been granted nothing since.
+ * A session was refused memory because of a limit: an event, but for one that the same limit
+ * refused before and that has been granted nothing since.
  * @limit: as the configuration calls it, static
  * @bytes: that it asked for
  */

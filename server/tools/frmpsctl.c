@@ -431,9 +431,10 @@ static bool is_own_folder(const char *socket)
 static int describe_container(const struct call *call)
 {
 	const char *name = call->count ? call->arguments[0] : "0";
+	const char *behind = call->count > 1 ? call->arguments[1] : "";
 	char *library = shim_directory(), *folder = library ? realpath(library, NULL) : NULL;
 	const bool own = is_own_folder(call->path), named = cdi_is_name(name);
-	json_t *json = folder && own && named ? cdi_make(name, call->path, folder) : NULL;
+	json_t *json = folder && own && named ? cdi_make(name, call->path, folder, behind) : NULL;
 	int code =
 		json && !json_dumpf(json, stdout, JSON_INDENT(2)) && puts("") >= 0 && !fflush(stdout) ? 0 : 1;
 
@@ -449,7 +450,8 @@ static int describe_container(const struct call *call)
 			"socket a folder of its own (key socket)\n",
 			call->path);
 	else if (!json)
-		fprintf(stderr, "frmpsctl: %s and %s are no absolute paths in folders of their own\n",
+		fprintf(stderr,
+			"frmpsctl: %s and %s are no absolute paths in folders of their own, or too long\n",
 			call->path, folder);
 	json_decref(json);
 	free(folder);

@@ -119,8 +119,8 @@ START_TEST(a_fault_of_nobody_knows_whom)
 	expect("nobody is proved guilty (nobody proved guilty), kernel (not known), code 715 "
 	       "CUDA_ERROR_ILLEGAL_INSTRUCTION; told an error: nobody");
 	expect(" ms (halting ");
-	expect(", quiet ");
-	expect(", judge ");
+	expect(", waiting for kernels ");
+	expect(", judging ");
 	end();
 }
 END_TEST
