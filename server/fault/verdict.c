@@ -217,6 +217,12 @@ static void append_times(const struct promote_times *times, char *text, size_t s
 	append(text, size, ")");
 }
 
+/* Once for each pause: a promotion that is cut short goes on in the next one. */
+static void count_pause(struct domain *domain, uint64_t us)
+{
+	domain->daemon->counters.paused_us += us;
+}
+
 /* What verdict_text says is one more verdict, of this moment. @culprit: 0 where none is proved or
  * known */
 static void publish_about(struct domain *domain, const struct event_about *culprit)
@@ -278,6 +284,7 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 	if (promotion->sign[0])
 		append(text, size, "; sign: %s", promotion->sign);
 	append_times(&promotion->times, text, size);
+	count_pause(domain, timer_now_us() - promotion->times.detected);
 	publish_promotion(domain);
 	verdict_reason(promotion, reason, sizeof(reason));
 	events_note(domain->daemon, EVENT_switch, LOG_LEVEL_INFO, &about,
@@ -320,6 +327,7 @@ void verdict_contained(struct domain *domain, uint64_t session, const struct wir
 
 	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
 	append(text, size, "; told an error beside it: nobody; nobody waits; contained in %.1f ms", took_ms);
+	count_pause(domain, fault->took / 1000);
 	publish(domain, session);
 }
 
@@ -333,6 +341,7 @@ void verdict_over_limit(
 
 	begin_with_culprit(domain, session->number, &limit, JUDGE_OVER_LIMIT, text, size);
 	append(text, size, "; told an error beside it: nobody; nobody waits; ended in %.1f ms", took_ms);
+	count_pause(domain, took_us);
 	publish(domain, session->number);
 }
 

@@ -102,6 +102,7 @@ START_TEST(a_fenced_executor)
 	expect(" ms (fencing ");
 	expect(", judging ");
 	expect(", activating it ");
+	ck_assert_uint_gt(fake->daemon.counters.paused_us, 0);
 	end();
 }
 END_TEST
@@ -154,6 +155,7 @@ START_TEST(a_contained_fault)
 	       "executor; "
 	       "told an error beside it: nobody");
 	expect("; contained in 47.2 ms");
+	ck_assert_uint_eq(fake->daemon.counters.paused_us, 47230);
 	end();
 }
 END_TEST
