@@ -1,11 +1,23 @@
 """What a result was measured on. A number without it is not worth keeping."""
 
 import contextlib
+import importlib.metadata
 import os
 import pathlib
 import platform
 import subprocess
 import time
+
+FRAMEWORKS = ("torch", "triton", "transformers", "jax", "cupy-cuda12x", "cupy-cuda13x")
+
+
+def frameworks():
+    """Those that are installed, with their versions."""
+    found = []
+    for name in FRAMEWORKS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{name} {importlib.metadata.version(name)}")
+    return ", ".join(found)
 
 
 def machine():
@@ -18,4 +30,5 @@ def machine():
         query = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
                                capture_output=True, text=True, check=True)
         block["gpu"] = query.stdout.strip()
+    block |= {"frameworks": frameworks()} if frameworks() else {}
     return block

@@ -258,7 +258,8 @@ def rounds_text(result):
 
 def machine_text(block):
     cpu = f"{block.get('cpu', 'processor unknown')}, {block['cpus']} processors"
-    return f"{block.get('gpu', 'no GPU')}; {cpu}; Linux {block['kernel']}; {block['date']}"
+    frameworks = f"; {block['frameworks']}" if "frameworks" in block else ""
+    return f"{block.get('gpu', 'no GPU')}; {cpu}; Linux {block['kernel']}{frameworks}; {block['date']}"
 
 
 def number_text(value):

@@ -339,23 +339,23 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 {
 	uint64_t windows[WINDOW_WORDS];
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
-	char identity[IDENTITY_MAX];
+	struct identity identity;
 
 	connect_look(NULL, windows);
 	for (unsigned i = 0; i < WINDOW_WORDS; ++i)
 		windows[i] &= ~refused[i];
-	identity_describe(identity);
+	identity_describe(&identity);
 	hello.hello = (struct wire_hello){
 		.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
 		.features = FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS |
 			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS,
-		.program = program_invocation_short_name,
+		.program = identity.name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
 		.window_bytes = WINDOW_BYTES,
 		.recovery = wish->recovery,
-		.identity = identity,
+		.identity = identity.text,
 		.memory_limit = wish->memory_limit,
 		.sm_percent = wish->sm_percent,
 		.priority = wish->priority,

@@ -3,6 +3,7 @@
 
 #include "client/link/identity.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -20,14 +21,23 @@ static const char *const interpreters[] = {
 	"java", "julia", "lua", "luajit", "node", "perl", "pypy", "python", "ruby"};
 
 /* Options that what is run follows: a file, a module, or the code itself. */
-static const char *const runs_next[] = {"-c", "-e", "-jar", "-m"};
+static const struct runs_next {
+	const char *option;
+	bool is_code;
+} runs_next[] = {{"-c", true}, {"-e", true}, {"-jar", false}, {"-m", false}};
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
 
 /* Its name is one of the list, with a version behind it or none. */
 static bool is_interpreter(const char *executable)
 {
-	const char *name = strrchr(executable, '/');
+	const char *name = base_name(executable);
 
-	name = name ? name + 1 : executable;
 	for (size_t i = 0; i < sizeof(interpreters) / sizeof(interpreters[0]); i++) {
 		size_t length = strlen(interpreters[i]);
 
@@ -45,32 +55,39 @@ static bool is_file(const char *path)
 	return statx(AT_FDCWD, path, 0, STATX_TYPE, &status) == 0 && S_ISREG(status.stx_mode);
 }
 
-static bool has_program_next(const char *option)
+/* What an interpreter runs. */
+struct script {
+	const struct runs_next *behind; /* NULL: no option */
+	const char *text;		/* path, module or code; NULL: nothing that is known */
+};
+
+static const struct runs_next *find_runs_next(const char *option)
 {
 	for (size_t i = 0; i < sizeof(runs_next) / sizeof(runs_next[0]); i++)
-		if (strcmp(option, runs_next[i]) == 0)
-			return true;
-	return false;
+		if (strcmp(option, runs_next[i].option) == 0)
+			return &runs_next[i];
+	return NULL;
 }
 
-/* The first argument that is a file and no option; without one the first that is no option, NULL
- * without that. Options have values behind them that are neither. */
-static const char *find_script(const char *arguments, size_t bytes)
+/* The first argument that is a file and no option; without one the first that is no option.
+ * Options have values behind them that are neither. */
+static struct script find_script(const char *arguments, size_t bytes)
 {
 	const char *first = NULL, *end = arguments + bytes;
 
 	for (const char *at = arguments + strlen(arguments) + 1; at < end; at += strlen(at) + 1) {
-		if (has_program_next(at)) {
-			at += strlen(at) + 1;
-			return at < end ? at : NULL;
-		}
+		const struct runs_next *behind = find_runs_next(at);
+		const char *next = at + strlen(at) + 1;
+
+		if (behind)
+			return (struct script){behind, next < end ? next : NULL};
 		if (*at == '-' || !*at)
 			continue;
 		if (is_file(at))
-			return at;
+			return (struct script){NULL, at};
 		first = first ? first : at;
 	}
-	return first;
+	return (struct script){NULL, first};
 }
 
 static const char *last_part(const char *text)
@@ -80,14 +97,33 @@ static const char *last_part(const char *text)
 	return length > PART_MAX ? text + length - PART_MAX : text;
 }
 
-void identity_of(const char *executable, const char *arguments, size_t bytes, char text[IDENTITY_MAX])
+static void describe(const char *executable, const struct script *script, char text[IDENTITY_MAX])
 {
-	const char *script = bytes && is_interpreter(executable) ? find_script(arguments, bytes) : NULL;
-	char *path = script && is_file(script) ? realpath(script, NULL) : NULL;
+	char *path = script->text && is_file(script->text) ? realpath(script->text, NULL) : NULL;
 
-	snprintf(text, IDENTITY_MAX, "%.255s%s%.255s", last_part(executable), script ? " " : "",
-		script ? last_part(path ? path : script) : "");
+	snprintf(text, IDENTITY_MAX, "%.255s%s%.255s", last_part(executable), script->text ? " " : "",
+		script->text ? last_part(path ? path : script->text) : "");
 	free(path);
+}
+
+/* Code is no name: its option alone stands for it. */
+static void name(const char *program, const struct script *script, char text[IDENTITY_NAME_MAX])
+{
+	const struct runs_next *behind = script->behind;
+	const char *shown = script->text && !(behind && behind->is_code) ? base_name(script->text) : "";
+
+	snprintf(text, IDENTITY_NAME_MAX, "%.100s%s%s%s%.140s", program, behind ? " " : "",
+		behind ? behind->option : "", *shown ? " " : "", shown);
+}
+
+void identity_of(const char *executable, const char *arguments, size_t bytes, struct identity *ret_identity)
+{
+	struct script script = {0};
+
+	if (bytes && is_interpreter(executable))
+		script = find_script(arguments, bytes);
+	describe(executable, &script, ret_identity->text);
+	name(base_name(bytes ? arguments : executable), &script, ret_identity->name);
 }
 
 /* Return: bytes read, the last of which is a NUL */
@@ -107,15 +143,16 @@ static size_t read_arguments(char *arguments, size_t size)
 	return length ? length + 1 : 0;
 }
 
-void identity_describe(char text[IDENTITY_MAX])
+void identity_describe(struct identity *ret_identity)
 {
 	char executable[PATH_MAX], *arguments = malloc(ARGUMENTS_MAX);
 	ssize_t length = readlink("/proc/self/exe", executable, sizeof(executable) - 1);
 
-	text[0] = '\0';
+	*ret_identity = (struct identity){.text = ""};
+	snprintf(ret_identity->name, sizeof(ret_identity->name), "%s", program_invocation_short_name);
 	if (length > 0 && arguments) {
 		executable[length] = '\0';
-		identity_of(executable, arguments, read_arguments(arguments, ARGUMENTS_MAX), text);
+		identity_of(executable, arguments, read_arguments(arguments, ARGUMENTS_MAX), ret_identity);
 	}
 	free(arguments);
 }

@@ -8,16 +8,25 @@
 
 #include <stddef.h>
 
-#define IDENTITY_MAX 512u
+#define IDENTITY_MAX	  512u
+#define IDENTITY_NAME_MAX 256u
 
-/** Describes the calling process; an empty text where the system does not show what it runs. */
-void identity_describe(char text[IDENTITY_MAX]);
+struct identity {
+	/* Path of the executable, and behind a space the script, as a path if it is a file. Of each
+	 * the last 255 bytes count. */
+	char text[IDENTITY_MAX];
+	/* For people: how the program was called, and the script without its folder. */
+	char name[IDENTITY_NAME_MAX];
+};
+
+/** Describes the calling process: by its name alone where the system does not show what it runs. */
+void identity_describe(struct identity *ret_identity);
 
 /**
- * Describes a program: path of the executable, and behind a space the script, as a path if it is a
- * file. Of each the last 255 bytes count.
+ * Describes a program.
+ * @executable: its path
  * @arguments: of the program with the first, each ends with a NUL; @bytes: their length together
  */
-void identity_of(const char *executable, const char *arguments, size_t bytes, char text[IDENTITY_MAX]);
+void identity_of(const char *executable, const char *arguments, size_t bytes, struct identity *ret_identity);
 
 #endif

@@ -463,8 +463,9 @@ int adopt(struct daemon *daemon, const struct legacy *legacy)
 	if (!r) {
 		go_on(&adoption, legacy);
 		events_note(daemon, EVENT_daemon, LOG_LEVEL_INFO, &nobody,
-			"the daemon is back after %u: it took over %u sessions in %.1f ms", legacy->lives,
-			daemon->session_count, (double)(timer_now_us() - begin_us) / 1000.0);
+			"the daemon is back (restart %u of this service): it took over %u sessions in "
+			"%.1f ms",
+			legacy->lives, daemon->session_count, (double)(timer_now_us() - begin_us) / 1000.0);
 	} else {
 		log_error("what the daemon before this one left cannot be taken over");
 	}

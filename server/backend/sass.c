@@ -230,23 +230,3 @@ bool sass_may_know_constants(unsigned arch, const uint8_t *code, uint64_t bytes)
 	}
 	return may;
 }
-
-bool sass_is_shared(const uint8_t *instruction)
-{
-	struct instruction i = read_at(instruction, 0);
-
-	/* The second of two takes a part of the address from a uniform register. */
-	switch (operation(&i)) {
-	case 0x984: /* LDS */
-	case 0x388: /* STS */
-	case 0x988:
-	case 0x38c: /* ATOMS */
-	case 0x98c:
-	case 0x38d: /* ATOMS, compare and swap */
-	case 0x83b: /* LDSM */
-	case 0x844: /* STSM */
-		return true;
-	default:
-		return false;
-	}
-}

@@ -36,11 +36,4 @@ bool sass_note_reads(const uint8_t *code, uint64_t bytes, struct sass_table *tab
  */
 bool sass_may_know_constants(unsigned arch, const uint8_t *code, uint64_t bytes);
 
-/**
- * Whether an instruction accesses shared memory, by a shared address, and no other memory. Any
- * bytes, any thread.
- * @instruction: SASS_INSTRUCTION_BYTES
- */
-bool sass_is_shared(const uint8_t *instruction);
-
 #endif

@@ -28,6 +28,9 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 #define LOOK_NS	  100000
+/* What one look may count of a step's time. A machine that stood still for longer is not the
+ * device's silence: nobody looked, and the device's threads did not run either. */
+#define LOOK_MOST_NS (10 * NS_PER_MS)
 
 enum verdict { VERDICT_NONE, VERDICT_CONTAINED, VERDICT_UNCONTAINED };
 
@@ -131,11 +134,15 @@ typedef bool is_so_fn(struct trial *trial);
 static bool await(struct trial *trial, is_so_fn *is_so)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_NS};
-	uint64_t until = now_ns() + trial->patience_ns;
+	uint64_t looked_ns = now_ns(), waited_ns = 0;
 
 	while (!is_so(trial)) {
-		if (now_ns() >= until)
+		uint64_t now = now_ns(), elapsed = now - looked_ns;
+
+		waited_ns += elapsed < LOOK_MOST_NS ? elapsed : LOOK_MOST_NS;
+		if (waited_ns >= trial->patience_ns)
 			return false;
+		looked_ns = now;
 		nanosleep(&pause, NULL);
 	}
 	return true;

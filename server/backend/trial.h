@@ -38,7 +38,8 @@ struct trial_kernels {
 /**
  * Tries the context of this process. Calls backend_watch's part of the service: nobody else is told
  * of faults from here on. What it makes is left behind, so the process is to end.
- * @patience_ms: for each step
+ * @patience_ms: for each step, of the time in which this process runs: at most 10 ms count between
+ *   two looks, so a machine that stands still ends no trial
  * @ret_why: TRIAL_TEXT; empty, or why it is not proved
  */
 void trial_run(const struct backend_ops *ops, const struct trial_kernels *kernels, unsigned patience_ms,

@@ -31,6 +31,7 @@
 
 #include "protocol/socket.h"
 #include "server/compiler/links.h"
+#include "server/environment.h"
 #include "server/file.h"
 
 #define LOG_BYTES 16384u
@@ -95,11 +96,9 @@ static void offer_to_be_killed(void)
 
 static bool set_limits(void)
 {
-	const char *wish = getenv("FRMPS_COMPILE_MIB");
-	uint64_t mib = wish ? strtoull(wish, NULL, 10) : 0, now = private_memory();
+	uint64_t mib = environment_number("FRMPS_COMPILE_MIB", MEMORY_MIB_DEFAULT, 1, UINT64_C(1) << 30);
+	uint64_t now = private_memory();
 
-	if (!mib || mib > UINT64_C(1) << 30)
-		mib = MEMORY_MIB_DEFAULT;
 	offer_to_be_killed();
 	return now && limit(RLIMIT_DATA, now + (mib << 20)) && limit(RLIMIT_CPU, PROCESSOR_SECONDS) &&
 	       limit(RLIMIT_FSIZE, FILE_MOST) && limit(RLIMIT_CORE, 0);

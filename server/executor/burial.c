@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "server/environment.h"
 #include "server/executor/clock.h"
 #include "server/executor/memory.h"
 #include "server/executor/tenant.h"
@@ -38,7 +39,8 @@ void burial_init(struct executor *executor)
 
 	TAILQ_INIT(&burials->list);
 	pthread_mutex_init(&burials->lock, NULL);
-	burials->limit = executor_number("FRMPS_UNPIN_MIB", BURIAL_MIB_DEFAULT, UINT64_C(1) << 30) << 20;
+	burials->limit = environment_number("FRMPS_UNPIN_MIB", BURIAL_MIB_DEFAULT, 0, UINT64_C(1) << 30)
+			 << 20;
 }
 
 void burial_deinit(struct executor *executor)

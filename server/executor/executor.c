@@ -1,10 +1,7 @@
-// What every file of the executor needs: the way to the daemon, numbers of the environment, tenants
-// by number, and what a result of the backend says of the context. Any thread, but where executor.h
-// says otherwise.
+// What every file of the executor needs: the way to the daemon, tenants by number, and what a
+// result of the backend says of the context. Any thread, but where executor.h says otherwise.
 
 #include "server/executor/executor.h"
-
-#include <stdlib.h>
 
 #include "server/executor/lost.h"
 #include "server/executor/tenant.h"
@@ -44,23 +41,6 @@ CUresult executor_code(struct executor *executor, CUresult code)
 	if (code && backend_is_fatal(code))
 		lost_report(executor, code);
 	return code;
-}
-
-uint64_t executor_number(const char *name, uint64_t otherwise, uint64_t most)
-{
-	const char *text = getenv(name);
-	char *end;
-	unsigned long long value;
-
-	if (!text || !*text)
-		return otherwise;
-	value = strtoull(text, &end, 10);
-	if (*end || value > most) {
-		log_warning("%s=%s is not a number up to %llu and is ignored", name, text,
-			(unsigned long long)most);
-		return otherwise;
-	}
-	return value;
 }
 
 struct tenant *executor_tenant(struct executor *executor, uint64_t id)

@@ -116,9 +116,6 @@ int executor_handle(struct executor *executor, struct job *job);
 /** Sends a message to the daemon; no descriptor ever goes with one. Any thread. */
 void executor_send(struct executor *executor, const struct wire_message *message);
 
-/** A number from the environment; what is no number up to `most` is ignored with a warning. */
-uint64_t executor_number(const char *name, uint64_t otherwise, uint64_t most);
-
 /** Finds the tenant of a session by its number. Main thread. NULL if there is none. */
 struct tenant *executor_tenant(struct executor *executor, uint64_t id);
 

@@ -37,6 +37,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "server/environment.h"
 #include "server/executor/clock.h"
 #include "server/executor/dispatch.h"
 #include "server/executor/halt.h"
@@ -416,7 +417,7 @@ static unsigned default_threads(void)
 	long processors = sysconf(_SC_NPROCESSORS_ONLN) / 2;
 	unsigned threads = processors < 1 ? 1 : processors > 8 ? 8 : (unsigned)processors;
 
-	threads = (unsigned)executor_number("FRMPS_EXECUTOR_THREADS", threads, SERVE_THREADS_MAX);
+	threads = (unsigned)environment_number("FRMPS_EXECUTOR_THREADS", threads, 0, SERVE_THREADS_MAX);
 	return threads ? threads : 1;
 }
 
@@ -445,8 +446,8 @@ int serve_pool_init(struct executor *executor, unsigned threads)
 	struct serve_pool *pool = &executor->pool;
 	int error = 0;
 
-	pool->spin_ns = executor_number("FRMPS_SPIN_US", SPIN_US_DEFAULT, 1000000) * CLOCK_US;
-	mutex_spin(executor_number("FRMPS_LOCK_SPIN_NS", LOCK_SPIN_NS_DEFAULT, CLOCK_MS));
+	pool->spin_ns = environment_number("FRMPS_SPIN_US", SPIN_US_DEFAULT, 0, 1000000) * CLOCK_US;
+	mutex_spin(environment_number("FRMPS_LOCK_SPIN_NS", LOCK_SPIN_NS_DEFAULT, 0, CLOCK_MS));
 	threads = threads ? threads : default_threads();
 	pool->threads = aligned_alloc(SHM_LINE, threads * sizeof(*pool->threads));
 	if (!pool->threads)

@@ -268,13 +268,13 @@ void promote_lost(struct worker *worker, const char *text)
 	if (worker->domain)
 		evidence_take_lost(worker);
 	if (!device_take_lost(worker) && !(worker->domain && promote_sign(worker->domain, worker, text)))
-		worker_condemn(worker, "lost its context");
+		worker_condemn(worker, "it lost its context");
 }
 
 void promote_close_overdue(struct domain *domain)
 {
 	if (incident_is_activating(domain->promotion->state))
-		worker_condemn(domain->active, "did not close a session in time");
+		worker_condemn(domain->active, "it did not close a session in time");
 	else
 		promote_silent(domain, domain->active);
 }
@@ -392,7 +392,7 @@ static void choose(struct domain *domain)
 	if (worker)
 		activate(domain, worker);
 	else if (domain->promotion->state == INCIDENT_LOST)
-		log_warning("no standby is ready: clients are held until one is");
+		log_warning("no standby is ready: programs are held until one is");
 }
 
 void promote_fenced(struct domain *domain, struct worker *worker)
@@ -409,7 +409,7 @@ void promote_off_device(struct domain *domain)
 
 	promote_take(domain, INCIDENT_OFF_DEVICE);
 	promote_fenced(domain, worker);
-	worker_condemn(worker, "its clients go on in the next one");
+	worker_condemn(worker, "its programs go on in the next one");
 }
 
 void promote_hand_over(struct domain *domain)
@@ -418,7 +418,7 @@ void promote_hand_over(struct domain *domain)
 
 	promote_take(domain, INCIDENT_DRAINED);
 	/* Not the active one any more, so its end is nobody's business but the driver's. */
-	worker_condemn(worker, "its clients go on in the next one");
+	worker_condemn(worker, "its programs go on in the next one");
 }
 
 /* Whether a replacement would be there at once, or cannot be had earlier. */
@@ -468,7 +468,7 @@ static void on_activated(
 	if (!reply || domain_worker_is_failing(worker))
 		return;
 	if (reply->code) {
-		worker_condemn(worker, reply->text[0] ? reply->text : "could not be activated");
+		worker_condemn(worker, reply->text[0] ? reply->text : "it could not be activated");
 		return;
 	}
 	actions = promote_take(domain, INCIDENT_ACTIVATED);

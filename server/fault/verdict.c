@@ -199,17 +199,28 @@ static void append_times(const struct promote_times *times, char *text, size_t s
 	const struct {
 		const char *name;
 		uint64_t until_us;
-	} phases[] = {{"halt", times->halted}, {"quiet", times->quiet}, {"fence", times->fenced},
-		{"judge", times->judged}, {"standby", times->activate}, {"activate", timer_now_us()}};
+	} phases[] = {{"halting", times->halted}, {"waiting for kernels", times->quiet},
+		{"fencing", times->fenced}, {"judging", times->judged},
+		{"waiting for a standby", times->activate}, {"activating it", timer_now_us()}};
 	uint64_t from_us = times->detected;
+	const char *before = " (";
 
+	append(text, size, "; took %.1f ms",
+		ms(times->detected, phases[sizeof(phases) / sizeof(*phases) - 1].until_us));
 	for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
 		if (!phases[i].until_us)
 			continue;
-		append(text, size, "%s %.1f, ", phases[i].name, ms(from_us, phases[i].until_us));
+		append(text, size, "%s%s %.1f", before, phases[i].name, ms(from_us, phases[i].until_us));
 		from_us = phases[i].until_us;
+		before = ", ";
 	}
-	append(text, size, "in all %.1f ms", ms(times->detected, from_us));
+	append(text, size, ")");
+}
+
+/* Once for each pause: a promotion that is cut short goes on in the next one. */
+static void count_pause(struct domain *domain, uint64_t us)
+{
+	domain->daemon->counters.paused_us += us;
 }
 
 /* What verdict_text says is one more verdict, of this moment. @culprit: 0 where none is proved or
@@ -254,7 +265,7 @@ void verdict_cut_short(struct domain *domain)
 	*text = '\0';
 	append_judgement(domain, text, size);
 	append_told(domain, text, size);
-	append(text, size, "; the executor that took over failed before it served everybody; ");
+	append(text, size, "; the executor that took over failed before it served everybody");
 	append_times(&domain->promotion->times, text, size);
 	publish_promotion(domain);
 }
@@ -272,8 +283,8 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 	append_going_on(values, text, size);
 	if (promotion->sign[0])
 		append(text, size, "; sign: %s", promotion->sign);
-	append(text, size, "; ");
 	append_times(&promotion->times, text, size);
+	count_pause(domain, timer_now_us() - promotion->times.detected);
 	publish_promotion(domain);
 	verdict_reason(promotion, reason, sizeof(reason));
 	events_note(domain->daemon, EVENT_switch, LOG_LEVEL_INFO, &about,
@@ -315,8 +326,8 @@ void verdict_contained(struct domain *domain, uint64_t session, const struct wir
 	double took_ms = (double)fault->took / 1e6;
 
 	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
-	append(text, size, "; told an error beside it: nobody; nobody waits; contained %.1f, in all %.1f ms",
-		took_ms, took_ms);
+	append(text, size, "; told an error beside it: nobody; nobody waits; contained in %.1f ms", took_ms);
+	count_pause(domain, fault->took / 1000);
 	publish(domain, session);
 }
 
@@ -329,8 +340,8 @@ void verdict_over_limit(
 	double took_ms = (double)took_us / 1000.0;
 
 	begin_with_culprit(domain, session->number, &limit, JUDGE_OVER_LIMIT, text, size);
-	append(text, size, "; told an error beside it: nobody; nobody waits; ended %.1f, in all %.1f ms",
-		took_ms, took_ms);
+	append(text, size, "; told an error beside it: nobody; nobody waits; ended in %.1f ms", took_ms);
+	count_pause(domain, took_us);
 	publish(domain, session->number);
 }
 

@@ -108,14 +108,14 @@ static bool read_one(struct connection *connection)
 		log_error("a message comes without its descriptors: this process has none left (limit of "
 			  "open files)");
 	} else if (r) {
-		hang_up(connection, r == PACKET_E_CLOSED    ? "hung up"
-				    : r == PACKET_E_INVALID ? "sent a malformed packet"
+		hang_up(connection, r == PACKET_E_CLOSED    ? "the other side closed it"
+				    : r == PACKET_E_INVALID ? "a malformed packet came"
 							    : strerror(-r));
 		return false;
 	}
 	if (wire_decode(incoming.bytes, incoming.length, &message)) {
 		packet_close_fds(&incoming);
-		hang_up(connection, "sent a malformed message");
+		hang_up(connection, "a malformed message came");
 	} else {
 		connection->unread = true;
 		connection->handlers->message(connection->context, &message, &incoming);
@@ -167,7 +167,7 @@ static void on_error(struct connection *connection)
 	getsockopt(connection->socket, SOL_SOCKET, SO_ERROR, &error, &size);
 	while (!connection->paused && !connection->closing && read_one(connection))
 		;
-	hang_up(connection, "hung up");
+	hang_up(connection, "the other side closed it");
 }
 
 static void flush(struct connection *connection)
@@ -185,7 +185,7 @@ static void flush(struct connection *connection)
 		}
 		if (r) {
 			/* A program that only does not read could go on writing for ever. */
-			hang_up(connection, "cannot be written to");
+			hang_up(connection, "it cannot be written to");
 			return;
 		}
 		pop(connection);
@@ -214,7 +214,7 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 	/* Unread packets come first; a paused peer that is gone gets no more answers anyway. */
 	if ((events & UV_DISCONNECT) && (connection->paused || !(events & UV_READABLE)) &&
 		!connection->closing)
-		hang_up(connection, "hung up");
+		hang_up(connection, "the other side closed it");
 }
 
 static void close_socket(int socket, const struct connection_handlers *handlers)
@@ -309,7 +309,7 @@ void connection_drain(struct connection *connection)
 {
 	while (!connection->closing && !connection->hung_up && read_one(connection))
 		;
-	hang_up(connection, "hung up");
+	hang_up(connection, "the other side closed it");
 }
 
 void connection_deliver(struct connection *connection)

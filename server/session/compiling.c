@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/environment.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
@@ -25,7 +26,9 @@
 
 /* Of one user. */
 #define COMPILERS_MOST 32u
-#define IDLE_MS	       60000u
+/* How long a compilation may take. */
+#define SECONDS_DEFAULT 600u
+#define IDLE_MS		60000u
 /* Compilations of a user at a time, unless FRMPS_COMPILATIONS says it: at least two, so that one
  * alone cannot hold up the next. */
 #define LEAST 2u
@@ -409,15 +412,14 @@ void compiling_init(struct daemon *daemon,
 	void (*finish)(struct request *request, const struct wire_reply *reply),
 	void (*compiled)(struct request *request, const struct compiled *code))
 {
-	const char *wish = getenv("FRMPS_COMPILATIONS");
-	unsigned long number = wish ? strtoul(wish, NULL, 10) : 0;
-
 	TAILQ_INIT(&daemon->crew.compilers);
+	daemon->crew.compile_ms =
+		environment_number("FRMPS_COMPILE_SECONDS", SECONDS_DEFAULT, 1, UINT32_MAX) * 1000;
 	TAILQ_INIT(&daemon->compiling.waiting);
 	daemon->compiling.finish = finish;
 	daemon->compiling.compiled = compiled;
 	daemon->compiling.at_a_time =
-		number && number <= COMPILERS_MOST ? (unsigned)number : default_at_a_time();
+		(unsigned)environment_number("FRMPS_COMPILATIONS", default_at_a_time(), 1, COMPILERS_MOST);
 	daemon->compiling.idle = timer_new(daemon->loop, on_idle, daemon);
 	log_bug_on(!daemon->compiling.idle);
 }

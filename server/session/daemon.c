@@ -131,8 +131,11 @@ static bool has_workers(const struct daemon *daemon)
  * go. */
 void daemon_worker_hung_up(struct worker *worker, const char *reason)
 {
+	char text[128];
+
+	snprintf(text, sizeof(text), "its connection is over: %s", reason);
 	if (!worker->daemon->leaving)
-		worker_condemn(worker, reason);
+		worker_condemn(worker, text);
 }
 
 void daemon_worker_given_up(struct worker *worker, const char *text)
@@ -198,7 +201,7 @@ static void ask_to_leave(struct worker *worker)
 
 static void kill_worker(struct worker *worker)
 {
-	worker_condemn(worker, "does not leave");
+	worker_condemn(worker, "it does not leave");
 }
 
 /* One that no executor knows is gone at its first step, and others may be at that. */
@@ -260,8 +263,8 @@ void daemon_stop(struct daemon *daemon)
 		daemon_leave(daemon);
 		return;
 	}
-	log_info("stopping: %u clients have %llu s to finish", daemon->session_count,
-		(unsigned long long)daemon->stop_seconds);
+	log_info("stopping: waits %llu s at most for %u programs (frmpsctl status lists them)",
+		(unsigned long long)daemon->stop_seconds, daemon->session_count);
 	notify_manager("STOPPING=1");
 	/* The socket goes last: who is waited for can be seen, and ended. */
 	daemon->draining = true;

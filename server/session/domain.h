@@ -120,7 +120,7 @@ void domain_watch_idle(struct domain *domain);
 
 /* Why a user gets no more executors. */
 #define DOMAIN_NO_SHARE                                                                                      \
-	"its user has as many executors as he may have (executors_per_user_max of the service): they serve " \
+	"its user has as many executors as executors_per_user_max allows: they serve "                       \
 	"programs in quarantine, moved apart, or of his subordinate users"
 #define DOMAIN_NO_ROOM                                                                                       \
 	"there is no memory for an executor of its own: the service has none, or the device none that is "   \

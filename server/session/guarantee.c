@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "server/bytes.h"
 #include "server/config/config.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
@@ -11,8 +12,6 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
-
-#define MIB (UINT64_C(1) << 20)
 
 uint64_t guarantee_wish(const struct session *session, const struct wire_message *message)
 {
@@ -138,19 +137,16 @@ bool guarantee_refuses(const struct session *session, char *ret_text, size_t siz
 		return false;
 	if (others.guaranteed + own > most) {
 		snprintf(ret_text, size,
-			"its memory_guarantee of %llu MiB cannot be kept: %llu MiB are guaranteed to others, "
-			"and there are %llu MiB",
-			(unsigned long long)(own / MIB), (unsigned long long)(others.guaranteed / MIB),
-			(unsigned long long)(most / MIB));
+			"its memory_guarantee of %s cannot be kept: %s are guaranteed to others, "
+			"and there are %s",
+			BYTES_OF(own), BYTES_OF(others.guaranteed), BYTES_OF(most));
 		return true;
 	}
 	if (is_refused_to_others(&session->terms) && others.held + others.kept + own > most) {
 		snprintf(ret_text, size,
-			"its memory_guarantee of %llu MiB cannot be kept: others hold %llu MiB, and there "
-			"are "
-			"%llu MiB (memory_policy = refuse)",
-			(unsigned long long)(own / MIB), (unsigned long long)(others.held / MIB),
-			(unsigned long long)(most / MIB));
+			"its memory_guarantee of %s cannot be kept: others hold %s, and there "
+			"are %s (memory_policy = refuse)",
+			BYTES_OF(own), BYTES_OF(others.held), BYTES_OF(most));
 		return true;
 	}
 	return false;
@@ -164,9 +160,9 @@ static bool is_more_than_device(const struct daemon *daemon, const struct terms 
 
 	if (terms->memory_guarantee <= most)
 		return false;
-	snprintf(ret_text, size, "memory_guarantee%s: %llu MiB are more than the device has%s, %llu MiB",
-		where, (unsigned long long)(terms->memory_guarantee / MIB),
-		daemon->ready ? "" : " for a program", (unsigned long long)(most / MIB));
+	snprintf(ret_text, size, "memory_guarantee%s: %s are more than the device has%s, %s: set it lower",
+		where, BYTES_OF(terms->memory_guarantee), daemon->ready ? "" : " for a program",
+		BYTES_OF(most));
 	return true;
 }
 
@@ -205,16 +201,15 @@ bool guarantee_refuses_rules(
 		return false;
 	if (sums.guaranteed > most) {
 		snprintf(ret_text, size,
-			"memory_guarantee: what is served now would have %llu MiB, and there are %llu MiB",
-			(unsigned long long)(sums.guaranteed / MIB), (unsigned long long)(most / MIB));
+			"memory_guarantee: what is served now would have %s, and there are %s",
+			BYTES_OF(sums.guaranteed), BYTES_OF(most));
 		return true;
 	}
 	if (sums.kept && sums.held + sums.kept > most) {
 		snprintf(ret_text, size,
-			"memory_guarantee: what is served now holds %llu MiB and would be guaranteed %llu "
-			"MiB more, and there are %llu MiB (memory_policy = refuse)",
-			(unsigned long long)(sums.held / MIB), (unsigned long long)(sums.kept / MIB),
-			(unsigned long long)(most / MIB));
+			"memory_guarantee: what is served now holds %s and would be guaranteed %s "
+			"more, and there are %s (memory_policy = refuse)",
+			BYTES_OF(sums.held), BYTES_OF(sums.kept), BYTES_OF(most));
 		return true;
 	}
 	return false;

@@ -100,7 +100,7 @@ static void on_answer(
 	/* It said so once, and is asked when that is over: otherwise it could be asked for ever. */
 	if (reply && !reply->code && reply->values.count > 1 &&
 		(reply->values.at[1] > WINDOW_BYTES || (reply->values.at[1] && linger->kept.bytes)))
-		worker_condemn(worker, "says again that a session's memory stays pinned");
+		worker_condemn(worker, "it says again that a session's memory stays pinned");
 	if (!reply || reply->code || reply->values.count < 2 || !reply->values.at[1] ||
 		worker->state == WORKER_CONDEMNED) {
 		if (linger->kept.type == WIRE_CLOSE_SESSION)

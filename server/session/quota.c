@@ -2,9 +2,11 @@
 
 #include "server/session/quota.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/bytes.h"
 #include "server/config/config.h"
 #include "server/holder/store.h"
 #include "server/session/daemon.h"
@@ -109,17 +111,25 @@ const char *quota_refuses_session(
 	kept = quota_is_operator(peer->uid) ? 0 : (count + room) / SESSIONS_PER_RESERVED;
 	if (room <= kept && places <= files)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"the service has as many clients as it may have (clients_max)", ret_code);
+			"the service serves as many programs as clients_max allows: end one (frmpsctl "
+			"status lists them), or raise the key",
+			ret_code);
 	if (room <= kept)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"the service has no open files left for one more client (its limit of open files)",
+			"the service has no open files left for one more program: end one, or raise "
+			"its limit (LimitNOFILE of the unit)",
 			ret_code);
 	most = config->clients_per_user_max;
-	if (!most)
-		most = quota_is_operator(peer->uid) ? UINT64_MAX : room - kept;
-	if (own >= most)
+	if (most && own >= most)
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"its user has as many clients as he may have (clients_per_user_max)", ret_code);
+			"its user has as many programs as clients_per_user_max allows: end one (frmpsctl "
+			"status lists them), or raise the key",
+			ret_code);
+	if (!most && !quota_is_operator(peer->uid) && own >= room - kept)
+		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+			"its user has as many programs as leave room for other users: end one (frmpsctl "
+			"status lists them), or set clients_per_user_max",
+			ret_code);
 	return NULL;
 }
 
@@ -163,14 +173,18 @@ static bool has_records(const struct session *session, const struct wire_message
 	       store_has_room(daemon->store, cost, most - most / 8);
 }
 
-void quota_note_limit(const struct session *session, const char *limit, uint64_t bytes)
+void quota_note_limit(struct session *session, const char *limit, uint64_t bytes)
 {
 	const struct event_about about = events_about(session);
 
+	/* The program's library asks once more when it has given back what it kept, or for less. */
+	if (session->refused_limit && !strcmp(session->refused_limit, limit))
+		return;
+	session->refused_limit = limit;
 	events_note(session->daemon, EVENT_limit, LOG_LEVEL_INFO, &about,
-		"session %llu (process %d, %s) gets no memory: %llu bytes more are refused (%s)",
-		(unsigned long long)session->number, (int)session->pid, session->program,
-		(unsigned long long)bytes, limit);
+		"session %llu (process %d, %s) gets no memory: %s more are refused (%s)",
+		(unsigned long long)session->number, (int)session->pid, session->program, BYTES_OF(bytes),
+		limit);
 }
 
 bool quota_allows(const struct session *session, const struct wire_message *message)

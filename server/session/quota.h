@@ -30,9 +30,13 @@ bool quota_allows(const struct session *session, const struct wire_message *mess
 const char *quota_refuses_session(
 	const struct daemon *daemon, const struct session_peer *peer, int32_t *ret_code);
 
-/** An event: a session was refused memory because of a limit. @limit: as the configuration calls
- * it; @bytes: that it asked for */
-void quota_note_limit(const struct session *session, const char *limit, uint64_t bytes);
+/**
+ * A session was refused memory because of a limit: an event, but for one that the same limit
+ * refused before and that has been granted nothing since.
+ * @limit: as the configuration calls it, static
+ * @bytes: that it asked for
+ */
+void quota_note_limit(struct session *session, const char *limit, uint64_t bytes);
 
 /** Whether a user may do what only the operator of the service may: root, and the user who runs the
  * service. */

@@ -12,6 +12,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
+#include "server/bytes.h"
 #include "server/config/config.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
@@ -145,6 +146,8 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 
 	send_reply(session, request->session_id, &all, file);
 	shared_fd_unref(file);
+	if (!reply->code && message_is_kept(request->message.type))
+		session->refused_limit = NULL;
 	if (reply->code == CUDA_ERROR_NOT_READY)
 		keep_code(request);
 	else
@@ -362,9 +365,9 @@ static bool evict_for(struct request *request)
 	if (!victim)
 		return false;
 	snprintf(reason, sizeof(reason),
-		"its device memory, %llu MiB, is needed for what is guaranteed to session %llu (process %d)",
-		(unsigned long long)(victim->holdings.memory_bytes >> 20),
-		(unsigned long long)session->number, (int)session->pid);
+		"its device memory, %s, is needed for what is guaranteed to session %llu (process %d)",
+		BYTES_OF(victim->holdings.memory_bytes), (unsigned long long)session->number,
+		(int)session->pid);
 	log_warning("session %llu (process %d, %s) is evicted: %s", (unsigned long long)victim->number,
 		(int)victim->pid, victim->program, reason);
 	session->daemon->counters.sessions_evicted++;

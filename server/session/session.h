@@ -135,6 +135,7 @@ struct session {
 	struct move *move; /* on its way into a domain of its own (standby/move.h); NULL: it is not */
 	struct worker *destination; /* while it moves: the executor there, which knows it; NULL: none yet */
 	bool is_stuck;		    /* its own work did not end when it was to move (standby/move.h) */
+	const char *refused_limit;  /* that it was told of, and nothing was granted since; NULL: none */
 	struct worker *opening;	    /* OpenSession is with this executor, not answered */
 	unsigned closings;	    /* CloseSession answers to come */
 	struct timer *close_timer;

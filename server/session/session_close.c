@@ -46,7 +46,7 @@ static void on_session_closed(
 	if (reply && !reply->code && reply->values.count > 2 && reply->values.at[2])
 		domain->daemon->fault_room->orphan_ended(domain, session);
 	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] > WINDOW_BYTES)
-		worker_condemn(worker, "has more pinned than a session can have");
+		worker_condemn(worker, "it says that more is pinned than a session can have");
 	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] &&
 		worker->state != WORKER_CONDEMNED)
 		linger_begin(session, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},

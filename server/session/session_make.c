@@ -58,7 +58,7 @@ static void on_closed(void *context, const char *reason)
 {
 	struct session *session = context;
 
-	log_debug("session %llu %s", (unsigned long long)session->number, reason);
+	log_debug("session %llu: its connection is over: %s", (unsigned long long)session->number, reason);
 	session_end(session, (uint32_t)session->daemon->config->orphan_seconds * 1000);
 }
 

@@ -49,8 +49,8 @@ static bool is_within_limit(const struct session *session, uint64_t bytes)
 	return !limit || (held <= limit && bytes <= limit - held);
 }
 
-CUresult sharing_import(const struct session *session, const struct wire_memory *wish,
-	struct chunk **ret_chunk, uint64_t *ret_bytes)
+CUresult sharing_import(struct session *session, const struct wire_memory *wish, struct chunk **ret_chunk,
+	uint64_t *ret_bytes)
 {
 	const struct holding *entry = find_exported(session, wish->token);
 	struct chunk *chunk =

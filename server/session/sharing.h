@@ -19,8 +19,8 @@ CUresult sharing_export(const struct session *session, const struct wire_memory 
 	struct chunk **ret_chunk);
 
 /** The memory that a token proves the right to, if the session may have that much more. */
-CUresult sharing_import(const struct session *session, const struct wire_memory *wish,
-	struct chunk **ret_chunk, uint64_t *ret_bytes);
+CUresult sharing_import(struct session *session, const struct wire_memory *wish, struct chunk **ret_chunk,
+	uint64_t *ret_bytes);
 
 /** A page of events that another session has mapped; NULL if there is none. */
 const struct holding *sharing_find_events(const struct session *session, const struct wire_import *wish);

@@ -99,7 +99,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	if (ordered)
 		alone = "isolation = client";
 	else if (offender_is_quarantined(daemon, visitor->peer.uid, identity))
-		alone = "it has had quarantine_faults faults";
+		alone = "it has had as many faults as quarantine_faults allows (frmpsctl quarantine)";
 	domain = domain_of(daemon, &visitor->identity, alone, ordered, &text);
 	if (!domain) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, text);

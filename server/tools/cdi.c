@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALNUM "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+#define CDI_BEHIND_MAX 2000u
+#define ALNUM	       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 /* The folder is mounted and not the socket: a service that starts again makes a new one. Who can
  * write there, as root of a container can, could put a socket of its own in its place, for
@@ -23,17 +24,18 @@ bool cdi_is_name(const char *name)
 	return length && !name[length] && strchr(ALNUM, *name) && strchr(ALNUM, name[length - 1]);
 }
 
-json_t *cdi_make(const char *name, const char *socket, const char *library)
+json_t *cdi_make(const char *name, const char *socket, const char *library, const char *behind)
 {
-	char folder[512], socket_variable[600], library_variable[600];
+	char folder[512], socket_variable[600], library_variable[2600];
 	const char *slash = strrchr(socket, '/');
 
 	if (*socket != '/' || *library != '/' || slash == socket || slash - socket >= (long)sizeof(folder) ||
-		strlen(library) >= sizeof(folder))
+		strlen(library) >= sizeof(folder) || strlen(behind) > CDI_BEHIND_MAX)
 		return NULL;
 	snprintf(folder, sizeof(folder), "%.*s", (int)(slash - socket), socket);
 	snprintf(socket_variable, sizeof(socket_variable), "FRMPS_SOCKET=%s", socket);
-	snprintf(library_variable, sizeof(library_variable), "LD_LIBRARY_PATH=%s", library);
+	snprintf(library_variable, sizeof(library_variable), "LD_LIBRARY_PATH=%s%s%s", library,
+		*behind ? ":" : "", behind);
 	return json_pack("{ss ss s[{ss s{s[ss] s[oo]}}]}", "cdiVersion", "0.5.0", "kind", "frmps/gpu",
 		"devices", "name", name, "containerEdits", "env", socket_variable, library_variable, "mounts",
 		make_mount(folder), make_mount(library));

@@ -17,8 +17,10 @@ bool cdi_is_name(const char *name);
  * the driver.
  * @name: of the device
  * @socket, library: absolute paths of the service's socket and of the folder with libcuda.so.1
+ * @behind: what LD_LIBRARY_PATH has behind the library, because the specification's replaces that
+ *   of the image; empty: nothing
  * Return: the document, the caller's; NULL without memory, or if a path is not absolute
  */
-json_t *cdi_make(const char *name, const char *socket, const char *library);
+json_t *cdi_make(const char *name, const char *socket, const char *library, const char *behind);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include <jansson.h>
 
+#include "server/bytes.h"
+
 /** Return: the text, the object's; @missing if there is none */
 static inline const char *field_text(const json_t *object, const char *key, const char *missing)
 {
@@ -18,5 +20,21 @@ static inline long long field_number(const json_t *object, const char *key)
 {
 	return (long long)json_integer_value(json_object_get(object, key));
 }
+
+/** Return: @text, a number of bytes */
+static inline const char *field_bytes(char text[BYTES_TEXT], const json_t *object, const char *key)
+{
+	return bytes_text(text, (uint64_t)field_number(object, key));
+}
+
+/** Return: @text, a limit in bytes; - if there is none */
+static inline const char *field_limit(char text[BYTES_TEXT], const json_t *object, const char *key)
+{
+	return field_number(object, key) ? field_bytes(text, object, key) : "-";
+}
+
+/** The texts, for as long as the block in which they stand. */
+#define FIELD_BYTES(object, key) field_bytes((char[BYTES_TEXT]){0}, object, key)
+#define FIELD_LIMIT(object, key) field_limit((char[BYTES_TEXT]){0}, object, key)
 
 #endif

@@ -51,7 +51,6 @@ static void print_time(long long time_ms)
 
 static void print_clients(const json_t *clients)
 {
-	char memory[32], host[32];
 	size_t index;
 	json_t *one;
 
@@ -59,16 +58,18 @@ static void print_clients(const json_t *clients)
 		puts("  no programs");
 		return;
 	}
-	printf("  %8s  %8s  %-8s  %10s  %10s  %12s  %-8s  %5s  %s\n", "SESSION", "PID", "STATE", "MEMORY",
-		"PINNED", "COMMANDS", "RECOVERY", "MOVED", "PROGRAM");
+	printf("  %8s %8s %-8s %7s %7s %7s %7s %7s %6s %12s %-8s %5s  %s\n", "SESSION", "PID", "STATE",
+		"MEMORY", "LIMIT", "PINNED", "LIMIT", "CLASS", "WEIGHT", "COMMANDS", "RECOVERY", "MOVED",
+		"PROGRAM");
 	json_array_foreach (clients, index, one) {
 		const json_t *error = json_object_get(one, "error");
 
-		top_bytes(memory, field_number(one, "memory_bytes"));
-		top_bytes(host, field_number(one, "host_bytes"));
-		printf("  %8lld  %8lld  %-8s  %10s  %10s  %12lld  %-8s  %5lld  %s\n",
+		printf("  %8lld %8lld %-8s %7s %7s %7s %7s %7s %6lld %12lld %-8s %5lld  %s\n",
 			field_number(one, "session"), field_number(one, "pid"), field_text(one, "state", "-"),
-			memory, host, field_number(one, "commands"), field_text(one, "recovery", "-"),
+			FIELD_BYTES(one, "memory_bytes"), FIELD_LIMIT(one, "memory_limit"),
+			FIELD_BYTES(one, "host_bytes"), FIELD_LIMIT(one, "pinned_limit"),
+			field_text(one, "class", "-"), field_number(one, "weight"),
+			field_number(one, "commands"), field_text(one, "recovery", "-"),
 			field_number(one, "promotions"), field_text(one, "program", "-"));
 		if (field_number(one, "sm_percent") && field_number(one, "sm_percent") < 100)
 			printf("            %lld multiprocessors are granted, %lld %% is the most that it "
@@ -86,7 +87,6 @@ static void print_clients(const json_t *clients)
 static void print_domain(const json_t *domain)
 {
 	const json_t *uid = json_object_get(domain, "uid");
-	char bytes[32];
 	size_t index;
 	json_t *one;
 
@@ -103,10 +103,9 @@ static void print_domain(const json_t *domain)
 		print_time(field_number(domain, "verdict_ms"));
 		printf("): %s\n", field_text(domain, "verdict", "-"));
 	}
-	if (field_number(domain, "unpinning_bytes")) {
-		top_bytes(bytes, field_number(domain, "unpinning_bytes"));
-		printf("  %s of freed host memory stay pinned until nothing runs\n", bytes);
-	}
+	if (field_number(domain, "unpinning_bytes"))
+		printf("  %s of freed host memory stay pinned until nothing runs\n",
+			FIELD_BYTES(domain, "unpinning_bytes"));
 	json_array_foreach (json_object_get(domain, "executors"), index, one)
 		printf("  executor %-8lld %-8s %s%s\n", field_number(one, "pid"),
 			field_text(one, "role", "-"), field_text(one, "state", "-"),
@@ -131,16 +130,14 @@ static void print_status(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device"), *keeper = json_object_get(root, "keeper");
 	const char *key;
-	char memory[32];
 	size_t index;
 	json_t *one;
 
-	top_bytes(memory, field_number(device, "total_bytes"));
 	printf("frmps %s, %s backend%s, %s (%s), %s, up %lld s\n", field_text(root, "version", "-"),
 		field_text(root, "backend", "-"),
 		strcmp(field_text(root, "backend", "-"), "host") ? ""
 								 : " (no GPU: kernels run on the processor)",
-		field_text(device, "name", "-"), memory,
+		field_text(device, "name", "-"), FIELD_BYTES(device, "total_bytes"),
 		json_is_true(json_object_get(root, "ready")) ? "ready" : "starting",
 		field_number(root, "uptime_seconds"));
 	printf("daemon %lld, keeper %lld (%s), socket %s\n", field_number(root, "pid"),
@@ -434,9 +431,10 @@ static bool is_own_folder(const char *socket)
 static int describe_container(const struct call *call)
 {
 	const char *name = call->count ? call->arguments[0] : "0";
+	const char *behind = call->count > 1 ? call->arguments[1] : "";
 	char *library = shim_directory(), *folder = library ? realpath(library, NULL) : NULL;
 	const bool own = is_own_folder(call->path), named = cdi_is_name(name);
-	json_t *json = folder && own && named ? cdi_make(name, call->path, folder) : NULL;
+	json_t *json = folder && own && named ? cdi_make(name, call->path, folder, behind) : NULL;
 	int code =
 		json && !json_dumpf(json, stdout, JSON_INDENT(2)) && puts("") >= 0 && !fflush(stdout) ? 0 : 1;
 
@@ -452,7 +450,8 @@ static int describe_container(const struct call *call)
 			"socket a folder of its own (key socket)\n",
 			call->path);
 	else if (!json)
-		fprintf(stderr, "frmpsctl: %s and %s are no absolute paths in folders of their own\n",
+		fprintf(stderr,
+			"frmpsctl: %s and %s are no absolute paths in folders of their own, or too long\n",
 			call->path, folder);
 	json_decref(json);
 	free(folder);

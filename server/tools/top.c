@@ -7,6 +7,9 @@
 
 #include "server/tools/field.h"
 
+/* Bytes of a name that are shown. */
+#define PROGRAM_ROOM 32u
+
 struct line {
 	const json_t *session;
 	double rate; /* commands a second */
@@ -15,20 +18,9 @@ struct line {
 struct table {
 	struct line *lines;
 	size_t count;
-	long long memory, pinned; /* bytes */
+	uint64_t memory, pinned; /* bytes */
 	double rate;
 };
-
-void top_bytes(char *text, long long bytes)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	double value = (double)bytes;
-	unsigned unit = 0;
-
-	for (; value >= 1024 && unit < 4; unit++)
-		value /= 1024;
-	snprintf(text, TOP_BYTES_MAX, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
 
 static const json_t *find_session(const json_t *status, long long number)
 {
@@ -52,8 +44,8 @@ static void add_line(struct table *table, const json_t *before, const json_t *se
 	*line = (struct line){
 		session, earlier && ns && commands > 0 ? (double)commands * 1e9 / (double)ns : 0};
 	table->rate += line->rate;
-	table->memory += field_number(session, "memory_bytes");
-	table->pinned += field_number(session, "host_bytes");
+	table->memory += (uint64_t)field_number(session, "memory_bytes");
+	table->pinned += (uint64_t)field_number(session, "host_bytes");
 }
 
 static int by_rate(const void *a, const void *b)
@@ -93,35 +85,32 @@ static int cut(const char *text, size_t room)
 
 static void print_line(const struct line *line, const char *end, FILE *out)
 {
-	const char *program = field_text(line->session, "program", "-");
-	char memory[TOP_BYTES_MAX], pinned[TOP_BYTES_MAX];
+	const json_t *one = line->session;
+	const char *program = field_text(one, "program", "-");
 
-	top_bytes(memory, field_number(line->session, "memory_bytes"));
-	top_bytes(pinned, field_number(line->session, "host_bytes"));
-	fprintf(out, "%8lld %8lld %8lld  %-8s %5lld %4lld%% %10s %10s %11.0f  %.*s%s",
-		field_number(line->session, "session"), field_number(line->session, "pid"),
-		field_number(line->session, "uid"), field_text(line->session, "state", "-"),
-		field_number(line->session, "multiprocessors"), field_number(line->session, "sm_percent"),
-		memory, pinned, line->rate, cut(program, 20), program, end);
+	fprintf(out, "%8lld %8lld %6lld  %-8s %7s %6lld %4lld %4lld%% %7s %7s %7s %10.0f  %.*s%s",
+		field_number(one, "session"), field_number(one, "pid"), field_number(one, "uid"),
+		field_text(one, "state", "-"), field_text(one, "class", "-"), field_number(one, "weight"),
+		field_number(one, "multiprocessors"), field_number(one, "sm_percent"),
+		FIELD_BYTES(one, "memory_bytes"), FIELD_LIMIT(one, "memory_limit"),
+		FIELD_BYTES(one, "host_bytes"), line->rate, cut(program, PROGRAM_ROOM), program, end);
 }
 
 void top_print(
 	const json_t *before, const json_t *now, uint64_t ns, unsigned rows, const char *end, FILE *out)
 {
 	const json_t *device = json_object_get(now, "device"), *counters = json_object_get(now, "counters");
-	char memory[TOP_BYTES_MAX], total[TOP_BYTES_MAX], pinned[TOP_BYTES_MAX];
 	struct table table;
 	size_t shown;
 
 	make_table(&table, before, now, ns);
-	top_bytes(memory, table.memory);
-	top_bytes(total, field_number(device, "total_bytes"));
-	top_bytes(pinned, table.pinned);
 	fprintf(out, "%s: %zu programs, %s of %s, %s pinned, %.0f commands/s, %lld faults%s%s",
-		field_text(device, "name", "-"), table.count, memory, total, pinned, table.rate,
+		field_text(device, "name", "-"), table.count, BYTES_OF(table.memory),
+		FIELD_BYTES(device, "total_bytes"), BYTES_OF(table.pinned), table.rate,
 		field_number(counters, "faults"), end, end);
-	fprintf(out, "%8s %8s %8s  %-8s %5s %5s %10s %10s %11s  %s%s", "SESSION", "PID", "UID", "STATE",
-		"SMS", "ASKED", "MEMORY", "PINNED", "COMMANDS/S", "PROGRAM", end);
+	fprintf(out, "%8s %8s %6s  %-8s %7s %6s %4s %5s %7s %7s %7s %10s  %s%s", "SESSION", "PID", "UID",
+		"STATE", "CLASS", "WEIGHT", "SMS", "ASKED", "MEMORY", "LIMIT", "PINNED", "COMMANDS/S",
+		"PROGRAM", end);
 	shown = rows && table.count + 3 > rows ? rows > 4 ? rows - 4 : 0 : table.count;
 	for (size_t i = 0; i < shown; i++)
 		print_line(&table.lines[i], end, out);

@@ -24,8 +24,4 @@ void top_print(
  */
 json_t *top_json(const json_t *before, const json_t *now, uint64_t ns);
 
-/** Writes bytes with their unit, "1.5 MiB". @text: TOP_BYTES_MAX bytes */
-#define TOP_BYTES_MAX 32
-void top_bytes(char *text, long long bytes);
-
 #endif

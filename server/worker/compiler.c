@@ -24,16 +24,6 @@
 
 /* It has one request at a time. */
 #define QUEUE_MAX 4u
-/* How long a compilation may take. */
-#define SECONDS_DEFAULT 600u
-
-static uint64_t patience_ms(void)
-{
-	const char *wish = getenv("FRMPS_COMPILE_SECONDS");
-	unsigned long seconds = wish ? strtoul(wish, NULL, 10) : 0;
-
-	return (seconds && seconds <= UINT32_MAX ? seconds : SECONDS_DEFAULT) * UINT64_C(1000);
-}
 
 static struct compiler *compiler_free(struct compiler *compiler)
 {
@@ -109,7 +99,7 @@ static void on_late(void *context)
 	char text[sizeof(compiler->why)];
 
 	snprintf(text, sizeof(text), "it did not end within %llu s",
-		(unsigned long long)(patience_ms() / 1000));
+		(unsigned long long)(compiler->crew->compile_ms / 1000));
 	give_up(compiler, text);
 }
 
@@ -195,7 +185,7 @@ void compiler_request(struct compiler *compiler, struct wire_message *message, s
 	compiler->reply = reply;
 	compiler->context = context;
 	message->id = ++compiler->id;
-	timer_start(compiler->timer, patience_ms());
+	timer_start(compiler->timer, compiler->crew->compile_ms);
 	/* One that has ended says so by its end. */
 	if (connection_send(compiler->connection, message, fds, fd_count))
 		end(compiler);

@@ -28,6 +28,7 @@ struct crew {
 	uint32_t latest;	      /* number given out to a worker */
 	TAILQ_HEAD(, worker) workers; /* all, until they are reaped */
 	TAILQ_HEAD(, compiler) compilers;
+	uint64_t compile_ms;	     /* how long a compilation may take */
 	struct timer *overdue_timer; /* overdue.c */
 };
 

@@ -65,7 +65,7 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 		return;
 	}
 	if (!pending) {
-		worker_condemn(worker, "answered a request that was not made");
+		worker_condemn(worker, "it answered a request that was not made");
 		return;
 	}
 	overdue_heard(worker);
@@ -114,7 +114,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 	const struct worker_events *events = events_of(worker);
 
 	if (!is_its_to_send(worker, message->type)) {
-		worker_condemn(worker, "sent a message that is not its to send");
+		worker_condemn(worker, "it sent a message that is not its to send");
 		return;
 	}
 	switch (message->type) {
@@ -148,12 +148,12 @@ static void on_message(void *context, const struct wire_message *message, struct
 		events->offence(worker, message->session, message->trouble.text);
 		break;
 	default:
-		worker_condemn(worker, "sent a message that is not its to send");
+		worker_condemn(worker, "it sent a message that is not its to send");
 		break;
 	}
 	/* Nobody asks an executor for one. */
 	if (packet->fd_count && worker->role == ROLE_EXECUTOR)
-		worker_condemn(worker, "sent a descriptor");
+		worker_condemn(worker, "it sent a descriptor");
 }
 
 static void on_closed(void *context, const char *reason)
@@ -343,7 +343,7 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 	message->id = pending->id;
 	r = connection_send(worker->connection, message, fds, fd_count);
 	if (r)
-		worker_condemn(worker, r < 0 ? strerror(-r) : "cannot be written to");
+		worker_condemn(worker, r < 0 ? strerror(-r) : "its connection cannot be written to");
 }
 
 void worker_ignore_reply(
@@ -358,7 +358,7 @@ void worker_ignore_reply(
 void worker_post(struct worker *worker, const struct wire_message *message)
 {
 	if (connection_send(worker->connection, message, NULL, 0))
-		worker_condemn(worker, "cannot be written to");
+		worker_condemn(worker, "its connection cannot be written to");
 }
 
 void worker_await_memory(struct worker *worker)
@@ -381,7 +381,7 @@ void worker_condemn(struct worker *worker, const char *reason)
 
 	if (worker->state == WORKER_CONDEMNED)
 		return;
-	snprintf(text, sizeof(text), "%s %d (%s) is given up: %s%s%s", role_name(worker->role),
+	snprintf(text, sizeof(text), "%s %d (%s) is ended by the daemon: %s%s%s", role_name(worker->role),
 		(int)worker->pid, worker_state_name(worker->state), reason, worker->lost_text[0] ? ": " : "",
 		worker->lost_text);
 	events_of(worker)->given_up(worker, text);

@@ -270,10 +270,10 @@ class Frmps(System):
         """Milliseconds of each phase of the verdicts in these lines."""
         found = []
         for line in lines:
-            match = re.search(r"verdict: .*; ((?:\w+ [\d.]+, )*in all [\d.]+) ms", line)
+            match = re.search(r"verdict: .*; (took|contained in|ended in) ([\d.]+) ms(?: \((.*)\))?$", line)
             if match:
-                pairs = [phase.rsplit(" ", 1) for phase in match[1].split(", ")]
-                found.append({name: float(ms) for name, ms in pairs})
+                pairs = [phase.rsplit(" ", 1) for phase in match[3].split(", ")] if match[3] else [(match[1].split()[0], match[2])]
+                found.append({name: float(ms) for name, ms in pairs} | {"in all": float(match[2])})
         return found
 
     def crash(self):

@@ -23,7 +23,7 @@ TAKEN = re.compile(
 def simple(text):
     """A verdict without processes and times."""
     text = re.sub(r"process \d+ \([^)]*\)", "process P", re.sub(r" \(process \d+, [^)]*\)", "", text))
-    return text.rpartition("; ")[0] if text.endswith(" ms") else text
+    return re.sub(r"; (took|contained in|ended in) [\d.]+ ms( \(.*\))?$", "", text)
 
 
 def lines_of(log):

@@ -19,9 +19,28 @@ import tempfile
 import unittest
 
 BUILD = sys.argv.pop(1)
-DASHBOARD = os.path.join(os.path.dirname(__file__), '..', '..', 'server', 'tools', 'grafana.json')
+TOOLS = os.path.join(os.path.dirname(__file__), '..', '..', 'server', 'tools')
+METRIC = re.compile(r'(frmps_[a-z_]+)(?:\{([^}]*)\})?')
 LINE = re.compile(r'(?P<name>frmps_[a-z_]+)(?:\{(?P<labels>(?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (?P<value>\d+)')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
+
+
+def dashboard():
+    """What it asks: (expression, legend)."""
+    with open(os.path.join(TOOLS, 'grafana.json'), encoding='utf-8') as file:
+        return [(target['expr'], target['legendFormat'])
+                for panel in json.load(file)['panels'] for target in panel['targets']]
+
+
+def alerts():
+    with open(os.path.join(TOOLS, 'alerts.yml'), encoding='utf-8') as file:
+        return [(expression, '') for expression in re.findall(r'^ +expr: (.+)$', file.read(), re.MULTILINE)]
+
+
+def labels_of(expression, selector, legend):
+    """Labels that an expression about one metric needs."""
+    return {*re.findall(r'([a-z_]+)=', selector), *re.findall(r'\{\{([a-z_]+)\}\}', legend),
+            *re.findall(r'[a-z_]+', ' '.join(re.findall(r'by \(([^)]*)\)', expression)))}
 
 
 def tool(name):
@@ -97,7 +116,18 @@ class Exporter(unittest.TestCase):
             self.assertIn(('frmps_events_total', {'kind': kind}, value), samples)
         executors = sum(len(domain['executors']) for domain in status['domains'] if domain['uid'] is not None)
         self.assertEqual(sum(name == 'frmps_executor' for name, _, _ in samples), executors)
+        self.check_labels(samples)
         # The library's threads end with the process: nothing of it may wait for a service that is gone.
+
+    def check_labels(self, samples):
+        """Dashboard and alerts ask for labels that there are. Prometheus adds instance."""
+        for expression, legend in dashboard() + alerts():
+            for name, selector in METRIC.findall(expression):
+                found = [labels for other, labels, _ in samples if other == name]
+                self.assertTrue(found, name)
+                self.assertLessEqual(labels_of(expression, selector, legend) - {'instance'}, set(found[0]), expression)
+                for kind in re.findall(r'kind=~?"([a-z|]+)"', selector):
+                    self.assertLessEqual(set(kind.split('|')), {labels['kind'] for labels in found})
 
     def test_a_service_that_is_gone_is_down(self):
         self.server.send_signal(signal.SIGTERM)
@@ -131,13 +161,16 @@ class Exporter(unittest.TestCase):
                 self.assertEqual(subprocess.run([tool('frmps-exporter'), option], stdout=full).returncode, 1)
 
     def test_the_dashboard_asks_for_what_there_is(self):
-        with open(DASHBOARD, encoding='utf-8') as file:
-            board = json.load(file)
-        asked = {name for panel in board['panels'] for target in panel['targets']
-                 for name in re.findall(r'frmps_[a-z_]+', target['expr'])}
-        text = self.ask('GET', '/metrics')[2]
-        self.assertTrue(asked)
-        self.assertEqual(asked - set(re.findall(r'# TYPE (\S+)', text)), set())
+        there = set(re.findall(r'# TYPE (\S+)', self.ask('GET', '/metrics')[2]))
+        for expressions in dashboard(), alerts():
+            asked = {name for expression, _ in expressions for name, _ in METRIC.findall(expression)}
+            self.assertTrue(asked)
+            self.assertEqual(asked - there, set())
+
+    def test_the_dashboard_is_of_the_services_that_were_chosen(self):
+        for expression, _ in dashboard():
+            for name, selector in METRIC.findall(expression):
+                self.assertIn('instance=~"$instance"', selector, name)
 
     def test_it_ends_when_told(self):
         self.exporter.terminate()

@@ -92,9 +92,9 @@ class Service(unittest.TestCase):
         self.programs.append(process)
         return process
 
-    def program(self):
-        """A program that is served, and its session."""
-        process = self.start(sys.executable, '-c', PROGRAM, os.path.join(BUILD, 'client', 'libcuda.so.1'),
+    def program(self, *script):
+        """A program that is served, and its session. @script: what the interpreter runs instead of the text"""
+        process = self.start(sys.executable, *(script or ['-c', PROGRAM]), os.path.join(BUILD, 'client', 'libcuda.so.1'),
                              os.path.join(BUILD, 'tests', 'host_kernels.so'))
         self.assertEqual(process.stdout.readline(), 'ready\n')
         sessions = [one for domain in self.show('status')['domains'] for one in domain['clients']]
@@ -139,6 +139,14 @@ class Frmpsctl(Service):
         # The follower ends with the service.
         self.server.terminate()
         self.assertEqual(follower.wait(), 69)
+
+    def test_interpreters_are_shown_with_their_script(self):
+        script = os.path.join(self.folder.name, 'train.py')
+        with open(script, 'w', encoding='utf-8') as file:
+            file.write(PROGRAM)
+        self.program(script)
+        for command in 'status', 'top':
+            self.assertRegex(run(command).stdout, r'online +100 .*python[0-9.]* train\.py\n')
 
     def test_what_an_operator_does_is_an_event(self):
         _, wait = self.follow()

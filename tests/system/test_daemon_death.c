@@ -623,7 +623,7 @@ START_TEST(a_service_that_is_told_to_stop_still_lets_programs_finish)
 	child_wait(&child, 1);
 	kill_daemon_somewhen(0);
 	ck_assert_int_eq(kill(service.pid, SIGTERM), 0);
-	ck_assert(service_log_wait(&service, "stopping: 1 clients", 1, 60));
+	ck_assert(service_log_wait(&service, "stopping: waits", 1, 60));
 	/* Once more in the middle of that. */
 	for (int i = 0; i < 2; i++) {
 		kill_and_wait(find_daemon(), SIGKILL);

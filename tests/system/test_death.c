@@ -231,7 +231,7 @@ START_TEST(an_allocation_waits_for_the_next_keeper)
 	ck_assert_int_eq(kill(_i ? service.pid : keeper, SIGSTOP), 0);
 	if (_i) {
 		ck_assert_int_eq(kill(keeper, SIGKILL), 0);
-		ck_assert(service_log_wait(&service, "is given up", 1, 60));
+		ck_assert(service_log_wait(&service, "is ended by the daemon", 1, 60));
 	}
 	child_order(&child);
 	await_request(before);

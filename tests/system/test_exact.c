@@ -273,7 +273,7 @@ START_TEST(who_is_furthest_beyond_its_guarantee_ends)
 	owner = started(holder_of_32);
 	ck_assert_int_eq(status_counter(&service, "sessions_evicted"), 1);
 	ck_assert_int_eq(
-		service_log_count(&service, "is evicted: its device memory, 160 MiB, is needed for what is "
+		service_log_count(&service, "is evicted: its device memory, 160M, is needed for what is "
 					    "guaranteed to session"),
 		1);
 	ck_assert_int_eq(ended(&owner), 0);
@@ -310,9 +310,9 @@ START_TEST(who_cannot_have_its_guarantee_is_refused)
 	first = started(holder_of_1);
 	ck_assert_int_eq(exit_status(spawn(refused, 0)), 0);
 	ck_assert(service_log_wait(&service,
-		"is refused: its memory_guarantee of 160 MiB cannot be kept: 160 MiB are guaranteed to "
+		"is refused: its memory_guarantee of 160M cannot be kept: 160M are guaranteed to "
 		"others, and "
-		"there are 256 MiB",
+		"there are 256M",
 		1, SECONDS));
 	ck_assert_int_eq(ended(&first), 0);
 }
@@ -326,8 +326,8 @@ START_TEST(what_others_hold_already_cannot_be_guaranteed)
 	first = started(holder_of_80);
 	ck_assert_int_eq(exit_status(spawn(refused, 0)), 0);
 	ck_assert(service_log_wait(&service,
-		"is refused: its memory_guarantee of 128 MiB cannot be kept: others hold 160 MiB, and there "
-		"are 256 MiB",
+		"is refused: its memory_guarantee of 128M cannot be kept: others hold 160M, and there "
+		"are 256M",
 		1, SECONDS));
 	ck_assert_int_eq(ended(&first), 0);
 }

@@ -391,7 +391,7 @@ START_TEST(an_assert_is_found_when_nothing_runs_any_more)
 	child_wait(&other, 1);
 	child_order(&culprit);
 	pass_time(1000);
-	ck_assert_int_eq(service_log_count(&service, "is given up"), 0);
+	ck_assert_int_eq(service_log_count(&service, "is ended by the daemon"), 0);
 	ck_assert(child_runs(&culprit));
 	child_order(&other);
 	ck_assert_int_eq(child_end(&culprit), 0);

@@ -238,7 +238,7 @@ START_TEST(a_stray_is_one_programs_own_problem)
 	ck_assert_int_eq(counter("guard_hits"), 1);
 	ck_assert_int_eq(counter("guard_hits_unproved"), 0);
 	ck_assert_int_eq(counter("promotions"), 0);
-	ck_assert_int_eq(service_log_count(&service, "is given up"), 0);
+	ck_assert_int_eq(service_log_count(&service, "is ended by the daemon"), 0);
 	ck_assert_int_ge(service_log_count(&service, "wrote outside its memory"), 1);
 	ck_assert_int_eq(service_log_count(&service, "verdict: culprit is process"), 1);
 	ck_assert_int_eq(service_log_count(&service, "1 words changed from offset"), 1);

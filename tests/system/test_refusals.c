@@ -39,7 +39,7 @@ static const struct {
 	{OTHER, 1, CTL "reload", "refuses: only root and the service's own user may reload\n"},
 	{0, 1, "echo standby = 1 >$folder/conf; " CTL "reload", "standby: no such key"},
 	{0, 1, "echo memory_guarantee = 5G >$folder/conf; " CTL "reload",
-		"refuses: memory_guarantee: 5120 MiB are more than the device has, 4096 MiB\n"},
+		"refuses: memory_guarantee: 5G are more than the device has, 4G: set it lower\n"},
 	{0, 69, CTL "--socket $folder/none ping",
 		"none cannot be reached: No such file or directory (frmpsctl doctor says what to do)\n"},
 	{0, 69, CTL "--socket $folder/conf ping",
@@ -127,14 +127,16 @@ static const struct {
 	const char *says;
 } limits[] = {
 	{"clients_max = 1\n", CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-		"is refused: the service has as many clients as it may have (clients_max)\n"},
+		"is refused: the service serves as many programs as clients_max allows: end one (frmpsctl "
+		"status lists them), or raise the key\n"},
 	{"clients_per_user_max = 1\n", CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-		"is refused: its user has as many clients as he may have (clients_per_user_max)\n"},
+		"is refused: its user has as many programs as clients_per_user_max allows: end one (frmpsctl "
+		"status lists them), or raise the key\n"},
 	{"memory_guarantee = 3G\n", CUDA_ERROR_OUT_OF_MEMORY,
-		"is refused: its memory_guarantee of 3072 MiB cannot be kept: 3072 MiB are guaranteed to "
+		"is refused: its memory_guarantee of 3G cannot be kept: 3G are guaranteed to "
 		"others"},
 	{"memory_guarantee = 3G\nmemory_policy = evict\n", CUDA_ERROR_OUT_OF_MEMORY,
-		"is refused: its memory_guarantee of 3072 MiB cannot be kept: 3072 MiB are guaranteed to "
+		"is refused: its memory_guarantee of 3G cannot be kept: 3G are guaranteed to "
 		"others"},
 };
 

@@ -126,7 +126,7 @@ START_TEST(a_service_that_stops_says_for_whom_it_waits)
 	pid_t pid = start_waiting();
 
 	kill(service.pid, SIGTERM);
-	ck_assert(service_log_wait(&service, "stopping: 1 clients", 1, 60));
+	ck_assert(service_log_wait(&service, "stopping: waits", 1, 60));
 	status = status_of(&service);
 	ck_assert_int_gt(json_integer_value(json_object_get(status, "stop_ms")), 0);
 	json_decref(status);

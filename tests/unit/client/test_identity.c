@@ -32,28 +32,33 @@ static void teardown(void)
 }
 
 static const struct {
-	const char *executable, *arguments[6], *wanted, *file; /* in the folder */
+	const char *executable, *arguments[6], *name, *wanted, *file; /* in the folder */
 } rows[] = {
-	{"/usr/bin/python3.11", {"python3", "train.py", "data"}, "/usr/bin/python3.11 ", "/train.py"},
-	{"/usr/bin/python3.11", {"python3", "link.py", "--rate=2"}, "/usr/bin/python3.11 ", "/train.py"},
-	{"/usr/bin/python3.11", {"python3", "-u", "-W", "ignore", "train.py"}, "/usr/bin/python3.11 ",
+	{"/usr/bin/python3.11", {"python3", "train.py", "data"}, "python3 train.py", "/usr/bin/python3.11 ",
 		"/train.py"},
-	{"/usr/bin/python3.11", {"python3", "-m", "pack.train", "data"}, "/usr/bin/python3.11 pack.train",
-		NULL},
-	{"/usr/bin/python3.11", {"python3", "-c", "import x", "data"}, "/usr/bin/python3.11 import x", NULL},
-	{"/usr/bin/python3.11", {"python3", "gone.py"}, "/usr/bin/python3.11 gone.py", NULL},
-	{"/usr/bin/python3.11", {"python3", "-"}, "/usr/bin/python3.11", NULL},
-	{"/usr/bin/python3.11", {"python3", "-c"}, "/usr/bin/python3.11", NULL},
-	{"/usr/bin/python3.11", {"python3"}, "/usr/bin/python3.11", NULL},
-	{"/opt/jdk/bin/java", {"java", "-jar", "data"}, "/opt/jdk/bin/java ", "/data"},
+	{"/usr/bin/python3.11", {"python3", "link.py", "--rate=2"}, "python3 link.py", "/usr/bin/python3.11 ",
+		"/train.py"},
+	{"/usr/bin/python3.11", {"/usr/bin/python3", "-u", "-W", "ignore", "./train.py"}, "python3 train.py",
+		"/usr/bin/python3.11 ", "/train.py"},
+	{"/usr/bin/python3.11", {"python3", "-m", "pack.train", "data"}, "python3 -m pack.train",
+		"/usr/bin/python3.11 pack.train", NULL},
+	{"/usr/bin/python3.11", {"python3", "-c", "import x", "data"}, "python3 -c",
+		"/usr/bin/python3.11 import x", NULL},
+	{"/usr/bin/python3.11", {"python3", "gone/gone.py"}, "python3 gone.py",
+		"/usr/bin/python3.11 gone/gone.py", NULL},
+	{"/usr/bin/python3.11", {"python3", "-"}, "python3", "/usr/bin/python3.11", NULL},
+	{"/usr/bin/python3.11", {"python3", "-c"}, "python3 -c", "/usr/bin/python3.11", NULL},
+	{"/usr/bin/python3.11", {"python3"}, "python3", "/usr/bin/python3.11", NULL},
+	{"/opt/jdk/bin/java", {"java", "-jar", "data"}, "java -jar data", "/opt/jdk/bin/java ", "/data"},
 	/* What others work on is not what they are. */
-	{"/usr/bin/pythonic", {"pythonic", "train.py"}, "/usr/bin/pythonic", NULL},
-	{"/tmp/a.out", {"./a.out", "data"}, "/tmp/a.out", NULL},
+	{"/usr/bin/pythonic", {"pythonic", "train.py"}, "pythonic", "/usr/bin/pythonic", NULL},
+	{"/tmp/a.out", {"./a.out", "data"}, "a.out", "/tmp/a.out", NULL},
 };
 
 START_TEST(a_program_is_its_executable_and_its_script)
 {
-	char arguments[256], wanted[512], text[IDENTITY_MAX];
+	char arguments[256], wanted[512];
+	struct identity identity;
 	size_t bytes = 0;
 
 	for (int i = 0; rows[_i].arguments[i]; i++) {
@@ -62,34 +67,38 @@ START_TEST(a_program_is_its_executable_and_its_script)
 	}
 	snprintf(wanted, sizeof(wanted), "%s%s%s", rows[_i].wanted, rows[_i].file ? folder : "",
 		rows[_i].file ? rows[_i].file : "");
-	identity_of(rows[_i].executable, arguments, bytes, text);
-	ck_assert_str_eq(text, wanted);
+	identity_of(rows[_i].executable, arguments, bytes, &identity);
+	ck_assert_str_eq(identity.text, wanted);
+	ck_assert_str_eq(identity.name, rows[_i].name);
 }
 END_TEST
 
 START_TEST(long_paths_differ_by_their_ends)
 {
-	char path[1000], arguments[1200], one[IDENTITY_MAX], other[IDENTITY_MAX];
+	char path[1000], arguments[1200];
+	struct identity one, other;
 
 	memset(path, 'x', sizeof(path));
 	snprintf(path + 900, 100, "/python3");
 	memset(arguments, 'y', sizeof(arguments));
 	memcpy(arguments, "python3", 8);
 	strcpy(arguments + 1000, "/one.py");
-	identity_of(path, arguments, 1008, one);
+	identity_of(path, arguments, 1008, &one);
 	strcpy(arguments + 1000, "/two.py");
-	identity_of(path, arguments, 1008, other);
-	ck_assert_uint_eq(strlen(one), 255 + 1 + 255);
-	ck_assert_str_ne(one, other);
+	identity_of(path, arguments, 1008, &other);
+	ck_assert_uint_eq(strlen(one.text), 255 + 1 + 255);
+	ck_assert_str_ne(one.text, other.text);
+	ck_assert_str_eq(one.name, "python3 one.py");
 }
 END_TEST
 
 START_TEST(the_calling_process_is_described)
 {
-	char text[IDENTITY_MAX];
+	struct identity identity;
 
-	identity_describe(text);
-	ck_assert_ptr_nonnull(strstr(text, "/client-test_identity"));
+	identity_describe(&identity);
+	ck_assert_ptr_nonnull(strstr(identity.text, "/client-test_identity"));
+	ck_assert_str_eq(identity.name, "client-test_identity");
 }
 END_TEST
 

@@ -3,10 +3,12 @@
 #include "server/backend/trial.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "tests/unit/server/backend/bed.h"
 
-#define PATIENCE_MS 2000u
+#define PATIENCE_MS	       2000u
+#define STANDSTILL_PATIENCE_MS 500u
 
 static char why[TRIAL_TEXT];
 
@@ -103,6 +105,32 @@ START_TEST(a_rehearsal_fails_where_a_fault_is_not_contained)
 }
 END_TEST
 
+/* Stands still once, as a machine does, for longer than a step may take. */
+static CUresult query_after_a_standstill(struct backend_stream *stream)
+{
+	static bool has_stood_still;
+	const struct timespec still = {.tv_sec = 2 * STANDSTILL_PATIENCE_MS / 1000};
+
+	if (has_stood_still)
+		return OPS->stream_query(stream);
+	has_stood_still = true;
+	nanosleep(&still, NULL);
+	return CUDA_ERROR_NOT_READY;
+}
+
+START_TEST(a_machine_that_stands_still_is_no_silence_of_the_device)
+{
+	struct backend_ops slow;
+
+	open_device("named");
+	slow = *OPS;
+	slow.stream_query = query_after_a_standstill;
+	trial_run(&slow, &kernels, STANDSTILL_PATIENCE_MS, why);
+	ck_assert_str_eq(why, "");
+	free(image);
+}
+END_TEST
+
 /* As if the driver were not known. */
 START_TEST(an_executor_that_is_told_so_contains_nothing)
 {
@@ -127,6 +155,7 @@ int main(void)
 	tcase_add_test(tests, a_kernel_that_does_not_begin_is_no_proof);
 	tcase_add_test(tests, a_rehearsal_leaves_nothing);
 	tcase_add_test(tests, a_rehearsal_fails_where_a_fault_is_not_contained);
+	tcase_add_test(tests, a_machine_that_stands_still_is_no_silence_of_the_device);
 	tcase_add_test(tests, an_executor_that_is_told_so_contains_nothing);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

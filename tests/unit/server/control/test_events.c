@@ -499,16 +499,14 @@ START_TEST(a_program_that_is_refused_is_an_event)
 	ck_assert_uint_eq(count(root, "refused", &event), 1);
 	ck_assert_int_eq(number(event, "uid"), getuid());
 	ck_assert_int_eq(number(event, "pid"), getpid());
-	ck_assert_ptr_nonnull(strstr(string(event, "text"), "as many clients as it may have"));
+	ck_assert_ptr_nonnull(strstr(string(event, "text"), "as many programs as clients_max allows"));
 	json_decref(root);
 	close(client.socket);
 	end();
 }
 END_TEST
 
-/* The first session of two asks for 4 MiB. */
-static void expect_refusal(
-	const struct fake_client *client, enum wire_type type, uint64_t address, const char *limit)
+static void refuse_4_mib(const struct fake_client *client, enum wire_type type, uint64_t address)
 {
 	struct fake_client asks = *client;
 	struct wire_message message = {.type = type, .range = {.address = address, .bytes = 4 << 20}};
@@ -516,8 +514,48 @@ static void expect_refusal(
 	fake_request(fake, &asks, &message, -1);
 	fake_expect(fake, client->socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* The first session of two asks. */
+static void expect_refusal(
+	const struct fake_client *client, enum wire_type type, uint64_t address, const char *limit)
+{
+	refuse_4_mib(client, type, address);
 	expect_about("limit", 1, limit);
 }
+
+/* Libraries ask once more, for less or when they have given something back. */
+START_TEST(a_limit_that_is_hit_again_at_once_is_no_event)
+{
+	struct wire_message granted = {.type = WIRE_MAP_HOST, .range = {.bytes = 4 << 20}};
+	const uint64_t *events;
+	struct fake_client client;
+	struct session *session;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], NULL);
+	granted.range.address = client.window_base + WINDOW_DEVICE_BYTES;
+	events = &fake->daemon.counters.events[EVENT_limit];
+	session = fake_session(fake, 0);
+	session->terms.memory_limit = session->terms.pinned_limit = 2 << 20;
+	refuse_4_mib(&client, WIRE_MAP_MEMORY, client.window_base);
+	refuse_4_mib(&client, WIRE_MAP_MEMORY, client.window_base);
+	ck_assert_uint_eq(*events, 1);
+	refuse_4_mib(&client, WIRE_MAP_HOST, client.window_base + WINDOW_DEVICE_BYTES);
+	ck_assert_uint_eq(*events, 2);
+	/* A request that is granted ends it. */
+	session->terms.memory_limit = session->terms.pinned_limit = 4 << 20;
+	fake_request(fake, &client, &granted, -1);
+	fake_serve(fake, &fake->children[1], WIRE_MAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	refuse_4_mib(&client, WIRE_MAP_HOST, client.window_base + WINDOW_DEVICE_BYTES + (4 << 20));
+	ck_assert_uint_eq(*events, 3);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
 
 START_TEST(a_limit_that_is_hit_is_an_event)
 {
@@ -585,6 +623,7 @@ int main(void)
 	tcase_add_test(tests, a_session_that_is_ended_is_an_event);
 	tcase_add_test(tests, a_program_that_is_refused_is_an_event);
 	tcase_add_test(tests, a_limit_that_is_hit_is_an_event);
+	tcase_add_test(tests, a_limit_that_is_hit_again_at_once_is_no_event);
 	tcase_add_test(tests, a_quarantine_is_an_event);
 	return suite_run(suite);
 }

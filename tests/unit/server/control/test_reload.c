@@ -203,12 +203,12 @@ START_TEST(a_guarantee_that_cannot_be_kept_changes_nothing)
 	expect_answer(0, "{\"restart\":\"\"}");
 	write_file("memory_guarantee = 9G\n");
 	expect_answer(CUDA_ERROR_INVALID_VALUE,
-		"{\"reason\":\"memory_guarantee: 9216 MiB are more than the device has, 8192 MiB\"}");
+		"{\"reason\":\"memory_guarantee: 9G are more than the device has, 8G: set it lower\"}");
 	ck_assert_uint_eq(terms()->memory_guarantee, UINT64_C(2) << 30);
 	/* Each of the two executors has half a GiB. */
 	write_file("memory_guarantee = 7400M\n");
 	expect_answer(CUDA_ERROR_INVALID_VALUE, "{\"reason\":\"memory_guarantee: what is served now would "
-						"have 7400 MiB, and there are 7168 MiB\"}");
+						"have 7400M, and there are 7G\"}");
 	ck_assert_uint_eq(terms()->memory_guarantee, UINT64_C(2) << 30);
 }
 END_TEST
@@ -230,9 +230,10 @@ START_TEST(a_guarantee_of_what_others_hold_changes_nothing)
 	fake_serve(fake, &fake->children[2], WIRE_MAP_MEMORY);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	write_file("[user 4000000000]\nmemory_guarantee = 7M\n");
-	expect_answer(CUDA_ERROR_INVALID_VALUE, "{\"reason\":\"memory_guarantee: what is served now holds 10 "
-						"MiB and would be guaranteed 7 MiB "
-						"more, and there are 16 MiB (memory_policy = refuse)\"}");
+	expect_answer(CUDA_ERROR_INVALID_VALUE,
+		"{\"reason\":\"memory_guarantee: what is served now holds 10M "
+		"and would be guaranteed 7M "
+		"more, and there are 16M (memory_policy = refuse)\"}");
 	ck_assert_uint_eq(others->memory_guarantee, 0);
 	write_file("[user 4000000000]\nmemory_guarantee = 7M\nmemory_policy = evict\n");
 	expect_answer(0, "{\"restart\":\"\"}");

@@ -69,8 +69,9 @@ static void simplify(char *line)
 		at[8] = 'P';
 		memmove(at + 9, end + 1, strlen(end));
 	}
-	if (strlen(line) > 3 && !strcmp(line + strlen(line) - 3, " ms"))
-		*strrchr(line, ';') = '\0';
+	at = strrchr(line, ';');
+	if (at && (begins(at, "; took ") || begins(at, "; contained in ") || begins(at, "; ended in ")))
+		*at = '\0';
 }
 
 /* Return: whether the line of the log is one that a trace has; it is made one. */

@@ -98,10 +98,11 @@ START_TEST(a_fenced_executor)
 	expect("kernel bad_kernel, code 716 CUDA_ERROR_MISALIGNED_ADDRESS, instruction at "
 	       "0x5678, "
 	       "named by the executor; told an error beside it: nobody");
-	expect("; fence ");
-	expect(", judge ");
-	expect(", activate ");
-	expect(", in all ");
+	expect("; took ");
+	expect(" ms (fencing ");
+	expect(", judging ");
+	expect(", activating it ");
+	ck_assert_uint_gt(fake->daemon.counters.paused_us, 0);
 	end();
 }
 END_TEST
@@ -118,9 +119,9 @@ START_TEST(a_fault_of_nobody_knows_whom)
 	resume();
 	expect("nobody is proved guilty (nobody proved guilty), kernel (not known), code 715 "
 	       "CUDA_ERROR_ILLEGAL_INSTRUCTION; told an error: nobody");
-	expect("; halt ");
-	expect(", quiet ");
-	expect(", judge ");
+	expect(" ms (halting ");
+	expect(", waiting for kernels ");
+	expect(", judging ");
 	end();
 }
 END_TEST
@@ -136,7 +137,7 @@ START_TEST(work_over_its_limit)
 	resume();
 	expect_who(0);
 	expect("code 702 CUDA_ERROR_LAUNCH_TIMEOUT, over the limit of time");
-	expect("; halt ");
+	expect(" ms (halting ");
 	end();
 }
 END_TEST
@@ -153,7 +154,8 @@ START_TEST(a_contained_fault)
 	expect("kernel bad_kernel, code 719 CUDA_ERROR_LAUNCH_FAILED, instruction at 0x7f00, named by the "
 	       "executor; "
 	       "told an error beside it: nobody");
-	expect("; contained 47.2, in all 47.2 ms");
+	expect("; contained in 47.2 ms");
+	ck_assert_uint_eq(fake->daemon.counters.paused_us, 47230);
 	end();
 }
 END_TEST
@@ -207,7 +209,7 @@ START_TEST(a_sign_that_leads_nowhere)
 	run_until_killed();
 	resume();
 	expect("nobody is proved guilty (the sign led nowhere: no fault was found); told an error: nobody");
-	expect("; sign: a shadow; halt ");
+	expect("; sign: a shadow; took ");
 	end();
 }
 END_TEST

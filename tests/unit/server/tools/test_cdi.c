@@ -1,5 +1,6 @@
 // frmpsctl cdi: what a container runtime reads.
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/tools/cdi.h"
@@ -7,7 +8,7 @@
 
 START_TEST(a_container_gets_socket_and_library)
 {
-	json_t *made = cdi_make("gpu-1", "/run/frmps-1/frmps.sock", "/usr/lib/frmps"), *wanted;
+	json_t *made = cdi_make("gpu-1", "/run/frmps-1/frmps.sock", "/usr/lib/frmps", ""), *wanted;
 
 	wanted = json_loads(
 		"{\"cdiVersion\": \"0.5.0\", \"kind\": \"frmps/gpu\", \"devices\": [{\"name\": \"gpu-1\","
@@ -25,16 +26,27 @@ START_TEST(a_container_gets_socket_and_library)
 }
 END_TEST
 
+START_TEST(paths_of_the_image_stay)
+{
+	json_t *made = cdi_make("0", "/run/frmps/frmps.sock", "/usr/lib/frmps", "/opt/a:/opt/b");
+	char *text = json_dumps(made, 0);
+
+	ck_assert_msg(strstr(text, "\"LD_LIBRARY_PATH=/usr/lib/frmps:/opt/a:/opt/b\""), "%s", text);
+	free(text);
+	json_decref(made);
+}
+END_TEST
+
 /* A folder of the host that a runtime would look for elsewhere, or all of the host. */
 START_TEST(paths_that_would_mount_something_else_are_refused)
 {
 	char longest[1000] = "/";
 
 	memset(longest + 1, 'a', sizeof(longest) - 2);
-	ck_assert_ptr_null(cdi_make("0", "frmps.sock", "/usr/lib/frmps"));
-	ck_assert_ptr_null(cdi_make("0", "/frmps.sock", "/usr/lib/frmps"));
-	ck_assert_ptr_null(cdi_make("0", "/run/frmps/frmps.sock", "build/client"));
-	ck_assert_ptr_null(cdi_make("0", "/run/frmps/frmps.sock", longest));
+	ck_assert_ptr_null(cdi_make("0", "frmps.sock", "/usr/lib/frmps", ""));
+	ck_assert_ptr_null(cdi_make("0", "/frmps.sock", "/usr/lib/frmps", ""));
+	ck_assert_ptr_null(cdi_make("0", "/run/frmps/frmps.sock", "build/client", ""));
+	ck_assert_ptr_null(cdi_make("0", "/run/frmps/frmps.sock", longest, ""));
 }
 END_TEST
 
@@ -55,6 +67,7 @@ int main(void)
 	TCase *cdi = suite_case(suite, "cdi");
 
 	tcase_add_test(cdi, a_container_gets_socket_and_library);
+	tcase_add_test(cdi, paths_of_the_image_stay);
 	tcase_add_test(cdi, paths_that_would_mount_something_else_are_refused);
 	tcase_add_test(cdi, runtimes_take_the_name);
 	return suite_run(suite);

@@ -8,7 +8,8 @@
 
 #define SESSION(number, commands)                                                                            \
 	"{\"session\":" number ",\"pid\":7,\"uid\":8,\"program\":\"p" number "\",\"state\":\"running\","     \
-	"\"multiprocessors\":16,\"sm_percent\":14,"                                                          \
+	"\"multiprocessors\":16,\"sm_percent\":14,\"class\":\"offline\",\"weight\":50,\"memory_limit\":"     \
+	"8589934592,"                                                                                        \
 	"\"memory_bytes\":1572864,\"host_bytes\":0,\"commands\":" commands "}"
 #define STATUS(sessions)                                                                                     \
 	"{\"device\":{\"name\":\"H\",\"total_bytes\":2147483648},\"counters\":{\"faults\":2,\"culprits\":1}" \
@@ -40,8 +41,7 @@ START_TEST(the_busiest_comes_first)
 	ck_assert_msg(second && first && third, "%s", text);
 	ck_assert(second < first && first < third);
 	ck_assert_ptr_eq(
-		strstr(text, "H: 3 programs, 4.5 MiB of 2.0 GiB, 0 B pinned, 2100 commands/s, 2 faults\n"),
-		text);
+		strstr(text, "H: 3 programs, 4608K of 2G, 0 pinned, 2100 commands/s, 2 faults\n"), text);
 	free(text);
 }
 END_TEST
@@ -50,8 +50,8 @@ START_TEST(what_is_granted_stands_beside_what_is_asked)
 {
 	char *text = show(NULL, STATUS(SESSION("1", "1")), 0);
 
-	ck_assert_msg(strstr(text, "STATE      SMS ASKED     MEMORY") &&
-			      strstr(text, "running     16   14%    1.5 MiB"),
+	ck_assert_msg(strstr(text, "STATE      CLASS WEIGHT  SMS ASKED  MEMORY   LIMIT") &&
+			      strstr(text, "running  offline     50   16   14%   1536K      8G"),
 		"%s", text);
 	free(text);
 }
@@ -88,9 +88,9 @@ END_TEST
 
 START_TEST(a_letter_is_not_cut)
 {
-	char *text = show(NULL, STATUS("{\"session\":1,\"program\":\"aéééééééééé\"}"), 0);
+	char *text = show(NULL, STATUS("{\"session\":1,\"program\":\"aéééééééééééééééé\"}"), 0);
 
-	ck_assert_msg(strstr(text, "  aééééééééé\n") != NULL, "%s", text);
+	ck_assert_msg(strstr(text, "  aééééééééééééééé\n") != NULL, "%s", text);
 	free(text);
 }
 END_TEST
@@ -99,7 +99,7 @@ START_TEST(nobody_is_there)
 {
 	char *text = show(NULL, STATUS(""), 24);
 
-	ck_assert_ptr_nonnull(strstr(text, "H: 0 programs, 0 B of 2.0 GiB"));
+	ck_assert_ptr_nonnull(strstr(text, "H: 0 programs, 0 of 2G"));
 	free(text);
 }
 END_TEST
