@@ -442,6 +442,8 @@ static int issue_graph_update(struct tenant *tenant, struct stream *stream, stru
 
 	begin(stream, record);
 	code = graph_update(tenant, record);
+	if (!code)
+		graph_change_ahead(tenant, (const void *)(record + 1));
 	/* Its launches fail as well. */
 	if (!code || code == CUDA_ERROR_INVALID_HANDLE) {
 		if (code)
