@@ -23,12 +23,16 @@
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 
+/* Commands of changes ahead of one launch: they take of the stream's credit. */
+#define AHEAD_COMMANDS 32u
+
 struct graph_build {
 	struct grave grave;
 	struct graph_form form;
 	struct client_graph *graph;   /* in a grave: goes with it; may be NULL */
 	struct client_stream *stream; /* of the latest launch; NULL: none */
-	uint64_t seq;
+	uint64_t seq;		      /* of that, or of the latest change that went ahead of the next */
+	uint32_t ahead;		      /* commands of such changes */
 };
 
 static uint64_t id_words[FRMPS_GRAPH_IDS / 64];
@@ -232,37 +236,41 @@ struct changes {
 	uint32_t count;
 };
 
-/* As many changes of a step as fit one command, from *next on. */
-static CUresult send_changes(struct client_stream *stream, uint32_t graph, uint32_t step,
-	const struct changes *changes, uint32_t *next)
-{
-	uint32_t bytes = 0, count = 0, end = *next;
-	struct frmps_graph_change *change;
-	struct submit submit;
-	CUresult r;
+/* Changes of a step that fit one command. */
+struct batch {
+	uint32_t end; /* behind the last of them */
+	uint32_t count, bytes;
+};
 
-	for (; end < changes->count; ++end) {
-		const struct graph_node *node = changes->nodes[end];
+static struct batch gather(const struct changes *changes, uint32_t step, uint32_t from)
+{
+	struct batch batch = {.end = from};
+
+	for (; batch.end < changes->count; ++batch.end) {
+		const struct graph_node *node = changes->nodes[batch.end];
 
 		if (node->place.step != step)
 			continue;
-		if (bytes + form_change_bytes(node) > FRMPS_CHANGES_MAX)
+		if (batch.bytes + form_change_bytes(node) > FRMPS_CHANGES_MAX)
 			break;
-		bytes += form_change_bytes(node);
-		++count;
+		batch.bytes += form_change_bytes(node);
+		++batch.count;
 	}
-	if (!count) {
-		*next = end;
-		return CUDA_SUCCESS;
-	}
-	r = submit_begin(
-		stream, FRMPS_OP_GRAPH_UPDATE, (uint32_t)sizeof(struct frmps_graph_update) + bytes, &submit);
-	if (r != CUDA_SUCCESS)
-		return r;
-	*(struct frmps_graph_update *)submit.body =
-		(struct frmps_graph_update){.graph = graph, .changes = count};
-	change = (struct frmps_graph_change *)(void *)((struct frmps_graph_update *)submit.body + 1);
-	for (uint32_t i = *next; i < end; ++i) {
+	return batch;
+}
+
+static uint32_t update_bytes(const struct batch *batch)
+{
+	return (uint32_t)sizeof(struct frmps_graph_update) + batch->bytes;
+}
+
+static void write_changes(struct frmps_graph_update *ret_update, uint32_t graph, uint32_t step,
+	const struct changes *changes, uint32_t from, const struct batch *batch)
+{
+	struct frmps_graph_change *change = (struct frmps_graph_change *)(void *)(ret_update + 1);
+
+	*ret_update = (struct frmps_graph_update){.graph = graph, .changes = batch->count};
+	for (uint32_t i = from; i < batch->end; ++i) {
 		const struct graph_node *node = changes->nodes[i];
 
 		if (node->place.step != step)
@@ -270,9 +278,49 @@ static CUresult send_changes(struct client_stream *stream, uint32_t graph, uint3
 		form_write_change(node, change);
 		change = (struct frmps_graph_change *)(void *)((uint8_t *)change + form_change_bytes(node));
 	}
-	submit_commit(&submit);
-	*next = end;
+}
+
+/* As many changes of a step as fit one command, from *next on. */
+static CUresult send_changes(struct client_stream *stream, uint32_t graph, uint32_t step,
+	const struct changes *changes, uint32_t *next)
+{
+	struct batch batch = gather(changes, step, *next);
+	struct submit submit;
+	CUresult r = CUDA_SUCCESS;
+
+	if (batch.count)
+		r = submit_begin(stream, FRMPS_OP_GRAPH_UPDATE, update_bytes(&batch), &submit);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (batch.count) {
+		write_changes(submit.body, graph, step, changes, *next, &batch);
+		submit_commit(&submit);
+	}
+	*next = batch.end;
 	return CUDA_SUCCESS;
+}
+
+bool build_change_ahead(struct graph_build *build, struct graph_node *const *changed, uint32_t count)
+{
+	const struct changes changes = {changed, count};
+	const struct graph_step *step = build->form.steps;
+	struct batch batch = gather(&changes, 0, 0);
+	struct submit submit;
+
+	if (!build->stream || build->form.count != 1 || step->kind != STEP_DEVICE || batch.count != count ||
+		build->ahead == AHEAD_COMMANDS)
+		return false;
+	if (!submit_try_own(build->stream, FRMPS_OP_GRAPH_UPDATE, update_bytes(&batch), build->seq, &submit))
+		return false;
+	write_changes(submit.body, step->device.graph, 0, &changes, 0, &batch);
+	/* The first one wakes the executor while the program goes on; the launch wakes it at the
+	 * latest. */
+	if (build->ahead++)
+		submit_commit_quietly(&submit);
+	else
+		submit_commit_own(&submit);
+	build->seq = submit.seq;
+	return true;
 }
 
 static CUresult send_all_changes(
@@ -309,6 +357,7 @@ static CUresult launch_steps(struct graph_build *build, struct client_stream *st
 	const struct changes *changes, bool *ret_begun)
 {
 	CUresult r = CUDA_SUCCESS;
+	uint64_t last;
 
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i) {
 		struct graph_step *step = &build->form.steps[i];
@@ -319,8 +368,12 @@ static CUresult launch_steps(struct graph_build *build, struct client_stream *st
 			r = launch_step(stream, step);
 		*ret_begun |= r == CUDA_SUCCESS;
 	}
+	last = word_acquire(&stream->last);
+	/* Where nothing of it was submitted, what went ahead is the latest. */
+	if (build->stream != stream || last > build->seq)
+		build->seq = last;
 	build->stream = stream;
-	build->seq = word_acquire(&stream->last);
+	build->ahead = 0;
 	return r;
 }
 

@@ -52,6 +52,14 @@ CUresult build_await(struct client_stream *stream, struct client_stream *other, 
 CUresult build_launch(struct graph_build *build, struct client_stream *stream,
 	struct graph_node *const *changed, uint32_t count, bool *ret_begun);
 
+/**
+ * Sends changes ahead of the next launch, so that the executor makes them while the program goes
+ * on. Without any wait, not without end, and only where nothing came behind the latest launch: the
+ * next one, of whatever stream, waits for them.
+ * Return: whether they were sent, all of them
+ */
+bool build_change_ahead(struct graph_build *build, struct graph_node *const *changed, uint32_t count);
+
 /** Ends a build. @graph: ends with it; may be NULL */
 void build_bury(struct graph_build *build, struct client_graph *graph);
 

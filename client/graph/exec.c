@@ -16,6 +16,9 @@
 #define EXEC_MAGIC UINT32_C(0x45584543)
 #define EXEC_SHIFT 8
 #define EXECS	   (1u << 16)
+/* Changed nodes that are sent ahead of a launch at a time: first so many, in the end so many. */
+#define AHEAD_LEAST 16u
+#define AHEAD_MOST  64u
 
 struct client_exec {
 	struct slab_object object;
@@ -30,6 +33,7 @@ struct client_exec {
 	/* Or it is but for these nodes, which the next launch sends. */
 	struct graph_node **pending;
 	uint32_t pending_count, pending_room;
+	uint32_t ahead_at; /* or which go ahead of it, once they are so many */
 };
 
 _Static_assert(sizeof(struct client_exec) <= 1u << EXEC_SHIFT, "an executable graph fits its place");
@@ -53,6 +57,7 @@ static void forget_pending(struct client_exec *exec)
 	for (uint32_t i = 0; i < exec->pending_count; ++i)
 		exec->pending[i]->pending = false;
 	exec->pending_count = 0;
+	exec->ahead_at = AHEAD_LEAST;
 }
 
 static bool add_pending(struct client_exec *exec, struct graph_node *node)
@@ -119,6 +124,23 @@ static CUresult make_current(struct client_exec *exec, struct graph_node **ret_b
 	exec->changed = false;
 	exec->unloads = unloads;
 	return CUDA_SUCCESS;
+}
+
+/* Where changes cannot go ahead, it is tried again when they are twice as many. */
+static void send_ahead(struct client_exec *exec)
+{
+	uint32_t count = exec->pending_count, next = 2 * count;
+	struct graph_node *bad;
+
+	if (count < exec->ahead_at || exec->changed || exec->unloads != module_unloads())
+		return;
+	/* What is wrong with them the launch says. */
+	if (follow(exec, &bad) == CUDA_SUCCESS && !exec->changed &&
+		build_change_ahead(exec->build, exec->pending, count)) {
+		forget_pending(exec);
+		next = next < AHEAD_MOST ? next : AHEAD_MOST;
+	}
+	exec->ahead_at = next;
 }
 
 /* ---- life ---- */
@@ -235,6 +257,7 @@ CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphN
 	if (r == CUDA_SUCCESS) {
 		exec->source = graph;
 		exec->flags = flags;
+		exec->ahead_at = AHEAD_LEAST;
 		r = set_up(exec, ret_bad);
 		if (r != CUDA_SUCCESS)
 			drop_copy(exec->graph);
@@ -432,6 +455,7 @@ CUresult exec_set(struct client_exec *exec, CUgraphNode handle, struct graph_par
 	node = counterpart(exec, handle);
 	if (node && node->params.type == params->type && !graph_is_memory(params->type)) {
 		set_params(exec, node, params);
+		send_ahead(exec);
 		r = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&exec->lock);
@@ -449,8 +473,10 @@ CUresult exec_set_kernel(struct client_exec *exec, CUgraphNode handle, const CUD
 	node = counterpart(exec, handle);
 	if (node && node->params.type == CU_GRAPH_NODE_TYPE_KERNEL)
 		r = params_kernel(given, &node->params, &params);
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS) {
 		set_params(exec, node, &params);
+		send_ahead(exec);
+	}
 	pthread_mutex_unlock(&exec->lock);
 	if (r == CUDA_SUCCESS)
 		params_deinit(&params);
@@ -556,6 +582,7 @@ static CUresult update(struct client_exec *exec, struct client_graph *mine, stru
 		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 	}
 	exchange(exec, mine, copy);
+	send_ahead(exec);
 	return CUDA_SUCCESS;
 }
 

@@ -232,6 +232,18 @@ CUresult submit_begin_own(
 	return begin(stream, op, bytes, false, ret_submit);
 }
 
+bool submit_try_own(struct client_stream *stream, enum frmps_op op, uint32_t bytes, uint64_t seq,
+	struct submit *ret_submit)
+{
+	if (process_error() != CUDA_SUCCESS)
+		return false;
+	submit_lock_take(&ring.lock);
+	if (word_relaxed(&stream->seq) == seq && try_begin(stream, op, bytes, false, ret_submit) == GO)
+		return true;
+	leave();
+	return false;
+}
+
 /* Publishes a command of the program. */
 static inline void publish_command(struct submit *submit)
 {
@@ -257,6 +269,12 @@ void submit_commit_own(struct submit *submit)
 {
 	publish(submit);
 	leave();
+}
+
+void submit_commit_quietly(struct submit *submit)
+{
+	publish(submit);
+	submit_lock_give(&ring.lock);
 }
 
 void submit_open(struct client_stream *stream)
@@ -343,7 +361,8 @@ CUresult submit_drain(void)
 
 	submit_lock_take(&ring.lock);
 	tail = ring.writer.tail;
-	submit_lock_give(&ring.lock);
+	/* Not everything has woken the executor. */
+	leave();
 	/* Pairs with ring_consume(), which follows the driver's calls. */
 	while (r == CUDA_SUCCESS && word_acquire(&connection.view.server->head) < tail)
 		r = await_room();

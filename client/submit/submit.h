@@ -38,6 +38,13 @@ CUresult submit_begin_own(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit);
 
 /**
+ * The same without any wait, and only if the stream has had no command since `seq`.
+ * Return: whether the lock is held, and submit_commit_own() or submit_commit_quietly() is to follow
+ */
+bool submit_try_own(struct client_stream *stream, enum frmps_op op, uint32_t bytes, uint64_t seq,
+	struct submit *ret_submit);
+
+/**
  * From here to submit_release() nobody else's command comes between those of the calling thread,
  * which waits for the end of another one's claim; others wait in submit_begin(). Not twice, and not
  * from a callback of the program.
@@ -58,6 +65,9 @@ void submit_commit_early(struct submit *submit);
 
 /** The same for submit_begin_own(). */
 void submit_commit_own(struct submit *submit);
+
+/** The same, but an executor that sleeps may sleep on: another command will follow. */
+void submit_commit_quietly(struct submit *submit);
 
 /** From here on there may be submitted to the stream. */
 void submit_open(struct client_stream *stream);

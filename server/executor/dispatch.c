@@ -14,6 +14,7 @@
 
 #include "server/executor/body.h"
 #include "server/executor/retire.h"
+#include "server/executor/timing.h"
 #include "server/log.h"
 
 typedef int issue_fn(struct tenant *tenant, struct stream *stream, struct frmps_head *record);
@@ -305,6 +306,20 @@ static CUresult mark_and_record(struct tenant *tenant, struct stream *stream, st
 			      tenant, stream, body->event, body->flags & FRMPS_EVENT_TIMING, record->seq);
 }
 
+/* In a stream that has nothing on the device a timed record waits for nothing, and is done: its
+ * time comes without a mark (timing.h). */
+static int record_alone(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
+{
+	const struct frmps_event_record *body = (const void *)(record + 1);
+	CUresult code =
+		event_record(tenant, stream, body->event, body->flags & FRMPS_EVENT_TIMING, record->seq);
+
+	if (code)
+		return finish(tenant, stream, record, code);
+	retire_settled(tenant, stream, record);
+	return 0;
+}
+
 static int issue_event_record(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_event_record *body = (const void *)(record + 1);
@@ -317,10 +332,19 @@ static int issue_event_record(struct tenant *tenant, struct stream *stream, stru
 	code = open_stream(tenant, stream);
 	if (code)
 		return finish(tenant, stream, record, code);
+	if (is_idle(tenant, stream))
+		return record_alone(tenant, stream, record);
 	code = mark_and_record(tenant, stream, record);
 	if (code && !backend_is_fatal(executor_code(tenant->executor, code)))
 		tenant_late_error(tenant, code);
 	return executor_is_lost(tenant->executor) ? DISPATCH_E_STOP : 0;
+}
+
+/* Whether what waits for a command may begin. No time that is not taken yet may come to lie behind
+ * that. */
+static bool is_over(struct tenant *tenant, struct stream *on, uint64_t seq)
+{
+	return stream_done(tenant, on) >= seq && (!on->backend || timing_is_settled(tenant, on, seq));
 }
 
 static int issue_depend(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
@@ -330,7 +354,7 @@ static int issue_depend(struct tenant *tenant, struct stream *stream, struct frm
 	struct backend_event *event;
 	CUresult code;
 
-	if (on == stream || stream_done(tenant, on) >= body->seq)
+	if (on == stream || is_over(tenant, on, body->seq))
 		return settle(tenant, stream, record);
 	if (on->issued < body->seq)
 		return hold(tenant, stream, STREAM_HOLD_DEPEND);
@@ -418,6 +442,8 @@ static int issue_graph_update(struct tenant *tenant, struct stream *stream, stru
 
 	begin(stream, record);
 	code = graph_update(tenant, record);
+	if (!code)
+		graph_change_ahead(tenant, (const void *)(record + 1));
 	/* Its launches fail as well. */
 	if (!code || code == CUDA_ERROR_INVALID_HANDLE) {
 		if (code)

@@ -20,6 +20,7 @@
 
 #include "protocol/cuda_abi.h"
 
+struct frmps_graph_update;
 struct frmps_head;
 struct graph;
 struct job;
@@ -78,6 +79,10 @@ CUresult graph_launch(struct tenant *tenant, struct stream *stream, uint32_t id)
  * such node, or it cannot be changed), CUDA_ERROR_OUT_OF_MEMORY. Nothing is changed on failure.
  */
 CUresult graph_update(struct tenant *tenant, struct frmps_head *record);
+
+/** Brings the changes of a command that was carried out into what was built, while the program goes
+ * on; what is left, for whatever reason, the next launch does. Serving thread. */
+void graph_change_ahead(struct tenant *tenant, const struct frmps_graph_update *update);
 
 /** Takes GRAPH_UPDATE commands back that former executors have carried out and that are not done.
  * Main thread, before the session is served. @records: all of them, in any order; sorted */

@@ -7,7 +7,7 @@
 
 #include "server/executor/body.h"
 
-static struct memory_versions versions_of(struct tenant *tenant)
+static struct memory_versions versions_of(const struct tenant *tenant)
 {
 	return (struct memory_versions){word_acquire(&tenant->device.version),
 		word_acquire(&tenant->host.version), word_acquire(&tenant->globals.version)};
@@ -287,6 +287,29 @@ static CUresult change_nodes(struct tenant *tenant, struct graph *graph)
 	if (!code)
 		graph->built->changes = graph->changes;
 	return code;
+}
+
+/* Whether what was built is what a launch would take now, but for the latest command's changes. */
+static bool is_current(const struct tenant *tenant, const struct graph *graph)
+{
+	struct memory_versions now = versions_of(tenant);
+
+	return graph->built && graph->built->sms == word_relaxed(&tenant->sms) && is_same(&graph->at, &now) &&
+	       graph->built->changes + 1 == graph->changes;
+}
+
+void graph_change_ahead(struct tenant *tenant, const struct frmps_graph_update *update)
+{
+	const struct frmps_graph_change *change = graph_form_changes(update);
+	struct graph *graph = graph_find(tenant, update->graph);
+	CUresult code = CUDA_SUCCESS;
+
+	if (!graph || !is_current(tenant, graph))
+		return;
+	for (uint32_t i = 0; !code && i < update->changes; i++, change = graph_form_next_change(change))
+		code = change_node(tenant, graph, change->node);
+	if (!code)
+		graph->built->changes = graph->changes;
 }
 
 /* What cannot be changed where it is, is built anew. */

@@ -1,10 +1,10 @@
 // Changes of graphs' nodes (graph.h): GRAPH_UPDATE commands, in order with launches.
 //
-// A change is made in the graph's description; the next launch brings it into what was built
-// (graph_build.c). The description as it is now is also kept in the graph's place in the session's
-// region (shm/layout.h), for executors to come. That place is what the description was when the
-// command that was issued last was issued. So an executor that takes over first takes back what
-// commands have changed that are not done, the latest first, and issues them again.
+// A change is made in the graph's description, and at once, or at the next launch, in what was
+// built (graph_build.c). The description as it is now is also kept in the graph's place in the
+// session's region (shm/layout.h), for executors to come. That place is what the description was
+// when the command that was issued last was issued. So an executor that takes over first takes back
+// what commands have changed that are not done, the latest first, and issues them again.
 //
 // Why this survives an executor that dies anywhere:
 //   - a place is valid once its head is the description's, which is written last. The head has a

@@ -3,8 +3,8 @@
 // A mark is a write of the device, in stream order, of the stream's latest issued seq into the
 // timeline. Marks cost about as much as a quarter of a launch, so they are placed only
 //   - where the client asks: FRMPS_CMD_MARK on a command, or the MARK directive;
-//   - before every driver event that another stream may wait for, and before and behind every
-//     WRITE_VALUE;
+//   - before every driver event that another stream may wait for, unless its stream has nothing on
+//     the device, and before and behind every WRITE_VALUE;
 //   - behind RETIRE_UNMARKED unmarked commands, fewer where shares are counted (share.c);
 //   - for clients that vouch for their kernels: between kernels and a later upload or fill, and
 //     between a fetch and a later kernel, because such a pair could not be repeated (repeat.c);

@@ -100,6 +100,16 @@ static bool may_look(const struct tenant *tenant)
 	       word_acquire(&tenant->view.server->generation) == word_relaxed(&tenant->generation);
 }
 
+bool timing_is_settled(struct tenant *tenant, struct stream *stream, uint64_t seq)
+{
+	struct event *event;
+
+	while ((event = TAILQ_FIRST(&stream->timed)) && event->seq <= seq)
+		if (!may_look(tenant) || !look_at(tenant, event))
+			return false;
+	return true;
+}
+
 void timing_turn(struct tenant *tenant)
 {
 	if (!TAILQ_EMPTY(&tenant->timed) && may_look(tenant))

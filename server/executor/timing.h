@@ -29,6 +29,10 @@ void timing_refuse(struct tenant *tenant, const struct event *event, uint64_t pl
 /** Nobody asks for the event's time any more. */
 void timing_forget(struct tenant *tenant, struct event *event);
 
+/** Publishes the times of a stream's records up to a command. Return: whether all of them are
+ * there: what begins now is behind them. */
+bool timing_is_settled(struct tenant *tenant, struct stream *stream, uint64_t seq);
+
 /** Publishes the times of what is done. */
 void timing_turn(struct tenant *tenant);
 

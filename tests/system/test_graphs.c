@@ -715,6 +715,67 @@ START_TEST(steps_with_other_memory_make_no_graphs)
 }
 END_TEST
 
+/* Many changes go to the service before the launch that they are for. They are in no earlier one,
+ * in every later one, in whatever stream that is, and it waits for nothing else that a stream of
+ * before has. */
+START_TEST(many_changes_are_in_the_next_launch)
+{
+	enum { NODES = 100, STEPS = 12 };
+	CUgraphNode nodes[NODES], *before = NULL;
+	CUstream streams[2];
+	CUdeviceptr words;
+	uint32_t *gate, sum = 1;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	driver_open();
+	words = device_words(NODES, 0);
+	ck_cuda(cuMemHostAlloc((void **)&gate, 64, 0));
+	*gate = 0;
+	ck_cuda(cuGraphCreate(&graph, 0));
+	for (uint32_t i = 0; i < NODES; before = &nodes[i++])
+		nodes[i] = add_count(graph, before, before != NULL, words + i * 4, 1);
+	exec = instantiate(graph);
+	streams[0] = new_stream();
+	streams[1] = new_stream();
+	run(exec, streams[0]);
+	for (uint32_t step = 1; step <= STEPS; step++) {
+		for (uint32_t i = 0; i < 2 * NODES; i++) {
+			/* The second change of each is what counts. */
+			uint32_t by = i < NODES ? 1000 : step;
+			CUdeviceptr word = words + i % NODES * 4;
+			CUDA_KERNEL_NODE_PARAMS params =
+				kernel_params("count_up", 1, 1, (void *[]){&word, &by});
+
+			ck_cuda(cuGraphExecKernelNodeSetParams_v2(exec, nodes[i % NODES], &params));
+		}
+		ck_cuda(cuGraphLaunch(exec, streams[step % 2]));
+		sum += step;
+		if (step % 3)
+			continue;
+		/* What the other stream waits for comes behind this one's next launch. */
+		ck_cuda(cuStreamSynchronize(streams[step % 2]));
+		ck_cuda(cuStreamWaitValue32_v2(
+			streams[step % 2], (CUdeviceptr)(uintptr_t)gate, step, CU_STREAM_WAIT_VALUE_GEQ));
+		for (uint32_t i = 0; i < NODES; i++) {
+			uint32_t by = 7;
+			CUdeviceptr word = words + i * 4;
+			CUDA_KERNEL_NODE_PARAMS params =
+				kernel_params("count_up", 1, 1, (void *[]){&word, &by});
+
+			ck_cuda(cuGraphExecKernelNodeSetParams_v2(exec, nodes[i], &params));
+		}
+		run(exec, streams[1 - step % 2]);
+		sum += 7;
+		ck_assert_int_eq(cuStreamQuery(streams[step % 2]), CUDA_ERROR_NOT_READY);
+		__atomic_store_n(gate, step, __ATOMIC_RELEASE);
+	}
+	ck_cuda(cuCtxSynchronize());
+	for (uint32_t i = 0; i < NODES; i++)
+		ck_assert_uint_eq(word_at(words + i * 4), sum);
+}
+END_TEST
+
 /* ---- what comes and goes ---- */
 
 static void mark_destroyed(void *flag)
@@ -1148,6 +1209,7 @@ int main(void)
 	tcase_add_test(tests, executable_graphs_are_changed);
 	tcase_add_test(tests, an_update_goes_by_the_edges);
 	tcase_add_test(tests, steps_with_other_memory_make_no_graphs);
+	tcase_add_test(tests, many_changes_are_in_the_next_launch);
 	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
 	tcase_add_loop_test(tests, user_objects_follow_updates, 0, 2);

@@ -18,13 +18,30 @@
 /* A block with more barriers leaves room for fewer others: 64 on a multiprocessor. */
 static const uint32_t barrier_classes[] = {1, 2, 4, 8, 16};
 #define BARRIERS 5u
-/* A launch costs a little for each byte that it carries. */
-static const uint32_t carried_classes[] = {256, 4096, 32760};
-#define CARRIED 3u
-#define LONG	2u /* of carried_classes: for few barriers and for many, no further ones */
+/* A launch pays for each byte that it carries, and so does a change of a graph's node. Most kernels
+ * have one barrier: others have fewer sizes to choose from, and so have kernels with constants. */
+enum carried_for {
+	FOR_ONE_BARRIER,
+	FOR_ALL,
+	FOR_ONE_OR_MOST, /* barriers */
+};
+static const struct carried_class {
+	uint32_t bytes;
+	enum carried_for barriers;
+	bool has_banks;
+} carried_classes[] = {
+	{64, FOR_ONE_BARRIER, false},
+	{128, FOR_ONE_BARRIER, true},
+	{256, FOR_ALL, false},
+	{512, FOR_ONE_BARRIER, true},
+	{1024, FOR_ONE_BARRIER, false},
+	{4096, FOR_ALL, true},
+	{32760, FOR_ONE_OR_MOST, false},
+};
+#define CARRIED 7u
 
 #define BANKS_MAX 32u
-/* At the start, 3 ms each. */
+/* At the start, some milliseconds each. */
 #define BANKS 8u
 
 struct trampoline_set {
@@ -62,21 +79,30 @@ static uint32_t class_of_registers(uint32_t registers)
 		       : (registers + REGISTERS_STEP - 1 - REGISTERS_LEAST) / REGISTERS_STEP;
 }
 
-/* The first class that is enough; `count` if none is. */
-static uint32_t class_of(const uint32_t *classes, uint32_t count, uint32_t needed)
+/* The first class that is enough; BARRIERS if none is. */
+static uint32_t class_of_barriers(uint32_t needed)
 {
 	uint32_t class = 0;
 
-	while (class < count && classes[class] < needed)
+	while (class < BARRIERS && barrier_classes[class] < needed)
 		class ++;
 	return class;
 }
 
 static bool is_made(bool has_bank, uint32_t barriers, uint32_t carried)
 {
-	if (carried == LONG)
-		return !has_bank && (barriers == 0 || barriers == BARRIERS - 1);
-	return !has_bank || carried > 0;
+	const struct carried_class *class = &carried_classes[carried];
+
+	if (has_bank && !class->has_banks)
+		return false;
+	switch (class->barriers) {
+	case FOR_ONE_BARRIER:
+		return barriers == 0;
+	case FOR_ONE_OR_MOST:
+		return barriers == 0 || barriers == BARRIERS - 1;
+	default:
+		return true;
+	}
 }
 
 /* ---- loading ---- */
@@ -127,7 +153,7 @@ static CUresult find_all(struct trampoline_set *set, int shared, bool has_bank)
 		for (uint32_t b = 0; b < BARRIERS; b++)
 			for (uint32_t c = 0; !code && c < CARRIED; c++) {
 				struct trampoline_class class = {
-					registers_of(r), barrier_classes[b], carried_classes[c]};
+					registers_of(r), barrier_classes[b], carried_classes[c].bytes};
 
 				if (is_made(has_bank, b, c))
 					code = find_one(set, &class, shared, &set->at[r][b][c]);
@@ -147,8 +173,8 @@ static CUresult load(struct trampoline_set *set, int shared, bool has_bank)
 		for (uint32_t b = 0; b < BARRIERS; b++)
 			for (uint32_t c = 0; c < CARRIED; c++)
 				if (is_made(has_bank, b, c))
-					classes[form.count++] = (struct trampoline_class){
-						registers_of(r), barrier_classes[b], carried_classes[c]};
+					classes[form.count++] = (struct trampoline_class){registers_of(r),
+						barrier_classes[b], carried_classes[c].bytes};
 	image = trampoline_image(&form, &bytes);
 	if (!image)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -221,20 +247,29 @@ uint64_t trampolines_bank(const struct trampoline_set *set)
 	return set->bank;
 }
 
+/* The one of a class that carries least. */
+static const struct trampoline *find_smallest(
+	const struct trampoline_set *set, uint32_t registers, uint32_t barriers, uint32_t carried)
+{
+	const struct trampoline *of = set->at[registers][barriers];
+
+	for (uint32_t c = 0; c < CARRIED; c++)
+		if (of[c].function && carried_classes[c].bytes >= carried)
+			return &of[c];
+	return NULL;
+}
+
 const struct trampoline *trampolines_find(
 	const struct trampoline_set *set, uint32_t registers, uint32_t barriers, uint32_t carried)
 {
 	const struct trampoline_set *in = set ? set : &trampolines.plain;
-	uint32_t r = class_of_registers(registers), b = class_of(barrier_classes, BARRIERS, barriers),
-		 c = class_of(carried_classes, CARRIED, carried);
+	uint32_t r = class_of_registers(registers), b = class_of_barriers(barriers);
+	const struct trampoline *found;
 
-	if (r >= REGISTERS || b >= BARRIERS || c >= CARRIED)
+	if (r >= REGISTERS || b >= BARRIERS)
 		return NULL;
-	if (set && !c)
-		c = 1;
-	if (c == LONG && b)
-		b = BARRIERS - 1;
-	return in->at[r][b][c].function ? &in->at[r][b][c] : NULL;
+	found = find_smallest(in, r, b, carried);
+	return found ? found : find_smallest(in, r, BARRIERS - 1, carried);
 }
 
 uint32_t trampoline_carries(uint64_t entry)

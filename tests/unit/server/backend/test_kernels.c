@@ -371,7 +371,7 @@ END_TEST
 
 START_TEST(trampolines_are_kernels)
 {
-	static const struct trampoline_class classes[] = {{24, 1, 256}, {40, 16, 4096}, {255, 1, 16384}};
+	static const struct trampoline_class classes[] = {{24, 1, 64}, {40, 16, 4096}, {255, 1, 16384}};
 	const struct trampoline_form form = {.classes = classes, .count = 3, .has_bank = true};
 	const struct kernels_kernel *found;
 	char name[TRAMPOLINE_NAME_BYTES];

@@ -332,9 +332,27 @@ START_TEST(an_event_on_an_idle_stream_costs_nothing)
 	record_event(1, 6, FRMPS_EVENT_TIMING);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_RECORD), 1);
-	ck_assert_uint_eq(fixture_done(1), 1);
-	fake_arrive();
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 0);
 	ck_assert_uint_eq(fixture_done(1), 2);
+}
+END_TEST
+
+/* Such a record is done before the device has come to it. What waits for it must not begin before
+ * its time, or the time between the two would be less than none. */
+START_TEST(what_waits_for_a_timed_event_comes_behind_its_time)
+{
+	fake.time_code = CUDA_ERROR_NOT_READY;
+	record_event(1, 6, FRMPS_EVENT_TIMING);
+	fixture_depend(2, 1, 1, 6);
+	fixture_depend(3, 1, 1, FRMPS_NO_EVENT);
+	fixture_turn();
+	ck_assert_uint_eq(fixture_done(1), 1);
+	ck_assert_uint_eq(fake_count(FAKE_WAIT), 2);
+	fake.time_code = CUDA_SUCCESS;
+	fixture_depend(4, 1, 1, 6);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_WAIT), 2);
+	ck_assert_uint_eq(fixture_done(4), 1);
 }
 END_TEST
 
@@ -346,6 +364,7 @@ static uint64_t place_of_time(uint32_t event)
 START_TEST(times_are_published_when_records_are_done)
 {
 	fake.time_code = CUDA_ERROR_NOT_READY;
+	fixture_launch(1, 0, 1);
 	record_event(1, 1, FRMPS_EVENT_TIMING);
 	record_event(1, 2, 0);
 	fixture_turn();
@@ -355,9 +374,10 @@ START_TEST(times_are_published_when_records_are_done)
 	ck_assert_uint_eq(place_of_time(1), 0);
 	fake.time_code = CUDA_SUCCESS;
 	fixture_turn();
-	ck_assert_uint_eq(place_of_time(1), shm_place(1, 1));
+	ck_assert_uint_eq(place_of_time(1), shm_place(1, 2));
 	ck_assert_uint_eq(word_acquire(&fixture.client.times[1].epoch), 1);
 	ck_assert_uint_eq(place_of_time(2), 0);
+	fixture_launch(1, 0, 1);
 	record_event(1, 2, FRMPS_EVENT_TIMING);
 	fixture_turn();
 	fixture_put(FRMPS_OP_EVENT_DESTROY, 1, 0, &(struct frmps_event_record){.event = 2}, 8);
@@ -373,10 +393,11 @@ END_TEST
 /* An executor that sleeps looks again by itself while a time is owed, and only so long. */
 START_TEST(a_time_that_is_owed_is_looked_after)
 {
+	fake.time_code = CUDA_ERROR_NOT_READY;
 	record_event(1, 1, FRMPS_EVENT_TIMING);
 	fixture_turn();
 	ck_assert_uint_le(timing_next_look(fixture.tenant, fixture.now), fixture.now + CLOCK_MS);
-	fake_arrive();
+	fake.time_code = CUDA_SUCCESS;
 	fixture_turn();
 	ck_assert_uint_eq(place_of_time(1), shm_place(1, 1));
 	ck_assert_uint_eq(timing_next_look(fixture.tenant, fixture.now), UINT64_MAX);
@@ -454,6 +475,7 @@ int main(void)
 	tcase_add_test(device, a_wait_for_what_is_done_is_nothing);
 	tcase_add_test(device, an_event_that_was_recorded_again);
 	tcase_add_test(device, an_event_on_an_idle_stream_costs_nothing);
+	tcase_add_test(device, what_waits_for_a_timed_event_comes_behind_its_time);
 	tcase_add_test(device, times_are_published_when_records_are_done);
 	tcase_add_test(device, a_time_that_is_owed_is_looked_after);
 	tcase_add_test(device, a_record_that_fails_has_no_time);

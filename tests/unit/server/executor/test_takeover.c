@@ -370,10 +370,11 @@ static const struct shm_time *time_of_event(void)
 START_TEST(a_time_outlives_the_executor)
 {
 	fake.time = (struct backend_time){.local = 500, .device = 70500};
+	fake.time_code = CUDA_ERROR_NOT_READY;
 	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
 	fixture_turn();
 	ck_assert_uint_eq(word_acquire(&time_of_event()->record), 0);
-	fake_arrive();
+	fake.time_code = CUDA_SUCCESS;
 	fixture_turn();
 	ck_assert_uint_eq(word_acquire(&time_of_event()->record), shm_place(1, 1));
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
@@ -400,6 +401,7 @@ END_TEST
  * time. */
 START_TEST(a_time_that_nobody_wrote_is_said_to_be_lost)
 {
+	fake.time_code = CUDA_ERROR_NOT_READY;
 	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
 	fixture_turn();
 	ck_assert_uint_eq(word_acquire(&fixture.client.states[1].untimed), 0);
