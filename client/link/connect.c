@@ -28,8 +28,8 @@
 #include "client/link/mps.h"
 #include "client/state/log.h"
 #include "protocol/command.h"
+#include "protocol/place.h"
 
-#define SYSTEM_SOCKET	"/run/frmps/frmps.sock"
 #define TIMEOUT_SECONDS 10
 #define WINDOW_TRIES	3
 #define DAEMON_DEATHS	8 /* during one start of a program */
@@ -212,39 +212,26 @@ static int dial(const char *path, int64_t deadline)
 	return 0;
 }
 
-static int dial_and_tell(const char *path, int64_t deadline)
+/* Connects to the service's socket, and says why it cannot. Return: 0 or -errno. */
+static int dial_service(int64_t deadline)
 {
-	int r = dial(path, deadline);
+	char path[PLACE_BYTES];
+	int r;
 
+	if (place_find(path) == PLACE_E_UNTRUSTED) {
+		client_log(CLIENT_LOG_ERROR,
+			"%s is no place of the service: others than root and this user can write in the "
+			"folder that CUDA_MPS_PIPE_DIRECTORY names",
+			path);
+		return -EACCES;
+	}
+	r = dial(path, deadline);
 	if (r < 0)
 		client_log(CLIENT_LOG_ERROR,
-			"cannot reach the service at %s: %s (is frmps-server running? FRMPS_SOCKET names "
-			"another "
-			"socket)",
+			"cannot reach the service at %s: %s (is frmps-server running? FRMPS_SOCKET or "
+			"CUDA_MPS_PIPE_DIRECTORY names another place)",
 			path, strerror(-r));
 	return r;
-}
-
-/* Connects to the path that the environment names, frmps' variable or stock MPS' own, else to the
- * system's, else to the user's own service. */
-static int dial_any(int64_t deadline)
-{
-	const char *named = getenv("FRMPS_SOCKET");
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-
-	if (named && *named)
-		return dial_and_tell(named, deadline);
-	mps_socket(path, sizeof(path));
-	if (*path)
-		return dial_and_tell(path, deadline);
-	if (dial(SYSTEM_SOCKET, deadline) == 0)
-		return 0;
-	if (runtime && *runtime &&
-		snprintf(path, sizeof(path), "%s/frmps.sock", runtime) < (int)sizeof(path) &&
-		dial(path, deadline) == 0)
-		return 0;
-	return dial_and_tell(SYSTEM_SOCKET, deadline);
 }
 
 /* Clears the bits of all windows that [start, end) touches. */
@@ -504,7 +491,7 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 {
 	const struct wire_welcome *w = &answer->message.welcome;
 	CUresult r;
-	int e = dial_any(deadline);
+	int e = dial_service(deadline);
 
 	if (e < 0)
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;

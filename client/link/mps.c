@@ -7,11 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/state/log.h"
 #include "protocol/percentage.h"
-#include "protocol/socket.h"
 
 /* A number and its unit. Return: where the text goes on; NULL if it is none */
 static const char *parse_bytes(const char *text, uint64_t *ret_bytes)
@@ -109,22 +107,6 @@ const char *mps_sm_partition(void)
 	const char *name = getenv("CUDA_MPS_SM_PARTITION");
 
 	return name ? name : "";
-}
-
-void mps_socket(char *path, size_t size)
-{
-	const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
-
-	if (!directory || !*directory || snprintf(path, size, "%s/frmps.sock", directory) >= (int)size ||
-		access(path, F_OK) < 0) {
-		*path = '\0';
-	} else if (!socket_directory_is_trusted(directory)) {
-		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_PIPE_DIRECTORY=%.64s is ignored: others than root and this user can write "
-			"there",
-			directory);
-		*path = '\0';
-	}
 }
 
 void mps_tell_unsupported(void)

@@ -5,7 +5,6 @@
 #ifndef FRMPS_CLIENT_LINK_MPS_H
 #define FRMPS_CLIENT_LINK_MPS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
@@ -42,11 +41,6 @@ CUresult mps_priority(uint32_t *ret_priority);
 /** The name of the SM partition that the program belongs to: CUDA_MPS_SM_PARTITION. Return: empty
  * if it is not set */
 const char *mps_sm_partition(void);
-
-/** Writes the service's socket in CUDA_MPS_PIPE_DIRECTORY. @path: empty if the variable is not set,
- * there is none, or others than root and the program's user could have put it there, which is
- * logged */
-void mps_socket(char *path, size_t size);
 
 /** Logs which variables of stock MPS are set and have no effect. */
 void mps_tell_unsupported(void);

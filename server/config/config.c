@@ -14,6 +14,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "protocol/place.h"
 #include "server/log.h"
 
 enum option_type { OPTION_TEXT, OPTION_CHOICE, OPTION_NUMBER, OPTION_BYTES };
@@ -458,13 +459,13 @@ int config_default_socket(struct config *config, char *ret_text, size_t text_siz
 	if (given && *given)
 		return config_set(config, "socket", given, ret_text, text_size);
 	if (geteuid() == 0)
-		return config_set(config, "socket", "/run/frmps/frmps.sock", ret_text, text_size);
+		return config_set(config, "socket", PLACE_SYSTEM, ret_text, text_size);
 	if (!runtime || !*runtime) {
 		snprintf(ret_text, text_size,
 			"socket: XDG_RUNTIME_DIR is not set, give a path with --socket or FRMPS_SOCKET");
 		return CONFIG_E_INVALID;
 	}
-	snprintf(path, sizeof(path), "%s/frmps.sock", runtime);
+	snprintf(path, sizeof(path), "%s/" PLACE_NAME, runtime);
 	return config_set(config, "socket", path, ret_text, text_size);
 }
 

@@ -17,26 +17,18 @@
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 
-void ask_socket_path(const char *given, char *path, size_t size)
+int ask_find(const char *given, char path[PLACE_BYTES], char *ret_text, size_t text_size)
 {
-	const char *environment = getenv("FRMPS_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
-	const char *mps = getenv("CUDA_MPS_PIPE_DIRECTORY");
-
 	if (given && *given) {
-		snprintf(path, size, "%s", given);
-	} else if (environment && *environment) {
-		snprintf(path, size, "%s", environment);
-	} else if (mps && *mps && snprintf(path, size, "%s/frmps.sock", mps) < (int)size &&
-		   access(path, F_OK) == 0 && socket_directory_is_trusted(mps)) {
-		return;
-	} else if (access("/run/frmps/frmps.sock", F_OK) < 0 && runtime && *runtime) {
-		snprintf(path, size, "%s/frmps.sock", runtime);
-		if (access(path, F_OK) == 0)
-			return;
-		snprintf(path, size, "/run/frmps/frmps.sock");
-	} else {
-		snprintf(path, size, "/run/frmps/frmps.sock");
+		snprintf(path, PLACE_BYTES, "%s", given);
+	} else if (place_find(path) == PLACE_E_UNTRUSTED) {
+		snprintf(ret_text, text_size,
+			"%s is no place of the service: others than root and you can write in the folder "
+			"that CUDA_MPS_PIPE_DIRECTORY names",
+			path);
+		return -EACCES;
 	}
+	return 0;
 }
 
 static int reach(const char *path, unsigned seconds, int *ret_fd)

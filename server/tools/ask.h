@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+#include "protocol/place.h"
 #include "protocol/wire.h"
 
 /* Outcome: the service is there and does not do it. */
@@ -15,12 +16,12 @@
 #define ASK_SECONDS 5u
 
 /**
- * Finds the service's socket: @given, else $FRMPS_SOCKET, else frmps.sock in
- * $CUDA_MPS_PIPE_DIRECTORY if there is one and nobody but root and the user can write there, else
- * the first of /run/frmps/frmps.sock and $XDG_RUNTIME_DIR/frmps.sock that exists (the former if
- * neither does).
+ * Finds the service's socket.
+ * @given: NULL or empty: by place_find()
+ * @ret_text: on failure, one sentence
+ * Return: 0; -EACCES: others than root and this user could have made it
  */
-void ask_socket_path(const char *given, char *path, size_t size);
+int ask_find(const char *given, char path[PLACE_BYTES], char *ret_text, size_t text_size);
 
 /**
  * Asks the service.

@@ -222,11 +222,14 @@ int main(int count, char **arguments)
 {
 	struct options options = {.listen = LISTEN_DEFAULT};
 	int r = parse(count, arguments, &options), fd;
-	char path[512];
+	char path[PLACE_BYTES], text[700];
 
 	if (r)
 		return r - 1;
-	ask_socket_path(options.socket, path, sizeof(path));
+	if (ask_find(options.socket, path, text, sizeof(text))) {
+		fprintf(stderr, "frmps-exporter: %s\n", text);
+		return EX_UNAVAILABLE;
+	}
 	fd = listen_on(options.listen);
 	if (fd < 0 && !errno)
 		return manual_wrong(&manual_exporter, "--listen: '%s' is no ADDRESS:PORT", options.listen);

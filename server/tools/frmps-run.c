@@ -226,7 +226,7 @@ static int ping(const char *socket, char *text, size_t size)
 int main(int count, char **arguments)
 {
 	struct options options = {0};
-	char socket[512], text[600], path[PATH_MAX];
+	char socket[PLACE_BYTES], text[700], path[PATH_MAX];
 	struct stat status;
 	int r = parse(count, arguments, &options), error;
 	enum past past;
@@ -235,9 +235,9 @@ int main(int count, char **arguments)
 	if (r)
 		return r - 1;
 	arguments += optind;
-	ask_socket_path(options.socket, socket, sizeof(socket));
 	/* One that refuses to answer more operators is there, and serves programs. */
-	native = ping(socket, text, sizeof(text)) < 0;
+	native = ask_find(options.socket, socket, text, sizeof(text)) < 0 ||
+		 ping(socket, text, sizeof(text)) < 0;
 	if (native && !options.allow_native) {
 		fprintf(stderr,
 			"frmps-run: %s; %s is not run (frmpsctl doctor says what to do; --allow-native lets "

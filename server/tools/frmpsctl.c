@@ -538,7 +538,7 @@ static int run_line(void *context, int count, char **arguments)
 static int run(int count, char **arguments, const struct options *before)
 {
 	struct options options = before ? *before : (struct options){0};
-	char path[512], **words;
+	char path[PLACE_BYTES], text[700], **words;
 	struct call call = {.program = "frmpsctl", .path = path};
 	int r = parse_all(count, arguments, &options, &count, &words);
 
@@ -546,7 +546,9 @@ static int run(int count, char **arguments, const struct options *before)
 		return r - 1;
 	if (options.help)
 		return command_help(&commands, count, words);
-	ask_socket_path(options.socket, path, sizeof(path));
+	r = ask_find(options.socket, path, text, sizeof(text));
+	if (r)
+		return call_fail(&call, r, text);
 	call.json = options.json;
 	call.follow = options.follow;
 	if (!count && !before && !isatty(STDIN_FILENO)) {

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "protocol/socket.h"
+#include "protocol/place.h"
 #include "server/tools/ask.h"
 #include "server/tools/command.h"
 #include "server/tools/manual.h"
@@ -50,57 +50,24 @@ static int run(void *context, int count, char **arguments)
 	return command_run(&commands, &call, count - 1, arguments + 1);
 }
 
-/* Scripts look for the first half of this line. */
-static bool is_there(const char *path)
+/* Scripts look for the first half of this line. Return: whether there is a service */
+static bool find_service(char path[PLACE_BYTES])
 {
 	char text[700];
-	int r = ask(path, "ping", NULL, text, sizeof(text));
+	int r = ask_find(NULL, path, text, sizeof(text));
 
+	r = r ? r : ask(path, "ping", NULL, text, sizeof(text));
 	if (r < 0)
 		fprintf(stderr, "Cannot find MPS control daemon process: %s\n", text);
 	return r >= 0;
 }
 
-/* Where a service's socket lies by the variables of stock MPS. Return: NULL: they do not say */
-static const char *find_directory(void)
-{
-	const char *socket = getenv("FRMPS_SOCKET"), *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
-
-	return (socket && *socket) || !directory || !*directory ? NULL : directory;
-}
-
-/* Return: whether it fits */
-static bool name_socket(char *path, size_t size)
-{
-	const char *directory = find_directory();
-
-	if (directory)
-		return snprintf(path, size, "%s/frmps.sock", directory) < (int)size;
-	ask_socket_path(NULL, path, size);
-	return true;
-}
-
-/* Where CUDA_MPS_PIPE_DIRECTORY names a service no other one is meant: `quit` ends what it reaches.
- * Return: whether there can be one */
-static bool find_socket(char *path, size_t size)
-{
-	const char *directory = find_directory();
-
-	if (name_socket(path, size) && (!directory || socket_directory_is_trusted(directory)))
-		return true;
-	fprintf(stderr,
-		"Cannot find MPS control daemon process: %s (CUDA_MPS_PIPE_DIRECTORY) is no folder that only "
-		"its owner, you or root, can write\n",
-		directory);
-	return false;
-}
-
-/* Whether one would be the second at its socket; then that has been said. */
+/* Whether one would be the second; then that has been said. */
 static bool is_running(void)
 {
-	char path[512], text[700];
+	char path[PLACE_BYTES], text[700];
 
-	if (!name_socket(path, sizeof(path)) || ask(path, "ping", NULL, text, sizeof(text)) < 0)
+	if (ask_find(NULL, path, text, sizeof(text)) || ask(path, "ping", NULL, text, sizeof(text)) < 0)
 		return false;
 	puts("An instance of this daemon is already running");
 	manual_flush(stdout);
@@ -109,10 +76,10 @@ static bool is_running(void)
 
 static int run_verbs(int count, char **arguments)
 {
-	char path[512];
+	char path[PLACE_BYTES];
 	int r;
 
-	if (!find_socket(path, sizeof(path)) || !is_there(path))
+	if (!find_service(path))
 		return 1;
 	r = count > 1 ? run(path, count, arguments) : command_read(stdin, PROGRAM, run, path);
 	return r < 0 ? 0 : outcome(r);
@@ -125,15 +92,10 @@ static int run_verbs(int count, char **arguments)
 /* Becomes the service. Return: only if it cannot */
 static int become_service(const char *server)
 {
-	const char *directory = find_directory();
-	char path[512];
+	char path[PLACE_BYTES];
 
-	if (!directory) {
-		execl(server, "frmps-server", (char *)NULL);
-	} else {
-		name_socket(path, sizeof(path));
-		execl(server, "frmps-server", "--socket", path, (char *)NULL);
-	}
+	place_begin(path);
+	execl(server, "frmps-server", "--socket", path, (char *)NULL);
 	fprintf(stderr, PROGRAM ": %s: %s\n", server, strerror(errno));
 	return 1;
 }

@@ -454,6 +454,16 @@ class StandIn(Bed):
             done = self.control(lines='quit -t 0\n', CUDA_MPS_PIPE_DIRECTORY=folder, XDG_RUNTIME_DIR=runtime)
             self.assertEqual((done.returncode, done.stdout), (1, ''))
             self.assertIn('Cannot find MPS control daemon process', done.stderr)
+            # Every tool means the same one.
+            for words in (tool('frmpsctl'), 'status'), (tool('frmps-run'), 'true'):
+                done = subprocess.run(words, env={**os.environ, 'CUDA_MPS_PIPE_DIRECTORY': folder, 'XDG_RUNTIME_DIR': runtime},
+                                      capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stdout), (69, ''))
+                self.assertIn(f'{folder}/frmps.sock', done.stderr)
+        with open(os.path.join(open_to_all, 'frmps.sock'), 'w', encoding='utf-8'):
+            done = self.control('get_server_list', CUDA_MPS_PIPE_DIRECTORY=open_to_all)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('others than root and you can write', done.stderr)
         self.assertEqual(self.control('quit', **elsewhere).returncode, 0)
         self.assertEqual(service.wait(), 0)
 
