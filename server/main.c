@@ -225,14 +225,31 @@ static void prove(struct heritage *heritage)
 			proof->why);
 }
 
+/* Whether the service would get a part of a GPU. */
+static bool is_mig(int device)
+{
+	char *visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), device);
+	bool is = visible && !strncmp(visible + strspn(visible, " \t"), "MIG-", 4);
+
+	if (is)
+		log_error("the service does not start on %s, which CUDA_VISIBLE_DEVICES names: it serves "
+			  "whole GPUs, and no MIG devices",
+			visible);
+	free(visible);
+	return is;
+}
+
 /* Fills in what children get. Return: 0, or the exit code after an error line. */
 static int choose_backend(const struct config *config, struct heritage *heritage)
 {
 	const struct backend_ops *ops =
 		config->backend == CONFIG_BACKEND_HOST ? &backend_host : &backend_cuda;
-	char *shim = shim_directory();
+	char *shim;
 	int code;
 
+	if (ops == &backend_cuda && is_mig((int)config->device))
+		return EX_UNAVAILABLE;
+	shim = shim_directory();
 	*heritage = (struct heritage){.backend = ops->name,
 		.device = (int)config->device,
 		.log_level = (int)config->log_level,

@@ -110,6 +110,17 @@ bool device_all_hidden(const char *visible)
 	return length == 0 || *entry == '-';
 }
 
+bool device_is_mig(const char *visible)
+{
+	const char *entry;
+	size_t length;
+
+	if (!visible)
+		return false;
+	next_entry(visible, &entry, &length);
+	return strncmp(entry, "MIG-", 4) == 0;
+}
+
 /* Copies at most `room` elements. Return: how many. */
 static uint32_t copy_some(void *to, uint32_t room, const void *from, uint32_t count, size_t element_bytes)
 {

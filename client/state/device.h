@@ -58,6 +58,10 @@ CUresult device_attribute(const struct client_device *device, int attribute, int
 /** Whether CUDA_VISIBLE_DEVICES, as it stands, hides every device whatever there is. */
 bool device_all_hidden(const char *visible);
 
+/** Whether its first entry, which says what the others have to be, names a part of a GPU: a MIG
+ * device. No service has one. */
+bool device_is_mig(const char *visible);
+
 /**
  * The place of a device in a CUDA_VISIBLE_DEVICES list: what ordinal the program gives it, -1 if it
  * is hidden, DEVICE_TWICE if the list names it twice, with which the driver does not start. The

@@ -25,6 +25,12 @@ static CUresult connect_service(void)
 
 	if (device_all_hidden(visible))
 		return CUDA_ERROR_NO_DEVICE;
+	if (device_is_mig(visible)) {
+		client_log(CLIENT_LOG_ERROR,
+			"CUDA_VISIBLE_DEVICES=%.64s names a MIG device: the service serves whole GPUs",
+			visible);
+		return CUDA_ERROR_NO_DEVICE;
+	}
 	welcome = control_answer_new();
 	if (!welcome)
 		return CUDA_ERROR_OUT_OF_MEMORY;

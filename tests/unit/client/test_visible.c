@@ -60,6 +60,18 @@ START_TEST(lists_that_hide_everything)
 }
 END_TEST
 
+START_TEST(lists_of_mig_devices)
+{
+	ck_assert(!device_is_mig(NULL));
+	ck_assert(!device_is_mig(""));
+	ck_assert(!device_is_mig("0"));
+	/* The list ends at its first entry that is none of its kind. */
+	ck_assert(!device_is_mig("GPU-11,MIG-11"));
+	ck_assert(device_is_mig("MIG-11223344-5566-7788-9900-aabbccddeeff"));
+	ck_assert(device_is_mig(" MIG-GPU-11223344-5566-7788-9900-aabbccddeeff/1/0,0"));
+}
+END_TEST
+
 static bool is_free(const uint64_t *words, unsigned int window)
 {
 	return words[window / 64] >> (window % 64) & 1;
@@ -125,6 +137,7 @@ int main(void)
 
 	tcase_add_test(cases, lists_of_devices);
 	tcase_add_test(cases, lists_that_hide_everything);
+	tcase_add_test(cases, lists_of_mig_devices);
 	tcase_add_test(cases, windows_that_are_free);
 	tcase_add_test(cases, own_windows_are_free);
 	return suite_run(suite);
