@@ -9,7 +9,7 @@
 
 #include "protocol/socket.h"
 
-/* Where stock MPS puts its sockets: root's daemon, and a user's (or anybody's until driver 610). */
+/* Where stock MPS puts its sockets: root's daemon, and a user's (or anybody's in older drivers). */
 static const char *const mps_folders[2] = {"/run/nvidia-mps", "/tmp/nvidia-mps"};
 
 /* Return: the value of a variable; NULL if it is not set or empty */

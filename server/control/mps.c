@@ -90,7 +90,7 @@ bool mps_parse_value(const char *text, uint64_t *ret_bytes)
 {
 	size_t length = strlen(text);
 
-	return length && strchr("MmGg", text[length - 1]) && config_parse_number(text, true, ret_bytes);
+	return length && strchr("KkMmGg", text[length - 1]) && config_parse_number(text, true, ret_bytes);
 }
 
 static void answer_number(const struct verb *verb, uint64_t number)
@@ -170,7 +170,7 @@ static bool parse_limit(const struct verb *verb, const char *word, uint64_t *ret
 {
 	if (mps_parse_value(word, ret_bytes))
 		return true;
-	refuse(verb, CUDA_ERROR_INVALID_VALUE, "%s is no number with M or G, as in 10G", word);
+	refuse(verb, CUDA_ERROR_INVALID_VALUE, "%s is no number with K, M or G, as in 10G", word);
 	return false;
 }
 
@@ -361,15 +361,29 @@ static void note_partition(const struct verb *verb, const char *name, const char
 		units * verb->daemon->device.sm_granule);
 }
 
+/* Return: whether a new partition may have it; else that has been said */
+static bool check_label(const struct verb *verb, const char *label)
+{
+	if (!*label || (partition_is_label(label) && !partition_find(verb->daemon, label)))
+		return true;
+	refuse(verb, CUDA_ERROR_INVALID_VALUE,
+		partition_is_label(label) ? "there is a partition %s already"
+					  : "%s is no name for a partition: lower-case letters, digits and "
+					    "underscores, and not p and a number",
+		label);
+	return false;
+}
+
 static void add_partition(const struct verb *verb)
 {
+	const char *label = verb->count > 3 ? verb->words[3] : "";
 	char uuid[BACKEND_UUID_TEXT], name[PARTITION_NAME];
 	const struct partition *partition;
 	uint32_t units;
 
-	if (!parse_chunks(verb, verb->words[2], 0, &units))
+	if (!check_label(verb, label) || !parse_chunks(verb, verb->words[2], 0, &units))
 		return;
-	partition = partition_add(verb->daemon, units);
+	partition = partition_add(verb->daemon, units, label);
 	if (!partition) {
 		refuse(verb, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
 			"there are %u partitions, and no more can be", PARTITIONS_MAX);
@@ -409,9 +423,10 @@ static void sm_partition(const struct verb *verb)
 	const char *what = verb->words[0];
 	bool adds = !strcmp(what, "add"), removes = !strcmp(what, "rm"), resizes = !strcmp(what, "resize");
 
-	if (verb->count != (resizes ? 4u : 3u) || (!adds && !removes && !resizes))
+	if ((!adds && verb->count != (resizes ? 4u : 3u)) || (!adds && !removes && !resizes))
 		refuse(verb, CUDA_ERROR_INVALID_VALUE,
-			"it takes add DEVICE CHUNKS, resize DEVICE PARTITION CHUNKS, or rm DEVICE PARTITION");
+			"it takes add DEVICE CHUNKS [NAME], resize DEVICE PARTITION CHUNKS, or rm DEVICE "
+			"PARTITION");
 	else if (!is_operator(verb) || !is_device(verb, verb->words[1]))
 		return;
 	else if (adds)

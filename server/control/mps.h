@@ -30,7 +30,7 @@ struct mps_answer {
 void mps_do(struct daemon *daemon, uid_t uid, const struct caller_request *request, struct mps_answer *ret);
 
 /**
- * Bytes of VALUE, a number with M or G.
+ * Bytes of VALUE, a number with K, M or G.
  * Return: whether it is one
  */
 bool mps_parse_value(const char *text, uint64_t *ret_bytes);

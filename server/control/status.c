@@ -23,6 +23,7 @@
 //     code, reason		only when failed: the CUresult that programs get, and why
 //   partitions			a list, of SM partitions
 //     name
+//     label			a second name; only where an operator gave one
 //     chunks, multiprocessors	that it has
 //     clients			programs that belong to it, of all users
 //   domains			a list; others than root and the service's user see their own alone
@@ -338,7 +339,8 @@ static json_t *partition_json(const struct daemon *daemon, const struct partitio
 	char name[PARTITION_NAME];
 
 	partition_name(partition, name);
-	return json_pack("{ss si si si}", "name", name, "chunks", (int)units, "multiprocessors",
+	return json_pack("{ss ss* si si si}", "name", name, "label",
+		*partition->label ? partition->label : NULL, "chunks", (int)units, "multiprocessors",
 		(int)(units * daemon->device.sm_granule), "clients",
 		(int)partition_sessions(daemon, partition->number));
 }

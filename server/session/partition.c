@@ -26,7 +26,7 @@ struct partition *partition_find(struct daemon *daemon, const char *name)
 		name += length + 1;
 	for (uint32_t i = 0; i < daemon->partitions.count; i++) {
 		partition_name(&daemon->partitions.all[i], own);
-		if (!strcmp(name, own))
+		if (!strcmp(name, own) || (*name && !strcmp(name, daemon->partitions.all[i].label)))
 			return &daemon->partitions.all[i];
 	}
 	return NULL;
@@ -76,7 +76,15 @@ void partition_resize(struct daemon *daemon, struct partition *partition, uint32
 		partition->units |= UINT64_C(1) << (63 - __builtin_clzll(partition_rest(daemon)));
 }
 
-struct partition *partition_add(struct daemon *daemon, uint32_t units)
+bool partition_is_label(const char *text)
+{
+	size_t length = strlen(text), number = *text == 'p' ? strspn(text + 1, "0123456789") : 0;
+
+	return length && length < PARTITION_LABEL &&
+	       strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") == length && number + 1 != length;
+}
+
+struct partition *partition_add(struct daemon *daemon, uint32_t units, const char *label)
 {
 	struct partitions *partitions = &daemon->partitions;
 	struct partition *partition;
@@ -85,6 +93,7 @@ struct partition *partition_add(struct daemon *daemon, uint32_t units)
 		return NULL;
 	partition = &partitions->all[partitions->count++];
 	*partition = (struct partition){.number = ++partitions->latest};
+	snprintf(partition->label, sizeof(partition->label), "%s", label);
 	partition_resize(daemon, partition, units);
 	return partition;
 }

@@ -8,6 +8,7 @@
 #ifndef FRMPS_SERVER_SESSION_PARTITION_H
 #define FRMPS_SERVER_SESSION_PARTITION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,10 +17,13 @@ struct daemon;
 #define PARTITIONS_MAX 32u
 /* "p4294967295", with its end. */
 #define PARTITION_NAME 12u
+/* Of a label, with its end. */
+#define PARTITION_LABEL 64u
 
 struct partition {
 	uint32_t number; /* never given out twice: who names one that is gone does not get another one */
 	uint64_t units;	 /* as bits (backend/backend.h) */
+	char label[PARTITION_LABEL]; /* a second name, of the operator's choice; empty: none */
 };
 
 struct partitions {
@@ -28,8 +32,8 @@ struct partitions {
 	struct partition all[PARTITIONS_MAX];
 };
 
-/** The partition of that name, with or without the device's UUID and a slash before it. Return:
- * NULL if there is none */
+/** The partition of that name or label, with or without the device's UUID and a slash before it.
+ * Return: NULL if there is none */
 struct partition *partition_find(struct daemon *daemon, const char *name);
 void partition_name(const struct partition *partition, char ret_name[PARTITION_NAME]);
 
@@ -42,8 +46,13 @@ uint32_t partition_room(const struct daemon *daemon);
 /** How many sessions have it. */
 uint32_t partition_sessions(const struct daemon *daemon, uint32_t number);
 
-/** Makes one of `units` units, at most partition_room(). Return: NULL if there are too many */
-struct partition *partition_add(struct daemon *daemon, uint32_t units);
+/** Whether a text can be a label: lower-case letters, digits and underscores, and no name that
+ * partition_name() gives. */
+bool partition_is_label(const char *text);
+
+/** Makes one of `units` units, at most partition_room(). @label: empty, or one that no partition
+ * has. Return: NULL if there are too many */
+struct partition *partition_add(struct daemon *daemon, uint32_t units, const char *label);
 /** Gives it more or fewer units, at most partition_room() more. */
 void partition_resize(struct daemon *daemon, struct partition *partition, uint32_t units);
 /** Its sessions go on as those without a partition. */

@@ -86,8 +86,8 @@ const struct manual manual_exporter = {
 
 const struct manual manual_mps = {
 	.program = "nvidia-cuda-mps-control",
-	.synopsis = "-d | -f | -v\n[VERB [ARGUMENT]...]",
-	.letters = "dfMSqvh",
+	.synopsis = "-d [-a FILE] | -f | -q | -v\n[VERB [ARGUMENT]...]",
+	.letters = "a:dfMmp:qSvh",
 	ROWS(mps_rows),
 };
 

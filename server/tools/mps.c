@@ -13,13 +13,12 @@
 #include "server/tools/ask.h"
 #include "server/tools/field.h"
 #include "server/tools/manual.h"
+#include "server/tools/mps_inside.h"
 
 /* "GPU-cb1213a3-d6a4-be7f" of a whole UUID. */
 #define PARTIAL_UUID 22
 
-static int refuse(const struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static int refuse(const struct call *call, const char *format, ...)
+int mps_refuse(const struct call *call, const char *format, ...)
 {
 	va_list arguments;
 
@@ -31,12 +30,12 @@ static int refuse(const struct call *call, const char *format, ...)
 	return 1;
 }
 
-static json_t *ask_status(const struct call *call, int *ret_code)
+json_t *mps_status(const struct call *call, int *ret_code)
 {
 	return call_ask(call, "status", &(struct wire_names){0}, ASK_SECONDS, ret_code);
 }
 
-static const char *uuid_of(const json_t *root)
+const char *mps_uuid(const json_t *root)
 {
 	return field_text(json_object_get(root, "device"), "uuid", "-");
 }
@@ -47,7 +46,7 @@ static const char *uuid_of(const json_t *root)
 
 /* Return: the process of the executor that serves a domain; 0: there is none, or nobody's programs
  * yet */
-static long long server_of(const json_t *domain)
+long long mps_server_of(const json_t *domain)
 {
 	size_t index;
 	json_t *one;
@@ -60,7 +59,7 @@ static long long server_of(const json_t *domain)
 	return 0;
 }
 
-static bool is_number(const char *text, long long number)
+bool mps_is_number(const char *text, long long number)
 {
 	char digits[24];
 
@@ -75,23 +74,23 @@ static const json_t *find_server(const struct call *call, const json_t *root, co
 	json_t *domain;
 
 	json_array_foreach (json_object_get(root, "domains"), index, domain) {
-		long long pid = server_of(domain);
+		long long pid = mps_server_of(domain);
 
-		if (pid && is_number(server, pid))
+		if (pid && mps_is_number(server, pid))
 			return domain;
 	}
-	refuse(call, "there is no server %s (get_server_list lists them)", server);
+	mps_refuse(call, "there is no server %s (get_server_list lists them)", server);
 	return NULL;
 }
 
 /* One whose process has ended is none any more, though its work may go on for a while. */
-static bool is_client(const json_t *client)
+bool mps_is_client(const json_t *client)
 {
 	return strcmp(field_text(client, "state", ""), "closing") != 0;
 }
 
 /* The number of a process's PID namespace. @size: 24 at least */
-static void describe_namespace(long long pid, char *text, size_t size)
+void mps_describe_namespace(long long pid, char *text, size_t size)
 {
 	char path[48], target[64];
 	unsigned long long number;
@@ -110,10 +109,10 @@ static json_t *client_json(const json_t *root, long long server, const json_t *c
 	long long pid = field_number(client, "pid");
 	char namespace[32];
 
-	describe_namespace(pid, namespace, sizeof(namespace));
+	mps_describe_namespace(pid, namespace, sizeof(namespace));
 	return json_pack("{sI sI sI ss ss ss ss}", "pid", (json_int_t)pid, "session",
 		(json_int_t)field_number(client, "session"), "server", (json_int_t)server, "device",
-		uuid_of(root), "namespace", namespace, "program", field_text(client, "program", "-"),
+		mps_uuid(root), "namespace", namespace, "program", field_text(client, "program", "-"),
 		"executable", field_text(client, "executable", field_text(client, "program", "-")));
 }
 
@@ -124,11 +123,11 @@ static json_t *clients_json(const json_t *root, const json_t *only)
 	size_t i, j;
 
 	json_array_foreach (json_object_get(root, "domains"), i, domain) {
-		if (!server_of(domain) || (only && domain != only))
+		if (!mps_server_of(domain) || (only && domain != only))
 			continue;
 		json_array_foreach (json_object_get(domain, "clients"), j, client)
-			if (is_client(client))
-				json_array_append_new(list, client_json(root, server_of(domain), client));
+			if (mps_is_client(client))
+				json_array_append_new(list, client_json(root, mps_server_of(domain), client));
 	}
 	return list;
 }
@@ -172,7 +171,7 @@ static int list_clients(const struct call *call, const char *server, headline_fn
 	const json_t *only = NULL;
 	char above[HEADLINE] = "";
 	int code;
-	json_t *root = ask_status(call, &code);
+	json_t *root = mps_status(call, &code);
 
 	if (!root)
 		return code;
@@ -192,7 +191,7 @@ static int list_clients(const struct call *call, const char *server, headline_fn
 int mps_server_list(const struct call *call)
 {
 	int code;
-	json_t *root = ask_status(call, &code), *list = json_array(), *domain;
+	json_t *root = mps_status(call, &code), *list = json_array(), *domain;
 	size_t index;
 
 	if (!root) {
@@ -200,11 +199,11 @@ int mps_server_list(const struct call *call)
 		return code;
 	}
 	json_array_foreach (json_object_get(root, "domains"), index, domain) {
-		if (!server_of(domain))
+		if (!mps_server_of(domain))
 			continue;
 		if (!call->json)
-			printf("%lld\n", server_of(domain));
-		json_array_append_new(list, json_pack("{sI sO}", "server", (json_int_t)server_of(domain),
+			printf("%lld\n", mps_server_of(domain));
+		json_array_append_new(list, json_pack("{sI sO}", "server", (json_int_t)mps_server_of(domain),
 						    "uid", json_object_get(domain, "uid")));
 	}
 	json_decref(root);
@@ -215,7 +214,7 @@ int mps_server_list(const struct call *call)
 }
 
 /* The words of stock MPS. While a fault is dealt with, new programs wait as they do at a start. */
-static const char *state_of(const json_t *root, const json_t *domain)
+const char *mps_state_of(const json_t *root, const json_t *domain)
 {
 	if (!strcmp(field_text(json_object_get(root, "device"), "state", ""), "failed"))
 		return "FAULT";
@@ -225,7 +224,7 @@ static const char *state_of(const json_t *root, const json_t *domain)
 int mps_server_status(const struct call *call)
 {
 	int code;
-	json_t *root = ask_status(call, &code);
+	json_t *root = mps_status(call, &code);
 	const json_t *domain;
 
 	if (!root)
@@ -233,9 +232,9 @@ int mps_server_status(const struct call *call)
 	domain = find_server(call, root, call->arguments[0]);
 	code = 1;
 	if (domain && call->json) {
-		code = print_document(json_pack("{ss}", "status", state_of(root, domain)));
+		code = print_document(json_pack("{ss}", "status", mps_state_of(root, domain)));
 	} else if (domain) {
-		puts(state_of(root, domain));
+		puts(mps_state_of(root, domain));
 		code = manual_flush(stdout);
 	}
 	json_decref(root);
@@ -291,24 +290,30 @@ static void ps_headline(const json_t *root, char text[HEADLINE])
 int mps_ps(const struct call *call)
 {
 	if (call->count && (call->count != 2 || strcmp(call->arguments[0], "-p"))) {
-		refuse(call, "it takes nothing, or -p and a server");
+		mps_refuse(call, "it takes nothing, or -p and a server");
 		return EX_USAGE;
 	}
 	return list_clients(call, call->count ? call->arguments[1] : NULL, ps_headline, print_process);
 }
 
 /* The first three numbers are written with a colon and two points there. */
+void mps_describe_pci(const json_t *root, char text[MPS_PCI])
+{
+	unsigned domain = 0, bus = 0, number = 0;
+
+	sscanf(field_text(json_object_get(root, "device"), "pci", ""), "%x:%x:%x", &domain, &bus, &number);
+	snprintf(text, MPS_PCI, "%04x:%02x.%02x.00", domain & 0xffff, bus & 0xff, number & 0xff);
+}
+
 static void print_device(const json_t *root, bool csv)
 {
 	const json_t *device = json_object_get(root, "device");
 	const char *format = csv ? "%s,%s,%s,%s,%s\n" : "%-14s  %-15s  %-40s  %-30s  %s\n";
-	unsigned domain = 0, bus = 0, number = 0;
-	char pci[24];
+	char pci[MPS_PCI];
 
-	sscanf(field_text(device, "pci", ""), "%x:%x:%x", &domain, &bus, &number);
-	snprintf(pci, sizeof(pci), "%04x:%02x.%02x.00", domain & 0xffff, bus & 0xff, number & 0xff);
+	mps_describe_pci(root, pci);
 	printf(format, "Device Ordinal", "PCI IDs", "UUID", "Name", "Attributes");
-	printf(format, "0", pci, uuid_of(root), field_text(device, "name", "-"), "N/A");
+	printf(format, "0", pci, mps_uuid(root), field_text(device, "name", "-"), "N/A");
 }
 
 /* What programs see that start a server, and those of one. */
@@ -327,7 +332,7 @@ static json_t *devices_json(const json_t *root)
 	const json_t *device = json_object_get(root, "device");
 
 	return json_pack("{s[{si ss ss ss sI sI}]}", "devices", "ordinal", 0, "pci",
-		field_text(device, "pci", "-"), "uuid", uuid_of(root), "name",
+		field_text(device, "pci", "-"), "uuid", mps_uuid(root), "name",
 		field_text(device, "name", "-"), "multiprocessors",
 		(json_int_t)field_number(device, "multiprocessors"), "memory_bytes",
 		(json_int_t)field_number(device, "total_bytes"));
@@ -346,11 +351,11 @@ int mps_device_query(const struct call *call)
 		else if (*call->arguments[i] != '-' && !server)
 			server = call->arguments[i];
 		else {
-			refuse(call, "it takes a server and --csv, and not '%s'", call->arguments[i]);
+			mps_refuse(call, "it takes a server and --csv, and not '%s'", call->arguments[i]);
 			return EX_USAGE;
 		}
 	}
-	root = ask_status(call, &code);
+	root = mps_status(call, &code);
 	if (!root)
 		return code;
 	if (server && !find_server(call, root, server)) {
@@ -387,12 +392,12 @@ static void print_partitions(const json_t *root)
 		used += field_number(one, "chunks");
 	printf(PARTITION_ROW, "GPU", "Partition", "free", "used", "free", "used", "clients");
 	printf(PARTITION_ROW, "", "", "chunks", "chunks", "SM", "SM", "");
-	printf(PARTITION_ROW, uuid_of(root), "-", column(chunks[0], field_number(device, "free_chunks")),
+	printf(PARTITION_ROW, mps_uuid(root), "-", column(chunks[0], field_number(device, "free_chunks")),
 		column(chunks[1], used),
 		column(sms[0], field_number(device, "multiprocessors") - used * granule),
 		column(sms[1], used * granule), "-");
 	json_array_foreach (partitions, index, one)
-		printf(PARTITION_ROW, uuid_of(root), field_text(one, "name", "-"), "-",
+		printf(PARTITION_ROW, mps_uuid(root), field_text(one, "name", "-"), "-",
 			column(chunks[1], field_number(one, "chunks")), "-",
 			column(sms[1], field_number(one, "multiprocessors")),
 			field_number(one, "clients") ? "Yes" : "No");
@@ -402,7 +407,7 @@ static json_t *partitions_json(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device");
 
-	return json_pack("{ss sI sI sO}", "device", uuid_of(root), "free_chunks",
+	return json_pack("{ss sI sI sO}", "device", mps_uuid(root), "free_chunks",
 		(json_int_t)field_number(device, "free_chunks"), "chunk_multiprocessors",
 		(json_int_t)field_number(device, "chunk_multiprocessors"), "partitions",
 		json_object_get(root, "partitions"));
@@ -411,7 +416,7 @@ static json_t *partitions_json(const json_t *root)
 int mps_partitions(const struct call *call)
 {
 	int code;
-	json_t *root = ask_status(call, &code);
+	json_t *root = mps_status(call, &code);
 
 	if (!root)
 		return code;
@@ -432,12 +437,12 @@ static long long session_of(const json_t *domain, const char *client)
 	json_t *one;
 
 	json_array_foreach (json_object_get(domain, "clients"), index, one)
-		if (is_client(one) && is_number(client, field_number(one, "pid")))
+		if (mps_is_client(one) && mps_is_number(client, field_number(one, "pid")))
 			return field_number(one, "session");
 	return 0;
 }
 
-static int terminate_session(const struct call *call, long long session)
+int mps_terminate(const struct call *call, long long session)
 {
 	char number[24], text[400];
 	const char *word = number;
@@ -459,23 +464,24 @@ int mps_terminate_client(const struct call *call)
 	const char *server = call->arguments[0], *client = call->arguments[1];
 	long long session = 0;
 	int code;
-	json_t *root = ask_status(call, &code);
+	json_t *root = mps_status(call, &code);
 	const json_t *domain;
 
 	if (!root)
 		return code;
 	domain = find_server(call, root, server);
 	/* Every process of a PID namespace that the service does not see has this one. */
-	if (domain && is_number(client, 0)) {
+	if (domain && mps_is_number(client, 0)) {
 		json_decref(root);
-		return refuse(call, "several may have no PID here (terminate takes the ID that ps lists)");
+		return mps_refuse(
+			call, "several may have no PID here (terminate takes the ID that ps lists)");
 	}
 	if (domain)
 		session = session_of(domain, client);
 	json_decref(root);
 	if (session)
-		return terminate_session(call, session);
-	return domain ? refuse(call, "server %s has no client %s (ps lists them)", server, client) : 1;
+		return mps_terminate(call, session);
+	return domain ? mps_refuse(call, "server %s has no client %s (ps lists them)", server, client) : 1;
 }
 
 int mps_order(const struct call *call)

@@ -1,6 +1,6 @@
 // nvidia-cuda-mps-control: what scripts of stock MPS call, over the frmps service. Its verbs are
-// those of frmpsctl (mps.h). With -f it becomes the service, with -d it starts one and waits until
-// that says that it is ready.
+// those of frmpsctl (mps.h) and those of protocol 3 (mps3.h); it always knows both. With -f it
+// becomes the service, with -d it starts one and waits until that says that it is ready.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +20,8 @@
 #include "server/tools/command.h"
 #include "server/tools/manual.h"
 #include "server/tools/mps.h"
+#include "server/tools/mps3.h"
+#include "server/tools/mps_config.h"
 #include "server/tools/shim.h"
 #include "server/version.h"
 
@@ -29,6 +31,7 @@
 static const struct command rows[] = {
 #define VERB(name, arguments, least, most, function, help) {name, function},
 #include "server/tools/mps.def"
+#include "server/tools/mps3.def"
 };
 
 static const struct commands commands = {&manual_mps, rows, sizeof(rows) / sizeof(rows[0])};
@@ -207,6 +210,29 @@ static int start_background(const char *server)
 	return await(pid, process, notify, path);
 }
 
+/* Ends the service. @at_once: programs get no time to finish. Return: exit code */
+static int end(char *path, bool at_once)
+{
+	char program[] = PROGRAM, verb[] = "quit", option[] = "-t", seconds[] = "0";
+	char *words[] = {program, verb, option, seconds, NULL};
+
+	return run(path, at_once ? 4 : 2, words);
+}
+
+/* Does what a configuration says; where it cannot the service ends. Return: exit code */
+static int apply(struct mps_config *config)
+{
+	char path[PLACE_BYTES];
+	int code;
+
+	if (!find_service(path))
+		return 1;
+	code = outcome(mps_config_run(config, run, path));
+	if (code)
+		end(path, true);
+	return code;
+}
+
 static int start(bool background)
 {
 	char *server = shim_find_server();
@@ -221,8 +247,48 @@ static int start(bool background)
 	return code;
 }
 
+/* Return: exit code */
+static int start_with(const char *file, int mode)
+{
+	struct mps_config *config = NULL;
+	int code = 1;
+
+	if (is_running())
+		return 1;
+	if (!file)
+		return start(mode == 'd');
+	if (mode != 'd')
+		fputs(PROGRAM ": --apply needs -d\n", stderr);
+	else
+		config = mps_config_read(file, PROGRAM);
+	if (config)
+		code = start(true);
+	code = code ? code : apply(config);
+	mps_config_free(config);
+	return code;
+}
+
+/* Ends the service. Return: exit code */
+static int quit(void)
+{
+	char path[PLACE_BYTES];
+
+	return find_service(path) ? outcome(end(path, false)) : 1;
+}
+
+/* Both protocols are always there. Return: whether it is one */
+static bool is_protocol(const char *number)
+{
+	if (!strcmp(number, "2") || !strcmp(number, "3"))
+		return true;
+	fprintf(stderr, PROGRAM ": --protocol is 2 or 3, not '%s'\n", number);
+	return false;
+}
+
 int main(int count, char **arguments)
 {
+	const char *file = NULL;
+	bool quits = false;
 	int option, mode = 0;
 
 	while ((option = manual_option(&manual_mps, count, arguments, true)) >= 0) {
@@ -231,8 +297,19 @@ int main(int count, char **arguments)
 		case 'f':
 			mode = option;
 			break;
-		case 'M':
+		case 'a':
+			file = optarg;
+			break;
 		case 'q':
+			quits = true;
+			break;
+		case 'p':
+			if (!is_protocol(optarg))
+				return 1;
+			break;
+		case 'M':
+		case 'm':
+		case 'r':
 		case 'S':
 			break;
 		case 'v':
@@ -244,8 +321,10 @@ int main(int count, char **arguments)
 			return outcome(manual_wrong(&manual_mps, NULL));
 		}
 	}
-	if (mode)
-		return is_running() ? 1 : start(mode == 'd');
+	if (mode || file)
+		return start_with(file, mode);
+	if (quits)
+		return quit();
 	arguments[optind - 1] = arguments[0];
 	return run_verbs(count - optind + 1, arguments + optind - 1);
 }

@@ -5,7 +5,8 @@ usage: mps_verbs.py [--build BUILD] [--all]
 Both daemons start from the same environment (CUDA_MPS_PIPE_DIRECTORY, CUDA_MPS_LOG_DIRECTORY), and get the same lines on
 standard input. What a line prints and ends with is compared, with processes and the device by their names: SERVER, CLIENT1,
 GPU. Lines that differ on purpose are in DIFFERENT, with the reason. SM partitions are not compared: stock MPS has them with
--S, since CUDA 13.1.
+-S, since CUDA 13.1. Then the same with the verbs of protocol 3, where stock MPS has them (driver 615 and later); elsewhere ours
+are played alone, and each line must end as ENDINGS says.
 
 --all: prints every line, and what both said.
 
@@ -16,6 +17,7 @@ import argparse
 import contextlib
 import os
 import pathlib
+import pwd
 import re
 import shutil
 import subprocess
@@ -44,8 +46,9 @@ for line in sys.stdin:
 class Side:
     """One daemon and the programs of its script."""
 
-    def __init__(self, folder, control, libraries, gpu):
-        self.control_path, self.gpu = control, gpu
+    def __init__(self, folder, control, libraries, gpu, protocol="2"):
+        self.control_path, self.gpu, self.protocol = control, gpu, protocol
+        self.user = pwd.getpwuid(os.getuid()).pw_name
         self.environment = {key: value for key, value in os.environ.items()
                             if not key.startswith(("CUDA_MPS_", "FRMPS_"))}
         self.environment.update({"CUDA_MPS_PIPE_DIRECTORY": folder + "/pipe", "CUDA_MPS_LOG_DIRECTORY": folder + "/log"})
@@ -72,6 +75,8 @@ class Side:
         self.said.append((what, self.named(out + errors + status)))
 
     def server(self):
+        if self.protocol == "3":
+            return self.run("server", "get", self.user, "pid")[0].strip() or "1"
         found = self.run(lines="get_server_list\n")[0].split()
         server = found[-1] if found else "1"
         self.names[server] = "SERVER"
@@ -95,7 +100,8 @@ class Side:
                 sent = sent.replace("SERVER", self.server())
             if "CLIENT" in line:
                 sent = sent.replace("CLIENT", self.clients[-1])
-            said = self.run(lines=sent + "\n")
+            sent = sent.replace("USER", self.user).replace("GPU", self.gpu)
+            said = self.run(*sent.split()) if self.protocol == "3" else self.run(lines=sent + "\n")
         self.note(line, *said)
 
     def begin(self, variables):
@@ -122,14 +128,14 @@ class Side:
         child.kill()
 
     def play(self, script):
-        self.names[self.gpu] = "GPU"
+        self.names.update({self.gpu: "GPU", self.user: "USER", self.environment["CUDA_MPS_PIPE_DIRECTORY"]: "PIPE"})
         try:
             for line in script:
                 self.step(line)
         finally:
             for child in self.programs:
                 self.end(child)
-            self.run(lines="quit -t 1\n")
+            self.run("-q") if self.protocol == "3" else self.run(lines="quit -t 1\n")
 
 
 SCRIPT = """
@@ -258,7 +264,66 @@ DIFFERENT = {
 }
 
 
-def sides(build, folder):
+# The name of a server is its user's: the one that ours has.
+SCRIPT3 = """
+daemon -d -p 3
+server list --format=csv
+server create USER
+server list --format=csv,noheader
+server get USER status
+server get USER uid
+server get USER allowed-devices
+server set USER --pinned-memory-limit=4G --active-thread-percentage=50
+namespace list --server=USER --format=csv
+namespace get default USER pinned-memory-limit
+program
+client list --server=USER --format=csv,noheader
+client get CLIENT server
+client get CLIENT maws-ns
+client get CLIENT pci-id
+device list --server=USER --format=csv
+sm-partition list --server=USER --format=csv
+feature describe --format=csv
+server delete USER
+client terminate CLIENT
+allocate 0 16
+end 0
+sm-partition create large --server=USER --device=GPU --chunks=2
+sm-partition list --all --format=csv
+sm-partition delete large --server=USER --device=GPU
+server delete USER --force
+server create other --uid=54321
+server delete other
+server get USER pid
+"""
+# What ours ends with, where it is not 0.
+ENDINGS = {"server delete USER": 1, "server create other --uid=54321": 1, "server delete other": 1, "server get USER pid": 1}
+DIFFERENT3 = {
+    "server create other --uid=54321": "a server has its user's name, and an unknown user none but uid_54321",
+    "feature describe --format=csv": "features are enabled by default there, and there are none here",
+}
+
+
+def has_protocol_3(control):
+    return "--protocol" in subprocess.run([control, "-h"], capture_output=True, text=True).stdout
+
+
+def play_3(build, folder):
+    """Return: what is wrong with the verbs of protocol 3"""
+    both = list(sides(build, folder, "3"))
+    ours = both[1]
+    ours.play(SCRIPT3.splitlines()[1:])
+    wrong = [f"> {line}\n{said}" for line, said in ours.said
+             if re.search(r"\[(\d+)\]$", said) and not said.endswith(f"[{ENDINGS.get(line, 0)}]")]
+    if not has_protocol_3(both[0].control_path):
+        print("stock MPS has no protocol 3 here: ours was played alone")
+        return wrong
+    both[0].play(SCRIPT3.splitlines()[1:])
+    return wrong + [f"> {line}\n{stock}\n-- ours:\n{own}" for (line, stock), (_, own) in zip(both[0].said, ours.said)
+                    if stock != own and line not in DIFFERENT3]
+
+
+def sides(build, folder, protocol="2"):
     """NVIDIA's, then ours."""
     library = next((line.split("=> ")[1] for line in subprocess.run(["ldconfig", "-p"], capture_output=True, text=True).stdout.splitlines()
                     if "libcuda.so.1 " in line), "/usr/local/nvidia/lib64/libcuda.so.1")
@@ -266,7 +331,7 @@ def sides(build, folder):
     for name, control, libraries in (("stock", shutil.which(CONTROL), os.path.dirname(library.strip())),
                                      ("ours", str(build / "server" / CONTROL), str(build / "client"))):
         os.mkdir(folder + "/" + name)
-        yield Side(f"{folder}/{name}", control, libraries, gpu)
+        yield Side(f"{folder}/{name}", control, libraries, gpu, protocol)
 
 
 def main():
@@ -282,7 +347,8 @@ def main():
         for side in sides(options.build.resolve(), folder):
             side.play(SCRIPT.splitlines()[1:])
             said.append(side.said)
-    wrong, equal = [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        wrong, equal = play_3(options.build.resolve(), folder), {}
     for (line, stock), (_, ours) in zip(*said):
         text = f"> {line}\n{stock}" + ("" if stock == ours else f"\n-- ours:\n{ours}")
         equal[line] = equal.get(line, True) and stock == ours

@@ -7,6 +7,7 @@ a service and programs: what they print, what they change, and what they end wit
 
 import json
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -86,7 +87,9 @@ class Bed(unittest.TestCase):
         self.assertEqual(done.stderr.count('\n'), 1, done.stderr)
 
 
-class Verbs(Bed):
+class Service(Bed):
+    """A service with the host backend."""
+
     def setUp(self):
         super().setUp()
         self.log_path = os.path.join(self.folder.name, 'log')
@@ -120,6 +123,8 @@ class Verbs(Bed):
         while server in self.servers():
             pass
 
+
+class Verbs(Service):
     def test_lists(self):
         uuid, name = self.uuid(), self.status_or_none()['device']['name']
         headline = r'PID +ID +SERVER +DEVICE +NAMESPACE +COMMAND\n'
@@ -175,7 +180,7 @@ class Verbs(Bed):
         self.assertEqual((third.bytes, third.allocate(901 << 20), third.allocate(64 << 20)), (900 << 20, OUT_OF_MEMORY, 0))
         self.assertEqual((first.bytes, first.allocate(901 << 20)), (4 * GIB, 0))
         self.assertIn('programs that start from now on have at most 2048M of device memory', self.log())
-        self.refuses('no number with M or G', 'set_default_device_pinned_mem_limit', '0', '5T')
+        self.refuses('no number with K, M or G', 'set_default_device_pinned_mem_limit', '0', '5T')
         self.refuses('there is no device 1', 'set_default_device_pinned_mem_limit', '1', '5G')
 
     def test_percentages(self):
@@ -396,6 +401,134 @@ class Verbs(Bed):
             self.refuses('Cannot find MPS control daemon process', *words, program=stand_in, lines='quit\n')
 
 
+class Protocol3(Service):
+    """Verbs of two words, which the stand-in has beside the others."""
+
+    def control(self, *words):
+        return run('nvidia-cuda-mps-control', *words)
+
+    def prints(self, text, *words):
+        self.says(text, *words, program='nvidia-cuda-mps-control')
+
+    def fails(self, pattern, *words):
+        self.refuses(pattern, *words, program='nvidia-cuda-mps-control')
+
+    def rows(self, *words):
+        done = self.control(*words, '--format=csv,noheader')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        return [line.split(',') for line in done.stdout.splitlines()]
+
+    def create(self):
+        """Return: the name of this user's server."""
+        name = pwd.getpwuid(os.getuid()).pw_name
+        self.prints('', 'server', 'create', f'--uid={os.getuid()}', '--allowed-devices=0', '--locality-domains=false')
+        self.prints('', 'server', 'create', name)
+        return name
+
+    def test_servers(self):
+        self.assertEqual(self.rows('server', 'list'), [])
+        name, folder, uuid = self.create(), self.folder.name, self.uuid()
+        server, = self.servers()
+        row = [name, str(os.getuid()), server, 'Ready', folder, uuid, '-']
+        header = ['name', 'uid', 'pid', 'status', 'pipe-directory', 'allowed-devices', 'context-ids']
+        self.assertEqual(self.rows('server', 'list'), [row])
+        self.assertEqual(self.rows('server', 'list', server), [row])
+        self.prints(f'{",".join(header)}\n{",".join(row)}\n', 'server', 'list', name, '--format=csv')
+        self.assertEqual([line.split() for line in self.control('server', 'list').stdout.splitlines()], [header, row])
+        for field, value in zip(header[:6], row):
+            self.prints(f'{value}\n', 'server', 'get', name, field)
+        first = self.program()
+        self.fails(f'server {name} has 1 clients', 'server', 'delete', name)
+        self.assertEqual(self.control('server', 'delete', name, '--force').returncode, 0)
+        self.assertEqual(first.allocate(4096), TERMINATED)
+        self.assertNotIn(server, self.servers())
+        for pattern, words in ((f'its user.s name here.* has {name}, not training', ['server', 'create', 'training']),
+                               ('no device 1', ['server', 'create', name, '--allowed-devices=0,1']),
+                               ('no locality domains', ['server', 'create', name, '--locality-domains=true']),
+                               ('name of a user', ['server', 'create']), ('name of a user', ['server', 'create', '--uid=me']),
+                               ('no server other', ['server', 'delete', 'other']), ('no server other', ['server', 'list', 'other']),
+                               ("no field 'cost'", ['server', 'get', self.create(), 'cost']),
+                               ("argument '--colour=red'", ['server', 'list', '--colour=red']),
+                               ("argument '--uid=1'", ['server', 'create', '--uid=0', '--uid=1']),
+                               ('table or csv', ['server', 'list', '--format=xml']),
+                               ('table or csv', ['server', 'list', '--format=csv,nothing'])):
+            self.fails(pattern, *words)
+
+    def test_limits(self):
+        name, folder = self.create(), self.folder.name
+        self.prints('', 'server', 'set', name, '--pinned-memory-limit=1048576K', '--active-thread-percentage=50')
+        row = ['default', name, 'Ready', '1G', '50.0', '0', folder]
+        self.assertEqual(self.rows('namespace', 'list'), [row])
+        self.prints('', 'namespace', 'set', 'default', f'--server={name}', '--pinned-memory-limit=512M', '--client-priority=0')
+        self.prints('512M\n', 'namespace', 'get', 'default', name, 'pinned-memory-limit')
+        self.assertEqual(self.rows('namespace', 'list', 'default', f'--server={name}')[0][3], '512M')
+        self.assertEqual(self.program().bytes, 512 << 20)
+        for pattern, words in (('needs --pinned-memory-limit or', ['server', 'set', name, '--locality-domains']),
+                               ('set_default_client_priority', ['server', 'set', name, '--client-priority=1']),
+                               ('no namespace high', ['namespace', 'create', 'high', f'--server={name}']),
+                               ('no namespace high', ['namespace', 'list', 'high']),
+                               ('while its server is', ['namespace', 'delete', 'default', f'--server={name}']),
+                               ('needs --server', ['namespace', 'set', 'default', '--client-priority=0'])):
+            done = self.control(*words)
+            self.assertEqual((done.returncode, done.stdout), (1, ''), words)
+            self.assertRegex(done.stderr, pattern if words[-1] != '--locality-domains' else 'unexpected argument')
+
+    def test_clients(self):
+        name, uuid = self.create(), self.uuid()
+        first, second = self.program(), self.program()
+        path = os.path.realpath(sys.executable)
+        self.assertEqual(self.rows('client', 'list', f'--server={name}'),
+                         [[str(one.pid), name, '0', 'default', path] for one in (first, second)])
+        for field, value in ('pid', first.pid), ('server', name), ('maws-ns', 'default'), ('pci-id', '0000:00.00.00'), ('cmd', path):
+            self.prints(f'{value}\n', 'client', 'get', str(first.pid), field)
+        self.assertEqual(self.rows('device', 'list', f'--server={name}'),
+                         [['0', name, '0000:00.00.00', uuid, self.status_or_none()['device']['name'], '4', '4', 'N/A']])
+        done = self.control('client', 'terminate', str(first.pid))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '0\n', ''))
+        self.assertEqual((first.allocate(4096), second.allocate(4096)), (TERMINATED, 0))
+        while [row[0] for row in self.rows('client', 'list', '--all')] != [str(second.pid)]:
+            pass
+        for pid in '0', '1':
+            self.fails(f'no client {pid} ', 'client', 'terminate', pid)
+
+    def test_an_isolated_program_has_a_server_of_its_own(self):
+        name = self.create()
+        program = self.program()
+        session = self.status_or_none()['domains'][0]['clients'][0]['session']
+        self.assertEqual(run('frmpsctl', 'isolate', str(session)).returncode, 0)
+        while self.rows('client', 'list')[0][1] != f'{name}_{session}':
+            pass
+        self.assertEqual(program.allocate(4096), 0)
+
+    def test_partitions_have_names(self):
+        name, uuid = self.create(), self.uuid()
+        done = self.control('sm-partition', 'create', 'large', f'--server={name}', f'--device={uuid}', '--chunks=1')
+        self.assertEqual((done.returncode, done.stdout), (
+            0, f"SM partition 'large' created on device {uuid} (sm-count=1)\nCUDA_MPS_SM_PARTITION={uuid}/p1\n"))
+        self.assertEqual(self.rows('sm-partition', 'list', '--all'), [['-', uuid, 'large', '1', '1', 'false', 'created', 'p1'],
+                                                                      ['-', uuid, '-', '2', '2', '-', 'unallocated', '-']])
+        self.program(CUDA_MPS_SM_PARTITION=f'{uuid}/p1')
+        self.program(CUDA_MPS_SM_PARTITION='large')
+        self.assertEqual([one['sm_partition'] for one in self.status_or_none()['domains'][0]['clients']], ['p1', 'p1'])
+        for pattern, words in (('partition large already', ['create', 'large', '--device=0', '--chunks=1']),
+                               ('no name for a partition', ['create', 'p7', '--device=0', '--chunks=1']),
+                               ('no name for a partition', ['create', 'Large', '--device=0', '--chunks=1']),
+                               ('in no chunk', ['create', 'small', '--device=0', '--chunks=1', '--include-remainder=true']),
+                               ('no device 1', ['create', 'small', '--device=1', '--chunks=1']),
+                               ('no partition small', ['delete', 'small', '--device=0'])):
+            self.fails(pattern, 'sm-partition', *words)
+        done = self.control('sm-partition', 'delete', 'large', '--device=0')
+        self.assertEqual((done.returncode, done.stdout), (0, f"SM partition 'large' deleted from device {uuid}\n"))
+
+    def test_features(self):
+        self.assertEqual([row[:2] for row in self.rows('feature', 'describe')],
+                         [['memacct', 'disabled (default)'], ['context-share', 'disabled (default)']])
+        self.prints('', 'feature', 'disable', 'memacct')
+        for words in ['feature', 'enable', 'memacct'], ['memacct', 'set', 'audit_log=true'], ['memacct', 'describe']:
+            self.fails('it is not here', *words)
+        self.fails('no feature x', 'feature', 'describe', 'x')
+
+
 class StandIn(Bed):
     """The stand-in starts a service: beside a copy of it is a frmps-server that wants the host backend."""
 
@@ -466,6 +599,48 @@ class StandIn(Bed):
         self.assertIn('others than root and you can write', done.stderr)
         self.assertEqual(self.control('quit', **elsewhere).returncode, 0)
         self.assertEqual(service.wait(), 0)
+
+    def test_protocol_3(self):
+        """A configuration is done when -d returns; what it cannot do ends the service; -q ends it."""
+        user, file = pwd.getpwuid(os.getuid()).pw_name, os.path.join(self.folder.name, 'mps.toml')
+        good = (f'schema_version = "1.0"  # the only one\n\n[servers.{user}]\nuid = {os.getuid()}\nallowed_devices = "0"\n'
+                f'pinned_memory_limit = "2G"\nclient_priority = "0"\n[servers.{user}.namespaces.default]\n'
+                f'active_thread_percentage = "50"\n[[servers.{user}.devices]]\nuuid = "0"\n'
+                f'[[servers.{user}.devices.sm_partitions]]\nname = "large"\nchunks = 2\n[features.memacct]\nenabled = false\n')
+        for bad, says in ((good + 'colour = 1\n', ':17: there is no such key here'), (good + '[cars]\n', ':17: there is no such table'),
+                          (good + 'enabled = "a\n', ':17: it is no KEY = VALUE'), ('[servers.x\n', ':1: a table.s name ends'),
+                          ('schema_version = "2.0"\n', ':1: only schema_version 1.0'),
+                          ('[[servers.x.devices.sm_partitions]]\n', ':1: a device needs its uuid')):
+            with open(file, 'w', encoding='utf-8') as out:
+                out.write(bad)
+            done = self.control('-d', '-p', '3', '-a', file)
+            self.assertEqual((done.returncode, done.stdout), (1, ''))
+            self.assertRegex(done.stderr, says)
+        self.assertFalse(os.path.exists(os.path.join(self.folder.name, 'pipe', 'frmps.sock')), 'a wrong file starts nothing')
+        self.assertIn('--apply needs -d', self.control('-f', '-a', file).stderr)
+        self.assertIn("2 or 3, not '4'", self.control('-d', '-p', '4').stderr)
+        for text, says in (f'{good}enabled = true\n'.replace('enabled = false\n', ''), 'feature enable: it is not here'), (
+                f'{good}[servers.nobody_here]\n', 'not nobody_here'):
+            with open(file, 'w', encoding='utf-8') as out:
+                out.write(text)
+            done = self.control('-d', '-a', file)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(says, done.stderr)
+            while self.control('server', 'list').returncode == 0:
+                pass
+        with open(file, 'w', encoding='utf-8') as out:
+            out.write(good)
+        done = self.control('-d', '-p', '3', '-a', file)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertEqual(self.control('server', 'get', user, 'status').stdout, 'Ready\n')
+        self.assertEqual(self.control('namespace', 'get', 'default', user, 'active-thread-percentage').stdout, '50.0\n')
+        self.assertEqual(self.control('namespace', 'get', 'default', user, 'pinned-memory-limit').stdout, '2G\n')
+        self.assertIn(',large,2,2,false,created,p1\n', self.control('sm-partition', 'list', '--format=csv').stdout)
+        done = self.control('-q')
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        while self.control('server', 'list').returncode == 0:
+            pass
+        self.assertIn('Cannot find MPS control daemon process', self.control('-q').stderr)
 
     def test_foreground(self):
         service = subprocess.Popen([self.stand_in, '-f'], env=self.environment, stderr=subprocess.DEVNULL)

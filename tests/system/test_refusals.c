@@ -53,7 +53,9 @@ static const struct {
 		"(frmpsctl quit), or choose another path with --socket\n"},
 	{OTHER, 78, SERVER "--check-config=$folder/private/conf", "private/conf: Permission denied\n"},
 	{0, 78, SERVER "--check-config=$folder", ": Is a directory\n"},
-	{0, 69, "CUDA_VISIBLE_DEVICES=MIG-1 " SERVER "--config /dev/null --socket $folder/none --backend cuda",
+	{0, 69,
+		"CUDA_VISIBLE_DEVICES=MIG-1 " SERVER
+		"--config /dev/null --socket $folder/none --backend cuda",
 		"it serves whole GPUs, and no MIG devices\n"},
 };
 

@@ -97,7 +97,8 @@ static const struct {
 	{"G", UINT64_MAX},
 	{"", UINT64_MAX},
 	{"10GB", UINT64_MAX},
-	{"10K", UINT64_MAX},
+	{"10K", 10 << 10},
+	{"10T", UINT64_MAX},
 	{"-1G", UINT64_MAX},
 	{"1.5G", UINT64_MAX},
 	{" 1G", UINT64_MAX},
@@ -163,7 +164,7 @@ static const struct {
 	const char *says;
 } refused[] = {
 	{"set_default_device_pinned_mem_limit", {"0", "3"}, CUDA_ERROR_INVALID_VALUE,
-		"3 is no number with M or G"},
+		"3 is no number with K, M or G"},
 	{"set_default_device_pinned_mem_limit", {"1", "3G"}, CUDA_ERROR_INVALID_DEVICE,
 		"there is no device 1"},
 	{"set_default_device_pinned_mem_limit", {"GPU-ffff", "3G"}, CUDA_ERROR_INVALID_DEVICE, "GPU-ffff"},
