@@ -177,7 +177,7 @@ static int check_configuration(const struct options *options)
 }
 
 /* Whether the backend works here. Return: 0, or the exit code after an error line. */
-static int try_backend(const struct config *config, const struct heritage *heritage)
+static int try_backend(const struct config *config, struct heritage *heritage)
 {
 	struct probe_answer answer = {0};
 	int r = heritage->environment ? probe_ask("/proc/self/exe", heritage->backend, heritage->environment,
@@ -193,6 +193,11 @@ static int try_backend(const struct config *config, const struct heritage *herit
 			heritage->backend, answer.text);
 		return EX_UNAVAILABLE;
 	}
+	heritage->exclusive = answer.exclusive >> config->device & 1;
+	if (heritage->exclusive)
+		log_warning("device %d lets one process have a context (compute mode EXCLUSIVE_PROCESS): "
+			    "programs of one user at a time, and no spare executor",
+			(int)config->device);
 	if ((int)config->device < answer.device_count)
 		return 0;
 	log_error("device %d: there are %d devices", (int)config->device, (int)answer.device_count);

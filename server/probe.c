@@ -17,6 +17,7 @@ static void try_backend(const struct backend_ops *ops, struct probe_answer *answ
 	struct backend_probe probe = {0};
 	CUresult code = ops->probe(&probe);
 
+	answer->exclusive = probe.exclusive;
 	if (code == CUDA_SUCCESS)
 		answer->device_count = probe.device_count;
 	else if (probe.text[0])

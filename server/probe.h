@@ -12,6 +12,7 @@ struct backend_ops;
 /* The answer, as it travels through a pipe. */
 struct probe_answer {
 	int32_t device_count; /* 0: the backend does not work */
+	uint64_t exclusive;   /* bit i: device i lets one process alone have a context */
 	char text[256];	      /* why it does not */
 };
 

@@ -51,6 +51,9 @@ struct heritage {
 	int log_level;	     /* enum log_level */
 	char **environment;  /* cleaned: heritage_environment() */
 	struct proof proof;
+	/* The device lets one process alone have a context (compute mode EXCLUSIVE_PROCESS): there
+	 * is one executor at a time. */
+	bool exclusive;
 	bool as_user; /* executors run as the user of their programs (identity.h): the host backend, the service is root */
 };
 

@@ -136,6 +136,7 @@ struct backend_node {
 struct backend_probe {
 	char text[256];
 	int32_t device_count;
+	uint64_t exclusive; /* bit i: device i lets one process alone have a context */
 };
 
 /* What kernels of a module print. */

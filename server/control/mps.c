@@ -466,7 +466,7 @@ static void start_server(const struct verb *verb)
 {
 	struct daemon *daemon = verb->daemon;
 	struct identity identity;
-	const char *text;
+	struct domain_refusal refusal;
 	uint64_t uid;
 
 	/* The last number stands for nobody in the kernel's calls. */
@@ -478,10 +478,10 @@ static void start_server(const struct verb *verb)
 	} else if (daemon_has_failed(daemon)) {
 		refuse(verb, (CUresult)daemon->health.code, "%s", daemon->health.reason);
 	} else if (identify(verb, (uid_t)uid, &identity)) {
-		if (domain_of(daemon, &identity, NULL, false, &text))
+		if (domain_of(daemon, &identity, NULL, false, &refusal))
 			note(verb, "executors of uid %llu", (unsigned long long)uid);
 		else
-			refuse(verb, CUDA_ERROR_OUT_OF_MEMORY, "%s", text);
+			refuse(verb, (CUresult)refusal.code, "%s", refusal.text);
 	}
 }
 

@@ -19,6 +19,7 @@
 //     chunks, chunk_multiprocessors	in what multiprocessors are given out: how many, and how many each has; 0: they are not
 //     free_chunks		how many more SM partitions can have
 //     unheld_bytes		exported memory that no program has any more, and whose descriptor somebody has
+//     compute_mode		default, or exclusive: one process may have a context, so there is no spare executor
 //     state			serving; or failed: nobody is served before the service is restarted
 //     code, reason		only when failed: the CUresult that programs get, and why
 //   partitions			a list, of SM partitions
@@ -307,6 +308,8 @@ static json_t *device_json(const struct daemon *daemon)
 	backend_uuid_text(device->uuid, uuid);
 	if (json) {
 		json_object_set_new(json, "uuid", json_string(uuid));
+		json_object_set_new(json, "compute_mode",
+			json_string(daemon->heritage->exclusive ? "exclusive" : "default"));
 		json_object_set_new(json, "pci", pci_json(device->attributes));
 		json_object_set_new(json, "chunks", json_integer(device->sm_units));
 		json_object_set_new(json, "chunk_multiprocessors", json_integer(device->sm_granule));

@@ -387,7 +387,10 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 
 	code = ops->open_executor(device, &properties);
 	if (code)
-		return give_up(control_fd, code, "cannot open the device");
+		return give_up(control_fd, code,
+			code == CUDA_ERROR_DEVICE_UNAVAILABLE
+				? "another process has the device, whose compute mode permits one at most"
+				: "cannot open the device");
 	code = ops->thread_enter();
 	if (!code && ops->trial && backend_contains &&
 		!trial_rehearse(ops, ops->trial, REHEARSAL_STEP_MS, why)) {

@@ -424,7 +424,7 @@ void promote_hand_over(struct domain *domain)
 /* Whether a replacement would be there at once, or cannot be had earlier. */
 static bool can_replace(struct domain *domain)
 {
-	return promote_find_warm(domain) || !domain->daemon->config->standbys || domain->alone;
+	return promote_find_warm(domain) || domain_executors_wanted(domain) < 2;
 }
 
 static void replace_orphan(struct domain *domain)

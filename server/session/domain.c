@@ -18,6 +18,7 @@
 #include "server/session/owner.h"
 #include "server/session/records.h"
 #include "server/session/request.h"
+#include "server/role.h"
 #include "server/session/rooms.h"
 #include "server/session/session.h"
 #include "server/worker/reap.h"
@@ -212,9 +213,11 @@ static void start_failed(struct domain *domain, const char *reason)
 		refuse_waiting(domain);
 }
 
-static bool have_one_owner(const struct domain *one, const struct domain *other)
+/* Whether the start of an executor of one is the other's business. */
+static bool take_turns(const struct domain *one, const struct domain *other)
 {
-	return owner_of(one->identity.uid) == owner_of(other->identity.uid);
+	return one->daemon->heritage->exclusive ||
+	       owner_of(one->identity.uid) == owner_of(other->identity.uid);
 }
 
 static bool is_one_starting(const struct domain *domain)
@@ -223,12 +226,25 @@ static bool is_one_starting(const struct domain *domain)
 	const struct worker *worker;
 
 	TAILQ_FOREACH (other, &domain->daemon->domains, link) {
-		if (!have_one_owner(domain, other))
+		if (!take_turns(domain, other))
 			continue;
 		TAILQ_FOREACH (worker, &other->workers, link)
 			if (worker->state == WORKER_STARTING)
 				return true;
 	}
+	return false;
+}
+
+/* Whether an executor, which may be dying, has the one context that the device permits. */
+static bool is_device_taken(const struct daemon *daemon)
+{
+	const struct domain *domain;
+
+	if (!daemon->heritage->exclusive)
+		return false;
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (!TAILQ_EMPTY(&domain->workers))
+			return true;
 	return false;
 }
 
@@ -238,6 +254,7 @@ static bool is_one_starting(const struct domain *domain)
 static bool may_start(const struct domain *domain)
 {
 	return !domain->daemon->leaving && !timer_running(domain->respawn) && !is_one_starting(domain) &&
+	       !is_device_taken(domain->daemon) &&
 	       domain_executors_there(domain) < domain_executors_wanted(domain);
 }
 
@@ -262,11 +279,11 @@ void domain_fill_all(struct domain *domain)
 	struct domain *other;
 
 	TAILQ_FOREACH (other, &domain->daemon->domains, link)
-		if (have_one_owner(domain, other) && TAILQ_EMPTY(&other->workers))
+		if (take_turns(domain, other) && TAILQ_EMPTY(&other->workers))
 			domain_fill(other);
 	domain_fill(domain);
 	TAILQ_FOREACH (other, &domain->daemon->domains, link)
-		if (have_one_owner(domain, other))
+		if (take_turns(domain, other))
 			domain_fill(other);
 }
 
@@ -454,27 +471,58 @@ const char *domain_refuses(struct daemon *daemon, uid_t uid, uint64_t executors)
 	return count && count + executors > most ? DOMAIN_NO_SHARE : NULL;
 }
 
-static struct domain *make_domain(struct daemon *daemon, const struct identity *identity, const char *alone,
-	bool ordered, const char **ret_text)
+/* One whose program has ended needs nothing but the end of its work. */
+static bool has_programs(const struct domain *domain)
 {
-	uint64_t executors = alone ? 1 : 1 + daemon->config->standbys;
+	const struct session *session;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->state != SESSION_CLOSING)
+			return true;
+	return false;
+}
+
+/* Where the device lets one process have a context, domains without programs go for a new one.
+ * Return: whether there is room for it */
+static bool make_room(struct daemon *daemon)
+{
+	struct domain *domain, *next;
+
+	if (!daemon->heritage->exclusive)
+		return true;
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (!domain->retiring && has_programs(domain))
+			return false;
+	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next) {
+		next = TAILQ_NEXT(domain, link);
+		if (!domain->retiring)
+			domain_retire(domain);
+	}
+	return true;
+}
+
+static struct domain *make_domain(struct daemon *daemon, const struct identity *identity, const char *alone,
+	bool ordered, struct domain_refusal *ret_refusal)
+{
+	uint64_t executors = 1 + (alone ? 0 : domain_spares(daemon));
+	const char *text = ordered ? NULL : domain_refuses(daemon, identity->uid, executors);
 	struct domain *domain = NULL;
 
-	*ret_text = ordered ? NULL : domain_refuses(daemon, identity->uid, executors);
-	if (!*ret_text && guarantee_allows_executors(daemon, executors))
+	*ret_refusal = (struct domain_refusal){CUDA_ERROR_OUT_OF_MEMORY, text ? text : DOMAIN_NO_ROOM};
+	if (!text && !make_room(daemon))
+		*ret_refusal = (struct domain_refusal){CUDA_ERROR_MPS_SERVER_NOT_READY, DOMAIN_NO_CONTEXT};
+	else if (!text && guarantee_allows_executors(daemon, executors))
 		domain = domain_new(daemon);
-	if (!*ret_text && !domain)
-		*ret_text = DOMAIN_NO_ROOM;
 	return domain;
 }
 
 struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone,
-	bool ordered, const char **ret_text)
+	bool ordered, struct domain_refusal *ret_refusal)
 {
 	struct domain *domain = find_domain(daemon, identity, alone), *other;
 
 	if (!domain)
-		domain = make_domain(daemon, identity, alone, ordered, ret_text);
+		domain = make_domain(daemon, identity, alone, ordered, ret_refusal);
 	if (!domain)
 		return NULL;
 	if (domain->assigned)

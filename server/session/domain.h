@@ -6,7 +6,8 @@
 // most one worker is `active`; the number of workers, until they are reaped, is kept at 1 +
 // standbys while the domain lives. A domain without sessions lives for domain_idle_seconds more,
 // the last domain for good. A domain of one program alone (isolation = client, quarantine,
-// standby/move.c) goes with it.
+// standby/move.c) goes with it. Where the device lets one process have a context, a domain that is
+// not retiring is the only one, and its executor starts when the last one of any other is reaped.
 
 #ifndef FRMPS_SERVER_SESSION_DOMAIN_H
 #define FRMPS_SERVER_SESSION_DOMAIN_H
@@ -79,8 +80,8 @@ void domain_keep(struct domain *domain);
  */
 void domain_keep_all(struct domain *domain, bool activates);
 
-/** Spawns the next executor, unless there are enough, one of the same user is starting or a
- * back-off runs. */
+/** Spawns the next executor, unless there are enough, one of the same user is starting, a back-off
+ * runs, or the device lets one process have a context and there is an executor. */
 void domain_fill(struct domain *domain);
 /** The same for all domains of its user: a start is over. */
 void domain_fill_all(struct domain *domain);
@@ -90,6 +91,8 @@ void domain_fill_all(struct domain *domain);
 unsigned domain_executors_there(const struct domain *domain);
 /** How many it is to have. */
 unsigned domain_executors_wanted(const struct domain *domain);
+/** How many spare ones a domain of several programs has. */
+unsigned domain_spares(const struct daemon *daemon);
 /** How many have, or are to get, memory of the device. */
 unsigned domain_executors(const struct domain *domain);
 
@@ -126,17 +129,28 @@ void domain_watch_idle(struct domain *domain);
 	"there is no memory for an executor of its own: the service has none, or the device none that is "   \
 	"not guaranteed to others (memory_guarantee)"
 
+#define DOMAIN_NO_CONTEXT                                                                                    \
+	"the device lets one process have a context (compute mode EXCLUSIVE_PROCESS), and that executor "    \
+	"serves programs of another user, or one that is for one program alone"
+
+/* Why there is no domain. */
+struct domain_refusal {
+	int32_t code;	  /* for the program */
+	const char *text; /* static */
+};
+
 /**
  * A domain for a user's next program: his own, else the prewarmed one if it is nobody's yet and its
  * executors run as they must, else a new one.
  * @alone: why it is to be one that no other program is in, and will be; NULL: it need not be
  * @ordered: that is so by the configuration
- * @ret_text: only where there is none: why (static text)
- * Return: NULL without memory, where its executors would take what is guaranteed to programs, or
- * where the user's share of executors is used up
+ * @ret_refusal: only where there is none: why
+ * Return: NULL without memory, where its executors would take what is guaranteed to programs, where
+ * the user's share of executors is used up, or where the device lets one process have a context and
+ * another domain has programs. One without programs goes for it
  */
 struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone,
-	bool ordered, const char **ret_text);
+	bool ordered, struct domain_refusal *ret_refusal);
 
 /**
  * Whether a user may have so many executors more, in a domain that is not ordered. Idle ones of his

@@ -1,6 +1,7 @@
 // What others ask a domain. See domain.h.
 
 #include "server/config/config.h"
+#include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/rooms.h"
@@ -42,9 +43,12 @@ unsigned domain_executors_there(const struct domain *domain)
 
 unsigned domain_executors_wanted(const struct domain *domain)
 {
-	unsigned spares = domain->alone ? 0 : (unsigned)domain->daemon->config->standbys;
+	return domain->retiring ? 0 : 1 + (domain->alone ? 0 : domain_spares(domain->daemon));
+}
 
-	return domain->retiring ? 0 : 1 + spares;
+unsigned domain_spares(const struct daemon *daemon)
+{
+	return daemon->heritage->exclusive ? 0 : (unsigned)daemon->config->standbys;
 }
 
 unsigned domain_executors(const struct domain *domain)

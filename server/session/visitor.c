@@ -64,6 +64,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	struct daemon *daemon = visitor->daemon;
 	char identity[SESSION_IDENTITY_MAX];
 	const char *alone = NULL, *text;
+	struct domain_refusal refusal;
 	struct domain *domain;
 	struct terms terms;
 	bool ordered;
@@ -100,9 +101,9 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		alone = "isolation = client";
 	else if (offender_is_quarantined(daemon, visitor->peer.uid, identity))
 		alone = "it has had as many faults as quarantine_faults allows (frmpsctl quarantine)";
-	domain = domain_of(daemon, &visitor->identity, alone, ordered, &text);
+	domain = domain_of(daemon, &visitor->identity, alone, ordered, &refusal);
 	if (!domain) {
-		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, text);
+		refuse(visitor, refusal.code, refusal.text);
 		return NULL;
 	}
 	if (!domain->active && domain->start_failures >= DOMAIN_START_FAILURES) {

@@ -59,6 +59,7 @@
 #include "server/fault/promote.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
+#include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
@@ -146,6 +147,8 @@ static const char *obstacle(const struct session *session, enum move_cause cause
 		return "executors die at what they are told of it (the log says at what)";
 	if (cause != MOVE_ORDER && is_stuck(session))
 		return OWN_WORK;
+	if (session->daemon->heritage->exclusive)
+		return "the device lets one process have a context (compute mode EXCLUSIVE_PROCESS)";
 	if (!guarantee_allows_executors(session->daemon, 1))
 		return "an executor of its own would take device memory that is guaranteed to programs "
 		       "(memory_guarantee)";

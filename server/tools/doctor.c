@@ -1,7 +1,7 @@
 // See doctor.h. Names are part of the operator's interface: added to, never changed.
 //
 //   findings	a list
-//     check	configuration, driver, exceptions, kernel_log, library, preload, service, device, files, memory, shared_memory, programs
+//     check	configuration, driver, compute_mode, exceptions, kernel_log, library, preload, service, device, files, memory, shared_memory, programs
 //     level	ok, warning, error
 //     text	what is the case
 //     advice	what to do; only where the level is not ok
@@ -43,8 +43,9 @@ struct examination {
 	const struct doctor *doctor;
 	enum level worst;
 	json_t *findings;
-	bool is_host;	/* kernels run on the processor: there is no driver to look at */
-	json_t *status; /* of the service; NULL: it does not answer */
+	unsigned device; /* number, by the configuration */
+	bool is_host;	 /* kernels run on the processor: there is no driver to look at */
+	json_t *status;	 /* of the service; NULL: it does not answer */
 };
 
 /* @advice: NULL for LEVEL_OK */
@@ -94,6 +95,7 @@ static void look_at_configuration(struct examination *e)
 	config_init(&config);
 	r = config_read(&config, path_of(e, CONFIG_DEFAULT_FILE, path), text, sizeof(text));
 	e->is_host = config.backend == CONFIG_BACKEND_HOST;
+	e->device = (unsigned)config.device;
 	if (!r)
 		find(e, "configuration", LEVEL_OK, NULL, "%s has no errors", path);
 	else if (r == CONFIG_E_MISSING)
@@ -102,6 +104,27 @@ static void look_at_configuration(struct examination *e)
 		while ((line = strsep(&rest, "\n")))
 			find(e, "configuration", LEVEL_ERROR,
 				"correct the line; frmps.conf(5) describes the keys", "%s", line);
+}
+
+/* What one context costs. @answer: the driver's; without devices if it was not asked */
+static void look_at_mode(struct examination *e, const struct probe_answer *answer)
+{
+	const char *served =
+		json_string_value(json_object_get(json_object_get(e->status, "device"), "compute_mode"));
+	const bool exclusive = answer->exclusive >> e->device & 1, asked = answer->device_count;
+
+	if (served && asked && exclusive != !strcmp(served, "exclusive"))
+		find(e, "compute_mode", LEVEL_WARNING, "restart the service",
+			"the GPU's compute mode was changed after the service had started");
+	else if (exclusive || (served && !strcmp(served, "exclusive")))
+		find(e, "compute_mode", LEVEL_WARNING,
+			"nvidia-smi -c DEFAULT, then restart the service, unless other processes must be "
+			"kept off",
+			"the GPU lets one process have a context (EXCLUSIVE_PROCESS): programs of one user "
+			"at a time, none in an executor of its own, and no spare executor: a fault that is "
+			"not contained costs everybody the start of one");
+	else if (served || asked)
+		find(e, "compute_mode", LEVEL_OK, NULL, "several processes may have contexts");
 }
 
 static void look_at_driver(struct examination *e)
@@ -130,6 +153,7 @@ static void look_at_driver(struct examination *e)
 		find(e, "driver", LEVEL_OK, NULL, "%d GPU%s can be served", (int)answer.device_count,
 			answer.device_count > 1 ? "s" : "");
 	heritage_environment_free(environment);
+	look_at_mode(e, &answer);
 }
 
 /* Faults are contained by what the driver does inside, which no interface promises. */

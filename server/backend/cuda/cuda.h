@@ -68,6 +68,8 @@ CUresult cuda_probe(struct backend_probe *ret_probe);
 /* device.c */
 /** Names what a device lacks to be served, in a few words; NULL if nothing. Needs cuInit only. */
 const char *cuda_device_lacks(CUdevice device);
+/** Whether its compute mode lets one process alone have a context. Needs cuInit only. */
+bool cuda_device_is_exclusive(CUdevice device);
 /** Reads what programs ask about the device; the context is current. */
 CUresult cuda_device_read(CUdevice device, struct backend_device *ret_device);
 CUresult cuda_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value);

@@ -31,10 +31,14 @@ const char *cuda_device_lacks(CUdevice device)
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (!attribute(device, needed[i].id))
 			return needed[i].what;
-	/* An executor and its standby are two processes with a context each. */
-	if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) != CU_COMPUTEMODE_DEFAULT)
-		return "the default compute mode (several processes must be allowed)";
+	if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
+		return "a compute mode in which it can be used: it is PROHIBITED (nvidia-smi -c DEFAULT)";
 	return NULL;
+}
+
+bool cuda_device_is_exclusive(CUdevice device)
+{
+	return attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) != CU_COMPUTEMODE_DEFAULT;
 }
 
 static void read_tables(CUdevice device, struct backend_device *out)

@@ -64,6 +64,8 @@ static CUresult examine(struct backend_probe *probe)
 				i, lacking);
 			return code ? code : CUDA_ERROR_NOT_SUPPORTED;
 		}
+		if (i < 64 && cuda_device_is_exclusive(device))
+			probe->exclusive |= UINT64_C(1) << i;
 	}
 	probe->device_count = count;
 	snprintf(probe->text, sizeof(probe->text), "%d device%s, driver for CUDA %d.%d in %.160s.", count,

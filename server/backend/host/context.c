@@ -1,14 +1,78 @@
 // Opening and closing the pretended device for a role, and the table of the backend.
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "server/backend/host/host.h"
 
 static bool pool_open;
 
+/*
+ * Compute modes. FRMPS_HOST_MODE names a file that holds the device's mode: default, exclusive or
+ * prohibited. Contexts are locks on that file, which end with their processes: shared ones in the
+ * default mode.
+ */
+
+static int context_lock = -1;
+
+/* @ret_fd: the file, of the caller; -1: there is none */
+static CUcomputemode read_mode(int *ret_fd)
+{
+	const char *path = getenv("FRMPS_HOST_MODE");
+	char first = 'd';
+
+	*ret_fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (path && (*ret_fd < 0 || pread(*ret_fd, &first, 1, 0) != 1))
+		return CU_COMPUTEMODE_PROHIBITED;
+	if (first == 'e')
+		return CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
+	return first == 'd' ? CU_COMPUTEMODE_DEFAULT : CU_COMPUTEMODE_PROHIBITED;
+}
+
+/* As the driver does when a process makes a context. */
+static CUresult take_context(void)
+{
+	int fd;
+	CUcomputemode mode = read_mode(&fd);
+	bool taken = mode != CU_COMPUTEMODE_PROHIBITED;
+
+	if (taken && fd >= 0)
+		taken = !flock(fd, (mode == CU_COMPUTEMODE_DEFAULT ? LOCK_SH : LOCK_EX) | LOCK_NB);
+	if (!taken && fd >= 0)
+		close(fd);
+	if (taken)
+		context_lock = fd;
+	return taken ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
+static void drop_context(void)
+{
+	if (context_lock >= 0)
+		close(context_lock);
+	context_lock = -1;
+}
+
+/*
+ * Roles
+ */
+
 static CUresult probe(struct backend_probe *ret_probe)
 {
-	*ret_probe = (struct backend_probe){.device_count = 1};
+	int fd;
+	CUcomputemode mode = read_mode(&fd);
+
+	if (fd >= 0)
+		close(fd);
+	*ret_probe = (struct backend_probe){
+		.device_count = 1, .exclusive = mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS};
+	if (mode == CU_COMPUTEMODE_PROHIBITED) {
+		snprintf(ret_probe->text, sizeof(ret_probe->text),
+			"Device 0 cannot be served: its compute mode is PROHIBITED.");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 	snprintf(ret_probe->text, sizeof(ret_probe->text),
 		"The host backend runs kernels as C functions in a process of this machine.");
 	return CUDA_SUCCESS;
@@ -25,11 +89,15 @@ static CUresult open_executor(int device, struct backend_device *ret_device)
 
 	if (device != 0)
 		return CUDA_ERROR_INVALID_DEVICE;
-	code = host_faults_init();
+	code = take_context();
+	if (!code)
+		code = host_faults_init();
 	if (!code)
 		code = host_pool_init();
-	if (code)
+	if (code) {
+		drop_context();
 		return code;
+	}
 	pool_open = true;
 	host_device_read(ret_device);
 	return CUDA_SUCCESS;
@@ -47,6 +115,7 @@ static void close_backend(void)
 		host_pool_deinit();
 	pool_open = false;
 	host_memory_deinit();
+	drop_context();
 }
 
 static CUresult thread_enter(void)

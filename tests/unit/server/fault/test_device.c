@@ -123,12 +123,12 @@ END_TEST
 
 START_TEST(a_contained_fault_costs_the_domain_of_its_executor)
 {
-	const char *text;
+	struct domain_refusal refusal;
 	struct xid xid = contained;
 	struct domain *other;
 
 	join();
-	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL, false, &text);
+	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL, false, &refusal);
 	xid.pid = (_i ? standby : active)->worker->pid;
 	device_take_xid(&fake->daemon, &xid);
 	fake_turn(fake);

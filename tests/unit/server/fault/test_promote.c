@@ -496,7 +496,7 @@ END_TEST
 
 START_TEST(user_without_programs_gives_its_executors_back)
 {
-	const char *text;
+	struct domain_refusal refusal;
 	struct fake_client client;
 	struct domain *other;
 
@@ -513,7 +513,7 @@ START_TEST(user_without_programs_gives_its_executors_back)
 	ck_assert(!fake_domain(fake)->retiring);
 
 	/* Another user's executors are up: the first user's go. */
-	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL, false, &text);
+	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL, false, &refusal);
 	fake_warm(fake, &fake->children[3]);
 	fake_serve(fake, &fake->children[3], WIRE_ACTIVATE);
 	ck_assert_ptr_nonnull(domain_serving(other));

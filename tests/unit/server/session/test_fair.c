@@ -178,7 +178,7 @@ END_TEST
  * Executors
  */
 
-static const char *text;
+static struct domain_refusal refusal;
 static struct domain *domains[16];
 static unsigned domain_count;
 
@@ -186,7 +186,7 @@ static unsigned domain_count;
 static bool make_domain(uid_t uid, bool ordered)
 {
 	struct domain *domain =
-		domain_of(&fake->daemon, &(struct identity){.uid = uid}, "it has faults", ordered, &text);
+		domain_of(&fake->daemon, &(struct identity){.uid = uid}, "it has faults", ordered, &refusal);
 
 	if (!domain)
 		return false;
@@ -211,10 +211,10 @@ START_TEST(a_user_has_bounded_executors)
 	for (unsigned i = 0; i < SHARE; i++) {
 		ck_assert(make_domain(GREEDY, false));
 		/* A program is on its way into it. */
-		domains[1 + i]->arrival = (struct move *)&text;
+		domains[1 + i]->arrival = (struct move *)&refusal;
 	}
 	ck_assert(!make_domain(GREEDY, false));
-	ck_assert_str_eq(text, DOMAIN_NO_SHARE);
+	ck_assert_str_eq(refusal.text, DOMAIN_NO_SHARE);
 	ck_assert(make_domain(OTHER, false));
 	/* What the configuration wants is no part of his share. */
 	ck_assert(make_domain(GREEDY, true));
@@ -230,14 +230,45 @@ START_TEST(idle_executors_make_room)
 	read_files();
 	boot();
 	fake->config.executors_per_user_max = SHARE;
-	domains[0] = domain_of(&fake->daemon, &(struct identity){.uid = FIRST}, NULL, false, &text);
-	domains[1] = domain_of(&fake->daemon, &(struct identity){.uid = FIRST + 1}, NULL, false, &text);
+	domains[0] = domain_of(&fake->daemon, &(struct identity){.uid = FIRST}, NULL, false, &refusal);
+	domains[1] = domain_of(&fake->daemon, &(struct identity){.uid = FIRST + 1}, NULL, false, &refusal);
 	ck_assert(domains[0] && domains[1]);
 	ck_assert_ptr_nonnull(
-		domain_of(&fake->daemon, &(struct identity){.uid = FIRST + 2}, NULL, false, &text));
+		domain_of(&fake->daemon, &(struct identity){.uid = FIRST + 2}, NULL, false, &refusal));
 	ck_assert(domains[0]->retiring || domains[1]->retiring);
 	end();
 	forget_files();
+}
+END_TEST
+
+/* The device lets one process have a context. */
+START_TEST(one_executor_at_a_time_where_the_device_wants_it)
+{
+	fake = fake_new(1);
+	fake->heritage.exclusive = true;
+	fake_ready(fake, &fake->children[0]);
+	fake_warm(fake, &fake->children[1]);
+	fake_serve(fake, &fake->children[1], WIRE_ACTIVATE);
+	fake_hello(fake, &client);
+	fake_open(fake, &fake->children[1]);
+	ck_assert_uint_eq(domain_executors_wanted(fake_domain(fake)), 1);
+	/* No spare one, none for a second user, and none for one program alone. */
+	ck_assert_uint_eq(fake->child_count, 2);
+	ck_assert(!make_domain(FIRST, false));
+	ck_assert_int_eq(refusal.code, CUDA_ERROR_MPS_SERVER_NOT_READY);
+	ck_assert_str_eq(refusal.text, DOMAIN_NO_CONTEXT);
+	fake_welcome(fake, &client);
+	/* The second user's starts when the first one's has ended, and not when it is killed. */
+	fake_leave(fake, &client);
+	fake_turn(fake);
+	ck_assert(make_domain(FIRST, false));
+	fake_turn(fake);
+	ck_assert(fake->children[1].killed);
+	ck_assert_uint_eq(fake->child_count, 2);
+	fake_reap(fake, &fake->children[1], SIGKILL);
+	ck_assert_uint_eq(fake->child_count, 3);
+	ck_assert_ptr_eq(fake->children[2].worker->domain, domains[0]);
+	end();
 }
 END_TEST
 
@@ -275,6 +306,7 @@ int main(void)
 	tcase_add_test(owners, subordinate_users_have_one_share_together);
 	tcase_add_test(executors, a_user_has_bounded_executors);
 	tcase_add_test(executors, idle_executors_make_room);
+	tcase_add_test(executors, one_executor_at_a_time_where_the_device_wants_it);
 	tcase_add_test(executors, executors_of_a_user_start_one_after_the_other);
 	return suite_run(suite);
 }

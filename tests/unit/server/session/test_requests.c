@@ -532,7 +532,7 @@ END_TEST
 /* Each takes half a GiB of the device, which no limit of a program counts. */
 START_TEST(executors_do_not_take_what_is_guaranteed)
 {
-	const char *text;
+	struct domain_refusal refusal;
 	struct wire_message limit = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_MALLOC_HEAP_SIZE, 1}};
 	const struct identity stranger = {.uid = getuid() + 1};
 	struct fake_client other;
@@ -542,12 +542,12 @@ START_TEST(executors_do_not_take_what_is_guaranteed)
 	fake->daemon.device.total_bytes = 4 * GUARANTEE_EXECUTOR_BYTES;
 	fake_session(fake, 1)->terms.memory_guarantee = 2 * GUARANTEE_EXECUTOR_BYTES - 1;
 	ck_assert_int_eq(ask(&client, &limit), CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, "it has faults", false, &text));
+	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, "it has faults", false, &refusal));
 	ck_assert_uint_eq(fake->child_count, 3);
 	/* One has room; not two, for users have a standby. */
 	fake_session(fake, 1)->terms.memory_guarantee = GUARANTEE_EXECUTOR_BYTES;
-	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, NULL, false, &text));
-	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, "it has faults", false, &text));
+	ck_assert_ptr_null(domain_of(&fake->daemon, &stranger, NULL, false, &refusal));
+	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, "it has faults", false, &refusal));
 	ck_assert_uint_eq(fake->child_count, 4);
 	fake_leave(fake, &other);
 	part();
@@ -557,17 +557,17 @@ END_TEST
 /* The standbys of a new user's, which start one after the other, are to come. */
 START_TEST(executors_that_are_to_start_have_their_memory)
 {
-	const char *text;
+	struct domain_refusal refusal;
 	const struct identity stranger = {.uid = getuid() + 1};
 
 	join();
 	fake->daemon.device.total_bytes = 5 * GUARANTEE_EXECUTOR_BYTES;
 	fake_session(fake, 0)->terms.memory_guarantee = 1;
-	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, NULL, false, &text));
+	ck_assert_ptr_nonnull(domain_of(&fake->daemon, &stranger, NULL, false, &refusal));
 	ck_assert_uint_eq(fake->child_count, 4);
 	/* Two of each user's, and what is guaranteed: less than one is left. */
 	ck_assert_ptr_null(domain_of(&fake->daemon, &(const struct identity){.uid = stranger.uid + 1},
-		"it has faults", false, &text));
+		"it has faults", false, &refusal));
 	part();
 }
 END_TEST

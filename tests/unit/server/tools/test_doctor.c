@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/probe.h"
 #include "server/tools/doctor.h"
 #include "server/version.h"
 #include "tests/lib/folder.h"
@@ -124,6 +125,20 @@ START_TEST(another_library_before_ours_is_found)
 }
 END_TEST
 
+/* A driver's answer, struct probe_answer. @count: of devices; @exclusive: the first byte of that */
+static void answer_with(const char *count, const char *exclusive)
+{
+	char line[512];
+
+	ck_assert_uint_eq(sizeof(struct probe_answer), 272);
+	snprintf(line, sizeof(line),
+		"{ printf '#!/bin/sh\\n{ printf \"%s\\\\000\\\\000\\\\000\\\\000\\\\000\\\\000\\\\000%s\"; "
+		"head -c 263 /dev/zero; } | dd bs=272 iflag=fullblock 2>/dev/null >&3\\n'; } >server; "
+		"chmod +x server; rm -f socket",
+		count, exclusive);
+	folder_shell(line);
+}
+
 START_TEST(the_driver_is_asked_as_the_service_asks_it)
 {
 	char *text;
@@ -134,14 +149,44 @@ START_TEST(the_driver_is_asked_as_the_service_asks_it)
 	ck_assert_msg(strstr(text, "no usable GPU: FRMPS_DRIVER names /nonexistent/libcuda.so.1") != NULL,
 		"%s", text);
 	free(text);
-	/* The answer of a machine with two devices, struct probe_answer. */
-	folder_shell(
-		"{ printf '#!/bin/sh\\n{ printf \"\\\\002\\\\000\\\\000\\\\000\"; head -c 256 /dev/zero; } |"
-		" dd bs=260 iflag=fullblock 2>/dev/null >&3\\n'; } >server; chmod +x server; rm socket");
+	answer_with("\\\\002", "\\\\000");
 	ck_assert_int_eq(examine(GOOD, "./server", false, &text), 0);
 	ck_assert_msg(strstr(text, "ok       driver         2 GPUs can be served") != NULL, "%s", text);
 	ck_assert_msg(strstr(text, "ok       kernel_log     can be read") != NULL, "%s", text);
 	free(text);
+}
+END_TEST
+
+#define MODE(mode)                                                                                           \
+	"{\"version\": \"" SERVER_VERSION                                                                    \
+	"\", \"pid\": 7, \"device\": {\"state\": \"serving\", \"compute_mode\": \"" mode "\"}}"
+
+START_TEST(the_compute_mode_is_looked_at)
+{
+	static const struct {
+		const char *exclusive, *device, *status, *found;
+	} rows[] = {
+		{"\\\\000", "0", MODE("default"), "ok       compute_mode   several processes"},
+		{"\\\\001", "0", MODE("exclusive"), "warning  compute_mode   the GPU lets one process"},
+		{"\\\\001", "0", NULL, "warning  compute_mode   the GPU lets one process"},
+		{"\\\\001", "0", MODE("default"),
+			"warning  compute_mode   the GPU's compute mode was changed"},
+		{"\\\\000", "0", MODE("exclusive"),
+			"warning  compute_mode   the GPU's compute mode was changed"},
+		{"\\\\002", "1", MODE("exclusive"), "warning  compute_mode   the GPU lets one process"},
+		{"\\\\002", "0", NULL, "ok       compute_mode   several processes"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char line[64], *text;
+
+		snprintf(line, sizeof(line), "echo device = %s >etc/frmps/frmps.conf", rows[i].device);
+		folder_shell(line);
+		answer_with("\\\\002", rows[i].exclusive);
+		examine(rows[i].status, "./server", false, &text);
+		ck_assert_msg(strstr(text, rows[i].found) != NULL, "row %zu: %s", i, text);
+		free(text);
+	}
 }
 END_TEST
 
@@ -197,6 +242,7 @@ int main(void)
 	tcase_add_loop_test(tests, one_thing_that_is_wrong_is_found, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(tests, another_library_before_ours_is_found);
 	tcase_add_test(tests, the_driver_is_asked_as_the_service_asks_it);
+	tcase_add_test(tests, the_compute_mode_is_looked_at);
 	tcase_add_test(tests, a_service_without_a_gpu_needs_no_driver);
 	tcase_add_test(tests, findings_come_as_json);
 	return suite_run(suite);
