@@ -19,6 +19,7 @@
 #include "server/control/mps.h"
 #include "server/control/quarantine.h"
 #include "server/control/reload.h"
+#include "server/control/seen.h"
 #include "server/control/status.h"
 #include "server/control/turn.h"
 #include "server/loop/connection.h"
@@ -158,6 +159,18 @@ static void answer_status(struct caller *caller)
 		send_document(caller, &document);
 	shared_fd_unref(document.fd);
 	free(document.json);
+}
+
+static void answer_seen(struct caller *caller)
+{
+	char *json = caller->daemon->device_known
+			     ? seen_json(caller->daemon, caller->guest.uid, caller->guest.pid)
+			     : NULL;
+
+	if (caller->daemon->device_known)
+		answer_document(caller, json);
+	else
+		refuse(caller, CUDA_ERROR_MPS_SERVER_NOT_READY, "the device is not known yet");
 }
 
 static struct session *find_session(const struct daemon *daemon, const char *number)
@@ -485,8 +498,8 @@ static void on_closed(void *context, const char *reason)
 static const struct connection_handlers handlers = {
 	.message = on_message, .closed = on_closed, .outside = true};
 
-static void caller_new(
-	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message)
+static void caller_new(struct daemon *daemon, struct connection *connection, uid_t uid, pid_t pid,
+	const struct wire_message *message)
 {
 	const struct wire_message full = {.type = WIRE_ADMIN_REPLY,
 		.id = message->id,
@@ -506,7 +519,8 @@ static void caller_new(
 		connection_shutdown(connection);
 		return;
 	}
-	*caller = (struct caller){.daemon = daemon, .connection = connection, .guest.uid = uid};
+	*caller = (struct caller){
+		.daemon = daemon, .connection = connection, .guest = {.uid = uid, .pid = pid}};
 	TAILQ_INSERT_TAIL(&daemon->operators, &caller->guest, link);
 	connection_set_owner(connection, &handlers, caller);
 	await_answer(caller, message);

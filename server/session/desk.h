@@ -15,8 +15,8 @@ struct desk {
 	/** Before any connection, and behind the last one. */
 	void (*open)(struct daemon *daemon);
 	void (*close)(struct daemon *daemon);
-	/** A connection whose first message is an operator's: taken over. */
-	void (*receive)(struct daemon *daemon, struct connection *connection, uid_t uid,
+	/** A connection whose first message is an operator's: taken over. @pid: of his process */
+	void (*receive)(struct daemon *daemon, struct connection *connection, uid_t uid, pid_t pid,
 		const struct wire_message *message);
 	/** Sends an operator away. */
 	void (*dismiss)(struct guest *caller);

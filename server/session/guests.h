@@ -15,6 +15,7 @@ struct daemon;
 struct guest {
 	TAILQ_ENTRY(guest) link; /* daemon->operators */
 	uid_t uid;
+	pid_t pid; /* that connected; 0: in a namespace that the service does not see */
 };
 
 /** How many operators of a user are connected. */

@@ -236,7 +236,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 		await_turn(visitor, packet);
 	} else {
 		visitor->daemon->desk->receive(
-			visitor->daemon, visitor->connection, visitor->peer.uid, message);
+			visitor->daemon, visitor->connection, visitor->peer.uid, visitor->peer.pid, message);
 		visitor->connection = NULL;
 		visitor_free(visitor);
 	}

@@ -26,7 +26,7 @@
 #define PING_TRIES 4u
 
 struct options {
-	bool allow_native;
+	bool allow_native, nvml;
 	const char *socket, *recovery;
 };
 
@@ -39,6 +39,9 @@ static int parse(int count, char **arguments, struct options *options)
 		switch (option) {
 		case 'n':
 			options->allow_native = true;
+			break;
+		case 'm':
+			options->nvml = true;
 			break;
 		case 's':
 			options->socket = optarg;
@@ -136,7 +139,9 @@ static int prepare(const struct options *options, const char *socket, enum past 
 				"name its directory\n");
 		return EX_UNAVAILABLE;
 	}
-	if (!put_first("LD_LIBRARY_PATH", directory, "") || setenv("FRMPS_SOCKET", socket, 1) < 0 ||
+	if (!put_first("LD_LIBRARY_PATH", directory, "") ||
+		(options->nvml && !put_first("LD_LIBRARY_PATH", directory, "/nvml")) ||
+		setenv("FRMPS_SOCKET", socket, 1) < 0 ||
 		(past == PAST_FOLDER && !put_first("LD_PRELOAD", directory, "/libcuda.so.1")) ||
 		(options->recovery && setenv("FRMPS_RECOVERY", options->recovery, 1) < 0)) {
 		fprintf(stderr, "frmps-run: out of memory\n");

@@ -1,12 +1,13 @@
 #!/bin/sh
-# symbols.sh LIBCUDA SERVER: does the built shim look like a driver library from outside? It exports exactly the
+# symbols.sh LIBCUDA SERVER NVML: does the built shim look like a driver library from outside? It exports exactly the
 # symbols of client/api.def, without versions, answers to libcuda.so.1, needs nothing but the C library, 2.28 or newer,
 # and lets nobody redirect its own references. Also keeps the version script equal to api.def. The server's own ioctl() and
 # pthread_mutex_lock() must be found by the real driver library before those of the C library.
 set -eu
 
-library=${1:?usage: symbols.sh path/to/libcuda.so.1 path/to/frmps-server}
-server=${2:?usage: symbols.sh path/to/libcuda.so.1 path/to/frmps-server}
+library=${1:?usage: symbols.sh path/to/libcuda.so.1 path/to/frmps-server path/to/libnvidia-ml.so.1}
+server=$2
+nvml=$3
 root=$(cd "$(dirname "$0")/../.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -79,5 +80,19 @@ fi
 for name in ioctl pthread_mutex_lock; do
 	nm -D --defined-only "$server" | grep -q " T $name\$" || fail "$server does not export $name"
 done
+
+# The library in the place of NVML: its table, its version script and its exports.
+{
+	sed -n 's/^\(OWN\|REAL\)(\([A-Za-z0-9_]*\))$/\2/p' "$root/client/nvml/nvml.def"
+	echo frmps_nvml
+} | sort >"$scratch/wanted"
+sed -n 's/^\t\([A-Za-z0-9_]*\);$/\1/p' "$root/client/nvml/nvml.map" | sort >"$scratch/mapped"
+nm -D --defined-only "$nvml" | awk '{ print $3 }' | sort >"$scratch/exported"
+same "client/nvml/nvml.map and nvml.def differ" "$scratch/wanted" "$scratch/mapped"
+same "the exports and client/nvml/nvml.def differ" "$scratch/wanted" "$scratch/exported"
+readelf -dW "$nvml" | grep -q 'SONAME.*\[libnvidia-ml\.so\.1\]' || fail "the SONAME is not libnvidia-ml.so.1"
+if readelf -dW "$nvml" | grep NEEDED | grep -q 'stdc++'; then
+	fail "libnvidia-ml.so.1 needs a C++ library"
+fi
 
 exit $failed

@@ -1,9 +1,11 @@
-// A library in the place of NVIDIA's libnvidia-ml.so.1, as far as the service uses it (FRMPS_NVML).
+// A library in the place of NVIDIA's libnvidia-ml.so.1, as far as the service uses it (FRMPS_NVML),
+// and with two calls that ours passes on (client/nvml/).
 // Events are what is written into the FIFO that FRMPS_TEST_NVML names: one byte each, the number of
 // the Xid. Without the variable the library refuses its service.
 
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +25,9 @@ EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **device);
 EXPORT int nvmlEventSetCreate(void **set);
 EXPORT int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set);
 EXPORT int nvmlEventSetWait_v2(void *set, struct event *event, unsigned ms);
+
+EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned size);
+EXPORT int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2]);
 
 static int fifo = -1;
 
@@ -52,6 +57,18 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
 	*device = &fifo;
 	return strncmp(uuid, "GPU-", 4) || strlen(uuid) != 40 ? 2 : 0;
+}
+
+int nvmlSystemGetDriverVersion(char *text, unsigned size)
+{
+	return snprintf(text, size, "999.1") < (int)size ? 0 : 7;
+}
+
+int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2])
+{
+	rates[0] = 70;
+	rates[1] = 30;
+	return device == &fifo ? 0 : 2;
 }
 
 int nvmlEventSetCreate(void **set)

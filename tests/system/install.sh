@@ -20,7 +20,7 @@ DESTDIR="$scratch/root" meson install -C "$build" --no-rebuild >"$scratch/log" 2
 rm "$scratch/log"
 cd "$scratch/root$prefix"
 
-for file in sbin/frmps-server bin/frmps-run bin/frmpsctl lib/frmps/libcuda.so.1 lib/frmps/mps/nvidia-cuda-mps-control share/doc/frmps/examples/frmps.conf \
+for file in sbin/frmps-server bin/frmps-run bin/frmpsctl lib/frmps/libcuda.so.1 lib/frmps/nvml/libnvidia-ml.so.1 lib/frmps/mps/nvidia-cuda-mps-control share/doc/frmps/examples/frmps.conf \
 	share/pkgconfig/frmps.pc lib/systemd/system/frmps-server.service lib/systemd/system/frmps-server@.service; do
 	[ -f "$file" ] || fail "$prefix/$file is missing"
 done

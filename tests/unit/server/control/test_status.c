@@ -17,6 +17,7 @@
 #include "server/session/guests.h"
 #include "server/control/events.h"
 #include "server/control/caller.h"
+#include "server/control/seen.h"
 #include "server/control/status.h"
 #include "server/loop/timer.h"
 #include "server/loop/shared_fd.h"
@@ -97,6 +98,50 @@ START_TEST(service_without_clients_is_described)
 	ck_assert_str_eq(string(json_array_get(executors, 1), "state"), "warm");
 	ck_assert(json_is_false(json_object_get(json_array_get(executors, 1), "contains")));
 	json_decref(root);
+	end();
+}
+END_TEST
+
+static json_t *seen_by(uid_t uid, pid_t pid)
+{
+	char *text = seen_json(&fake->daemon, uid, pid);
+	json_t *root = text ? json_loads(text, 0, NULL) : NULL;
+
+	free(text);
+	return root;
+}
+
+/* A process sees its own limit and memory, and programs of its user alone. */
+START_TEST(what_a_process_sees_is_its_own)
+{
+	struct fake_client client;
+	json_t *root;
+
+	fake = fake_new(1);
+	ck_assert_ptr_null(seen_by(getuid(), getpid()));
+	fake_boot(fake);
+	fake->daemon.device.total_bytes = 1000;
+	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
+	fake_session(fake, 0)->terms.memory_limit = 300;
+	fake_session(fake, 0)->holdings.memory_bytes = 7;
+	root = seen_by(fake_session(fake, 0)->uid, fake_session(fake, 0)->pid);
+	ck_assert_int_eq(number(root, "total_bytes"), 300);
+	ck_assert_int_eq(number(root, "used_bytes"), 7);
+	ck_assert_uint_eq(json_array_size(json_object_get(root, "processes")), 1);
+	json_decref(root);
+	/* Another process of the user: what it would get, and what all of his have. */
+	fake->daemon.memory_default = 200;
+	root = seen_by(fake_session(fake, 0)->uid, 1);
+	ck_assert_int_eq(number(root, "total_bytes"), 200);
+	ck_assert_int_eq(number(root, "used_bytes"), 7);
+	json_decref(root);
+	/* Another user: nothing of it. */
+	root = seen_by(getuid() + 4711, 1);
+	ck_assert_int_eq(number(root, "used_bytes"), 0);
+	ck_assert_uint_eq(json_array_size(json_object_get(root, "processes")), 0);
+	json_decref(root);
+	fake_session(fake, 0)->holdings.memory_bytes = 0;
+	fake_leave(fake, &client);
 	end();
 }
 END_TEST
@@ -946,6 +991,7 @@ int main(void)
 	tcase_add_test(tests, operator_may_not_become_a_client);
 	tcase_add_test(tests, operators_of_a_user_are_bounded);
 	tcase_add_test(tests, a_verdict_cannot_speak_to_a_terminal);
+	tcase_add_test(tests, what_a_process_sees_is_its_own);
 	tcase_add_test(tests, long_status_comes_as_a_file);
 	tcase_add_test(tests, files_that_nobody_takes_are_bounded);
 	tcase_add_test(tests, whose_answer_cannot_be_sent_is_sent_away);

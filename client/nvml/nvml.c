@@ -1,0 +1,399 @@
+// libnvidia-ml.so.1 of frmps: what a program that uses the service may know of its device, in the
+// place of NVML, which would show the service's processes. The program's limit is the device's
+// memory, and programs of its user are the device's processes. Everything else is passed on to
+// NVIDIA's library, where that is there (real.c). No call makes a session: a program may ask before
+// it forks, and one that uses no CUDA as well.
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "client/nvml/abi.h"
+#include "client/nvml/question.h"
+#include "client/nvml/real.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* By which we know ourselves (real.c). */
+extern const char frmps_nvml;
+EXPORT const char frmps_nvml = 1;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned users;	   /* of nvmlInit; guarded by it */
+static nvml_device device; /* the real library's, or the address of `own`; the same */
+static char own;
+
+static int init(void)
+{
+	struct seen *seen = malloc(sizeof(*seen));
+	int r = seen ? question_ask(seen) : -1;
+	nvml_device found = r ? NULL : real_open(seen->uuid);
+
+	free(seen);
+	if (r)
+		return NVML_ERROR_DRIVER_NOT_LOADED;
+	pthread_mutex_lock(&lock);
+	device = found ? found : (nvml_device)&own;
+	users++;
+	pthread_mutex_unlock(&lock);
+	return NVML_SUCCESS;
+}
+
+/* Return: the device that there is; NULL: nobody uses the library */
+static nvml_device current(void)
+{
+	nvml_device there;
+
+	pthread_mutex_lock(&lock);
+	there = users ? device : NULL;
+	pthread_mutex_unlock(&lock);
+	return there;
+}
+
+/* Return: NVML_SUCCESS for the one device that there is */
+static int check(nvml_device asked, const void *result)
+{
+	nvml_device there = current();
+
+	if (!there)
+		return NVML_ERROR_UNINITIALIZED;
+	return asked == there && result ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+/* Asks the service. @ret_seen: the caller's, if the result is NVML_SUCCESS */
+static int look(nvml_device asked, const void *result, struct seen **ret_seen)
+{
+	int r = check(asked, result);
+	struct seen *seen;
+
+	if (r)
+		return r;
+	seen = malloc(sizeof(*seen));
+	if (seen && !question_ask(seen)) {
+		*ret_seen = seen;
+		return NVML_SUCCESS;
+	}
+	free(seen);
+	return NVML_ERROR_UNKNOWN;
+}
+
+/* An entry point, whose versions may do the same. */
+#define ENTRY(name, parameters, arguments)                                                                   \
+	EXPORT int name parameters;                                                                          \
+	int name parameters                                                                                  \
+	{                                                                                                    \
+		return arguments;                                                                            \
+	}
+
+static int shut_down(void)
+{
+	bool open;
+
+	pthread_mutex_lock(&lock);
+	open = users;
+	users -= open;
+	pthread_mutex_unlock(&lock);
+	return open ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+}
+
+ENTRY(nvmlInit, (void), init())
+ENTRY(nvmlInit_v2, (void), init())
+ENTRY(nvmlInitWithFlags, (unsigned flags), ((void)flags, init()))
+ENTRY(nvmlShutdown, (void), shut_down())
+
+EXPORT const char *nvmlErrorString(int code);
+
+const char *nvmlErrorString(int code)
+{
+	static const struct {
+		int code;
+		const char *text;
+	} texts[] = {
+		{NVML_SUCCESS, "Success"},
+		{NVML_ERROR_UNINITIALIZED, "Uninitialized"},
+		{NVML_ERROR_INVALID_ARGUMENT, "Invalid Argument"},
+		{NVML_ERROR_NOT_SUPPORTED, "Not Supported"},
+		{NVML_ERROR_NO_PERMISSION, "Insufficient Permissions"},
+		{NVML_ERROR_NOT_FOUND, "Not Found"},
+		{NVML_ERROR_INSUFFICIENT_SIZE, "Insufficient Size"},
+		{NVML_ERROR_DRIVER_NOT_LOADED, "There is no frmps service that answers"},
+		{NVML_ERROR_FUNCTION_NOT_FOUND, "Function Not Found"},
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].code == code)
+			return texts[i].text;
+	return "Unknown Error";
+}
+
+/*
+ * Which device
+ */
+
+static int count(unsigned *ret_count)
+{
+	int r = check(current(), ret_count);
+
+	if (!r)
+		*ret_count = 1;
+	return r;
+}
+
+ENTRY(nvmlDeviceGetCount, (unsigned *ret_count), count(ret_count))
+ENTRY(nvmlDeviceGetCount_v2, (unsigned *ret_count), count(ret_count))
+
+static int by_index(unsigned index, nvml_device *ret_device)
+{
+	nvml_device there = current();
+	int r = check(there, ret_device);
+
+	if (r || index)
+		return r ? r : NVML_ERROR_INVALID_ARGUMENT;
+	*ret_device = there;
+	return NVML_SUCCESS;
+}
+
+ENTRY(nvmlDeviceGetHandleByIndex, (unsigned index, nvml_device *ret_device), by_index(index, ret_device))
+ENTRY(nvmlDeviceGetHandleByIndex_v2, (unsigned index, nvml_device *ret_device), by_index(index, ret_device))
+
+/* "0000:01:02.0" and "00000000:01:02.0" are the same place. */
+static bool is_same_place(const char *one, const char *other)
+{
+	unsigned a[3], b[3];
+
+	return sscanf(one, "%x:%x:%x", &a[0], &a[1], &a[2]) == 3 &&
+	       sscanf(other, "%x:%x:%x", &b[0], &b[1], &b[2]) == 3 && !memcmp(a, b, sizeof(a));
+}
+
+static int by_text(const char *text, bool is_pci, nvml_device *ret_device)
+{
+	nvml_device there = current();
+	struct seen *seen;
+	int r = look(there, text ? ret_device : NULL, &seen);
+
+	if (r)
+		return r;
+	if (is_pci ? is_same_place(text, seen->pci) : !strcasecmp(text, seen->uuid))
+		*ret_device = there;
+	else
+		r = NVML_ERROR_NOT_FOUND;
+	free(seen);
+	return r;
+}
+
+ENTRY(nvmlDeviceGetHandleByUUID, (const char *uuid, nvml_device *ret_device),
+	by_text(uuid, false, ret_device))
+ENTRY(nvmlDeviceGetHandleByPciBusId, (const char *pci, nvml_device *ret_device),
+	by_text(pci, true, ret_device))
+ENTRY(nvmlDeviceGetHandleByPciBusId_v2, (const char *pci, nvml_device *ret_device),
+	by_text(pci, true, ret_device))
+
+static int get_index(nvml_device asked, unsigned *ret_index)
+{
+	int r = check(asked, ret_index);
+
+	if (!r)
+		*ret_index = 0;
+	return r;
+}
+
+ENTRY(nvmlDeviceGetIndex, (nvml_device asked, unsigned *ret_index), get_index(asked, ret_index))
+
+/*
+ * What it is
+ */
+
+static int put_text(const char *text, char *ret_text, unsigned size)
+{
+	size_t length = strlen(text);
+
+	if (length >= size)
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	memcpy(ret_text, text, length + 1);
+	return NVML_SUCCESS;
+}
+
+static int get_text(nvml_device asked, bool is_uuid, char *ret_text, unsigned size)
+{
+	struct seen *seen;
+	int r = look(asked, ret_text, &seen);
+
+	if (r)
+		return r;
+	r = put_text(is_uuid ? seen->uuid : seen->name, ret_text, size);
+	free(seen);
+	return r;
+}
+
+ENTRY(nvmlDeviceGetName, (nvml_device asked, char *ret_name, unsigned size),
+	get_text(asked, false, ret_name, size))
+ENTRY(nvmlDeviceGetUUID, (nvml_device asked, char *ret_uuid, unsigned size),
+	get_text(asked, true, ret_uuid, size))
+
+static int get_pci(nvml_device asked, const void *result, struct nvml_pci *ret_pci)
+{
+	struct seen *seen;
+	int r = look(asked, result, &seen);
+
+	if (r)
+		return r;
+	*ret_pci = (struct nvml_pci){0};
+	sscanf(seen->pci, "%x:%x:%x", &ret_pci->domain, &ret_pci->bus, &ret_pci->device);
+	snprintf(ret_pci->bus_id_short, sizeof(ret_pci->bus_id_short), "%04X:%02X:%02X.0",
+		ret_pci->domain & 0xffff, ret_pci->bus & 0xff, ret_pci->device & 0xff);
+	snprintf(ret_pci->bus_id, sizeof(ret_pci->bus_id), "%08X:%02X:%02X.0", ret_pci->domain,
+		ret_pci->bus & 0xff, ret_pci->device & 0xff);
+	free(seen);
+	return NVML_SUCCESS;
+}
+
+/* Both versions begin alike. */
+static int get_pci_v2(nvml_device asked, struct nvml_pci_v2 *ret_pci)
+{
+	struct nvml_pci pci;
+	int r = get_pci(asked, ret_pci, &pci);
+
+	if (r)
+		return r;
+	*ret_pci = (struct nvml_pci_v2){.domain = pci.domain, .bus = pci.bus, .device = pci.device};
+	memcpy(ret_pci->bus_id_short, pci.bus_id_short, sizeof(pci.bus_id_short));
+	return NVML_SUCCESS;
+}
+
+ENTRY(nvmlDeviceGetPciInfo, (nvml_device asked, struct nvml_pci_v2 *ret_pci), get_pci_v2(asked, ret_pci))
+ENTRY(nvmlDeviceGetPciInfo_v2, (nvml_device asked, struct nvml_pci_v2 *ret_pci), get_pci_v2(asked, ret_pci))
+ENTRY(nvmlDeviceGetPciInfo_v3, (nvml_device asked, struct nvml_pci *ret_pci),
+	get_pci(asked, ret_pci, ret_pci))
+
+static int get_capability(nvml_device asked, int *ret_major, int *ret_minor)
+{
+	struct seen *seen;
+	int r = look(asked, ret_minor ? ret_major : NULL, &seen);
+
+	if (r)
+		return r;
+	*ret_major = (int)seen->major;
+	*ret_minor = (int)seen->minor;
+	free(seen);
+	return NVML_SUCCESS;
+}
+
+ENTRY(nvmlDeviceGetCudaComputeCapability, (nvml_device asked, int *ret_major, int *ret_minor),
+	get_capability(asked, ret_major, ret_minor))
+
+static int get_version(int *ret_version)
+{
+	struct seen *seen;
+	int r = look(current(), ret_version, &seen);
+
+	if (r)
+		return r;
+	*ret_version = (int)seen->driver_version;
+	free(seen);
+	return NVML_SUCCESS;
+}
+
+ENTRY(nvmlSystemGetCudaDriverVersion, (int *ret_version), get_version(ret_version))
+ENTRY(nvmlSystemGetCudaDriverVersion_v2, (int *ret_version), get_version(ret_version))
+
+/*
+ * Memory and processes
+ */
+
+static int get_memory(nvml_device asked, const void *result, struct nvml_memory *ret_memory)
+{
+	struct seen *seen;
+	int r = look(asked, result, &seen);
+
+	if (r)
+		return r;
+	/* A limit that was lowered holds for programs that start later. */
+	*ret_memory = (struct nvml_memory){seen->total_bytes,
+		seen->used_bytes < seen->total_bytes ? seen->total_bytes - seen->used_bytes : 0,
+		seen->used_bytes};
+	free(seen);
+	return NVML_SUCCESS;
+}
+
+static int get_memory_v2(nvml_device asked, struct nvml_memory_v2 *memory)
+{
+	struct nvml_memory plain;
+	int r = get_memory(asked, memory, &plain);
+
+	if (r)
+		return r;
+	memory->total = plain.total;
+	memory->reserved = 0;
+	memory->free = plain.free;
+	memory->used = plain.used;
+	return NVML_SUCCESS;
+}
+
+ENTRY(nvmlDeviceGetMemoryInfo, (nvml_device asked, struct nvml_memory *ret_memory),
+	get_memory(asked, ret_memory, ret_memory))
+ENTRY(nvmlDeviceGetMemoryInfo_v2, (nvml_device asked, struct nvml_memory_v2 *memory),
+	get_memory_v2(asked, memory))
+
+static void put_process(const struct seen_process *process, bool is_first, void *list, unsigned index)
+{
+	if (is_first)
+		((struct nvml_process_v1 *)list)[index] =
+			(struct nvml_process_v1){process->pid, process->bytes};
+	else
+		((struct nvml_process *)list)[index] =
+			(struct nvml_process){process->pid, process->bytes, UINT32_MAX, UINT32_MAX};
+}
+
+/* @inout_count: room in the list, then how many there are. @is_first: the call's first version */
+static int get_processes(nvml_device asked, unsigned *inout_count, void *list, bool is_first)
+{
+	struct seen *seen;
+	int r = look(asked, inout_count, &seen);
+	unsigned room;
+
+	if (r)
+		return r;
+	room = *inout_count;
+	*inout_count = seen->process_count;
+	if (room < seen->process_count)
+		r = NVML_ERROR_INSUFFICIENT_SIZE;
+	else if (seen->process_count && !list)
+		r = NVML_ERROR_INVALID_ARGUMENT;
+	for (unsigned i = 0; !r && i < seen->process_count; i++)
+		put_process(&seen->processes[i], is_first, list, i);
+	free(seen);
+	return r;
+}
+
+ENTRY(nvmlDeviceGetComputeRunningProcesses,
+	(nvml_device asked, unsigned *inout_count, struct nvml_process_v1 *list),
+	get_processes(asked, inout_count, list, true))
+ENTRY(nvmlDeviceGetComputeRunningProcesses_v2,
+	(nvml_device asked, unsigned *inout_count, struct nvml_process *list),
+	get_processes(asked, inout_count, list, false))
+ENTRY(nvmlDeviceGetComputeRunningProcesses_v3,
+	(nvml_device asked, unsigned *inout_count, struct nvml_process *list),
+	get_processes(asked, inout_count, list, false))
+
+/* Of graphics, and clients of stock MPS. */
+static int get_none(nvml_device asked, unsigned *ret_count)
+{
+	int r = check(asked, ret_count);
+
+	if (!r)
+		*ret_count = 0;
+	return r;
+}
+
+#define NONE(name)                                                                                           \
+	ENTRY(name, (nvml_device asked, unsigned *ret_count, void *list),                                    \
+		((void)list, get_none(asked, ret_count)))
+NONE(nvmlDeviceGetGraphicsRunningProcesses)
+NONE(nvmlDeviceGetGraphicsRunningProcesses_v2)
+NONE(nvmlDeviceGetGraphicsRunningProcesses_v3)
+NONE(nvmlDeviceGetMPSComputeRunningProcesses)
+NONE(nvmlDeviceGetMPSComputeRunningProcesses_v2)
+NONE(nvmlDeviceGetMPSComputeRunningProcesses_v3)

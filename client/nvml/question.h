@@ -1,0 +1,31 @@
+// What the service says of the device to the process that asks (server/control/seen.c). Each
+// question is a connection of its own: nothing is kept, and a fork does no harm. Any thread.
+
+#ifndef FRMPS_CLIENT_NVML_QUESTION_H
+#define FRMPS_CLIENT_NVML_QUESTION_H
+
+#include <stdint.h>
+
+/* As many sessions as a service has at most, with room. */
+#define SEEN_PROCESSES_MAX 512u
+
+struct seen_process {
+	uint32_t pid;
+	uint64_t bytes;
+};
+
+struct seen {
+	char name[96], uuid[48], pci[32];
+	uint32_t driver_version, major, minor;
+	uint64_t total_bytes, used_bytes;
+	uint32_t process_count;
+	struct seen_process processes[SEEN_PROCESSES_MAX];
+};
+
+/** Asks. Return: 0; -1: there is no service, or it does not answer within seconds */
+int question_ask(struct seen *ret_seen);
+
+/** Takes the document apart. Return: 0; -1: it is none */
+int question_parse(const char *text, struct seen *ret_seen);
+
+#endif

@@ -1,0 +1,112 @@
+// See real.h, and the entry points that are passed on. All parameters of these are whole numbers or
+// pointers, and there are six at most, so one form passes all of them on: both machines that the
+// service runs on have the first six in registers, and a callee ignores those that it does not
+// have.
+
+#include "client/nvml/real.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+typedef int forward_fn(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+/* Not by name alone: the loader would give us ourselves. */
+static const char *const places[] = {
+	"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+	"/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
+	"/usr/lib64/libnvidia-ml.so.1",
+	"/usr/lib/libnvidia-ml.so.1",
+	"/usr/local/nvidia/lib64/libnvidia-ml.so.1",
+};
+
+enum real_state { REAL_UNKNOWN, REAL_NONE, REAL_THERE };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *library;	      /* guarded by it; NULL: not looked for, or there is none */
+static enum real_state state; /* the same; of the device that was asked for last */
+
+/* Whether it is NVIDIA's and its driver answers. */
+static void *open_file(const char *path)
+{
+	void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	int (*init)(void) = file ? (int (*)(void))dlsym(file, "nvmlInit_v2") : NULL;
+
+	if (init && !dlsym(file, "frmps_nvml") && init() == NVML_SUCCESS)
+		return file;
+	if (file)
+		dlclose(file);
+	return NULL;
+}
+
+static void *open_any(void)
+{
+	const char *given = getenv("FRMPS_NVML");
+	void *file = NULL;
+
+	if (given)
+		return *given ? open_file(given) : NULL;
+	for (size_t i = 0; !file && i < sizeof(places) / sizeof(places[0]); i++)
+		file = open_file(places[i]);
+	return file;
+}
+
+static nvml_device find_device(const char *uuid)
+{
+	int (*find)(const char *, nvml_device *) =
+		library ? (int (*)(const char *, nvml_device *))dlsym(library, "nvmlDeviceGetHandleByUUID")
+			: NULL;
+	nvml_device device = NULL;
+
+	return find && find(uuid, &device) == NVML_SUCCESS ? device : NULL;
+}
+
+nvml_device real_open(const char *uuid)
+{
+	nvml_device device;
+
+	pthread_mutex_lock(&lock);
+	if (state == REAL_UNKNOWN)
+		library = open_any();
+	device = find_device(uuid);
+	state = device ? REAL_THERE : REAL_NONE;
+	pthread_mutex_unlock(&lock);
+	return device;
+}
+
+/* Return: the library's function; NULL with *ret_code */
+static forward_fn *find_function(const char *name, int *ret_code)
+{
+	static const int codes[] = {[REAL_UNKNOWN] = NVML_ERROR_UNINITIALIZED,
+		[REAL_NONE] = NVML_ERROR_NOT_SUPPORTED,
+		[REAL_THERE] = NVML_ERROR_FUNCTION_NOT_FOUND};
+	forward_fn *function;
+
+	pthread_mutex_lock(&lock);
+	function = state == REAL_THERE ? (forward_fn *)dlsym(library, name) : NULL;
+	*ret_code = codes[state];
+	pthread_mutex_unlock(&lock);
+	return function;
+}
+
+static int forward(
+	const char *name, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f)
+{
+	int code;
+	forward_fn *function = find_function(name, &code);
+
+	return function ? function(a, b, c, d, e, f) : code;
+}
+
+#define OWN(name)
+#define REAL(name)                                                                                           \
+	int name(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f);              \
+	__attribute__((visibility("default"))) int name(                                                     \
+		uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f)                \
+	{                                                                                                    \
+		return forward(#name, a, b, c, d, e, f);                                                     \
+	}
+#include "client/nvml/nvml.def"
+#undef OWN
+#undef REAL

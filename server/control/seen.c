@@ -1,0 +1,110 @@
+// See seen.h. The document is flat but for its list, so that the library can do without a parser of
+// JSON; names are part of the interface between different versions: added to, never changed.
+//
+//   name, uuid, pci		texts: of the device
+//   driver_version		of CUDA, as cuDriverGetVersion() has it
+//   major, minor		compute capability
+//   total_bytes		most device memory that the process may have, or a program that it starts now
+//   used_bytes			device memory that it has; if it has no session, that all of `processes` have
+//   processes			a list: programs of the user, or for root and the service's user all
+//     pid			as the service sees it
+//     memory_bytes
+
+#include "server/control/seen.h"
+
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "server/control/document.h"
+#include "server/log.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/quota.h"
+#include "server/session/session.h"
+#include "server/session/subject.h"
+
+static bool is_program(const struct session *session)
+{
+	return session->state != SESSION_CLOSING && session->pid > 0;
+}
+
+/* Return: NULL: it has none */
+static const struct session *find_own(const struct daemon *daemon, uid_t uid, pid_t pid)
+{
+	const struct session *session;
+
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (is_program(session) && session->uid == uid && session->pid == pid)
+			return session;
+	return NULL;
+}
+
+/* What a program that begins now would get. */
+static uint64_t limit_of_new(const struct daemon *daemon, uid_t uid, pid_t pid)
+{
+	const struct domain *domain;
+	struct subject subject;
+	struct terms terms;
+	uint64_t limit;
+
+	subject_read(uid, pid, &subject);
+	terms_find(&daemon->rules, &subject, &terms);
+	limit = terms_lower(terms.memory_limit, daemon->memory_default);
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain->assigned && domain->identity.uid == uid && !domain->alone)
+			limit = terms_lower(limit, domain->memory_limit);
+	return limit;
+}
+
+/* @ret_used: the memory of all of them, bytes */
+static json_t *list_processes(const struct daemon *daemon, uid_t uid, uint64_t *ret_used)
+{
+	const bool all = quota_is_operator(uid);
+	const struct session *session;
+	json_t *list = json_array();
+
+	*ret_used = 0;
+	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		if (!is_program(session) || (!all && session->uid != uid))
+			continue;
+		*ret_used += session->holdings.memory_bytes;
+		json_array_append_new(
+			list, json_pack("{sI sI}", "pid", (json_int_t)session->pid, "memory_bytes",
+				      (json_int_t)session->holdings.memory_bytes));
+	}
+	return list;
+}
+
+char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
+{
+	const struct backend_device *device = &daemon->device;
+	const int32_t *attributes = device->attributes;
+	const struct session *own = find_own(daemon, uid, pid);
+	char uuid[BACKEND_UUID_TEXT], name[sizeof(device->name)];
+	uint64_t used, total;
+	json_t *processes, *json;
+
+	if (!daemon->device_known)
+		return NULL;
+	processes = list_processes(daemon, uid, &used);
+	total = terms_lower(
+		device->total_bytes, own ? own->terms.memory_limit : limit_of_new(daemon, uid, pid));
+	backend_uuid_text(device->uuid, uuid);
+	/* An executor's word. */
+	snprintf(name, sizeof(name), "%s", device->name);
+	log_clean(name);
+	json = json_pack("{ss ss si si si sI sI so}", "name", name, "uuid", uuid, "driver_version",
+		(int)device->driver_version, "major",
+		(int)attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR], "minor",
+		(int)attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR], "total_bytes",
+		(json_int_t)total, "used_bytes", (json_int_t)(own ? own->holdings.memory_bytes : used),
+		"processes", processes);
+	if (json)
+		json_object_set_new(json, "pci",
+			json_sprintf("%04x:%02x:%02x.0",
+				(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID],
+				(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID],
+				(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]));
+	return document_text(json);
+}
