@@ -291,6 +291,11 @@ struct wire_tensor_map {
 	struct wire_u32s box, element_strides;
 	struct wire_i32s lower, upper;
 };
+/* Multiples of the page size. */
+struct wire_carry {
+	uint64_t address, bytes, offset; /* offset: in the file */
+	bool into;			 /* the memory; else out of it */
+};
 struct wire_admin {
 	const char *command;
 	struct wire_names arguments;
@@ -334,6 +339,7 @@ struct wire_message {
 		struct wire_array array;
 		struct wire_back_array back_array;
 		struct wire_object object;
+		struct wire_carry carry;
 		struct wire_admin admin;
 		struct wire_admin_reply admin_reply;
 	};

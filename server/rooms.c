@@ -19,6 +19,7 @@
 #include "server/standby/leave_out.h"
 #include "server/standby/move.h"
 #include "server/standby/separate.h"
+#include "server/standby/swap.h"
 #include "server/standby/warm.h"
 #include "server/worker/worker.h"
 
@@ -45,6 +46,7 @@ static const struct worker_events worker_events = {
 	.fault = on_fault,
 	.stray = separate_take_stray,
 	.offence = daemon_worker_offence,
+	.wanted = swap_take_wanted,
 	.unclaimed = adopt_unclaimed,
 	.troubled = daemon_worker_troubled,
 	.hung_up = daemon_worker_hung_up,
@@ -84,6 +86,29 @@ static const struct fault_room fault_room = {
 	.leaving = witnesses_dismiss,
 };
 
+static bool holds(struct session *session)
+{
+	return move_holds(session) || swap_holds(session);
+}
+
+static void session_ends(struct session *session)
+{
+	move_abandon(session);
+	swap_abandon(session);
+}
+
+static void serves(struct domain *domain)
+{
+	move_look_into(domain);
+	swap_look_into(domain);
+}
+
+static void in_trouble(struct domain *domain)
+{
+	swap_call_off(domain);
+	warm_hurry(domain);
+}
+
 static const struct standby_room standby_room = {
 	.executor_ready = warm_start,
 	.opened = warm_session,
@@ -91,11 +116,12 @@ static const struct standby_room standby_room = {
 	.dropped = warm_drop,
 	.begin_move = move_begin,
 	.forget_move = move_forget,
-	.holds = move_holds,
+	.holds = holds,
 	.request_over = move_look,
-	.session_ends = move_abandon,
-	.serves = move_look_into,
-	.in_trouble = warm_hurry,
+	.session_ends = session_ends,
+	.serves = serves,
+	.in_trouble = in_trouble,
+	.memory_is_back = swap_retry,
 };
 
 const struct rooms rooms_all = {

@@ -114,6 +114,7 @@ enum shm_session_state {
 #define SHM_SHARE_SMS_SHIFT   16u
 #define SHM_SHARE_LENT                                                                                       \
 	UINT32_C(0x04000000) /* these are for certain, and it may use more while nobody else does */
+#define SHM_SHARE_AWAY	      UINT32_C(0x20000000) /* as paused: its memory is not, or not all, on the device */
 #define SHM_SHARE_OFFLINE     UINT32_C(0x40000000) /* sessions without it come first */
 #define SHM_SHARE_PAUSED      UINT32_C(0x80000000) /* nothing more goes to the device; what is there ends */
 #define SHM_SHARE_WEIGHT      100u

@@ -283,6 +283,49 @@ def mix(session, count):
             "mix_beyond": max(one["seconds"] - one["kernel_seconds"] for one in found)}
 
 
+# Suspending.
+
+SWAPS = 3  # out and in
+
+
+def swap_gbps(session, verb, number, mib):
+    """Return: the rate at which a program's memory goes or comes, GB/s, with all that frmpsctl takes"""
+    begin = now_ns()
+    session.system.order(verb, number)
+    return mib * 2**20 / (now_ns() - begin)
+
+
+def session_of(session, child):
+    """Return: the number that frmpsctl knows a program by"""
+    for domain in json.loads(session.system.order("status", "--json"))["domains"]:
+        for client in domain["clients"]:
+            if client["pid"] == child.process.pid:
+                return str(client["session"])
+    raise Failed("the service does not know the program")
+
+
+@point_by_point
+def suspending(session, mib):
+    """A program's device memory goes to host memory and comes back, beside another one's 1 ms kernels."""
+    quiet = session.start("driver_path", "gap", SECONDS=2)
+    session.together([quiet])
+    alone = quiet.finish()["gap"]
+    seconds = 4 + mib / 2000
+    child = session.start("suspend", MIB=mib, PIECE_MIB=min(1024, mib // 2))
+    busy = session.start("driver_path", "gap", SECONDS=seconds)
+    session.together([child, busy])
+    number = session_of(session, child)
+    out, back = [], []
+    for _ in range(SWAPS):
+        out.append(swap_gbps(session, "suspend", number, mib))
+        back.append(swap_gbps(session, "resume", number, mib))
+    beside = busy.finish()["gap"]
+    child.finish()
+    return {"out_gbps": max(out), "in_gbps": max(back), "out_s": mib * 2**20 / 1e9 / max(out), "in_s": mib * 2**20 / 1e9 / max(back),
+            "beside_gap": beside["max"], "alone_gap": alone["max"],
+            "beside_loss": 100 * (1 - beside["n"] / seconds / (alone["n"] / 2))}
+
+
 # Faults.
 
 SURVIVOR_SECONDS = 1.5

@@ -220,6 +220,15 @@ SCENARIOS = (
              (Number("mix_all", "until all have ended", "s"),
               Number("mix_beyond", "the most that one took beyond its own kernels", "s")), "bars", points=(8,), quick=None,
              axis="programs", needs="nvcc"),
+    Scenario("suspending", "sharing", "A program's memory goes to host memory and comes back",
+             "frmpsctl suspend and resume of a program with so much device memory, in pieces of 1 GiB, three times; the best "
+             "counts, with all that the command takes. Meanwhile another program always has four 1 ms kernels on the device.",
+             measure.suspending,
+             (Number("out_gbps", "out", "GB/s", MORE), Number("in_gbps", "in", "GB/s", MORE),
+              Number("out_s", "out", "s"), Number("in_s", "in", "s"),
+              Number("beside_gap", "longest gap of the other program", "ms"), Number("alone_gap", "the same alone", "ms"),
+              Number("beside_loss", "kernels that it lost", "%")), "bars", points=(16384,), quick=None, host=(256,),
+             axis="MiB", systems=("frmps",)),
     Scenario("urgent", "sharing", "A small kernel beside a program that fills the device",
              "Launch and wait in a stream of the highest priority, beside kernels of blocks of 1 ms that fill every "
              "multiprocessor. Stock MPS gives the other program its lower client priority.", measure.urgent,

@@ -218,7 +218,7 @@ class Frmps(System):
 def unbuilt(folder):
     """Return: the first file that is missing in a build folder, or None."""
     needed = ("server/frmps-server", "server/frmpsctl", "client/libcuda.so.1", "bench/driver_path", "bench/fault",
-              "bench/scale", "bench/mix", "bench/shares", "bench/ring", "bench/host_kernels.so")
+              "bench/scale", "bench/mix", "bench/shares", "bench/suspend", "bench/ring", "bench/host_kernels.so")
     return next((name for name in needed if not (folder / name).exists()), None)
 
 

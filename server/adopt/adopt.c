@@ -304,6 +304,11 @@ static int read_session(struct adoption *adoption, const struct record *record)
 		reclaim_begin(daemon);
 	for (int i = 0; i < 2; i++)
 		session->sinks[i] = inventory_chunk(&adoption->inventory, &kept->sinks[i]);
+	if (session->memory != SESSION_MEMORY_HERE) {
+		session->swap_fd = inventory_fd(&adoption->inventory, kept->swap_fd);
+		if (!session->swap_fd)
+			session_give_up(session, "the file that its memory is in is not there");
+	}
 	read_request(adoption, session, kept);
 	if (session->given_up)
 		return 0;

@@ -3,6 +3,7 @@
 #include "server/adopt/inventory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/adopt/repeat.h"
 #include "server/holder/store.h"
@@ -53,11 +54,28 @@ static struct doomed *find_doomed(const struct inventory *inventory, const struc
 	return NULL;
 }
 
+/* Its content is in host memory. The token names it. */
+static struct chunk *find_empty(struct inventory *inventory, const struct kept_chunk *kept)
+{
+	for (size_t i = 0; i < inventory->empty_count; i++)
+		if (!memcmp(inventory->empty[i]->token, kept->token, sizeof(kept->token)))
+			return chunk_ref(inventory->empty[i]);
+	if (inventory->empty_count == inventory->empty_room) {
+		inventory->empty_room = 2 * inventory->empty_room + 64;
+		inventory->empty =
+			reallocarray(inventory->empty, inventory->empty_room, sizeof(*inventory->empty));
+		log_bug_on(!inventory->empty);
+	}
+	return inventory->empty[inventory->empty_count++] = chunk_new_empty(inventory->daemon, kept->token);
+}
+
 struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chunk *kept)
 {
 	struct doomed *doomed = find_doomed(inventory, kept);
 	struct chunk *chunk;
 
+	if (!kept->fd && (kept->token[0] || kept->token[1]))
+		return find_empty(inventory, kept);
 	if (!kept->fd || kept->fd >= inventory->made_count || (doomed && doomed->kept.release_id))
 		return NULL;
 	if (inventory->made[kept->fd].chunk)
@@ -135,4 +153,5 @@ void inventory_deinit(struct inventory *inventory)
 {
 	free(inventory->made);
 	free(inventory->doomed);
+	free(inventory->empty);
 }

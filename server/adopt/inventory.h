@@ -23,6 +23,8 @@ struct inventory {
 	uint32_t made_count;
 	struct doomed *doomed;
 	size_t doomed_count;
+	struct chunk **empty; /* chunks without memory: there are no descriptors to know them by */
+	size_t empty_count, empty_room;
 };
 
 /** Reads what was doomed. @fd_count: keys are below this */

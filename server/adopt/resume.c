@@ -14,6 +14,7 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
+#include "server/standby/swap.h"
 #include "server/standby/warm.h"
 #include "server/worker/worker.h"
 
@@ -67,6 +68,8 @@ static void resume_session(struct session *session)
 		session_end(session, 0);
 	else if (session->state == SESSION_OPENING)
 		session_open(session);
+	else if (session->memory != SESSION_MEMORY_HERE)
+		swap_adopt(session);
 	else if (session->request)
 		request_advance(session->request);
 }

@@ -32,6 +32,7 @@
 #include "server/session/quota.h"
 #include "server/session/session.h"
 #include "server/standby/move.h"
+#include "server/standby/swap.h"
 #include "server/version.h"
 
 /* Longest document that is sent within the packet. */
@@ -195,9 +196,9 @@ static bool may_command(const struct caller *caller, const struct session *sessi
 static void on_moved(void *context, int32_t code, const char *text)
 {
 	struct caller *caller = context;
-	uint64_t id = caller->isolate_id;
+	uint64_t id = caller->awaited_id;
 
-	caller->isolate_id = 0;
+	caller->awaited_id = 0;
 	say(caller, id, CUDA_SUCCESS, json_pack("{sb ss}", "moved", !code, "reason", text));
 }
 
@@ -224,14 +225,14 @@ static void answer_isolate(struct caller *caller)
 	struct session *session;
 	const char *obstacle;
 
-	if (request->argument_count != 1 || caller->isolate_id || !request->id) {
+	if (request->argument_count != 1 || caller->awaited_id || !request->id) {
 		refuse(caller, CUDA_ERROR_INVALID_VALUE, "isolate takes one session at a time");
 		return;
 	}
 	session = find_commanded(caller);
 	if (!session)
 		return;
-	caller->isolate_id = request->id;
+	caller->awaited_id = request->id;
 	obstacle = move_begin(session, MOVE_ORDER, "an operator said so", ISOLATE_MS, on_moved, caller);
 	if (obstacle)
 		on_moved(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
@@ -267,31 +268,66 @@ static void answer_terminate(struct caller *caller)
 	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
 }
 
-static void pause_or_resume(struct caller *caller, bool pause)
+static void answer_pause(struct caller *caller)
 {
-	bool is_ours = quota_is_operator(caller->guest.uid);
 	struct session *session = find_living(caller);
 
 	if (!session)
 		return;
-	if (!pause && session->pause_is_ours && !is_ours) {
+	session_pause(session, true, quota_is_operator(caller->guest.uid));
+	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
+}
+
+/* @code: 0: its memory is where it was to be */
+static void on_swapped(void *context, int32_t code, const char *text)
+{
+	struct caller *caller = context;
+	uint64_t id = caller->awaited_id;
+
+	caller->awaited_id = 0;
+	say(caller, id, (CUresult)code, code ? json_pack("{ss}", "reason", text) : json_object());
+}
+
+/* Return: the session of a command whose answer may take a while; NULL after an answer */
+static struct session *find_awaited(struct caller *caller)
+{
+	const struct caller_request *request = &caller->request;
+
+	if (!caller->awaited_id && request->id)
+		return find_living(caller);
+	refuse(caller, CUDA_ERROR_INVALID_VALUE, "%s takes one session at a time", request->command);
+	return NULL;
+}
+
+static void answer_suspend(struct caller *caller)
+{
+	struct session *session = find_awaited(caller);
+	const char *obstacle;
+
+	if (!session)
+		return;
+	caller->awaited_id = caller->request.id;
+	obstacle = swap_begin(session, on_swapped, caller);
+	if (obstacle)
+		on_swapped(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
+}
+
+static void answer_resume(struct caller *caller)
+{
+	bool is_ours = quota_is_operator(caller->guest.uid);
+	struct session *session = find_awaited(caller);
+
+	if (!session)
+		return;
+	if (session->pause_is_ours && !is_ours) {
 		refuse(caller, CUDA_ERROR_NOT_PERMITTED,
 			"session %s was paused by the service's operator, who alone resumes it",
 			caller->request.arguments[0]);
 		return;
 	}
-	session_pause(session, pause, is_ours);
-	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
-}
-
-static void answer_pause(struct caller *caller)
-{
-	pause_or_resume(caller, true);
-}
-
-static void answer_resume(struct caller *caller)
-{
-	pause_or_resume(caller, false);
+	session_pause(session, false, is_ours);
+	caller->awaited_id = caller->request.id;
+	swap_end(session, on_swapped, caller);
 }
 
 static void say_reloaded(struct caller *caller, uint64_t id, bool reloaded, const char *text)
@@ -530,8 +566,10 @@ struct caller *caller_free(struct caller *caller)
 {
 	struct session *session;
 
-	TAILQ_FOREACH (session, &caller->daemon->sessions, link)
+	TAILQ_FOREACH (session, &caller->daemon->sessions, link) {
 		move_forget(session, caller);
+		swap_forget(session, caller);
+	}
 	reload_forget(caller->daemon, caller);
 	connection_shutdown(caller->connection);
 	TAILQ_REMOVE(&caller->daemon->operators, &caller->guest, link);

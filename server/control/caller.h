@@ -39,7 +39,7 @@ struct caller {
 	struct connection *connection;
 	bool waits; /* for its turn, with `request` */
 	struct caller_request request;
-	uint64_t isolate_id; /* of the message that a move answers; 0: none is awaited */
+	uint64_t awaited_id; /* of the message that a move or a swap answers; 0: none */
 	bool awaits_events;  /* with `request`: it is answered when there is one */
 	unsigned files;	     /* documents that it may not have read */
 };

@@ -27,6 +27,8 @@
 //     label			a second name; only where an operator gave one
 //     chunks, multiprocessors	that it has
 //     clients			programs that belong to it, of all users
+//   swap			device memory of suspended programs, of all users
+//     bytes, most_bytes	that is in host memory, and that may be (swap_host_bytes)
 //   domains			a list; others than root and the service's user see their own alone
 //     uid			null: nobody's yet
 //     alone			null, or why it is for one program alone
@@ -47,9 +49,10 @@
 //     clients			a list
 // 	 session, pid, program, uid
 // 	 cgroup			null; or the control group in which its process was when it connected
-// 	 state			opening, running, paused, held, faulted, closed, closing. A session that is paused before an
-// 				executor knows it is opening first
+// 	 state			opening, running, paused, suspended, held, faulted, closed, closing. A session that is paused
+// 				before an executor knows it is opening first
 // 	 memory_bytes		device memory that is mapped now, in whole chunks
+// 	 swapped_bytes		device memory that is in host memory now, because it is suspended
 // 	 host_bytes		pinned host memory that is mapped now
 // 	 image_bytes		images of its modules
 // 	 staging_bytes		pinned host memory that the service has for its copies
@@ -92,6 +95,7 @@
 #include "server/session/quota.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
+#include "server/standby/swap.h"
 #include "server/version.h"
 #include "server/worker/overdue.h"
 #include "server/worker/worker.h"
@@ -120,6 +124,9 @@ static const char *state_text(const struct session *session)
 	if (session->state == SESSION_CLOSING)
 		return "closing";
 	state = word_acquire(&session->view.server->state);
+	if (state == SHM_SESSION_RUNNING &&
+		(session->memory == SESSION_MEMORY_AWAY || session->memory == SESSION_MEMORY_RETURNS))
+		return "suspended";
 	if (state == SHM_SESSION_RUNNING && session_is_paused(session))
 		return "paused";
 	return shared[state <= SHM_SESSION_CLOSED ? state : 0];
@@ -177,6 +184,7 @@ static void add_service_bytes(json_t *json, const struct session *session)
 
 	json_object_set_new(json, "staging_bytes", json_integer((json_int_t)session->view.shape.arena_bytes));
 	json_object_set_new(json, "sink_bytes", json_integer((json_int_t)sinks));
+	json_object_set_new(json, "swapped_bytes", json_integer((json_int_t)session->holdings.away_bytes));
 }
 
 static json_t *session_json(const struct session *session)
@@ -186,7 +194,7 @@ static json_t *session_json(const struct session *session)
 	json_t *json = json_pack("{sI si so sI ss sI sI sI sI ss si}", "session", (json_int_t)session->number,
 		"pid", (int)session->pid, "program", foreign(session->program), "uid",
 		(json_int_t)session->uid, "state", state_text(session), "memory_bytes",
-		(json_int_t)session->holdings.memory_bytes, "host_bytes",
+		(json_int_t)(session->holdings.memory_bytes - session->holdings.away_bytes), "host_bytes",
 		(json_int_t)session->holdings.host_bytes, "image_bytes",
 		(json_int_t)session->holdings.image_bytes, "commands", (json_int_t)count_commands(session),
 		"recovery", session->recovery ? "replay" : "fail", "promotions",
@@ -357,6 +365,12 @@ static json_t *partitions_json(const struct daemon *daemon)
 	return partitions;
 }
 
+static json_t *swap_json(const struct daemon *daemon)
+{
+	return json_pack("{sI sI}", "bytes", (json_int_t)swap_all_bytes(daemon), "most_bytes",
+		(json_int_t)swap_most_bytes(daemon));
+}
+
 static json_t *stop_json(const struct daemon *daemon)
 {
 	uint64_t now_us = timer_now_us(), until_us = daemon->stop_until_us;
@@ -370,13 +384,13 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
 
-	return document_text(json_pack("{ss ss so si si sI so sb so so so so so so so so}", "version",
+	return document_text(json_pack("{ss ss so si si sI so sb so so so so so so so so so}", "version",
 		SERVER_VERSION, "backend", daemon->heritage->backend, "socket",
 		foreign(daemon->config->socket), "pid", (int)getpid(), "holder", (int)getppid(),
 		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "stop_ms",
 		stop_json(daemon), "ready", daemon->ready, "keeper", keeper_json(daemon), "device",
 		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "partitions",
-		partitions_json(daemon), "domains", domains_json(daemon, uid, all), "counters",
-		counters_json(daemon), "events", event_counters_json(daemon), "driver_loads",
+		partitions_json(daemon), "swap", swap_json(daemon), "domains", domains_json(daemon, uid, all),
+		"counters", counters_json(daemon), "events", event_counters_json(daemon), "driver_loads",
 		driver_loads_json(daemon)));
 }

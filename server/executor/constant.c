@@ -207,12 +207,29 @@ bool constant_pointed_at_among(struct constant_set *set, const uint8_t *argument
 	return found;
 }
 
+static uint32_t keep_those_in(struct constant *constants, uint32_t count, const struct range *mirrors)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (constants[i].mirror.start < mirrors->end && mirrors->start < constants[i].mirror.end)
+			constants[kept++] = constants[i];
+	return kept;
+}
+
 bool constant_refresh(struct tenant *tenant)
+{
+	return constant_refresh_in(tenant, &(struct range){0, UINT64_MAX});
+}
+
+bool constant_refresh_in(struct tenant *tenant, const struct range *mirrors)
 {
 	struct backend_copy copies[BATCH];
 	struct constant *constants;
 	uint32_t count;
 	bool fine = list(&tenant->constants, &constants, &count);
+
+	count = fine ? keep_those_in(constants, count, mirrors) : 0;
 
 	for (uint32_t done = 0; fine && done < count; done += BATCH) {
 		uint32_t some = count - done < BATCH ? count - done : BATCH;

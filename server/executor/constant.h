@@ -54,6 +54,9 @@ bool constant_touches(struct tenant *tenant, uint32_t module, uint64_t address, 
  * is served.
  * Return: whether all have it. */
 bool constant_refresh(struct tenant *tenant);
+/** The same of those whose mirrors lie in a range, some of their bytes at least. Any thread, while
+ * the session issues nothing. */
+bool constant_refresh_in(struct tenant *tenant, const struct range *mirrors);
 
 /* As below; some mirror may be meant. */
 bool constant_find_among(struct constant_set *set, uint64_t address, uint64_t bytes, uint64_t *ret_to);

@@ -6,6 +6,7 @@
 //   module thread    modules, functions, timing, unpinning: calls that the driver may hold up
 //                    (module_worker.c)
 //   a thread for each call that ends kernels (end_kernels.c), for milliseconds
+//   carriers         memory of sessions to files and back; from the first such request on (carry.c)
 //   serving threads  rings and all that happens to a command; a session belongs to one of them
 //                    (serve.c)
 //
@@ -25,6 +26,7 @@
 #include "server/executor/burial.h"
 #include "server/executor/canary.h"
 #include "server/executor/cap.h"
+#include "server/executor/carry.h"
 #include "server/executor/contain.h"
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
@@ -87,6 +89,7 @@ struct executor {
 	struct job_board board;
 	struct module_worker modules;
 	struct serve_pool pool;
+	struct carriers carriers;
 	struct shares shares;
 	struct caps caps;
 };

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "server/backend/trial.h"
+#include "server/executor/carry.h"
 #include "server/executor/clock.h"
 #include "server/executor/detach.h"
 #include "server/executor/end_kernels.h"
@@ -57,6 +58,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	gate_init(executor);
 	burial_init(executor);
 	contain_init(executor);
+	carry_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	outbox_init(&executor->outbox);
 	pthread_mutex_init(&executor->tenants_lock, NULL);
@@ -79,6 +81,7 @@ void executor_deinit(struct executor *executor)
 
 	/* The module thread looks at the serving threads (gate.c). */
 	module_worker_deinit(executor);
+	carry_deinit(executor);
 	serve_pool_deinit(executor);
 	job_board_deinit(&executor->board);
 	while ((tenant = TAILQ_FIRST(&executor->tenants))) {
@@ -113,6 +116,7 @@ enum route {
 	ROUTE_CLOSE,
 	ROUTE_DETACH,
 	ROUTE_END_KERNELS,
+	ROUTE_CARRY,
 	ROUTE_ACTIVATE,
 	ROUTE_PING,
 	ROUTE_HALT,
@@ -148,6 +152,7 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_CLOSE_SESSION] = ROUTE_CLOSE,
 	[WIRE_DETACH_SESSION] = ROUTE_DETACH,
 	[WIRE_END_KERNELS] = ROUTE_END_KERNELS,
+	[WIRE_CARRY_MEMORY] = ROUTE_CARRY,
 	[WIRE_ACTIVATE] = ROUTE_ACTIVATE,
 	[WIRE_SHUTDOWN] = ROUTE_END,
 	[WIRE_PING] = ROUTE_PING,
@@ -174,6 +179,8 @@ static void route_to_tenant(struct job *job, enum route route)
 		detach_handle(job);
 	else if (route == ROUTE_END_KERNELS)
 		end_kernels_handle(job);
+	else if (route == ROUTE_CARRY)
+		carry_handle(job);
 	else
 		open_handle_close(job);
 }
@@ -217,6 +224,7 @@ int executor_handle(struct executor *executor, struct job *job)
 	case ROUTE_CLOSE:
 	case ROUTE_DETACH:
 	case ROUTE_END_KERNELS:
+	case ROUTE_CARRY:
 		route_to_tenant(job, route);
 		break;
 	}

@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "server/executor/carry.h"
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/guard.h"
@@ -146,11 +147,28 @@ static void restore(struct range_set *maps, struct range_set *set, const struct 
 			(unsigned long long)range->bytes);
 }
 
+static void unmap_memory_drained(struct job *job);
+
+/* A copy may be left of a request that nobody waits for any more (carry.h). */
+static int unmap_memory_carried(struct job *job)
+{
+	if (carry_is_busy(job->tenant) && !executor_is_lost(job->executor))
+		return JOB_E_WAIT;
+	unmap_memory_drained(job);
+	return 0;
+}
+
 static void unmap_memory_drained(struct job *job)
 {
 	const struct wire_range *range = &job->message.range;
 	struct tenant *tenant = job->tenant;
 	CUresult code = CUDA_ERROR_NOT_READY;
+
+	if (job->drained && carry_is_busy(tenant) && !executor_is_lost(job->executor)) {
+		job->step = unmap_memory_carried;
+		job_park(job);
+		return;
+	}
 
 	if (job->drained)
 		code = executor_code(

@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "server/executor/carry.h"
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/end_kernels.h"
@@ -332,14 +333,14 @@ static void tear_down(struct job *job)
 	module_worker_queue(job);
 }
 
-/* Waits until nobody looks at its sinks. */
+/* Waits until nobody looks at its sinks, and nobody copies its memory. */
 static int close_farewell(struct job *job)
 {
 	if (executor_is_lost(job->executor)) {
 		job_free(job);
 		return 0;
 	}
-	if (!stray_farewell(job->tenant, job->since))
+	if (!stray_farewell(job->tenant, job->since) || carry_is_busy(job->tenant))
 		return JOB_E_WAIT;
 	job->run = tear_down;
 	module_worker_queue(job);

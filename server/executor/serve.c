@@ -22,7 +22,8 @@
 // wakes all threads. At the next turn the session's thread takes nothing more from the ring, issues
 // nothing of what waits in software, and marks what is on the device, so that its end is known. All
 // else goes on: questions of the main thread, the end of the session, its move to another executor,
-// which reads the same bit.
+// which reads the same bit. The same holds while the session's memory is away from the device
+// (standby/swap.c), by another bit; then the first work that comes calls for it.
 //
 // A turn takes at most BATCH records of a session, so that none waits for another's flood; a
 // session that cannot go on (held streams, full journal, offence) costs a few loads per turn.
@@ -135,6 +136,23 @@ static void answer(struct tenant *tenant)
 	job_board_kick(&tenant->executor->board);
 }
 
+/* Whether it has something to do that its memory is needed for. The acquire is that of the ring. */
+static bool wants_memory(const struct tenant *tenant)
+{
+	return tenant_lacks_memory(tenant) && !word_relaxed(&tenant->called) && can_serve(tenant) &&
+	       (ring_has_work(&tenant->ring) || !TAILQ_EMPTY(&tenant->held));
+}
+
+static void call_for_memory(struct tenant *tenant)
+{
+	struct wire_message message = {.type = WIRE_WANTED, .session = tenant->id};
+
+	if (!wants_memory(tenant))
+		return;
+	word_set(&tenant->called, 1);
+	executor_send(tenant->executor, &message);
+}
+
 bool serve_turn(struct tenant *tenant, uint64_t now)
 {
 	bool moved = false;
@@ -153,6 +171,7 @@ bool serve_turn(struct tenant *tenant, uint64_t now)
 			moved = take_and_issue(tenant);
 		else
 			retire_mark_all(tenant);
+		call_for_memory(tenant);
 		if (tenant->share.is_listed)
 			sharing_end(tenant);
 		/* Behind that is what somebody waits for. */
@@ -208,7 +227,7 @@ static bool is_ready(const struct tenant *tenant)
 {
 	if (word_acquire(&tenant->asked) != word_relaxed(&tenant->answered))
 		return hold_is_quiet(tenant);
-	return has_records(tenant) ||
+	return has_records(tenant) || wants_memory(tenant) ||
 	       (can_serve(tenant) && tenant_is_running(tenant) && hold_is_ready(tenant));
 }
 

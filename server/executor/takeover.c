@@ -399,13 +399,19 @@ static bool has_issued(const struct used *used)
 	return false;
 }
 
+/* Its mirrors may not be there: constants get their values with them (carry.c). */
+static bool constants_are_right(struct tenant *tenant)
+{
+	return word_relaxed(&tenant->view.server->share) & SHM_SHARE_AWAY || constant_refresh(tenant);
+}
+
 /* Return: whether its modules' variables have the values that its work expects; else the text says
  * why not. */
 static bool has_its_variables(
 	struct tenant *tenant, const struct used *used, const char *cause, char *text, size_t size)
 {
 	if (!has_issued(used) || (range_set_is_empty(&tenant->globals) && !remains_are_lost(tenant) &&
-					 constant_refresh(tenant)))
+					 constants_are_right(tenant)))
 		return true;
 	snprintf(text, size,
 		"what it had in its modules' variables, or its kernels in the device's heap, was lost when "

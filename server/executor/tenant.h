@@ -96,6 +96,10 @@ struct tenant {
 	bool ending;		     /* a CloseSession is at work */
 	bool detaching;		     /* a DetachSession is; a CloseSession waits behind it */
 	bool gone;		     /* out of the registry: its regions may be so as well */
+	word32 carrying;	     /* its requests that wait for carriers (carry.h), which take them off */
+	/* The daemon was told that its memory is wanted, since that last began to go: the main
+	 * thread clears it then, the serving thread sets it. */
+	word32 called;
 	uint64_t blocker; /* the session its serving thread was with when that was last told (drain.c) */
 
 	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served =
@@ -191,7 +195,8 @@ bool tenant_is_busy(const struct tenant *tenant);
  * thread. */
 bool tenant_is_any_served(struct executor *executor);
 
-/** Whether the session goes on: the daemon may hold it, pause or close it, before it tells us; and
+/** Whether the session goes on: the daemon may hold it, pause it, take its memory away or close it,
+ * before it tells us; and
  * a thread of the driver may doubt it (contain.c). What was seen done before is done then, and no
  * kernel that faulted: the doubt is looked at first, because a session whose kernel faulted has
  * its end before nothing is doubtful any more. Any thread. */
@@ -200,7 +205,16 @@ static inline bool tenant_is_running(const struct tenant *tenant)
 	struct shm_server_header *server = tenant->view.server;
 
 	return !word_acquire(&server->doubtful) && word_acquire(&server->state) == SHM_SESSION_RUNNING &&
-	       !(word_relaxed(&server->share) & SHM_SHARE_PAUSED);
+	       !(word_relaxed(&server->share) & (SHM_SHARE_PAUSED | SHM_SHARE_AWAY));
+}
+
+/** Whether its memory is not, or not all, on the device, and it would go on with it. Any thread. */
+static inline bool tenant_lacks_memory(const struct tenant *tenant)
+{
+	struct shm_server_header *server = tenant->view.server;
+
+	return word_acquire(&server->state) == SHM_SESSION_RUNNING &&
+	       (word_relaxed(&server->share) & (SHM_SHARE_PAUSED | SHM_SHARE_AWAY)) == SHM_SHARE_AWAY;
 }
 
 static inline struct backend_ops const *tenant_ops(const struct tenant *tenant)

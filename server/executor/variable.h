@@ -16,7 +16,7 @@ struct executor;
 struct range;
 struct tenant;
 
-/* Of an executor. Module thread, and main thread where it takes over. */
+/* Of an executor. Module thread, main thread where it takes over, carriers (carry.c). */
 struct variable_path {
 	pthread_mutex_t lock; /* held from what is put into the page until the device is done with it */
 	struct backend_stream *stream;
@@ -46,8 +46,8 @@ CUresult variable_fill(struct tenant *tenant, const struct range *block, const u
 /** Whether first values may come into memory of the session yet. Any thread; does not wait. */
 bool variable_is_late(struct tenant *tenant);
 
-/** Has the device do copies of memory that is its own or registered, and waits for them. Main or
- * module thread. Return: whether they are done. */
+/** Has the device do copies of memory that is its own or registered, and waits for them. Any thread
+ * but a serving one. Return: whether they are done. */
 bool variable_carry_out(struct executor *executor, const struct backend_copy *copies, uint32_t count);
 
 #endif

@@ -78,8 +78,8 @@ void chunk_name(const struct chunk *chunk, struct kept_chunk *kept)
 {
 	*kept = (struct kept_chunk){0};
 	if (chunk)
-		*kept = (struct kept_chunk){
-			chunk->handle, chunk->keeper, chunk->fd->key, {chunk->token[0], chunk->token[1]}};
+		*kept = (struct kept_chunk){chunk->handle, chunk->keeper, chunk->fd ? chunk->fd->key : 0,
+			{chunk->token[0], chunk->token[1]}};
 }
 
 struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd)
@@ -95,17 +95,31 @@ struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, 
 	return chunk;
 }
 
-struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
+/* Nobody has what the keeper has just made. */
+static void give_back(struct daemon *daemon, uint64_t handle)
+{
+	reclaim_begin(daemon);
+	chunk_release(daemon, &(struct kept_chunk){.handle = handle, .keeper = daemon->keeper_number}, NULL);
+}
+
+/* @fd: taken over. Return: NULL if it cannot be kept */
+static struct shared_fd *keep_fd(struct daemon *daemon, int fd)
 {
 	struct shared_fd *shared = shared_fd_new(fd);
-	bool kept = shared && shared_fd_keep(shared, daemon->store) == 0;
-	struct chunk *chunk = kept ? malloc(sizeof(*chunk)) : NULL;
+
+	if (shared && shared_fd_keep(shared, daemon->store))
+		shared = shared_fd_unref(shared);
+	return shared;
+}
+
+struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
+{
+	struct shared_fd *shared = keep_fd(daemon, fd);
+	struct chunk *chunk = shared ? malloc(sizeof(*chunk)) : NULL;
 
 	if (!chunk) {
 		shared_fd_unref(shared);
-		reclaim_begin(daemon);
-		chunk_release(daemon, &(struct kept_chunk){.handle = handle, .keeper = daemon->keeper_number},
-			NULL);
+		give_back(daemon, handle);
 		return NULL;
 	}
 	*chunk = (struct chunk){
@@ -113,6 +127,46 @@ struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
 	TAILQ_INIT(&chunk->owners);
 	log_bug_on(getrandom(chunk->token, sizeof(chunk->token), 0) != sizeof(chunk->token));
 	return chunk;
+}
+
+struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2])
+{
+	struct chunk *chunk = malloc(sizeof(*chunk));
+
+	log_bug_on(!chunk);
+	*chunk = (struct chunk){.daemon = daemon, .refs = 1};
+	memcpy(chunk->token, token, sizeof(chunk->token));
+	TAILQ_INIT(&chunk->owners);
+	return chunk;
+}
+
+struct chunk *chunk_split(struct chunk *chunk)
+{
+	const uint64_t nothing[2] = {0, 0};
+	struct chunk *old = chunk_new_empty(chunk->daemon, nothing);
+
+	old->handle = chunk->handle;
+	old->keeper = chunk->keeper;
+	old->fd = chunk->fd;
+	old->doomed = chunk->doomed;
+	old->record = chunk->record;
+	chunk->handle = chunk->keeper = 0;
+	chunk->fd = NULL;
+	chunk->doomed = false;
+	chunk->record = NULL;
+	return old;
+}
+
+bool chunk_fill(struct chunk *chunk, uint64_t handle, int fd)
+{
+	chunk->fd = keep_fd(chunk->daemon, fd);
+	if (!chunk->fd) {
+		give_back(chunk->daemon, handle);
+		return false;
+	}
+	chunk->handle = handle;
+	chunk->keeper = chunk->daemon->keeper_number;
+	return true;
 }
 
 struct chunk *chunk_ref(struct chunk *chunk)
@@ -125,7 +179,7 @@ void chunk_doom(struct chunk *chunk)
 {
 	struct kept_chunk kept;
 
-	if (chunk->doomed)
+	if (chunk->doomed || !chunk->fd)
 		return;
 	/* Also what is still wanted: the next daemon does not know that. */
 	chunk_name(chunk, &kept);
@@ -157,6 +211,10 @@ struct chunk *chunk_unref(struct chunk *chunk)
 
 	if (!chunk || --chunk->refs)
 		return NULL;
+	if (!chunk->fd) {
+		free(chunk);
+		return NULL;
+	}
 	chunk_doom(chunk);
 	if (!chunk->doomed) {
 		chunk->refs = 1;

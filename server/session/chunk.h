@@ -37,8 +37,8 @@ struct chunk {
 	uint64_t freed_by; /* number of the session that gave it back; 0: it is there, or its holder ended */
 	/* Those among them that count as memory. The first one's session owns it (holdings.h). */
 	TAILQ_HEAD(, holding) owners;
-	struct shared_fd *fd;
-	const struct record *record;	       /* while doomed, or left without one that holds it */
+	struct shared_fd *fd;	     /* NULL: it is empty: its content is in host memory (standby/swap.c) */
+	const struct record *record; /* while doomed, or left without one that holds it */
 	const struct chunk_exported *exported; /* behind `offer` */
 	struct offer *offer;		       /* NULL: it was not exported */
 };
@@ -47,6 +47,14 @@ struct chunk {
  * once. @fd: -1: there was no room for it, which is a failure */
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
 struct chunk *chunk_ref(struct chunk *chunk);
+/** One that is empty, and has been since an earlier life of the daemon. */
+struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2]);
+/** Empties a chunk. Return: another one that has its memory, and that nothing else refers to. It is
+ * to be doomed when the first one's records say that it is empty. */
+struct chunk *chunk_split(struct chunk *chunk);
+/** Gives an empty chunk memory. @fd: taken over, on failure too; the keeper's handle is then
+ * released. Return: whether it has it */
+bool chunk_fill(struct chunk *chunk, uint64_t handle, int fd);
 /** Its owner gave it back: it will be released when the last reference goes, if it is not wanted
  * then. */
 void chunk_doom(struct chunk *chunk);

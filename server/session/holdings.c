@@ -73,12 +73,18 @@ static bool counts(const struct holding *entry)
 	       (entry->type == WIRE_MAP_MEMORY && !entry->memory);
 }
 
+/* As what an entry counts that owns its memory. */
+static uint64_t *sum_of(struct holdings *holdings, const struct holding *entry)
+{
+	return entry->chunk && holdings->away ? &holdings->away_bytes : &holdings->owned_bytes;
+}
+
 static void own(struct holdings *holdings, struct holding *entry)
 {
 	struct chunk *chunk = entry->chunk;
 
 	if (!chunk || TAILQ_EMPTY(&chunk->owners))
-		holdings->owned_bytes += entry->range.bytes;
+		*sum_of(holdings, entry) += entry->range.bytes;
 	if (chunk)
 		TAILQ_INSERT_TAIL(&chunk->owners, entry, owners_link);
 }
@@ -89,7 +95,7 @@ static void disown(struct holdings *holdings, struct holding *entry)
 	bool owns = !chunk || TAILQ_FIRST(&chunk->owners) == entry;
 
 	if (owns)
-		holdings->owned_bytes -= entry->range.bytes;
+		*sum_of(holdings, entry) -= entry->range.bytes;
 	if (!chunk)
 		return;
 	TAILQ_REMOVE(&chunk->owners, entry, owners_link);
@@ -510,6 +516,21 @@ void holdings_disown(struct holdings *holdings)
 		if (counts(entry))
 			disown(holdings, entry);
 	holdings->disowned = true;
+}
+
+void holdings_set_away(struct holdings *holdings, bool away)
+{
+	struct holding *entry;
+
+	if (holdings->away == away)
+		return;
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (counts(entry))
+			disown(holdings, entry);
+	holdings->away = away;
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (counts(entry))
+			own(holdings, entry);
 }
 
 void holdings_drop_range(struct holdings *holdings, struct holding *entry)

@@ -40,7 +40,9 @@ struct holdings {
 	/* The same, of which each piece counts once in the whole service: for the session that has
 	 * had it longest. */
 	uint64_t owned_bytes;
-	bool disowned; /* it owns nothing any more: its session ends */
+	bool disowned;	     /* it owns nothing any more: its session ends */
+	bool away;	     /* its chunks are empty, or will be */
+	uint64_t away_bytes; /* of them, in place of owned_bytes */
 	uint64_t host_bytes;
 	uint64_t image_bytes;  /* images of modules */
 	uint64_t kept_bytes;   /* see HOLDINGS_KEPT_MAX */
@@ -125,6 +127,10 @@ int holdings_adopt(struct holdings *holdings, const struct record *record, const
 /** The session ends: whoever else has some of its memory owns that from now on. Once, and nothing
  * is added behind that. */
 void holdings_disown(struct holdings *holdings);
+
+/** Its chunks, which no other session has, are not on the device, and own nothing there; or are
+ * again. Twice is fine. */
+void holdings_set_away(struct holdings *holdings, bool away);
 
 /** Takes a mapping, or physical memory, away. */
 void holdings_drop_range(struct holdings *holdings, struct holding *entry);

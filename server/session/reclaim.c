@@ -13,6 +13,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/request.h"
+#include "server/session/rooms.h"
 #include "server/session/session.h"
 
 static void on_timer(void *context)
@@ -163,4 +164,5 @@ void reclaim_retry(struct daemon *daemon)
 		reclaim_forget(request);
 		reclaim->advance(request);
 	}
+	daemon->standby_room->memory_is_back(daemon);
 }

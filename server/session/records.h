@@ -73,6 +73,7 @@ struct kept_session {
 	uint64_t code_bytes; /* of request_fd, which is what a text was compiled to; 0: it is not */
 	struct kept_chunk chunk;
 	struct kept_window window; /* that it has taken; no address: none */
+	uint32_t swap_fd;	   /* the file that its device memory goes to, or has gone to */
 };
 
 /* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and

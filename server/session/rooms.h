@@ -80,8 +80,9 @@ struct standby_room {
 		uint64_t limit_ms, move_done_fn *done, void *context);
 	/** Whoever asked for the move is not there any more. */
 	void (*forget_move)(struct session *session, const void *context);
-	/** Whether requests of the session wait for the end of its move. */
-	bool (*holds)(const struct session *session);
+	/** A request of the session is to be made. Return: whether it waits: for the end of a
+	 * move, or for the session's device memory, which this calls for. */
+	bool (*holds)(struct session *session);
 	/** A request of the session is over. */
 	void (*request_over)(struct session *session);
 	/** The session ends. */
@@ -90,6 +91,8 @@ struct standby_room {
 	void (*serves)(struct domain *domain);
 	/** The domain's active executor is in trouble. */
 	void (*in_trouble)(struct domain *domain);
+	/** Device memory has come back. */
+	void (*memory_is_back)(struct daemon *daemon);
 };
 
 struct rooms {

@@ -44,6 +44,7 @@ static void let_go(struct session *session)
 	sink_drop(session);
 	shared_fd_unref(session->again.fd);
 	chunk_unref(session->again.chunk);
+	shared_fd_unref(session->swap_fd);
 	/* Records name no descriptor that is given up. */
 	store_drop(session->daemon->store, session->record);
 	session->daemon->fault_room->session_gone(session);
@@ -183,7 +184,8 @@ void session_tell_share(struct session *session)
 	word_release(&session->view.server->rest, partition_rest(session->daemon));
 	set_share(session, weight | share_of_sms(session) |
 				   (terms->class == CONFIG_CLASS_OFFLINE ? SHM_SHARE_OFFLINE : 0) |
-				   (session_is_paused(session) ? SHM_SHARE_PAUSED : 0));
+				   (session_is_paused(session) ? SHM_SHARE_PAUSED : 0) |
+				   (session->memory != SESSION_MEMORY_HERE ? SHM_SHARE_AWAY : 0));
 }
 
 void session_set_terms(struct session *session)
@@ -235,6 +237,14 @@ void session_pause(struct session *session, bool pause, bool ours)
 	/* Also the second time: a daemon may have died between the two. */
 	wake_executor(session->domain->active);
 	wake_executor(session->destination);
+}
+
+void session_set_memory(struct session *session, enum session_memory memory)
+{
+	session->memory = memory;
+	session_keep(session);
+	session_tell_share(session);
+	wake_executor(session->domain->active);
 }
 
 void session_hold(struct session *session)

@@ -45,6 +45,7 @@ struct move;
 struct request;
 struct session_evidence;
 struct shared_fd;
+struct swap;
 struct timer;
 struct watch;
 struct worker;
@@ -58,6 +59,14 @@ enum session_state { SESSION_OPENING, SESSION_SERVED, SESSION_CLOSING };
 
 /* Whether standbys mirror it (standby/leave_out.c). */
 enum session_mirroring { SESSION_MIRRORED, SESSION_SUSPECTED, SESSION_LEFT_OUT };
+
+/* Where its device memory is (standby/swap.c). */
+enum session_memory {
+	SESSION_MEMORY_HERE, /* on the device */
+	SESSION_MEMORY_LEAVES,
+	SESSION_MEMORY_AWAY, /* in host memory */
+	SESSION_MEMORY_RETURNS,
+};
 
 /* Codes of Activate.recover. */
 enum session_recover {
@@ -112,6 +121,7 @@ struct session {
 	uint32_t crashes;     /* of daemons while its request was under way */
 	uint32_t deaths;      /* of executors that crashed while they had its request */
 	enum session_mirroring mirroring;
+	enum session_memory memory;
 	/* Where it belongs. */
 	TAILQ_ENTRY(session) link;	  /* daemon->sessions */
 	TAILQ_ENTRY(session) domain_link; /* domain->sessions */
@@ -136,6 +146,8 @@ struct session {
 	struct worker *destination; /* while it moves: the executor there, which knows it; NULL: none yet */
 	bool is_stuck;		    /* its own work did not end when it was to move (standby/move.h) */
 	const char *refused_limit;  /* that it was told of, and nothing was granted since; NULL: none */
+	struct swap *swap;	    /* while its memory is not HERE (standby/swap.h); else NULL */
+	struct shared_fd *swap_fd;  /* the file that it goes to; NULL: there is none */
 	struct worker *opening;	    /* OpenSession is with this executor, not answered */
 	unsigned closings;	    /* CloseSession answers to come */
 	struct timer *close_timer;
@@ -249,6 +261,9 @@ bool session_is_paused(const struct session *session);
  * @ours: an operator of the service wants it so, and not its user
  */
 void session_pause(struct session *session, bool pause, bool ours);
+
+/** Notes and records where its memory is. Executors issue nothing of it while that is not HERE. */
+void session_set_memory(struct session *session, enum session_memory memory);
 
 /** Lets the program know that a promotion is under way. */
 void session_hold(struct session *session);

@@ -273,6 +273,7 @@ void session_keep(struct session *session)
 	kept->client_fd = session->client_fd->key;
 	kept->server_fd = session->server_fd->key;
 	kept->doorbell = session->doorbell_fd->key;
+	kept->swap_fd = session->swap_fd ? session->swap_fd->key : 0;
 	for (int i = 0; i < 2; i++)
 		chunk_name(session->sinks[i], &kept->sinks[i]);
 	if (request) {
@@ -293,7 +294,7 @@ void session_keep(struct session *session)
 static bool is_sound(const struct session *session)
 {
 	return session->state <= SESSION_CLOSING && session->mirroring <= SESSION_LEFT_OUT &&
-	       window_is_field(session->window) &&
+	       session->memory <= SESSION_MEMORY_RETURNS && window_is_field(session->window) &&
 	       window_is_possible(&session->domain->windows, session->window, WINDOW_BYTES);
 }
 
@@ -387,8 +388,13 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 	if (!sound) {
 		session->state = SESSION_OPENING;
 		session->mirroring = SESSION_MIRRORED;
+		session->memory = SESSION_MEMORY_HERE;
 		session->window = WINDOW_NONE;
 	}
+	/* All of it is on the device still. */
+	if (session->memory == SESSION_MEMORY_LEAVES)
+		session->memory = SESSION_MEMORY_HERE;
+	session->holdings.away = session->memory != SESSION_MEMORY_HERE;
 	window_hold(&session->domain->windows, session->window, WINDOW_BYTES);
 	session_set_terms(session);
 	has_regions = adopt_regions(session, &record->kept);

@@ -27,7 +27,9 @@ CUresult sharing_export(const struct session *session, const struct wire_memory 
 	return CUDA_SUCCESS;
 }
 
-static const struct holding *find_exported(const struct session *importer, const uint64_t token[2])
+/* @ret_owner: a session that has it */
+static const struct holding *find_exported(
+	const struct session *importer, const uint64_t token[2], const struct session **ret_owner)
 {
 	const struct holding *entry = NULL;
 	const struct session *session;
@@ -39,6 +41,7 @@ static const struct holding *find_exported(const struct session *importer, const
 		if (entry)
 			break;
 	}
+	*ret_owner = session;
 	return entry;
 }
 
@@ -52,13 +55,16 @@ static bool is_within_limit(const struct session *session, uint64_t bytes)
 CUresult sharing_import(struct session *session, const struct wire_memory *wish, struct chunk **ret_chunk,
 	uint64_t *ret_bytes)
 {
-	const struct holding *entry = find_exported(session, wish->token);
+	const struct session *owner;
+	const struct holding *entry = find_exported(session, wish->token, &owner);
 	struct chunk *chunk =
 		entry ? entry->chunk : exports_find(&session->daemon->exports, session->uid, wish->token);
 	uint64_t bytes;
 
 	if (!chunk)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (owner && owner->memory != SESSION_MEMORY_HERE)
+		return CUDA_ERROR_NOT_READY;
 	bytes = entry ? entry->range.bytes : exports_bytes_of(chunk);
 	if (!is_within_limit(session, bytes)) {
 		quota_note_limit(session, "memory_limit", bytes);

@@ -137,6 +137,8 @@ static const char *obstacle(const struct session *session, enum move_cause cause
 
 	if (session->move)
 		return "it is being moved already";
+	if (session->memory != SESSION_MEMORY_HERE)
+		return "it is suspended: resume it first";
 	if (from->alone)
 		return "it is alone already: it has an executor of its own";
 	if (!session_is_live(session) || session->attach.worker || !active || from->retiring ||

@@ -156,8 +156,11 @@ static void mirror_entry(struct worker *worker, struct session *session, const s
 	struct shared_fd *fd = entry->chunk ? entry->chunk->fd : entry->fd;
 	struct wire_message message;
 
-	/* Executors only know what is mapped. */
+	/* Executors only know what is mapped, and of what comes back only the one that serves. */
 	if (entry->type == WIRE_CREATE_MEMORY || session_is_left_out(session, worker))
+		return;
+	if (entry->type == WIRE_MAP_MEMORY && session->memory != SESSION_MEMORY_HERE &&
+		session->memory != SESSION_MEMORY_LEAVES)
 		return;
 	holding_message(entry, session->number, &message);
 	send_mirror(worker, session, &message, &fd, fd ? 1 : 0, entry->global, NULL);

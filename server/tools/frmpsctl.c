@@ -30,6 +30,7 @@
 
 /* How long the service may take for it: longer than the daemon does. */
 #define ISOLATE_SECONDS 60
+#define SWAP_SECONDS	120
 /* A user database on another machine may be slow. */
 #define RELOAD_SECONDS 60
 
@@ -58,19 +59,22 @@ static void print_clients(const json_t *clients)
 		puts("  no programs");
 		return;
 	}
-	printf("  %8s %8s %-8s %7s %7s %7s %7s %7s %6s %12s %-8s %5s  %s\n", "SESSION", "PID", "STATE",
+	printf("  %8s %8s %-9s %7s %7s %7s %7s %7s %6s %12s %-8s %5s  %s\n", "SESSION", "PID", "STATE",
 		"MEMORY", "LIMIT", "PINNED", "LIMIT", "CLASS", "WEIGHT", "COMMANDS", "RECOVERY", "MOVED",
 		"PROGRAM");
 	json_array_foreach (clients, index, one) {
 		const json_t *error = json_object_get(one, "error");
 
-		printf("  %8lld %8lld %-8s %7s %7s %7s %7s %7s %6lld %12lld %-8s %5lld  %s\n",
+		printf("  %8lld %8lld %-9s %7s %7s %7s %7s %7s %6lld %12lld %-8s %5lld  %s\n",
 			field_number(one, "session"), field_number(one, "pid"), field_text(one, "state", "-"),
 			FIELD_BYTES(one, "memory_bytes"), FIELD_LIMIT(one, "memory_limit"),
 			FIELD_BYTES(one, "host_bytes"), FIELD_LIMIT(one, "pinned_limit"),
 			field_text(one, "class", "-"), field_number(one, "weight"),
 			field_number(one, "commands"), field_text(one, "recovery", "-"),
 			field_number(one, "promotions"), field_text(one, "program", "-"));
+		if (field_number(one, "swapped_bytes"))
+			printf("            %s of device memory are in host memory\n",
+				FIELD_BYTES(one, "swapped_bytes"));
 		if (field_number(one, "sm_percent") && field_number(one, "sm_percent") < 100)
 			printf("            %lld multiprocessors are granted, %lld %% is the most that it "
 			       "may use\n",
@@ -239,14 +243,20 @@ static int show_quarantine(const struct call *call)
 	return show(call, "quarantine", ASK_SECONDS, print_quarantine);
 }
 
-/* Says something and is content with being obeyed. */
-static int order(const struct call *call, const char *command, const char *const *arguments, unsigned count)
+/* Says something and is content with being obeyed, in so many seconds. */
+static int order_in(const struct call *call, const char *command, const char *const *arguments,
+	unsigned count, int seconds)
 {
 	const struct wire_names names = {arguments, count};
 	char text[400];
-	int r = ask_with(call->path, command, &names, ASK_SECONDS, NULL, text, sizeof(text));
+	int r = ask_with(call->path, command, &names, seconds, NULL, text, sizeof(text));
 
 	return r ? call_fail(call, r, text) : 0;
+}
+
+static int order(const struct call *call, const char *command, const char *const *arguments, unsigned count)
+{
+	return order_in(call, command, arguments, count, ASK_SECONDS);
 }
 
 static int ping(const struct call *call)
@@ -269,9 +279,14 @@ static int pause_session(const struct call *call)
 	return order(call, "pause", (const char *[]){call->arguments[0]}, 1);
 }
 
+static int suspend(const struct call *call)
+{
+	return order_in(call, "suspend", (const char *[]){call->arguments[0]}, 1, SWAP_SECONDS);
+}
+
 static int resume_session(const struct call *call)
 {
-	return order(call, "resume", (const char *[]){call->arguments[0]}, 1);
+	return order_in(call, "resume", (const char *[]){call->arguments[0]}, 1, SWAP_SECONDS);
 }
 
 static int set_recovery(const struct call *call)

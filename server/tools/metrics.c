@@ -23,6 +23,9 @@ struct figure {
 static const struct figure session_figures[] = {
 	{"session_device_memory_bytes", "gauge", "Device memory that is mapped for the program.",
 		"memory_bytes"},
+	{"session_swapped_memory_bytes", "gauge",
+		"Device memory of the program that is in host memory, because it is suspended.",
+		"swapped_bytes"},
 	{"session_pinned_memory_bytes", "gauge", "Pinned host memory that is mapped for the program.",
 		"host_bytes"},
 	{"session_image_bytes", "gauge", "Images of the modules that the program has loaded.", "image_bytes"},

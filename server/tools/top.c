@@ -88,7 +88,7 @@ static void print_line(const struct line *line, const char *end, FILE *out)
 	const json_t *one = line->session;
 	const char *program = field_text(one, "program", "-");
 
-	fprintf(out, "%8lld %8lld %6lld  %-8s %7s %6lld %4lld %4lld%% %7s %7s %7s %10.0f  %.*s%s",
+	fprintf(out, "%8lld %8lld %6lld  %-9s %7s %6lld %4lld %4lld%% %7s %7s %7s %10.0f  %.*s%s",
 		field_number(one, "session"), field_number(one, "pid"), field_number(one, "uid"),
 		field_text(one, "state", "-"), field_text(one, "class", "-"), field_number(one, "weight"),
 		field_number(one, "multiprocessors"), field_number(one, "sm_percent"),
@@ -108,7 +108,7 @@ void top_print(
 		field_text(device, "name", "-"), table.count, BYTES_OF(table.memory),
 		FIELD_BYTES(device, "total_bytes"), BYTES_OF(table.pinned), table.rate,
 		field_number(counters, "faults"), end, end);
-	fprintf(out, "%8s %8s %6s  %-8s %7s %6s %4s %5s %7s %7s %7s %10s  %s%s", "SESSION", "PID", "UID",
+	fprintf(out, "%8s %8s %6s  %-9s %7s %6s %4s %5s %7s %7s %7s %10s  %s%s", "SESSION", "PID", "UID",
 		"STATE", "CLASS", "WEIGHT", "SMS", "ASKED", "MEMORY", "LIMIT", "PINNED", "COMMANDS/S",
 		"PROGRAM", end);
 	shown = rows && table.count + 3 > rows ? rows > 4 ? rows - 4 : 0 : table.count;

@@ -102,6 +102,7 @@ static bool is_its_to_send(const struct worker *worker, enum wire_type type)
 	case WIRE_FAULT:
 	case WIRE_STRAY:
 	case WIRE_OFFENCE:
+	case WIRE_WANTED:
 		return worker->domain;
 	default:
 		return true;
@@ -146,6 +147,9 @@ static void on_message(void *context, const struct wire_message *message, struct
 		break;
 	case WIRE_OFFENCE:
 		events->offence(worker, message->session, message->trouble.text);
+		break;
+	case WIRE_WANTED:
+		events->wanted(worker, message->session);
 		break;
 	default:
 		worker_condemn(worker, "it sent a message that is not its to send");

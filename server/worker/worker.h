@@ -77,6 +77,8 @@ struct worker_events {
 	void (*stray)(struct worker *worker, uint64_t owner, const struct wire_stray *stray);
 	/* A session has broken the rules. */
 	void (*offence)(struct worker *worker, uint64_t session, const char *reason);
+	/* A session whose memory is away has work. */
+	void (*wanted)(struct worker *worker, uint64_t session);
 	/* Answers a request of an earlier life of the daemon. */
 	void (*unclaimed)(struct worker *worker, const struct wire_reply *reply);
 	/* Behind each of lost, suspect and fault: what they have changed is to be recorded. */

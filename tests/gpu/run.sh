@@ -123,7 +123,7 @@ shim=$folder/client
 if [ "${FRMPS_GPU_TEST_SCALE:-}" = full ]; then
 	export FRMPS_TEST_LAUNCHES=100000 FRMPS_TEST_KILLS=1000 FRMPS_TEST_MANY=64
 else
-	export FRMPS_TEST_SPLITS=4
+	export FRMPS_TEST_SPLITS=4 FRMPS_TEST_SUSPEND_KILLS=12
 fi
 
 # A program natively, and through the service: what it prints and how it ends in FILE.
@@ -196,7 +196,7 @@ corpus() { # corpus NAME
 	check "trial with warps outside their kernel" "$folder/tests/backend_check" --trial leave 50
 	check "trial where faults are not contained" "$folder/tests/backend_check" --trial off
 }
-for suite in trouble limits exact bursts sharing placing events timing guard device caps pauses weights; do
+for suite in trouble limits exact bursts sharing placing events timing guard device caps pauses suspend weights; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done
 for suite in semantics contexts streams threads calls process graphs graph_memory conditions captures capture_modes text arrays; do
@@ -253,6 +253,7 @@ wait $server
 server=
 check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$folder"
 check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder"
+check "suspended training" python3 -B tests/gpu/suspended_training.py --build "$folder"
 check "pointers to functions outlive an executor" bash tests/gpu/kept_pointers.sh "$folder" "$device/kept_pointers" \
 	"$device/corpus/vector_add"
 check "what NVML shows" python3 -B tests/gpu/nvml.py --build "$folder"

@@ -22,13 +22,14 @@ BUILD = sys.argv.pop(1)
 TABLE = os.path.join(os.path.dirname(__file__), '..', '..', 'server', 'tools', 'frmpsctl.def')
 CTL = os.path.join(BUILD, 'server', 'frmpsctl')
 
-# A program that has a context; each line that it reads is a kernel to launch, the answer is the driver's code.
+# A program that has a context and some device memory; each line that it reads is a kernel to launch, the answer is the driver's code.
 PROGRAM = """
 import ctypes, sys
 cuda = ctypes.CDLL(sys.argv[1])
-context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+context, module, function, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
 assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 assert not cuda.cuCtxSetCurrent(context) and not cuda.cuModuleLoad(ctypes.byref(module), sys.argv[2].encode())
+assert not cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096))
 print('ready', flush=True)
 for line in sys.stdin:
     assert not cuda.cuModuleGetFunction(ctypes.byref(function), module, line.strip().encode())

@@ -61,6 +61,9 @@ static void fill_memory(struct wire_message *m)
 	case WIRE_RELEASE_WINDOW:
 		m->window = (struct wire_window){.address = UINT64_MAX, .bytes = UINT64_MAX - 1};
 		break;
+	case WIRE_CARRY_MEMORY:
+		m->carry = (struct wire_carry){UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, true};
+		break;
 	case WIRE_ENCODE_TENSOR_MAP:
 		m->tensor_map = (struct wire_tensor_map){1, 2, 3, 4, 5, 6, 7, 8, UINT32_MAX, UINT64_MAX,
 			ALL(wide), ALL(wide), ALL(map_words), ALL(narrow), ALL(narrow), ALL(corners),
@@ -545,6 +548,10 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 		ck_assert_uint_eq(a->window.bytes, b->window.bytes);
 		SAME_WORDS(a->window.free_windows, b->window.free_windows);
 		return;
+	case WIRE_CARRY_MEMORY:
+		ck_assert(a->carry.address == b->carry.address && a->carry.bytes == b->carry.bytes);
+		ck_assert(a->carry.offset == b->carry.offset && a->carry.into == b->carry.into);
+		return;
 	case WIRE_ENCODE_TENSOR_MAP:
 		return same_tensor_map(&a->tensor_map, &b->tensor_map);
 	case WIRE_ADMIN:
@@ -557,6 +564,7 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_MAKE_FILE:
 	case WIRE_SHUTDOWN:
 	case WIRE_PING:
+	case WIRE_WANTED:
 		return;
 	case WIRE_HALT:
 		ck_assert(a->halt.fence == b->halt.fence);

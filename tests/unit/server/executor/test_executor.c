@@ -729,6 +729,47 @@ START_TEST(windows_have_one_owner)
 }
 END_TEST
 
+static CUresult call_carry(struct client *client, uint64_t at, uint64_t bytes, uint64_t offset, bool into)
+{
+	struct wire_message request = {.type = WIRE_CARRY_MEMORY, .carry = {at, bytes, offset, into}};
+	int fd = memfd_create("swap", MFD_CLOEXEC);
+	CUresult code;
+
+	ck_assert_int_eq(ftruncate(fd, 2 * CHUNK), 0);
+	code = call(client, &request, &fd, 1);
+	close(fd);
+	return code;
+}
+
+START_TEST(memory_is_carried_whole_and_nothing_else)
+{
+	struct client client;
+	uint64_t at;
+
+	prepare(&client, 1);
+	at = client.window;
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, at, 2 * CHUNK, true), 0);
+	ck_assert_int_eq(call_carry(&client, at, 2 * CHUNK, 0, false), 0);
+	ck_assert_int_eq(call_carry(&client, at + CHUNK, CHUNK, CHUNK, true), 0);
+	for (int into = 0; into < 2; into++) {
+		ck_assert_int_eq(call_carry(&client, at, 0, 0, into), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(call_carry(&client, at, 4095, 0, into), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(call_carry(&client, at + 1, CHUNK, 0, into), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(call_carry(&client, at, CHUNK, 1, into), CUDA_ERROR_INVALID_VALUE);
+		/* Beyond the memory, and beyond the file. */
+		ck_assert_int_eq(
+			call_carry(&client, at + CHUNK, 2 * CHUNK, 0, into), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(call_carry(&client, at, 2 * CHUNK, 4096, into), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(call_carry(&client, at, CHUNK, UINT64_MAX - CHUNK + 1, into),
+			CUDA_ERROR_INVALID_VALUE);
+	}
+	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_MEMORY, at, 2 * CHUNK, false), 0);
+	ck_assert_int_eq(call_carry(&client, at, CHUNK, 0, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
 /* Of those a hole may be left for which there is no page when the service reads it. */
 START_TEST(memory_of_huge_pages_is_refused)
 {
@@ -1811,6 +1852,7 @@ int main(void)
 	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
 	tcase_add_test(role, memory_comes_and_goes);
 	tcase_add_test(role, windows_have_one_owner);
+	tcase_add_test(role, memory_is_carried_whole_and_nothing_else);
 	tcase_add_test(role, an_executor_without_descriptors_refuses_what_comes_with_some);
 	tcase_add_test(role, memory_of_huge_pages_is_refused);
 	tcase_add_test(role, waiting_is_private);

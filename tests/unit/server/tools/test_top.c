@@ -50,8 +50,8 @@ START_TEST(what_is_granted_stands_beside_what_is_asked)
 {
 	char *text = show(NULL, STATUS(SESSION("1", "1")), 0);
 
-	ck_assert_msg(strstr(text, "STATE      CLASS WEIGHT  SMS ASKED  MEMORY   LIMIT") &&
-			      strstr(text, "running  offline     50   16   14%   1536K      8G"),
+	ck_assert_msg(strstr(text, "STATE       CLASS WEIGHT  SMS ASKED  MEMORY   LIMIT") &&
+			      strstr(text, "running   offline     50   16   14%   1536K      8G"),
 		"%s", text);
 	free(text);
 }

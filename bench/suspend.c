@@ -1,0 +1,61 @@
+// A program that is suspended and resumed from outside: has device memory, waits until it is told
+// to end, and then looks whether all of it is as it was.
+//
+// FRMPS_BENCH_MIB: how much memory (16384), in pieces of FRMPS_BENCH_PIECE_MIB (1024). Prints
+// {"name": "suspended", "mib": …} when all is well, and ends with 1 otherwise.
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/lib/driver.h"
+
+#define MIB UINT64_C(1048576)
+
+static uint32_t pattern_of(uint32_t piece)
+{
+	return 0x5eed0000u + piece;
+}
+
+static CUdeviceptr make_piece(uint32_t piece, uint64_t bytes)
+{
+	CUdeviceptr at;
+
+	driver_check(cu.alloc(&at, bytes), "cuMemAlloc");
+	driver_check(cu.set32(at, pattern_of(piece), bytes / 4), "cuMemsetD32");
+	return at;
+}
+
+static void check_piece(uint32_t piece, CUdeviceptr at, uint64_t bytes, uint32_t *words)
+{
+	for (uint64_t offset = 0; offset < bytes; offset += MIB) {
+		driver_check(cu.dtoh(words, at + offset, MIB), "cuMemcpyDtoH");
+		for (uint64_t i = 0; i < MIB / 4; i++) {
+			if (words[i] == pattern_of(piece))
+				continue;
+			fprintf(stderr, "suspend: memory is not what was written there\n");
+			exit(1);
+		}
+	}
+}
+
+int main(void)
+{
+	uint64_t piece = (uint64_t)driver_environment("FRMPS_BENCH_PIECE_MIB", 1024) * MIB;
+	uint32_t count = (uint32_t)((uint64_t)driver_environment("FRMPS_BENCH_MIB", 16384) * MIB / piece);
+	CUdeviceptr *pieces = calloc(count, sizeof(*pieces));
+	uint32_t *words;
+
+	driver_open();
+	driver_check(cu.host_alloc((void **)&words, MIB, 0), "cuMemHostAlloc");
+	for (uint32_t i = 0; i < count; i++)
+		pieces[i] = make_piece(i, piece);
+	driver_check(cu.sync(), "cuCtxSynchronize");
+	driver_wait_for_start();
+	while (getchar() != EOF)
+		;
+	for (uint32_t i = 0; i < count; i++)
+		check_piece(i, pieces[i], piece, words);
+	free(pieces);
+	printf("{\"name\": \"suspended\", \"mib\": %llu}\n", (unsigned long long)(count * piece / MIB));
+	return 0;
+}

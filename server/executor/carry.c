@@ -1,0 +1,397 @@
+// Copies between mapped device memory of a session and a file (CarryMemory).
+//
+// The main thread checks a request. Out of the memory it first waits for what the session has on
+// the device (drain.c); nothing more of it is issued, because its word `share` says so. Then the
+// request is a job of the carriers: threads that each have a stream and two pinned pieces. While
+// the device copies one piece, the carrier copies the other between its piece and the file:
+//
+//   out   device ──► piece 0 │ device ──► piece 1 │ device ──► piece 0 …
+//                            │ piece 0 ──► file   │ piece 1 ──► file   …
+//   into  the same from right to left
+//
+// Requests of one session are copied by several carriers at a time. Their order does not matter:
+// the daemon asks for each range once, and releases the memory of a range that may be copied to
+// twice (standby/swap.c).
+//
+// A carrier gives nothing to the device of an executor that is lost or halted. Whatever still is on
+// its way then reads memory that nobody changes, or writes memory that nobody uses.
+//
+// Memory of the file is made while it is mapped (MADV_POPULATE_WRITE): several threads can do that
+// for one file at a time, and a machine without memory is an error and no signal.
+
+#include "server/executor/carry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/constant.h"
+#include "server/executor/drain.h"
+#include "server/executor/tenant.h"
+#include "server/log.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define PIECE	 (UINT64_C(4) << 20)
+#define PAGE	 UINT64_C(4096)
+#define DRAIN_NS (UINT64_C(5000) * CLOCK_MS)
+
+struct carrier_pages {
+	word64 marks[2]; /* of the pieces: what the device is done with */
+	uint8_t reserved[PAGE - 2 * sizeof(word64)];
+	uint8_t pieces[2][PIECE];
+};
+
+struct carrier {
+	struct executor *executor;
+	pthread_t thread;
+	struct backend_stream *stream;
+	struct carrier_pages *pages; /* registered */
+	uint64_t marks[2];	     /* what pages->marks will be */
+};
+
+/* ---- one request, on a carrier ---- */
+
+struct load {
+	const struct wire_carry *wish;
+	int fd;
+};
+
+static uint64_t piece_bytes(const struct wire_carry *wish, uint64_t at)
+{
+	return wish->bytes - at < PIECE ? wish->bytes - at : PIECE;
+}
+
+/* Gives the device its half of a piece's way. */
+static CUresult begin_piece(struct carrier *carrier, const struct wire_carry *wish, uint64_t at)
+{
+	struct executor *executor = carrier->executor;
+	unsigned half = at / PIECE % 2;
+	uint64_t memory = wish->address + at, host = (uintptr_t)carrier->pages->pieces[half];
+	struct backend_copy copy = {.dst = wish->into ? memory : host,
+		.src = wish->into ? host : memory,
+		.width = piece_bytes(wish, at),
+		.height = 1,
+		.depth = 1,
+		.dst_is_host = !wish->into,
+		.src_is_host = wish->into};
+	CUresult code;
+
+	if (executor_is_lost(executor))
+		return CUDA_ERROR_NOT_READY;
+	code = executor_code(executor, executor->ops->copy(carrier->stream, &copy));
+	if (code)
+		return code;
+	return executor_code(executor,
+		executor->ops->mark(carrier->stream, &carrier->pages->marks[half], ++carrier->marks[half]));
+}
+
+/* Waits until the device is done with a half. */
+static CUresult await_half(struct carrier *carrier, unsigned half)
+{
+	uint64_t since = clock_now();
+
+	/* Pairs with the device's write. */
+	while (word_acquire(&carrier->pages->marks[half]) < carrier->marks[half]) {
+		const struct timespec pause = {.tv_nsec = (long)clock_interval(since, clock_now())};
+
+		if (executor_is_lost(carrier->executor))
+			return CUDA_ERROR_NOT_READY;
+		nanosleep(&pause, NULL);
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult write_piece(const struct load *load, uint64_t at, const uint8_t *piece)
+{
+	uint64_t bytes = piece_bytes(load->wish, at);
+	void *pages = mmap(
+		NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, load->fd, (off_t)(load->wish->offset + at));
+	CUresult code = CUDA_SUCCESS;
+
+	if (pages == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	/* Where the kernel has large pages for such files they cost less. */
+	madvise(pages, bytes, MADV_HUGEPAGE);
+	if (madvise(pages, bytes, MADV_POPULATE_WRITE) < 0)
+		code = errno == EINVAL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
+	else
+		memcpy(pages, piece, bytes);
+	munmap(pages, bytes);
+	return code;
+}
+
+static CUresult read_piece(const struct load *load, uint64_t at, uint8_t *piece)
+{
+	uint64_t bytes = piece_bytes(load->wish, at), done = 0;
+
+	while (done < bytes) {
+		ssize_t n =
+			pread(load->fd, piece + done, bytes - done, (off_t)(load->wish->offset + at + done));
+
+		if (n <= 0 && errno != EINTR)
+			return CUDA_ERROR_INVALID_VALUE;
+		done += n > 0 ? (uint64_t)n : 0;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult carry_out(struct carrier *carrier, const struct load *load)
+{
+	CUresult code = begin_piece(carrier, load->wish, 0);
+
+	for (uint64_t at = 0; !code && at < load->wish->bytes; at += PIECE) {
+		unsigned half = at / PIECE % 2;
+
+		if (load->wish->bytes - at > PIECE)
+			code = begin_piece(carrier, load->wish, at + PIECE);
+		if (!code)
+			code = await_half(carrier, half);
+		if (!code)
+			code = write_piece(load, at, carrier->pages->pieces[half]);
+	}
+	return code;
+}
+
+static CUresult carry_into(struct carrier *carrier, const struct load *load)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	for (uint64_t at = 0; !code && at < load->wish->bytes; at += PIECE) {
+		unsigned half = at / PIECE % 2;
+
+		code = await_half(carrier, half);
+		if (!code)
+			code = read_piece(load, at, carrier->pages->pieces[half]);
+		if (!code)
+			code = begin_piece(carrier, load->wish, at);
+	}
+	return code;
+}
+
+/* Whatever went wrong, the halves are not written again before the device is done with them. */
+static CUresult settle(struct carrier *carrier, CUresult code)
+{
+	for (unsigned half = 0; half < 2; half++) {
+		CUresult r = await_half(carrier, half);
+
+		code = code ? code : r;
+	}
+	return code;
+}
+
+static const char *text_of(CUresult code)
+{
+	switch (code) {
+	case CUDA_SUCCESS:
+		return NULL;
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return "the machine has no memory for it";
+	case CUDA_ERROR_NOT_SUPPORTED:
+		return "the kernel of this machine is older than 5.14";
+	default:
+		return "its device memory could not be copied";
+	}
+}
+
+static void carry(struct carrier *carrier, struct job *job)
+{
+	const struct wire_carry *wish = &job->message.carry;
+	const struct range range = {wish->address, wish->address + wish->bytes};
+	struct load load = {wish, packet_take_fd(&job->packet, 0)};
+	struct tenant *tenant = job->tenant;
+	CUresult code = wish->into ? carry_into(carrier, &load) : carry_out(carrier, &load);
+
+	code = settle(carrier, code);
+	if (!code && wish->into && !constant_refresh_in(tenant, &range))
+		code = CUDA_ERROR_NOT_READY;
+	close(load.fd);
+	/* Pairs with the acquire in carry_is_busy(). */
+	atomic_fetch_sub_explicit(&tenant->carrying, 1, memory_order_release);
+	job_board_kick(&job->executor->board);
+	job_reply(job, code, NULL, 0, text_of(code));
+}
+
+/* ---- carriers ---- */
+
+static struct job *take(struct carriers *carriers)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&carriers->lock);
+	while (!carriers->stop && TAILQ_EMPTY(&carriers->queue))
+		pthread_cond_wait(&carriers->more, &carriers->lock);
+	job = carriers->stop ? NULL : TAILQ_FIRST(&carriers->queue);
+	if (job)
+		TAILQ_REMOVE(&carriers->queue, job, link);
+	pthread_mutex_unlock(&carriers->lock);
+	return job;
+}
+
+static void *run(void *argument)
+{
+	struct carrier *carrier = argument;
+	struct job *job;
+
+	prctl(PR_SET_NAME, "frmps-carry");
+	executor_code(carrier->executor, carrier->executor->ops->thread_enter());
+	while ((job = take(&carrier->executor->carriers)))
+		carry(carrier, job);
+	return NULL;
+}
+
+static void carrier_close(struct carrier *carrier)
+{
+	struct executor *executor = carrier->executor;
+
+	if (carrier->stream)
+		executor_code(executor, executor->ops->stream_destroy(carrier->stream));
+	if (!carrier->pages)
+		return;
+	executor_code(executor, executor->ops->host_unregister(carrier->pages));
+	munmap(carrier->pages, sizeof(*carrier->pages));
+}
+
+static CUresult carrier_open(struct carrier *carrier, struct executor *executor)
+{
+	void *pages = mmap(
+		NULL, sizeof(*carrier->pages), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
+
+	*carrier = (struct carrier){.executor = executor};
+	if (pages != MAP_FAILED)
+		code = executor_code(executor, executor->ops->host_register(pages, sizeof(*carrier->pages)));
+	if (!code)
+		carrier->pages = pages;
+	else if (pages != MAP_FAILED)
+		munmap(pages, sizeof(*carrier->pages));
+	if (!code)
+		code = executor_code(executor, executor->ops->stream_create(0, 0, &carrier->stream));
+	if (!code && pthread_create(&carrier->thread, NULL, run, carrier))
+		code = CUDA_ERROR_OUT_OF_MEMORY;
+	if (code)
+		carrier_close(carrier);
+	return code;
+}
+
+/* Return: whether there is one at least */
+static bool start(struct executor *executor)
+{
+	struct carriers *carriers = &executor->carriers;
+	long wanted = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+
+	wanted = wanted < 1 ? 1 : wanted > (long)CARRIERS_MAX ? (long)CARRIERS_MAX : wanted;
+	if (!carriers->all)
+		carriers->all = calloc(CARRIERS_MAX, sizeof(*carriers->all));
+	while (carriers->all && carriers->count < wanted &&
+		!carrier_open(&carriers->all[carriers->count], executor))
+		carriers->count++;
+	return carriers->count;
+}
+
+void carry_init(struct executor *executor)
+{
+	TAILQ_INIT(&executor->carriers.queue);
+	pthread_mutex_init(&executor->carriers.lock, NULL);
+	pthread_cond_init(&executor->carriers.more, NULL);
+}
+
+void carry_deinit(struct executor *executor)
+{
+	struct carriers *carriers = &executor->carriers;
+	struct job *job;
+
+	pthread_mutex_lock(&carriers->lock);
+	carriers->stop = true;
+	pthread_cond_broadcast(&carriers->more);
+	pthread_mutex_unlock(&carriers->lock);
+	for (uint32_t i = 0; i < carriers->count; i++) {
+		pthread_join(carriers->all[i].thread, NULL);
+		carrier_close(&carriers->all[i]);
+	}
+	while ((job = TAILQ_FIRST(&carriers->queue))) {
+		TAILQ_REMOVE(&carriers->queue, job, link);
+		job_free(job);
+	}
+	free(carriers->all);
+	pthread_cond_destroy(&carriers->more);
+	pthread_mutex_destroy(&carriers->lock);
+}
+
+/* ---- main thread ---- */
+
+bool carry_is_busy(const struct tenant *tenant)
+{
+	/* Pairs with the release behind a copy. */
+	return word_acquire(&tenant->carrying);
+}
+
+static void queue(struct job *job)
+{
+	struct carriers *carriers = &job->executor->carriers;
+
+	if (!start(job->executor)) {
+		job_reply(
+			job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, "the executor has no memory for what copies");
+		return;
+	}
+	atomic_fetch_add_explicit(&job->tenant->carrying, 1, memory_order_relaxed);
+	pthread_mutex_lock(&carriers->lock);
+	TAILQ_INSERT_TAIL(&carriers->queue, job, link);
+	pthread_cond_signal(&carriers->more);
+	pthread_mutex_unlock(&carriers->lock);
+}
+
+static void drained(struct job *job)
+{
+	if (!job->drained || executor_is_lost(job->executor) || job->tenant->closing)
+		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "its work on the device does not end");
+	else
+		queue(job);
+}
+
+/* Whether the file has, or can have, these bytes: it does not end before them. */
+static bool has_room(int fd, const struct wire_carry *wish)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && status.st_size >= 0 && wish->offset <= (uint64_t)status.st_size &&
+	       wish->bytes <= (uint64_t)status.st_size - wish->offset;
+}
+
+static bool is_sound(const struct job *job)
+{
+	const struct wire_carry *wish = &job->message.carry;
+	struct range_cache cache = {0};
+
+	return job->packet.fd_count == 1 && wish->bytes && wish->address % PAGE == 0 &&
+	       wish->bytes % PAGE == 0 && wish->offset % PAGE == 0 &&
+	       wish->address + wish->bytes > wish->address &&
+	       range_set_covers_slow(&job->tenant->device, &cache, wish->address, wish->bytes) &&
+	       has_room(job->packet.fds[0], wish);
+}
+
+/* The serving thread looks once more whether the session has work, when it is asked. */
+static void begin_out(struct job *job)
+{
+	word_set(&job->tenant->called, 0);
+	drain_begin(job, DRAIN_NS, drained);
+}
+
+void carry_handle(struct job *job)
+{
+	if (!is_sound(job))
+		job_reply(job, CUDA_ERROR_INVALID_VALUE, NULL, 0, "no such memory, or the file is too short");
+	else if (job->message.carry.into)
+		queue(job);
+	else
+		begin_out(job);
+}

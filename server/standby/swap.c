@@ -1,0 +1,155 @@
+// Suspending a session: all its device memory goes to a file in host memory, and the device has the
+// pages for others. Its program stops at its next call that needs the device, which brings the
+// memory back to the same addresses. A session that is paused comes back when it is resumed.
+//
+//            swap_begin()          all is copied                 wanted, and there is room
+//     HERE ──────────────► LEAVES ───────────────► AWAY ◄─────────────────────────────┐
+//       ▲                    │  gone_away()         │ begin_return()                 │
+//       ├────────────────────┘                      ▼                                │
+//       │  call_off(): it has work,               RETURNS ───────────────────────────┘
+//       │  an error, trouble                        │ QUERIES → MAPS → CARRIES   fall_back(): an
+//       └───────────────────────────────────────────┘ back_here()                error, trouble
+//
+//   HERE     as ever
+//   LEAVES   the executor issues nothing more of it (SHM_SHARE_AWAY), waits for what it has on the
+//            device, and copies its memory to the file (executor/carry.c). All of it stays mapped
+//   AWAY     executors have nothing of it mapped, its chunks are empty. All else that they know of
+//            it stays: modules, streams, graphs, and what is pinned
+//   RETURNS  the executor says how much is free; the keeper makes memory, the serving executor maps
+//            it and copies into it. Standbys map it when that is over
+//
+// The session is served all the time: faults, losses and promotions are what they are for a session
+// that has nothing on the device. A takeover does not look at its memory meanwhile.
+//
+// What may happen:
+//   an executor   is in trouble. LEAVES: the move is off, nothing has changed. RETURNS: what was
+//                 mapped is given back, and the next executor begins anew. AWAY: nothing
+//   the keeper    dies: the next one makes the memory
+//   the session   ends: its file goes with it, and its chunks as those of all
+//   the daemon    dies. The session's record says where its memory is, and is written behind what
+//                 standbys were told: those that are in step have it mapped in HERE and LEAVES and
+//                 nowhere else. LEAVES is HERE again (session_adopt()). AWAY and RETURNS: whatever
+//                 is mapped in the active executor is unmapped once more. The file is complete in
+//                 both
+//
+// What is not suspended: a session that shares device memory with another one, that has CUDA arrays
+// or memory that is mapped nowhere; and, unless it is paused, one that has commands, also such as
+// wait for something of its own.
+
+#include "server/standby/swap_inside.h"
+
+#include "protocol/cuda_abi.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
+
+void swap_end(struct session *session, swap_done_fn *done, void *context)
+{
+	struct swap *swap = session->swap;
+
+	if (!swap) {
+		done(context, CUDA_SUCCESS, "");
+		return;
+	}
+	if (session->memory == SESSION_MEMORY_LEAVES) {
+		swap->way->failed(swap, CUDA_ERROR_NOT_READY, "it was resumed meanwhile");
+		done(context, CUDA_SUCCESS, "");
+		return;
+	}
+	swap_say(swap, CUDA_ERROR_NOT_READY, "somebody else has asked for the same");
+	swap->done = done;
+	swap->context = context;
+	swap->wanted = true;
+	swap_begin_return(session);
+}
+
+void swap_forget(struct session *session, const void *context)
+{
+	if (session->swap && session->swap->context == context)
+		session->swap->done = NULL;
+}
+
+bool swap_holds(struct session *session)
+{
+	struct swap *swap = session->swap;
+
+	if (!swap)
+		return false;
+	if (session_is_paused(session))
+		return true;
+	if (session->memory == SESSION_MEMORY_LEAVES) {
+		swap_stay(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
+		return false;
+	}
+	swap->wanted = true;
+	swap_begin_return(session);
+	return true;
+}
+
+void swap_take_wanted(struct worker *worker, uint64_t number)
+{
+	struct session *session = domain_find_session(worker->domain, number);
+	struct swap *swap = session ? session->swap : NULL;
+
+	if (!swap || session_is_paused(session))
+		return;
+	if (session->memory == SESSION_MEMORY_LEAVES) {
+		swap->way->failed(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
+		return;
+	}
+	swap->wanted = true;
+	swap_begin_return(session);
+}
+
+void swap_look_into(struct domain *domain)
+{
+	struct session *session;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->swap)
+			swap_begin_return(session);
+}
+
+void swap_retry(struct daemon *daemon)
+{
+	struct session *session;
+
+	/* One that had room before and failed would do so at once, with what it gives back. */
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session->swap && session->swap->step == SWAP_QUERIES)
+			swap_begin_return(session);
+}
+
+void swap_call_off(struct domain *domain)
+{
+	struct session *session = TAILQ_FIRST(&domain->sessions), *next;
+
+	/* A request that goes on may end its session. */
+	for (; session; session = next) {
+		next = TAILQ_NEXT(session, domain_link);
+		if (session->swap && session->memory == SESSION_MEMORY_LEAVES)
+			session->swap->way->failed(
+				session->swap, CUDA_ERROR_NOT_READY, "its executor is being replaced");
+		else if (session->swap && session->memory == SESSION_MEMORY_RETURNS)
+			swap_fall_back(session->swap);
+	}
+}
+
+void swap_abandon(struct session *session)
+{
+	if (!session->swap)
+		return;
+	swap_say(session->swap, CUDA_ERROR_NOT_READY, "it ends");
+	swap_drop(session->swap);
+}
+
+void swap_adopt(struct session *session)
+{
+	struct swap *swap = swap_new(session, swap_on_retry);
+
+	swap->wanted = session->memory == SESSION_MEMORY_RETURNS ||
+		       (!session_is_paused(session) && (session->request || swap_has_work(session)));
+	swap_fall_back(swap);
+	swap_begin_return(session);
+}

@@ -1,0 +1,211 @@
+// Back: from AWAY by RETURNS to HERE, or AWAY again. See swap.c for states and rules.
+
+#include <stdio.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/loop/timer.h"
+#include "server/session/chunk.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/guarantee.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
+#include "server/standby/swap_inside.h"
+#include "server/standby/warm.h"
+
+/* CreateChunk requests that are under way for a session. */
+#define MAKES 64u
+/* When a return that failed is tried again, beside the moments in which memory is given back. */
+#define RETRY_MS 1000u
+
+static void map_standbys(struct session *session, const struct piece *piece)
+{
+	for (uint32_t i = 0; i < piece->count; i++)
+		if (piece->entries[i]->type == WIRE_MAP_MEMORY)
+			warm_entry(session, piece->entries[i]);
+}
+
+static void back_here(struct swap *swap)
+{
+	struct session *session = swap->session;
+
+	/* Standbys are told of it from now on, and of what they have missed before it is
+	 * recorded. */
+	session->memory = SESSION_MEMORY_HERE;
+	for (uint32_t i = 0; i < swap->pieces.count; i++)
+		map_standbys(session, &swap->pieces.at[i]);
+	swap_be_here(session);
+	swap_note_moved(session, "goes on, and its device memory is on the device again");
+	swap_say(swap, CUDA_SUCCESS, "");
+	swap_drop(swap);
+	if (session->request)
+		request_advance(session->request);
+}
+
+/* What has come already is given back. */
+void swap_fall_back(struct swap *swap)
+{
+	struct session *session = swap->session;
+
+	swap_round(swap);
+	swap_empty_all(swap);
+	holdings_set_away(&session->holdings, true);
+	session_set_memory(session, SESSION_MEMORY_AWAY);
+	swap_release_all(swap);
+}
+
+static void fail(struct swap *swap, int32_t code, const char *text)
+{
+	if (swap->step == SWAP_QUERIES)
+		session_set_memory(swap->session, SESSION_MEMORY_AWAY);
+	else
+		swap_fall_back(swap);
+	timer_start(swap->retry, RETRY_MS);
+	swap_say(swap, code, text);
+}
+
+static const struct swap_way way_back = {.into = true, .copied = back_here, .failed = fail};
+
+static void make_next(struct swap *swap);
+
+static void on_mapped(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct ticket *ticket = context;
+	bool awaited = swap_take(ticket);
+
+	(void)worker;
+	(void)packet;
+	if (awaited && (!reply || reply->code))
+		swap_fail_by(ticket->swap, reply);
+	else if (awaited)
+		make_next(ticket->swap);
+	swap_drop_ticket(ticket);
+}
+
+/* The record says whose the memory is before an executor has it. */
+static void map(struct swap *swap, struct piece *piece)
+{
+	struct session *session = swap->session;
+	const unsigned round = swap->round;
+	struct wire_message message;
+
+	for (uint32_t i = 0; i < piece->count; i++)
+		holdings_keep(&session->holdings, piece->entries[i]);
+	for (uint32_t i = 0; swap->round == round && i < piece->count; i++) {
+		if (piece->entries[i]->type != WIRE_MAP_MEMORY)
+			continue;
+		holding_message(piece->entries[i], session->number, &message);
+		swap_ask(swap, session->domain->active, &message, &piece->chunk->fd, on_mapped, NULL);
+	}
+}
+
+/* Made for an earlier try, or for nobody any more. */
+static void give_back(struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
+{
+	if (reply && !reply->code && reply->values.count)
+		chunk_unref(chunk_new(keeper->daemon, reply->values.at[0], packet_take_fd(packet, 0)));
+}
+
+static void on_made(
+	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
+{
+	struct ticket *ticket = context;
+	struct swap *swap = ticket->swap;
+	bool awaited = swap_take(ticket);
+
+	if (!awaited)
+		give_back(keeper, reply, packet);
+	else if (!reply || reply->code || !reply->values.count)
+		swap_fail_by(swap, reply);
+	else if (!chunk_fill(ticket->piece->chunk, reply->values.at[0], packet_take_fd(packet, 0)))
+		fail(swap, CUDA_ERROR_OUT_OF_MEMORY, "the service has no file descriptors left");
+	else
+		map(swap, ticket->piece);
+	swap_drop_ticket(ticket);
+}
+
+static void make_next(struct swap *swap)
+{
+	struct worker *keeper = swap->session->daemon->keeper;
+
+	/* The keeper is nobody's executor: what cannot be sent to it ends no round. */
+	for (; swap->pending < MAKES && swap->next < swap->pieces.count; swap->next++) {
+		struct piece *piece = &swap->pieces.at[swap->next];
+		struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = piece->bytes}};
+
+		if (!keeper || keeper->state != WORKER_WARM) {
+			fail(swap, CUDA_ERROR_NOT_READY, "the keeper of the device memory is being replaced");
+			return;
+		}
+		swap_ask(swap, keeper, &message, NULL, on_made, piece);
+	}
+	if (swap->pending)
+		return;
+	swap->step = SWAP_CARRIES;
+	swap_copy(swap);
+}
+
+static void on_free_memory(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct ticket *ticket = context;
+	struct swap *swap = ticket->swap;
+	bool awaited = swap_take(ticket);
+	char text[160];
+
+	(void)worker;
+	(void)packet;
+	if (awaited && (!reply || reply->code || !reply->values.count)) {
+		swap_fail_by(swap, reply);
+	} else if (awaited && reply->values.at[0] < swap->pieces.bytes) {
+		snprintf(text, sizeof(text),
+			"its device memory, %llu MiB, does not fit: %llu MiB are free. It comes back when "
+			"there is room",
+			(unsigned long long)(swap->pieces.bytes / SWAP_MIB),
+			(unsigned long long)(reply->values.at[0] / SWAP_MIB));
+		fail(swap, CUDA_ERROR_OUT_OF_MEMORY, text);
+	} else if (awaited) {
+		swap->step = SWAP_MAPS;
+		holdings_set_away(&swap->session->holdings, false);
+		make_next(swap);
+	}
+	swap_drop_ticket(ticket);
+}
+
+/* If it can begin now. */
+void swap_begin_return(struct session *session)
+{
+	struct wire_message message = {.type = WIRE_QUERY_MEMORY, .session = session->number};
+	struct worker *active = domain_serving(session->domain);
+	struct swap *swap = session->swap;
+	unsigned round;
+
+	if (session->memory != SESSION_MEMORY_AWAY || !swap->wanted || !active)
+		return;
+	/* What is mapped before that is an error. */
+	swap->is_awaiting_unmap = swap->unmapping;
+	if (swap->is_awaiting_unmap)
+		return;
+	if (guarantee_room(session) < swap->pieces.bytes) {
+		timer_start(swap->retry, RETRY_MS);
+		swap_say(swap, CUDA_ERROR_OUT_OF_MEMORY,
+			"what its device memory needs is guaranteed to other programs. It comes back when "
+			"there is room");
+		return;
+	}
+	timer_stop(swap->retry);
+	swap_round(swap);
+	round = swap->round;
+	swap->begun_us = timer_now_us();
+	swap->way = &way_back;
+	swap->step = SWAP_QUERIES;
+	session_set_memory(session, SESSION_MEMORY_RETURNS);
+	if (swap->round == round)
+		swap_ask(swap, active, &message, NULL, on_free_memory, NULL);
+}
+
+void swap_on_retry(void *context)
+{
+	swap_begin_return(((struct swap *)context)->session);
+}

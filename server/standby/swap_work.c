@@ -1,0 +1,279 @@
+// What both ways have in common: life, requests and their answers, copies, unmapping. See
+// swap_inside.h.
+
+#include "server/standby/swap_inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
+#include "server/session/chunk.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/session.h"
+
+/* What one CarryMemory copies at most, and how many are under way for a session. */
+#define CARRY_BYTES (UINT64_C(64) << 20)
+#define CARRIES	    16u
+
+/*
+ * Life
+ */
+
+struct swap *swap_unref(struct swap *swap)
+{
+	if (!--swap->refs) {
+		pieces_deinit(&swap->pieces);
+		free(swap);
+	}
+	return NULL;
+}
+
+struct swap *swap_new(struct session *session, void (*again)(void *context))
+{
+	struct swap *swap = calloc(1, sizeof(*swap));
+
+	log_bug_on(!swap);
+	swap->session = session;
+	swap->again = again;
+	swap->refs = 1;
+	swap->begun_us = timer_now_us();
+	swap->retry = timer_new(session->daemon->loop, again, swap);
+	log_bug_on(!swap->retry);
+	pieces_init(&swap->pieces, &session->holdings);
+	session->swap = swap;
+	return swap;
+}
+
+/* Answers to come find nothing to do. */
+void swap_round(struct swap *swap)
+{
+	swap->round++;
+	swap->pending = 0;
+	swap->next = 0;
+	swap->at = 0;
+}
+
+void swap_drop(struct swap *swap)
+{
+	swap_round(swap);
+	swap->retry = timer_free(swap->retry);
+	swap->session->swap = NULL;
+	swap->session = NULL;
+	swap_unref(swap);
+}
+
+void swap_say(struct swap *swap, int32_t code, const char *text)
+{
+	swap_done_fn *done = swap->done;
+
+	swap->done = NULL;
+	if (done)
+		done(swap->context, code, text);
+}
+
+void swap_note(struct session *session, const char *what)
+{
+	const struct event_about about = events_about(session);
+
+	events_note(session->daemon, EVENT_memory, LOG_LEVEL_INFO, &about, "session %llu (process %d, %s) %s",
+		(unsigned long long)session->number, (int)session->pid, session->program, what);
+}
+
+void swap_note_moved(struct session *session, const char *where)
+{
+	const struct swap *swap = session->swap;
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s: %llu MiB in %.0f ms", where,
+		(unsigned long long)(swap->pieces.bytes / SWAP_MIB),
+		(double)(timer_now_us() - swap->begun_us) / 1000.0);
+	swap_note(session, text);
+}
+
+/* Its memory is on the device, as it was, or again. */
+void swap_be_here(struct session *session)
+{
+	struct shared_fd *file = session->swap_fd;
+
+	/* No record names the file when it is given up. */
+	session->swap_fd = NULL;
+	session_set_memory(session, SESSION_MEMORY_HERE);
+	shared_fd_unref(file);
+}
+
+/*
+ * Requests
+ */
+
+static struct ticket *ticket_new(struct swap *swap, struct piece *piece, struct chunk *old)
+{
+	struct ticket *ticket = malloc(sizeof(*ticket));
+
+	log_bug_on(!ticket);
+	*ticket = (struct ticket){swap, swap->round, piece, old};
+	swap->refs++;
+	return ticket;
+}
+
+/* What cannot be sent is trouble, and may end the round at once. */
+void swap_ask(struct swap *swap, struct worker *worker, struct wire_message *message,
+	struct shared_fd *const *fd, worker_reply_fn *reply, struct piece *piece)
+{
+	swap->pending++;
+	worker_request(worker, message, fd, fd ? 1 : 0, reply, ticket_new(swap, piece, NULL));
+}
+
+/* Return: whether the answer is one that is waited for */
+bool swap_take(struct ticket *ticket)
+{
+	bool awaited = ticket->swap->session && ticket->round == ticket->swap->round;
+
+	if (awaited)
+		ticket->swap->pending--;
+	return awaited;
+}
+
+void swap_drop_ticket(struct ticket *ticket)
+{
+	swap_unref(ticket->swap);
+	free(ticket);
+}
+
+void swap_fail_by(struct swap *swap, const struct wire_reply *reply)
+{
+	if (reply)
+		swap->way->failed(swap, reply->code ? reply->code : CUDA_ERROR_UNKNOWN,
+			reply->text && reply->text[0] ? reply->text : "its device memory cannot be moved");
+	else
+		swap->way->failed(swap, CUDA_ERROR_NOT_READY, "a process of the service has ended");
+}
+
+/*
+ * Copies
+ */
+
+static void feed(struct swap *swap);
+
+static void on_carried(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct ticket *ticket = context;
+	bool awaited = swap_take(ticket);
+
+	(void)worker;
+	(void)packet;
+	if (awaited && (!reply || reply->code))
+		swap_fail_by(ticket->swap, reply);
+	else if (awaited)
+		feed(ticket->swap);
+	swap_drop_ticket(ticket);
+}
+
+static void carry_next(struct swap *swap)
+{
+	const struct piece *piece = &swap->pieces.at[swap->next];
+	struct session *session = swap->session;
+	uint64_t left = piece->bytes - swap->at, bytes = left < CARRY_BYTES ? left : CARRY_BYTES;
+	struct wire_message message = {.type = WIRE_CARRY_MEMORY,
+		.session = session->number,
+		.carry = {.address = piece_mapping(piece)->range.address + swap->at,
+			.bytes = bytes,
+			.offset = piece->offset + swap->at,
+			.into = swap->way->into}};
+
+	swap->at += bytes;
+	if (swap->at == piece->bytes) {
+		swap->next++;
+		swap->at = 0;
+	}
+	swap_ask(swap, session->domain->active, &message, &session->swap_fd, on_carried, NULL);
+}
+
+static void feed(struct swap *swap)
+{
+	const unsigned round = swap->round;
+
+	while (swap->round == round && swap->pending < CARRIES && swap->next < swap->pieces.count)
+		carry_next(swap);
+	if (swap->round == round && !swap->pending)
+		swap->way->copied(swap);
+}
+
+void swap_copy(struct swap *swap)
+{
+	swap->next = 0;
+	swap->at = 0;
+	feed(swap);
+}
+
+/*
+ * Unmapping
+ */
+
+void swap_unmap_message(const struct session *session, const struct holding *entry, struct wire_message *ret)
+{
+	*ret = (struct wire_message){
+		.type = WIRE_UNMAP_MEMORY, .session = session->number, .range = entry->range};
+}
+
+static void on_unmapped(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct ticket *ticket = context;
+	struct swap *swap = ticket->swap;
+
+	(void)worker;
+	(void)reply;
+	(void)packet;
+	chunk_unref(ticket->old);
+	if (!--swap->unmapping && swap->session && swap->is_awaiting_unmap)
+		swap->again(swap);
+	swap_drop_ticket(ticket);
+}
+
+/* The active executor has it mapped, or says that it has not. */
+static void unmap_active(struct swap *swap, const struct piece *piece)
+{
+	struct worker *active = swap->session->domain->active;
+	struct wire_message message;
+
+	for (uint32_t i = 0; active && i < piece->count; i++) {
+		if (piece->entries[i]->type != WIRE_MAP_MEMORY)
+			continue;
+		swap_unmap_message(swap->session, piece->entries[i], &message);
+		swap->unmapping++;
+		worker_request(active, &message, NULL, 0, on_unmapped,
+			ticket_new(swap, NULL, piece->old ? chunk_ref(piece->old) : NULL));
+	}
+}
+
+/* Standbys have been told, and the session's record says that its chunks are empty. */
+static void release(struct swap *swap, struct piece *piece)
+{
+	unmap_active(swap, piece);
+	if (!piece->old)
+		return;
+	chunk_doom(piece->old);
+	for (uint32_t i = 0; i < piece->count; i++)
+		holdings_keep(&swap->session->holdings, piece->entries[i]);
+	piece->old = chunk_unref(piece->old);
+}
+
+void swap_empty_all(struct swap *swap)
+{
+	for (uint32_t i = 0; i < swap->pieces.count; i++) {
+		struct piece *piece = &swap->pieces.at[i];
+
+		if (piece->chunk->fd)
+			piece->old = chunk_split(piece->chunk);
+	}
+}
+
+void swap_release_all(struct swap *swap)
+{
+	for (uint32_t i = 0; i < swap->pieces.count; i++)
+		release(swap, &swap->pieces.at[i]);
+}

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""PyTorch programs that are suspended at random moments compute what they compute undisturbed, to the bit.
+
+usage: suspended_training.py [--build BUILD] [--times N] [--seed SEED]
+
+A training and a decoder in a CUDA graph run once undisturbed. Then they run side by side, each paused, suspended and
+resumed N times (20) at random moments; beside some of them a program faults. Exit status: 1 if a checksum differs or a
+program or an order fails, 77 without a GPU or without PyTorch.
+"""
+
+import argparse
+import importlib.util
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
+from matrix_systems import Frmps  # noqa: E402
+from program import Program  # noqa: E402
+from systems import is_gpu_here  # noqa: E402
+
+PATIENCE = 240
+STEPS = {"train": 600, "decode": 3000}
+
+
+# The programs. Each ends with a checksum of all that it has computed.
+
+
+def checksum(tensors):
+    import hashlib
+
+    import torch
+
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.detach().contiguous().view(torch.uint8).cpu().numpy().tobytes())
+    print(json.dumps({"checksum": digest.hexdigest()}), flush=True)
+
+
+def train():
+    import torch
+
+    torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True)
+    layers = [torch.nn.Linear(2048, 2048), torch.nn.GELU()] * 6
+    model = torch.nn.Sequential(*layers).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    ballast = torch.arange(1 << 29, dtype=torch.int32, device="cuda")  # 2 GiB that nothing touches
+    print("ready", flush=True)
+    for step in range(STEPS["train"]):
+        batch = torch.randn(256, 2048, device="cuda", generator=torch.Generator("cuda").manual_seed(step))
+        loss = (model(batch) - batch).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+    checksum([*model.parameters(), ballast])
+
+
+def decode():
+    import torch
+
+    torch.manual_seed(2)
+    weights = [torch.randn(2048, 2048, device="cuda") / 45 for _ in range(24)]
+    state = torch.ones(1, 2048, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+
+    def step():
+        value = state
+        for weight in weights:
+            value = torch.tanh(value @ weight)
+        state.copy_(value)
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.graph(graph):
+        step()
+    print("ready", flush=True)
+    seen = []
+    for number in range(STEPS["decode"]):
+        graph.replay()
+        if number % 50 == 0:
+            seen.append(state.clone())
+    torch.cuda.synchronize()
+    checksum([*weights, *seen])
+
+
+def fault():
+    import torch
+
+    print("ready", flush=True)
+    try:
+        torch.zeros(8, device="cuda")[torch.tensor([1 << 20], device="cuda")]
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return 0
+    return 2
+
+
+# What is done to them.
+
+
+class Failed(Exception):
+    pass
+
+
+def start(system, name):
+    environment = {**system.environment("fail"), "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    program = Program([sys.executable, "-B", __file__, "--program", name], environment)
+    if not program.hear("ready", time.monotonic() + PATIENCE):
+        raise Failed(f"{name} does not start: {''.join(program.errors)[-2000:]}")
+    return program
+
+
+def result(name, program):
+    found = program.end(time.monotonic() + PATIENCE)
+    program.close()
+    if program.process.returncode or not found:
+        raise Failed(f"{name} ends with {program.process.returncode}: {''.join(program.errors)[-2000:]}")
+    return found["checksum"]
+
+
+def client_of(system, program):
+    clients = [client for domain in system.status()["domains"] for client in domain["clients"]]
+    return next((client for client in clients if client["pid"] == program.pid), None)
+
+
+def order(system, verb, number):
+    done = subprocess.run([str(system.build / "server" / "frmpsctl"), "--socket", system.socket, verb, str(number)],
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"{verb}: {done.stderr.strip()}")
+
+
+def disturb(system, name, program):
+    """Return: whether it was there to be disturbed"""
+    client = client_of(system, program)
+    if not client:
+        return False
+    begin = time.monotonic()
+    order(system, "pause", client["session"])
+    order(system, "suspend", client["session"])
+    away = client_of(system, program)
+    if away["state"] != "suspended" or away["memory_bytes"]:
+        raise Failed(f"{name} is {away['state']} with {away['memory_bytes']} bytes on the device")
+    gone = time.monotonic()
+    if random.random() < 0.2:
+        culprit = start(system, "fault")
+        culprit.end(time.monotonic() + PATIENCE)
+        culprit.close()
+    back = time.monotonic()
+    order(system, "resume", client["session"])
+    print(f"      {name}: {away['swapped_bytes'] >> 20} MiB, out {gone - begin:.3f} s, in {time.monotonic() - back:.3f} s",
+          flush=True)
+    return True
+
+
+def play(system, times):
+    expected = {name: result(name, start(system, name)) for name in STEPS}
+    programs = {name: start(system, name) for name in STEPS}
+    done = dict.fromkeys(STEPS, 0)
+    for _ in range(times):
+        for name, program in programs.items():
+            time.sleep(random.random() * 0.3)
+            done[name] += disturb(system, name, program)
+    for name, program in programs.items():
+        if result(name, program) != expected[name]:
+            raise Failed(f"{name} has computed something else than undisturbed")
+        if not done[name]:
+            raise Failed(f"{name} was over before anything happened")
+        print(f"ok    {name}: suspended {done[name]} times")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--program", choices=(*STEPS, "fault"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.program:
+        return globals()[options.program]()
+    if not is_gpu_here() or not importlib.util.find_spec("torch"):
+        print("no GPU, or no PyTorch")
+        return 77
+    random.seed(options.seed)
+    system = Frmps(options.build.resolve(), {}, "cuda")
+    system.up()
+    try:
+        play(system, options.times)
+    except Failed as problem:
+        print(f"FAIL  {problem}")
+        return 1
+    finally:
+        system.down()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

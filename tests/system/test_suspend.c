@@ -1,0 +1,671 @@
+// Programs whose device memory goes to host memory and comes back: every byte, at the same
+// addresses, whatever happens to the service meanwhile. Others have the room.
+//
+// FRMPS_TEST_SUSPEND_KILLS (12) is how often something of the service is killed in the sweep.
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+#include "tests/system/status.h"
+
+#define CONFIG	  "quarantine_faults = 0\n"
+#define BIG_WORDS (UINT64_C(70) << 18) /* 70 MiB: more than is copied at a time */
+#define ALL_MIB	  150
+#define SETTINGS  64 /* words of the constant in tests/lib/moved_kernels.c */
+#define ASK_LONG  60
+#define TAKEN	  4 /* exit status: no memory */
+
+static struct service service;
+static int rounds; /* of `keeper`, set before it starts */
+
+static void start_with(const char *text)
+{
+	ck_assert(service_start_configured(&service, text));
+}
+
+static void start(void)
+{
+	start_with(CONFIG);
+}
+
+static void stop(void)
+{
+	unsetenv("FRMPS_HOST_MEMORY");
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+/*
+ * Programs
+ */
+
+static uint32_t word_of(uint64_t i)
+{
+	return (uint32_t)(i * UINT64_C(2654435761) >> 7);
+}
+
+static CUdeviceptr filled(uint64_t count)
+{
+	uint32_t *words = malloc(count * 4);
+	CUdeviceptr memory;
+
+	ck_assert_ptr_nonnull(words);
+	for (uint64_t i = 0; i < count; i++)
+		words[i] = word_of(i);
+	ck_cuda(cuMemAlloc_v2(&memory, count * 4));
+	ck_cuda(cuMemcpyHtoD_v2(memory, words, count * 4));
+	free(words);
+	return memory;
+}
+
+static CUresult is_whole(CUdeviceptr memory, uint64_t count, bool *ret_whole)
+{
+	uint32_t *words = malloc(count * 4);
+	CUresult r = cuMemcpyDtoH_v2(words, memory, count * 4);
+
+	for (uint64_t i = 0; !r && i < count; i++)
+		*ret_whole &= words[i] == word_of(i);
+	free(words);
+	return r;
+}
+
+/* What it has of everything that lies in device memory or names it. */
+struct belongings {
+	CUdeviceptr big, second, small, counter;
+	CUgraphExec graph;
+	CUstream stream;
+	uint32_t counted;
+};
+
+static void settle_in(struct belongings *own)
+{
+	static uint32_t one = 1;
+	CUgraphNode node;
+	CUgraph graph;
+	CUDA_KERNEL_NODE_PARAMS params = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
+	void *arguments[] = {&own->counter, &one};
+
+	own->big = filled(BIG_WORDS);
+	own->second = filled(BIG_WORDS);
+	own->small = filled(1000);
+	own->counter = device_words(1, 0);
+	own->counted = 0;
+	params.func = kernel("count_up");
+	params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+	params.kernelParams = arguments;
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	ck_cuda(cuGraphInstantiateWithFlags(&own->graph, graph, 0));
+	ck_cuda(cuStreamCreate(&own->stream, CU_STREAM_NON_BLOCKING));
+}
+
+/* Return: 0 it is all there and works, 2 it is not, 3 told an error */
+static int look_round(struct belongings *own)
+{
+	uint32_t count = 0;
+	bool whole = true;
+	CUresult r = cuGraphLaunch(own->graph, own->stream);
+
+	r = r ? r : cuStreamSynchronize(own->stream);
+	r = r ? r : is_whole(own->big, BIG_WORDS, &whole);
+	r = r ? r : is_whole(own->second, BIG_WORDS, &whole);
+	r = r ? r : is_whole(own->small, 1000, &whole);
+	r = r ? r : cuMemcpyDtoH_v2(&count, own->counter, 4);
+	own->counted++;
+	if (r)
+		return r == CUDA_ERROR_MPS_CLIENT_TERMINATED ? TAKEN : 3;
+	return whole && count == own->counted ? 0 : 2;
+}
+
+/* Looks round at each order, `rounds` times. */
+static int keeper(int progress, int orders)
+{
+	struct belongings own;
+	int r;
+
+	driver_open();
+	settle_in(&own);
+	ck_cuda(cuCtxSynchronize());
+	report(progress);
+	for (int i = 0; i < rounds; i++) {
+		ordered(orders, true);
+		r = look_round(&own);
+		if (r)
+			return r;
+		report(progress);
+	}
+	return 0;
+}
+
+/* Has so much memory until it is ordered to end. */
+static int taker(int progress, int orders)
+{
+	CUdeviceptr memory;
+	CUresult r;
+
+	driver_open();
+	r = cuMemAlloc_v2(&memory, UINT64_C(120) << 20);
+	if (!r)
+		r = cuMemsetD32_v2(memory, 5, 1000);
+	report(progress);
+	if (r)
+		return r == CUDA_ERROR_OUT_OF_MEMORY ? TAKEN : 3;
+	ordered(orders, true);
+	return 0;
+}
+
+static int trap(int number)
+{
+	(void)number;
+	driver_open();
+	ck_cuda(launch("crash_trap", 1, 1, NULL, NULL));
+	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED ? 0 : 2;
+}
+
+/*
+ * Orders and what is to be seen
+ */
+
+/* Return: whether the service did it; ret_text: why not */
+static bool order_number(const char *command, long long session, char *ret_text, size_t size)
+{
+	char number[24];
+	const char *argument = number;
+	const struct wire_names arguments = {&argument, 1};
+
+	snprintf(number, sizeof(number), "%lld", session);
+	return !ask_with(service.socket, command, &arguments, ASK_LONG, NULL, ret_text, size);
+}
+
+/* What the program has just given to the service may not be on the device yet: then it has work. */
+static void order(const char *command, const struct child *child)
+{
+	long long session = status_session(&service, child->pid);
+	char text[400] = "";
+	bool done = false;
+
+	for (int i = 0; i < 1000 && !done; i++) {
+		done = order_number(command, session, text, sizeof(text));
+		ck_assert_msg(done || strstr(text, "it has work"), "%s", text);
+	}
+	ck_assert(done);
+}
+
+static void expect_refusal(const struct child *child, const char *why)
+{
+	char text[400] = "";
+
+	ck_assert(!order_number("suspend", status_session(&service, child->pid), text, sizeof(text)));
+	ck_assert_msg(strstr(text, why), "%s", text);
+}
+
+static long long figure(const struct child *child, const char *name)
+{
+	json_t *status = status_of(&service), *domain, *one;
+	long long number = -1;
+	size_t i, k;
+
+	json_array_foreach (json_object_get(status, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), k, one)
+			if (json_integer_value(json_object_get(one, "pid")) == child->pid)
+				number = json_integer_value(json_object_get(one, name));
+	json_decref(status);
+	return number;
+}
+
+static bool is_in_state(const struct child *child, const char *state)
+{
+	json_t *status = status_of(&service), *domain, *one;
+	bool is = false;
+	size_t i, k;
+
+	json_array_foreach (json_object_get(status, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), k, one)
+			is |= json_integer_value(json_object_get(one, "pid")) == child->pid &&
+			      !strcmp(json_string_value(json_object_get(one, "state")), state);
+	json_decref(status);
+	return is;
+}
+
+static long long swapped_by_all(void)
+{
+	json_t *status = status_of(&service);
+	long long bytes = json_integer_value(json_object_get(json_object_get(status, "swap"), "bytes"));
+
+	json_decref(status);
+	return bytes;
+}
+
+static struct child start_keeper(int times)
+{
+	struct child child;
+
+	rounds = times;
+	child = child_start(keeper);
+	child_wait(&child, 1);
+	return child;
+}
+
+/* It uses all that it has, so it is all there. */
+static void see_it_work(const struct child *child)
+{
+	child_order(child);
+	child_wait(child, 1);
+}
+
+static void see_it_suspended(const struct child *child)
+{
+	ck_assert(is_in_state(child, "suspended"));
+	ck_assert_int_eq(figure(child, "memory_bytes"), 0);
+	ck_assert_int_ge(figure(child, "swapped_bytes"), (long long)ALL_MIB << 20 >> 1);
+	ck_assert_int_eq(swapped_by_all(), figure(child, "swapped_bytes"));
+}
+
+static void see_it_end_well(struct child *child)
+{
+	ck_assert_int_eq(child_end(child), 0);
+	status_await_no_sessions(&service);
+	ck_assert_int_eq(swapped_by_all(), 0);
+}
+
+START_TEST(it_comes_back_with_its_next_call)
+{
+	struct child child;
+	long long had;
+
+	start();
+	child = start_keeper(3);
+	had = figure(&child, "memory_bytes");
+	for (int i = 0; i < 2; i++) {
+		order("suspend", &child);
+		see_it_suspended(&child);
+		ck_assert_int_eq(figure(&child, "swapped_bytes"), had);
+		see_it_work(&child);
+		ck_assert(is_in_state(&child, "running"));
+		ck_assert_int_eq(figure(&child, "memory_bytes"), had);
+		ck_assert_int_eq(swapped_by_all(), 0);
+	}
+	order("suspend", &child);
+	order("resume", &child);
+	ck_assert_int_eq(figure(&child, "memory_bytes"), had);
+	see_it_work(&child);
+	see_it_end_well(&child);
+	ck_assert_int_eq(status_counter(&service, "sessions_suspended"), 3);
+}
+END_TEST
+
+START_TEST(others_have_the_room_and_it_waits_for_it)
+{
+	struct child child, other;
+	char text[400] = "";
+
+	setenv("FRMPS_HOST_MEMORY", "240M", 1);
+	start();
+	child = start_keeper(1);
+	other = child_start(taker);
+	ck_assert_int_eq(child_end(&other), TAKEN);
+	order("suspend", &child);
+	other = child_start(taker);
+	child_wait(&other, 1);
+	/* Asked for by an operator, and by the program itself. */
+	ck_assert(!order_number("resume", status_session(&service, child.pid), text, sizeof(text)));
+	ck_assert_msg(strstr(text, "does not fit"), "%s", text);
+	child_order(&child);
+	pass_time(200);
+	see_it_suspended(&child);
+	ck_assert(child_runs(&other));
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), 0);
+	child_wait(&child, 1);
+	see_it_end_well(&child);
+}
+END_TEST
+
+START_TEST(one_that_is_paused_stays_until_it_is_resumed)
+{
+	struct child child;
+
+	start();
+	child = start_keeper(1);
+	order("pause", &child);
+	order("suspend", &child);
+	child_order(&child);
+	pass_time(100);
+	see_it_suspended(&child);
+	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
+	see_it_suspended(&child);
+	order("resume", &child);
+	child_wait(&child, 1);
+	see_it_end_well(&child);
+}
+END_TEST
+
+START_TEST(its_end_frees_everything)
+{
+	int fds[2], threads[2];
+	struct child child;
+
+	start();
+	child = start_keeper(1);
+	order("suspend", &child);
+	ck_assert_int_eq(kill(child.pid, SIGKILL), 0);
+	ck_assert_int_eq(child_end(&child), 1000 + SIGKILL);
+	status_await_no_memory(&service);
+	ck_assert_int_eq(swapped_by_all(), 0);
+	status_footprint(&service, &fds[0], &threads[0]);
+	for (int i = 0; i < 3; i++) {
+		child = start_keeper(1);
+		order("suspend", &child);
+		order(i % 2 ? "terminate" : "resume", &child);
+		child_order(&child);
+		ck_assert_int_eq(child_end(&child), i % 2 ? TAKEN : 0);
+		status_await_no_memory(&service);
+	}
+	status_footprint(&service, &fds[1], &threads[1]);
+	ck_assert_int_le(fds[1], fds[0]);
+}
+END_TEST
+
+START_TEST(faults_and_losses_meanwhile_harm_nothing)
+{
+	struct child child;
+
+	start();
+	child = start_keeper(3);
+	order("suspend", &child);
+	ck_assert_int_eq(exit_status(spawn(trap, 0)), 0);
+	status_await_faults(&service, 1);
+	see_it_suspended(&child);
+	see_it_work(&child);
+	order("suspend", &child);
+	status_replace_active(&service, 1);
+	see_it_suspended(&child);
+	see_it_work(&child);
+	/* Its next executor is one that was told of it while it was away. */
+	order("suspend", &child);
+	status_replace_active(&service, 2);
+	status_await_executors(&service);
+	order("resume", &child);
+	status_await_executors(&service);
+	status_replace_active(&service, 3);
+	see_it_work(&child);
+	see_it_end_well(&child);
+}
+END_TEST
+
+START_TEST(daemons_meanwhile_harm_nothing)
+{
+	struct child child;
+
+	start();
+	child = start_keeper(2);
+	for (int i = 0; i < 2; i++) {
+		order("suspend", &child);
+		ck_assert_int_eq(kill(status_daemon(&service), SIGKILL), 0);
+		ck_assert(service_log_wait(&service, "the daemon is back", i + 1, 60));
+		see_it_suspended(&child);
+		status_await_executors(&service);
+		see_it_work(&child);
+	}
+	see_it_end_well(&child);
+	status_await_no_memory(&service);
+}
+END_TEST
+
+/* Writes a constant and, at an order, lets a kernel read it. */
+static int with_constant(int progress, int orders)
+{
+	uint32_t words[SETTINGS], seen[SETTINGS];
+	CUdeviceptr settings, out;
+	size_t bytes;
+	CUresult r;
+
+	if (getenv("FRMPS_TEST_MOVED_KERNELS"))
+		setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_MOVED_KERNELS"), 1);
+	driver_open();
+	ck_cuda(cuModuleGetGlobal_v2(&settings, &bytes, kernels(), "settings"));
+	out = device_words(SETTINGS, 0);
+	for (uint32_t i = 0; i < SETTINGS; i++)
+		words[i] = word_of(i);
+	ck_cuda(cuMemcpyHtoD_v2(settings, words, sizeof(words)));
+	report(progress);
+	ordered(orders, true);
+	r = launch("read_settings", 1, 1, NULL, (void *[]){&out});
+	r = r ? r : cuMemcpyDtoH_v2(seen, out, sizeof(seen));
+	if (r)
+		return 3;
+	return memcmp(seen, words, sizeof(words)) ? 2 : 0;
+}
+
+static void expect_kept(child_function *program, bool in_another_executor)
+{
+	struct child child;
+
+	start();
+	child = child_start(program);
+	child_wait(&child, 1);
+	order("suspend", &child);
+	if (in_another_executor)
+		status_replace_active(&service, 1);
+	ck_assert(is_in_state(&child, "suspended"));
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	ck_assert_int_eq(service_stop(&service), 0);
+}
+
+START_TEST(variables_and_constants_come_along)
+{
+	expect_kept(rememberer, false);
+	expect_kept(moved_tallier, false);
+	expect_kept(moved_tallier, true);
+	expect_kept(with_constant, false);
+	expect_kept(with_constant, true);
+}
+END_TEST
+
+/*
+ * What cannot be suspended
+ */
+
+static int idler(int progress, int orders)
+{
+	driver_attach();
+	report(progress);
+	ordered(orders, true);
+	return 0;
+}
+
+static int with_array(int progress, int orders)
+{
+	CUDA_ARRAY_DESCRIPTOR form = {64, 64, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+	CUarray array;
+
+	driver_open();
+	ck_cuda(cuArrayCreate_v2(&array, &form));
+	report(progress);
+	ordered(orders, true);
+	return cuArrayDestroy(array) ? 2 : 0;
+}
+
+static CUmemAllocationProp shareable(void)
+{
+	return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+}
+
+static int with_unmapped(int progress, int orders)
+{
+	const CUmemAllocationProp prop = shareable();
+	CUmemGenericAllocationHandle handle;
+
+	driver_open();
+	ck_cuda(cuMemCreate(&handle, UINT64_C(2) << 20, &prop, 0));
+	report(progress);
+	ordered(orders, true);
+	return cuMemRelease(handle) ? 2 : 0;
+}
+
+static int with_exported(int progress, int orders)
+{
+	const CUmemAllocationProp prop = shareable();
+	CUmemGenericAllocationHandle handle;
+	int fd;
+
+	driver_open();
+	ck_cuda(cuMemCreate(&handle, UINT64_C(2) << 20, &prop, 0));
+	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	report(progress);
+	ordered(orders, true);
+	return cuMemRelease(handle) ? 2 : 0;
+}
+
+/* A kernel of it runs until it is ordered. */
+static int with_kernel(int progress, int orders)
+{
+	uint32_t *word;
+
+	driver_open();
+	filled(1000);
+	word = shared_word();
+	ck_cuda(launch_spin(word, 1, NULL));
+	report(progress);
+	ordered(orders, true);
+	*(volatile uint32_t *)word = 1;
+	return cuCtxSynchronize() ? 2 : 0;
+}
+
+static void expect_refused(child_function *program, const char *why)
+{
+	struct child child = child_start(program);
+
+	child_wait(&child, 1);
+	status_await_commands(&service, child.pid, program == with_kernel ? 2 : 0);
+	expect_refusal(&child, why);
+	ck_assert(is_in_state(&child, "running"));
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+
+START_TEST(what_cannot_move_is_refused_by_name)
+{
+	struct child child;
+
+	start_with(CONFIG "swap_host_bytes = 100M\n");
+	expect_refused(idler, "no device memory");
+	expect_refused(with_array, "CUDA arrays");
+	expect_refused(with_unmapped, "mapped nowhere");
+	expect_refused(with_exported, "shares device memory");
+	child = start_keeper(1);
+	expect_refusal(&child, "swap_host_bytes");
+	see_it_work(&child);
+	see_it_end_well(&child);
+	ck_assert_int_eq(status_counter(&service, "sessions_suspended"), 0);
+}
+END_TEST
+
+START_TEST(one_that_works_is_not_suspended)
+{
+	start();
+	expect_refused(with_kernel, "does not end");
+}
+END_TEST
+
+/*
+ * Kills
+ */
+
+static void kill_something(unsigned number)
+{
+	pid_t pid = number % 3 == 0   ? status_daemon(&service)
+		    : number % 3 == 1 ? status_active(&service)
+				      : status_keeper(&service);
+
+	kill(pid, SIGKILL);
+}
+
+static long long asked_for;
+static const char *asked_what;
+
+/* Its answer may not come. */
+static int asker(int number)
+{
+	char text[400];
+
+	(void)number;
+	order_number(asked_what, asked_for, text, sizeof(text));
+	return 0;
+}
+
+static void await_service(long long daemons)
+{
+	ck_assert(service_log_wait(&service, "the daemon is back", (int)daemons, 60));
+	status_keeper(&service);
+	status_await_executors(&service);
+}
+
+START_TEST(kills_at_any_moment_harm_nothing)
+{
+	const char *text = getenv("FRMPS_TEST_SUSPEND_KILLS");
+	int kills = text ? atoi(text) : 12, daemons = 0;
+	struct child child;
+	struct timespec delay = {0};
+
+	start();
+	child = start_keeper(kills);
+	asked_for = status_session(&service, child.pid);
+	srand(23);
+	for (int i = 0; i < kills; i++) {
+		pid_t pid;
+
+		/* On its way out, or back. */
+		if (i % 2)
+			order("suspend", &child);
+		asked_what = i % 2 ? "resume" : "suspend";
+		pid = spawn(asker, 0);
+		delay.tv_nsec = rand() % 120 * 1000000L;
+		nanosleep(&delay, NULL);
+		daemons += i % 3 == 0;
+		kill_something((unsigned)i);
+		exit_status(pid);
+		if (daemons)
+			await_service(daemons);
+		see_it_work(&child);
+	}
+	see_it_end_well(&child);
+	status_await_no_memory(&service);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("suspend");
+	TCase *tests = tcase_create("suspend");
+
+	tcase_set_timeout(tests, 600);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, it_comes_back_with_its_next_call);
+	/* A small device is one of the host backend. */
+	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
+		tcase_add_test(tests, others_have_the_room_and_it_waits_for_it);
+	tcase_add_test(tests, one_that_is_paused_stays_until_it_is_resumed);
+	tcase_add_test(tests, its_end_frees_everything);
+	tcase_add_test(tests, faults_and_losses_meanwhile_harm_nothing);
+	tcase_add_test(tests, daemons_meanwhile_harm_nothing);
+	tcase_add_test(tests, variables_and_constants_come_along);
+	tcase_add_test(tests, what_cannot_move_is_refused_by_name);
+	tcase_add_test(tests, one_that_works_is_not_suspended);
+	tcase_add_test(tests, kills_at_any_moment_harm_nothing);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

@@ -1,0 +1,537 @@
+// A session's memory on its way to the host and back, interrupted behind each single message by the
+// death of everything that can die. The test is keeper, executors and client: each executor knows
+// what is mapped in it, and the memory has a content.
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/session/domain.h"
+#include "server/session/session.h"
+#include "server/standby/swap.h"
+#include "server/worker/worker.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+#define MIB	UINT64_C(1048576)
+#define PLACES	3u /* mapped: the last two are the same memory */
+#define CHUNKS	2u
+#define ALL	((1u << PLACES) - 1)
+#define HANDLE	7u
+#define BYTES	(130 * MIB) /* of a chunk: several requests of the executor */
+#define HOPS	70	    /* messages of a way out and back, and some */
+#define SETTLES 40
+
+enum kind { DAEMON, ACTIVE, STANDBY, KEEPER, CLIENT, KINDS };
+
+static struct fake *fake;
+static struct fake_client client;
+static struct session *session;
+static unsigned mapped[FAKE_CHILDREN_MAX]; /* bit i: place i */
+static bool ready[FAKE_CHILDREN_MAX];
+static uint64_t latest[FAKE_CHILDREN_MAX];
+static uint64_t handles; /* given out */
+static unsigned live;	 /* of these, not released */
+static unsigned carried[2];
+static uint64_t free_bytes;
+static int ends, failures;
+
+static void on_done(void *context, int32_t code, const char *text)
+{
+	(void)context;
+	(void)text;
+	ends++;
+	failures += code != 0;
+}
+
+static uint64_t address(unsigned place)
+{
+	return client.window_base + place * 256 * MIB;
+}
+
+static unsigned place_of(uint64_t at)
+{
+	return (unsigned)((at - client.window_base) / (256 * MIB));
+}
+
+/*
+ * The children
+ */
+
+static void reply(struct fake_child *child, int32_t code, const uint64_t *values, uint32_t count)
+{
+	fake_reply(fake, child->socket, fake->message.id, code, values, count);
+}
+
+/* @is_there: it is to be unmapped */
+static void map(unsigned index, bool is_there)
+{
+	unsigned bit = 1u << place_of(fake->message.range.address);
+	bool fits = is_there == !!(mapped[index] & bit);
+
+	ck_assert_uint_lt(place_of(fake->message.range.address), PLACES);
+	/* Only an active executor may be told what is so already. */
+	if (!fits)
+		ck_assert_uint_eq(fake->children[index].worker->state, WORKER_ACTIVE);
+	if (fits)
+		mapped[index] ^= bit;
+	reply(&fake->children[index], fits ? 0 : CUDA_ERROR_INVALID_VALUE, NULL, 0);
+}
+
+/* The content of memory is its address. */
+static void carry(unsigned index)
+{
+	const struct wire_carry *wish = &fake->message.carry;
+	uint64_t word = wish->address;
+
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	ck_assert(mapped[index] & 1u << place_of(wish->address));
+	if (wish->into) {
+		ck_assert_int_eq(pread(fake->packet.fds[0], &word, 8, (off_t)wish->offset), 8);
+		ck_assert_uint_eq(word, wish->address);
+	} else {
+		ck_assert_int_eq(pwrite(fake->packet.fds[0], &word, 8, (off_t)wish->offset), 8);
+	}
+	carried[wish->into]++;
+	reply(&fake->children[index], 0, NULL, 0);
+}
+
+static void take_over(struct fake_child *child)
+{
+	const struct wire_activate *wish = &fake->message.activate;
+	uint64_t values[WINDOW_COUNT] = {0};
+
+	for (uint32_t i = 0; i < wish->sessions.count; i++)
+		fake_take_over(daemon_find_session(&fake->daemon, wish->sessions.at[i]), wish->generation);
+	reply(child, 0, values, wish->sessions.count);
+}
+
+static void answer(unsigned index)
+{
+	struct fake_child *child = &fake->children[index];
+	const uint64_t memory[2] = {free_bytes, UINT64_C(1) << 36}, closed = 1;
+
+	if (fake->message.id && fake->message.id <= latest[index])
+		return;
+	latest[index] = fake->message.id ? fake->message.id : latest[index];
+	switch (fake->message.type) {
+	case WIRE_MAP_MEMORY:
+		map(index, false);
+		break;
+	case WIRE_UNMAP_MEMORY:
+		map(index, true);
+		break;
+	case WIRE_CARRY_MEMORY:
+		carry(index);
+		break;
+	case WIRE_QUERY_MEMORY:
+		reply(child, 0, memory, 2);
+		break;
+	case WIRE_CREATE_CHUNK:
+		live++;
+		fake_give_chunk(child, fake->message.id, ++handles);
+		fake_turn(fake);
+		break;
+	case WIRE_RELEASE_CHUNK:
+		live--;
+		reply(child, 0, NULL, 0);
+		break;
+	case WIRE_ACTIVATE:
+		take_over(child);
+		break;
+	case WIRE_CLOSE_SESSION:
+		mapped[index] = 0;
+		reply(child, 0, &closed, 1);
+		break;
+	case WIRE_SHUTDOWN:
+		break;
+	default:
+		reply(child, 0, NULL, 0);
+		break;
+	}
+}
+
+/* Return: whether some child had something to do */
+static bool serve_one(void)
+{
+	fake_turn(fake);
+	for (unsigned i = 0; i < fake->child_count; i++) {
+		struct fake_child *child = &fake->children[i];
+
+		if (child->worker && child->killed) {
+			mapped[i] = 0;
+			fake_reap(fake, child, SIGKILL);
+			return true;
+		}
+		if (child->worker && !ready[i]) {
+			ready[i] = true;
+			fake_ready(fake, child);
+			return true;
+		}
+		packet_close_fds(&fake->packet);
+		if (!child->worker || packet_receive(child->socket, &fake->packet))
+			continue;
+		ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
+		answer(i);
+		return true;
+	}
+	return false;
+}
+
+static void serve_all(void)
+{
+	while (serve_one())
+		;
+}
+
+/*
+ * The session
+ */
+
+static void ask(struct wire_message *message)
+{
+	fake_request(fake, &client, message, -1);
+	serve_all();
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+static void boot(void)
+{
+	struct wire_message first = {.type = WIRE_MAP_MEMORY},
+			    second = {.type = WIRE_CREATE_MEMORY,
+				    .memory = {.handle = HANDLE, .bytes = BYTES}},
+			    third = {.type = WIRE_MAP_HANDLE, .memory = {.handle = HANDLE, .bytes = BYTES}};
+
+	memset(mapped, 0, sizeof(mapped));
+	memset(ready, 0, sizeof(ready));
+	memset(latest, 0, sizeof(latest));
+	handles = 0;
+	live = carried[0] = carried[1] = 0;
+	ends = failures = 0;
+	free_bytes = UINT64_C(1) << 35;
+	fake_with_records = true;
+	fake = fake_new(1);
+	fake->config.guard = CONFIG_GUARD_OFF;
+	fake->config.swap_host_bytes = UINT64_C(1) << 40;
+	serve_all();
+	fake_hello(fake, &client);
+	serve_all();
+	fake_welcome(fake, &client);
+	session = fake_session(fake, 0);
+	first.range = (struct wire_range){address(0), BYTES, 0};
+	ask(&first);
+	ask(&second);
+	for (unsigned i = 1; i < PLACES; i++) {
+		third.memory.address = address(i);
+		ask(&third);
+	}
+	serve_all();
+	ck_assert_uint_eq(live, CHUNKS);
+}
+
+static void end(bool is_there)
+{
+	packet_close_fds(&fake->packet);
+	if (is_there)
+		fake_leave(fake, &client);
+	serve_all();
+	ck_assert_uint_eq(live, 0);
+	for (unsigned i = 0; i < fake->child_count; i++)
+		ck_assert_uint_eq(mapped[i], 0);
+	fake_free(fake);
+}
+
+static void expect_maps(unsigned places)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		for (unsigned i = 0; i < fake->child_count; i++)
+			if (fake->children[i].worker == worker)
+				ck_assert_uint_eq(mapped[i], places);
+}
+
+static void expect_here(void)
+{
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_HERE);
+	ck_assert_ptr_null(session->swap);
+	ck_assert_ptr_null(session->swap_fd);
+	ck_assert_uint_eq(session->holdings.owned_bytes, CHUNKS * BYTES);
+	ck_assert_uint_eq(session->holdings.away_bytes, 0);
+	ck_assert_uint_eq(live, CHUNKS);
+	ck_assert(!(word_relaxed(&session->view.server->share) & SHM_SHARE_AWAY));
+	expect_maps(ALL);
+}
+
+static void expect_away(void)
+{
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
+	ck_assert_uint_eq(session->holdings.owned_bytes, 0);
+	ck_assert_uint_eq(session->holdings.away_bytes, CHUNKS * BYTES);
+	ck_assert_uint_eq(swap_all_bytes(&fake->daemon), CHUNKS * BYTES);
+	ck_assert_uint_eq(live, 0);
+	ck_assert(word_relaxed(&session->view.server->share) & SHM_SHARE_AWAY);
+	expect_maps(0);
+}
+
+START_TEST(all_of_it_goes_and_comes_back)
+{
+	boot();
+	for (int i = 0; i < 2; i++) {
+		ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+		ck_assert_int_eq(ends, 2 * i);
+		serve_all();
+		ck_assert_int_eq(ends, 2 * i + 1);
+		expect_away();
+		swap_end(session, on_done, NULL);
+		serve_all();
+		ck_assert_int_eq(ends, 2 * i + 2);
+		expect_here();
+	}
+	ck_assert_int_eq(failures, 0);
+	/* Each chunk once, whatever it is mapped at. */
+	ck_assert_uint_eq(carried[0], 2 * CHUNKS * 3);
+	ck_assert_uint_eq(carried[1], 2 * CHUNKS * 3);
+	end(true);
+}
+END_TEST
+
+/* An executor unmaps when its threads have been asked; what is mapped there before is an error. */
+START_TEST(nothing_is_mapped_before_it_is_unmapped)
+{
+	boot();
+	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	while (session->memory != SESSION_MEMORY_AWAY)
+		ck_assert(serve_one());
+	swap_end(session, on_done, NULL);
+	for (unsigned i = 0; i < PLACES; i++) {
+		ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
+		while (mapped[1] & 1u << i)
+			ck_assert(serve_one());
+	}
+	serve_all();
+	ck_assert_int_eq(failures, 0);
+	expect_here();
+	end(true);
+}
+END_TEST
+
+START_TEST(it_waits_until_there_is_room)
+{
+	boot();
+	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	serve_all();
+	free_bytes = CHUNKS * BYTES - 1;
+	swap_end(session, on_done, NULL);
+	serve_all();
+	ck_assert_int_eq(failures, 1);
+	expect_away();
+	free_bytes++;
+	FAKE_SKIP_WHILE(fake, session->memory == SESSION_MEMORY_AWAY);
+	serve_all();
+	expect_here();
+	end(true);
+}
+END_TEST
+
+START_TEST(a_request_brings_it_back_and_is_made_then)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+
+	boot();
+	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	serve_all();
+	session_pause(session, true, true);
+	fake_request(fake, &client, &query, -1);
+	serve_all();
+	expect_away();
+	fake_expect_nothing(fake, client.socket);
+	session_pause(session, false, true);
+	swap_end(session, on_done, NULL);
+	serve_all();
+	expect_here();
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	end(true);
+}
+END_TEST
+
+START_TEST(work_keeps_it_or_brings_it_back)
+{
+	struct wire_message wanted = {.type = WIRE_WANTED};
+
+	boot();
+	wanted.session = session->number;
+	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	fake_send(fake, fake->children[1].socket, &wanted, NULL, 0);
+	ck_assert_int_eq(failures, 1);
+	serve_all();
+	expect_here();
+	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	serve_all();
+	expect_away();
+	fake_send(fake, fake->children[1].socket, &wanted, NULL, 0);
+	serve_all();
+	expect_here();
+	end(true);
+}
+END_TEST
+
+START_TEST(a_budget_is_kept)
+{
+	boot();
+	fake->config.swap_host_bytes = CHUNKS * BYTES - 1;
+	ck_assert_ptr_nonnull(strstr(swap_begin(session, on_done, NULL), "swap_host_bytes"));
+	serve_all();
+	expect_here();
+	fake->config.swap_host_bytes++;
+	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	serve_all();
+	expect_away();
+	end(true);
+}
+END_TEST
+
+/*
+ * Kills
+ */
+
+static struct fake_child *find(bool active)
+{
+	for (unsigned i = 1; i < fake->child_count; i++) {
+		struct worker *worker = fake->children[i].worker;
+
+		if (worker && worker->domain && (worker == worker->domain->active) == active)
+			return &fake->children[i];
+	}
+	return NULL;
+}
+
+static struct fake_child *find_keeper(void)
+{
+	for (unsigned i = 0; i < fake->child_count; i++)
+		if (fake->children[i].worker && fake->children[i].worker == fake->daemon.keeper)
+			return &fake->children[i];
+	return NULL;
+}
+
+static void reap(struct fake_child *child)
+{
+	ck_assert_ptr_nonnull(child);
+	mapped[child - fake->children] = 0;
+	fake_reap(fake, child, SIGKILL);
+}
+
+static void strike(enum kind kind)
+{
+	switch (kind) {
+	case DAEMON:
+		ck_assert_int_eq(fake_come_back(fake), 0);
+		session = fake_session(fake, 0);
+		break;
+	case ACTIVE:
+		reap(find(true));
+		break;
+	case STANDBY:
+		reap(find(false));
+		break;
+	case KEEPER:
+		/* What it had made goes with descriptors and mappings. */
+		reap(find_keeper());
+		break;
+	case CLIENT:
+		fake_leave(fake, &client);
+		break;
+	case KINDS:
+		break;
+	}
+}
+
+/* Out, and if that is done in so many messages, on the way back. Return: whether it was over before
+ * these were needed */
+static bool go(int hops)
+{
+	bool out = false;
+
+	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	for (int i = 0; i < hops; i++) {
+		if (!out && session->memory == SESSION_MEMORY_AWAY) {
+			out = true;
+			swap_end(session, on_done, NULL);
+		}
+		if (!serve_one())
+			return true;
+	}
+	return false;
+}
+
+static void settle(void)
+{
+	serve_all();
+	if (session->memory != SESSION_MEMORY_HERE && session->memory != SESSION_MEMORY_AWAY)
+		FAKE_SKIP_WHILE(fake, serve_one() || session->memory == SESSION_MEMORY_RETURNS);
+	if (session->memory == SESSION_MEMORY_AWAY)
+		swap_end(session, on_done, NULL);
+	serve_all();
+	FAKE_SKIP_WHILE(fake, serve_one() || session->memory != SESSION_MEMORY_HERE);
+	serve_all();
+}
+
+START_TEST(whatever_dies_it_is_here_or_there)
+{
+	enum kind kind = (enum kind)(_i / HOPS);
+
+	boot();
+	go(_i % HOPS);
+	strike(kind);
+	if (kind != CLIENT) {
+		settle();
+		/* An earlier keeper's memory is not released by name. */
+		if (kind == KEEPER)
+			live = CHUNKS;
+		expect_here();
+	}
+	if (kind == KEEPER) {
+		fake_leave(fake, &client);
+		serve_all();
+		packet_close_fds(&fake->packet);
+		fake_free(fake);
+		return;
+	}
+	end(kind != CLIENT);
+}
+END_TEST
+
+START_TEST(every_message_was_there)
+{
+	boot();
+	ck_assert(go(HOPS - 1));
+	expect_here();
+	end(true);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite;
+	TCase *tests, *kills, *deaths;
+
+	fake_prepare();
+	suite = suite_create("swap");
+	tests = suite_case(suite, "swap");
+	tcase_add_test(tests, all_of_it_goes_and_comes_back);
+	tcase_add_test(tests, nothing_is_mapped_before_it_is_unmapped);
+	tcase_add_test(tests, it_waits_until_there_is_room);
+	tcase_add_test(tests, a_request_brings_it_back_and_is_made_then);
+	tcase_add_test(tests, work_keeps_it_or_brings_it_back);
+	tcase_add_test(tests, a_budget_is_kept);
+	tcase_add_test(tests, every_message_was_there);
+	/* What a dead daemon had open stays so here. */
+	deaths = tcase_create("deaths of the daemon");
+	tcase_add_loop_test(deaths, whatever_dies_it_is_here_or_there, 0, HOPS);
+	suite_add_tcase(suite, deaths);
+	kills = suite_case(suite, "kills");
+	tcase_add_loop_test(kills, whatever_dies_it_is_here_or_there, HOPS, KINDS * HOPS);
+	return suite_run(suite);
+}
