@@ -304,10 +304,10 @@ static int read_session(struct adoption *adoption, const struct record *record)
 		reclaim_begin(daemon);
 	for (int i = 0; i < 2; i++)
 		session->sinks[i] = inventory_chunk(&adoption->inventory, &kept->sinks[i]);
-	if (session->memory != SESSION_MEMORY_HERE) {
-		session->swap_fd = inventory_fd(&adoption->inventory, kept->swap_fd);
-		if (!session->swap_fd)
-			session_give_up(session, "the file that its memory is in is not there");
+	for (unsigned i = 0; session->memory != SESSION_MEMORY_HERE && i < KEPT_SWAP_FILES; i++) {
+		session->swap_files[i] = inventory_fd(&adoption->inventory, kept->swap_fds[i]);
+		if (!session->swap_files[i] && !session->given_up)
+			session_give_up(session, "a file that its memory is in is not there");
 	}
 	read_request(adoption, session, kept);
 	if (session->given_up)

@@ -16,8 +16,9 @@
 // A carrier gives nothing to the device of an executor that is lost or halted. Whatever still is on
 // its way then reads memory that nobody changes, or writes memory that nobody uses.
 //
-// Memory of the file is made while it is mapped (MADV_POPULATE_WRITE): several threads can do that
-// for one file at a time, and a machine without memory is an error and no signal.
+// Files are read and written, not mapped: a machine without memory is an error and no signal then,
+// and pages that are written whole need not be cleared first. The kernel lets one thread at a time
+// write to a file, so the daemon has several.
 
 #include "server/executor/carry.h"
 
@@ -35,10 +36,6 @@
 #include "server/executor/drain.h"
 #include "server/executor/tenant.h"
 #include "server/log.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 #define PIECE	 (UINT64_C(4) << 20)
 #define PAGE	 UINT64_C(4096)
@@ -112,21 +109,17 @@ static CUresult await_half(struct carrier *carrier, unsigned half)
 
 static CUresult write_piece(const struct load *load, uint64_t at, const uint8_t *piece)
 {
-	uint64_t bytes = piece_bytes(load->wish, at);
-	void *pages = mmap(
-		NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, load->fd, (off_t)(load->wish->offset + at));
-	CUresult code = CUDA_SUCCESS;
+	uint64_t bytes = piece_bytes(load->wish, at), done = 0;
 
-	if (pages == MAP_FAILED)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* Where the kernel has large pages for such files they cost less. */
-	madvise(pages, bytes, MADV_HUGEPAGE);
-	if (madvise(pages, bytes, MADV_POPULATE_WRITE) < 0)
-		code = errno == EINVAL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
-	else
-		memcpy(pages, piece, bytes);
-	munmap(pages, bytes);
-	return code;
+	while (done < bytes) {
+		ssize_t n =
+			pwrite(load->fd, piece + done, bytes - done, (off_t)(load->wish->offset + at + done));
+
+		if (n <= 0 && errno != EINTR)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		done += n > 0 ? (uint64_t)n : 0;
+	}
+	return CUDA_SUCCESS;
 }
 
 static CUresult read_piece(const struct load *load, uint64_t at, uint8_t *piece)
@@ -195,8 +188,6 @@ static const char *text_of(CUresult code)
 		return NULL;
 	case CUDA_ERROR_OUT_OF_MEMORY:
 		return "the machine has no memory for it";
-	case CUDA_ERROR_NOT_SUPPORTED:
-		return "the kernel of this machine is older than 5.14";
 	default:
 		return "its device memory could not be copied";
 	}

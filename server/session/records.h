@@ -19,6 +19,8 @@
 /* Executors of a domain that a session's end is told to: as many as a domain has at most, with all
  * standbys that the configuration allows. */
 #define KEPT_CLOSES 9u
+/* Files of a session whose memory is away: the kernel lets one thread at a time write to one. */
+#define KEPT_SWAP_FILES 8u
 
 /* RECORD_SERVICE, key 0. */
 struct kept_service {
@@ -72,8 +74,8 @@ struct kept_session {
 	uint32_t request_fd;
 	uint64_t code_bytes; /* of request_fd, which is what a text was compiled to; 0: it is not */
 	struct kept_chunk chunk;
-	struct kept_window window; /* that it has taken; no address: none */
-	uint32_t swap_fd;	   /* the file that its device memory goes to, or has gone to */
+	struct kept_window window;	    /* that it has taken; no address: none */
+	uint32_t swap_fds[KEPT_SWAP_FILES]; /* that its device memory goes to, or has gone to */
 };
 
 /* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and

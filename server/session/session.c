@@ -44,7 +44,8 @@ static void let_go(struct session *session)
 	sink_drop(session);
 	shared_fd_unref(session->again.fd);
 	chunk_unref(session->again.chunk);
-	shared_fd_unref(session->swap_fd);
+	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
+		shared_fd_unref(session->swap_files[i]);
 	/* Records name no descriptor that is given up. */
 	store_drop(session->daemon->store, session->record);
 	session->daemon->fault_room->session_gone(session);

@@ -147,9 +147,9 @@ struct session {
 	bool is_stuck;		    /* its own work did not end when it was to move (standby/move.h) */
 	const char *refused_limit;  /* that it was told of, and nothing was granted since; NULL: none */
 	struct swap *swap;	    /* while its memory is not HERE (standby/swap.h); else NULL */
-	struct shared_fd *swap_fd;  /* the file that it goes to; NULL: there is none */
-	struct worker *opening;	    /* OpenSession is with this executor, not answered */
-	unsigned closings;	    /* CloseSession answers to come */
+	struct shared_fd *swap_files[KEPT_SWAP_FILES]; /* that it goes to; NULL: there are none */
+	struct worker *opening;			       /* OpenSession is with this executor, not answered */
+	unsigned closings;			       /* CloseSession answers to come */
 	struct timer *close_timer;
 	uint64_t freed_us; /* when it last freed something; 0: never */
 	unsigned freeing;  /* pieces of device memory that it has freed, and that are not free yet */

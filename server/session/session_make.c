@@ -273,7 +273,8 @@ void session_keep(struct session *session)
 	kept->client_fd = session->client_fd->key;
 	kept->server_fd = session->server_fd->key;
 	kept->doorbell = session->doorbell_fd->key;
-	kept->swap_fd = session->swap_fd ? session->swap_fd->key : 0;
+	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
+		kept->swap_fds[i] = session->swap_files[i] ? session->swap_files[i]->key : 0;
 	for (int i = 0; i < 2; i++)
 		chunk_name(session->sinks[i], &kept->sinks[i]);
 	if (request) {

@@ -31,7 +31,10 @@ static uint64_t bytes_of(const struct session *session)
 {
 	struct stat status;
 
-	return session->swap_fd && fstat(session->swap_fd->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+	/* All of them are as long. */
+	return session->swap_files[0] && fstat(session->swap_files[0]->fd, &status) == 0
+		       ? (uint64_t)status.st_size
+		       : 0;
 }
 
 uint64_t swap_all_bytes(const struct daemon *daemon)
@@ -185,6 +188,20 @@ static struct shared_fd *make_file(const struct session *session, uint64_t bytes
 	return file;
 }
 
+/* Return: whether there are all */
+static bool make_files(struct session *session, uint64_t bytes)
+{
+	unsigned made = 0;
+
+	while (made < KEPT_SWAP_FILES && (session->swap_files[made] = make_file(session, bytes)))
+		made++;
+	if (made == KEPT_SWAP_FILES)
+		return true;
+	while (made--)
+		session->swap_files[made] = shared_fd_unref(session->swap_files[made]);
+	return false;
+}
+
 const char *swap_begin(struct session *session, swap_done_fn *done, void *context)
 {
 	const char *text = obstacle(session);
@@ -195,10 +212,11 @@ const char *swap_begin(struct session *session, swap_done_fn *done, void *contex
 	swap = swap_new(session, swap_on_retry);
 	swap->way = &way_out;
 	text = obstacle_of_memory(session, &swap->pieces);
-	session->swap_fd = text ? NULL : make_file(session, swap->pieces.bytes);
-	if (!session->swap_fd) {
+	if (!text && !make_files(session, swap->pieces.bytes))
+		text = "the service has no memory or no file descriptors left";
+	if (text) {
 		swap_drop(swap);
-		return text ? text : "the service has no memory or no file descriptors left";
+		return text;
 	}
 	swap->done = done;
 	swap->context = context;

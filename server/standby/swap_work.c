@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "protocol/cuda_abi.h"
 #include "server/loop/shared_fd.h"
@@ -96,12 +97,14 @@ void swap_note_moved(struct session *session, const char *where)
 /* Its memory is on the device, as it was, or again. */
 void swap_be_here(struct session *session)
 {
-	struct shared_fd *file = session->swap_fd;
+	struct shared_fd *files[KEPT_SWAP_FILES];
 
-	/* No record names the file when it is given up. */
-	session->swap_fd = NULL;
+	/* No record names a file when it is given up. */
+	memcpy(files, session->swap_files, sizeof(files));
+	memset(session->swap_files, 0, sizeof(session->swap_files));
 	session_set_memory(session, SESSION_MEMORY_HERE);
-	shared_fd_unref(file);
+	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
+		shared_fd_unref(files[i]);
 }
 
 /*
@@ -172,6 +175,13 @@ static void on_carried(
 	swap_drop_ticket(ticket);
 }
 
+/* Each request has its place in one of the files, at the same offset as in all: they are sparse.
+ * Memory comes back in the same requests. */
+static struct shared_fd *const *file_at(const struct session *session, uint64_t offset)
+{
+	return &session->swap_files[offset / CARRY_BYTES % KEPT_SWAP_FILES];
+}
+
 static void carry_next(struct swap *swap)
 {
 	const struct piece *piece = &swap->pieces.at[swap->next];
@@ -189,7 +199,8 @@ static void carry_next(struct swap *swap)
 		swap->next++;
 		swap->at = 0;
 	}
-	swap_ask(swap, session->domain->active, &message, &session->swap_fd, on_carried, NULL);
+	swap_ask(swap, session->domain->active, &message, file_at(session, message.carry.offset), on_carried,
+		NULL);
 }
 
 static void feed(struct swap *swap)

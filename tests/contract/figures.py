@@ -395,6 +395,38 @@ def takeover():
             f"({len(steps)} faults; `{command}`)."]
 
 
+# Results of bench/run itself.
+
+
+def value_of(name, scenario, point, system, key):
+    """The median over rounds of a number, of its median where a round has many of it."""
+    rounds = [one["values"][key] for one in load(name)["runs"] if (one["scenario"], one["point"], one["system"]) == (scenario, point, system)]
+    return statistics.median(one["median"] if isinstance(one, dict) else one for one in rounds)
+
+
+def code():
+    def row(text, name, scenario, point, key):
+        return [text, *(f"{value_of(name, scenario, point, system, key):.3g}" for system in ("native", "MPS", "frmps"))]
+
+    beside = {0: "beside nobody", 20: "beside kernels of 20 ms", 200: "beside kernels of 200 ms", 3000: "beside kernels of 3 s"}
+    return [f"`{load('h200_loading.json')['command']}`, `{load('h200_mix.json')['command']}`; one round each, with builds of that day.", "", *table(
+        ["", "native", "stock MPS", "frmps"],
+        [row(f"a load of a module of 400 kernels, {text}, ms", "h200_loading.json", "loading_beside", point, "beside_load")
+         for point, text in beside.items()] +
+        [row(f"the first launch of one, {text}, ms", "h200_loading.json", "loading_beside", point, "beside_use")
+         for point, text in beside.items()] +
+        [row("eight heavy programs at a time until all have ended, s", "h200_mix.json", "mix", 8, "mix_all")])]
+
+
+def suspending():
+    def found(key):
+        return value_of("h200_suspending.json", "suspending", 16384, "frmps", key)
+
+    return [f"`{load('h200_suspending.json')['command']}`: 16 GiB of an idle program go out at {found('out_gbps'):.3g} GB/s and come back at "
+            f"{found('in_gbps'):.3g} GB/s. The longest gap of a neighbour with 1 ms kernels is {found('beside_gap'):.3g} ms, "
+            f"{found('alone_gap'):.3g} ms without that. One round."]
+
+
 # Which file says what. A new result file needs a row here.
 
 FILES = {
@@ -402,6 +434,9 @@ FILES = {
     "h200_programs.json": ("programs.py (bench/run now)", "the same for PyTorch programs"),
     "h200_eight.json": ("run.py (bench/run now)", "where the time of eight programs' launches goes"),
     "h200_full.json": ("bench/run", "[the report](h200_full.html): frmps beside native and stock MPS, one round"),
+    "h200_loading.json": ("bench/run", "code that is loaded beside long kernels"),
+    "h200_mix.json": ("bench/run", "eight heavy programs at a time"),
+    "h200_suspending.json": ("bench/run", "a program's memory that goes to host memory and comes back"),
     "h200_classes.json": ("tests/gpu/exceptions.py", "what a contained fault costs the others"),
     "h200_frameworks.json": ("tests/gpu/framework_faults.py", "the same beside PyTorch programs"),
     "h200_real_culprits.json": ("tests/gpu/real_culprits.py", "what faults as people write them cost the others"),
@@ -424,7 +459,7 @@ def files():
 
 
 SECTIONS = {function.__name__: function for function in (
-    speed, fault, files, calls, ratios, launch, eight, programs, faults, frameworks, culprits, troubles, takeover)}
+    speed, fault, files, code, suspending, calls, ratios, launch, eight, programs, faults, frameworks, culprits, troubles, takeover)}
 
 if __name__ == "__main__":
     sections.main("figures", SECTIONS, DOCUMENTS)

@@ -257,7 +257,8 @@ static void expect_here(void)
 {
 	ck_assert_int_eq(session->memory, SESSION_MEMORY_HERE);
 	ck_assert_ptr_null(session->swap);
-	ck_assert_ptr_null(session->swap_fd);
+	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
+		ck_assert_ptr_null(session->swap_files[i]);
 	ck_assert_uint_eq(session->holdings.owned_bytes, CHUNKS * BYTES);
 	ck_assert_uint_eq(session->holdings.away_bytes, 0);
 	ck_assert_uint_eq(live, CHUNKS);
