@@ -371,6 +371,13 @@ static void look_for_gap(struct executor *executor)
 	end_work(executor);
 }
 
+/* Where the device is idle a new session has its group before its first kernel is looked up. */
+static void make_groups_at_once(struct executor *executor)
+{
+	if (cap_waits(executor) && !executor_is_lost(executor) && gate_try(executor))
+		cap_make_wanted(executor);
+}
+
 /* The next job, in order but for lookups in a gap; NULL at the end. */
 static struct job *next_job(struct executor *executor)
 {
@@ -386,6 +393,7 @@ static struct job *next_job(struct executor *executor)
 		/* In this gap, or in one of its own. */
 		if (burial_presses(executor))
 			bury(executor);
+		make_groups_at_once(executor);
 		gate_leave(executor);
 		job = job_queue_take(&worker->queue);
 		while (!job && bury(executor))
