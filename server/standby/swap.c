@@ -1,4 +1,4 @@
-// Suspending a session: all its device memory goes to a file in host memory, and the device has the
+// Suspending a session: all its device memory goes to files in host memory, and the device has the
 // pages for others. Its program stops at its next call that needs the device, which brings the
 // memory back to the same addresses. A session that is paused comes back when it is resumed.
 //
@@ -12,7 +12,7 @@
 //
 //   HERE     as ever
 //   LEAVES   the executor issues nothing more of it (SHM_SHARE_AWAY), waits for what it has on the
-//            device, and copies its memory to the file (executor/carry.c). All of it stays mapped
+//            device, and copies its memory to files (executor/carry.c). All of it stays mapped
 //   AWAY     executors have nothing of it mapped, its chunks are empty. All else that they know of
 //            it stays: modules, streams, graphs, and what is pinned
 //   RETURNS  the executor says how much is free; the keeper makes memory, the serving executor maps
@@ -25,11 +25,11 @@
 //   an executor   is in trouble. LEAVES: the move is off, nothing has changed. RETURNS: what was
 //                 mapped is given back, and the next executor begins anew. AWAY: nothing
 //   the keeper    dies: the next one makes the memory
-//   the session   ends: its file goes with it, and its chunks as those of all
+//   the session   ends: its files go with it, and its chunks as those of all
 //   the daemon    dies. The session's record says where its memory is, and is written behind what
 //                 standbys were told: those that are in step have it mapped in HERE and LEAVES and
 //                 nowhere else. LEAVES is HERE again (session_adopt()). AWAY and RETURNS: whatever
-//                 is mapped in the active executor is unmapped once more. The file is complete in
+//                 is mapped in the active executor is unmapped once more. The files are complete in
 //                 both
 //
 // What is not suspended: a session that shares device memory with another one, that has CUDA arrays
