@@ -66,7 +66,8 @@ static struct chunk *find_empty(struct inventory *inventory, const struct kept_c
 			reallocarray(inventory->empty, inventory->empty_room, sizeof(*inventory->empty));
 		log_bug_on(!inventory->empty);
 	}
-	return inventory->empty[inventory->empty_count++] = chunk_new_empty(inventory->daemon, kept->token);
+	inventory->empty[inventory->empty_count] = chunk_new_empty(inventory->daemon, kept->token);
+	return chunk_ref(inventory->empty[inventory->empty_count++]);
 }
 
 struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chunk *kept)
@@ -153,5 +154,7 @@ void inventory_deinit(struct inventory *inventory)
 {
 	free(inventory->made);
 	free(inventory->doomed);
+	for (size_t i = 0; i < inventory->empty_count; i++)
+		chunk_unref(inventory->empty[i]);
 	free(inventory->empty);
 }
