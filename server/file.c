@@ -7,11 +7,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+CUresult file_read_at(int fd, void *ret_bytes, uint64_t count, uint64_t offset)
+{
+	uint64_t at = 0;
+
+	while (at < count) {
+		ssize_t n = pread(fd, (uint8_t *)ret_bytes + at, count - at, (off_t)(offset + at));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return CUDA_ERROR_INVALID_IMAGE;
+		at += (uint64_t)n;
+	}
+	return CUDA_SUCCESS;
+}
+
 CUresult file_read(int fd, uint64_t bytes, uint8_t **ret_bytes)
 {
 	struct stat status;
-	uint64_t at = 0;
 	uint8_t *copy;
+	CUresult code;
 
 	if (fd < 0 || !bytes || bytes > FILE_BYTES_MAX || fstat(fd, &status) < 0 || status.st_size < 0 ||
 		(uint64_t)status.st_size < bytes)
@@ -19,27 +35,20 @@ CUresult file_read(int fd, uint64_t bytes, uint8_t **ret_bytes)
 	copy = malloc(bytes);
 	if (!copy)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	while (at < bytes) {
-		ssize_t n = pread(fd, copy + at, bytes - at, (off_t)at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			free(copy);
-			return CUDA_ERROR_INVALID_IMAGE;
-		}
-		at += (uint64_t)n;
-	}
-	*ret_bytes = copy;
-	return CUDA_SUCCESS;
+	code = file_read_at(fd, copy, bytes, 0);
+	if (code)
+		free(copy);
+	else
+		*ret_bytes = copy;
+	return code;
 }
 
-CUresult file_write(int fd, const void *bytes, uint64_t count)
+CUresult file_write(int fd, const void *bytes, uint64_t count, uint64_t offset)
 {
 	uint64_t at = 0;
 
 	while (at < count) {
-		ssize_t n = pwrite(fd, (const uint8_t *)bytes + at, count - at, (off_t)at);
+		ssize_t n = pwrite(fd, (const uint8_t *)bytes + at, count - at, (off_t)(offset + at));
 
 		if (n < 0 && errno == EINTR)
 			continue;

@@ -1,4 +1,4 @@
-// Whole files of memory that another process has made, or will read. No state; any thread.
+// Files of memory that another process has made, or will read. No state; any thread.
 
 #ifndef FRMPS_SERVER_FILE_H
 #define FRMPS_SERVER_FILE_H
@@ -17,8 +17,11 @@
  */
 CUresult file_read(int fd, uint64_t bytes, uint8_t **ret_bytes);
 
-/** Writes a file from its beginning, which may fail in any way. Return: CUDA_SUCCESS,
+/** Reads a part of a file. Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_IMAGE (it is not there). */
+CUresult file_read_at(int fd, void *ret_bytes, uint64_t count, uint64_t offset);
+
+/** Writes a part of a file, which may fail in any way. Return: CUDA_SUCCESS,
  * CUDA_ERROR_OUT_OF_MEMORY. */
-CUresult file_write(int fd, const void *bytes, uint64_t count);
+CUresult file_write(int fd, const void *bytes, uint64_t count, uint64_t offset);
 
 #endif

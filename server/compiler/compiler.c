@@ -147,7 +147,7 @@ static int handle_text(struct compiler *compiler)
 	compiler->log[0] = '\0';
 	reply.code = compile(compiler, &code, &bytes);
 	if (!reply.code)
-		reply.code = file_write(file_of(compiler, 1), code, bytes);
+		reply.code = file_write(file_of(compiler, 1), code, bytes, 0);
 	free(code);
 	value = bytes;
 	reply.values = (struct wire_u64s){&value, reply.code ? 0 : 1};

@@ -97,7 +97,7 @@ static CUresult complete(struct links *links, struct link *link, int fd, uint64_
 	CUresult code = links->ops->link_complete(link->backend, &image, &bytes);
 
 	if (!code)
-		code = bytes > LINKS_IMAGE_MAX ? CUDA_ERROR_OUT_OF_MEMORY : file_write(fd, image, bytes);
+		code = bytes > LINKS_IMAGE_MAX ? CUDA_ERROR_OUT_OF_MEMORY : file_write(fd, image, bytes, 0);
 	if (!code)
 		*ret_bytes = bytes;
 	return code;

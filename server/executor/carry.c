@@ -22,7 +22,6 @@
 
 #include "server/executor/carry.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,6 +34,7 @@
 #include "server/executor/constant.h"
 #include "server/executor/drain.h"
 #include "server/executor/tenant.h"
+#include "server/file.h"
 #include "server/log.h"
 
 #define PIECE	 (UINT64_C(4) << 20)
@@ -109,32 +109,14 @@ static CUresult await_half(struct carrier *carrier, unsigned half)
 
 static CUresult write_piece(const struct load *load, uint64_t at, const uint8_t *piece)
 {
-	uint64_t bytes = piece_bytes(load->wish, at), done = 0;
-
-	while (done < bytes) {
-		ssize_t n =
-			pwrite(load->fd, piece + done, bytes - done, (off_t)(load->wish->offset + at + done));
-
-		if (n <= 0 && errno != EINTR)
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		done += n > 0 ? (uint64_t)n : 0;
-	}
-	return CUDA_SUCCESS;
+	return file_write(load->fd, piece, piece_bytes(load->wish, at), load->wish->offset + at);
 }
 
 static CUresult read_piece(const struct load *load, uint64_t at, uint8_t *piece)
 {
-	uint64_t bytes = piece_bytes(load->wish, at), done = 0;
-
-	while (done < bytes) {
-		ssize_t n =
-			pread(load->fd, piece + done, bytes - done, (off_t)(load->wish->offset + at + done));
-
-		if (n <= 0 && errno != EINTR)
-			return CUDA_ERROR_INVALID_VALUE;
-		done += n > 0 ? (uint64_t)n : 0;
-	}
-	return CUDA_SUCCESS;
+	return file_read_at(load->fd, piece, piece_bytes(load->wish, at), load->wish->offset + at)
+		       ? CUDA_ERROR_INVALID_VALUE
+		       : CUDA_SUCCESS;
 }
 
 static CUresult carry_out(struct carrier *carrier, const struct load *load)
