@@ -51,22 +51,10 @@ static CUresult map(uint64_t at)
 {
 	const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory.device}};
-	const CUmemAccessDesc access = {
-		.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handle;
 	CUresult code = driver.memory_create(&handle, GRANULE, &properties, 0);
 
-	if (code)
-		return code;
-	code = driver.memory_map(at, GRANULE, 0, handle, 0);
-	if (!code) {
-		code = driver.memory_access(at, GRANULE, &access, 1);
-		if (code)
-			driver.memory_unmap(at, GRANULE);
-	}
-	/* A mapping keeps it alive. */
-	driver.memory_release(handle);
-	return code;
+	return code ? code : driver_map(at, GRANULE, handle, memory.device);
 }
 
 static void leave(struct range *range, uint64_t granule)
@@ -110,18 +98,6 @@ static void keep_open(struct range *range, uint64_t granule)
 
 /* ---- places ---- */
 
-/* Exactly there: to the driver an address is a hint. */
-static bool reserve(uint64_t at, uint64_t bytes)
-{
-	CUdeviceptr got;
-
-	if (driver.address_reserve(&got, bytes, GRANULE, at, 0))
-		return false;
-	if (got != at)
-		driver.address_free(got, bytes);
-	return got == at;
-}
-
 /* Return: whether there is one */
 static bool open_range(struct range *range, uint64_t at, uint64_t bytes)
 {
@@ -129,7 +105,7 @@ static bool open_range(struct range *range, uint64_t at, uint64_t bytes)
 		return true;
 	*range = (struct range){.at = at, .bytes = bytes, .open = NO_GRANULE};
 	range->places = calloc(bytes / GRANULE, sizeof(range->places[0]));
-	if (range->places && !reserve(at, bytes)) {
+	if (range->places && driver_reserve(at, bytes)) {
 		free(range->places);
 		range->places = NULL;
 	}

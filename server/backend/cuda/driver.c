@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "protocol/shim_uuid.h"
+#include "server/backend/backend.h"
 
 struct driver driver;
 
@@ -166,4 +167,30 @@ void *driver_library(const char *name)
 	for (size_t i = 0; !library && i < sizeof(candidates) / sizeof(candidates[0]); i++)
 		library = open_beside(candidates[i], name);
 	return library;
+}
+
+CUresult driver_reserve(uint64_t address, uint64_t bytes)
+{
+	CUdeviceptr got = 0;
+	CUresult code = driver.address_reserve(&got, bytes, BACKEND_CHUNK_GRANULE, address, 0);
+
+	if (code || got == address)
+		return code;
+	driver.address_free(got, bytes);
+	return CUDA_ERROR_MAP_FAILED;
+}
+
+CUresult driver_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, CUdevice device)
+{
+	const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUresult code = driver.memory_map(address, bytes, 0, handle, 0);
+
+	if (!code) {
+		code = driver.memory_access(address, bytes, &access, 1);
+		if (code)
+			driver.memory_unmap(address, bytes);
+	}
+	driver.memory_release(handle);
+	return code;
 }

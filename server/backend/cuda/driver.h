@@ -48,6 +48,15 @@ extern struct driver driver;
  */
 CUresult driver_open(char *text, size_t size);
 
+/**
+ * Reserves addresses exactly there: to the driver an address is a hint.
+ * Return: CUDA_SUCCESS; CUDA_ERROR_MAP_FAILED: they are not free; as of cuMemAddressReserve()
+ */
+CUresult driver_reserve(uint64_t address, uint64_t bytes);
+/** Maps memory for a device to read and write, or not at all, and lets go of the handle: a mapping
+ * keeps the memory alive. Errors: as of cuMemMap() and cuMemSetAccess(). */
+CUresult driver_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, CUdevice device);
+
 /** Opens another library of the driver's, from where the driver itself is looked for. Return: for
  * dlsym(); NULL: there is none */
 void *driver_library(const char *name);

@@ -50,14 +50,7 @@ CUresult cuda_chunk_release(uint64_t handle)
 
 CUresult cuda_window_reserve(uint64_t address, uint64_t bytes)
 {
-	CUdeviceptr got = 0;
-	CUresult code = driver.address_reserve(&got, bytes, BACKEND_CHUNK_GRANULE, address, 0);
-
-	if (code || got == address)
-		return code;
-	/* The address is only a hint to the driver. */
-	driver.address_free(got, bytes);
-	return CUDA_ERROR_MAP_FAILED;
+	return driver_reserve(address, bytes);
 }
 
 CUresult cuda_window_release(uint64_t address, uint64_t bytes)
@@ -67,21 +60,11 @@ CUresult cuda_window_release(uint64_t address, uint64_t bytes)
 
 CUresult cuda_chunk_map(uint64_t address, uint64_t bytes, int fd)
 {
-	CUmemAccessDesc access = {.location = here(), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handle;
 	CUresult code;
 
 	code = driver.memory_import(&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-	if (code)
-		return code;
-	code = driver.memory_map(address, bytes, 0, handle, 0);
-	if (!code) {
-		code = driver.memory_access(address, bytes, &access, 1);
-		if (code)
-			driver.memory_unmap(address, bytes);
-	}
-	driver.memory_release(handle);
-	return code;
+	return code ? code : driver_map(address, bytes, handle, cuda.device);
 }
 
 CUresult cuda_chunk_unmap(uint64_t address, uint64_t bytes)
