@@ -257,18 +257,6 @@ static void repeat_call(struct adoption *adoption, struct session *session, stru
 }
 
 /* Reads the request that was under way from the program's socket, where it still is. */
-/* @may_be_empty: whether its content may be in host memory: that of a suspended session alone.
- * NULL: there is none */
-static struct chunk *take_chunk(struct adoption *adoption, const struct kept_chunk *kept, bool may_be_empty)
-{
-	struct chunk *chunk = inventory_chunk(&adoption->inventory, kept);
-
-	if (!chunk || chunk->fd || may_be_empty)
-		return chunk;
-	chunk_unref(chunk);
-	return NULL;
-}
-
 static void read_request(struct adoption *adoption, struct session *session, const struct kept_session *kept)
 {
 	struct worker *worker = find_worker(adoption->daemon, kept->request.worker);
@@ -278,7 +266,7 @@ static void read_request(struct adoption *adoption, struct session *session, con
 	session->again.asked = kept->asked;
 	session->again.fd = inventory_fd(&adoption->inventory, kept->request_fd);
 	session->again.code_bytes = kept->code_bytes;
-	session->again.chunk = take_chunk(adoption, &kept->chunk, false);
+	session->again.chunk = inventory_chunk(&adoption->inventory, &kept->chunk, false);
 	if (!window_is_possible(&session->domain->windows, kept->window.address, kept->window.bytes)) {
 		session_give_up(session, "its request cannot be read");
 		return;
@@ -315,7 +303,7 @@ static int read_session(struct adoption *adoption, const struct record *record)
 	if (session->opened && session->state == SESSION_CLOSING && !session->given_up)
 		reclaim_begin(daemon);
 	for (int i = 0; i < 2; i++)
-		session->sinks[i] = take_chunk(adoption, &kept->sinks[i], false);
+		session->sinks[i] = inventory_chunk(&adoption->inventory, &kept->sinks[i], false);
 	for (unsigned i = 0; session->memory != SESSION_MEMORY_HERE && i < KEPT_SWAP_FILES; i++) {
 		session->swap_files[i] = inventory_fd(&adoption->inventory, kept->swap_fds[i]);
 		if (!session->swap_files[i] && !session->given_up)
@@ -349,7 +337,7 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 		return 0;
 	}
 	file = inventory_fd(&adoption->inventory, kept->fd);
-	chunk = take_chunk(adoption, &kept->chunk, session->holdings.away);
+	chunk = inventory_chunk(&adoption->inventory, &kept->chunk, session->holdings.away);
 	log_bug_on(kept->type == WIRE_MAP_HOST &&
 		   handout_add(&adoption->daemon->handouts, session->owner, file) < 0);
 	if (holdings_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {

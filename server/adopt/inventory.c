@@ -70,13 +70,13 @@ static struct chunk *find_empty(struct inventory *inventory, const struct kept_c
 	return chunk_ref(inventory->empty[inventory->empty_count++]);
 }
 
-struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chunk *kept)
+struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chunk *kept, bool may_be_empty)
 {
 	struct doomed *doomed = find_doomed(inventory, kept);
 	struct chunk *chunk;
 
 	if (!kept->fd && (kept->token[0] || kept->token[1]))
-		return find_empty(inventory, kept);
+		return may_be_empty ? find_empty(inventory, kept) : NULL;
 	if (!kept->fd || kept->fd >= inventory->made_count || (doomed && doomed->kept.release_id))
 		return NULL;
 	if (inventory->made[kept->fd].chunk)

@@ -6,6 +6,7 @@
 #ifndef FRMPS_SERVER_ADOPT_INVENTORY_H
 #define FRMPS_SERVER_ADOPT_INVENTORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,8 +34,9 @@ void inventory_deinit(struct inventory *inventory);
 
 /** A reference to the descriptor under a key. NULL: there is none. */
 struct shared_fd *inventory_fd(struct inventory *inventory, uint32_t key);
-/** A reference to a chunk. NULL: there is none, or the keeper has been told to let go of it. */
-struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chunk *kept);
+/** A reference to a chunk. NULL: there is none, or the keeper has been told to let go of it.
+ * @may_be_empty: its content may be in host memory, as that of a suspended session alone */
+struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chunk *kept, bool may_be_empty);
 
 /* Once everything that holds chunks has asked for them. */
 /** Has the keeper told again of what it was told to let go of. */
