@@ -71,16 +71,9 @@ static void make_next(struct swap *swap);
 static void on_mapped(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
-	struct ticket *ticket = context;
-	bool awaited = swap_take(ticket);
-
 	(void)worker;
 	(void)packet;
-	if (awaited && (!reply || reply->code))
-		swap_fail_by(ticket->swap, reply);
-	else if (awaited)
-		make_next(ticket->swap);
-	swap_drop_ticket(ticket);
+	swap_go_on(context, reply, make_next);
 }
 
 /* The record says whose the memory is before an executor has it. */

@@ -85,6 +85,9 @@ void swap_drop_ticket(struct ticket *ticket);
 /** An answer that is no success; NULL: there is none. */
 void swap_fail_by(struct swap *swap, const struct wire_reply *reply);
 
+/** All that is done with an answer which says no more than whether it goes on. */
+void swap_go_on(struct ticket *ticket, const struct wire_reply *reply, void (*next)(struct swap *swap));
+
 /** Copies all of it on the way that it is on. */
 void swap_copy(struct swap *swap);
 

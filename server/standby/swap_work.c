@@ -154,6 +154,17 @@ void swap_fail_by(struct swap *swap, const struct wire_reply *reply)
 		swap->way->failed(swap, CUDA_ERROR_NOT_READY, "a process of the service has ended");
 }
 
+void swap_go_on(struct ticket *ticket, const struct wire_reply *reply, void (*next)(struct swap *swap))
+{
+	bool awaited = swap_take(ticket);
+
+	if (awaited && (!reply || reply->code))
+		swap_fail_by(ticket->swap, reply);
+	else if (awaited)
+		next(ticket->swap);
+	swap_drop_ticket(ticket);
+}
+
 /*
  * Copies
  */
@@ -163,16 +174,9 @@ static void feed(struct swap *swap);
 static void on_carried(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
-	struct ticket *ticket = context;
-	bool awaited = swap_take(ticket);
-
 	(void)worker;
 	(void)packet;
-	if (awaited && (!reply || reply->code))
-		swap_fail_by(ticket->swap, reply);
-	else if (awaited)
-		feed(ticket->swap);
-	swap_drop_ticket(ticket);
+	swap_go_on(context, reply, feed);
 }
 
 /* Each request has its place in one of the files, at the same offset as in all: they are sparse.
