@@ -44,24 +44,40 @@ static json_t *client_row(const json_t *root, const json_t *domain, const json_t
 	return json_pack("[sssssss]", pid, name, "0", pci, space, "default", command_of(client));
 }
 
+/* The service's status, if the server that is named is there; without one that is all of them.
+ * Return: NULL after an error line. @ret_code: then */
+static json_t *status_of_server(const struct call *call, const struct words *words, int *ret_code)
+{
+	const char *server = words->values[KEY_SERVER];
+	json_t *root = mps_status(call, ret_code);
+
+	if (!root || !server || mps3_find_server(call, root, server))
+		return root;
+	json_decref(root);
+	*ret_code = 1;
+	return NULL;
+}
+
+static bool is_meant(const json_t *domain, const struct words *words)
+{
+	const char *server = words->values[KEY_SERVER];
+
+	return mps_server_of(domain) && (!server || mps3_is_server(domain, server));
+}
+
 int mps3_client_list(const struct call *call)
 {
 	struct words words;
 	struct table table = {COLUMNS(client_columns), NULL};
 	int code = mps3_take(call, KEY_BIT(SERVER) | KEY_BIT(ALL) | KEY_BIT(FORMAT), 0, 0, &words);
-	const char *server = words.values[KEY_SERVER];
-	json_t *root = code ? NULL : mps_status(call, &code), *domain, *client;
+	json_t *root = code ? NULL : status_of_server(call, &words, &code), *domain, *client;
 	size_t i, j;
 
 	if (!root)
 		return code;
-	if (server && !mps3_find_server(call, root, server)) {
-		json_decref(root);
-		return 1;
-	}
 	table.rows = json_array();
 	json_array_foreach (json_object_get(root, "domains"), i, domain) {
-		if (!mps_server_of(domain) || (server && !mps3_is_server(domain, server)))
+		if (!is_meant(domain, &words))
 			continue;
 		json_array_foreach (json_object_get(domain, "clients"), j, client)
 			if (mps_is_client(client))
@@ -133,20 +149,15 @@ int mps3_device_list(const struct call *call)
 	struct words words;
 	struct table table = {COLUMNS(device_columns), NULL};
 	int code = mps3_take(call, KEY_BIT(SERVER) | KEY_BIT(FORMAT), 0, 0, &words);
-	const char *server = words.values[KEY_SERVER];
-	json_t *root = code ? NULL : mps_status(call, &code), *domain;
+	json_t *root = code ? NULL : status_of_server(call, &words, &code), *domain;
 	char name[MPS3_NAME];
 	size_t index;
 
 	if (!root)
 		return code;
-	if (server && !mps3_find_server(call, root, server)) {
-		json_decref(root);
-		return 1;
-	}
 	table.rows = json_array();
 	json_array_foreach (json_object_get(root, "domains"), index, domain) {
-		if (!mps_server_of(domain) || (server && !mps3_is_server(domain, server)))
+		if (!is_meant(domain, &words))
 			continue;
 		mps3_name_server(domain, name);
 		json_array_append_new(table.rows, device_row(root, name));
