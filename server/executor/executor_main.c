@@ -393,7 +393,10 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 	char why[TRIAL_TEXT], text[TRIAL_TEXT + 64];
 	CUresult code;
 
+	uint64_t begin = clock_now(), opened, rehearsed;
+
 	code = ops->open_executor(device, &properties);
+	opened = clock_now();
 	if (code)
 		return give_up(control_fd, code,
 			code == CUDA_ERROR_DEVICE_UNAVAILABLE
@@ -405,8 +408,13 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 		snprintf(text, sizeof(text), "a fault cannot be rehearsed: %s", why);
 		return give_up(control_fd, CUDA_ERROR_LAUNCH_FAILED, text);
 	}
+	rehearsed = clock_now();
 	if (code || executor_init(&executor, ops, control_fd, 0))
 		return give_up(control_fd, code ? code : CUDA_ERROR_OUT_OF_MEMORY, "cannot start");
+	log_info("ready after %llu ms: device %llu, rehearsal of a fault %llu",
+		(unsigned long long)((clock_now() - begin) / CLOCK_MS),
+		(unsigned long long)((opened - begin) / CLOCK_MS),
+		(unsigned long long)((rehearsed - opened) / CLOCK_MS));
 	executor.device = properties;
 	if (!backend_contains)
 		log_warning("faults of kernels cannot be contained with this driver or device: at each one "

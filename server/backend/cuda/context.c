@@ -4,6 +4,7 @@
 // keeper never gets past cuInit.
 
 #include <stdio.h>
+#include <time.h>
 
 #include "server/backend/cuda/condition.h"
 #include "server/backend/cuda/contain.h"
@@ -14,8 +15,42 @@
 #include "server/backend/cuda/loader_trial.h"
 #include "server/backend/cuda/nvjit.h"
 #include "server/backend/cuda/text.h"
+#include "server/log.h"
 
 struct cuda cuda;
+
+/* What opening the device spent its time with, for the log. */
+static struct {
+	uint64_t first, last; /* ns */
+	char text[256];
+	size_t used;
+} opening;
+
+static uint64_t opening_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void opening_begin(void)
+{
+	opening.first = opening.last = opening_now();
+	opening.used = 0;
+}
+
+/* Everything since the last call was @what. */
+static void opening_spent(const char *what)
+{
+	uint64_t now = opening_now();
+	int wrote = snprintf(opening.text + opening.used, sizeof(opening.text) - opening.used, "%s%s %llu",
+		opening.used ? ", " : "", what, (unsigned long long)((now - opening.last) / 1000000));
+
+	if (wrote > 0 && (size_t)wrote < sizeof(opening.text) - opening.used)
+		opening.used += (size_t)wrote;
+	opening.last = now;
+}
 
 static CUresult start(int ordinal)
 {
@@ -27,6 +62,7 @@ static CUresult start(int ordinal)
 		return code;
 	}
 	code = driver.init(0);
+	opening_spent("driver");
 	if (!code)
 		code = driver.device_get(&cuda.device, ordinal);
 	if (!code && cuda_device_lacks(cuda.device))
@@ -60,8 +96,10 @@ static void arm(void)
 
 static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 {
-	CUresult code = start(ordinal);
+	CUresult code;
 
+	opening_begin();
+	code = start(ordinal);
 	if (code)
 		return code;
 	/* No executor thread waits inside the driver, so how it would wait does not matter. */
@@ -74,6 +112,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		return code;
 	}
 	code = driver.context_set(cuda.context);
+	opening_spent("context");
 	if (!code)
 		code = cuda_device_read(cuda.device, ret_device);
 	if (code)
@@ -81,19 +120,29 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 	else
 		cuda_sms_read(cuda.device, ret_device);
 	nvjit.arch = cuda_arch();
+	opening_spent("attributes");
 	/* Before anything runs: the trap handler is changed (handler.h). */
 	if (!code && backend_is_served)
 		arm();
+	opening_spent("faults");
 	if (!code) {
 		cuda_stream_open();
-		if (loader_open(cuda.device) && !loader_is_proved())
-			loader_disable();
+		opening_spent("streams");
+		if (loader_open(cuda.device)) {
+			opening_spent("trampolines");
+			if (!loader_is_proved())
+				loader_disable();
+		}
+		opening_spent("trial of the loader");
 		cuda_builtin_open();
 		cuda_text_open();
 		cuda_condition_open();
-	}
-	if (!code)
+		opening_spent("own kernels");
 		cuda_clock_open();
+		opening_spent("clock");
+		log_info("the device is open after %llu ms: %s",
+			(unsigned long long)((opening.last - opening.first) / 1000000), opening.text);
+	}
 	return code;
 }
 
