@@ -176,7 +176,6 @@ CUDA_EXPORT CUresult cuLibraryGetGlobal(
 	return module_global(instance, name, ret_address, ret_bytes);
 }
 
-/* Modules with such variables are not loaded, so no library has any. */
 CUDA_EXPORT CUresult cuLibraryGetManaged(
 	CUdeviceptr *ret_address, size_t *ret_bytes, CUlibrary handle, const char *name)
 {
@@ -187,7 +186,7 @@ CUDA_EXPORT CUresult cuLibraryGetManaged(
 		return result;
 	if (!name || (!ret_address && !ret_bytes))
 		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_ERROR_NOT_FOUND;
+	return module_managed(library, name, ret_address, ret_bytes);
 }
 
 CUDA_EXPORT CUresult cuLibraryGetUnifiedFunction(void **ret_function, CUlibrary handle, const char *name)

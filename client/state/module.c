@@ -17,6 +17,7 @@
 #include "client/state/function.h"
 #include "client/state/instance.h"
 #include "client/state/log.h"
+#include "client/state/managed.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/state/renew.h"
@@ -149,12 +150,17 @@ static bool make_room(struct client_module *module, CUresult result, const struc
 	struct wire_load_module *load)
 {
 	if (result != CUDA_ERROR_NOT_READY || load->variables || answer->message.type != WIRE_REPLY ||
-		answer->message.reply.values.count != 1)
+		answer->message.reply.values.count < 2)
 		return false;
-	if (memory_alloc_block(answer->message.reply.values.at[0], &module->variables) == CUDA_SUCCESS)
+	load->variables = WIRE_VARIABLES_OF_DRIVER;
+	if (answer->message.reply.values.at[1]) {
+		if (managed_alloc(NULL, answer->message.reply.values.at[0], CU_MEM_ATTACH_GLOBAL,
+			    &module->managed) == CUDA_SUCCESS)
+			load->variables = module->managed;
+	} else if (memory_alloc_block(answer->message.reply.values.at[0], &module->variables) ==
+		   CUDA_SUCCESS) {
 		load->variables = memory_block_address(module->variables);
-	else
-		load->variables = WIRE_VARIABLES_OF_DRIVER;
+	}
 	return true;
 }
 
@@ -162,7 +168,10 @@ static void leave_room(struct client_module *module)
 {
 	if (module->variables)
 		memory_free_block(module->variables);
+	if (module->managed)
+		managed_free(module->managed);
 	module->variables = NULL;
+	module->managed = 0;
 }
 
 static bool is_moved(const struct control_answer *answer)
@@ -187,10 +196,12 @@ static CUresult send_load(struct client_module *module, struct image *image, str
 		result = ask_load(image, &request, answer);
 	/* What the service could not carry out in time may come to that memory yet: it is nobody's
 	 * any more. */
-	if (result == CUDA_ERROR_SYSTEM_NOT_READY)
+	if (result == CUDA_ERROR_SYSTEM_NOT_READY) {
 		module->variables = NULL;
-	else if (result != CUDA_SUCCESS || !is_moved(answer))
+		module->managed = 0;
+	} else if (result != CUDA_SUCCESS || !is_moved(answer)) {
 		leave_room(module);
+	}
 	*ret_uses = result == CUDA_SUCCESS && answer->message.reply.values.count > 1
 			    ? answer->message.reply.values.at[1]
 			    : 0;
@@ -646,6 +657,12 @@ static CUresult ask_global(
 	return result;
 }
 
+/* Whether an address is that of a managed variable, of which the range is known. */
+static bool is_managed(const struct client_module *module, CUdeviceptr address)
+{
+	return module->managed && managed_holds(address, 1) && address >= module->managed;
+}
+
 /* Remembers a global and lets copies and pointer queries know its addresses. Not remembering costs
  * a question. */
 static void add_global(struct client_module *module, const char *name, CUdeviceptr address, size_t bytes)
@@ -653,7 +670,7 @@ static void add_global(struct client_module *module, const char *name, CUdevicep
 	size_t length = strlen(name) + 1;
 	struct client_global *global = malloc(sizeof(*global) + length);
 
-	if (bytes > 0)
+	if (bytes > 0 && !is_managed(module, address))
 		ranges_add(address, bytes, RANGE_GLOBAL, module);
 	if (!global)
 		return;
@@ -694,6 +711,19 @@ CUresult module_global(
 	if (ret_bytes)
 		*ret_bytes = bytes;
 	return CUDA_SUCCESS;
+}
+
+CUresult module_managed(
+	struct client_module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes)
+{
+	CUdeviceptr address;
+	CUresult result = module_global(module, name, &address, ret_bytes);
+
+	if (result == CUDA_SUCCESS && !is_managed(module, address))
+		return CUDA_ERROR_NOT_FOUND;
+	if (result == CUDA_SUCCESS && ret_address)
+		*ret_address = address;
+	return result;
 }
 
 /* The next names of the list, and how many it has in all. */

@@ -56,8 +56,9 @@ struct client_module {
 	pthread_mutex_t lock;
 	struct client_function *functions; /* guarded by lock, as are the globals */
 	struct client_global *globals;
-	void *variables; /* its block of device memory (memory.h), also for mirrors of its constants;
+	void *variables;     /* its block of device memory (memory.h), also for mirrors of its constants;
 			  * NULL: there is none */
+	CUdeviceptr managed; /* the same in managed memory (managed.h), where some of them are; else 0 */
 	struct client_module *next; /* guarded by the registry's lock */
 };
 
@@ -99,6 +100,10 @@ CUresult module_function(
 
 /** A global by name; each output may be NULL. CUDA_ERROR_NOT_FOUND. */
 CUresult module_global(
+	struct client_module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes);
+
+/** A managed variable by name; each output may be NULL. CUDA_ERROR_NOT_FOUND, also for others. */
+CUresult module_managed(
 	struct client_module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes);
 
 /**

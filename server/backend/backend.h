@@ -157,9 +157,10 @@ struct backend_link_input {
 /* A block of a client's device memory for the variables of one module, and for mirrors of its
  * constants: their values, for the client; whoever writes there copies it on. */
 struct backend_variables {
-	uint64_t at;	/* address; 0: there is none yet */
-	uint64_t bytes; /* of the block; 0: nothing is in it: the module has no variables, or keeps them */
-	uint8_t *first; /* what has to be in it before a kernel runs, on the heap, the caller's */
+	uint64_t at;	 /* address; 0: there is none yet */
+	uint64_t bytes;	 /* of the block; 0: nothing is in it: the module has no variables, or keeps them */
+	uint8_t *first;	 /* what has to be in it before a kernel runs, on the heap, the caller's */
+	bool is_managed; /* out, with its bytes: it is to be in managed memory */
 };
 
 /* A module, as it is to be loaded. */

@@ -7,7 +7,10 @@
 // That is right only if all its relocations are understood. It stays where it is if one of them is
 // of an unknown kind; if there are relocations that name its section instead of it; if it begins
 // with the address of something that stays, a function for example; if another symbol shares its
-// name or its place; if anything marks it as special (managed memory).
+// name or its place; if anything but "managed" marks it as special.
+//
+// Managed variables have to be where the program can use them, and a module has one block: in an
+// image with managed variables all others stay.
 //
 // A constant is a symbol of .nv.constant3. Code needs no address to read it, but other variables
 // may begin with its address, and get that of the mirror then. Code that has the address of the
@@ -30,6 +33,8 @@
 
 #define ADDRESS_BYTES 8u
 #define CODE_BYTES    16u /* of an instruction */
+/* In st_other: a variable in managed memory. */
+#define OTHER_MANAGED 4u
 
 /* Each byte of the file is looked at once. Compilers' sections do not lie on one another; where
  * they do, a small file would take for ever. */
@@ -96,13 +101,13 @@ static bool is_candidate(const struct movable_reading *reading, uint64_t index, 
 	Elf64_Sym symbol = symbol_of(reading, index);
 	Elf64_Shdr section;
 
-	if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || symbol.st_other || !symbol.st_size ||
-		symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= SHN_LORESERVE ||
+	if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || (symbol.st_other & ~OTHER_MANAGED) ||
+		!symbol.st_size || symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= SHN_LORESERVE ||
 		symbol.st_shndx >= elf->count)
 		return false;
 	section = elf_section(elf, symbol.st_shndx);
-	if (!is_moved_whole(elf, &section) || symbol.st_value > section.sh_size ||
-		symbol.st_size > section.sh_size - symbol.st_value ||
+	if ((symbol.st_other && !holds_variables(elf, &section)) || !is_moved_whole(elf, &section) ||
+		symbol.st_value > section.sh_size || symbol.st_size > section.sh_size - symbol.st_value ||
 		elf_is_literal(elf, &reading->symbols.texts, &section, &symbol))
 		return false;
 	*ret = (struct movable){
@@ -113,6 +118,7 @@ static bool is_candidate(const struct movable_reading *reading, uint64_t index, 
 		.symbol = index,
 		.name = elf_text(elf, &reading->symbols.texts, symbol.st_name),
 		.is_constant = holds_constants(elf, &section),
+		.is_managed = symbol.st_other & OTHER_MANAGED,
 	};
 	return !ret->name || *ret->name;
 }
@@ -243,6 +249,16 @@ static void keep_known_constants(struct movable_reading *reading)
 			reading->candidates[i].stays = true;
 }
 
+static void keep_beside_managed(struct movable_reading *reading)
+{
+	bool any = false;
+
+	for (uint64_t i = 0; i < reading->count; i++)
+		any |= reading->candidates[i].is_managed;
+	for (uint64_t i = 0; any && i < reading->count; i++)
+		reading->candidates[i].stays |= !reading->candidates[i].is_managed;
+}
+
 static void find_candidates(struct movable_reading *reading)
 {
 	struct movable one;
@@ -263,6 +279,7 @@ static void find_candidates(struct movable_reading *reading)
 	keep_unfit(reading);
 	keep_shared(reading);
 	keep_known_constants(reading);
+	keep_beside_managed(reading);
 }
 
 struct movable *movable_of(struct movable_reading *reading, uint64_t symbol)

@@ -28,7 +28,8 @@ struct movable {
 	uint64_t symbol;
 	const char *name; /* in the image */
 	bool is_constant;
-	bool is_had; /* something has its address */
+	bool is_managed; /* program and device use it: its block is in managed memory */
+	bool is_had;	 /* something has its address */
 	bool stays;
 	uint64_t beginnings; /* the last one with its address, counted from 1; 0: none */
 };

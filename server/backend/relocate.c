@@ -77,6 +77,9 @@ static void add(struct relocate_plan *plan, const struct movable *one)
 {
 	struct relocate_variable *same = find(plan, one->name);
 
+	if (plan->count && plan->is_managed != one->is_managed)
+		abandon(plan);
+	plan->is_managed = one->is_managed;
 	if (!same) {
 		insert(plan, place_of(plan, one->name), one);
 		return;

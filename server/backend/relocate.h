@@ -41,6 +41,7 @@ struct relocate_plan {
 	uint32_t count, room;
 	uint64_t bytes;	   /* of the block; 0: there is nothing to move */
 	uint8_t *first;	   /* first values of the block, for relocate_move() */
+	bool is_managed;   /* the block is to be in managed memory */
 	bool is_abandoned; /* nothing is moved, whatever there is */
 };
 

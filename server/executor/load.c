@@ -104,13 +104,14 @@ static CUresult fill_variables(struct job *job, struct module *module)
 
 static void fail(struct job *job, struct module *module, CUresult result)
 {
-	const uint64_t *bytes = &job->load->variables.bytes;
+	const struct backend_variables *variables = &job->load->variables;
+	const uint64_t wanted[] = {variables->bytes, variables->is_managed};
 
 	if (module && module->backend)
 		module_worker_bury(job->executor, module);
 	else
 		free(module);
-	job_reply(job, result, bytes, result == CUDA_ERROR_NOT_READY ? 1 : 0, job->load->log);
+	job_reply(job, result, wanted, result == CUDA_ERROR_NOT_READY ? 2 : 0, job->load->log);
 }
 
 /* Module thread. */

@@ -178,10 +178,12 @@ bool variable_is_late(struct tenant *tenant)
 
 CUresult variable_fill(struct tenant *tenant, const struct range *block, const uint8_t *values)
 {
-	struct range_cache cache = {0};
+	struct range_cache cache = {0}, host = {0};
 	uint64_t bytes = block->end - block->start;
 
-	if (block->end < block->start || !range_set_covers(&tenant->device, &cache, block->start, bytes))
+	if (block->end < block->start ||
+		(!range_set_covers(&tenant->device, &cache, block->start, bytes) &&
+			!range_set_covers(&tenant->host, &host, block->start, bytes)))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (uint64_t done = 0; done < bytes; done += PIECE) {
 		uint64_t size = bytes - done < PIECE ? bytes - done : PIECE;

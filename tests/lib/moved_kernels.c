@@ -52,4 +52,8 @@ static const struct host_param read_settings_list[] = {HOST_PARAM(struct read_se
 HOST_KERNELS(HOST_KERNEL(count_up, count_up_list), HOST_KERNEL(tally_up, tally_up_list),
 	HOST_KERNEL(read_tally, read_tally_list), HOST_KERNEL(read_settings, read_settings_list));
 HOST_MOVED(HOST_MOVED_ROW(tally), HOST_MOVED_ROW(board));
+#ifdef MANAGED
+HOST_MANAGED;
+#else
 HOST_CONSTANTS(HOST_GLOBAL(settings));
+#endif

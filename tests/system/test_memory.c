@@ -1695,6 +1695,57 @@ START_TEST(managed_memory_is_everybodys)
 END_TEST
 
 /* It is pinned host memory, in which atomic operations of one side mean nothing to the other. */
+static void add_to_tally(CUlibrary library, uint32_t by)
+{
+	CUfunction function;
+	CUkernel kernel;
+
+	ck_cuda(cuLibraryGetKernel(&kernel, library, "tally_up"));
+	ck_cuda(cuKernelGetFunction(&function, kernel));
+	ck_cuda(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&by}, NULL));
+	ck_cuda(cuCtxSynchronize());
+}
+
+/* Program and kernels use them by one address, whichever executor serves. */
+START_TEST(managed_variables_are_everybodys)
+{
+	const char *path = getenv("FRMPS_TEST_MANAGED_KERNELS");
+	CUdeviceptr tally, board, other;
+	unsigned int managed = 0;
+	uint32_t *words;
+	CUlibrary library;
+	size_t bytes = 0;
+	void *image;
+
+	if (!path)
+		return;
+	driver_open();
+	image = read_file(path);
+	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+	free(image);
+	ck_cuda(cuLibraryGetManaged(&tally, &bytes, library, "tally"));
+	ck_assert_uint_eq(bytes, 4);
+	ck_cuda(cuLibraryGetManaged(&board, &bytes, library, "board"));
+	ck_assert_uint_eq(bytes, 400);
+	ck_assert_int_eq(cuLibraryGetManaged(&other, &bytes, library, "nothing"), CUDA_ERROR_NOT_FOUND);
+	ck_cuda(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, tally));
+	ck_assert_uint_eq(managed, 1);
+	words = (uint32_t *)(uintptr_t)tally;
+	ck_assert_uint_eq(*words, 1000);
+	ck_assert_uint_eq(((uint32_t *)(uintptr_t)board)[1], 2);
+	add_to_tally(library, 5);
+	ck_assert_uint_eq(*words, 1005);
+	*words = 7;
+	if (!is_native())
+		ck_assert(service_kill_active(&common_service));
+	add_to_tally(library, 5);
+	ck_assert_uint_eq(*words, 12);
+	ck_assert_uint_eq(((uint32_t *)(uintptr_t)board)[99], 12);
+	ck_cuda(cuLibraryUnload(library));
+	ck_assert_int_eq(cuMemFree_v2(tally), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 START_TEST(managed_memory_promises_no_atomics)
 {
 	static const struct {
@@ -2075,6 +2126,7 @@ int main(void)
 	tcase_add_test(tests, streams_write_words_of_registered_pages);
 	tcase_add_test(tests, allocations_end_where_it_was_said_to);
 	tcase_add_test(tests, managed_memory_is_everybodys);
+	tcase_add_test(tests, managed_variables_are_everybodys);
 	tcase_add_test(tests, managed_memory_promises_no_atomics);
 	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);

@@ -234,6 +234,7 @@ static CUresult move_variables(struct look *look, struct backend_variables *vari
 
 	relocate_lay_out(look->moved);
 	variables->bytes = look->moved->bytes;
+	variables->is_managed = look->moved->is_managed;
 	if (!variables->at)
 		return variables->bytes ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 	if (!variables->bytes)

@@ -158,6 +158,11 @@ struct host_moved_table {
 	HOST_EXPORT struct host_moved_table frmps_host_moved = {HOST_KERNEL_MAGIC,                           \
 		sizeof(frmps_host_moved_rows) / sizeof(frmps_host_moved_rows[0]), frmps_host_moved_rows}
 
+/* Its variables of HOST_MOVED are for managed memory. At most once per module. */
+#define HOST_MANAGED                                                                                         \
+	extern HOST_EXPORT bool frmps_host_managed;                                                          \
+	HOST_EXPORT bool frmps_host_managed = true
+
 /* See above. At most once per module. */
 #define HOST_WAITS                                                                                           \
 	extern HOST_EXPORT bool frmps_host_waits;                                                            \

@@ -227,6 +227,7 @@ static CUresult move_variables(struct backend_module *module, struct backend_var
 	if (end == BLOCK_HEAD || !variables)
 		return CUDA_SUCCESS;
 	variables->bytes = end;
+	variables->is_managed = dlsym(module->library, "frmps_host_managed");
 	if (!variables->at)
 		return CUDA_ERROR_NOT_READY;
 	variables->first = calloc(1, variables->bytes);

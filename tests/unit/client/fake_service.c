@@ -9,10 +9,11 @@
 
 #include "client/graph/capture.h"
 #include "client/link/control.h"
-#include "client/state/memory.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
 #include "client/state/event.h"
+#include "client/state/managed.h"
+#include "client/state/memory.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
 #include "client/state/stream.h"
@@ -81,13 +82,14 @@ static CUresult load(const struct wire_message *request, struct wire_reply *repl
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	values[0] = fake.variables;
-	reply->values.count = 1;
+	values[1] = fake.managed;
+	reply->values.count = 2;
 	if (fake.variables && fake.block == WIRE_VARIABLES_ASKED)
 		return CUDA_ERROR_NOT_READY;
 	values[0] = 0;
 	values[1] = fake.text_uses;
 	values[2] = 0;
-	values[3] = fake.block == FAKE_BLOCK && !fake.keeps_variables;
+	values[3] = (fake.block == FAKE_BLOCK || fake.block == FAKE_MANAGED) && !fake.keeps_variables;
 	reply->values.count = 4;
 	if (fake.load_code == CUDA_SUCCESS)
 		++fake.loaded[fake.module];
@@ -266,6 +268,27 @@ void memory_free_block(void *block)
 uint64_t memory_block_address(const void *block)
 {
 	return block == &fake ? FAKE_BLOCK : 0;
+}
+
+CUresult managed_alloc(CUcontext context, uint64_t bytes, unsigned int flags, CUdeviceptr *ret_address)
+{
+	(void)context;
+	(void)flags;
+	fake.managed_bytes = bytes;
+	*ret_address = FAKE_MANAGED;
+	return fake.block_code;
+}
+
+CUresult managed_free(CUdeviceptr address)
+{
+	fake.managed_bytes = address == FAKE_MANAGED ? 0 : UINT64_MAX;
+	return CUDA_SUCCESS;
+}
+
+bool managed_holds(uint64_t address, uint64_t bytes)
+{
+	return address >= FAKE_MANAGED && bytes <= fake.managed_bytes &&
+	       address - FAKE_MANAGED <= fake.managed_bytes - bytes;
 }
 
 CUresult process_enter(void)

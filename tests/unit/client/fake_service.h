@@ -18,6 +18,7 @@
 #define FAKE_GLOBAL  UINT64_C(0x7f0000001000)
 /* Where the memory for variables is. */
 #define FAKE_BLOCK	UINT64_C(0x540000000200)
+#define FAKE_MANAGED	UINT64_C(0x550000000000)
 #define FAKE_SHARED	49152
 #define FAKE_PROCESSORS 132
 
@@ -35,6 +36,7 @@ struct fake_service {
 	CUresult text_code;	/* of making room for that */
 	size_t text_limit;	/* of the current context */
 	uint64_t variables;	/* bytes that a module wants for its own; 0: none */
+	bool managed;		/* they are to be in managed memory */
 	CUresult block_code;	/* of making room for them */
 	bool keeps_variables;	/* although it was given room */
 	unsigned forgets;	/* files of loads that it does not know any more */
@@ -43,8 +45,9 @@ struct fake_service {
 	unsigned calls[WIRE_TYPES];
 	struct wire_set_function set;
 	uint32_t module, kind, options;
-	uint64_t block_bytes; /* of the block that is there; 0: none */
-	uint64_t block;	      /* where it was told to put variables */
+	uint64_t block_bytes;	/* of the block that is there; 0: none */
+	uint64_t managed_bytes; /* of the one in managed memory */
+	uint64_t block;		/* where it was told to put variables */
 	uint64_t bytes;
 	int seals;
 	unsigned texts; /* rings made */

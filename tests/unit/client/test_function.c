@@ -200,6 +200,21 @@ START_TEST(room_for_variables)
 }
 END_TEST
 
+START_TEST(room_for_managed_variables)
+{
+	CUmodule module;
+
+	fake.variables = 1000;
+	fake.managed = true;
+	module = load_module();
+	ck_assert_uint_eq(fake.block, FAKE_MANAGED);
+	ck_assert_uint_eq(fake.managed_bytes, 1000);
+	ck_assert_uint_eq(fake.block_bytes, 0);
+	ck_assert_int_eq(cuModuleUnload(module), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.managed_bytes, 0);
+}
+END_TEST
+
 START_TEST(variables_without_room)
 {
 	CUmodule module;
@@ -933,12 +948,12 @@ int main(void)
 	const TTest *const tests[] = {load_and_unload, a_file_that_is_forgotten_is_sent_again, load_errors,
 		unload_error, libraries_sleep_and_wake, libraries_that_do_not_wake, printing_modules,
 		asserting_modules, no_room_for_assertions, libraries_that_print_once_they_wake,
-		no_room_for_text, room_for_variables, variables_without_room, all_ids, jit_logs, jit_errors,
-		lookup_once, nonsense_description, decode_layouts, parameters, attribute_values, permissions,
-		launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration, libraries,
-		library_data, kernels, end_of_context, loading_mode, occupancy_memo,
-		occupancy_of_other_multiprocessors_is_not_remembered, occupancy_errors, block_size_search,
-		clusters, places};
+		no_room_for_text, room_for_variables, room_for_managed_variables, variables_without_room,
+		all_ids, jit_logs, jit_errors, lookup_once, nonsense_description, decode_layouts, parameters,
+		attribute_values, permissions, launches_keep_the_value_they_were_made_with, cache_config,
+		globals, enumeration, libraries, library_data, kernels, end_of_context, loading_mode,
+		occupancy_memo, occupancy_of_other_multiprocessors_is_not_remembered, occupancy_errors,
+		block_size_search, clusters, places};
 	Suite *suite = suite_create("function");
 	TCase *tcase = suite_case(suite, "function");
 

@@ -287,7 +287,6 @@ START_TEST(what_is_not_understood_stays)
 		const char *move;
 	} cases[] = {
 		{make_function, {"pointed", "pointer"}, "own"},
-		{make_managed, {"pointed", "pointer"}, "own"},
 		{make_far, {"pointed", "pointer"}, "own"},
 		{make_wide, {"pointed", "pointer"}, "own"},
 		{share_name, {"counter", "pointer"}, "own"},
@@ -305,6 +304,23 @@ START_TEST(what_is_not_understood_stays)
 		variable(cases[i].move);
 		forget();
 	}
+}
+END_TEST
+
+/* The block is in managed memory then, which is no place for what only kernels use. */
+START_TEST(managed_variables_move_alone)
+{
+	load("statics.cubin");
+	make_managed();
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert(plan.is_managed);
+	ck_assert_uint_eq(plan.count, 1);
+	ck_assert_uint_eq(
+		slot(moved.at, relocation_of(".rela.nv.constant4", "pointed")->r_offset), address("pointed"));
+	forget();
+	load("statics.cubin");
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert(!plan.is_managed);
 }
 END_TEST
 
@@ -708,6 +724,7 @@ int main(void)
 	tcase_add_test(tests, what_was_linked_from_parts_moves);
 	tcase_add_test(tests, newer_devices_keep_their_variables);
 	tcase_add_test(tests, what_is_not_understood_stays);
+	tcase_add_test(tests, managed_variables_move_alone);
 	tcase_add_test(tests, names_that_do_not_end_keep_everything);
 	tcase_add_test(tests, what_is_named_by_its_section_stays);
 	tcase_add_test(tests, cubins_of_different_minds_stay_as_they_are);
