@@ -411,7 +411,7 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 	rehearsed = clock_now();
 	if (code || executor_init(&executor, ops, control_fd, 0))
 		return give_up(control_fd, code ? code : CUDA_ERROR_OUT_OF_MEMORY, "cannot start");
-	log_info("ready after %llu ms: device %llu, rehearsal of a fault %llu",
+	log_debug("ready after %llu ms: device %llu, rehearsal of a fault %llu",
 		(unsigned long long)((clock_now() - begin) / CLOCK_MS),
 		(unsigned long long)((opened - begin) / CLOCK_MS),
 		(unsigned long long)((rehearsed - opened) / CLOCK_MS));

@@ -140,7 +140,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		opening_spent("own kernels");
 		cuda_clock_open();
 		opening_spent("clock");
-		log_info("the device is open after %llu ms: %s",
+		log_debug("the device is open after %llu ms: %s",
 			(unsigned long long)((opening.last - opening.first) / 1000000), opening.text);
 	}
 	return code;
