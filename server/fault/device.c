@@ -69,7 +69,7 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 	device_end_all(daemon);
 }
 
-/* @text: what has happened */
+/* @text: the reason */
 static void end_domain(struct domain *domain, int32_t code, const char *text)
 {
 	const struct event_about about = events_about_user(domain);
@@ -103,14 +103,14 @@ static bool serves_anybody(const struct daemon *daemon)
 	return false;
 }
 
-/* A new process may be kept from a device on which others go on: then it is only tried again. */
+/* A new process may be denied a device on which others go on: then starting is only tried again. */
 static bool finds_no_device(const struct worker *worker)
 {
 	bool gone = worker->lost_code == CUDA_ERROR_NO_DEVICE ||
 		    worker->lost_code == CUDA_ERROR_DEVICE_UNAVAILABLE ||
 		    backend_is_of_device((CUresult)worker->lost_code);
 
-	/* One that runs as a user says what he likes. */
+	/* An executor that runs as a user may send anything. */
 	return gone && !worker->was_ready && worker->daemon->ready && !worker->daemon->heritage->as_user &&
 	       !serves_anybody(worker->daemon);
 }
@@ -157,7 +157,7 @@ void device_take_xid(struct daemon *daemon, const struct xid *xid)
  * Processes that do not end
  */
 
-/* Whoever is closing waits for nothing: its program is gone, or knows. */
+/* A session that is closing waits for nothing: its program is gone, or has its error. */
 static bool has_sessions(const struct domain *domain)
 {
 	const struct session *session;
@@ -168,8 +168,8 @@ static bool has_sessions(const struct domain *domain)
 	return false;
 }
 
-/* Sessions go on only behind the end of the executor that served them, and of one whose place the
- * next one needs. */
+/* Sessions go on only after the end of the executor that served them, and of an executor whose
+ * place the next executor needs. */
 static bool is_waited_for(const struct worker *worker)
 {
 	const struct domain *domain = worker->domain;

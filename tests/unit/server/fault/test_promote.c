@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/fault/convict.h"
+#include "server/fault/attribute.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
 #include "server/loop/timer.h"
@@ -453,7 +453,7 @@ START_TEST(session_at_whose_takeover_executors_end_is_not_repeated_for_ever)
 	issue(fake_session(fake, 0), 7);
 	fake_reap(fake, first, SIGKILL);
 	standby = second;
-	for (unsigned losses = 1; losses < CONVICT_LOSSES_MAX; losses++) {
+	for (unsigned losses = 1; losses < ATTRIBUTE_LOSSES_MAX; losses++) {
 		fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 		ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
 		ck_assert_uint_eq(fake_session(fake, 0)->evidence->losses, losses);
