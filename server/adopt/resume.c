@@ -1,6 +1,6 @@
-// What an adopted daemon goes on with: promotions, executors that were condemned or are behind,
-// sessions that were ending or waited, requests. Each handler finds its thing in a state that it
-// knows.
+// Work that an adopted daemon resumes: promotions, executors that were terminated or are behind,
+// sessions that were ending or waited, requests. Each handler finds its subject in a state that the
+// handler knows.
 
 #include "server/adopt/resume.h"
 
@@ -18,10 +18,10 @@
 #include "server/standby/warm.h"
 #include "server/worker/worker.h"
 
-/* Crashes of daemons, one after the other, that a request may be under way in. */
+/* A request may be under way in so many crashes of daemons in a row. */
 #define CRASHES_MOST 2u
 
-/* Whoever is condemned is killed once more; a standby that is behind is replaced. */
+/* Kills a worker that was being terminated once more; replaces a standby that is behind. */
 static void settle_worker(struct worker *worker)
 {
 	bool standby = worker->state == WORKER_WARM || worker->state == WORKER_WARMING;
