@@ -1,5 +1,5 @@
 // See prove.h, both sides. A driver that crashes or hangs at the trial is an answer, too: executors
-// then leave exceptions to it, and the fence and each program's policy are what is left.
+// then leave exceptions to the driver, and the fence and each program's policy remain.
 
 #include "server/prove.h"
 
@@ -18,12 +18,12 @@
 #include "server/throwaway.h"
 #include "server/worker/exceptions.h"
 
-/* A step of the trial. Where other processes use the device, it runs the contexts in turn. */
+/* A step of the trial. Other processes' contexts take turns on the device. */
 #define STEP_MS 3000u
 /* Between two trials, where the device cannot be opened. */
 #define AGAIN_NS 250000000
 
-/* The verdict, as it travels through a pipe. */
+/* The verdict, as sent through a pipe. */
 struct verdict {
 	enum proof_state state;
 	uint32_t ms;
@@ -70,7 +70,7 @@ int prove_main(const struct backend_ops *ops, int device, int answer_fd)
 
 	judge(ops, device, &verdict);
 	n = write(answer_fd, &verdict, sizeof(verdict)); /* below PIPE_BUF: whole or not at all */
-	/* What is left on the device ends with the process. */
+	/* Work that is left on the device ends with the process. */
 	_exit(n == (ssize_t)sizeof(verdict) ? 0 : 1);
 }
 
@@ -129,8 +129,8 @@ static void ask(const char *program, const struct heritage *heritage, unsigned p
 		close(dump_fd);
 }
 
-/* Who has the device, or its memory, may go: what the trial says holds for as long as the service
- * lives. */
+/* Processes that use the device, or its memory, may end: the trial's verdict holds for the whole
+ * life of the service. */
 void prove_ask(const char *program, struct heritage *heritage, unsigned patience_ms)
 {
 	const struct timespec pause = {.tv_nsec = AGAIN_NS};

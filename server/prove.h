@@ -12,15 +12,15 @@
 struct backend_ops;
 
 /**
- * Starts the process and waits for its verdict, which becomes heritage->proof. One that has not
- * said it in time is killed, and nothing is proved.
- * Where the device cannot be opened, another process is started, for as long.
+ * Starts the process and waits for its verdict, which becomes heritage->proof. A process without a
+ * verdict in time is killed, and nothing is proved. Where the device cannot be opened, another
+ * process is started, for as long.
  * @program: path of frmps-server
- * @patience_ms: for one of them
+ * @patience_ms: for each process
  */
 void prove_ask(const char *program, struct heritage *heritage, unsigned patience_ms);
 
-/** The child: says its verdict on the descriptor. Return: exit code. */
+/** The child: writes its verdict to the descriptor. Return: exit code. */
 int prove_main(const struct backend_ops *ops, int device, int answer_fd);
 
 #endif

@@ -1,6 +1,6 @@
-// What the daemon's children are, and what they get from it: a child has one role for life, chosen
-// at exec, and struct heritage is the complete list. Nothing else is inherited (all other
-// descriptors are close-on-exec).
+// The roles of the daemon's children, and their heritage: a child has one role for life, chosen at
+// exec, and struct heritage is the complete list of inherited things. Nothing else is inherited
+// (all other descriptors are close-on-exec).
 
 #ifndef FRMPS_SERVER_ROLE_H
 #define FRMPS_SERVER_ROLE_H
@@ -16,22 +16,21 @@ enum role { ROLE_KEEPER, ROLE_EXECUTOR, ROLE_COMPILER };
 #define HERITAGE_DUMP_FD                                                                                     \
 	5 /* executors: a memfd that nobody reads, for a dump of the driver (worker/exceptions.h) */
 
-/* Queues of the hardware that an executor's context has for the kernels of each priority. While as
- * many streams have work, all others wait for one of them. At a fault each costs the driver's
- * firmware 1 ms, and 2 ms at one in a context that was made later (backend/cuda/stream.c). Measured
- * on an H200 (driver 580.159.04):
+/* Queues of the hardware that an executor's context has for the kernels of each priority. If more
+ * streams have work, they wait for a queue. At a fault each costs the driver's firmware 1 ms, and 2
+ * ms in a context that was made later (backend/cuda/stream.c). Measured on an H200 (driver
+ * 580.159.04):
  *
  *   queues   longest pause beside small programs   waits of 48 programs, of 24
  *      32    44 ms                                 366 000 /s, 401 000
  *      16    22 ms, 14 with the first used first   342 000, 400 000
- *       8    14 ms                                 334 000, 399 000
- */
+ *       8    14 ms                                 334 000, 399 000 */
 #define HERITAGE_QUEUES 16
 
-/* Exit status of an executor that cannot take its user's identity on. */
+/* Exit status of an executor that cannot take on its user's identity. */
 #define HERITAGE_EXIT_IDENTITY 126
 
-/* Whether the service's own handling of a kernel's exception was proved (prove.h). */
+/* The trial's verdict on the service's own handling of exceptions (prove.h). */
 enum proof_state {
 	PROOF_NONE, /* the backend needs none */
 	PROOF_GOOD,
@@ -51,32 +50,32 @@ struct heritage {
 	int log_level;	     /* enum log_level */
 	char **environment;  /* cleaned: heritage_environment() */
 	struct proof proof;
-	/* The device lets one process alone have a context (compute mode EXCLUSIVE_PROCESS): there
+	/* The device allows a context to one process alone (compute mode EXCLUSIVE_PROCESS): there
 	 * is one executor at a time. */
 	bool exclusive;
-	bool as_user; /* executors run as the user of their programs (identity.h): the host backend, the service is root */
+	bool as_user; /* executors run as the user of their programs (identity.h): the host backend, the
+		       * service is root */
 };
 
 const char *role_name(enum role role);
 
 /**
- * The environment for children: no shim in LD_LIBRARY_PATH and LD_PRELOAD (they must open the real
- * driver), the driver's variables that executors rely on, and for the cuda backend
+ * The environment for children: no shim in LD_LIBRARY_PATH and LD_PRELOAD (children must open the
+ * real driver), the driver's variables that executors rely on, and for the cuda backend
  * CUDA_VISIBLE_DEVICES reduced to the chosen device, which then is number 0.
  * @parent: NULL-terminated list, as environ
  * @shim_directory: directory of our libcuda.so.1; may be NULL
- * @visible: entry for CUDA_VISIBLE_DEVICES; NULL leaves the variable as it is
+ * @visible: entry for CUDA_VISIBLE_DEVICES; NULL leaves the variable unchanged
  * Return: a list to be freed with heritage_environment_free(), NULL when out of memory.
  */
 char **heritage_environment(char *const *parent, const char *shim_directory, const char *visible);
 char **heritage_environment_free(char **environment);
-/** Takes out of a list of variables what is not for a user as whom a child runs. The strings
- * stay. */
+/** Removes variables that must not reach the user of a child from a list. The strings stay. */
 void heritage_leave_for_user(char **environment);
 
 /**
- * Gives a child its descriptors, of which -1 stands for no words or no dump, and leaves it no
- * others. Between fork and exec: only calls that are safe there.
+ * Places a child's descriptors, where -1 means no words or no dump, and closes all others. Between
+ * fork and exec: only calls that are safe there.
  * Return: false with errno set
  */
 bool heritage_place(int control_fd, int words_fd, int dump_fd);

@@ -17,10 +17,10 @@
 struct reload {
 	uv_work_t work;
 	struct daemon *daemon;
-	struct caller *caller; /* NULL: it is gone */
+	struct caller *caller; /* NULL: gone */
 	uint64_t id;
 	reload_done_fn *done;
-	/* The thread's, until it is done. */
+	/* Belongs to the thread until its end. */
 	struct config config;
 	int outcome; /* of config_load() */
 	char text[CONFIG_WRONG_MAX];
@@ -49,7 +49,7 @@ static void take_effect(struct reload *reload)
 	config_differences(daemon->config, &reload->config, reload->text, sizeof(reload->text));
 }
 
-/* What the file has at a wrong place is any bytes, and JSON is not. */
+/* A wrong line may contain any bytes, which JSON does not allow. */
 static void say_wrong(char *text)
 {
 	char *end;

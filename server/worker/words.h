@@ -13,8 +13,7 @@ struct worker;
 /** Makes the page of a worker that starts. @ret_fd: for the worker to inherit. Return: 0 or
  * -errno */
 int words_make(struct worker *worker, int *ret_fd);
-/** Maps the page again in another life of the daemon. @fd: stays the caller's. Return: 0 or
- * -errno */
+/** True if a process that this signal ended has crashed. */
 int words_map(struct worker *worker, int fd);
 void words_unmap(struct worker *worker);
 
@@ -28,9 +27,9 @@ void words_read(const struct worker *worker, struct last_words *ret_words);
 /** Faults up to this number are settled; a number below an earlier one changes nothing. */
 void words_settle(struct worker *worker, uint32_t number);
 
-/** Whether a process that this signal ended has crashed. */
+/** True if a process that this signal ended has crashed. */
 bool words_is_crash(int signal);
-/** Whether a reaped worker has crashed, and names no kernel of a session that was the cause. */
+/** True if a reaped worker has crashed, and names no kernel of a session that was the cause. */
 bool words_is_unexplained(const struct worker *worker);
 
 #endif

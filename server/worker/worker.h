@@ -216,7 +216,7 @@ void worker_condemn(struct worker *worker, const char *reason);
 /** The worker has reported the loss itself, in whatever way. */
 void worker_take_lost(struct worker *worker, int32_t code, const char *text);
 
-/** Whether a request made with this context has not been answered. */
+/** True if a request with this context is unanswered. */
 bool worker_owes(const struct worker *worker, const void *context);
 
 /** A terminated worker gives back memory at its end (session/reclaim.h). Once is enough. */
