@@ -176,7 +176,7 @@ static int check_configuration(const struct options *options)
 	return manual_flush(stdout);
 }
 
-/* True if the backend works here. Return: 0, or the exit code after an error line. */
+/* Checks if the backend works here. Return: 0, or the exit code after an error line. */
 static int try_backend(const struct config *config, struct heritage *heritage)
 {
 	struct probe_answer answer = {0};

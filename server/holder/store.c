@@ -76,11 +76,11 @@ struct store {
 
 static unsigned class_of(size_t bytes)
 {
-	unsigned class = 0;
+	unsigned shift = 0;
 
-	while ((SLOT_LEAST << class) < bytes)
-		class ++;
-	return class;
+	while ((SLOT_LEAST << shift) < bytes)
+		shift++;
+	return shift;
 }
 
 /* FNV-1a, eight bytes at a time where possible. */

@@ -13,7 +13,8 @@ struct worker;
 /** Makes the page of a worker that starts. @ret_fd: for the worker to inherit. Return: 0 or
  * -errno */
 int words_make(struct worker *worker, int *ret_fd);
-/** True if a process that this signal ended has crashed. */
+/** Maps the page again in another life of the daemon. @fd: stays the caller's. Return: 0 or
+ * -errno */
 int words_map(struct worker *worker, int fd);
 void words_unmap(struct worker *worker);
 
