@@ -308,7 +308,7 @@ static int read_session(struct adoption *adoption, const struct record *record)
 	for (unsigned i = 0; session->memory != SESSION_MEMORY_HERE && i < KEPT_SWAP_FILES; i++) {
 		session->swap_files[i] = inventory_fd(&adoption->inventory, kept->swap_fds[i]);
 		if (!session->swap_files[i] && !session->given_up)
-			session_give_up(session, "a file that its memory is in is not there");
+			session_give_up(session, "a file with its memory is missing");
 	}
 	read_request(adoption, session, kept);
 	if (session->given_up)
@@ -345,7 +345,7 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 		shared_fd_unref(file);
 		chunk_unref(chunk);
 		store_drop(adoption->daemon->store, record);
-		session_give_up(session, "what it holds cannot be read");
+		session_give_up(session, "its resources cannot be read");
 	}
 	return 0;
 }
@@ -473,7 +473,7 @@ int adopt(struct daemon *daemon, const struct legacy *legacy)
 			"%.1f ms",
 			legacy->lives, daemon->session_count, (double)(timer_now_us() - begin_us) / 1000.0);
 	} else {
-		log_error("what the daemon before this one left cannot be taken over");
+		log_error("the records of the previous daemon cannot be taken over");
 	}
 	inventory_deinit(&adoption.inventory);
 	return r;

@@ -31,7 +31,7 @@ static void settle_worker(struct worker *worker)
 		worker_kill(worker);
 	} else if (standby && worker->domain && (worker->mirrors || worker->state == WORKER_WARMING)) {
 		worker->mirrors = 0;
-		worker_condemn(worker, "the daemon died while it was told something");
+		worker_condemn(worker, "the daemon died in the middle of its messages to this standby");
 	}
 }
 
@@ -63,7 +63,7 @@ static void resume_session(struct session *session)
 	else if (session->state == SESSION_CLOSING)
 		session_closing_again(session);
 	else if (session->crashes > CRASHES_MOST)
-		session_reject(session, "the daemon crashed several times while its request was under way");
+		session_reject(session, "the daemon crashed several times during a request of this program");
 	else if (word_acquire(&session->view.server->state) == SHM_SESSION_CLOSED)
 		session_end(session, 0);
 	else if (session->state == SESSION_OPENING)

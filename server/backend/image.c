@@ -1,6 +1,6 @@
 // Does an image stay inside its own bytes? The driver takes images without a length and believes
 // the sizes in them, so an image with a false size would make the whole executor read past its end.
-// Only the outer structure is checked, everything that says where something else lies; the contents
+// Only the outer structure is checked, which contains the places of all other parts; the contents
 // are the driver's business.
 //
 // Is there code for this device? Machine code is exact about the device, but for plain code of the

@@ -300,7 +300,7 @@ static bool fault(struct trial *trial, CUresult wanted)
 	if (code)
 		return fail_with(trial, "it cannot be launched", code);
 	if (!await(trial, is_judged))
-		return fail(trial, "nothing was said of the fault in time");
+		return fail(trial, "the fault was not reported in time");
 	if (!is_named(trial, wanted))
 		return false;
 	if (!await(trial, bad_is_empty))

@@ -36,8 +36,8 @@ struct trial_kernels {
 };
 
 /**
- * Tries the context of this process. Calls backend_watch's part of the service: nobody else is told
- * of faults from here on. Its objects are left behind, so the process must end.
+ * Tries the context of this process. Replaces backend_watch: nobody else gets reports of faults
+ * from here on. Its objects are left behind, so the process must end.
  * @patience_ms: for each step, of the time in which this process runs: at most 10 ms count between
  *   two looks, so a machine that stands still ends no trial
  * @ret_why: TRIAL_TEXT; empty, or the reason for a failure

@@ -169,7 +169,7 @@ static int set_text(
 	return 0;
 }
 
-/* A rule that the table cannot say. */
+/* A rule that the table cannot express. */
 static int check_arena(const struct config *config, char *text, size_t size)
 {
 	if ((config->arena_bytes & (config->arena_bytes - 1)) == 0)

@@ -104,7 +104,7 @@ void terms_describe(const struct rules *rules, const struct subject *subject, ch
 	}
 }
 
-/* Return: 0; ENOENT: there is no such user; or why nobody can say: an errno */
+/* Return: 0; ENOENT: there is no such user; or an errno: unknown */
 static int find_user(const char *text, uid_t *ret_uid)
 {
 	const struct passwd *user;

@@ -232,7 +232,8 @@ static void answer_isolate(struct caller *caller)
 	if (!session)
 		return;
 	caller->awaited_id = request->id;
-	obstacle = move_begin(session, MOVE_ORDER, "an operator said so", ISOLATE_MS, on_moved, caller);
+	obstacle = move_begin(
+		session, MOVE_ORDER, "an operator has asked for this", ISOLATE_MS, on_moved, caller);
 	if (obstacle)
 		on_moved(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }

@@ -313,7 +313,7 @@ static void set_default_client_priority(const struct verb *verb)
 	verb->daemon->class_default = priority;
 	daemon_keep(verb->daemon);
 	note(verb, "programs that start from now on are %s",
-		priority ? "offline" : "of the class that the configuration says");
+		priority ? "offline" : "of the class in the configuration");
 }
 
 /*

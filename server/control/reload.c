@@ -78,9 +78,9 @@ static void on_read(uv_work_t *work, int status)
 	if (!good)
 		say_wrong(reload->text);
 	else if (*reload->text)
-		log_warning(
-			"the configuration was read again; what it says of %s holds from the next start of "
-			"the service",
+		log_warning("the configuration was read again; changes of %s take effect at the next start "
+			    "of the "
+			    "service",
 			reload->text);
 	else
 		log_info("the configuration was read again");
@@ -105,7 +105,7 @@ const char *reload_begin(struct caller *caller, uint64_t id, reload_done_fn *don
 		.caller = caller,
 		.id = id,
 		.done = done,
-		.text = "it cannot be read now"};
+		.text = "the configuration cannot be read now"};
 	if (uv_queue_work(daemon->loop, &reload->work, read_file, on_read)) {
 		free(reload);
 		return "the service cannot start a thread";

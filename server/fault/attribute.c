@@ -99,8 +99,8 @@ void attribute_preview(
 	judge_domain(domain, &evidence, ret_verdict);
 }
 
-/* With the steps of the incident and the faults that were contained these lines say all that a
- * verdict rests on (tests/gpu/matrix_traces.py). */
+/* With the steps of the incident and the faults that were contained these lines are the whole basis
+ * of a verdict (tests/gpu/matrix_traces.py). */
 static void log_evidence(const struct domain *domain, const struct judge_evidence *evidence)
 {
 	log_debug("domain %u: evidence: lost %d code %d, signal %d, asked %d, suspected %d, limit %llu",

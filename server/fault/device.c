@@ -149,8 +149,7 @@ void device_take_xid(struct daemon *daemon, const struct xid *xid)
 	else if (worker)
 		device_contain(worker->domain, xid->code, xid->text);
 	else
-		log_warning(
-			"a fault of the device is contained to a process of somebody else: %s", xid->text);
+		log_warning("a fault of the device hurts only a process outside this service: %s", xid->text);
 }
 
 /*

@@ -123,7 +123,7 @@ static bool is_unexplained(const struct domain *domain)
 	       (attribute_doubt(domain, domain->active) & SHM_DOUBT_FAULT);
 }
 
-/* Whether nothing more will be known about the cause. */
+/* True if nothing more will be learnt about the cause. */
 static bool is_explained(const struct domain *domain, const struct judge_verdict *verdict, uint64_t now_us)
 {
 	const struct promotion *promotion = domain->promotion;

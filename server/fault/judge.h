@@ -15,7 +15,7 @@
 
 /* Evidence about the end of an executor. */
 struct judge_evidence {
-	struct last_words words[JUDGE_WORDS_MAX]; /* private copy; those without magic say nothing */
+	struct last_words words[JUDGE_WORDS_MAX]; /* private copy; those without magic are empty */
 	bool lost; /* the executor or a witness reported the context lost, with lost_code */
 	int32_t lost_code;
 	uint64_t lost_address; /* that was accessed, by the same report; 0: unknown */
@@ -49,7 +49,7 @@ struct judge_verdict {
 /** Text of a ground for the log. */
 const char *judge_ground_text(enum judge_ground ground);
 
-/** Whether a session is blamed. */
+/** True if a session is blamed. */
 bool judge_blames(const struct judge_verdict *verdict, uint64_t session);
 
 /** The verdict. Never blames without proof. @sessions: numbers of those that are here */

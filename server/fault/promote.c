@@ -299,16 +299,14 @@ static bool settle_session(struct domain *domain, const struct worker *worker, s
 	if (worker_is_immovable(worker, session->number)) {
 		session_finish(session, SHM_SESSION_FAULTED, verdict->code,
 			"another program's fault ended the executor, and this program's modules or memory "
-			"could not "
-			"be rebuilt in the next one at the same addresses");
+			"could not be rebuilt in the next executor at the same addresses");
 		return false;
 	}
 	if (session->evidence->losses >= ATTRIBUTE_LOSSES_MAX &&
 		session->evidence->recover == SESSION_RECOVER_BY_POLICY) {
 		session_finish(session, SHM_SESSION_FAULTED, verdict->code,
 			"the same commands of this program were on the device when several executors in a "
-			"row "
-			"ended, and are not repeated again");
+			"row ended, and are not repeated again");
 		return false;
 	}
 	return true;
@@ -408,7 +406,7 @@ void promote_off_device(struct domain *domain)
 
 	promote_take(domain, INCIDENT_OFF_DEVICE);
 	promote_fenced(domain, worker);
-	worker_condemn(worker, "its programs go on in the next one");
+	worker_condemn(worker, "its programs go on in the next executor");
 }
 
 void promote_hand_over(struct domain *domain)
@@ -417,10 +415,10 @@ void promote_hand_over(struct domain *domain)
 
 	promote_take(domain, INCIDENT_DRAINED);
 	/* Not the active executor any more, so its end concerns nobody but the driver. */
-	worker_condemn(worker, "its programs go on in the next one");
+	worker_condemn(worker, "its programs go on in the next executor");
 }
 
-/* Whether a replacement would be there at once, or cannot be had earlier. */
+/* True if a replacement would be there at once, or cannot be had earlier. */
 static bool can_replace(struct domain *domain)
 {
 	return promote_find_warm(domain) || domain_executors_wanted(domain) < 2;

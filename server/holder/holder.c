@@ -480,7 +480,7 @@ static bool await_room(struct holder *holder, int error)
 	}
 	if (!holder->lacks_room)
 		log_error("the daemon cannot be started again: %s (a limit of processes, open files or "
-			  "memory); programs go on, new ones wait, and it is tried each second",
+			  "memory); programs go on, new ones wait, and the holder tries again each second",
 			strerror(error));
 	holder->lacks_room = true;
 	attend(holder, ROOM_MS);

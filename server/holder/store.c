@@ -610,7 +610,7 @@ struct store *store_open(const struct legacy *legacy)
 		return store_close(store);
 	}
 	if (!read_all(store)) {
-		log_error("the records of the daemon before this one are damaged");
+		log_error("the records of the previous daemon are damaged");
 		return store_close(store);
 	}
 	return store;

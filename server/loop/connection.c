@@ -109,7 +109,7 @@ static bool read_one(struct connection *connection)
 		log_error("a message comes without its descriptors: this process has none left (limit of "
 			  "open files)");
 	} else if (r) {
-		hang_up(connection, r == PACKET_E_CLOSED    ? "the other side closed it"
+		hang_up(connection, r == PACKET_E_CLOSED    ? "the other side closed the connection"
 				    : r == PACKET_E_INVALID ? "a malformed packet came"
 							    : strerror(-r));
 		return false;
@@ -168,7 +168,7 @@ static void on_error(struct connection *connection)
 	getsockopt(connection->socket, SOL_SOCKET, SO_ERROR, &error, &size);
 	while (!connection->paused && !connection->closing && read_one(connection))
 		;
-	hang_up(connection, "the other side closed it");
+	hang_up(connection, "the other side closed the connection");
 }
 
 static void flush(struct connection *connection)
@@ -215,7 +215,7 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 	/* Unread packets come first; a paused peer that is gone gets no more answers anyway. */
 	if ((events & UV_DISCONNECT) && (connection->paused || !(events & UV_READABLE)) &&
 		!connection->closing)
-		hang_up(connection, "the other side closed it");
+		hang_up(connection, "the other side closed the connection");
 }
 
 static void close_socket(int socket, const struct connection_handlers *handlers)
@@ -310,7 +310,7 @@ void connection_drain(struct connection *connection)
 {
 	while (!connection->closing && !connection->hung_up && read_one(connection))
 		;
-	hang_up(connection, "the other side closed it");
+	hang_up(connection, "the other side closed the connection");
 }
 
 void connection_deliver(struct connection *connection)

@@ -130,8 +130,9 @@ void discard_socket(int socket)
 	setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 	if (take_plain(socket) && !start(socket)) {
 		/* Rather than to wait for the program. */
-		log_error("what a program has sent stays open: too many such programs, or no process to "
-			  "close it");
+		log_error(
+			"descriptors that a program sent stay open: too many such programs, or no process to "
+			"close them");
 		return;
 	}
 	close(socket);

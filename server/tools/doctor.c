@@ -320,7 +320,7 @@ static void look_at_service(struct examination *e)
 	device = json_object_get(e->status, "device");
 	if (!version)
 		find(e, "service", LEVEL_ERROR, "install service and tools of one version",
-			"the service at %s answers what is not understood", socket);
+			"the answer of the service at %s is not understood", socket);
 	else if (strcmp(version, SERVER_VERSION))
 		find(e, "service", LEVEL_WARNING, "restart the service after an upgrade",
 			"the service at %s has version %s, this program %s", socket, version, SERVER_VERSION);

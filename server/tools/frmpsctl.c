@@ -148,7 +148,7 @@ static void print_status(const json_t *root)
 		field_number(keeper, "pid"), field_text(keeper, "state", "-"),
 		field_text(root, "socket", "-"));
 	if (field_number(keeper, "overdue_seconds"))
-		printf("the keeper has not answered for %lld s: who asks for device memory waits\n",
+		printf("the keeper has not answered for %lld s: requests for device memory wait\n",
 			field_number(keeper, "overdue_seconds"));
 	if (json_is_integer(json_object_get(root, "stop_ms")))
 		printf("the service stops: it waits for these programs for %lld s more; frmpsctl terminate "

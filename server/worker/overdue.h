@@ -1,8 +1,8 @@
-// Children that hang where nobody else would notice: the keeper, and executors. A child that owes
-// an answer and sends nothing for a long time is terminated. A request to an executor that serves
-// may take as long as a kernel runs: so the daemon sends Ping beside such requests. At the end of a
-// session and at a halt, executors have less time (promote.c, halt.c, session_close.c). Daemon,
-// loop thread only.
+// Children that hang where nobody else would notice: the keeper, and executors. A child with an
+// unanswered request that sends nothing for a long time is terminated. A request to an executor
+// that serves may take as long as a kernel runs: so the daemon sends Ping beside such requests. At
+// the end of a session and at a halt, executors have less time (promote.c, halt.c,
+// session_close.c). Daemon, loop thread only.
 //
 // Time is counted in looks, so that a service that was stopped as a whole finds everybody alive
 // afterwards.
@@ -47,7 +47,8 @@ void overdue_came_up(struct crew *crew);
 /** The timer, of a crew: looks at every child. */
 void overdue_look(void *context);
 
-/** How long a worker has owed an answer and sent nothing, in seconds; as old as the latest look. */
+/** How long a worker has had an unanswered request and sent nothing, in seconds; as old as the
+ * latest look. */
 unsigned overdue_s(const struct worker *worker);
 
 #endif

@@ -66,7 +66,7 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 		return;
 	}
 	if (!pending) {
-		worker_condemn(worker, "it answered a request that was not made");
+		worker_condemn(worker, "it answered a request that nobody had made");
 		return;
 	}
 	overdue_heard(worker);
@@ -95,7 +95,7 @@ bool worker_owes(const struct worker *worker, const void *context)
 	return false;
 }
 
-/* Some things only an executor can say. */
+/* Some messages only an executor may send. */
 static bool is_its_to_send(const struct worker *worker, enum wire_type type)
 {
 	switch (type) {
@@ -116,7 +116,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 	const struct worker_events *events = events_of(worker);
 
 	if (!is_its_to_send(worker, message->type)) {
-		worker_condemn(worker, "it sent a message that is not its to send");
+		worker_condemn(worker, "it sent a message that it may not send");
 		return;
 	}
 	switch (message->type) {
@@ -153,7 +153,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 		events->wanted(worker, message->session);
 		break;
 	default:
-		worker_condemn(worker, "it sent a message that is not its to send");
+		worker_condemn(worker, "it sent a message that it may not send");
 		break;
 	}
 	/* Nobody asks an executor for descriptors. */

@@ -154,7 +154,7 @@ void code_note(const struct code *code, const char *kernel)
 	pthread_mutex_lock(&codes.lock);
 	at = above(code->entry);
 	if (!has_room()) {
-		log_warning("no memory to remember where a kernel lies: a fault in it is nobody's");
+		log_warning("no memory to record the place of a kernel: its faults cannot be attributed");
 	} else {
 		memmove(&codes.at[at + 1], &codes.at[at], (codes.count - at) * sizeof(*code));
 		codes.at[at] = *code;

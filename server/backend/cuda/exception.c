@@ -242,7 +242,7 @@ static bool end_all_of(const struct code *code)
 	/* Once a stop is enough: nobody changes the handler meanwhile. */
 	exception.is_taught = exception.is_taught || handler_is_taught();
 	if (!exception.is_taught) {
-		log_warning("the driver's trap handler is not as it was left");
+		log_warning("the driver's trap handler has changed");
 		return false;
 	}
 	if (find_ended(code->entry))
@@ -416,7 +416,7 @@ static bool go_on(bool stopped)
 static void log_unknown(void)
 {
 	if (exception.finding.unknown)
-		log_warning("an exception is nobody's: %s", exception.finding.what);
+		log_warning("an exception cannot be attributed to a kernel: %s", exception.finding.what);
 }
 
 /* Return: whether the device stood still, and goes on */
@@ -640,12 +640,13 @@ bool exception_open(uint32_t sms)
 	exception.area = debugger_area();
 	exception.sms = sms;
 	if (!exception.area || sms > WARPS_SMS) {
-		log_warning("exceptions are left to the driver: its save area is not known");
+		log_warning("exceptions are left to the driver: the place of its save area is unknown");
 		return false;
 	}
 	if (!handler_teach(exception.area)) {
-		log_warning("exceptions are left to the driver: its trap handler is not of a form that is "
-			    "known, or cannot be changed");
+		log_warning(
+			"exceptions are left to the driver: the form of its trap handler is unknown, or the "
+			"handler cannot be changed");
 		return false;
 	}
 	exception.event = debugger_event();

@@ -166,7 +166,7 @@ static void add_warp(struct finding *finding, const struct warp *warp)
 	uint32_t i;
 
 	if (!finding_kernel(finding, warp->task, &code)) {
-		note_unknown(finding, "a kernel that nobody knows", warp, warp->return_to);
+		note_unknown(finding, "an unknown kernel", warp, warp->return_to);
 		return;
 	}
 	in_code = code_find(warp->return_to, &at) && at.module == code.module;
@@ -228,7 +228,7 @@ static void add_state(struct finding *finding, uint32_t sm, const struct debugge
 	uint32_t i = code_find(state->pc, &code) ? place_of(finding, &code) : BACKEND_FAULTS_MAX;
 
 	if (i == BACKEND_FAULTS_MAX) {
-		note_unknown(finding, "an error in code that nobody knows",
+		note_unknown(finding, "an error in unknown code",
 			&(struct warp){.index = sm * WARPS_PER_SM, .error = state->warp_error}, state->pc);
 		return;
 	}

@@ -205,8 +205,8 @@ static CUresult look_at_all(struct look *look, const void *image, size_t bytes, 
 	code = fatbin_rewrite(image, cuda_arch(), look_at_member, look, ret);
 	if (code != CUDA_ERROR_INVALID_IMAGE)
 		return code;
-	log_warning("a module cannot be unpacked, or would become too large: what its kernels print is not "
-		    "directed to its program");
+	log_warning("a module cannot be unpacked, or would become too large: the output of its kernels "
+		    "does not reach its program");
 	statics_add_more(look->statics, "its image cannot be unpacked");
 	/* No cubin is changed then: the plan for the cubins before is void. */
 	if (look->moved)

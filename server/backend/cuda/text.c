@@ -200,8 +200,8 @@ void cuda_text_open(void)
 {
 	if (functions_make(FIRST_RING, &first) && functions_make(SECOND_RING, &second) && can_move())
 		return;
-	log_warning("what kernels print goes to the log: the service's own functions for it "
-		    "cannot be compiled, or are not of the form that is known");
+	log_warning("the output of kernels goes to the log: the service's own functions for output "
+		    "cannot be compiled, or their form is unknown");
 	cuda_text_close();
 }
 
@@ -261,7 +261,6 @@ CUresult cuda_text_direct(
 	free(directed.at);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		return result;
-	log_warning(
-		"what kernels of a module print cannot be directed to its program (code %d)", (int)result);
+	log_warning("the output of a module's kernels cannot be sent to its program (code %d)", (int)result);
 	return CUDA_SUCCESS;
 }
