@@ -68,7 +68,7 @@ static int start(struct daemon *daemon, const struct legacy *legacy)
 	return start_listening(daemon) || daemon_start(daemon) < 0;
 }
 
-static void stop_as_told(struct daemon *daemon, const struct legacy *legacy)
+static void stop_as_ordered(struct daemon *daemon, const struct legacy *legacy)
 {
 	for (unsigned i = 0; i < legacy->stops; i++)
 		daemon_stop(daemon);
@@ -90,7 +90,7 @@ static void run(struct daemon *daemon, const struct legacy *legacy)
 		if (daemon->device_known)
 			witnesses_follow_device(daemon);
 		store_up(daemon->store);
-		stop_as_told(daemon, legacy);
+		stop_as_ordered(daemon, legacy);
 	}
 	/* Returns at once if the end has been reached already. */
 	uv_run(daemon->loop, UV_RUN_DEFAULT);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Of variables' names. */
-#define KEPT_MAX_BYTES 4096u
+#define NAME_MOST_BYTES 4096u
 
 void statics_add_more(struct statics *statics, const char *why)
 {
@@ -36,11 +36,11 @@ void statics_add_kernel(struct statics *statics, const char *name)
 /* Adds a variable before another variable. */
 static void insert(struct statics *statics, uint32_t at, const char *name, uint64_t bytes)
 {
-	size_t length = strnlen(name, KEPT_MAX_BYTES);
+	size_t length = strnlen(name, NAME_MOST_BYTES);
 	struct statics_variable *grown;
 	char *copy;
 
-	if (length == KEPT_MAX_BYTES || statics->count == STATICS_MAX) {
+	if (length == NAME_MOST_BYTES || statics->count == STATICS_MAX) {
 		statics_add_more(statics, "it has too many variables, or their names are too long");
 		return;
 	}

@@ -150,7 +150,7 @@ static void count_loss(struct session *session, const struct in_flight *now)
 }
 
 static void set_recover(
-	struct session *session, const struct judge_verdict *verdict, bool is_unsure, bool in_doubt)
+	struct session *session, const struct judge_verdict *verdict, bool is_unsure, bool in_flight)
 {
 	enum session_recover *recover = &session->evidence->recover;
 
@@ -162,7 +162,7 @@ static void set_recover(
 	else if (is_unsure)
 		*recover = SESSION_RECOVER_UNSURE;
 	else
-		*recover = in_doubt ? SESSION_RECOVER_BY_POLICY : SESSION_RECOVER_NOTHING;
+		*recover = in_flight ? SESSION_RECOVER_BY_POLICY : SESSION_RECOVER_NOTHING;
 }
 
 /* True if the session had work on the device at the fault. An executor that does not see exceptions

@@ -75,20 +75,20 @@ static void append_session(char *text, size_t size, const struct session *sessio
 		(unsigned long long)session->number, (int)session->pid, session->program);
 }
 
-static bool was_told(const struct promotion *promotion, const struct session *session)
+static bool got_error(const struct promotion *promotion, const struct session *session)
 {
 	return session->evidence->held && !judge_blames(&promotion->verdict, session->number) &&
 	       word_acquire(&session->view.server->state) == SHM_SESSION_FAULTED;
 }
 
 /* Sessions, beside the culprit, that got an error. */
-static void append_told(const struct domain *domain, char *text, size_t size)
+static void append_failed(const struct domain *domain, char *text, size_t size)
 {
 	const struct session *session;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (was_told(domain->promotion, session) && ++count <= NAMES_MAX)
+		if (got_error(domain->promotion, session) && ++count <= NAMES_MAX)
 			append_session(text, size, session, count);
 	if (count > NAMES_MAX)
 		append(text, size, " and %u more", count - NAMES_MAX);
@@ -264,7 +264,7 @@ void verdict_cut_short(struct domain *domain)
 
 	*text = '\0';
 	append_judgement(domain, text, size);
-	append_told(domain, text, size);
+	append_failed(domain, text, size);
 	append(text, size, "; the executor that took over failed before it served everybody");
 	append_times(&domain->promotion->times, text, size);
 	publish_promotion(domain);
@@ -279,7 +279,7 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 
 	*text = '\0';
 	append_judgement(domain, text, size);
-	append_told(domain, text, size);
+	append_failed(domain, text, size);
 	append_going_on(values, text, size);
 	if (promotion->sign[0])
 		append(text, size, "; sign: %s", promotion->sign);

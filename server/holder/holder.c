@@ -49,7 +49,7 @@
 //
 // A daemon that exits ends the service with its code; after a daemon that a signal ends the holder
 // starts another: at once, with growing delays while lives end before everything is adopted, not at
-// all after GIVE_UP of those in a row, before the first life was up, or after CRASHES crashes
+// all after FAILURES_MAX of those in a row, before the first life was up, or after CRASHES crashes
 // within CRASH_SECONDS. Being killed from outside is no crash.
 
 #include "server/holder/holder.h"
@@ -72,7 +72,7 @@
 #include "server/log.h"
 #include "server/loop/timer.h"
 
-#define GIVE_UP	       5u
+#define FAILURES_MAX   5u
 #define CRASHES	       8u
 #define CRASH_SECONDS  60
 #define DELAY_FIRST_MS 100
@@ -89,9 +89,9 @@ struct holder {
 	struct legacy legacy; /* as for the next life; `socket` is the child's end while the child is
 			       * forked */
 	uint32_t end_room;
-	uint32_t told;	  /* of legacy.ends: how many the running daemon knows */
-	uint32_t settled; /* ends that have left legacy.ends */
-	unsigned stops_told;
+	uint32_t ends_sent; /* of legacy.ends: how many the running daemon knows */
+	uint32_t settled;   /* ends that have left legacy.ends */
+	unsigned stops_sent;
 	uint32_t *marks;   /* by key: the mark at the deposit of its descriptor */
 	bool looking;	   /* a look at the board is under way */
 	uint32_t looked;   /* the next key to look at */
@@ -151,7 +151,7 @@ static bool is_wanted(const struct holder *holder, uint32_t key, uint32_t mark)
 	return word_acquire(&holder->legacy.board->marks[key]) == mark;
 }
 
-static void close_kept(struct holder *holder, uint32_t key)
+static void close_key(struct holder *holder, uint32_t key)
 {
 	close(holder->legacy.fds[key]);
 	holder->legacy.fds[key] = -1;
@@ -170,7 +170,7 @@ static bool close_forgotten(struct holder *holder, unsigned most)
 			continue;
 		if (!most--)
 			return false;
-		close_kept(holder, key);
+		close_key(holder, key);
 	}
 	return true;
 }
@@ -184,7 +184,7 @@ static void deposit(struct holder *holder, const struct holder_message *message,
 		legacy->fds[legacy->fd_count] = -1;
 	/* The daemon forgot that descriptor, and has given its key to this descriptor. */
 	if (legacy->fds[key] >= 0)
-		close_kept(holder, key);
+		close_key(holder, key);
 	legacy->fds[key] = fd;
 	holder->marks[key] = message->mark;
 }
@@ -251,22 +251,22 @@ static bool say(struct holder *holder, const struct holder_message *message)
 }
 
 /* Sends the daemon all news, as far as its socket takes them. */
-static void tell(struct holder *holder)
+static void send_news(struct holder *holder)
 {
-	while (holder->socket >= 0 && holder->told < holder->legacy.end_count) {
-		const struct holder_end *end = &holder->legacy.ends[holder->told];
+	while (holder->socket >= 0 && holder->ends_sent < holder->legacy.end_count) {
+		const struct holder_end *end = &holder->legacy.ends[holder->ends_sent];
 		struct holder_message message = {.say = HOLDER_ENDED, .pid = end->pid, .status = end->status};
 
 		if (!say(holder, &message))
 			return;
-		holder->told++;
+		holder->ends_sent++;
 	}
-	while (holder->socket >= 0 && holder->stops_told < holder->legacy.stops) {
+	while (holder->socket >= 0 && holder->stops_sent < holder->legacy.stops) {
 		struct holder_message message = {.say = HOLDER_STOP};
 
 		if (!say(holder, &message))
 			return;
-		holder->stops_told++;
+		holder->stops_sent++;
 	}
 	if (holder->socket >= 0 && holder->answered != holder->synced) {
 		struct holder_message message = {
@@ -290,7 +290,7 @@ static void drop_settled(struct holder *holder)
 		return;
 	memmove(legacy->ends, legacy->ends + count, (legacy->end_count - count) * sizeof(*legacy->ends));
 	legacy->end_count -= count;
-	holder->told -= count;
+	holder->ends_sent -= count;
 	holder->settled += count;
 }
 
@@ -375,7 +375,7 @@ static void reap(struct holder *holder)
 			holder->status = status_of(&info);
 		} else {
 			note_end(holder, info.si_pid, status_of(&info));
-			tell(holder);
+			send_news(holder);
 		}
 		waitpid(info.si_pid, NULL, 0);
 		info.si_pid = 0;
@@ -394,7 +394,7 @@ static void take_signals(struct holder *holder)
 
 static bool is_behind(const struct holder *holder)
 {
-	return holder->told < holder->legacy.end_count || holder->stops_told < holder->legacy.stops ||
+	return holder->ends_sent < holder->legacy.end_count || holder->stops_sent < holder->legacy.stops ||
 	       holder->answered != holder->synced;
 }
 
@@ -414,7 +414,7 @@ static void attend(struct holder *holder, int timeout_ms)
 			take_signals(holder);
 		if (wait[2].revents || holder->looking)
 			look(holder, CLOSE_BATCH);
-		tell(holder);
+		send_news(holder);
 	} while (timeout_ms < 0 && !holder->ended);
 }
 
@@ -451,8 +451,8 @@ static pid_t give_life(struct holder *holder)
 		return -1;
 	holder->socket = pair[0];
 	holder->legacy.socket = pair[1];
-	holder->told = holder->legacy.end_count;
-	holder->stops_told = holder->legacy.stops;
+	holder->ends_sent = holder->legacy.end_count;
+	holder->stops_sent = holder->legacy.stops;
 	holder->ended = false;
 	/* The daemon that asked for them is dead. */
 	holder->answered = holder->synced = word_acquire(&holder->legacy.board->syncs);
@@ -509,7 +509,7 @@ static bool goes_on(struct holder *holder)
 	holder->legacy.latest_signal = number;
 	holder->legacy.lives++;
 	log_error("the daemon was ended by signal %d (%s)", number, strsignal(number));
-	if (word_acquire(&holder->legacy.board->up) && holder->failures < GIVE_UP &&
+	if (word_acquire(&holder->legacy.board->up) && holder->failures < FAILURES_MAX &&
 		(number == SIGKILL || !crashes_too_often(holder)))
 		return true;
 	log_error("the daemon is not started again: the service ends");

@@ -30,7 +30,7 @@
 /* Processes at a time. Each may wait for a program for ever; a program that often causes this harms
  * itself. */
 #define PROCESSES_MAX 64u
-#define LINGER_S      1u
+#define END_S	      1u
 
 static pid_t processes
 	[PROCESSES_MAX]; /* 0: none. A process that has ended, and is reaped by the holder, may still be
@@ -76,7 +76,7 @@ static _Noreturn void empty(int socket)
 	sigaddset(&alarms, SIGALRM);
 	sigprocmask(SIG_UNBLOCK, &alarms, NULL);
 	signal(SIGALRM, SIG_DFL);
-	alarm(LINGER_S);
+	alarm(END_S);
 	/* Whoever waits for the daemon's end of something must not wait for this process. */
 	if (socket > 0)
 		close_range(0, (unsigned)socket - 1, 0);

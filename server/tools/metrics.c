@@ -170,8 +170,8 @@ static void say_executor(FILE *out, const json_t *domain, const json_t *executor
 	fprintf(out, "} %d\n", value);
 }
 
-/* @key: of the sample, true or false; NULL: 1. A domain without a user has no label for the
- * user. */
+/* @key: of the sample, true or false; NULL: 1. Skips domains without a user, which lack
+ * the label. */
 static void say_each_executor(FILE *out, const json_t *domains, const char *name, const char *key)
 {
 	const json_t *domain, *executor;

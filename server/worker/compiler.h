@@ -41,7 +41,7 @@ struct compiler {
 	unsigned arch;	  /* of the device: 10 * major + minor */
 	uint64_t session; /* owner of its texts; 0: nobody yet */
 	pid_t pid;
-	uint64_t used_us; /* end of the latest request */
+	uint64_t used_us; /* end of the latest request; at first the start */
 	bool ready;	  /* Ready has arrived */
 	bool ended;	  /* killed, or hung up */
 	struct connection *connection;

@@ -81,7 +81,7 @@ static void add(int fd, const struct control_alloc *alloc)
 /* Freeing an object frees all objects below; a channel is below its group or below the device. */
 static void drop(const struct control_free *freed)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < channels.count; i++) {
 		const struct channel *channel = &channels.at[i];
@@ -89,9 +89,9 @@ static void drop(const struct control_free *freed)
 		if (channel->client != freed->client ||
 			(channel->object != freed->object && channel->parent != freed->object &&
 				freed->client != freed->object))
-			channels.at[kept++] = *channel;
+			channels.at[left++] = *channel;
 	}
-	channels.count = kept;
+	channels.count = left;
 	if (channels.device.client == freed->client &&
 		(channels.device.object == freed->object || freed->client == freed->object))
 		channels.device.object = 0;

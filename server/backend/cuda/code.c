@@ -166,13 +166,13 @@ void code_note(const struct code *code, const char *kernel)
 
 void code_forget(const struct backend_module *module)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	pthread_mutex_lock(&codes.lock);
 	for (uint32_t i = 0; i < codes.count; i++)
 		if (codes.at[i].module != module)
-			codes.at[kept++] = codes.at[i];
-	codes.count = kept;
+			codes.at[left++] = codes.at[i];
+	codes.count = left;
 	pthread_mutex_unlock(&codes.lock);
 }
 

@@ -34,8 +34,8 @@ CUresult code_memory_take(uint64_t bytes, struct code_memory *ret);
 /**
  * In a session's range.
  * @window: the address of the session's own window; 0: no session
- * @at: 0: after everything that was given out there; else exactly this address, for a place after
- * everything
+ * @at: 0: after everything that was given out there; else exactly this address, and further places
+ * follow
  * Return: as above
  */
 CUresult code_memory_take_at(uint64_t window, uint64_t at, uint64_t bytes, struct code_memory *ret);

@@ -188,27 +188,27 @@ static bool is_of(const struct mapping *mapping, const struct control_free *free
  * all mappings. */
 static void forget_mappings(const struct control_free *freed, uint64_t base, uint64_t length)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < debugger.mapping_count; i++) {
 		const struct mapping *mapping = &debugger.mappings[i];
 
 		if (freed ? !is_of(mapping, freed) : !overlap(mapping, base, length))
-			debugger.mappings[kept++] = *mapping;
+			debugger.mappings[left++] = *mapping;
 	}
-	debugger.mapping_count = kept;
+	debugger.mapping_count = left;
 }
 
 static void forget_object(const struct control_free *freed)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	forget_mappings(freed, 0, 0);
 	for (uint32_t i = 0; i < debugger.memory_count; i++)
 		if (debugger.memories[i].client != freed->client ||
 			debugger.memories[i].object != freed->object)
-			debugger.memories[kept++] = debugger.memories[i];
-	debugger.memory_count = kept;
+			debugger.memories[left++] = debugger.memories[i];
+	debugger.memory_count = left;
 	if (debugger.client == freed->client && debugger.object == freed->object)
 		debugger.object = 0;
 }

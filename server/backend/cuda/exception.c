@@ -203,12 +203,12 @@ static bool is_overwritten(uint64_t entry)
 /* Other code may lie there since an earlier round. */
 static void forget_replaced(void)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < exception.ended_count; i++)
 		if (is_overwritten(exception.ended[i].entry))
-			exception.ended[kept++] = exception.ended[i];
-	exception.ended_count = kept;
+			exception.ended[left++] = exception.ended[i];
+	exception.ended_count = left;
 }
 
 static bool overwrite(const struct code *code)

@@ -22,9 +22,9 @@
 // there, warps of a fault ended, and beside PyTorch programs after two to eleven faults the device
 // neither stopped nor changed the context any more.
 //
-// The instructions for the address and the byte are the handler's own, which read if the warp is
-// still to wait: they are copied from their place, with the offset of another byte. Their registers
-// are restored afterwards.
+// The instructions for the address and the byte are the handler's own, which read whether the warp
+// is still to wait: they are copied from their place, with the offset of another byte. Their
+// registers are restored afterwards.
 //
 // Threads of a warp that have gone different ways have an address each, and only those that ran
 // last go elsewhere. The others go on in place. In their kernel's code they exit; anywhere else

@@ -393,8 +393,7 @@ static void note_code(struct backend_module *module, const struct cuda_kernel *k
 		log_debug("where kernel %.80s lies is not known", name);
 }
 
-/* In a gap. If asking for the function should not have put the kernel on the device, loading
- * does. */
+/* In a gap. Loads the kernel, should asking for the function not have put it on the device. */
 static CUresult settle(struct backend_module *module, struct cuda_kernel *kernel)
 {
 	CUfunction function;

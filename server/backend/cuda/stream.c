@@ -21,15 +21,15 @@
 #include "server/role.h"
 
 #define USUAL_PRIORITY 0 /* of requests without a priority; the lowest */
-#define KEPT_MAX       64u
+#define POOL_MAX       64u
 
 static struct {
 	pthread_mutex_t lock; /* of the following */
-	struct kept {
+	struct pooled {
 		CUstream stream; /* NULL: missing */
 		bool taken;
-	} at[KEPT_MAX];
-} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	} at[POOL_MAX];
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static CUresult make(CUstream *ret_stream)
 {
@@ -40,47 +40,47 @@ static CUresult make(CUstream *ret_stream)
 void cuda_stream_open(void)
 {
 	for (uint32_t i = 0; i < HERITAGE_QUEUES; i++)
-		if (make(&kept.at[i].stream))
-			kept.at[i].stream = NULL;
+		if (make(&pool.at[i].stream))
+			pool.at[i].stream = NULL;
 }
 
 void cuda_stream_close(void)
 {
-	for (uint32_t i = 0; i < KEPT_MAX; i++)
-		kept.at[i] = (struct kept){0};
+	for (uint32_t i = 0; i < POOL_MAX; i++)
+		pool.at[i] = (struct pooled){0};
 }
 
 /* Return: a place that nobody has taken; NULL: there is none */
-static struct kept *find_free(void)
+static struct pooled *find_free(void)
 {
-	for (uint32_t i = 0; i < KEPT_MAX; i++)
-		if (!kept.at[i].taken)
-			return &kept.at[i];
+	for (uint32_t i = 0; i < POOL_MAX; i++)
+		if (!pool.at[i].taken)
+			return &pool.at[i];
 	return NULL;
 }
 
 static CUresult take(CUstream *ret_stream)
 {
-	struct kept *place;
+	struct pooled *place;
 	CUresult code = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&kept.lock);
+	pthread_mutex_lock(&pool.lock);
 	place = find_free();
 	if (!place || !place->stream)
 		code = make(ret_stream);
 	else
 		*ret_stream = place->stream;
 	if (place && !code)
-		*place = (struct kept){*ret_stream, true};
-	pthread_mutex_unlock(&kept.lock);
+		*place = (struct pooled){*ret_stream, true};
+	pthread_mutex_unlock(&pool.lock);
 	return code;
 }
 
-static struct kept *find_taken(CUstream stream)
+static struct pooled *find_taken(CUstream stream)
 {
-	for (uint32_t i = 0; i < KEPT_MAX; i++)
-		if (kept.at[i].taken && kept.at[i].stream == stream)
-			return &kept.at[i];
+	for (uint32_t i = 0; i < POOL_MAX; i++)
+		if (pool.at[i].taken && pool.at[i].stream == stream)
+			return &pool.at[i];
 	return NULL;
 }
 
@@ -88,15 +88,15 @@ static struct kept *find_taken(CUstream stream)
  * that work. */
 static bool keep(CUstream stream)
 {
-	struct kept *place;
+	struct pooled *place;
 	bool stays;
 
-	pthread_mutex_lock(&kept.lock);
+	pthread_mutex_lock(&pool.lock);
 	place = find_taken(stream);
 	stays = place && driver.stream_query(stream) == CUDA_SUCCESS;
 	if (place)
-		*place = (struct kept){stays ? stream : NULL, false};
-	pthread_mutex_unlock(&kept.lock);
+		*place = (struct pooled){stays ? stream : NULL, false};
+	pthread_mutex_unlock(&pool.lock);
 	return stays;
 }
 
