@@ -78,9 +78,8 @@ static void on_read(uv_work_t *work, int status)
 	if (!good)
 		say_wrong(reload->text);
 	else if (*reload->text)
-		log_warning("the configuration was read again; changes of %s take effect at the next start "
-			    "of the "
-			    "service",
+		log_warning("the configuration was read again; the next start of the service applies changes "
+			    "of %s",
 			reload->text);
 	else
 		log_info("the configuration was read again");
