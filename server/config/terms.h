@@ -27,17 +27,16 @@
 
 /* The same for operators. */
 #define TERMS_HELP                                                                                           \
-	"Sections say for whom keys hold: [user NAME or NUMBER], [cgroup PATTERN] by the path of the "       \
-	"program's control "                                                                                 \
-	"group, [program PATTERN] by the path of its executable. Patterns are those of the shell, but * "    \
+	"Sections limit their keys to some programs: [user NAME or NUMBER], [cgroup PATTERN] by the path "   \
+	"of the program's control group, [program PATTERN] by the path of its executable. Patterns are "     \
+	"those of the shell, but * "                                                                         \
 	"matches a slash as well, and a backslash stands for itself. "                                       \
 	"All sections that match apply, in the order of the file: where several set a key, the "             \
 	"last one holds. "                                                                                   \
-	"Who a program is, the kernel says. But a user can copy an executable, and who may make control "    \
-	"groups "                                                                                            \
-	"below his own leaves a pattern that does not end in *: what must hold for a user "                  \
-	"belongs into a "                                                                                    \
-	"section for that user. frmpsctl reload has sections read again while programs run."
+	"The kernel identifies user, control group and executable. But a user can copy an executable, and "  \
+	"the owner of a control group can make groups below, which a pattern without * at the end does not " \
+	"match: a limit on a user belongs into a section for that user. frmpsctl reload has sections read "  \
+	"again while programs run."
 
 struct terms {
 #define TERM(key) uint64_t key;

@@ -1,4 +1,4 @@
-// Verdicts from evidence, and what sessions had in doubt.
+// Verdicts from evidence, and what sessions had in flight.
 
 #include <signal.h>
 #include <string.h>

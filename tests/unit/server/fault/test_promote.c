@@ -322,7 +322,7 @@ START_TEST(loss_while_activating_starts_over)
 	fake_warm_with(fake, third, 1);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.generation, 3);
-	/* The conviction of the first loss is not forgotten. */
+	/* The verdict of the first loss is not forgotten. */
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
 	fake_leave(fake, &client);
 	end();

@@ -70,7 +70,7 @@ START_TEST(no_time_passes_while_the_device_stands_still)
 }
 END_TEST
 
-/* It was held meanwhile, and what it had in doubt is issued again. */
+/* It was held meanwhile, and what it had in flight is issued again. */
 START_TEST(no_time_passes_from_one_executor_to_the_next)
 {
 	word_set(&session.view.server->generation, 1);
