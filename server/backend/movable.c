@@ -12,8 +12,8 @@
 // A constant is a symbol of .nv.constant3. Code needs no address for reading a constant, but other
 // variables may begin with its address, and get that of the mirror then. Code that has the address
 // of the constants' bank (sass.h) could distinguish a constant from its mirror, or save an address
-// that is invalid in the next context: constants of such an image stay, and so does a constant that
-// begins with something that stays, or that relocations of code name.
+// that is invalid in the next context. So constants of such an image stay. A constant that begins
+// with something that stays, or that relocations of code name, stays as well.
 //
 // Formats are those of nvcc 11 to 13; up to devices 9.x. From devices 10.0 on, cubins have a second
 // form of the program with relocations of its own, which are none of those above: nothing is moved

@@ -9,9 +9,9 @@
 //
 // A rehearsal is the first of these trials in a context that stays in use, before any program uses
 // the context. At the first fault of a context the driver's firmware stops warps again that have
-// just been released, and the executor handles that like another fault: beside three PyTorch
-// programs the others waited 41 ms for the first fault, and 9 where that had been rehearsed (H200,
-// driver 580.159.04).
+// just been released, and the executor handles that like another fault. Beside three PyTorch
+// programs the others waited 41 ms for the first fault, and 9 after a rehearsal (H200, driver
+// 580.159.04).
 //
 // Single thread, and the backend's own, which calls back.
 

@@ -13,7 +13,7 @@
 // Reason for a process: in executors, where many threads compiled for many programs, the driver's
 // compiler ended with signal 11, in its allocator (libnvidia-ptxjitcompiler 580.159.04). A program
 // of eight threads that links texts, every sixth of them wrong, reproduces the crash, but only with
-// several things together: links are handed from thread to thread between two calls, their texts
+// all of these conditions: links are handed from thread to thread between two calls, their texts
 // are overwritten after each call, images are loaded as libraries meanwhile, and
 // pthread_mutex_lock() spins, like that of executors (executor/mutex.h). Any of these alone works
 // as natively. So there is a race in the compiler that a native program hardly ever loses. Here a

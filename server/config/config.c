@@ -1,7 +1,8 @@
 // Parser and printer of the configuration, both driven by one table. Daemon, before the loop runs,
 // and in a thread of its own when the file is read again. inih splits lines into keys and values.
-// inih gets single lines, and only those that have both: otherwise it reports the first error
-// alone, limits names of sections to fifty bytes, and ignores a file that cannot be read.
+// The reader passes single lines, and only those that have both, because inih itself reports the
+// first error alone, limits names of sections to fifty bytes, and ignores a file that cannot be
+// read.
 
 #include "server/config/config.h"
 

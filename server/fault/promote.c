@@ -23,8 +23,8 @@
 // Trust: in FENCING nothing that lives in shared memory; from HALTED on the states of sessions; in
 // LOST the journals, states and timelines of all sessions but a culprit's stand still. After a
 // hand-over the old process is still dying, with its mappings: until the process is reaped,
-// sessions that it served are not freed, and no new standby is started (session_close.c, domain.c);
-// the culprit's kernels may run until then, and write into a timeline without readers. The old
+// sessions that it served are not freed, and no new standby is started (session_close.c, domain.c).
+// The culprit's kernels may run until then, and write into a timeline without readers. The old
 // executor is not the active one, so its end changes nothing here. A loss in TAKING_OVER starts
 // over: sessions that the dead standby had not reached still carry the older generation, and each
 // session is judged by the generation in its own header. A worker other than the active executor

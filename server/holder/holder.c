@@ -47,10 +47,10 @@
 // last copies of the sockets, and everybody sees the hang-up. Signals for the service go to the
 // holder, which passes them on as messages.
 //
-// A daemon that exits ends the service with its code; after a daemon that a signal ends the holder
-// starts another: at once, with growing delays while lives end before everything is adopted, not at
-// all after FAILURES_MAX of those in a row, before the first life was up, or after CRASHES crashes
-// within CRASH_SECONDS. Being killed from outside is no crash.
+// A daemon that exits ends the service with its code. After a daemon that a signal ends, the holder
+// starts another at once, or after growing delays while lives end before everything is adopted. The
+// service ends after FAILURES_MAX of such lives in a row, if the first life was never up, or after
+// CRASHES crashes within CRASH_SECONDS. Being killed from outside is no crash.
 
 #include "server/holder/holder.h"
 

@@ -24,8 +24,8 @@ struct worker;
  * previous executor, which is not there any more; for the driver while it makes another context, a
  * few seconds; for a disk. */
 #define OVERDUE_LOOKS_STILL 3u
-/* So often that may be because of another context. A user who has executors made again and again
- * cannot protect a hung executor of another user. */
+/* So often a standstill is excused by another context that is being made. The bound keeps a user
+ * who starts executors again and again from protecting another user's hung executor. */
 #define OVERDUE_EXCUSES_MAX 4u
 /* A worker computes if its processor time has grown by this much from one look to the next: a
  * hundredth. Threads that look around now and then have less. */

@@ -3,7 +3,7 @@
 // An array must have its texels in a chunk, so that all processes share the texels. The driver's
 // arrays of deferred mapping do not accept memory that was made for sharing (H200, driver 580:
 // cuMemMapArrayAsync refuses such memory, and cuMemCreate refuses to make a tile pool that can be
-// exported), but a chunk's descriptor is also external memory, in which the driver lays out an
+// exported). But a chunk's descriptor is also external memory, in which the driver lays out an
 // array at any multiple of the alignment that the driver requires. Such an array is always
 // mipmapped; a plain array is its first level. Its size in memory is that of a deferred array of
 // the same form, which never gets any memory.

@@ -1,7 +1,7 @@
 // Copies and fills. The executor has checked all addresses and all host memory is registered, so
-// every call here is asynchronous; the only trap is a copy from host to host, which the driver
-// performs in the calling thread after waiting for the stream, in any form of the call. Such a copy
-// is refused: clients copy themselves.
+// every call here is asynchronous. The only exception is a copy from host to host, in any form of
+// the call: the driver performs such a copy in the calling thread, after waiting for the stream.
+// Such a copy is refused: clients copy themselves.
 //
 // Executor threads; several at once for different streams.
 

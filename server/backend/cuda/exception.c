@@ -13,11 +13,11 @@
 // which is stopped before its first instruction: its record then has the error of its predecessor.
 //
 // A released warp would go on behind the instruction that faulted, and blocks that have not begun
-// begin. So the whole code of a kernel that faulted is overwritten with EXIT first, and each of its
-// stopped warps that is elsewhere goes on in that code (handler.h): for example a warp in the
-// driver's code of assert(), or after a jump to a bad address. Then its grid is over, however
-// large, nothing of the kernel stays on the device, and requests that wait for an idle device do
-// not wait for ever.
+// begin. So the whole code of a kernel that faulted is overwritten with EXIT first. Each of its
+// stopped warps that is elsewhere goes on in that code (handler.h), for example a warp in the
+// driver's assert(), or after a jump to a bad address. Then its grid is over, however large,
+// nothing of the kernel stays on the device, and requests that wait for an idle device do not wait
+// for ever.
 //
 // The culprit is decided before any warp goes on, and no completion is published until then
 // (backend.h, struct backend_watch). Where a kernel cannot be named, nobody is guessed: the fault
