@@ -135,8 +135,10 @@ static void give_way(void)
 	is_crowded = clock_now_ns() - begin >= SWITCH_NS;
 }
 
-/* Spins, and gives way meanwhile unless the context asks for spinning. Return: whether one of the
- * commands is done; false also when the session is over. */
+/* Spins, and gives way meanwhile unless the context asks for spinning. Where others wanted the
+ * processor, sleeping leaves it to them at once: yields would hand it round among those that spin,
+ * each for a slice of some milliseconds. Return: whether one of the commands is done; false also
+ * when the session is over. */
 static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 {
 	struct shm_server_header *server = connection.view.server;
@@ -154,6 +156,8 @@ static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 			return false;
 		if (yields && (late || is_crowded))
 			give_way();
+		if (yields && is_crowded)
+			return false;
 		passed = clock_now_ns() - begin;
 	}
 	return false;

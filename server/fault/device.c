@@ -110,9 +110,9 @@ static bool finds_no_device(const struct worker *worker)
 		    worker->lost_code == CUDA_ERROR_DEVICE_UNAVAILABLE ||
 		    backend_is_of_device((CUresult)worker->lost_code);
 
-	/* An executor that runs as a user may send anything. */
-	return gone && !worker->was_ready && worker->daemon->ready && !worker->daemon->heritage->as_user &&
-	       !serves_anybody(worker->daemon);
+	/* An executor that runs as a user from its start may send anything. */
+	return gone && !worker->was_ready && worker->daemon->ready &&
+	       worker->daemon->heritage->run_as != RUN_AS_PROGRAM && !serves_anybody(worker->daemon);
 }
 
 bool device_take_lost(struct worker *worker)
