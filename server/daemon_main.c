@@ -1,6 +1,6 @@
-// The daemon as a process: the first life of a service starts everything, a later one adopts it;
-// then the loop runs until the service ends. See session/daemon.h for the states, holder/holder.h
-// for lives.
+// The daemon as a process: the first life of a service starts everything, a later life adopts
+// everything; then the loop runs until the service ends. See session/daemon.h for the states,
+// holder/holder.h for lives.
 
 #include "server/daemon_main.h"
 
@@ -23,7 +23,7 @@
 #include "server/session/reclaim.h"
 #include "server/worker/supervise.h"
 
-/* What the holder has to say. */
+/* Messages of the holder. */
 static void on_holder(void *context)
 {
 	struct daemon *daemon = context;
@@ -68,7 +68,7 @@ static int start(struct daemon *daemon, const struct legacy *legacy)
 	return start_listening(daemon) || daemon_start(daemon) < 0;
 }
 
-static void stop_as_told(struct daemon *daemon, const struct legacy *legacy)
+static void stop_as_ordered(struct daemon *daemon, const struct legacy *legacy)
 {
 	for (unsigned i = 0; i < legacy->stops; i++)
 		daemon_stop(daemon);
@@ -90,14 +90,14 @@ static void run(struct daemon *daemon, const struct legacy *legacy)
 		if (daemon->device_known)
 			witnesses_follow_device(daemon);
 		store_up(daemon->store);
-		stop_as_told(daemon, legacy);
+		stop_as_ordered(daemon, legacy);
 	}
 	/* Returns at once if the end has been reached already. */
 	uv_run(daemon->loop, UV_RUN_DEFAULT);
 	daemon_deinit(daemon);
 	uv_close((uv_handle_t *)&turn, NULL);
 	/* The thread that reads the configuration may wait for a user database for ever; exit()
-	 * would wait for it, too. */
+	 * would wait for that thread, too. */
 	if (daemon->reload) {
 		log_info("stopped");
 		_exit(daemon->exit_code);
@@ -115,7 +115,7 @@ int daemon_main(const struct config *config, const struct heritage *heritage, co
 		return 1;
 	priority_raise();
 	signal(SIGPIPE, SIG_IGN);
-	/* Who opens a file of which a lease is just taken (handout.c) breaks that. */
+	/* Opening a file while its lease is just being taken (handout.c) raises this signal. */
 	signal(SIGIO, SIG_IGN);
 	uv_loop_init(&loop);
 	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner, store, &rooms_all);

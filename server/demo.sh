@@ -1,12 +1,12 @@
 #!/bin/sh
-# server/demo.sh: what the project is for, in one command. It installs what is missing and builds, starts a private
+# server/demo.sh: the project's purpose, shown by one command. Installs missing packages and builds, starts a private
 # service (on the GPU if there is one, else on the host backend) and unmodified programs that share it. One of them
 # crashes. A table shows how the others fare, and the last line compares with stock MPS.
 #
 #   server/demo.sh [--build FOLDER] [--backend cuda|host]
 #
 #   --build    use a folder that is built already; install and build nothing
-#   --backend  no other one if this one cannot be used
+#   --backend  only this backend
 #
 # Exit status: 0 if the survivors' data is exact and the culprit got its error, else 1; 2: usage.
 set -u
@@ -83,7 +83,7 @@ for program in frmps-server frmps-run frmpsctl demo_view demo_worker demo_host_m
 done
 build=$(cd "$build" && pwd)
 
-# In a folder of its own: it is in nobody's way, and nobody's leftovers are in its way.
+# In a folder of its own, apart from any other service and its files.
 export FRMPS_SOCKET="$scratch/frmps.sock"
 start() { # start BACKEND
 	backend=$1
@@ -129,7 +129,7 @@ show() { # show TITLE RUNNER
 	view=
 }
 
-# The words of the service, in lines that fit.
+# The service's own text, in lines that fit.
 verdict() {
 	tries=0
 	until text=$(status | sed -n 's/.*"verdict": *"\([^"]*culprit[^"]*\)".*/\1/p') && [ -n "$text" ]; do
@@ -151,7 +151,7 @@ good=$result
 verdict
 echo
 
-# The same under stock MPS, where there is one. What comes of it is no matter of this script's exit status.
+# The same under stock MPS, where available. The result does not affect this script's exit status.
 if [ "$backend" = cuda ] && command -v nvidia-cuda-mps-control >/dev/null; then
 	stop "$server"
 	server=

@@ -13,7 +13,7 @@ int detached_start(void *(*run)(void *), void *argument, const sigset_t *blocked
 	int error;
 
 	sigfillset(&all);
-	/* A thread begins with the mask of the one that makes it. */
+	/* A thread begins with the mask of its creator. */
 	pthread_sigmask(SIG_SETMASK, blocked ? blocked : &all, &before);
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

@@ -6,8 +6,8 @@
 #include <signal.h>
 
 /**
- * Starts one. @blocked: the signals that are not for it; NULL: none is. Any thread. Return: 0 or
- * -errno; then nothing was started and `argument` is the caller's.
+ * Starts a thread. @blocked: signals that the thread must not get; NULL: all. Any thread. Return: 0
+ * or -errno; then nothing was started and `argument` is the caller's.
  */
 int detached_start(void *(*run)(void *), void *argument, const sigset_t *blocked);
 

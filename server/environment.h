@@ -8,8 +8,8 @@
 
 /**
  * Reads a variable.
- * Return: its value; `otherwise` without it, and, with a warning in the log, where it is no number
- * from least to most
+ * Return: the number; `otherwise` if the variable is missing or, with a warning in the log, no
+ * number from least to most
  */
 uint64_t environment_number(const char *name, uint64_t otherwise, uint64_t least, uint64_t most);
 

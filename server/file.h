@@ -11,13 +11,14 @@
 #define FILE_BYTES_MAX (UINT64_C(4) << 30)
 
 /**
- * A private copy of a file, which may change under us, whatever its seals say. Free with free().
+ * A private copy of a file, which may change meanwhile, whatever its seals claim. Free with free().
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE (no file of that size), CUDA_ERROR_INVALID_IMAGE,
  * CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult file_read(int fd, uint64_t bytes, uint8_t **ret_bytes);
 
-/** Reads a part of a file. Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_IMAGE (it is not there). */
+/** Reads a part of a file. Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_IMAGE (beyond the end of the
+ * file). */
 CUresult file_read_at(int fd, void *ret_bytes, uint64_t count, uint64_t offset);
 
 /** Writes a part of a file, which may fail in any way. Return: CUDA_SUCCESS,

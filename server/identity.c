@@ -48,7 +48,7 @@ bool identity_equal(const struct identity *left, const struct identity *right)
 	       !memcmp(left->groups, right->groups, left->group_count * sizeof(gid_t));
 }
 
-/* What an exec may give: to user 0 it would give all. */
+/* The capabilities that an exec may grant: to user 0 it would grant all. */
 static int empty_bounding_set(void)
 {
 	int r;
@@ -69,7 +69,8 @@ int identity_become(uid_t uid)
 	return 0;
 }
 
-/* Not the C library's functions: those act on all threads that it believes this process has. */
+/* Not the C library's functions: those act on all threads of this process that the library believes
+ * in. */
 int identity_take(const struct identity *identity)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};

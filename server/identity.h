@@ -1,8 +1,8 @@
-// As whom an executor runs that executes what programs send in its own process (RUN_AS_PROGRAM):
-// as the program itself. User and groups come from the kernel, for the program that connected. The
-// user database may list groups that this program has given up, and does not know users of
-// containers. Programs of one user with other groups get executors of their own, so nobody gets a
-// group from a program that it shares with.
+// The identity of an executor that executes programs' code in its own process (RUN_AS_PROGRAM):
+// that of the program. User and groups come from the kernel, for the program that connected. The
+// user database may list groups that this program has dropped, and does not know users of
+// containers. Programs of the same user with other groups get executors of their own, so no program
+// gets a group from a program in the same executor.
 
 #ifndef FRMPS_SERVER_IDENTITY_H
 #define FRMPS_SERVER_IDENTITY_H
@@ -24,8 +24,8 @@ struct identity {
 	gid_t groups[IDENTITY_GROUPS_MAX];
 };
 
-/** Of the peer of a connected socket, at the moment when it connected. @credentials: what
- * SO_PEERCRED says */
+/** Of the peer of a connected socket, at the time of its connection. @credentials: from
+ * SO_PEERCRED */
 void identity_of_peer(const struct ucred *credentials, int socket, struct identity *ret_identity);
 
 /** Of this process. */
@@ -34,8 +34,8 @@ void identity_of_self(struct identity *ret_identity);
 bool identity_equal(const struct identity *left, const struct identity *right);
 
 /**
- * Takes the identity on for good, without any capability: a later exec gives none back.
- * Async-signal-safe, for a child of a process with threads: the child has only the one that called.
+ * Takes the identity on for good, without any capability: a later exec restores none.
+ * Async-signal-safe, for a child of a process with threads: the child has only the calling thread.
  * Return: 0 or -errno; the process must not go on then
  */
 int identity_take(const struct identity *identity);
@@ -44,8 +44,8 @@ int identity_take(const struct identity *identity);
 #define IDENTITY_NO_GROUP 65534
 
 /**
- * Makes all threads of this process a user's, in no group but IDENTITY_NO_GROUP, for good. What is
- * open stays open. A process of root loses its capabilities with it, unless the user is root.
+ * Makes all threads of this process a user's, in no group but IDENTITY_NO_GROUP, for good. Open
+ * descriptors stay open. A process of root loses its capabilities, unless the user is root.
  * Return: 0 or -errno; the process must not go on then, as it may be half of each
  */
 int identity_become(uid_t uid);

@@ -1,4 +1,4 @@
-// The logger: formats one line in a local buffer and writes it with one call, so that lines of
+// The logger: formats a line in a local buffer and writes the line with one call, so that lines of
 // several threads and processes on the same terminal stay whole.
 
 #include "server/log.h"
@@ -30,7 +30,7 @@ static struct {
 	.socket = "/run/systemd/journal/socket",
 	.descriptor = STDERR_FILENO};
 
-/* By level, as syslog(3) numbers them. */
+/* By level, with the numbers of syslog(3). */
 static const int priorities[] = {3, 4, 6, 7};
 
 static struct {
@@ -39,8 +39,8 @@ static struct {
 	_Atomic unsigned written, left_out;
 } limit;
 
-/* The variable is inherited by everything that a service starts: it counts for the file that it
- * names. */
+/* Everything that a service starts inherits the variable, which counts only for the file that the
+ * variable names. */
 static bool is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -68,7 +68,7 @@ void log_set_descriptor(int fd)
 	logger.descriptor = fd;
 }
 
-/* Decodes the UTF-8 sequence that a text begins with. Return: its bytes, 0 where it is none */
+/* Decodes the UTF-8 sequence at the beginning of a text. Return: its bytes, 0 if invalid */
 static size_t decode(const unsigned char *text, uint32_t *ret_point)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -147,7 +147,7 @@ static bool has_line(enum log_level level, unsigned *ret_left_out)
 	return false;
 }
 
-/* Where one line goes. */
+/* Destination of a line. */
 struct line {
 	const struct log_field *fields;
 	size_t field_count;
@@ -162,7 +162,8 @@ struct datagram {
 	char bytes[4096];
 };
 
-/* One field; the value ends with a newline, and has none. One that does not fit is left out. */
+/* A field; the value is free of newlines and ends with a newline. A field without room is left
+ * out. */
 static void add_field(struct datagram *datagram, const char *prefix, const char *name, const char *value)
 {
 	char *at = datagram->bytes + datagram->length;
@@ -176,7 +177,7 @@ static void add_field(struct datagram *datagram, const char *prefix, const char 
 	datagram->length += (size_t)length + 1;
 }
 
-/* Return: whether the journal has the line with its fields */
+/* Return: true if the journal has the line with its fields */
 static bool send_fields(enum log_level level, const struct line *line)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -205,7 +206,7 @@ static bool send_fields(enum log_level level, const struct line *line)
 	return sent >= 0;
 }
 
-/* Return: false where there is no room for it: nobody reads it, or the disk is full */
+/* Return: false without room: nobody reads, or the disk is full */
 static bool write_stream(const struct line *line)
 {
 	struct pollfd wait = {.fd = logger.descriptor, .events = POLLOUT};
@@ -218,7 +219,7 @@ static bool write_stream(const struct line *line)
 		if (write(logger.descriptor, line->text, line->length) >= 0)
 			return true;
 	}
-	/* Nobody is left to tell when standard error is gone. */
+	/* Nobody is left to notify when standard error is gone. */
 	return errno != EAGAIN && errno != ENOSPC;
 }
 

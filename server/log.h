@@ -1,12 +1,12 @@
-// What the service tells its operator: one line per event on standard error, with wall-clock time,
+// The service's log for its operator: one line per event on standard error, with wall-clock time,
 // role and pid.
 //
-// Where standard error is the journal's (JOURNAL_STREAM names it) a line starts with its priority
+// If standard error is the journal's (JOURNAL_STREAM names it) a line starts with its priority
 // instead, and the journal adds the time. A line with fields goes to the journal's socket, in the
 // protocol that the journal documents for programs without its library: that library waits for a
-// journal that does not read. Nobody here waits for it, nor for who reads a pipe or a terminal: a
-// line for which there is no room, or none on the disk, is counted, and the next one that finds
-// room says how many there were. All roles; any thread (one write per line).
+// journal that does not read. Nobody here waits for the journal, nor for the reader of a pipe or a
+// terminal: lines without room, in the pipe or on the disk, are counted, and the next line that
+// finds room gives their number. All roles; any thread (one write per line).
 
 #ifndef FRMPS_SERVER_LOG_H
 #define FRMPS_SERVER_LOG_H
@@ -30,30 +30,30 @@ void log_clean(char *text);
 /** Where the log is written instead of standard error, for tests. */
 void log_set_descriptor(int fd);
 
-/** The journal's socket, instead of the usual one, for tests (static string). */
+/** The journal's socket, instead of the usual path, for tests (static string). */
 void log_set_journal(const char *path);
 
-/* What a line is about, apart from its text. */
+/* A property of a line, apart from the text. */
 struct log_field {
-	const char *name;  /* capital letters and _, without the FRMPS_ that it gets in the journal */
+	const char *name;  /* capital letters and _; the journal's name is FRMPS_ followed by this */
 	const char *value; /* cleaned (log_clean()); NULL: the line has no such field */
 };
 
-/** Writes one event. Newlines belong to the logger: what the text has of them is cleaned
- * (log_clean()). */
+/** Writes an event. Newlines belong to the logger, which cleans the text of them (log_clean()). */
 void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** The same with a list of arguments. */
 void log_event_list(enum log_level level, const char *format, va_list arguments)
 	__attribute__((format(printf, 2, 0)));
 
-/** The same with fields, which the journal can be asked for. Elsewhere they are left out. */
+/** The same with fields, by which the journal can be searched. Elsewhere the fields are left
+ * out. */
 void log_event_fields(enum log_level level, const struct log_field *fields, size_t count, const char *format,
 	...) __attribute__((format(printf, 4, 5)));
 
 /**
- * Bounds what this process logs, lines a minute without those of the level debug; 0: no bound.
- * Lines beyond it are counted, and the first line behind the minute says how many they were.
+ * Bounds the lines of this process a minute, without those of the level debug; 0: no bound. Further
+ * lines are counted, and the first line after the minute gives their number.
  */
 void log_limit(unsigned lines);
 
@@ -62,7 +62,8 @@ void log_limit(unsigned lines);
 #define log_info(...)	 log_event(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)	 log_event(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/** A broken invariant of our own: names the place and aborts. Never for what a peer sent. */
+/** A broken invariant of our own: names the place and aborts. Never for anything that a peer
+ * sent. */
 _Noreturn void log_bug(const char *file, int line, const char *what);
 #define log_bug_on(condition) ((condition) ? log_bug(__FILE__, __LINE__, #condition) : (void)0)
 

@@ -1,7 +1,7 @@
-// frmps-server: one program, several roles. Without --role it reads options and configuration, asks
-// which backend works and becomes the holder, which forks the daemon and outlives it
-// (holder/holder.c); keeper, executors and compilers are started by the daemon with the options
-// marked internal.
+// frmps-server: one program, several roles. Without --role the process reads options and
+// configuration, finds a backend that works and becomes the holder, which forks the daemon and
+// outlives each daemon (holder/holder.c); the daemon starts keeper, executors and compilers with
+// the options marked internal.
 
 #include <errno.h>
 #include <glob.h>
@@ -31,7 +31,7 @@
 #include "server/tools/shim.h"
 #include "server/version.h"
 
-/* What the service and one program need of open files. */
+/* Open files for the service and one program. */
 #define FILES_MIN 512u
 
 /* The driver's start and a context take less than a second, on a machine with many devices
@@ -40,7 +40,7 @@
 
 struct options {
 	const char *config;
-	/* Given on the command line, key and value alike to the file's; applied after it. */
+	/* Given on the command line, with the file's keys and values; applied after the file. */
 	struct config_setting settings[5];
 	unsigned setting_count;
 	const char *role, *backend;
@@ -51,7 +51,7 @@ struct options {
 	enum log_level log_level; /* of a child */
 };
 
-/* Of an option that is given twice the last one holds. */
+/* The last of repeated options holds. */
 static void set(struct options *options, const char *key, const char *value)
 {
 	unsigned i = 0;
@@ -62,7 +62,7 @@ static void set(struct options *options, const char *key, const char *value)
 	options->setting_count += i == options->setting_count;
 }
 
-/* The service's own, for its children. Return: whether it is one. */
+/* The service's own options, for its children. Return: false for any other option. */
 static bool take_internal(struct options *options, int option)
 {
 	switch (option) {
@@ -150,7 +150,7 @@ static int parse(int count, char **arguments, struct options *options)
 	return r;
 }
 
-/* @ret_text: what is wrong. Return: 0, EX_CONFIG (the file) or EX_USAGE (an option) */
+/* @ret_text: the error. Return: 0, EX_CONFIG (the file) or EX_USAGE (an option) */
 static int configure(const struct options *options, struct config *config, char *ret_text, size_t size)
 {
 	switch (config_load(
@@ -182,7 +182,7 @@ static int check_configuration(const struct options *options)
 	return manual_flush(stdout);
 }
 
-/* Whether the backend works here. Return: 0, or the exit code after an error line. */
+/* Checks if the backend works here. Return: 0, or the exit code after an error line. */
 static int try_backend(const struct config *config, struct heritage *heritage)
 {
 	struct probe_answer answer = {0};
@@ -223,7 +223,7 @@ static bool narrow(const struct config *config, struct heritage *heritage, const
 	return heritage->environment != NULL;
 }
 
-/* Before any executor is there, so that all are alike, whoever starts them. */
+/* Before the first executor, so that all are alike, whoever starts them. */
 static void prove(struct heritage *heritage)
 {
 	const struct proof *proof = &heritage->proof;
@@ -239,7 +239,7 @@ static void prove(struct heritage *heritage)
 			heritage->run_as_why);
 }
 
-/* Whether the service would get a part of a GPU. */
+/* True if the service would get a part of a GPU. */
 static bool is_mig(int device)
 {
 	char *visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), device);
@@ -253,8 +253,8 @@ static bool is_mig(int device)
 	return is;
 }
 
-/* The driver opens its device files while programs run, too. @ret_why: "" or the first that is not
- * open to every user */
+/* The driver opens its device files while programs run, too. @ret_why: "" or the first file that is
+ * not open to every user */
 static void look_for_closed_device(char *ret_why, size_t size)
 {
 	glob_t files = {0};
@@ -281,7 +281,7 @@ static void choose_run_as(const struct backend_ops *ops, struct heritage *herita
 	heritage->run_as = heritage->run_as_why[0] ? RUN_AS_SERVICE : RUN_AS_USER;
 }
 
-/* Fills in what children get. Return: 0, or the exit code after an error line. */
+/* Fills in the heritage of children. Return: 0, or the exit code after an error line. */
 static int choose_backend(const struct config *config, struct heritage *heritage)
 {
 	const struct backend_ops *ops =
@@ -313,7 +313,7 @@ struct service {
 	struct heritage heritage;
 };
 
-/* In a process of its own, perhaps not for the first time. */
+/* In a separate process, perhaps not the first. */
 static int run_daemon(void *context, const struct legacy *legacy)
 {
 	struct service *service = context;
@@ -361,10 +361,10 @@ static int run_service(const struct options *options)
 }
 
 /*
- * The driver places a module's variables where the process's own addresses lead it: with randomised
- * addresses they come out differently in every executor, and a program that holds such an address
- * could not be moved. Takes effect at the next exec, so the executor starts itself once more. Where
- * that is not permitted, it goes on as it is.
+ * The driver places a module's variables by the process's own addresses: with randomised addresses
+ * they differ in every executor, and a program that stores such an address could not be moved.
+ * Takes effect at the next exec, so the executor starts itself once more. If that is not permitted,
+ * the executor goes on unchanged.
  */
 static void fix_addresses(char **arguments)
 {
@@ -391,8 +391,8 @@ static int run_child(const struct options *options, char **arguments)
 		log_init(options->log_level, "frmps trial");
 		return prove_main(ops, options->device, options->user, options->control_fd);
 	}
-	/* A signal that is sent to all processes of the service is the daemon's to answer: it needs
-	 * its children to let programs finish. They end when it says so, or with it. */
+	/* The daemon answers a signal that goes to all processes of the service, and needs its
+	 * children to let programs finish. The children end with the daemon, or at its request. */
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);

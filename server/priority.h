@@ -1,7 +1,7 @@
-// Processes that all users wait for come before the programs that they serve: otherwise whoever
-// runs many programs keeps the service from a processor, and others with it. Daemon and keeper take
-// a higher priority, where they may; what they start, and what runs for one user, has that of the
-// service again.
+// Processes that serve all users come before the programs: otherwise a user with many programs
+// deprives the service of the processor, and so all other users. Daemon and keeper take a higher
+// priority, where permitted; their children, and processes for a single user, return to the
+// service's priority.
 
 #ifndef FRMPS_SERVER_PRIORITY_H
 #define FRMPS_SERVER_PRIORITY_H
@@ -10,8 +10,8 @@
 
 /** Takes a higher priority, if this process has the right to. Once, before there are threads. */
 void priority_raise(void);
-/** In a child, between fork and exec: that of the service again. Async-signal-safe. @for_good: it
- * runs what a user brings along */
+/** In a child, between fork and exec: returns to the service's priority. Async-signal-safe.
+ * @for_good: the child runs a user's code */
 void priority_restore(bool for_good);
 
 #endif

@@ -1,5 +1,5 @@
-// The probe, both sides. See probe.h. A driver that crashes, hangs, or ends its process when it is
-// loaded is an answer, too.
+// The probe, both sides. See probe.h. A driver that crashes, hangs, or ends its process while
+// loading is an answer, too.
 
 #include "server/probe.h"
 

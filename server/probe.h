@@ -1,5 +1,5 @@
-// Asks, in a process of its own, whether this machine can run a backend: the daemon itself never
-// loads the driver, and the question needs the children's environment anyway.
+// Asks, in a separate process, if this machine can run a backend: the daemon itself never loads the
+// driver, and the question needs the children's environment anyway.
 
 #ifndef FRMPS_SERVER_PROBE_H
 #define FRMPS_SERVER_PROBE_H
@@ -9,23 +9,23 @@
 
 struct backend_ops;
 
-/* The answer, as it travels through a pipe. */
+/* The answer, as sent through a pipe. */
 struct probe_answer {
 	int32_t device_count; /* 0: the backend does not work */
-	uint64_t exclusive;   /* bit i: device i lets one process alone have a context */
-	char text[256];	      /* why it does not */
+	uint64_t exclusive;   /* bit i: device i allows a context to one process alone */
+	char text[256];	      /* the reason of a failure */
 };
 
 /* A driver that nobody uses starts for seconds, on a machine with many devices. */
 #define PROBE_PATIENCE_MS 60000u
 
 /**
- * Spawns the question and waits for its answer.
+ * Spawns the process and waits for its answer.
  * @program: path of frmps-server
  * @backend: cuda or host
  * @environment: of the child
  * @patience_ms: for the answer
- * Return: 0 or -errno; @ret_answer->device_count says whether the backend works
+ * Return: 0 or -errno; @ret_answer->device_count is 0 if the backend does not work
  */
 int probe_ask(const char *program, const char *backend, char *const *environment, unsigned patience_ms,
 	struct probe_answer *ret_answer);

@@ -1,5 +1,5 @@
 // See prove.h, both sides. A driver that crashes or hangs at the trial is an answer, too: executors
-// then leave exceptions to it, and the fence and each program's policy are what is left.
+// then leave exceptions to the driver, and the fence and each program's policy remain.
 
 #include "server/prove.h"
 
@@ -19,25 +19,25 @@
 #include "server/throwaway.h"
 #include "server/worker/exceptions.h"
 
-/* A step of the trial. Where other processes use the device, it runs the contexts in turn. */
+/* A step of the trial. Other processes' contexts take turns on the device. */
 #define STEP_MS 3000u
-/* As whom executors are tried that run as their programs' users. */
+/* User of the trial for executors that run as their programs' users. */
 #define NOBODY 65534u
 /* Between two trials, where the device cannot be opened. */
 #define AGAIN_NS 250000000
 
-/* The verdict, as it travels through a pipe. */
+/* The verdict, as sent through a pipe. */
 struct verdict {
 	enum proof_state state;
 	uint32_t ms;
 	bool is_closed;	  /* the device cannot be opened: nothing was tried */
-	bool is_as_asked; /* it has become the user that was asked for */
+	bool is_as_asked; /* has become the requested user */
 	char why[TRIAL_TEXT];
 };
 
 /* ---- the child ---- */
 
-/* As an executor does. Return: whether the trial may begin */
+/* Like an executor. Return: true if the trial may begin */
 static bool become_user(uint32_t user, struct verdict *verdict)
 {
 	int r = user ? identity_become(user) : 0;
@@ -88,7 +88,7 @@ int prove_main(const struct backend_ops *ops, int device, uint32_t user, int ans
 
 	judge(ops, device, user, &verdict);
 	n = write(answer_fd, &verdict, sizeof(verdict)); /* below PIPE_BUF: whole or not at all */
-	/* What is left on the device ends with the process. */
+	/* Work that is left on the device ends with the process. */
 	_exit(n == (ssize_t)sizeof(verdict) ? 0 : 1);
 }
 
@@ -148,8 +148,8 @@ static void ask(const char *program, const struct heritage *heritage, unsigned p
 		close(dump_fd);
 }
 
-/* Who has the device, or its memory, may go: what the trial says holds for as long as the service
- * lives. */
+/* Processes that use the device, or its memory, may end: the trial's verdict holds for the whole
+ * life of the service. */
 static struct verdict ask_until(const char *program, const struct heritage *heritage, unsigned patience_ms)
 {
 	const struct timespec pause = {.tv_nsec = AGAIN_NS};
@@ -163,7 +163,7 @@ static struct verdict ask_until(const char *program, const struct heritage *heri
 	return verdict;
 }
 
-/* Handling faults comes first: where only the service can, executors run as the service. */
+/* Handling faults comes first: if only root handles them, executors run as the service. */
 static void try_as_service(
 	const char *program, struct heritage *heritage, unsigned patience_ms, struct verdict *verdict)
 {

@@ -1,4 +1,4 @@
-// Roles of children and what they inherit. See role.h.
+// Roles of children and their heritage. See role.h.
 
 #include "server/role.h"
 
@@ -101,7 +101,7 @@ static char *filter_list(const char *entry, const char *separators,
 	return NULL;
 }
 
-/* What becomes of one variable of the parent; NULL: dropped. */
+/* Maps a variable of the parent to the child's; NULL: dropped. */
 static char *child_variable(
 	const char *entry, const char *shim_directory, const char *visible, bool *ret_failed)
 {
@@ -149,7 +149,7 @@ char **heritage_environment(char *const *parent, const char *shim_directory, con
 	return failed ? heritage_environment_free(list) : list;
 }
 
-/* What makes a program run as it does everywhere, and what is for executors. */
+/* Variables for the usual environment of programs, and for executors. */
 static const char *const for_users[] = {"FRMPS_", "CUDA_", "LD_LIBRARY_PATH=", "PATH=", "LANG=", "LC_",
 	"TZ=", "MALLOC_", "ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=", "UBSAN_OPTIONS="};
 

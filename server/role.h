@@ -1,6 +1,6 @@
-// What the daemon's children are, and what they get from it: a child has one role for life, chosen
-// at exec, and struct heritage is the complete list. Nothing else is inherited (all other
-// descriptors are close-on-exec).
+// The roles of the daemon's children, and their heritage: a child has one role for life, chosen at
+// exec, and struct heritage is the complete list of inherited things. Nothing else is inherited
+// (all other descriptors are close-on-exec).
 
 #ifndef FRMPS_SERVER_ROLE_H
 #define FRMPS_SERVER_ROLE_H
@@ -16,22 +16,21 @@ enum role { ROLE_KEEPER, ROLE_EXECUTOR, ROLE_COMPILER };
 #define HERITAGE_DUMP_FD                                                                                     \
 	5 /* executors: a memfd that nobody reads, for a dump of the driver (worker/exceptions.h) */
 
-/* Queues of the hardware that an executor's context has for the kernels of each priority. While as
- * many streams have work, all others wait for one of them. At a fault each costs the driver's
- * firmware 1 ms, and 2 ms at one in a context that was made later (backend/cuda/stream.c). Measured
- * on an H200 (driver 580.159.04):
+/* Queues of the hardware that an executor's context has for the kernels of each priority. If more
+ * streams have work, they wait for a queue. At a fault each costs the driver's firmware 1 ms, and 2
+ * ms in a context that was made later (backend/cuda/stream.c). Measured on an H200 (driver
+ * 580.159.04):
  *
  *   queues   longest pause beside small programs   waits of 48 programs, of 24
  *      32    44 ms                                 366 000 /s, 401 000
  *      16    22 ms, 14 with the first used first   342 000, 400 000
- *       8    14 ms                                 334 000, 399 000
- */
+ *       8    14 ms                                 334 000, 399 000 */
 #define HERITAGE_QUEUES 16
 
-/* Exit status of an executor that cannot take its user's identity on. */
+/* Exit status of an executor that cannot take on its user's identity. */
 #define HERITAGE_EXIT_IDENTITY 126
 
-/* Whether the service's own handling of a kernel's exception was proved (prove.h). */
+/* The trial's verdict on the service's own handling of exceptions (prove.h). */
 enum proof_state {
 	PROOF_NONE, /* the backend needs none */
 	PROOF_GOOD,
@@ -44,13 +43,13 @@ struct proof {
 	char why[256]; /* PROOF_FAILED */
 };
 
-/* As whom executors run. */
+/* The user of executors. */
 enum run_as {
 	RUN_AS_SERVICE,
-	RUN_AS_USER,	/* opened by the service, which is root; from its first session on as that one's
-			 * user, in no group (identity_become()) */
+	RUN_AS_USER,	/* opened by the service, which is root; from its first session on as the
+			 * session's user, in no group (identity_become()) */
 	RUN_AS_PROGRAM, /* started with the program's user and groups (identity_take()): the host backend,
-			 * whose executors run code that programs bring along */
+			 * whose executors run programs' code */
 };
 
 /* Everything a child inherits. Owned by the daemon's main function, constant while children run. */
@@ -60,33 +59,32 @@ struct heritage {
 	int log_level;	     /* enum log_level */
 	char **environment;  /* cleaned: heritage_environment() */
 	struct proof proof;
-	/* The device lets one process alone have a context (compute mode EXCLUSIVE_PROCESS): there
+	/* The device allows a context to one process alone (compute mode EXCLUSIVE_PROCESS): there
 	 * is one executor at a time. */
 	bool exclusive;
 	enum run_as run_as;
-	char run_as_why[256]; /* RUN_AS_SERVICE, although the service is root: why; else "" */
+	char run_as_why[256]; /* RUN_AS_SERVICE, although the service is root: the reason; else "" */
 };
 
 const char *role_name(enum role role);
 
 /**
- * The environment for children: no shim in LD_LIBRARY_PATH and LD_PRELOAD (they must open the real
- * driver), the driver's variables that executors rely on, and for the cuda backend
+ * The environment for children: no shim in LD_LIBRARY_PATH and LD_PRELOAD (children must open the
+ * real driver), the driver's variables that executors rely on, and for the cuda backend
  * CUDA_VISIBLE_DEVICES reduced to the chosen device, which then is number 0.
  * @parent: NULL-terminated list, as environ
  * @shim_directory: directory of our libcuda.so.1; may be NULL
- * @visible: entry for CUDA_VISIBLE_DEVICES; NULL leaves the variable as it is
+ * @visible: entry for CUDA_VISIBLE_DEVICES; NULL leaves the variable unchanged
  * Return: a list to be freed with heritage_environment_free(), NULL when out of memory.
  */
 char **heritage_environment(char *const *parent, const char *shim_directory, const char *visible);
 char **heritage_environment_free(char **environment);
-/** Takes out of a list of variables what is not for a user as whom a child runs. The strings
- * stay. */
+/** Removes variables that must not reach the user of a child from a list. The strings stay. */
 void heritage_leave_for_user(char **environment);
 
 /**
- * Gives a child its descriptors, of which -1 stands for no words or no dump, and leaves it no
- * others. Between fork and exec: only calls that are safe there.
+ * Places a child's descriptors, where -1 means no words or no dump, and closes all others. Between
+ * fork and exec: only calls that are safe there.
  * Return: false with errno set
  */
 bool heritage_place(int control_fd, int words_fd, int dump_fd);

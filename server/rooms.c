@@ -1,6 +1,5 @@
-// How rooms hear of each other: session/ does not call the rooms above it, and worker/ none at all.
-// What they have to say goes through these tables, which the daemon is started with. Daemon, loop
-// thread only.
+// Calls between rooms: session/ does not call the rooms above, and worker/ calls none at all.
+// Instead, the daemon is started with these tables of functions. Daemon, loop thread only.
 
 #include "server/rooms.h"
 
@@ -61,7 +60,7 @@ static const struct worker_events worker_events = {
 	.gave_back = reclaim_done,
 };
 
-/* A move that was on its way to it looks for the next one first. */
+/* A move that was on its way to this worker looks for the next executor first. */
 static void on_worker_gone(struct domain *domain, struct worker *worker)
 {
 	move_lost(domain, worker);

@@ -5,7 +5,7 @@
 
 struct rooms;
 
-/* What a daemon is started with; a test may have others. */
+/* The tables of a daemon; a test may have others. */
 extern const struct rooms rooms_all;
 
 #endif

@@ -14,7 +14,8 @@
 
 #include "server/role.h"
 
-/* Until a killed process is gone: what it still holds then the driver does not give back. */
+/* Time limit for the end of a killed process: the driver does not give back its resources
+ * before. */
 #define END_MS 8000
 
 static pid_t start(const struct throwaway *asked, int answer_fd)
@@ -23,7 +24,7 @@ static pid_t start(const struct throwaway *asked, int answer_fd)
 
 	if (pid)
 		return pid;
-	/* It ends with its parent. */
+	/* The child ends with its parent. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == self &&
 		heritage_place(answer_fd, -1, asked->dump_fd))
 		execve(asked->program, asked->arguments, asked->environment);
@@ -42,9 +43,9 @@ static bool await(int fd, unsigned patience_ms)
 	return ready > 0;
 }
 
-/* Others need its memory. One that stays in the driver is left behind. Return: its status, 0: it
- * stays */
-static int bury(pid_t pid, int process)
+/* Others need its memory. A process that stays in the driver is left behind. Return: its status, 0:
+ * still there */
+static int await_end(pid_t pid, int process)
 {
 	int status = 0;
 
@@ -65,12 +66,12 @@ static int hear(const struct throwaway *asked, pid_t pid, int answer_fd, void *r
 
 	if (!in_time)
 		kill(pid, SIGKILL);
-	/* It is not in the driver yet. */
+	/* The process is not in the driver yet. */
 	if (process < 0) {
 		waitpid(pid, NULL, 0);
 		return -error;
 	}
-	*ret_status = bury(pid, process);
+	*ret_status = await_end(pid, process);
 	close(process);
 	if (!in_time)
 		return -ETIMEDOUT;

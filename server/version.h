@@ -1,4 +1,4 @@
-// Version of the service, one place. The build may give another.
+// Version of the service, one place. The build may set another.
 
 #ifndef FRMPS_SERVER_VERSION_H
 #define FRMPS_SERVER_VERSION_H

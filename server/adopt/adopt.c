@@ -1,6 +1,6 @@
 // Adoption, in this order, before the loop runs:
-//   read      numbers, listener, domains, workers, sessions, what they hold. Nothing is sent.
-//   repeat    each worker is sent again what it may not have got (repeat.h)
+//   read      numbers, listener, domains, workers, sessions, resources. Nothing is sent.
+//   repeat    each worker gets again all requests that may have been lost (repeat.h)
 //   go on     promotions, standbys that are behind, sessions that were ending, requests that wait
 //             (resume.c)
 //   settle    ends of children that came meanwhile
@@ -44,7 +44,7 @@ struct adoption {
 	struct daemon *daemon;
 	struct inventory inventory;
 	struct repetitions repetitions;
-	bool crashed; /* the daemon before this one was not killed by hand */
+	bool crashed; /* the previous daemon was not killed by hand */
 };
 
 static struct worker *find_worker(const struct daemon *daemon, uint32_t number)
@@ -97,7 +97,7 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->counters.daemons_lost++;
 	r = listener_adopt(
 		daemon, daemon->config->socket, kept.listener, kept.listener_lock, &daemon->listener);
-	/* One that was told to stop has none. */
+	/* A daemon that is shutting down has no listener. */
 	if (r < 0 && !legacy->stops)
 		return -1;
 	daemon_keep(daemon);
@@ -152,21 +152,22 @@ static bool is_in_trouble(const struct domain *domain)
 static void place(struct domain *domain, struct worker *worker, uint32_t active)
 {
 	TAILQ_INSERT_TAIL(&domain->workers, worker, link);
-	/* The domain's record decides: it is written when everything else is. */
+	/* The domain's record decides, because it is written last. */
 	if (worker->number == active) {
 		domain->active = worker;
 		if (worker->state != WORKER_CONDEMNED)
 			worker->state = WORKER_ACTIVE;
 		worker->generation = domain->generation;
-		/* What it has said is on its socket still, and nothing follows from it yet. */
+		/* Messages of the executor are on its socket still, and nothing follows from them
+		 * yet. */
 		if (!is_in_trouble(domain))
 			worker->lost = false;
 	} else if (worker->generation > domain->generation) {
-		/* It was to become the active one and has not been told. */
+		/* The worker was to become the active executor, and Activate was not sent. */
 		worker->state = worker->state == WORKER_ACTIVE ? WORKER_WARM : worker->state;
 		worker->generation = 0;
 	} else if (worker->state == WORKER_ACTIVE) {
-		/* It was replaced. */
+		/* This worker was replaced. */
 		worker->state = WORKER_CONDEMNED;
 	}
 }
@@ -190,7 +191,7 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 
 	if (!whole || (!domain && (kept->domain || kept->keeper_number != daemon->keeper_number ||
 					  daemon->keeper))) {
-		/* It sees the hang-up. */
+		/* The process sees the hang-up. */
 		store_drop(daemon->store, record);
 		return 0;
 	}
@@ -198,13 +199,13 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 		      : (struct worker_place){.number = kept->keeper_number};
 	worker = worker_adopt(&daemon->crew, &home, (uint32_t)record_key(record), kept, bytes);
 	worker->record = record;
-	/* A standby that was being told things: nobody knows how far it got. */
+	/* A standby with unanswered messages: nobody knows how far the standby got. */
 	worker->mirrors = worker->state == WORKER_WARM && !kept->in_step;
 	if (domain)
 		place(domain, worker, active_of(domain));
 	else
 		daemon->keeper = worker;
-	/* Without the keys of what is not there, before anybody else gets them. */
+	/* Without the keys of missing descriptors, before anybody else gets those keys. */
 	worker_keep(worker);
 	return 0;
 }
@@ -256,7 +257,7 @@ static void repeat_call(struct adoption *adoption, struct session *session, stru
 		*call = (struct kept_call){0};
 }
 
-/* Reads the request that was under way from the program's socket, where it still is. */
+/* Reads the request that was under way from the program's socket, where its message still is. */
 static void read_request(struct adoption *adoption, struct session *session, const struct kept_session *kept)
 {
 	struct worker *worker = find_worker(adoption->daemon, kept->request.worker);
@@ -292,7 +293,7 @@ static int read_session(struct adoption *adoption, const struct record *record)
 
 	if (!record_read(record, &copy, sizeof(copy)) ||
 		!(domain = daemon_find_domain(daemon, kept->domain))) {
-		/* Its program sees the hang-up. */
+		/* The program sees the hang-up. */
 		store_drop(daemon->store, record);
 		return 0;
 	}
@@ -307,7 +308,7 @@ static int read_session(struct adoption *adoption, const struct record *record)
 	for (unsigned i = 0; session->memory != SESSION_MEMORY_HERE && i < KEPT_SWAP_FILES; i++) {
 		session->swap_files[i] = inventory_fd(&adoption->inventory, kept->swap_fds[i]);
 		if (!session->swap_files[i] && !session->given_up)
-			session_give_up(session, "a file that its memory is in is not there");
+			session_give_up(session, "a file with its memory is missing");
 	}
 	read_request(adoption, session, kept);
 	if (session->given_up)
@@ -331,7 +332,7 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 	struct shared_fd *file;
 	struct chunk *chunk;
 
-	/* A session's record goes behind those of its holdings. */
+	/* A session's record goes after those of its resources. */
 	if (!session) {
 		store_drop(adoption->daemon->store, record);
 		return 0;
@@ -344,7 +345,7 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 		shared_fd_unref(file);
 		chunk_unref(chunk);
 		store_drop(adoption->daemon->store, record);
-		session_give_up(session, "what it holds cannot be read");
+		session_give_up(session, "its resources cannot be read");
 	}
 	return 0;
 }
@@ -403,7 +404,7 @@ static int read_all(struct adoption *adoption, enum record_type type,
 	return r;
 }
 
-/* What names something comes behind it. */
+/* A record comes after all records that it names. */
 static int read_everything(struct adoption *adoption, const struct legacy *legacy)
 {
 	return read_service(adoption->daemon, legacy) || read_all(adoption, RECORD_DOMAIN, read_domain) ||
@@ -472,7 +473,7 @@ int adopt(struct daemon *daemon, const struct legacy *legacy)
 			"%.1f ms",
 			legacy->lives, daemon->session_count, (double)(timer_now_us() - begin_us) / 1000.0);
 	} else {
-		log_error("what the daemon before this one left cannot be taken over");
+		log_error("the records of the previous daemon cannot be taken over");
 	}
 	inventory_deinit(&adoption.inventory);
 	return r;

@@ -14,7 +14,7 @@
 #include "server/session/records.h"
 #include "server/worker/worker.h"
 
-/* What was made of a descriptor. */
+/* The object that was made of a descriptor. */
 struct made {
 	struct shared_fd *fd;
 	struct chunk *chunk;
@@ -23,7 +23,7 @@ struct made {
 struct doomed {
 	struct kept_doomed kept;
 	const struct record *record;
-	bool taken; /* something holds it still, or the keeper is told again */
+	bool taken; /* the object has an owner, or the keeper's request is repeated */
 };
 
 struct shared_fd *inventory_fd(struct inventory *inventory, uint32_t key)
@@ -54,7 +54,7 @@ static struct doomed *find_doomed(const struct inventory *inventory, const struc
 	return NULL;
 }
 
-/* Its content is in host memory. The token names it. */
+/* A chunk whose content is in host memory. The token names the chunk. */
 static struct chunk *find_empty(struct inventory *inventory, const struct kept_chunk *kept)
 {
 	for (size_t i = 0; i < inventory->empty_count; i++)

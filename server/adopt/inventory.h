@@ -1,7 +1,7 @@
-// Descriptors and device memory of an earlier life: several records name the same ones, so each is
-// made again once, by whoever asks first. Device memory that the dead daemon had doomed is sorted
-// here, too: what something still holds, what the keeper has been told to let go of, and the rest.
-// Daemon, loop thread only.
+// Descriptors and device memory of an earlier life: several records name the same descriptor, so
+// the object is made once, for the first record that asks. Sorts the device memory that the dead
+// daemon was releasing, too: memory with an owner, memory that the keeper was asked to release, and
+// the rest. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_ADOPT_INVENTORY_H
 #define FRMPS_SERVER_ADOPT_INVENTORY_H
@@ -24,24 +24,26 @@ struct inventory {
 	uint32_t made_count;
 	struct doomed *doomed;
 	size_t doomed_count;
-	struct chunk **empty; /* chunks without memory: there are no descriptors to know them by */
+	struct chunk **empty; /* chunks without memory, which have no descriptors as a key */
 	size_t empty_count, empty_room;
 };
 
-/** Reads what was doomed. @fd_count: keys are below this */
+/** Reads the records of memory that was to be released. @fd_count: keys are below this */
 void inventory_init(struct inventory *inventory, struct daemon *daemon, uint32_t fd_count);
 void inventory_deinit(struct inventory *inventory);
 
 /** A reference to the descriptor under a key. NULL: there is none. */
 struct shared_fd *inventory_fd(struct inventory *inventory, uint32_t key);
-/** A reference to a chunk. NULL: there is none, or the keeper has been told to let go of it.
- * @may_be_empty: its content may be in host memory, as that of a suspended session alone */
+/**
+ * A reference to a chunk. NULL: there is none, or the keeper was asked to release the chunk.
+ * @may_be_empty: the content may be in host memory, as only a suspended session's
+ */
 struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chunk *kept, bool may_be_empty);
 
-/* Once everything that holds chunks has asked for them. */
-/** Has the keeper told again of what it was told to let go of. */
+/* After all owners of chunks have asked for theirs. */
+/** Repeats the requests to the keeper to release memory. */
 void inventory_repeat(struct inventory *inventory, struct repetitions *list);
-/** Tells it of the rest that nobody holds; behind the repetitions. */
+/** Has the keeper release the rest, which has no owner; after the repetitions. */
 void inventory_release(struct inventory *inventory);
 
 #endif

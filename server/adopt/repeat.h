@@ -1,6 +1,6 @@
-// What a dead daemon had asked of workers and got no answer to: it is asked again with the numbers
-// of then, in their order. A worker drops those that it has seen, and answers them. Daemon, loop
-// thread only.
+// Requests of a dead daemon without an answer are sent again, with their old numbers and in their
+// old order. A worker drops requests that it has seen, and answers the others. Daemon, loop thread
+// only.
 
 #ifndef FRMPS_SERVER_ADOPT_REPEAT_H
 #define FRMPS_SERVER_ADOPT_REPEAT_H
@@ -11,7 +11,7 @@
 struct record;
 struct worker;
 
-/** Sends it, as worker->next_request. */
+/** Sends the request as worker->next_request. */
 typedef void repeat_fn(struct worker *worker, void *context, const struct record *record);
 
 struct repetition {
@@ -28,11 +28,11 @@ struct repetitions {
 	size_t count, room;
 };
 
-/** @id: the number of then; @record: of what is sent, if it has one of its own */
+/** @id: the old number; @record: the record of the request's subject, if there is one */
 void repeat_later(struct repetitions *list, struct worker *worker, uint64_t id, repeat_fn *send,
 	void *context, const struct record *record);
 
-/** Sends them all, and empties the list. */
+/** Sends all of them, and empties the list. */
 void repeat_now(struct repetitions *list);
 
 #endif

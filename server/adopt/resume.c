@@ -1,6 +1,6 @@
-// What an adopted daemon goes on with: promotions, executors that were condemned or are behind,
-// sessions that were ending or waited, requests. Each handler finds its thing in a state that it
-// knows.
+// Work that an adopted daemon resumes: promotions, executors that were terminated or are behind,
+// sessions that were ending or waited, requests. Each handler finds its subject in a state that the
+// handler knows.
 
 #include "server/adopt/resume.h"
 
@@ -18,10 +18,10 @@
 #include "server/standby/warm.h"
 #include "server/worker/worker.h"
 
-/* Crashes of daemons, one after the other, that a request may be under way in. */
+/* A request may be under way in so many crashes of daemons in a row. */
 #define CRASHES_MOST 2u
 
-/* Whoever is condemned is killed once more; a standby that is behind is replaced. */
+/* Kills a worker that was being terminated once more; replaces a standby that is behind. */
 static void settle_worker(struct worker *worker)
 {
 	bool standby = worker->state == WORKER_WARM || worker->state == WORKER_WARMING;
@@ -31,7 +31,7 @@ static void settle_worker(struct worker *worker)
 		worker_kill(worker);
 	} else if (standby && worker->domain && (worker->mirrors || worker->state == WORKER_WARMING)) {
 		worker->mirrors = 0;
-		worker_condemn(worker, "the daemon died while it was told something");
+		worker_condemn(worker, "the daemon died in the middle of its messages to this standby");
 	}
 }
 
@@ -63,7 +63,7 @@ static void resume_session(struct session *session)
 	else if (session->state == SESSION_CLOSING)
 		session_closing_again(session);
 	else if (session->crashes > CRASHES_MOST)
-		session_reject(session, "the daemon crashed several times while its request was under way");
+		session_reject(session, "the daemon crashed several times during a request of this program");
 	else if (word_acquire(&session->view.server->state) == SHM_SESSION_CLOSED)
 		session_end(session, 0);
 	else if (session->state == SESSION_OPENING)

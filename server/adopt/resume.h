@@ -5,8 +5,7 @@
 
 struct daemon;
 
-/** Everything is as it was recorded, and what was under way has been repeated: all of it goes
- * on. */
+/** Resumes everything that was under way, from the recorded state and after the repetitions. */
 void resume(struct daemon *daemon);
 
 #endif

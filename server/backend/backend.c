@@ -1,5 +1,5 @@
-// What backends share: what the service says to them, the second half of a node, and what a result
-// code says about the health of the context.
+// Common parts of backends: access to the service, the second half of a node, and the meaning of a
+// result code for the context.
 
 #include "server/backend/backend.h"
 
@@ -68,14 +68,14 @@ bool backend_is_of_device(CUresult code)
 }
 
 /*
- * Fatal is what says something about the context and not about the call: once one of these was
- * returned, every later call of the process gets it too.
+ * Fatal codes describe the context and not the call: after such a code every later call of the
+ * process fails with the same code.
  *
  * Left out on purpose: 999 (unknown) and 304 (operating system), which drivers also return for a
- * single bad call: if the context is gone with them, the next query of any stream keeps failing and
- * no mark arrives, which the executor's own watch sees; 701 and 720 (a launch that does not fit),
- * 201 (no context current: our bug, not the GPU's); 911 (a foreign device: we import no foreign
- * semaphores).
+ * single bad call: if the context is lost with them, the next query of any stream keeps failing and
+ * no completion word arrives, which the executor's own watchdog sees; 701 and 720 (a launch that
+ * does not fit), 201 (no context current: our bug, not the GPU's); 911 (a foreign device: we import
+ * no foreign semaphores).
  */
 bool backend_is_fatal(CUresult code)
 {
@@ -95,7 +95,7 @@ bool backend_is_fatal(CUresult code)
 	case CUDA_ERROR_ECC_UNCORRECTABLE:
 	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
 	case CUDA_ERROR_CONTAINED:
-	/* The driver, or a stock MPS server between us and it, took the context away. */
+	/* The driver, or a stock MPS server between us and the driver, took the context away. */
 	case CUDA_ERROR_DEINITIALIZED:
 	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
 	case CUDA_ERROR_MPS_RPC_FAILURE:

@@ -1,14 +1,14 @@
-// The seam between the service and whatever runs kernels. A backend is one const table of
-// operations; `cuda` drives the real driver (opened at run time), `host` runs kernels as C
-// functions over memfd pages. Keeper and executors are the only users. One process uses one
-// backend, for one role, for one device.
+// The seam between the service and whatever runs kernels. A backend is a const table of operations;
+// `cuda` drives the real driver (opened at run time), `host` runs kernels as C functions over memfd
+// pages. Keeper and executors are the only users. A process uses a single backend, for one role and
+// one device.
 //
 // Every operation returns a driver result code (CUresult, 0 = success). A code for which
 // backend_is_fatal() is true means that the whole context is lost: the caller stops issuing and
-// reports (executor/lost.c). Objects are opaque pointers owned by the backend; after the context is
-// lost they are never touched again.
+// reports (executor/lost.c). Objects are opaque pointers owned by the backend; after the loss of
+// the context the caller never uses them again.
 //
-// Threads: operations marked [any] may be called by several threads at once; the others by one
+// Threads: operations marked [any] may be called by several threads at once; the others by a single
 // thread at a time per object. Every thread calls thread_enter() once before anything else.
 
 #ifndef FRMPS_SERVER_BACKEND_BACKEND_H
@@ -42,14 +42,14 @@ struct statics;
 #define BACKEND_NO_LIMIT      UINT64_MAX
 #define BACKEND_KERNEL_BYTES  128u /* of a kernel's name, cut if longer */
 
-/* A UUID as text, with its end: "GPU-cb1213a3-d6a4-be7f-0102-030405060708". */
+/* A UUID as text, with its terminating NUL: "GPU-cb1213a3-d6a4-be7f-0102-030405060708". */
 #define BACKEND_UUID_TEXT 41u
 
-/* Granularity of device memory chunks, bytes: chunks are multiples of it and mapped at multiples of
- * it. */
+/* Granularity of device memory chunks, bytes: sizes of chunks and addresses of their mappings are
+ * multiples. */
 #define BACKEND_CHUNK_GRANULE (UINT64_C(2) << 20)
 
-/* What a program asks about the device, read once at start. */
+/* Properties of the device that programs may query, read once at start. */
 struct backend_device {
 	char name[256];
 	uint8_t uuid[16];
@@ -59,19 +59,19 @@ struct backend_device {
 	int32_t priority_least, priority_greatest;
 	int32_t driver_version;
 	/* Multiprocessors are given to streams in units of sm_granule, of which there are sm_units;
-	 * 0: they cannot be given. */
+	 * 0: unsupported. */
 	uint32_t sm_granule, sm_units;
 };
 
-/* A group of multiprocessors: bit i: unit i is in it. 0: all of the device's, also those that are
- * in no unit. */
+/* A group of multiprocessors: bit i: contains unit i. 0: all of the device's, also those outside
+ * all units. */
 #define BACKEND_SMS(first, units) ((units) ? UINT64_MAX >> (64 - (units)) << (first) : 0)
 #define BACKEND_SMS_UNITS(sms)	  ((uint32_t)__builtin_popcountll(sms))
 #define BACKEND_SM_UNITS_MAX	  64u
 /* More than an executor makes, unless an operator changes partitions again and again (cap.c). */
 #define BACKEND_SM_GROUPS_MAX 512u
 
-/* Parameter layout and attributes of a kernel. A kept copy may end behind the last parameter:
+/* Parameter layout and attributes of a kernel. A truncated copy may end after the last parameter:
  * nobody reads beyond param_count. */
 struct backend_function_info {
 	uint32_t param_count;
@@ -108,41 +108,44 @@ struct backend_copy {
 	uint64_t width, height, depth;
 	uint64_t dst_pitch, src_pitch, dst_rows, src_rows;
 	bool dst_is_host, src_is_host;	     /* pinned host memory of the session, else device memory */
-	struct backend_place dst_at, src_at; /* of a side that is an array nothing else is said */
+	struct backend_place dst_at, src_at; /* all other properties of an array's side are ignored */
 };
 
-/* A checked node of a graph. What it points to stays valid until the graph is freed, and unchanged
- * but for what graph_change() is about. */
+/* A checked node of a graph. Its pointers stay valid until the graph is freed, and their targets
+ * unchanged but for graph_change(). */
 struct backend_node {
 	uint16_t op;   /* FRMPS_OP_LAUNCH, COPY (also of arrays), SET, CONDITION; PAD does nothing */
 	bool disabled; /* does nothing for now */
 	uint32_t edge_count;
 	const struct frmps_graph_edge *edges; /* to earlier nodes */
-	/* COPY, SET: what it writes, device memory, is copied on to this address, before whatever
-	 * is behind the node; 0: it is not. LAUNCH: the same with `store_bytes` at `store`, where
-	 * the kernel may write */
+	/* COPY, SET: the destination, device memory, is copied on to this address, before any
+	 * following node; 0: no copy. LAUNCH: the same with `store_bytes` at `store`, where the
+	 * kernel may write */
 	uint64_t onto;
 	uint64_t store, store_bytes;
-	const word64 *over; /* CONDITION: in registered memory: once it is not zero, loops end */
+	const word64 *over; /* CONDITION: in registered memory: not zero ends loops */
 	union {
 		struct backend_launch launch;
 		struct backend_copy copy;
 		const struct frmps_set *set;
-		const struct frmps_condition *condition; /* its bodies' nodes follow (protocol/command.fbs) */
+		const struct frmps_condition *condition; /* followed by the nodes of the bodies
+							  * (protocol/command.fbs) */
 	};
 };
 
-/* Device name is empty where the probe failed; text says why in one sentence for the operator. */
+/* Device name is empty where the probe failed; text has the reason in one sentence for the
+ * operator. */
 struct backend_probe {
 	char text[256];
 	int32_t device_count;
-	uint64_t exclusive; /* bit i: device i lets one process alone have a context */
+	uint64_t exclusive; /* bit i: device i allows a context to one process alone */
 };
 
-/* What kernels of a module print. */
+/* Output of a module's kernels. */
 struct backend_text {
-	uint64_t ring; /* address of the ring that they write (shm/text.h) */
-	uint64_t uses; /* answered: what for (SHM_TEXT_PRINTS, …). The ring must be there before they run */
+	uint64_t ring; /* address of the ring for output (shm/text.h) */
+	uint64_t uses; /* answered: kinds of output (SHM_TEXT_PRINTS, …). The ring must exist before the
+			* kernels run */
 };
 
 /* An input of the device linker. */
@@ -155,109 +158,105 @@ struct backend_link_input {
 };
 
 /* A block of a client's device memory for the variables of one module, and for mirrors of its
- * constants: their values, for the client; whoever writes there copies it on. */
+ * constants: the client uses the block's addresses, and a writer of a mirror copies the value to
+ * the constant. */
 struct backend_variables {
-	uint64_t at;	 /* address; 0: there is none yet */
-	uint64_t bytes;	 /* of the block; 0: nothing is in it: the module has no variables, or keeps them */
-	uint8_t *first;	 /* what has to be in it before a kernel runs, on the heap, the caller's */
-	bool is_managed; /* out, with its bytes: it is to be in managed memory */
+	uint64_t at;	/* address; 0: there is none yet */
+	uint64_t bytes; /* of the block; 0: empty: the module has no variables, or they stay in the context */
+	uint8_t *first; /* the block's content before the first kernel runs, on the heap, the caller's */
+	bool is_managed; /* out, with the bytes: the block belongs in managed memory */
 };
 
-/* A module, as it is to be loaded. */
+/* A module to load. */
 struct backend_load {
 	const void *image; /* private to the caller */
 	size_t bytes;
 	const struct wire_options *options; /* NULL: none */
-	/* Where its kernels' text goes, and whether they have any; NULL: wherever the backend
-	 * writes it. */
+	/* Destination of the kernels' output, and whether there is any; NULL: the backend's
+	 * default. */
 	struct backend_text *text;
-	struct backend_variables *variables; /* where its variables go; NULL: into the context */
-	/* The session's own window: what has an address in the context for long gets one that no
-	 * other session has, in whatever executor. 0: nobody's. */
+	struct backend_variables *variables; /* destination of its variables; NULL: the context */
+	/* The session's own window: lasting addresses in the context are distinct from those of all
+	 * other sessions, in any executor. 0: no session. */
 	uint64_t window;
-	/* In and out: where that lies; WIRE_CODE_ASKED: anywhere; WIRE_CODE_OF_DRIVER: the driver
-	 * has chosen, or is to. Another executor is asked for the address that the first one
-	 * had, and refuses the module if it cannot have it. */
+	/* In and out: address of the code; WIRE_CODE_ASKED: any; WIRE_CODE_OF_DRIVER: chosen by the
+	 * driver. Another executor must load the code at the first executor's address, and refuses
+	 * the module if that is taken. */
 	uint64_t code;
-	uint64_t constants;	 /* out: where its bank of constants lies; 0: it has none of its own */
-	enum load_reason reason; /* out: why it is the driver's */
+	uint64_t constants;	 /* out: address of the bank of constants; 0: none of its own */
+	enum load_reason reason; /* out: why the driver loads the module */
 	char *log;		 /* text, NUL-terminated; NULL: none */
 	size_t log_bytes;
 };
 
-/* What is found under a name. */
+/* The result of a lookup by name. */
 struct backend_global {
 	uint64_t address, bytes;
-	/* A constant whose mirror is at the address (backend_variables): where kernels read it. 0:
-	 * it is none
-	 */
+	/* A constant that has its mirror at the address (backend_variables): where kernels read the
+	 * constant. 0: no constant */
 	uint64_t constant;
 };
 
-/* What kernels_end() asks its caller, once and in this order, while all kernels stand still. The
- * rules are those of struct backend_watch. */
+/* Questions of kernels_end() to its caller, once and in this order, while all kernels stand still.
+ * The rules are those of struct backend_watch. */
 struct backend_ending {
-	/* Whose kernels are to end: modules as they are at that moment, for free(). NULL: none */
+	/* The modules to end kernels of, as of that moment, for free(). NULL: none */
 	struct backend_module **(*list)(void *context, uint32_t *ret_count);
-	/* Whether they are to. @waits: no kernel of theirs is on the device, and one of others is.
-	 * NULL: they are */
+	/* Permission to end the kernels. @waits: no kernel of these modules is on the device, and a
+	 * kernel of others is. NULL: permitted */
 	bool (*may_end)(void *context, bool waits);
 	void *context;
 };
 
 /* When the device came to a timed event, ns. */
 struct backend_time {
-	int64_t local; /* of a clock of this process: times are as far apart as the driver says */
+	int64_t local; /* of a clock of this process: differences of times are the driver's */
 	int64_t device; /* of the device's timer, which all processes share, to some microseconds; 0: not known */
 };
 
 struct backend_ops {
 	const char *name; /* "cuda" or "host" */
 
-	/* With what it is proved that faults of kernels are contained (trial.h); NULL: there is
-	 * nothing to prove. */
+	/* Kernels for the proof that faults are contained (trial.h); NULL: nothing to prove. */
 	const struct trial_kernels *trial;
 
-	/* Whether this machine can run the backend at all: driver there, new enough, a device.
-	 * Takes no context. */
+	/* Checks if this machine can run the backend at all: driver there, new enough, a
+	 * device. Takes no context. */
 	CUresult (*probe)(struct backend_probe *ret_probe);
 
-	/* Role start. open_keeper: memory only, never a context. open_executor: the context of
-	 * this process. open_compiler: what module_compile and the linker need, and no more; only
-	 * there they are called with what clients have sent. @arch: of the device: 10 * major +
-	 * minor. */
+	/* Role start. open_keeper: memory only, never a context. open_executor: the context of this
+	 * process. open_compiler: only as much as module_compile and the linker need; no other role
+	 * may pass clients' input to these. @arch: of the device: 10 * major + minor. */
 	CUresult (*open_keeper)(int device);
 	CUresult (*open_compiler)(unsigned arch);
 	CUresult (*open_executor)(int device, struct backend_device *ret_device);
 	void (*close)(void);
 	CUresult (*thread_enter)(void);
-	/* Takes this process off the device, for good. On CUDA_SUCCESS nothing of it runs there and
-	 * nothing will, kernels that do not end included: no write of its context can land any
-	 * more. Otherwise nothing is certain. Nothing else is to be asked of the backend
-	 * afterwards. Does not wait for threads that are in the backend. [any] */
+	/* Takes this process off the device, for good. On CUDA_SUCCESS nothing of this process runs
+	 * there any more, kernels that do not end included: no write of its context can land any
+	 * more. Otherwise nothing is certain. The caller must not use the backend afterwards. Does
+	 * not wait for threads that are inside the backend. [any] */
 	CUresult (*fence)(void);
 
-	/* Lets a thread of this process write into the log which calls it is in, for whoever looks
-	 * why it does not answer, and go on. Does not wait for it. A backend need not be able to.
-	 * [any] */
+	/* Lets a thread of this process log its present calls, for finding out why the thread does
+	 * not answer, and go on. Does not wait for the thread. Optional for a backend. [any] */
 	void (*thread_show)(pthread_t thread);
 
-	/* Ends the kernels of some modules that are on the device at this moment: each of them ends
-	 * at once, and the stream goes on behind it as behind any other. All other kernels go on as
-	 * well, after a stop of 10 to 40 ms. The caller launches no kernel of these modules any
-	 * more; those that the device has not begun may need a further call. The modules are names,
-	 * not to be looked into: one that was unloaded before the stop may be another program's by
-	 * then. The calling thread need not have called thread_enter(), and holds no lock: a fault
-	 * that is found meanwhile is reported from it (struct backend_watch).
-	 * CUDA_ERROR_NOT_SUPPORTED where the backend cannot: without `ending` it only says so.
-	 * [any]
-	 * ret_kernel: BACKEND_KERNEL_BYTES, the name of one that was on the device; empty if there
-	 * was none, or none was to be ended. */
+	/* Ends the kernels of some modules that are on the device at this moment: each ends at
+	 * once, and its stream goes on as after any other kernel. All other kernels go on as well,
+	 * after a stop of 10 to 40 ms. The caller launches no kernel of these modules any more;
+	 * those that the device has not begun may need a further call. The modules are names, not
+	 * to be dereferenced: a module that was unloaded before the stop may be another program's
+	 * by then. The calling thread need not have called thread_enter(), and holds no lock: a
+	 * fault that is found meanwhile is reported by the calling thread (struct backend_watch).
+	 * CUDA_ERROR_NOT_SUPPORTED where the backend cannot: without `ending` this is only a query.
+	 * [any] ret_kernel: BACKEND_KERNEL_BYTES, the name of a kernel that was on the device;
+	 * empty if there was none, or none was to be ended. */
 	CUresult (*kernels_end)(const struct backend_ending *ending, char *ret_kernel);
 
 	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The
-	 * memory is zero, whoever had it before: nobody else clears it. It outlives this process as
-	 * long as the descriptor or a mapping is anybody's. */
+	 * memory is zero, whatever its earlier use: nobody else clears the memory. The memory
+	 * outlives this process as long as anybody has the descriptor or a mapping. */
 	CUresult (*chunk_create)(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);
 	CUresult (*chunk_release)(uint64_t handle);
 
@@ -277,45 +276,47 @@ struct backend_ops {
 	CUresult (*sink_unmap)(struct backend_sink *sink, uint64_t address, uint32_t count);
 	/* Slots that a process may have mapped at a time; UINT32_MAX: any number. */
 	uint32_t sink_slots_max;
-	/* Pins process memory so that the device reads and writes it at the same address. [any] */
+	/* Pins process memory so that the device accesses the memory at the same address. [any] */
 	CUresult (*host_register)(void *address, uint64_t bytes);
 	CUresult (*host_unregister)(void *address);
-	/* Sets a limit of the context, and says what it is then. Waits until nothing runs, and
-	 * holds up everybody meanwhile. Errors: as cuCtxSetLimit. */
+	/* Sets a limit of the context, and returns the new value. Waits until nothing runs, and
+	 * blocks everybody meanwhile. Errors: as cuCtxSetLimit. */
 	CUresult (*limit_set)(CUlimit limit, uint64_t value, uint64_t *ret_value);
 	CUresult (*memory_info)(uint64_t *ret_free, uint64_t *ret_total);
-	/* Computes; touches no device. @map: ranks and counts fit its kind. [any] */
+	/* Computes; touches no device. @map: ranks and counts fit the map's kind. [any] */
 	CUresult (*tensor_map)(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
-	/* The device linker. These may take seconds and hold up nobody. Image and logs are valid
-	 * until the link is destroyed; the logs are of all that was done to it so far. */
+	/* The device linker. These may take seconds and block nobody. Image and logs are valid
+	 * until the link is destroyed; the logs cover all calls on the link so far. */
 	CUresult (*link_create)(const struct wire_options *options, struct backend_link **ret_link);
 	CUresult (*link_add)(struct backend_link *link, const struct backend_link_input *input);
 	CUresult (*link_complete)(struct backend_link *link, const void **ret_image, size_t *ret_bytes);
 	void (*link_logs)(const struct backend_link *link, const char **ret_errors, const char **ret_remarks);
 	CUresult (*link_destroy)(struct backend_link *link);
 
-	/* Modules. Of those that module_waits() names, the first use waits for all that runs on the
-	 * device, and holds up everybody else meanwhile. So lookups take `gap`: whether the caller
-	 * has let the device run empty; if not, and it must be, they change nothing and return
-	 * CUDA_ERROR_NOT_READY. Their module_unload belongs into a gap, always; that of others
-	 * behind the end of their kernels. One thread calls all of these but the first. */
+	/* Modules. The first use of a module that module_waits() names waits for everything on the
+	 * device, and blocks everybody else meanwhile. So lookups take `gap`: true if the caller
+	 * has let the device run empty; a lookup that needs a gap and has none changes nothing and
+	 * returns CUDA_ERROR_NOT_READY. module_unload of such a module always belongs into a gap;
+	 * of any other, after the end of its kernels. A single thread calls all of these but the
+	 * first. */
 
-	/* Compiles a text, or a fat binary of texts, for seconds at times, and holds up nobody.
-	 * ret: code for the device, on the heap. log: as below. [any] */
+	/* Compiles a text, or a fat binary of texts, for seconds at times, and blocks nobody. ret:
+	 * code for the device, on the heap. log: as below. [any] */
 	CUresult (*module_compile)(const void *image, size_t bytes, const struct wire_options *options,
 		char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes);
-	/* Holds up nobody. The image may go after the call. CUDA_ERROR_NOT_READY:
-	 * load->variables->bytes says how large a block would have to be.
-	 * CUDA_ERROR_JIT_COMPILER_NOT_FOUND: it has to be compiled first. */
+	/* Blocks nobody. The image may be freed after the call. CUDA_ERROR_NOT_READY:
+	 * load->variables->bytes is the required size of the block.
+	 * CUDA_ERROR_JIT_COMPILER_NOT_FOUND: the image must be compiled first. */
 	CUresult (*module_load)(struct backend_load *load, struct backend_module **ret_module);
 	CUresult (*module_unload)(struct backend_module *module);
-	/* Whether lookups and unloading of it may wait for all that runs. [any] */
+	/* True if lookups and unloading may wait for everything on the device. [any] */
 	bool (*module_waits)(const struct backend_module *module);
-	/* What its kernels can leave behind in the context; valid until it is unloaded. */
+	/* The state that the module's kernels can leave in the context; valid until the module is
+	 * unloaded. */
 	const struct statics *(*module_statics)(const struct backend_module *module);
-	/* The function is on the device afterwards, and there is local memory for it: no launch of
-	 * it loads anything or waits. Needs a gap unless it was looked up before. */
+	/* Afterwards the function is on the device, with local memory: no launch loads anything or
+	 * waits. Needs a gap at the first lookup. */
 	CUresult (*function_find)(struct backend_module *module, const char *name, bool gap,
 		struct backend_function **ret_function, struct backend_function_info *ret_info);
 	CUresult (*global_find)(
@@ -330,34 +331,33 @@ struct backend_ops {
 	CUresult (*occupancy)(struct backend_function *function, const struct wire_occupancy *query,
 		uint64_t sms, uint64_t *ret_value);
 
-	/* Arrays, textures and surfaces. Making one holds nobody up; freeing an array makes the
-	 * driver wait for all that runs, so it belongs into a gap. One thread calls all of
-	 * these. */
+	/* Arrays, textures and surfaces. Making an array blocks nobody; freeing an array makes the
+	 * driver wait for everything on the device, so freeing belongs into a gap. A single thread
+	 * calls all of these. */
 
-	/* ret_bytes, ret_alignment: of the memory that it needs; until it has it, it is not to be
-	 * used. */
+	/* ret_bytes, ret_alignment: of the memory that the array needs before any use. */
 	CUresult (*array_make)(const struct wire_array *form, struct backend_array **ret_array,
 		uint64_t *ret_bytes, uint64_t *ret_alignment);
-	/* @fd: a chunk's descriptor (not consumed), of memory->span bytes. It is kept alive by the
-	 * array. Once: what a try that failed has taken goes with the array. */
+	/* @fd: a chunk's descriptor (not consumed), of memory->span bytes. The array keeps a
+	 * reference. Once: memory of a failed try is freed with the array. */
 	CUresult (*array_back)(struct backend_array *array, const struct wire_back_array *memory, int fd);
 	CUresult (*array_free)(struct backend_array *array);
-	/* A texture or surface object over an array, or over memory (NULL). The value is what
-	 * kernels know it by, never 0, and tells it from all others of the context. */
+	/* A texture or surface object over an array, or over memory (NULL). The value identifies
+	 * the object for kernels, is never 0, and is unique in the context. */
 	CUresult (*object_make)(
 		const struct wire_object *form, struct backend_array *array, uint64_t *ret_value);
 	CUresult (*object_free)(uint32_t kind, uint64_t value);
-	/* Makes it likely that the next object gets the value that was freed last. Only while
-	 * nothing of this process is on the device. */
+	/* Makes the next object likely to get the value that was freed last. Only while nothing of
+	 * this process is on the device. */
 	CUresult (*object_settle)(void);
 
-	/* Makes a group of multiprocessors, for good; twice is fine. Waits for all that runs on the
-	 * device, and holds up everybody else meanwhile: it belongs into a gap. One thread.
+	/* Makes a group of multiprocessors, for good; twice is fine. Waits for everything on the
+	 * device, and blocks everybody else meanwhile: belongs into a gap. Single thread.
 	 * CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE: there is no such group. */
 	CUresult (*sms_make)(uint64_t sms);
 
-	/* Streams: always non-blocking towards everything else in the context. sms: where its
-	 * kernels run, a group that was made, or 0. */
+	/* Streams: always non-blocking towards everything else in the context. sms: the group for
+	 * kernels of the stream, which was made before, or 0. */
 	CUresult (*stream_create)(int32_t priority, uint64_t sms, struct backend_stream **ret_stream);
 	CUresult (*stream_destroy)(struct backend_stream *stream);
 	/* CUDA_SUCCESS: everything issued is done; CUDA_ERROR_NOT_READY; or a fatal code. */
@@ -376,23 +376,23 @@ struct backend_ops {
 	CUresult (*copy)(struct backend_stream *stream, const struct backend_copy *copy);
 	CUresult (*set)(struct backend_stream *stream, const struct frmps_set *set);
 	CUresult (*write_value)(struct backend_stream *stream, const struct frmps_write_value *write);
-	/* Writes 1 to `word`, in registered host memory, if one of the 32-bit words of a device
-	 * range is not `pattern`; nothing if all are. Address and size are multiples of
-	 * BACKEND_CHUNK_GRANULE. Like the others it does not wait. CUDA_ERROR_NOT_SUPPORTED where
-	 * the backend cannot: asked with no bytes it only says so. */
+	/* Writes 1 to `word`, in registered host memory, if any 32-bit word of a device range
+	 * differs from `pattern`; otherwise nothing. Address and size are multiples of
+	 * BACKEND_CHUNK_GRANULE. Does not wait, like the others. CUDA_ERROR_NOT_SUPPORTED where the
+	 * backend cannot: with zero bytes this is only a query. */
 	CUresult (*check)(struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern,
 		uint32_t *word);
-	/* Graphs. Nodes run in the order of their edges, kernels on sms multiprocessors whatever
-	 * the stream of the launch has. Launching it is work in stream order like the above;
-	 * two launches of one graph run one after the other. graph_free
-	 * while nothing of it runs. CUDA_ERROR_NOT_SUPPORTED: of conditions, where the
-	 * backend cannot. graph_make, graph_free: [any] */
+	/* Graphs. Nodes run in the order of their edges, kernels on multiprocessors `sms`, whatever
+	 * the launch's stream has. A launch is work in stream order like the above; two launches of
+	 * the same graph run one after the other. graph_free while nothing of the graph runs.
+	 * CUDA_ERROR_NOT_SUPPORTED: of conditions, where the backend cannot. graph_make,
+	 * graph_free: [any] */
 	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 		struct backend_graph **ret_graph);
 	CUresult (*graph_free)(struct backend_graph *graph);
-	/* What a node of a graph with FRMPS_GRAPH_CHANGES does in launches from now on: op, edges
-	 * and whether it has an `onto` are as before, and nothing else is looked at of one that is
-	 * disabled. Some changes are refused, which then are not made. */
+	/* Changes a node of a graph with FRMPS_GRAPH_CHANGES for launches from now on: op, edges
+	 * and the presence of `onto` are as before; for a disabled node nothing else is read. A
+	 * change that is refused has no effect. */
 	CUresult (*graph_change)(
 		struct backend_graph *graph, uint32_t index, const struct backend_node *node);
 	CUresult (*graph_launch)(struct backend_stream *stream, struct backend_graph *graph);
@@ -400,7 +400,7 @@ struct backend_ops {
 	CUresult (*mark)(struct backend_stream *stream, void *word, uint64_t value);
 };
 
-/* The backends; NULL ops for one that was not built. */
+/* The backends; NULL ops: not built. */
 extern const struct backend_ops backend_cuda;
 extern const struct backend_ops backend_host;
 
@@ -410,25 +410,26 @@ const struct backend_ops *backend_find(const char *name);
 /** Writes a UUID as the driver's tools do. */
 void backend_uuid_text(const uint8_t uuid[16], char ret_text[BACKEND_UUID_TEXT]);
 
-/** What copies on to another address what a copy into device memory, or a set, has written. */
+/** The copy, to another address, of the data that a copy into device memory, or a set, has
+ * written. */
 struct backend_copy backend_copy_on(const struct backend_copy *copy, uint64_t to);
 struct backend_copy backend_set_on(const struct frmps_set *set, uint64_t to);
 struct backend_copy backend_node_on(const struct backend_node *node);
 
-/** Whether a code means that the context is lost for good. */
+/** True if a code means that the context is lost for good. */
 bool backend_is_fatal(CUresult code);
 
-/** Whether a code means that, and that the hardware did it and no kernel. */
+/** True if the code means a fatal error that the hardware caused and no kernel. */
 bool backend_is_of_device(CUresult code);
 
-/* Last words: what an executor knows about its own end. Up to LAST_WORDS_MAX of them live in a page
- * shared with the daemon (executor writes, daemon reads from the first sign of a fault on): one for
- * each kernel that faulted, or the first when a call returns a fatal code. */
+/* Last words: an executor's knowledge about its own end. A page shared with the daemon has up to
+ * LAST_WORDS_MAX entries (the executor writes, the daemon reads from the first sign of a fault on):
+ * one for each kernel that faulted, or the first when a call returns a fatal code. */
 struct last_words {
 	uint32_t magic;	      /* LAST_WORDS_MAGIC once valid, written last */
 	int32_t code;	      /* CUresult */
 	uint64_t session;     /* culprit, 0 = not known */
-	uint32_t fault;	      /* which fault of this executor they are about; 0: not counted */
+	uint32_t fault;	      /* this executor's number of the fault; 0: not counted */
 	uint64_t instruction; /* that faulted; 0: not known */
 	char kernel[128];
 };
@@ -443,7 +444,7 @@ struct backend_fault {
 	struct backend_module *module; /* a name, not to be looked into; NULL: none that is loaded here */
 	CUresult code;
 	uint64_t address; /* of the instruction; 0: not known */
-	uint64_t launch;  /* its ordinal in the context; 0: not known */
+	uint64_t launch;  /* its ordinal in the context; 0: unknown */
 	uint32_t block[3];
 	bool has_block;
 	char kernel[128]; /* empty: not known */
@@ -451,19 +452,19 @@ struct backend_fault {
 #define BACKEND_FAULTS_MAX 8u
 
 /*
- * What a backend that can contain faults says about them, in a thread of its own, one call at a
- * time, while the device stands still or other clients wait. So a callback is short (2 ms), calls
- * neither backend nor driver, and takes no lock that is held anywhere across a call of the backend:
- * the thread that is in that call may wait for the one that calls back.
+ * Reports of a backend that can contain faults, in a thread of its own, one call at a time, while
+ * the device stands still or other clients wait. So a callback is short (2 ms), calls neither
+ * backend nor driver, and takes no lock that is held anywhere across a call of the backend: the
+ * thread inside that call may wait for the thread of the callback.
  *
- *   suspected    the first sign, before the mark behind a kernel that faulted can arrive (but for
- *                few cases). Nothing follows if it was none
- *   stopped      it is a fault, and contained or uncontained will follow
+ *   suspected    the first sign, before the completion word after a kernel that faulted can arrive
+ *                (but for few cases). Nothing follows if there was no fault
+ *   stopped      a fault; contained or uncontained will follow
  *   contained    before the device goes on: these kernels are over, everything else goes on as if
- *                nothing had happened. Their marks still arrive. Up to BACKEND_FAULTS_MAX, all with
- *                a module; 0: nothing has faulted since the last time
+ *                nothing had happened. Their completion words still arrive. Up to
+ *                BACKEND_FAULTS_MAX, all with a module; 0: nothing has faulted since the last time
  *   uncontained  the context will end. 0 to BACKEND_FAULTS_MAX kernels that faulted, those without
- *                a module among them; 0: nobody knows
+ *                a module among them; 0: unknown
  */
 struct backend_watch {
 	void (*suspected)(void *context);
@@ -473,16 +474,17 @@ struct backend_watch {
 	void *context;
 };
 
-/* Set by the executor once it is ready for them; NULL: nobody watches, and nothing is contained. */
+/* Set by the executor once it is ready for reports; NULL: nobody watches, and nothing is
+ * contained. */
 extern const struct backend_watch *_Atomic backend_watch;
 
-/* Whether every fault shows by these calls. Set by open_executor. */
+/* True if every fault shows by these calls. Set by open_executor. */
 extern bool backend_contains;
 
-/* Whether this process serves programs; it does not in tools. Set before open_executor. */
+/* True if this process serves programs; false in tools. Set before open_executor. */
 extern bool backend_is_served;
 
-/* Whether kernels' faults are left to the driver, because the trial has failed. Set before
+/* True if kernels' faults are left to the driver, because the trial has failed. Set before
  * open_executor. */
 extern bool backend_is_unproved;
 

@@ -1,28 +1,29 @@
 // See cubin.h. A cubin is an ELF file; variables are symbols of its writable sections,
-// .nv.global.init and .nv.global. Whether a variable was declared const is not in it, and nearly
-// every module of a C++ library has some variables. So those count that kernels may have written,
-// and of the kernels those that may have done it:
+// .nv.global.init and .nv.global. The file does not tell const variables, and nearly every module
+// of a C++ library has some variables. So variables that kernels may have written count, and with
+// them the kernels that may have done so:
 //
 //   - Code gets a variable's address from a relocation. If that is in its instructions, this code
-//     has it. If it is in the table of addresses .nv.constant4, where compilers put every variable,
-//     the code has it that reads the place (sass.h). If it is in anything else that is loaded,
-//     another variable for example, all code may have it. A variable that no code has is out of
-//     every kernel's reach (tag objects of the C++ library are like that).
-//   - What a function has that is no kernel, every kernel may have.
+//     has the address. If the relocation is in the table of addresses .nv.constant4, where
+//     compilers put every variable, code that reads the place has the address (sass.h). If the
+//     relocation is in anything else that is loaded, another variable for example, all code may
+//     have the address. A variable whose address no code has is out of every kernel's reach (tag
+//     objects of the C++ library are like that).
+//   - Addresses of a function that is no kernel may reach every kernel.
 //   - A string literal may not be written. The compiler calls them $str, $str$1, … and __unnamed_1,
-//     …, and they hold a text that ends where they end. A very long one counts as a variable.
+//     …, and they contain a text of exactly their length. A very long literal counts as a variable.
 //
-// The banks of constants are not among them: kernels cannot write there, and what the program
-// copies there has been looked up by it (executor/constant.c, executor/variable.c).
+// The banks of constants are not among the variables: kernels cannot write there, and a program
+// must look up a constant before writing to it (executor/constant.c, executor/variable.c).
 //
-// A device's heap is a state as well, and so is whatever else of the driver's a kernel calls: the
-// functions are symbols that are not defined. Those that keep nothing are known by name.
+// A device's heap is a state as well, and so is any other state of the driver that a kernel uses:
+// the functions are symbols that are not defined. Functions without a state are known by name.
 //
-// What cannot be told is not guessed: two variables of one name, memory that relocations name by
-// its section, tables that are not as expected. Such an image has "more" than is known.
+// Nothing is guessed: two variables of one name, memory that relocations name by its section,
+// tables that are not as expected. Such an image has "more" than is known.
 //
-// From devices 10.0 on there is a second form of the whole program in the file, sections
-// .nv.merc.*, with symbols and relocations of its own that are the same ones.
+// From devices 10.0 on the file contains a second form of the whole program, sections .nv.merc.*,
+// with equal symbols and relocations of its own.
 //
 // Formats are those of nvcc 11 to 13. Pure functions on untrusted bytes that lie still; any thread.
 
@@ -37,20 +38,20 @@
 
 /* In st_other: a kernel. */
 #define OTHER_ENTRY 0x10u
-/* Its code is in a section of this name and its own. */
+/* The section of its code has this name plus its own. */
 #define CODE ".text."
 
 #define NOT_UNDERSTOOD "its image is not understood"
 #define NO_MEMORY      "there was no memory to look at its image"
 
-/* Whether kernels that have its address may write there. */
+/* Kernels that have the address may write there, or not. */
 #define WRITTEN	    1u
 #define NOT_WRITTEN 2u
 
-/* The symbols, and what is known of them. */
+/* The symbols, and the facts about them. */
 struct symbols {
 	struct elf_symbols all;
-	Elf64_Shdr indices; /* of sections, for symbols that have no room for one */
+	Elf64_Shdr indices; /* of sections, for symbols with an extended section index */
 	uint8_t *known;	    /* WRITTEN, NOT_WRITTEN; 0: not asked yet */
 	bool *is_had;	    /* some code may have the address */
 	bool *is_entry;	    /* by section: the code is a kernel's */
@@ -62,8 +63,8 @@ struct slots {
 	uint64_t *symbols;     /* by slot, 0: none */
 	bool *is_function, *is_read;
 	uint64_t *read;	  /* those that the code reads */
-	bool are_had;	  /* all of them, by some code that is not understood */
-	uint64_t written; /* of these the last one that may be written, 0: none */
+	bool are_had;	  /* true if code that is not understood may read all slots */
+	uint64_t written; /* the last of these that may be written, 0: none */
 };
 
 struct reading {
@@ -73,12 +74,12 @@ struct reading {
 	struct statics *statics;
 	const char *wrong; /* NULL: nothing yet */
 	uint64_t work;	   /* that may still be done, bytes */
-	uint64_t names;	   /* bytes that may still be kept of them */
+	uint64_t names;	   /* remaining bytes for names */
 	uint64_t noted;	   /* section of the code that was noted last */
 };
 
-/* Each byte of the file is looked at once. Compilers' sections do not lie on one another; where
- * they do, a small file would take for ever. */
+/* Each byte of the file is looked at once. Compilers' sections do not overlap; with overlaps, a
+ * small file would take for ever. */
 static void spend(struct reading *reading, uint64_t bytes)
 {
 	if (bytes > reading->work)
@@ -99,7 +100,7 @@ static bool pay_for_name(struct reading *reading, const char *name)
 	return true;
 }
 
-/* What a block or a thread has for itself is gone with it. */
+/* Memory of a block or a thread ends with it. */
 static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
 {
 	if (!section->sh_size || elf_section_begins(elf, section, ".nv.merc.") ||
@@ -112,10 +113,10 @@ static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
 
 /* ---- symbols ---- */
 
-/* Return: NULL or what is wrong. */
+/* Return: NULL or the error. */
 static const char *symbols_open(const struct elf *elf, struct symbols *symbols)
 {
-	/* Without them nobody knows what it calls. */
+	/* Without symbols nobody knows the functions that code calls. */
 	if (!elf_symbols_open(elf, &symbols->all))
 		return NOT_UNDERSTOOD;
 	for (uint64_t i = 1; i < elf->count; i++) {
@@ -135,13 +136,13 @@ static Elf64_Sym symbol_at(const struct reading *reading, uint64_t index)
 	return elf_symbol(&reading->elf, &reading->symbols.all.table, index);
 }
 
-/* NULL if it does not end. */
+/* NULL without an end. */
 static const char *symbol_name(const struct reading *reading, const Elf64_Sym *symbol)
 {
 	return elf_text(&reading->elf, &reading->symbols.all.texts, symbol->st_name);
 }
 
-/* The section of a symbol. Return: the number of sections if it is none of them. */
+/* The section of a symbol. Return: the number of sections if there is none. */
 static uint64_t section_index(const struct reading *reading, uint64_t index, const Elf64_Sym *symbol)
 {
 	const Elf64_Shdr *indices = &reading->symbols.indices;
@@ -168,7 +169,7 @@ static void find_entries(struct reading *reading)
 	}
 }
 
-/* ---- what is a variable ---- */
+/* ---- variables ---- */
 
 static bool find_written(const struct reading *reading, uint64_t index)
 {
@@ -185,7 +186,7 @@ static bool find_written(const struct reading *reading, uint64_t index)
 	       !elf_is_literal(&reading->elf, &reading->symbols.all.texts, &section, &symbol);
 }
 
-/* Whether kernels that have a symbol's address may write there: asked of each relocation and each
+/* If kernels that have a symbol's address may write there: asked of each relocation and each
  * slot that code reads, and found out once. */
 static bool may_be_written(struct reading *reading, uint64_t index)
 {
@@ -196,7 +197,7 @@ static bool may_be_written(struct reading *reading, uint64_t index)
 	return *known == WRITTEN;
 }
 
-/* ---- whose code has it ---- */
+/* ---- code that has their addresses ---- */
 
 /* Code has the symbol's address. */
 static void note_had_by(struct reading *reading, uint64_t symbol, uint64_t section)
@@ -273,7 +274,7 @@ static void read_relocations(struct reading *reading, const Elf64_Shdr *section)
 	}
 }
 
-/* Return: NULL or what is wrong. */
+/* Return: NULL or the error. */
 static const char *slots_open(const struct elf *elf, struct slots *slots)
 {
 	Elf64_Shdr names = elf_section(elf, elf->names);
@@ -294,8 +295,7 @@ static const char *slots_open(const struct elf *elf, struct slots *slots)
 	return slots->symbols && slots->is_function && slots->is_read && slots->read ? NULL : NO_MEMORY;
 }
 
-/* Code may have them all. What has been noted of every slot is not noted again for the next
- * code. */
+/* Code may have all addresses. Facts about every slot are not noted again for the next code. */
 static void note_all_slots(struct reading *reading, uint64_t code)
 {
 	struct slots *slots = &reading->slots;
@@ -312,7 +312,7 @@ static void note_all_slots(struct reading *reading, uint64_t code)
 	slots->are_had = true;
 }
 
-/* Which slots some code reads; where that cannot be told, all of them. */
+/* Notes the slots that some code reads; all slots, if that code is not understood. */
 static void read_code(struct reading *reading, uint64_t index, bool is_known)
 {
 	Elf64_Shdr section = elf_section(&reading->elf, index);
@@ -350,16 +350,16 @@ static void find_addresses(struct reading *reading)
 		read_code(reading, i, is_known);
 }
 
-/* ---- what counts ---- */
+/* ---- result ---- */
 
-/* What a kernel may call of the driver's without leaving anything behind. */
+/* Functions of the driver that leave nothing behind. */
 static bool is_harmless(const char *name)
 {
 	return !strcmp(name, "vprintf") || !strcmp(name, "__assertfail") ||
 	       !strcmp(name, "cudaGraphSetConditional");
 }
 
-/* What the device runtime of CUDA 12 and later calls to launch a kernel. */
+/* The device runtime of CUDA 12 and later calls this function to launch a kernel. */
 #define NESTED_LAUNCH "__cuda_syscall_cnp"
 
 static void add_call(struct statics *statics, const char *name)
@@ -393,7 +393,7 @@ static void add_symbol(struct reading *reading, uint64_t index)
 {
 	Elf64_Sym symbol = symbol_at(reading, index);
 
-	/* One that is local to the file is nobody else's. */
+	/* A local symbol belongs to the file alone. */
 	if (symbol.st_shndx == SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT &&
 		ELF64_ST_BIND(symbol.st_info) != STB_LOCAL)
 		add_call(reading->statics, symbol_name(reading, &symbol));
@@ -401,7 +401,7 @@ static void add_symbol(struct reading *reading, uint64_t index)
 		add_variable(reading, index, &symbol);
 }
 
-/* Of one image: a name stands for one variable. */
+/* Of one image: a name stands for a single variable. */
 static void look_for_doubles(struct statics *statics)
 {
 	statics_sort(statics);
@@ -421,7 +421,7 @@ static void read_cubin(struct reading *reading)
 		find_entries(reading);
 		find_addresses(reading);
 	}
-	/* The first one is none. */
+	/* The first symbol is empty. */
 	for (uint64_t i = 1; !reading->wrong && !reading->statics->more && i < reading->symbols.all.count;
 		i++)
 		add_symbol(reading, i);

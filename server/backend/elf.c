@@ -7,13 +7,13 @@
 #include "server/backend/image.h"
 
 #define MACHINE_CUDA 190
-/* Longer names are none, with their end. */
+/* Longer names are invalid, with their NUL. */
 #define NAME_MAX_BYTES 65536u
 #define SECTIONS_MAX   (UINT64_C(1) << 20)
 /* Any number of symbols may name the same bytes, and each is looked at: longer texts are
  * variables. */
 #define LITERAL_MAX 4096u
-/* Of its symbol, with the end: there is a number of 64 bits in it at most. */
+/* Of its symbol, with the NUL: contains a number of 64 bits at most. */
 #define LITERAL_NAME_MAX 32u
 
 Elf64_Shdr elf_section(const struct elf *elf, uint64_t index)
@@ -39,8 +39,7 @@ bool elf_open(const uint8_t *image, size_t bytes, struct elf *ret)
 	return elf.header.e_machine == MACHINE_CUDA && elf.count <= SECTIONS_MAX;
 }
 
-/* Where a text in a table of texts begins. @ret_most: its longest, with the end; 0: there is
- * none */
+/* Where a text in a table of texts begins. @ret_most: its longest length, with the NUL; 0: none */
 static const char *text_at(const struct elf *elf, const Elf64_Shdr *table, uint64_t at, uint64_t *ret_most)
 {
 	bool is_there = table->sh_type != SHT_NOBITS && table->sh_type != SHT_NULL && at < table->sh_size;
@@ -81,7 +80,7 @@ bool elf_section_is(const struct elf *elf, const Elf64_Shdr *section, const char
 	return elf_text_begins(elf, &names, section->sh_name, name, strlen(name) + 1);
 }
 
-/* A name with a number behind it. */
+/* A name followed by a number. */
 static bool is_numbered(const char *name, const char *stem)
 {
 	const char *number = name + strlen(stem);

@@ -1,5 +1,5 @@
-// The parts of an ELF file of device code, as its readers need them: cubin.c, which asks what
-// kernels leave behind, movable.c, which asks which variables may be moved, and cuda/weave.c, which
+// The parts of an ELF file of device code, for its readers: cubin.c, which finds the state that
+// kernels leave behind, movable.c, which finds variables that may be moved, and cuda/patch.c, which
 // adds code. Pure functions on bytes that lie still; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_ELF_H
@@ -10,54 +10,52 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The table of addresses that code reads, where compilers put every variable and function it
- * names. */
+/* The table of addresses for code, into which compilers put every variable and function that the
+ * code names. */
 #define ELF_SLOTS ".nv.constant4"
-/* Where the __constant__ variables of a program are, in a bank of their own on the device. */
+/* The __constant__ variables of a program, in a bank of their own on the device. */
 #define ELF_CONSTANTS ".nv.constant3"
 
 /* A file that was checked: everything in the sections lies inside. */
 struct elf {
 	const uint8_t *image;
 	Elf64_Ehdr header;
-	uint64_t count, names; /* of sections; the one with their names */
+	uint64_t count, names; /* of sections; of the section with their names */
 };
 
-/** Checks any bytes. Return: whether they are device code in an ELF file. */
+/** Checks any bytes. Return: true for device code in an ELF file. */
 bool elf_open(const uint8_t *image, size_t bytes, struct elf *ret);
 
 /** @index: below elf->count */
 Elf64_Shdr elf_section(const struct elf *elf, uint64_t index);
 
-/** A text in a table of texts. NULL if it does not end in there. */
+/** A text in a table of texts. NULL without an end inside the table. */
 const char *elf_text(const struct elf *elf, const Elf64_Shdr *table, uint64_t at);
 
-/** Whether a text begins with something. @bytes: of `with` that matter; its end may be one */
+/** True if a text begins with another. @bytes: of `with` that matter, perhaps with the NUL */
 bool elf_text_begins(
 	const struct elf *elf, const Elf64_Shdr *table, uint64_t at, const char *with, uint64_t bytes);
 
 bool elf_section_begins(const struct elf *elf, const Elf64_Shdr *section, const char *with);
 bool elf_section_is(const struct elf *elf, const Elf64_Shdr *section, const char *name);
 
-/** Whether a symbol is a string literal, none of the very long ones. @texts: the names of
- * symbols */
+/** True if a symbol is a string literal of moderate length. @texts: the names of symbols */
 bool elf_is_literal(
 	const struct elf *elf, const Elf64_Shdr *texts, const Elf64_Shdr *section, const Elf64_Sym *symbol);
 
-/* The one table of symbols. */
+/* The table of symbols. */
 struct elf_symbols {
-	uint64_t index, count; /* of its section; of symbols, at least one */
+	uint64_t index, count; /* of its section; of symbols, at least 1 */
 	Elf64_Shdr table, texts;
 };
 
-/** Return: whether there is one, and it alone, of the usual form. */
+/** Return: true if there is exactly one table, of the usual form. */
 bool elf_symbols_open(const struct elf *elf, struct elf_symbols *ret);
 
-/** A symbol. @table: of symbols; index: below its count */
+/** A symbol. @table: of symbols; index: below the table's count */
 Elf64_Sym elf_symbol(const struct elf *elf, const Elf64_Shdr *table, uint64_t index);
 
-/** Whether a section holds relocations of something that is loaded; of debug information nothing
- * is. */
+/** True if a section holds relocations of loaded data; debug information is not loaded. */
 bool elf_relocates(const struct elf *elf, const Elf64_Shdr *section);
 
 #endif

@@ -1,5 +1,5 @@
-// See fatbin.h. The members are untrusted, but for what image_check() has seen: that they lie
-// inside. What a compressed one says about its size is believed only as the size of a buffer.
+// See fatbin.h. The members are untrusted, but for the checks of image_check(): they lie inside. A
+// compressed member's claim about its size is used only as the size of a buffer.
 
 #include "server/backend/fatbin.h"
 
@@ -63,8 +63,8 @@ static CUresult unpack(const struct fatbin_target *target, const uint8_t *packed
 	return CUDA_SUCCESS;
 }
 
-/* Doubles what is allocated: a small image may have very many members, and none copies all those
- * before it. */
+/* Doubles the allocation: a small image may have very many members, and no member copies all those
+ * before. */
 static bool append(struct rewrite *rewrite, const void *at, size_t count)
 {
 	struct fatbin_bytes *out = &rewrite->out;
@@ -81,7 +81,7 @@ static bool append(struct rewrite *rewrite, const void *at, size_t count)
 	return true;
 }
 
-/* A member as it was, but for its contents, which are not compressed. */
+/* A member unchanged, but for its contents, which are not compressed. */
 static bool append_member(struct rewrite *rewrite, const uint8_t *at, struct fatbin_entry entry,
 	const struct fatbin_bytes *contents)
 {
@@ -102,7 +102,7 @@ static bool append_member(struct rewrite *rewrite, const uint8_t *at, struct fat
 	return true;
 }
 
-/* Shows contents. A small member may get as much as a large one. */
+/* Shows contents. A small member may become as large as a large member. */
 static CUresult show_contents(struct rewrite *rewrite, const uint8_t *at, size_t bytes, fatbin_visit *visit,
 	void *context, struct fatbin_bytes *ret)
 {
@@ -185,8 +185,8 @@ CUresult fatbin_rewrite(
 	return CUDA_SUCCESS;
 }
 
-/* Return: for which architecture a member is code that runs, or text that can be compiled, for this
- * one; 0: it is none */
+/* Return: the architecture of a member's code, or compilable text, that fits this architecture; 0:
+ * none */
 static unsigned is_for(const uint8_t *at, uint16_t kind, unsigned arch)
 {
 	struct fatbin_entry entry;

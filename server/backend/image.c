@@ -1,10 +1,10 @@
 // Does an image stay inside its own bytes? The driver takes images without a length and believes
-// the sizes written in them, so an image that lies about its size would make the whole executor
-// read past its end. Only the outer structure is checked, everything that says where something else
-// lies; the contents are the driver's business.
+// the sizes in them, so an image with a false size would make the whole executor read past its end.
+// Only the outer structure is checked, which contains the places of all other parts; the contents
+// are the driver's business.
 //
-// Is there code for this device in it? Machine code is exact about the device, but for plain code
-// of the same major version with a lower minor one.
+// Is there code for this device? Machine code is exact about the device, but for plain code of the
+// same major version with a lower minor version.
 //
 // Pure functions on untrusted bytes; any thread.
 
@@ -16,11 +16,11 @@
 
 #include "server/backend/fatbin.h"
 
-/* Holds a pointer of the client's address space; the client sends what it points to. */
+/* Contains a pointer of the client's address space; the client sends the pointer's target. */
 #define WRAPPER_MAGIC UINT32_C(0x466243b1)
 
 #define MACHINE_CUDA 190
-/* Where an ELF file says its architecture, by the version of its ABI. */
+/* The place of the architecture in an ELF file, by the version of its ABI. */
 #define ABI_NEW		8
 #define ARCH_NEW(flags) ((flags) >> 8 & 0xff)
 #define ARCH_OLD(flags) ((flags)&0xff)
@@ -30,7 +30,7 @@ static bool inside(uint64_t offset, uint64_t length, uint64_t bytes)
 	return offset <= bytes && length <= bytes - offset;
 }
 
-/* One without a type, too: whoever looks for its name or flags reads it like any other. */
+/* Also a section without a type, because readers of its name or flags treat all sections alike. */
 static bool section_fits(const Elf64_Shdr *section, uint64_t bytes)
 {
 	return section->sh_type == SHT_NOBITS || inside(section->sh_offset, section->sh_size, bytes);
@@ -68,7 +68,7 @@ static bool elf_fits(const uint8_t *image, uint64_t bytes)
 		!inside(header.e_shoff, sizeof(section), bytes))
 		return false;
 	memcpy(&section, image + header.e_shoff, sizeof(section));
-	/* Too many sections for 16 bits: the first one holds the numbers. */
+	/* Too many sections for 16 bits: the first section has the numbers. */
 	count = header.e_shnum ? header.e_shnum : section.sh_size;
 	names = header.e_shstrndx == SHN_XINDEX ? section.sh_link : header.e_shstrndx;
 	if (names >= count || count > bytes / sizeof(section) ||
@@ -82,8 +82,8 @@ static bool elf_fits(const uint8_t *image, uint64_t bytes)
 	return true;
 }
 
-/* What is compressed lies in the payload as a whole, and does not become too large. @at: a member
- * with its header */
+/* Compressed data lies completely in the payload, and does not become too large. @at: a member with
+ * its header */
 static bool packed_fits(const uint8_t *at, const struct fatbin_entry *entry)
 {
 	struct fatbin_target target;
@@ -95,7 +95,7 @@ static bool packed_fits(const uint8_t *at, const struct fatbin_entry *entry)
 	       (target.packed_bytes <= entry->payload_bytes && target.unpacked_bytes < FATBIN_UNPACKED_MOST);
 }
 
-/* A fat binary is a header and, behind it, entries with a header each; several may follow one
+/* A fat binary is a header, followed by entries with a header each; several may follow one
  * another. */
 static bool fatbin_fits(const uint8_t *image, uint64_t bytes)
 {
@@ -184,7 +184,7 @@ bool image_has_code(const void *image, size_t bytes, unsigned arch)
 
 #define ARCHIVE_MAGIC "!<arch>\n"
 
-/* Header of an archive's member: all of it text, padded with blanks. */
+/* Header of an archive's member: only text, padded with blanks. */
 struct archive_member {
 	char name[16], date[12], user[6], group[6], mode[8], size[10], end[2];
 };

@@ -1,7 +1,6 @@
 // Does an image stay inside its own bytes? The driver takes images without a length and believes
-// the sizes written in them, and the dynamic linker maps what they name: an image that lies about
-// its size would take the whole executor with it. Both backends look at an image before anybody
-// loads it.
+// the sizes in them, and the dynamic linker maps all parts that they name: an image with a false
+// size would crash the whole executor. Both backends check an image before any load.
 
 #ifndef FRMPS_SERVER_BACKEND_IMAGE_H
 #define FRMPS_SERVER_BACKEND_IMAGE_H
@@ -13,13 +12,13 @@
 enum image_kind {
 	IMAGE_BAD = 0,
 	IMAGE_ELF,    /* headers, sections and segments lie inside */
-	IMAGE_FATBIN, /* a header and entries, all inside; what is in them was not looked at */
+	IMAGE_FATBIN, /* a header and entries, all inside; the contents of entries were not checked */
 	IMAGE_TEXT,   /* anything else that could be text; not necessarily NUL-terminated */
 };
 
 /**
- * Whether the image holds code that runs on a device as it is, so that a driver has nothing to
- * compile. No for what cannot be told. Any bytes; any thread.
+ * True if the image has code for a device as it is, so that a driver has nothing to compile. False
+ * if that is unknown. Any bytes; any thread.
  * @arch: of the device: 10 * major + minor
  */
 bool image_has_code(const void *image, size_t bytes, unsigned arch);
@@ -28,7 +27,7 @@ bool image_has_code(const void *image, size_t bytes, unsigned arch);
  * IMAGE_ELF */
 unsigned image_architecture(const void *elf);
 
-/** Whether these are the bytes of an archive (ar) whose members lie inside, and so does what is in
+/** True if these are the bytes of an archive (ar) whose members lie inside, and so do the parts of
  * those that are images. Any bytes; any thread. */
 bool image_is_archive(const void *image, size_t bytes);
 

@@ -1,13 +1,13 @@
-// See kernels.h. Sections that belong to a kernel name the section of its code (sh_info): its
-// attributes (.nv.info.NAME), its parameters (.nv.constant0.NAME), its bank 2 and its shared
-// memory. Attributes are records: format, attribute, and a value of 16 bits or so many bytes. Those
-// of the module's .nv.info are pairs of a symbol and a number.
+// See kernels.h. A section of a kernel names the section of its code (sh_info): its attributes
+// (.nv.info.NAME), its parameters (.nv.constant0.NAME), its bank 2 and its shared memory.
+// Attributes are records: format, attribute, and a value of 16 bits or so many bytes. Those of the
+// module's .nv.info are pairs of a symbol and a number.
 //
-// An instruction has 128 bits. LDC and ULDC are the ones that read banks of constants in code for
-// devices 9.0: 1.4 million instructions of NVIDIA's libraries and of nvcc 12 and 13 have no other
-// operand of that kind. Their bank is in bits 54 to 58, their offset, bytes, in bits 38 to 53.
-// Another instruction that older compilers gave a constant operand is not understood, where it
-// would read a bank that moves.
+// An instruction has 128 bits. LDC and ULDC read banks of constants in code for devices 9.0: 1.4
+// million instructions of NVIDIA's libraries and of nvcc 12 and 13 have no other operand of that
+// kind. Their bank is in bits 54 to 58, their offset, in bytes, in bits 38 to 53. Another
+// instruction that older compilers gave a constant operand is not understood, where the operand
+// reads a bank that moves.
 
 #include "server/backend/kernels.h"
 
@@ -24,14 +24,14 @@
 #define PARTS_MAX    65536u
 /* Of a part, which may have no bytes in the file. */
 #define PART_BYTES_MAX (UINT64_C(1) << 30)
-/* A file's bytes are looked at about this often. Compilers' sections do not lie on one another. */
+/* A bound on the number of looks at a byte of the file. Compilers' sections do not overlap. */
 #define LOOKS 8u
 
-/* ABI of the file: where it tells registers, barriers and shared memory. */
+/* ABI of the file, which decides the places of registers, barriers and shared memory. */
 #define ABI_NEW		    8
 #define OLD_BARRIERS(flags) ((uint32_t)((flags) >> 20 & 0x7f))
 #define OLD_VIRTUAL(flags)  ((int32_t)((flags) >> 16 & 0xff))
-/* Of shared memory, at its beginning, for the driver. Compilers that know of it name it, and count
+/* Of shared memory, at its beginning, for the driver. Newer compilers name this part, and count
  * it. */
 #define SHARED_RESERVED 0x400u
 #define RESERVED_NAME	".nv.reservedSmem"
@@ -70,15 +70,15 @@
 /* In bank 0: the address of bank 3. */
 #define CONSTANTS_ADDRESS 0xd0u
 #define RZ		  255u
-/* Kinds of relocations: halves of what a launch on the device needs of a kernel. */
+/* Kinds of relocations: halves of a kernel's launch information for launches from the device. */
 #define LAUNCHED_LOWER 62u
 #define LAUNCHED_UPPER 63u
-/* What a call's target has of an instruction's two words (MOVABLE_CALL). */
+/* The target of a call in the two words of an instruction (MOVABLE_CALL). */
 #define CALL_UNIT      4u
 #define CALL_LOW_MASK  UINT64_C(0xfffffffc00ff0000)
 #define CALL_HIGH_MASK UINT64_C(0x1ffff)
 
-/* What is added to an index is a number of 16 bits with a sign: tables move below that. */
+/* The addend of an index is a signed number of 16 bits: tables move below that. */
 #define OFFSETS_END 0x8000u
 #define TAIL_ALIGN  16u
 
@@ -165,7 +165,7 @@ static bool add_kernel(struct kernels *kernels, const Elf64_Sym *symbol, uint32_
 	return true;
 }
 
-/* @owners: by section: the kernel whose code it is, counted from 1 */
+/* @owners: by section: the kernel of the code, counted from 1 */
 static CUresult find_kernels(struct kernels *kernels, uint32_t *owners)
 {
 	uint64_t count = 0;
@@ -199,7 +199,7 @@ struct record {
 	const uint8_t *at;
 };
 
-/* The next record. @at: moves on. Return: false at the end, or where they are not understood */
+/* The next record. @at: moves on. Return: false at the end, or for an invalid record */
 static bool next_record(const uint8_t **at, const uint8_t *end, struct record *ret)
 {
 	uint32_t length;
@@ -261,7 +261,7 @@ static void read_module_info(struct kernels *kernels, const Elf64_Shdr *section,
 		refuse(kernels, LOAD_REASON_ATTRIBUTES);
 }
 
-/* The product of three numbers, as far as it can be that of a block. */
+/* The product of three numbers, as far as a block can have so many threads. */
 static int32_t threads_of(const uint8_t *at)
 {
 	uint64_t threads = (uint64_t)word_at(at) * (word_at(at + 4) & 0xffff) * (word_at(at + 8) & 0xffff);
@@ -334,7 +334,7 @@ static struct kernels_kernel *owner_of(
 	return owner ? &kernels->at[owner - 1] : NULL;
 }
 
-/* Room for one more: it doubles. */
+/* Makes room by doubling. */
 static bool has_room(struct kernels *kernels)
 {
 	uint32_t count = kernels->part_count;
@@ -381,7 +381,7 @@ static void note_jumps(
 		kernel->jumps = (uint32_t)index;
 }
 
-/* The one section of its kind, for the whole module. */
+/* The only section of its kind, for the whole module. */
 static void note_bank(struct kernels *kernels, uint64_t index, const Elf64_Shdr *section, uint32_t *io)
 {
 	if (*io || section->sh_type != SHT_PROGBITS || section->sh_size > 65536)
@@ -452,7 +452,7 @@ struct relocation {
 	uint32_t symbol, type;
 };
 
-/* Visits what is put into a section. */
+/* Visits everything that relocations put into a section. */
 typedef void visit_fn(const struct kernels *kernels, const struct relocation *one, void *context);
 
 static void visit(const struct kernels *kernels, uint64_t target, visit_fn *each, void *context)
@@ -480,7 +480,7 @@ static bool is_needed(const Elf64_Sym *symbol)
 	return symbol->st_shndx == SHN_UNDEF && ELF64_ST_BIND(symbol->st_info) != STB_WEAK;
 }
 
-/* Return: whether it is a kernel's code */
+/* Return: true for a kernel's code */
 static bool name_kernel(struct kernels *kernels, uint32_t section)
 {
 	for (uint32_t i = 0; spend(kernels, 1) && i < kernels->count; i++)
@@ -614,7 +614,7 @@ static uint64_t offset_of(uint64_t low)
 	return bits(low, 38, 16);
 }
 
-/* Whether a load may read the word of bank 0 that has the address of bank 3. */
+/* True if a load may read the word of bank 0 with the address of bank 3. */
 static bool may_know_constants(uint64_t low)
 {
 	unsigned none = bits(low, 0, 12) == LDC ? RZ : 0;
@@ -624,7 +624,7 @@ static bool may_know_constants(uint64_t low)
 	       (has_index || offset_of(low) + 16 > CONSTANTS_ADDRESS);
 }
 
-/* Code that reads banks: is all of it understood, and does it read bank 3? */
+/* Code that reads banks: is all of the code understood, and does any of it read bank 3? */
 static void read_code(struct kernels *kernels, bool of_kernel, const Elf64_Shdr *section)
 {
 	const uint8_t *code = kernels->elf.image + section->sh_offset;
@@ -680,7 +680,7 @@ static uint32_t section_bytes(const struct kernels *kernels, uint32_t index)
 	return index ? (uint32_t)elf_section(&kernels->elf, index).sh_size : 0;
 }
 
-/* As a driver computes it: warps get registers in pieces of 256, and there are 16384 for each
+/* As computed by a driver: warps get registers in pieces of 256, and there are 16384 for each
  * quarter of a multiprocessor. */
 static int32_t threads_that_fit(uint32_t registers)
 {
@@ -848,7 +848,7 @@ uint64_t kernels_code_bytes(const struct kernels *kernels, const struct kernels_
 	return elf_section(&kernels->elf, kernel->section).sh_size;
 }
 
-/* Lets an instruction read what has moved behind the parameters. */
+/* Makes an instruction read the data that has moved behind the parameters. */
 static void move_load(uint8_t *at, uint32_t slots, uint32_t jumps)
 {
 	uint64_t low, offset;

@@ -1,26 +1,26 @@
-// See movable.h. A variable of a cubin is a symbol of .nv.global.init or .nv.global. Whoever needs
-// its address has a relocation: code reads it from the table of addresses .nv.constant4, or has it
-// in its instructions where it was linked from parts; other variables may begin with it. So a
-// variable is moved by doing what the driver would do with these relocations, with another address,
-// and leaving them out of the file: then its place in the context is nobody's.
+// See movable.h. A variable of a cubin is a symbol of .nv.global.init or .nv.global. Each user of
+// its address has a relocation: code reads the address from the table .nv.constant4, or has the
+// address in its instructions where the code was linked from parts; other variables may begin with
+// the address. So moving a variable means: apply these relocations like the driver, with another
+// address, and remove them from the file: then nobody uses the variable's place in the context.
 //
-// That is right only if all its relocations are understood. It stays where it is if one of them is
-// of an unknown kind; if there are relocations that name its section instead of it; if it begins
-// with the address of something that stays, a function for example; if another symbol shares its
-// name or its place; if anything but "managed" marks it as special.
+// That is right only if all its relocations are understood. A variable stays in the context if any
+// of its relocations is of an unknown kind; if relocations name its section instead; if the
+// variable begins with the address of something that stays, a function for example; if another
+// symbol shares its name or its place; if anything but "managed" marks the variable as special.
 //
-// Managed variables have to be where the program can use them, and a module has one block: in an
-// image with managed variables all others stay.
+// Managed variables belong where the program can use them, and a module has one block: in an image
+// with managed variables all others stay.
 //
-// A constant is a symbol of .nv.constant3. Code needs no address to read it, but other variables
-// may begin with its address, and get that of the mirror then. Code that has the address of the
-// constants' bank (sass.h) could tell a constant from its mirror, or keep an address that the next
-// context does not have: constants of such an image stay, and so does one that begins with what
-// stays, or that relocations of code name.
+// A constant is a symbol of .nv.constant3. Code needs no address for reading a constant, but other
+// variables may begin with its address, and get that of the mirror then. Code that has the address
+// of the constants' bank (sass.h) could distinguish a constant from its mirror, or save an address
+// that is invalid in the next context. So constants of such an image stay. A constant that begins
+// with something that stays, or that relocations of code name, stays as well.
 //
-// Formats are those of nvcc 11 to 13; up to devices 9.x. The second form of a program that cubins
-// have from devices 10.0 on has relocations of its own, which are none of those above: nothing is
-// moved there.
+// Formats are those of nvcc 11 to 13; up to devices 9.x. From devices 10.0 on, cubins have a second
+// form of the program with relocations of its own, which are none of those above: nothing is moved
+// there.
 
 #include "server/backend/movable.h"
 
@@ -36,8 +36,8 @@
 /* In st_other: a variable in managed memory. */
 #define OTHER_MANAGED 4u
 
-/* Each byte of the file is looked at once. Compilers' sections do not lie on one another; where
- * they do, a small file would take for ever. */
+/* Each byte of the file is looked at once. Compilers' sections do not overlap; with overlaps, a
+ * small file would take for ever. */
 static bool spend(struct movable_reading *reading, uint64_t bytes)
 {
 	if (bytes > reading->work)
@@ -85,7 +85,7 @@ static bool is_moved_whole(const struct elf *elf, const Elf64_Shdr *section)
 	return holds_variables(elf, section) || holds_constants(elf, section);
 }
 
-/* As its place has it. */
+/* From its place. */
 static uint64_t alignment_of(const Elf64_Shdr *section, uint64_t value)
 {
 	uint64_t most = section->sh_addralign ? section->sh_addralign : 1,
@@ -94,7 +94,7 @@ static uint64_t alignment_of(const Elf64_Shdr *section, uint64_t value)
 	return own < most ? own : most;
 }
 
-/* @ret: its name is NULL if it does not end */
+/* @ret: the name is NULL without an end */
 static bool is_candidate(const struct movable_reading *reading, uint64_t index, struct movable *ret)
 {
 	const struct elf *elf = &reading->elf;
@@ -139,7 +139,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp((*(struct movable *const *)a)->name, (*(struct movable *const *)b)->name);
 }
 
-/* No two of one name. */
+/* Keeps variables with the same name in place. */
 static void keep_doubles(struct movable_reading *reading)
 {
 	struct movable **names = calloc(reading->count + 1, sizeof(struct movable *));
@@ -170,7 +170,7 @@ static void keep_unfit(struct movable_reading *reading)
 			one->stays = true;
 		if (!i || before->section != one->section || before->value + before->bytes <= one->value)
 			continue;
-		/* What the longer one covers behind this one is covered by both. */
+		/* The longer symbol covers a further symbol as well as this one does. */
 		if (before->value + before->bytes > one->value + one->bytes)
 			one->bytes = before->value + before->bytes - one->value;
 		before->stays = true;
@@ -178,7 +178,7 @@ static void keep_unfit(struct movable_reading *reading)
 	}
 }
 
-/* The last one that begins at or before a place; NULL: none does, or it ends before. */
+/* The last candidate that begins at or before a place; NULL: none, or the candidate ends before. */
 static struct movable *candidate_at(struct movable_reading *reading, uint64_t section, uint64_t offset)
 {
 	uint64_t low = 0, high = reading->count;
@@ -197,8 +197,8 @@ static struct movable *candidate_at(struct movable_reading *reading, uint64_t se
 	return found && found->section == section && offset - found->value < found->bytes ? found : NULL;
 }
 
-/* None into which a symbol leads that is no variable's: code, or the program, may use it by that
- * name. */
+/* Keeps candidates in place that other symbols lead into: code, or the program, may use such a
+ * variable by the other name. */
 static void keep_shared(struct movable_reading *reading)
 {
 	for (uint64_t i = 1; i < reading->symbols.count; i++) {
@@ -210,7 +210,7 @@ static void keep_shared(struct movable_reading *reading)
 	}
 }
 
-/* Names may overlap. One that does not end could be looked for again and again. */
+/* Names may overlap. A name without an end could be searched again and again. */
 static bool pay_for_name(struct movable_reading *reading, const char *name)
 {
 	uint64_t bytes = name ? strlen(name) + 1 : 0;
@@ -347,7 +347,7 @@ void movable_visit(struct movable_reading *reading, movable_visit_fn *visit, voi
 	}
 }
 
-/* An instruction that takes half of it. */
+/* An instruction with half of the address. */
 static bool is_in_code(
 	const struct movable_reading *reading, const struct movable_relocation *one, const Elf64_Shdr *target)
 {
@@ -360,7 +360,7 @@ static bool is_in_code(
 	return now == 0;
 }
 
-/* Whether we can put the address there. */
+/* True if we can put the address there. */
 static bool is_ours_to_do(const struct movable_reading *reading, const struct movable_relocation *one,
 	const struct movable *named)
 {
@@ -368,7 +368,7 @@ static bool is_ours_to_do(const struct movable_reading *reading, const struct mo
 
 	if (target.sh_type != SHT_PROGBITS)
 		return false;
-	/* What code has of a constant may be its place in the bank. */
+	/* Code may use the constant's place in the bank. */
 	if (one->type == MOVABLE_LOWER || one->type == MOVABLE_UPPER)
 		return !named->is_constant && is_in_code(reading, one, &target);
 	return (one->type == MOVABLE_ADDRESS || one->type == MOVABLE_GENERIC) &&
@@ -416,7 +416,7 @@ static void judge(struct movable_reading *reading, const struct movable_relocati
 		note_beginning(reading, begins_with, named);
 }
 
-/* Who begins with the address of one that stays, stays. Each is gone through once. */
+/* A variable that begins with the address of another that stays, stays. Each is visited once. */
 static void spread(struct movable_reading *reading)
 {
 	struct movable **staying = calloc(reading->count + 1, sizeof(struct movable *));
@@ -471,7 +471,7 @@ bool movable_open(struct movable_reading *reading, const uint8_t *cubin, size_t 
 		settle(reading);
 	if (reading->is_wrong)
 		reading->count = 0;
-	/* What was looked at once may be looked at once more. */
+	/* The next pass may look at everything once more. */
 	reading->work = bytes;
 	return reading->count > 0;
 }

@@ -1,5 +1,5 @@
-// See relocate.h. What may be moved, and why that is right, is in movable.c: here is where it goes,
-// and the cubin that finds it there.
+// See relocate.h. movable.c decides what may be moved, and explains why; this file decides the
+// destination, and makes the cubin that uses it.
 
 #include "server/backend/relocate.h"
 
@@ -13,7 +13,8 @@
 
 /* ---- the plan ---- */
 
-/* The first variable whose name is not below this one: it is that one, or its place is there. */
+/* Finds the first variable whose name is not below this name: the variable itself, or the place for
+ * it. */
 static uint32_t place_of(const struct relocate_plan *plan, const char *name)
 {
 	uint32_t from = 0, to = plan->count;
@@ -71,8 +72,8 @@ static void insert(struct relocate_plan *plan, uint32_t at, const struct movable
 	plan->count++;
 }
 
-/* Of very many cubins what there is of those before is not sorted for each. The names of one cubin
- * are all different. */
+/* With very many cubins, variables of earlier cubins are not sorted again for each. The names of
+ * one cubin all differ. */
 static void add(struct relocate_plan *plan, const struct movable *one)
 {
 	struct relocate_variable *same = find(plan, one->name);
@@ -133,7 +134,8 @@ struct move {
 	struct relocate_plan *plan;
 	uint64_t at;
 	uint8_t *cubin; /* the copy that is changed */
-	bool is_split;	/* another cubin moves what this one cannot, or begins with something else */
+	bool is_split;	/* another cubin moves a variable that this cubin cannot, or begins with something
+			 * else */
 	bool is_done;	/* something was moved */
 };
 
@@ -149,7 +151,7 @@ static bool is_zero(const uint8_t *bytes, uint64_t count)
 	return !bytes[0] && !memcmp(bytes, bytes + 1, count - 1);
 }
 
-/* Sections may lie on one another, so that a small file has very many first values. */
+/* Sections may overlap, so that a small file has very many first values. */
 static bool spend(struct movable_reading *reading, uint64_t bytes)
 {
 	reading->is_wrong |= bytes > reading->work;
@@ -157,8 +159,8 @@ static bool spend(struct movable_reading *reading, uint64_t bytes)
 	return !reading->is_wrong;
 }
 
-/* The file's first values, into which addresses have been put. Bytes of which the file has none are
- * not looked at: it may claim any number. */
+/* The file's first values, with addresses filled in. Bytes that the file lacks are skipped: the
+ * file may claim any number. */
 static void fill(struct move *move, struct movable_reading *reading, const struct movable *one)
 {
 	struct relocate_variable *variable = find(move->plan, one->name);
@@ -189,8 +191,8 @@ static void put_at(uint8_t *at, uint32_t type, uint64_t address)
 		memcpy(at, &address, sizeof(address));
 }
 
-/* movable_visit_fn: puts the address there. The driver's own relocations into the same bytes, of
- * which there are none in what compilers write, would come later. */
+/* movable_visit_fn: fills in the address. The driver's own relocations into the same bytes, which
+ * compilers never write, would come later. */
 static void put(struct movable_reading *reading, const struct movable_relocation *one, void *context)
 {
 	const struct movable *named = movable_of(reading, one->symbol);
@@ -238,7 +240,7 @@ static void leave_out(struct movable_reading *reading, struct move *move)
 	}
 }
 
-/* What moves in one cubin must move in all. */
+/* A variable that moves in one cubin must move in all. */
 static bool is_split(const struct relocate_plan *plan, const struct movable_reading *reading)
 {
 	uint32_t moves = 0;

@@ -1,14 +1,14 @@
-// Moves variables of device code into memory of the program that loads it. A driver puts a module's
-// variables into the context, at addresses of its choice, and they end with the context. In the
-// program's own memory they outlive every executor and have one address in all of them.
+// Moves variables of device code into memory of the program that loads the code. A driver puts a
+// module's variables into the context, at addresses of its choice, and they end with the context.
+// In the program's own memory they outlive every executor and have the same addresses everywhere.
 //
-// Kernels read constants in a bank of the context, at places that are in their instructions. A
-// constant is moved nevertheless: the program gets the address of a mirror in its own memory, and
-// writes there; whoever loads the module copies from there to the constant what was written.
+// Kernels read constants in a bank of the context, at places in their instructions. A constant is
+// moved nevertheless: the program gets the address of a mirror in its own memory, and writes there;
+// the loader of the module copies such writes to the constant.
 //
-// A module has one block of memory for all that is moved. First every cubin that may be loaded is
-// looked at (relocate_look), then the block's size is known (relocate_lay_out), and each of them
-// can be rewritten for a block that is there (relocate_move). Pure functions on untrusted bytes
+// A module has one block of memory for everything that is moved. First every cubin that may be
+// loaded is looked at (relocate_look), then the block's size is known (relocate_lay_out), and each
+// cubin can be rewritten for a block that exists (relocate_move). Pure functions on untrusted bytes
 // that lie still; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_RELOCATE_H
@@ -21,8 +21,8 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/fatbin.h"
 
-/* A block is this much aligned, which every allocation is. Variables that want more stay where they
- * are. */
+/* Alignment of a block, and of every allocation. Variables with a larger alignment stay in the
+ * context. */
 #define RELOCATE_ALIGNMENT 256u
 #define RELOCATE_BLOCK_MAX (UINT64_C(1) << 30)
 
@@ -30,8 +30,8 @@ struct relocate_variable {
 	char *name;
 	uint64_t bytes, alignment;
 	uint64_t offset;  /* in the block, above 0: nothing begins where the allocation does */
-	bool is_constant; /* a mirror of it is in the block */
-	bool is_filled;	  /* its first value is in the block's */
+	bool is_constant; /* the block has the constant's mirror */
+	bool is_filled;	  /* the block has its first value */
 	bool is_zero;	  /* that is nothing but zeros */
 };
 
@@ -45,7 +45,8 @@ struct relocate_plan {
 	bool is_abandoned; /* nothing is moved, whatever there is */
 };
 
-/** Adds what can be moved of a cubin. Any bytes; of what is not understood nothing is moved. */
+/** Adds everything of a cubin that can be moved. Any bytes; nothing is moved of parts that are not
+ * understood. */
 void relocate_look(struct relocate_plan *plan, const uint8_t *cubin, size_t bytes);
 
 /** Gives each variable its place. */
@@ -54,14 +55,14 @@ void relocate_lay_out(struct relocate_plan *plan);
 /**
  * Rewrites a cubin for a block at an address, and adds its variables' first values to plan->first.
  * @at: a multiple of RELOCATE_ALIGNMENT
- * @ret: left alone if nothing in it is moved
- * Return: CUDA_SUCCESS; CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_NOT_SUPPORTED: the cubins are not of
- * one mind, and none may be moved
+ * @ret: left unchanged if nothing is moved
+ * Return: CUDA_SUCCESS; CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_NOT_SUPPORTED: the cubins disagree,
+ * and nothing may be moved
  */
 CUresult relocate_move(struct relocate_plan *plan, uint64_t at, const uint8_t *cubin, size_t bytes,
 	struct fatbin_bytes *ret);
 
-/** NULL if it is not moved. */
+/** NULL: not moved. */
 const struct relocate_variable *relocate_find(const struct relocate_plan *plan, const char *name);
 
 void relocate_deinit(struct relocate_plan *plan);

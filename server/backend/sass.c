@@ -1,6 +1,6 @@
 // See sass.h. A compiler that sees a whole program puts the addresses of all its variables into
-// bank 4 of the constants, used or not. What code reads there is in its instructions, of 128 bits
-// each (bit 0 is the lowest of the first byte):
+// bank 4 of the constants, used or not. Instructions, of 128 bits each (bit 0 is the lowest of the
+// first byte), name the places that code reads there:
 //
 //    0…11  operation, and of what kind its operands are        54…58  bank of a constant operand
 //   12…15  predicate, negated                                  73…75  LDC, ULDC: size
@@ -8,15 +8,14 @@
 //   24…31  first operand; LDC: a register that is added
 //   38…53  offset in the bank; 32…63 is the value of an operand that is a number
 //
-// What the others do with bits 54…58 is not known here: whatever has bank 4 there counts as a read.
+// The meaning of bits 54…58 in other instructions is not known here: any with bank 4 there counts as a read.
 // So there may be too many reads, but not too few.
 //
 // Addresses of functions are loaded with an index, which the compiler puts into a register a few
 // instructions before. Such a load counts as understood if that number leads to a function.
 //
 // A constant's address is its place in bank 3, plus the bank's own address, which the driver puts
-// into bank
-// 0. So code that has such an address has read that word.
+// into bank 0. So code that has such an address has read that word.
 //
 // Pure functions on untrusted bytes; any thread.
 
@@ -26,20 +25,20 @@
 
 #define BYTES SASS_INSTRUCTION_BYTES
 #define BANK  4u
-/* What the driver tells every kernel. */
+/* The driver's data for every kernel. */
 #define DRIVER_BANK 0u
 /* Operations. */
 #define LDC  0xb82u
 #define ULDC 0xab9u
 #define MOV  0x802u /* of a number */
 #define WHAT 0x1ffu /* without the kind of its operands */
-/* Kinds, bits 9 to 11, with an operand that is a constant: the last one of three, or the second. */
+/* Kinds, bits 9 to 11, with a constant operand: the last of three, or the second. */
 #define KIND_LAST   3u
 #define KIND_SECOND 5u
 /* No register, and always. */
 #define RZ 255u
 #define PT 7u
-/* How far before a load its index is looked for, instructions. */
+/* Limit of the search for a load's index before the load, instructions. */
 #define LOOK_BACK 64u
 
 struct instruction {
@@ -56,7 +55,7 @@ struct written {
 /* Brought up to date where somebody asks: code may ask at every instruction, and each is looked at
  * once. */
 struct registers {
-	uint64_t count; /* instructions that are in it, or too far back */
+	uint64_t count; /* instructions in this set, or too far back */
 	struct written latest[RZ];
 };
 
@@ -86,7 +85,7 @@ static unsigned size_of(const struct instruction *i)
 	return sizes[bits(i->high, 9, 3)];
 }
 
-/* How many registers it may write. */
+/* The number of registers that the instruction may write. */
 static unsigned written_by(const struct instruction *i)
 {
 	switch (operation(i) & WHAT) {
@@ -118,7 +117,7 @@ static void note_written(struct registers *registers, const struct instruction *
 		registers->latest[reg] = written;
 }
 
-/* The number that the register holds in front of instruction `index`. */
+/* The number in the register before instruction `index`. */
 static bool find_number(
 	struct registers *registers, const uint8_t *code, uint64_t index, unsigned reg, uint64_t *ret_number)
 {
@@ -148,7 +147,7 @@ static bool note(struct sass_table *table, uint64_t offset, uint64_t bytes)
 	return last < table->count;
 }
 
-/* Return: whether it is known what is loaded. */
+/* Return: true if the loaded value is known. */
 static bool note_load(struct registers *registers, const uint8_t *code, uint64_t at,
 	const struct instruction *i, struct sass_table *table)
 {
@@ -186,21 +185,21 @@ bool sass_note_reads(const uint8_t *code, uint64_t bytes, struct sass_table *tab
 		if (operation(&i) == LDC || operation(&i) == ULDC)
 			known = note_load(&registers, code, at, &i, table);
 		else
-			/* One of 64 bits reads a whole slot. What is beyond the table is no
-			 * constant. */
+			/* A load of 64 bits reads a whole slot. Places beyond the table are no
+			 * constants. */
 			note(table, bits(i.low, 38, 16) / SASS_SLOT_BYTES * SASS_SLOT_BYTES, SASS_SLOT_BYTES);
 	}
 	return known;
 }
 
-/* Where in bank 0 the address of bank 3 is, as compilers have it. Return: whether it is known. */
+/* The place of bank 3's address in bank 0, as compilers assume. Return: false if unknown. */
 static bool find_bank_address(unsigned arch, uint64_t *ret_offset)
 {
 	*ret_offset = arch == 90 ? 0xd0 : 0x50;
 	return arch >= 75 && arch <= 90;
 }
 
-/* Whether it may read a word of 64 bits in bank 0, or some of it. */
+/* True if the instruction may read a word of 64 bits in bank 0, or some of that word. */
 static bool may_read(const struct instruction *i, uint64_t word)
 {
 	unsigned kind = bits(i->low, 9, 3), index = bits(i->low, 24, 8);
@@ -210,7 +209,7 @@ static bool may_read(const struct instruction *i, uint64_t word)
 		return false;
 	if (operation(i) != LDC && operation(i) != ULDC)
 		return offset / SASS_SLOT_BYTES == word / SASS_SLOT_BYTES;
-	/* What is added to an offset in front of it is not known. */
+	/* A number that is added to an offset before is unknown. */
 	if (index != (operation(i) == LDC ? RZ : 0))
 		return offset < word + SASS_SLOT_BYTES;
 	return offset < word + SASS_SLOT_BYTES && offset + size_of(i) > word;

@@ -1,5 +1,5 @@
-// Machine code of devices 7.0 to 9.0, as far as three questions go: which addresses of variables
-// does it read, does it know where constants are, and which memory does an instruction use?
+// Machine code of devices 7.0 to 9.0, for three questions: which addresses of variables does code
+// read, does code know where constants are, and which memory does an instruction use?
 
 #ifndef FRMPS_SERVER_BACKEND_SASS_H
 #define FRMPS_SERVER_BACKEND_SASS_H
@@ -17,22 +17,22 @@ struct sass_table {
 	uint64_t count;
 	const bool *is_function; /* of the driver's, by slot */
 	bool *is_read;		 /* by slot */
-	uint64_t *read;		 /* those that are, room for all, in the order in which they were found */
+	uint64_t *read;		 /* the slots in use, room for all, in the order of discovery */
 	uint64_t read_count;
 };
 
-/** Whether code of a device can be read here. @arch: 10 * major + minor */
+/** True if code of a device can be read here. @arch: 10 * major + minor */
 bool sass_is_known(unsigned arch);
 
 /**
  * Notes the slots that code may read. Any bytes, any thread.
- * Return: whether it reads no others.
+ * Return: false if the code may read others.
  */
 bool sass_note_reads(const uint8_t *code, uint64_t bytes, struct sass_table *table);
 
 /**
- * Whether code may know addresses of constants. It reads them without: by their places in their
- * bank. Any arch and bytes, any thread.
+ * True if code may know addresses of constants. Reading constants needs no address, but their
+ * places in their bank. Any arch and bytes, any thread.
  */
 bool sass_may_know_constants(unsigned arch, const uint8_t *code, uint64_t bytes);
 

@@ -1,4 +1,4 @@
-// See statics.h. Lists that are short, or not kept.
+// See statics.h. Short lists, and temporary ones.
 
 #include "server/backend/statics.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Of variables' names. */
-#define KEPT_MAX_BYTES 4096u
+#define NAME_MOST_BYTES 4096u
 
 void statics_add_more(struct statics *statics, const char *why)
 {
@@ -14,7 +14,7 @@ void statics_add_more(struct statics *statics, const char *why)
 		statics->more = why;
 }
 
-/* Code is gone through in order: what one has comes one after the other. */
+/* Code is visited in order: facts about the same code follow each other. */
 void statics_add_kernel(struct statics *statics, const char *name)
 {
 	uint32_t count = statics->kernel_count;
@@ -33,14 +33,14 @@ void statics_add_kernel(struct statics *statics, const char *name)
 	statics->kernels[statics->kernel_count++] = copy;
 }
 
-/* Adds a variable in front of another one. */
+/* Adds a variable before another variable. */
 static void insert(struct statics *statics, uint32_t at, const char *name, uint64_t bytes)
 {
-	size_t length = strnlen(name, KEPT_MAX_BYTES);
+	size_t length = strnlen(name, NAME_MOST_BYTES);
 	struct statics_variable *grown;
 	char *copy;
 
-	if (length == KEPT_MAX_BYTES || statics->count == STATICS_MAX) {
+	if (length == NAME_MOST_BYTES || statics->count == STATICS_MAX) {
 		statics_add_more(statics, "it has too many variables, or their names are too long");
 		return;
 	}
@@ -75,7 +75,7 @@ void statics_sort(struct statics *statics)
 		qsort(statics->variables, statics->count, sizeof(statics->variables[0]), compare);
 }
 
-/* Adds a variable in its place among those that are in order, unless it is there. */
+/* Adds a variable in its place among the sorted, unless present. */
 static void merge(struct statics *statics, const struct statics_variable *variable)
 {
 	uint32_t from = 0, to = statics->count;
@@ -94,8 +94,8 @@ static void merge(struct statics *statics, const struct statics_variable *variab
 	insert(statics, from, variable->name, variable->bytes);
 }
 
-/* A fat binary of some MiB has very many members: what is known of those before is not sorted for
- * each. */
+/* A fat binary of some MiB has very many members: variables of earlier members are not sorted again
+ * for each. */
 void statics_merge(struct statics *statics, const struct statics *other)
 {
 	for (uint32_t i = 0; i < other->count; i++)

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #define NS_PER_MS 1e6
-/* Half of the last place of a binary32, of its value. */
+/* Half of the last place of a binary32, as a factor of its value. */
 #define ROUNDING (1.0 / (1 << 24))
 
 void ticks_init(struct ticks *ticks, const struct ticks_source *source)
@@ -13,7 +13,7 @@ void ticks_init(struct ticks *ticks, const struct ticks_source *source)
 	*ticks = (struct ticks){.source = source};
 }
 
-/* What a length may be wrong by once it is rounded to nanoseconds again. */
+/* The rounding error of a length, in nanoseconds. */
 static double rounding(double ns)
 {
 	double error = fabs(ns) * ROUNDING;
@@ -88,8 +88,8 @@ void ticks_note(struct ticks *ticks, uint64_t now)
 	record(ticks, now);
 }
 
-/* The device's timer was read somewhere between two events. That is taken over if it says more than
- * what is known. */
+/* The device's timer was read at some moment between two events. The stamp replaces the present
+ * knowledge if it is more exact. */
 static void take_stamp(struct ticks *ticks)
 {
 	float width, since;

@@ -1,6 +1,6 @@
-// See trampoline_image.h. The file has the form that ptxas of CUDA 13 gives it, down to the notes,
-// without which a driver refuses it (580): the sections of the module, and four for each kernel,
-// its attributes, code, shared memory and parameters. The attributes are explained in kernels.c.
+// See trampoline_image.h. The file has the form of ptxas of CUDA 13, down to the notes, without
+// which a driver refuses the file (580): the sections of the module, and four for each kernel, its
+// attributes, code, shared memory and parameters. The attributes are explained in kernels.c.
 
 #include "server/backend/trampoline_image.h"
 
@@ -83,7 +83,7 @@ static uint32_t of_kernel(const struct image *image, uint32_t block, uint32_t ke
 	return FIRST + block * image->form->count + kernel;
 }
 
-/* Where the sections of kernels lie: four blocks of them, and the constants at the end. */
+/* Places of the kernels' sections: four blocks, and the constants at the end. */
 static uint32_t code_of(const struct image *image, uint32_t kernel)
 {
 	return of_kernel(image, 1, kernel);
@@ -210,10 +210,10 @@ static void add_info(struct image *image)
 static void add_kernel_info(struct image *image, uint32_t kernel)
 {
 	const struct trampoline_class *class = &image->form->classes[kernel];
-	uint32_t parameters = 1 + image->form->count + kernel; /* its section's symbol */
+	uint32_t parameters = 1 + image->form->count + kernel; /* symbol of its section */
 	char name[TRAMPOLINE_NAME_BYTES];
 	const uint32_t words[] = {sized(0x37, 1), 0x82, /* of CUDA 13.0 */
-		/* The parameter: its size is above what ptxas says of any. */
+		/* The parameter: larger than ptxas ever declares. */
 		sized(0x17, 3), 0, 0, 0x1f000 | class->carried << 18, value(3, 0x50, 0), value(3, 0x1b, 0xff),
 		value(2, 0x4c, class->barriers), value(3, 0x5f, 0x101), sized(0x1c, 1), 0x20,
 		value(3, 0x19, class->carried), sized(0x0a, 2), parameters,
@@ -347,7 +347,7 @@ static void add_notes(struct image *image)
 	} tool = {{2, 0, 1, 6, 6, 6}, "\0frmps\0"};
 	/* Version 2; for virtual devices 9.0; of CUDA 13.0. */
 	static const uint16_t cuda[] = {2, 90, 130, 0};
-	/* Records as in .nv.info: what ptxas 13.0 writes for a plain kernel. */
+	/* Records as in .nv.info: the output of ptxas 13.0 for a plain kernel. */
 	static const uint8_t compat[] = {2, 9, 0, 0, 2, 2, 1, 0, 2, 5, 5, 0, 3, 7, 1, 1, 2, 3, 0, 0, 2, 6, 1,
 		0, 4, 11, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 	/* Nobody calls anybody. */
@@ -381,7 +381,7 @@ static Elf64_Shdr header_of(const struct image *image, uint32_t section)
 	return header;
 }
 
-/* A piece of the file that is loaded: `count` sections that lie one behind the other. */
+/* A piece of the file that is loaded: `count` consecutive sections. */
 static void add_segment(struct image *image, uint32_t first, uint32_t count, uint32_t flags)
 {
 	Elf64_Shdr from = header_of(image, first), to = header_of(image, first + count - 1);
@@ -417,8 +417,8 @@ static void add_segments(struct image *image)
 	image->segments_at = add(&image->file, image->segments.at, image->segments.count);
 }
 
-/* The names of sections are complete when all the others are there: they come last, and their
- * section's header, which was the first, is told. */
+/* Adds the names of sections: they are complete after all other sections, so this section comes
+ * last, and its header, which was the first, gets their place. */
 static void add_section_names(struct image *image)
 {
 	Elf64_Shdr header = header_of(image, SECTION_NAMES);

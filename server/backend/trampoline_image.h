@@ -1,8 +1,8 @@
-// Makes the cubin of trampolines. A trampoline is a kernel of two instructions: it takes an address
-// from the end of its parameters and calls it. So code that lies in ordinary device memory runs
-// with what the driver sets up for the trampoline: registers, barriers, local memory, shared
-// memory. What the hardware must know at the launch is in the cubin, so there is one for each class
-// of it. Pure functions; any thread.
+// Makes the cubin of trampolines. A trampoline is a kernel of two instructions: takes an address
+// from the end of its parameters and calls the code there. So code in ordinary device memory runs
+// with the driver's setup for the trampoline: registers, barriers, local memory, shared memory. The
+// cubin has the hardware's data for the launch, so there is a trampoline for each class of these.
+// Pure functions; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_TRAMPOLINE_IMAGE_H
 #define FRMPS_SERVER_BACKEND_TRAMPOLINE_IMAGE_H

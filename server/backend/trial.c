@@ -4,15 +4,16 @@
 //                                                                          ─► gate opens ─► all counts are equal
 //
 // Survivors count in place: in registers, in shared memory and in host memory. A fault that costs a
-// survivor a step, or that makes it take one twice, leaves the three different. One culprit follows
-// the other in the same context, with the survivor launched anew.
+// survivor a step, or repeats a step, leaves the three different. The culprits follow each other in
+// the same context, with the survivor launched anew.
 //
-// A rehearsal is the first of these in a context that goes on, before anybody uses it. At the first
-// fault of a context the driver's firmware stops warps again that have just been released, and the
-// executor handles that like another fault: beside three PyTorch programs the others waited 41 ms
-// for the first fault, and 9 where that had been rehearsed (H200, driver 580.159.04).
+// A rehearsal is the first of these trials in a context that stays in use, before any program uses
+// the context. At the first fault of a context the driver's firmware stops warps again that have
+// just been released, and the executor handles that like another fault. Beside three PyTorch
+// programs the others waited 41 ms for the first fault, and 9 after a rehearsal (H200, driver
+// 580.159.04).
 //
-// One thread, and the backend's own, which calls back.
+// Single thread, and the backend's own, which calls back.
 
 #include "server/backend/trial.h"
 
@@ -28,20 +29,20 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 #define LOOK_NS	  100000
-/* What one look may count of a step's time. A machine that stood still for longer is not the
- * device's silence: nobody looked, and the device's threads did not run either. */
+/* Upper bound of a look's share of a step's time. A machine that stood still for longer proves no
+ * silence of the device: nobody looked, and the device's threads did not run either. */
 #define LOOK_MOST_NS (10 * NS_PER_MS)
 
 enum verdict { VERDICT_NONE, VERDICT_CONTAINED, VERDICT_UNCONTAINED };
 
-/* What survivors write, and read. */
+/* Written and read by survivors. */
 struct board {
 	word32 gate;
 	word64 counts[TRIAL_THREADS_MAX];
 	uint64_t results[TRIAL_THREADS_MAX][2];
 };
 
-/* What the backend says of a fault. */
+/* The backend's reports about a fault. */
 struct heard {
 	struct backend_fault fault; /* the first; written before the verdict, and not again */
 	word32 others;		    /* whether other kernels were named */
@@ -63,7 +64,7 @@ struct trial {
 };
 
 static struct heard heard;
-/* What it has made is there to the end of the process, but for a rehearsal's. */
+/* Its objects live to the end of the process, but for a rehearsal's. */
 static struct trial latest;
 
 /* ---- the backend's thread ---- */
@@ -80,7 +81,7 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 		return;
 	if (word_acquire(&heard.verdict) == VERDICT_NONE)
 		heard.fault = faults[0];
-	/* The same one may be seen again as the device goes on. */
+	/* The same fault may be reported again as the device goes on. */
 	for (uint32_t i = 0; i < count; i++)
 		if (faults[i].module != heard.fault.module ||
 			strcmp(faults[i].kernel, heard.fault.kernel) != 0)
@@ -130,7 +131,7 @@ static uint64_t now_ns(void)
 
 typedef bool is_so_fn(struct trial *trial);
 
-/* Nobody wakes us for what the device has written. Return: whether it is so within the time */
+/* No event reports the device's writes. Return: true if the condition holds within the time */
 static bool await(struct trial *trial, is_so_fn *is_so)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_NS};
@@ -230,7 +231,7 @@ static bool prepare(struct trial *trial)
 	return code ? fail_with(trial, "its kernels cannot be loaded", code) : true;
 }
 
-/* Return: whether it counts */
+/* Return: true if the survivor counts */
 static bool start_survivor(struct trial *trial)
 {
 	const uint64_t arguments[] = {(uintptr_t)trial->board->counts, (uintptr_t)trial->board->results,
@@ -263,7 +264,7 @@ static bool is_exact(const struct trial *trial)
 	return true;
 }
 
-/* Whether exactly the culprit was named. */
+/* True if exactly the culprit was named. */
 static bool is_named(struct trial *trial, CUresult code)
 {
 	const struct backend_fault *fault = &heard.fault;
@@ -283,7 +284,7 @@ static bool end_survivor(struct trial *trial, CUresult wanted)
 		return fail(trial, "the kernel beside it does not end");
 	if (trial->code)
 		return fail_with(trial, "the kernel beside it fails", trial->code);
-	/* What was said since. */
+	/* Reports since then. */
 	if (!is_named(trial, wanted))
 		return false;
 	return is_exact(trial) || fail(trial, "the kernel beside it has counted wrong");
@@ -299,15 +300,15 @@ static bool fault(struct trial *trial, CUresult wanted)
 	if (code)
 		return fail_with(trial, "it cannot be launched", code);
 	if (!await(trial, is_judged))
-		return fail(trial, "nothing was said of the fault in time");
+		return fail(trial, "the fault was not reported in time");
 	if (!is_named(trial, wanted))
 		return false;
 	if (!await(trial, bad_is_empty))
 		return fail(trial, "it does not end");
 	if (trial->code)
 		return fail_with(trial, "its stream fails", trial->code);
-	/* What one step of a thread has written may be on its way: two are behind the fault for
-	 * certain. */
+	/* The writes of one step of a thread may be on their way: two more steps are certainly
+	 * after the fault. */
 	trial->seen = word_acquire(&trial->board->counts[0]) + 1;
 	return await(trial, has_counted) || fail(trial, "the kernel beside it does not go on");
 }
@@ -327,7 +328,7 @@ static bool try_culprits(struct trial *trial, uint32_t count)
 	return true;
 }
 
-/* Return: whether it is proved, and what it has made is to be given back */
+/* Return: true if proved, and the trial's objects are to be freed */
 static bool run(const struct backend_ops *ops, const struct trial_kernels *kernels, uint32_t count,
 	unsigned patience_ms, char *ret_why)
 {
@@ -338,7 +339,7 @@ static bool run(const struct backend_ops *ops, const struct trial_kernels *kerne
 	return prepare(&latest) && try_culprits(&latest, count);
 }
 
-/* Nothing of it runs any more. */
+/* Nothing of the trial runs any more. */
 static void give_back(struct trial *trial)
 {
 	trial->ops->stream_destroy(trial->bad);

@@ -5,19 +5,20 @@
 // The messages are the program's, as the daemon has checked them. LoadModule comes with the file of
 // a text and a file for its code, LinkComplete with a file for the image.
 //
-// The daemon starts it with the user's rights and one descriptor, and ends it (worker/compiler.c);
-// its own limits it sets here, before it has seen a text. They hold for the driver's threads, too.
-// What is beyond them is a crash or an error of one compilation.
+// The daemon starts the compiler with the user's rights and a single descriptor, and ends the
+// process (worker/compiler.c); the compiler sets its own limits before reading any text. The limits
+// hold for the driver's threads, too. Exceeding a limit means a crash or an error of a single
+// compilation.
 //
-// Why it is a process: in executors, where many threads compiled for many programs, the driver's
-// compiler ended with signal 11, in the part of it that takes and gives back memory
-// (libnvidia-ptxjitcompiler 580.159.04). A program of eight threads that links texts, every sixth
-// of them wrong, shows it as well, but only where several things come together: links are handed
-// from thread to thread between two calls, their texts are overwritten behind each call, images are
-// loaded as libraries meanwhile, and pthread_mutex_lock() spins, as that of executors does
-// (executor/mutex.h). With each of these alone it goes on as natively. So there is a race in the
-// compiler that a native program hardly ever loses. Here one thread does all of it, and no mutex
-// spins; what it crashes at nonetheless costs nobody else anything.
+// Reason for a process: in executors, where many threads compiled for many programs, the driver's
+// compiler ended with signal 11, in its allocator (libnvidia-ptxjitcompiler 580.159.04). A program
+// of eight threads that links texts, every sixth of them wrong, reproduces the crash, but only with
+// all of these conditions: links are handed from thread to thread between two calls, their texts
+// are overwritten after each call, images are loaded as libraries meanwhile, and
+// pthread_mutex_lock() spins, like that of executors (executor/mutex.h). Any of these alone works
+// as natively. So there is a race in the compiler that a native program hardly ever loses. Here a
+// single thread does everything, and no mutex spins; a crash nonetheless costs nobody else
+// anything.
 
 #include "server/compiler/compiler.h"
 
@@ -35,12 +36,12 @@
 #include "server/file.h"
 
 #define LOG_BYTES 16384u
-/* Memory beside what the driver has before the first text, MiB. */
+/* Memory beyond the driver's use before the first text, MiB. */
 #define MEMORY_MIB_DEFAULT 8192u
-/* Largest file that it writes: code, and what the driver keeps of it. */
+/* Largest file: code, and the driver's own files. */
 #define FILE_MOST (UINT64_C(1) << 30)
-/* Processor time, of all threads and texts together. A text that goes beyond it is compiled once
- * more in the next process. */
+/* Processor time, of all threads and texts together. A text beyond the limit is compiled once more
+ * in the next process. */
 #define PROCESSOR_SECONDS 3600u
 
 struct compiler {
@@ -68,8 +69,8 @@ static bool limit(int resource, uint64_t most)
 	return setrlimit(resource, &limits) == 0;
 }
 
-/* Memory that this process may write and nobody else has, bytes; 0: not known. What the driver
- * reserves and does not use is not in it. */
+/* Private memory that this process may write, bytes; 0: unknown. Memory that the driver reserves
+ * and does not use is not counted. */
 static uint64_t private_memory(void)
 {
 	FILE *file = fopen("/proc/self/statm", "re");
@@ -117,7 +118,7 @@ static int answer(struct compiler *compiler, const struct wire_reply *reply)
 {
 	struct wire_message message = {.type = WIRE_REPLY, .id = compiler->request.id, .reply = *reply};
 
-	/* The daemon may look who else has a file open once it is answered. */
+	/* After the answer the daemon may check who else has a file open. */
 	packet_close_fds(&compiler->packet);
 	return message_send(compiler->socket, &message, NULL, 0);
 }
@@ -228,6 +229,6 @@ int compiler_main(const struct backend_ops *ops, unsigned arch, int control_fd)
 	result = start(compiler, arch);
 	while (!result)
 		result = serve_one(compiler);
-	/* What it has needs no end of its own, and the driver may crash at it. */
+	/* Nothing here needs an orderly end, which might crash the driver. */
 	_exit(result == PACKET_E_CLOSED ? 0 : 1);
 }

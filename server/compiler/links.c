@@ -55,7 +55,7 @@ static CUresult begin(struct links *links, const struct wire_link *wish, struct 
 	return CUDA_SUCCESS;
 }
 
-/* The link as the program knows it: with position 0 a new one. */
+/* Finds the link by the program's number; position 0 makes a new link. */
 static CUresult take(struct links *links, const struct wire_link *wish, struct link **ret_link)
 {
 	struct link *link = find(links, wish->link);
@@ -103,7 +103,7 @@ static CUresult complete(struct links *links, struct link *link, int fd, uint64_
 	return code;
 }
 
-/* Older ones give way. Return: whether one did */
+/* Drops older links. Return: true if a link was dropped */
 static bool make_room(struct links *links, const struct link *link)
 {
 	struct link *oldest = TAILQ_FIRST(&links->list);

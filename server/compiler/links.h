@@ -1,7 +1,7 @@
-// The links of the program whose texts this process has: what was handed over for each so far. They
-// are a cache: there is room for LINKS_MOST, and for as much as this process gets memory; the one
-// that was used least recently gives way. The program has its inputs, and begins again when it is
-// told that there is no such link (CUDA_ERROR_ILLEGAL_STATE). One thread.
+// The links of the program that this process serves: each link's inputs so far. A cache: room for
+// LINKS_MOST links, and for as much memory as this process gets; the least recently used link is
+// dropped. The program has its inputs, and begins again at an error about a missing link
+// (CUDA_ERROR_ILLEGAL_STATE). One thread.
 
 #ifndef FRMPS_SERVER_COMPILER_LINKS_H
 #define FRMPS_SERVER_COMPILER_LINKS_H
@@ -27,8 +27,8 @@ struct links {
 void links_init(struct links *links, const struct backend_ops *ops);
 
 /**
- * Does what LinkAdd, LinkComplete or LinkDrop says.
- * @fd: with the input, or for the image; -1: none. It stays the caller's
+ * Executes LinkAdd, LinkComplete or LinkDrop.
+ * @fd: with the input, or for the image; -1: none. The descriptor stays the caller's
  * @ret_bytes: of the image; left alone where there is none
  * @ret_errors, @ret_remarks: the link's logs, valid until the next call; left alone without a link
  */

@@ -1,7 +1,8 @@
-// Parser and printer of the configuration, both driven by one table. Daemon, before its loop runs,
+// Parser and printer of the configuration, both driven by one table. Daemon, before the loop runs,
 // and in a thread of its own when the file is read again. inih splits lines into keys and values.
-// It is given them one by one, and only those that have both: of what is wrong it names the first
-// alone, the names of its sections have fifty bytes, and it knows no file that cannot be read.
+// The reader passes single lines, and only those that have both, because inih itself reports the
+// first error alone, limits names of sections to fifty bytes, and ignores a file that cannot be
+// read.
 
 #include "server/config/config.h"
 
@@ -54,26 +55,26 @@ static const struct option_row *find_row(const char *key)
 	return NULL;
 }
 
-/* What to do instead of a key that there was; NULL: there never was such a key. */
-static const char *find_gone(const char *key)
+/* The replacement of a key that was removed; NULL: the key never existed. */
+static const char *find_removed(const char *key)
 {
 	static const struct {
 		const char *key, *instead;
-	} gone[] = {
-#define GONE(key, instead) {#key, instead},
-#include "server/config/gone.def"
-#undef GONE
+	} removed[] = {
+#define REMOVED(key, instead) {#key, instead},
+#include "server/config/removed.def"
+#undef REMOVED
 	};
 
-	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
-		if (strcmp(gone[i].key, key) == 0)
-			return gone[i].instead;
+	for (size_t i = 0; i < sizeof(removed) / sizeof(removed[0]); i++)
+		if (strcmp(removed[i].key, key) == 0)
+			return removed[i].instead;
 	return NULL;
 }
 
 static int refuse_key(const char *key, char *text, size_t size)
 {
-	const char *instead = find_gone(key);
+	const char *instead = find_removed(key);
 
 	if (instead)
 		snprintf(text, size, "%s: there is no such key any more: %s", key, instead);
@@ -169,7 +170,7 @@ static int set_text(
 	return 0;
 }
 
-/* A rule that the table cannot say. */
+/* A rule that the table cannot express. */
 static int check_arena(const struct config *config, char *text, size_t size)
 {
 	if ((config->arena_bytes & (config->arena_bytes - 1)) == 0)
@@ -219,7 +220,7 @@ void config_init(struct config *config)
 	}
 }
 
-/* Room that is kept for how many wrong lines are not named. */
+/* Room for the number of wrong lines without a text of their own. */
 #define MORE_MAX 32u
 
 struct reading {
@@ -228,12 +229,12 @@ struct reading {
 	FILE *file;
 	char *bytes; /* of the line */
 	size_t capacity;
-	unsigned line;	    /* its number */
+	unsigned line;	    /* line number */
 	int error;	    /* of the file: errno */
 	unsigned set[ROWS]; /* the line of this section that sets a key, 0: none yet */
 	struct rule *rule;  /* the section; NULL: none has begun */
-	struct rule lost;   /* stands for a section that cannot be: its keys are for nobody */
-	/* What is wrong: one line for each line of the file. */
+	struct rule lost;   /* stands for a section that is refused: its keys hold for nobody */
+	/* The errors: a line for each wrong line of the file. */
 	char *text;
 	size_t size, used;
 	unsigned more; /* lines for which there was no room */
@@ -246,7 +247,7 @@ static void complain(struct reading *reading, unsigned line, const char *what)
 	const size_t length = (size_t)snprintf(
 		at, room, "%s%s:%u: %s", reading->used ? "\n" : "", reading->path, line, what);
 
-	/* What a file has may be any bytes. */
+	/* A file may contain any bytes. */
 	if (room > 1)
 		log_clean(at + (reading->used != 0));
 	if (!reading->used || length + MORE_MAX < room) {
@@ -285,14 +286,14 @@ static bool contradicts(uint64_t limit, uint64_t guarantee)
 	return limit && guarantee > limit;
 }
 
-/* What several lines say together. The later one is named. */
+/* Checks keys against each other, and names the later line. The later one is named. */
 static void end_section(struct reading *reading)
 {
 	const struct config *config = reading->config;
 	const struct rule *rule = reading->rule;
 	const unsigned line = *line_of(reading, "memory_limit"),
 		       other = *line_of(reading, "memory_guarantee");
-	/* What a section does not limit has the limit of all. */
+	/* Without a limit of its own, a section has the limit of all. */
 	const uint64_t limit = rule && line ? rule->terms.memory_limit : config->memory_limit;
 
 	if (contradicts(limit, rule ? rule->terms.memory_guarantee : config->memory_guarantee))
@@ -318,7 +319,7 @@ static void begin_section(struct reading *reading, char *line)
 	reading->rule = &reading->lost;
 }
 
-/* A key of a section. Its value is read as if it were everybody's. */
+/* A key of a section. Its value is read like a value for everybody. */
 static int set_term(struct rule *rule, const char *key, const char *value, char *text, size_t size)
 {
 	struct config scratch;
@@ -394,7 +395,7 @@ static char *next_key(char *to, int size, void *context)
 		bool whole = strlen(reading->bytes) == (size_t)length;
 
 		line = reading->bytes;
-		/* What some editors begin a file with. */
+		/* The byte order mark of some editors. */
 		if (!reading->line++ && strncmp(line, "\xef\xbb\xbf", 3) == 0)
 			line += 3;
 		line += strspn(line, " \t\r\v\f");
@@ -418,8 +419,8 @@ static int read_all(struct reading *reading)
 	return reading->error;
 }
 
-/* Whoever reads a pipe or a device waits for others, or for ever. Return: NULL, with errno, EPIPE
- * where it is one */
+/* Reading a pipe or a device could wait for ever. Return: NULL, with errno; EPIPE for a pipe or a
+ * device */
 static FILE *open_file(const char *path)
 {
 	const dev_t null = makedev(1, 3);

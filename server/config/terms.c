@@ -104,7 +104,7 @@ void terms_describe(const struct rules *rules, const struct subject *subject, ch
 	}
 }
 
-/* Return: 0; ENOENT: there is no such user; or why nobody can say: an errno */
+/* Return: 0; ENOENT: there is no such user; or an errno: unknown */
 static int find_user(const char *text, uid_t *ret_uid)
 {
 	const struct passwd *user;
@@ -115,7 +115,7 @@ static int find_user(const char *text, uid_t *ret_uid)
 	number = strtoul(text, &end, 10);
 	if (*text >= '0' && *text <= '9' && !*end) {
 		*ret_uid = (uid_t)number;
-		/* The last one stands for nobody in the kernel's calls. */
+		/* The kernel's calls use the last number for nobody. */
 		return !errno && number < UINT32_MAX ? 0 : ENOENT;
 	}
 	errno = 0;

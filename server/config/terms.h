@@ -1,5 +1,5 @@
 // The terms on which a session is served. A key before the first section holds for everybody. A
-// section narrows to whom:
+// section narrows the set of programs:
 //
 //   [user NAME or NUMBER]   programs of a Unix user
 //   [cgroup PATTERN]        programs in a control group, by its path below the root of the
@@ -8,10 +8,10 @@
 //
 // Patterns are those of the shell, but * matches a slash as well, and a backslash stands for
 // itself: systemd's names have some. All sections that match apply, in the order of the file: where
-// several set a key, the last one holds. User, control group and executable are what the kernel
-// says of the process that connected. But a user can copy an executable, and who may make control
-// groups below his own (a container, a user's systemd) leaves a pattern that does not end in *.
-// What must hold for a user belongs into a section for that user.
+// several set a key, the last holds. User, control group and executable come from the kernel, for
+// the process that connected. But a user can copy an executable, and the owner of a control group
+// (a container, a user's systemd) can make groups below, which a pattern without * at the end does
+// not match. A limit on a user belongs into a section for that user.
 
 #ifndef FRMPS_SERVER_CONFIG_TERMS_H
 #define FRMPS_SERVER_CONFIG_TERMS_H
@@ -27,17 +27,16 @@
 
 /* The same for operators. */
 #define TERMS_HELP                                                                                           \
-	"Sections say for whom keys hold: [user NAME or NUMBER], [cgroup PATTERN] by the path of the "       \
-	"program's control "                                                                                 \
-	"group, [program PATTERN] by the path of its executable. Patterns are those of the shell, but * "    \
+	"Sections limit their keys to some programs: [user NAME or NUMBER], [cgroup PATTERN] by the path "   \
+	"of the program's control group, [program PATTERN] by the path of its executable. Patterns are "     \
+	"those of the shell, but * "                                                                         \
 	"matches a slash as well, and a backslash stands for itself. "                                       \
 	"All sections that match apply, in the order of the file: where several set a key, the "             \
 	"last one holds. "                                                                                   \
-	"Who a program is, the kernel says. But a user can copy an executable, and who may make control "    \
-	"groups "                                                                                            \
-	"below his own leaves a pattern that does not end in *: what must hold for a user "                  \
-	"belongs into a "                                                                                    \
-	"section for that user. frmpsctl reload has sections read again while programs run."
+	"The kernel identifies user, control group and executable. But a user can copy an executable, and "  \
+	"the owner of a control group can make groups below, which a pattern without * at the end does not " \
+	"match: a limit on a user belongs into a section for that user. frmpsctl reload has sections read "  \
+	"again while programs run."
 
 struct terms {
 #define TERM(key) uint64_t key;
@@ -52,7 +51,7 @@ struct rule {
 	enum rule_kind kind;
 	uid_t uid;		     /* of RULE_USER */
 	char text[RULE_PATTERN_MAX]; /* as written, without the kind */
-	uint32_t set;		     /* bit i: it sets row i of terms.def */
+	uint32_t set;		     /* bit i: row i of terms.def is set */
 	struct terms terms;
 };
 
@@ -63,7 +62,7 @@ struct rules {
 	struct rule rules[RULES_MAX];
 };
 
-/** Whom terms are for. An empty text is not known, and matches no section. */
+/** The subject of terms. An empty text is not known, and matches no section. */
 struct subject {
 	uid_t uid;
 	char executable[SUBJECT_PATH_MAX], cgroup[SUBJECT_PATH_MAX];
@@ -72,35 +71,35 @@ struct subject {
 /** Finds the terms of a subject. */
 void terms_find(const struct rules *rules, const struct subject *subject, struct terms *ret_terms);
 
-/** The lower one of two limits; 0: none. */
+/** The lower of two limits; 0: none. */
 uint64_t terms_lower(uint64_t left, uint64_t right);
 
-/** Makes the limit of device memory as low as a program wants it (bytes; 0: it does not say), the
- * guarantee with it, and the share of multiprocessors (percent, the same). It is offline if it
- * wants to be (config.h). */
+/** Lowers the limit of device memory to the program's wish (bytes; 0: none), with the guarantee,
+ * and the share of multiprocessors likewise (percent). An offline class is granted at the program's
+ * wish (config.h). */
 void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish, uint64_t class_wish);
 
 /**
- * Whether sections go by something that is not known of the subject, so that nobody can say whether
- * they apply.
- * Return: NULL, or what is missing (static text)
+ * Finds unknown properties of the subject that sections depend on, so that nobody can tell if these
+ * apply.
+ * Return: NULL, or the name of the property (static text)
  */
 const char *terms_miss(const struct rules *rules, const struct subject *subject);
 
-/** Which sections these are of, "[user 7] [cgroup /x]"; cut off where it does not fit. */
+/** The headers of the subject's sections, "[user 7] [cgroup /x]"; cut off without room. */
 void terms_describe(const struct rules *rules, const struct subject *subject, char *ret_text, size_t size);
 
 /**
  * Begins a section.
- * @header: what stands between the brackets; changed
- * @ret_text: what is wrong with it
- * Return: NULL if something is
+ * @header: the text between the brackets; changed
+ * @ret_text: the error
+ * Return: NULL on an error
  */
 struct rule *rules_begin(struct rules *rules, char *header, char *ret_text, size_t size);
 
 /** Row of terms.def with that key. Return: -1 if there is none */
 int term_find(const char *key);
-/** Its value. @index: of the row */
+/** The value of a row. @index: of the row */
 uint64_t *term_at(struct terms *terms, int index);
 
 #endif

@@ -1,5 +1,5 @@
-// Operators. See caller.h. A document that does not fit a packet travels in a memfd beside an
-// empty one.
+// Operators. See caller.h. A document that does not fit a packet travels in a memfd beside an empty
+// document.
 
 #include "server/control/caller.h"
 
@@ -37,11 +37,10 @@
 
 /* Longest document that is sent within the packet. */
 #define JSON_MAX (WIRE_PACKET_MAX - 1024)
-/* How long an executor may take to be there for one session. */
+/* Time limit for an executor that is started for a single session. */
 #define ISOLATE_MS 30000u
 
-/* The last that is done with the operator: who does not get his answer is not left to wait for
- * it. */
+/* The last step for an operator: an operator without an answer is disconnected. */
 static void send_answer(
 	struct caller *caller, uint64_t id, int32_t code, const char *json, struct shared_fd *fd)
 {
@@ -60,7 +59,7 @@ static void send_answer(
 static void refuse(struct caller *caller, CUresult code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The reason may repeat what the operator wrote. */
+/* The reason may repeat the operator's text. */
 static void refuse(struct caller *caller, CUresult code, const char *format, ...)
 {
 	char reason[256], *text;
@@ -84,7 +83,7 @@ static void say(struct caller *caller, uint64_t id, CUresult code, json_t *json)
 	free(text);
 }
 
-/* Until it is read, a document is memory of the service. */
+/* Until the operator reads a document, its file is memory of the service. */
 static bool may_have_file(struct caller *caller)
 {
 	if (connection_is_read(caller->connection))
@@ -119,7 +118,7 @@ static void answer_ping(struct caller *caller)
 	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
 }
 
-/* Something that several operators are sent; the file is made for the first that needs one. */
+/* A document for several operators; the file is made for the first that needs a file. */
 struct document {
 	char *json; /* NULL: no memory */
 	size_t length;
@@ -148,7 +147,7 @@ static void answer_document(struct caller *caller, char *json)
 	free(json);
 }
 
-/* All of a user that ask for it at that moment get the same one. */
+/* All operators of a user that wait for this answer get the same. */
 static void answer_status(struct caller *caller)
 {
 	struct daemon *daemon = caller->daemon;
@@ -187,7 +186,7 @@ static struct session *find_session(const struct daemon *daemon, const char *num
 	return NULL;
 }
 
-/* For those who may end it. */
+/* True for operators that may end the session. */
 static bool may_command(const struct caller *caller, const struct session *session)
 {
 	return quota_is_operator(caller->guest.uid) || caller->guest.uid == session->uid;
@@ -202,8 +201,8 @@ static void on_moved(void *context, int32_t code, const char *text)
 	say(caller, id, CUDA_SUCCESS, json_pack("{sb ss}", "moved", !code, "reason", text));
 }
 
-/* The session that the first argument names, if it may be commanded. Return: NULL after an answer
- * that says why not */
+/* Finds the session that the first argument names, if the operator may command that session.
+ * Return: NULL after an answer with the reason */
 static struct session *find_commanded(struct caller *caller)
 {
 	const char *number = caller->request.arguments[0];
@@ -233,7 +232,8 @@ static void answer_isolate(struct caller *caller)
 	if (!session)
 		return;
 	caller->awaited_id = request->id;
-	obstacle = move_begin(session, MOVE_ORDER, "an operator said so", ISOLATE_MS, on_moved, caller);
+	obstacle = move_begin(
+		session, MOVE_ORDER, "an operator has asked for this", ISOLATE_MS, on_moved, caller);
 	if (obstacle)
 		on_moved(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
@@ -278,7 +278,7 @@ static void answer_pause(struct caller *caller)
 	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
 }
 
-/* @code: 0: its memory is where it was to be */
+/* @code: 0: the memory is at its destination */
 static void on_swapped(void *context, int32_t code, const char *text)
 {
 	struct caller *caller = context;
@@ -288,7 +288,7 @@ static void on_swapped(void *context, int32_t code, const char *text)
 	say(caller, id, (CUresult)code, code ? json_pack("{ss}", "reason", text) : json_object());
 }
 
-/* Return: the session of a command whose answer may take a while; NULL after an answer */
+/* Return: the session of a command that may take a while to answer; NULL after an answer */
 static struct session *find_awaited(struct caller *caller)
 {
 	const struct caller_request *request = &caller->request;
@@ -430,9 +430,9 @@ static void answer_verb(struct caller *caller)
 		daemon_quit(daemon, answer.stop_seconds);
 }
 
-/* Who asks for events behind a number is answered when there are some: until then nothing is read
- * from him, and nothing is kept for him. A number that no event has yet is of a service before this
- * one: to him all are new. */
+/* A request for events after a number is answered when there are some: until then the daemon reads
+ * nothing from the operator, and stores nothing. A number that no event has yet comes from an
+ * earlier service: all events are new. */
 static void answer_events(struct caller *caller)
 {
 	const struct caller_request *request = &caller->request;
@@ -495,7 +495,7 @@ void caller_answer(struct caller *caller)
 		SERVER_VERSION, caller->request.command);
 }
 
-/* Its request waits for its turn. */
+/* The operator's request waits for its turn. */
 static void await_answer(struct caller *caller, const struct wire_message *message)
 {
 	const struct wire_names *arguments = &message->admin.arguments;

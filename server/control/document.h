@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
-/** A document as text. @root: taken; NULL: there was no memory for it. Return: the caller's, NULL
- * when out of memory */
+/** A document as text. @root: taken; NULL: without memory. Return: the caller's, NULL when out of
+ * memory */
 static inline char *document_text(json_t *root)
 {
 	char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;

@@ -1,6 +1,6 @@
 // See events.h. Names are part of the operator's interface: added to, never changed.
 //
-//   latest		number of the latest event of all users: what to ask for next is what is behind it
+//   latest		number of the latest event of all users: the next request names it
 //   noted		how many events that this user may see there have ever been
 //   events		a list, the latest last
 //     number		1, 2, 3, … since the service's start

@@ -1,4 +1,4 @@
-// What has happened (session/events.h), as operators are told of it. Daemon, loop thread only.
+// Events (session/events.h) as documents for operators. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_CONTROL_EVENTS_H
 #define FRMPS_SERVER_CONTROL_EVENTS_H
@@ -9,7 +9,7 @@
 
 struct daemon;
 
-/** Whether there are events with a higher number than `after` that a user may see. */
+/** True if there are events with a higher number than `after` that a user may see. */
 bool events_has_later(const struct daemon *daemon, uid_t uid, uint64_t after);
 
 /**
@@ -19,8 +19,7 @@ bool events_has_later(const struct daemon *daemon, uid_t uid, uint64_t after);
  */
 char *events_json(const struct daemon *daemon, uid_t uid, uint64_t after);
 
-/** The verdicts among the events, as the same user may see them, the latest first. Return: the
- * same */
+/** The verdicts among the events, for the same user, the latest first. Return: likewise */
 char *faults_json(const struct daemon *daemon, uid_t uid);
 
 #endif

@@ -30,7 +30,7 @@
 /* A verb under way. */
 struct verb {
 	struct daemon *daemon;
-	uid_t uid; /* who asks */
+	uid_t uid; /* the operator's user */
 	const char *name;
 	unsigned count;
 	const char *words[OPERATOR_ARGUMENTS_MAX];
@@ -53,7 +53,7 @@ static void refuse(const struct verb *verb, CUresult code, const char *format, .
 	va_end(arguments);
 }
 
-/* Return: whether it is the service's operator who asks; else that has been said */
+/* Return: true for the service's operator; otherwise the answer is a refusal */
 static bool is_operator(const struct verb *verb)
 {
 	if (quota_is_operator(verb->uid))
@@ -64,7 +64,7 @@ static bool is_operator(const struct verb *verb)
 
 static void note(const struct verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What an operator has changed. */
+/* Logs a change by an operator. */
 static void note(const struct verb *verb, const char *format, ...)
 {
 	char text[256];
@@ -78,7 +78,7 @@ static void note(const struct verb *verb, const char *format, ...)
 }
 
 /*
- * What words mean
+ * Meaning of words
  */
 
 static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
@@ -99,7 +99,7 @@ static void answer_number(const struct verb *verb, uint64_t number)
 	verb->answer->number = number;
 }
 
-/* As scripts read it: whole gigabytes as those. */
+/* In the format that scripts expect: whole gigabytes as such. */
 static void print_value(const struct verb *verb, uint64_t bytes)
 {
 	struct mps_answer *answer = verb->answer;
@@ -116,7 +116,7 @@ static void print_value(const struct verb *verb, uint64_t bytes)
 		snprintf(answer->text, sizeof(answer->text), "%" PRIu64 "M", mib);
 }
 
-/* Whether a word names the device that is served: 0, or the beginning of its UUID. */
+/* True if a word names the device of the service: 0, or the beginning of its UUID. */
 static bool is_device(const struct verb *verb, const char *word)
 {
 	char uuid[BACKEND_UUID_TEXT];
@@ -131,7 +131,7 @@ static bool is_device(const struct verb *verb, const char *word)
 	return false;
 }
 
-/* The domain of a server, for those who may command it. Return: NULL after a refusal */
+/* The domain of a server, if the operator may command that server. Return: NULL after a refusal */
 static struct domain *find_server(const struct verb *verb, const char *word)
 {
 	struct domain *domain;
@@ -194,7 +194,8 @@ static void get_device_pinned_mem_limit(const struct verb *verb)
 		print_value(verb, terms_lower(domain->memory_limit, default_limit(verb->daemon)));
 }
 
-/* What the service's operator has set for a server, the first word, is no user's to take away. */
+/* A user may not remove the limit, the first word, that the service's operator has set for a
+ * server. */
 static bool may_set(const struct verb *verb, uint64_t most, uint64_t present)
 {
 	if (quota_is_operator(verb->uid) || terms_lower(most, present) == most)
@@ -312,15 +313,15 @@ static void set_default_client_priority(const struct verb *verb)
 	verb->daemon->class_default = priority;
 	daemon_keep(verb->daemon);
 	note(verb, "programs that start from now on are %s",
-		priority ? "offline" : "of the class that the configuration says");
+		priority ? "offline" : "of the class in the configuration");
 }
 
 /*
  * Partitions
  */
 
-/* Return: whether a partition that has `now` units may have as many as the word says; else that has
- * been said */
+/* Return: true if a partition that has `now` units may have as many as the word gives; otherwise
+ * the answer is a refusal */
 static bool parse_chunks(const struct verb *verb, const char *word, uint32_t now, uint32_t *ret_units)
 {
 	const struct backend_device *device = &verb->daemon->device;
@@ -361,7 +362,7 @@ static void note_partition(const struct verb *verb, const char *name, const char
 		units * verb->daemon->device.sm_granule);
 }
 
-/* Return: whether a new partition may have it; else that has been said */
+/* Return: true if a new partition may have the label; otherwise the answer is a refusal */
 static bool check_label(const struct verb *verb, const char *label)
 {
 	if (!*label || (partition_is_label(label) && !partition_find(verb->daemon, label)))
@@ -441,8 +442,8 @@ static void sm_partition(const struct verb *verb)
  * Starting and ending
  */
 
-/* As whom a user's executors run. Return: whether that is known without a program of his; else that
- * has been said */
+/* Identity of a user's executors. Return: false with a refusal if the identity is not known without
+ * a program of the user */
 static bool identify(const struct verb *verb, uid_t uid, struct identity *ret_identity)
 {
 	struct identity self;

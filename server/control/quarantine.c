@@ -1,12 +1,12 @@
 // See quarantine.h. Names are part of the operator's interface: added to, never changed.
 //
-//   quarantine_faults	from so many faults on a program gets executors of its own; 0: never
-//   programs		a list, the one with the latest fault first
+//   quarantine_faults	number of faults from which a program gets executors of its own; 0: never
+//   programs		a list, the program with the latest fault first
 //     number		for `frmpsctl quarantine lift`
 //     uid, program	program: executable, and the script of an interpreter
 //     faults
-//     quarantined	whether the next one that starts is kept alone
-//     expires_seconds	when it is forgotten if it does not fault again
+//     quarantined	true: the program's next process gets an executor of its own
+//     expires_seconds	until the faults are forgotten, without another fault
 
 #include "server/control/quarantine.h"
 

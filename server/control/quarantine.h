@@ -8,8 +8,7 @@
 struct daemon;
 
 /**
- * The document as a user may see it: root and the service's own user see all programs, others their
- * own.
+ * The document for a user: root and the service's own user see all programs, others their own.
  * Return: a string of the caller's, NULL when out of memory.
  */
 char *quarantine_json(struct daemon *daemon, uid_t uid);

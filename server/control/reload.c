@@ -17,10 +17,10 @@
 struct reload {
 	uv_work_t work;
 	struct daemon *daemon;
-	struct caller *caller; /* NULL: it is gone */
+	struct caller *caller; /* NULL: gone */
 	uint64_t id;
 	reload_done_fn *done;
-	/* The thread's, until it is done. */
+	/* Belongs to the thread until its end. */
 	struct config config;
 	int outcome; /* of config_load() */
 	char text[CONFIG_WRONG_MAX];
@@ -49,7 +49,7 @@ static void take_effect(struct reload *reload)
 	config_differences(daemon->config, &reload->config, reload->text, sizeof(reload->text));
 }
 
-/* What the file has at a wrong place is any bytes, and JSON is not. */
+/* A wrong line may contain any bytes, which JSON does not allow. */
 static void say_wrong(char *text)
 {
 	char *end;
@@ -78,9 +78,8 @@ static void on_read(uv_work_t *work, int status)
 	if (!good)
 		say_wrong(reload->text);
 	else if (*reload->text)
-		log_warning(
-			"the configuration was read again; what it says of %s holds from the next start of "
-			"the service",
+		log_warning("the configuration was read again; the next start of the service applies changes "
+			    "of %s",
 			reload->text);
 	else
 		log_info("the configuration was read again");
@@ -105,7 +104,7 @@ const char *reload_begin(struct caller *caller, uint64_t id, reload_done_fn *don
 		.caller = caller,
 		.id = id,
 		.done = done,
-		.text = "it cannot be read now"};
+		.text = "the configuration cannot be read now"};
 	if (uv_queue_work(daemon->loop, &reload->work, read_file, on_read)) {
 		free(reload);
 		return "the service cannot start a thread";

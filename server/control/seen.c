@@ -1,13 +1,13 @@
-// See seen.h. The document is flat but for its list, so that the library can do without a parser of
-// JSON; names are part of the interface between different versions: added to, never changed.
+// See seen.h. The document is flat but for its list, so that the library needs no parser of JSON;
+// names are part of the interface between different versions: added to, never changed.
 //
 //   name, uuid, pci		texts: of the device
-//   driver_version		of CUDA, as cuDriverGetVersion() has it
+//   driver_version		of CUDA, as in cuDriverGetVersion()
 //   major, minor		compute capability
-//   total_bytes		most device memory that the process may have, or a program that it starts now
-//   used_bytes			device memory that it has; if it has no session, that all of `processes` have
+//   total_bytes		most device memory for the process, or for a program that starts now
+//   used_bytes			device memory of the process; without a session, the sum of `processes`
 //   processes			a list: programs of the user, or for root and the service's user all
-//     pid			as the service sees it
+//     pid			as seen by the service
 //     memory_bytes
 
 #include "server/control/seen.h"
@@ -29,7 +29,7 @@ static bool is_program(const struct session *session)
 	return session->state != SESSION_CLOSING && session->pid > 0;
 }
 
-/* Return: NULL: it has none */
+/* Return: NULL: the process has no session */
 static const struct session *find_own(const struct daemon *daemon, uid_t uid, pid_t pid)
 {
 	const struct session *session;
@@ -40,7 +40,7 @@ static const struct session *find_own(const struct daemon *daemon, uid_t uid, pi
 	return NULL;
 }
 
-/* What a program that begins now would get. */
+/* The limit of a program that begins now. */
 static uint64_t limit_of_new(const struct daemon *daemon, uid_t uid, pid_t pid)
 {
 	const struct domain *domain;
@@ -57,7 +57,7 @@ static uint64_t limit_of_new(const struct daemon *daemon, uid_t uid, pid_t pid)
 	return limit;
 }
 
-/* @ret_used: the memory of all of them, bytes */
+/* @ret_used: their memory in all, bytes */
 static json_t *list_processes(const struct daemon *daemon, uid_t uid, uint64_t *ret_used)
 {
 	const bool all = quota_is_operator(uid);
@@ -91,7 +91,7 @@ char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
 	total = terms_lower(
 		device->total_bytes, own ? own->terms.memory_limit : limit_of_new(daemon, uid, pid));
 	backend_uuid_text(device->uuid, uuid);
-	/* An executor's word. */
+	/* Comes from an executor. */
 	snprintf(name, sizeof(name), "%s", device->name);
 	log_clean(name);
 	json = json_pack("{ss ss si si si sI sI so}", "name", name, "uuid", uuid, "driver_version",

@@ -1,4 +1,4 @@
-// What one process may know of the device, for our libnvidia-ml.so.1 (client/nvml/), as a JSON
+// Knowledge of the device for one process, for our libnvidia-ml.so.1 (client/nvml/), as a JSON
 // document. Daemon, loop thread only; reads, changes nothing.
 
 #ifndef FRMPS_SERVER_CONTROL_SEEN_H
@@ -10,8 +10,8 @@ struct daemon;
 
 /**
  * The document.
- * @uid, @pid: the process that asks, by the kernel's word
- * Return: a string of the caller's; NULL without memory, or before an executor has told of the
+ * @uid, @pid: of the process that asks, from the kernel
+ * Return: a string of the caller's; NULL without memory, or before an executor has reported the
  * device
  */
 char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid);

@@ -2,77 +2,77 @@
 //
 //   version, backend, socket   texts
 //   pid, uptime_seconds	the daemon's process; how long the service has run
-//   stop_ms	while the service stops: how long it will wait for the programs that it has; else null
+//   stop_ms	during a shutdown: the time that is left for present programs; else null
 //   holder			process that takes signals and starts the daemon again
 //   ready			true once keeper and a first executor were up
 //   keeper			null or
 //     pid, state		state: starting, serving, condemned
-//     overdue_seconds		0, or how long it has owed an answer: whoever asks for device memory waits, until
-// 				it is replaced after a minute
+//     overdue_seconds		0, or the time for which an answer is missing: requests for device memory wait, until
+// 				the keeper is replaced after a minute
 //   proof			null: the backend needs none; or whether faults of kernels were proved to be contained
-//     proved			false: executors leave them to the driver, and each one ends its executor
-//     ms			that the trial took
-//     reason			only when not proved: why
+//     proved			false: executors leave faults to the driver, and each fault ends its executor
+//     ms			length of the trial
+//     reason			only when not proved: the reason
 //   device			zeros before an executor was up
 //     name, total_bytes, driver_version, multiprocessors
 //     uuid			as the driver's tools write it
-//     chunks, chunk_multiprocessors	in what multiprocessors are given out: how many, and how many each has; 0: they are not
-//     free_chunks		how many more SM partitions can have
-//     unheld_bytes		exported memory that no program has any more, and whose descriptor somebody has
-//     compute_mode		default, or exclusive: one process may have a context, so there is no spare executor
+//     chunks, chunk_multiprocessors	units of granting multiprocessors: their number, and the size of each; 0: unsupported
+//     free_chunks		chunks that SM partitions can still have
+//     unheld_bytes		exported memory that no program has any more, but somebody's descriptor preserves
+//     compute_mode		default, or exclusive: a single process may have a context, so there is no standby
 //     state			serving; or failed: nobody is served before the service is restarted
-//     code, reason		only when failed: the CUresult that programs get, and why
+//     code, reason		only when failed: the CUresult that programs get, and the reason
 //   partitions			a list, of SM partitions
 //     name
-//     label			a second name; only where an operator gave one
-//     chunks, multiprocessors	that it has
-//     clients			programs that belong to it, of all users
+//     label			a second name; only if an operator has set a label
+//     chunks, multiprocessors	of the partition
+//     clients			programs in the partition, of all users
 //   swap			device memory of suspended programs, of all users
 //     bytes, most_bytes	that is in host memory, and that may be (swap_host_bytes)
-//   domains			a list; others than root and the service's user see their own alone
+//   domains			a list; users other than root and the service's user see only their own
 //     uid			null: nobody's yet
-//     alone			null, or why it is for one program alone
+//     alone			null, or the reason why the domain is for a single program
 //     state			waiting, activating, steady, halting, fencing
 //     generation		of the executor that serves, counted from 1
 //     verdict			null, or a sentence about the latest fault or promotion
-//     verdict_ms		null, or when that was, milliseconds since the epoch
+//     verdict_ms		null, or the time of the verdict, milliseconds since the epoch
 //     unpinning_bytes		pinned host memory that was freed, or whose program ended, and that stays
 // 				pinned until nothing runs
 //     executors		a list
 // 	 pid, role		role: active, standby
 // 	 state			starting, warming, warm, active, condemned
-// 	 generation		0: it never served
-// 	 behind			what it was told of and has not confirmed; a standby takes over when it is at 0
+// 	 generation		0: has never served
+// 	 behind			messages without a confirmation; a standby takes over at 0
 // 	 immovable		number of sessions that this standby cannot take over
-// 	 contains		false: a fault ends this executor, because it does not know the driver or device, or has
-// 				not said yet that it is ready
+// 	 contains		false: a fault ends this executor: the driver or device is unknown to it, or Ready is
+// 				missing
 //     clients			a list
 // 	 session, pid, program, uid
-// 	 cgroup			null; or the control group in which its process was when it connected
+// 	 cgroup			null; or the process's control group at the time of its connection
 // 	 state			opening, running, paused, suspended, held, faulted, closed, closing. A session that is paused
 // 				before an executor knows it is opening first
 // 	 memory_bytes		device memory that is mapped now, in whole chunks
-// 	 swapped_bytes		device memory that is in host memory now, because it is suspended
+// 	 swapped_bytes		device memory of a suspended session that is in host memory now
 // 	 host_bytes		pinned host memory that is mapped now
 // 	 image_bytes		images of its modules
-// 	 staging_bytes		pinned host memory that the service has for its copies
-// 	 sink_bytes		device memory that the service has for its guard; no part of its limit
+// 	 staging_bytes		the service's pinned host memory for copies
+// 	 sink_bytes		the service's device memory for the guard; no part of the limit
 // 	 commands		given to the service so far
 // 	 recovery		fail, replay
 // 	 memory_limit, memory_guarantee, pinned_limit, image_limit	bytes; 0: none
 // 	 weight, class		asked for; class: online, offline
-// 	 sm_percent		most multiprocessors that it may use: asked for
+// 	 sm_percent		most multiprocessors, in percent: asked for
 // 	 sm_partition		null, or the name of its SM partition
 // 	 multiprocessors	granted, for certain: all of the device's, or fewer
-// 	 device_ms		time of the device that was counted for it. Nothing is counted while no program of its
+// 	 device_ms		time on the device, as far as counted. Nothing is counted while no program of the
 // 				executor has a weight other than 100 or is offline
-// 	 sections		null; or the sections of the configuration that apply to it
-// 	 promotions		how often it passed to another executor
+// 	 sections		null; or the sections of the configuration that apply
+// 	 promotions		number of changes to another executor
 // 	 error			only when faulted or closed
-// 	   code, reason		the CUresult it was told, and why
+// 	   code, reason		the program's CUresult, and the reason
 //   counters			whole numbers since the service's start, counters.def
 //   events			the same, of each kind of event (session/events.def)
-//   driver_loads		modules that the driver loaded, by why (backend/load_reason.def); none: left out
+//   driver_loads		modules that the driver loaded, by reason (backend/load_reason.def); none: left out
 
 #include "server/control/status.h"
 
@@ -151,7 +151,7 @@ static json_t *partition_of(const struct session *session)
 	return partition_units(session->daemon, session->partition) ? json_string(name) : json_null();
 }
 
-/* Who it is as the kernel says, and on which terms it is served. */
+/* Identity by the kernel, and terms of the session. */
 static void add_terms(json_t *json, const struct session *session)
 {
 	const struct subject *subject = &session->subject;
@@ -177,7 +177,7 @@ static void add_terms(json_t *json, const struct session *session)
 	json_object_set_new(json, "image_limit", json_integer((json_int_t)session->terms.image_limit));
 }
 
-/* What the service itself has for it. */
+/* Memory of the service for this session. */
 static void add_service_bytes(json_t *json, const struct session *session)
 {
 	uint64_t sinks = sink_is_there(session) ? sink_bytes(session->daemon->device.total_bytes) : 0;
@@ -295,7 +295,7 @@ static json_t *keeper_json(const struct daemon *daemon)
 		"overdue_seconds", (int)overdue_s(keeper));
 }
 
-/* As NVIDIA's tools write it; CUDA does not say the function, which is 0. */
+/* In the format of NVIDIA's tools; CUDA does not report the function, which is 0. */
 static json_t *pci_json(const int32_t *attributes)
 {
 	return json_sprintf("%04x:%02x:%02x.0", (unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID],

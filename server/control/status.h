@@ -8,8 +8,7 @@
 struct daemon;
 
 /**
- * The document as `uid` may see it: root and the service's own user see everything, others their
- * own domain.
+ * The document for `uid`: root and the service's own user see everything, others their own domain.
  * Return: a string of the caller's, NULL when out of memory.
  */
 char *status_json(const struct daemon *daemon, uid_t uid);

@@ -1,5 +1,5 @@
-// See turn.h. Who waits is found by a look at all operators: of these there are a few hundred at
-// most (quota_guests()).
+// See turn.h. A walk over all operators finds those that wait: there are a few hundred at most
+// (quota_guests()).
 
 #include "server/control/turn.h"
 
@@ -13,7 +13,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 
-/* How much longer than a turn the rest behind it is. */
+/* Length of the rest after a turn, as a multiple of the turn. */
 #define REST 4u
 
 static struct caller *take(struct caller *caller)
@@ -40,7 +40,7 @@ struct caller *turn_take(struct daemon *daemon, uid_t uid, const char *command)
 	return NULL;
 }
 
-/* Users behind the latest one come before the others. */
+/* Users after the latest come before the others. */
 static bool is_before(const struct daemon *daemon, uid_t uid, uid_t other)
 {
 	bool behind = uid > daemon->turns->latest, other_behind = other > daemon->turns->latest;

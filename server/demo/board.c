@@ -106,7 +106,8 @@ void board_line(const struct board_program *program, const struct board_gap *cra
 {
 	char pause[16] = "-", longest[16] = "-", state[32];
 
-	/* The culprit itself, and whoever got an error with it, has not paused but ended. */
+	/* The culprit itself, and any program that got an error as well, has not paused but
+	 * ended. */
 	if (crash->from_ns && !program->fault_ns && program->state != BOARD_FAILED) {
 		write_pause(board_pause_of(program, crash), pause);
 		write_pause(board_longest_since(program, crash->from_ns), longest);

@@ -1,5 +1,5 @@
-// What the demo's view knows about its programs, and how it writes that in a line. Pure: no
-// process, no terminal and no clock. view.c uses it in one thread.
+// State of the demo's programs in the view, and its text: a line for each. Pure: no process, no
+// terminal and no clock.
 
 #ifndef FRMPS_SERVER_DEMO_BOARD_H
 #define FRMPS_SERVER_DEMO_BOARD_H
@@ -27,21 +27,21 @@ struct board_program {
 	enum board_state state;
 	uint64_t kernels;		   /* that have ended */
 	double rate;			   /* of these, in a second */
-	struct board_gap gaps[BOARD_GAPS]; /* between two ends of kernels, the latest ones, as a ring */
+	struct board_gap gaps[BOARD_GAPS]; /* the latest gaps between two ends of kernels, as a ring */
 	size_t gap_count;		   /* of all so far */
 	uint64_t fault_ns, error_ns;	   /* launch of the kernel that faults; first error. 0: not yet */
 	int code;			   /* of that error */
-	char error[64];			   /* its name */
-	int exit_status;		   /* as a shell has it; -1: the program has not ended */
+	char error[64];			   /* name of the error */
+	int exit_status;		   /* as in a shell; -1: the program has not ended */
 };
 
 /**
- * Reads a line that a program wrote:
+ * Reads a line of a program:
  *   did KERNELS FROM UNTIL   kernels so far, and the gap before the last one ended
  *   fault AT                 the next launch faults
  *   error AT CODE NAME       a call of the driver failed
  *   end exact|wrong          all data was compared
- * Return: false if it is none of these; the program is unchanged then.
+ * Return: false for any other line; the program is unchanged then.
  */
 bool board_read(struct board_program *program, const char *line);
 
@@ -55,7 +55,7 @@ uint64_t board_pause_of(const struct board_program *program, const struct board_
  * more. */
 uint64_t board_longest_since(const struct board_program *program, uint64_t moment_ns);
 
-/** The heads of the columns: two lines, each with its end. */
+/** The heads of the columns: two lines, each with a newline. */
 extern const char board_head[];
 /**
  * Writes the program's line of the table, without an end of line: at most BOARD_COLUMNS - 1 bytes.

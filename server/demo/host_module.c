@@ -1,4 +1,4 @@
-// The demo's kernels for the host backend; server/demo/worker.c has them as PTX.
+// The demo's kernels for the host backend; server/demo/worker.c has the same as PTX.
 
 #include "server/backend/host/kernel.h"
 

@@ -1,5 +1,5 @@
-// The view of server/demo.sh: starts programs that share a GPU, shows a line for each, lets the
-// last one crash when all of them run, and says at the end what became of everybody.
+// The view of server/demo.sh: starts programs that share a GPU, shows a line for each, crashes the
+// last while all of them run, and finally shows the outcome of every program.
 //
 //   view TITLE NAME PROGRAM [ARGUMENT…] -- NAME PROGRAM [ARGUMENT…] …
 //
@@ -7,10 +7,10 @@
 //
 // On a terminal the table is refreshed in place; elsewhere, and where TERM is dumb, there is a line
 // for each event and the table at the end. Programs write the lines that board.h describes, and
-// take orders (worker.c). One thread; it owns the programs, which end with it.
+// take orders (worker.c). Single thread, which owns the programs: they end with the view.
 //
 // Exit status: 0 if every survivor is exact and the culprit got its error, else 1; 2: usage; 128
-// and the number of a signal that ended it.
+// plus the number of the signal that ended the view.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 #define TICK_MS	     100 /* between two looks */
 #define TICKS	     10u /* that a rate is measured over */
 #define SECOND_NS    UINT64_C(1000000000)
-/* How long everybody runs before the crash, and after it. */
+/* How long everybody runs before the crash, and after the crash. */
 #define BEFORE_NS (2 * SECOND_NS)
 #define AFTER_NS  (3 * SECOND_NS)
 /* PyTorch takes seconds to start, and a first GPU context as well. */
@@ -45,7 +45,7 @@
 struct child {
 	struct board_program board;
 	int orders, output; /* pipes; -1: closed */
-	char line[256];	    /* the rest of what was read */
+	char line[256];	    /* an incomplete line */
 	size_t length;
 	struct {
 		uint64_t at_ns, kernels;
@@ -54,7 +54,7 @@ struct child {
 
 static struct {
 	const char *title;
-	struct child children[PROGRAMS_MAX]; /* the last one is the culprit */
+	struct child children[PROGRAMS_MAX]; /* the last is the culprit */
 	unsigned count;
 	enum { STARTING, BEFORE, CRASHING, AFTER, ENDING } phase;
 	uint64_t begin_ns, phase_ns; /* of all, and of the phase */
@@ -91,7 +91,7 @@ static struct board_gap crash(void)
 }
 
 /*
- * What is shown
+ * Output
  */
 
 static void put(const char *colour, const char *text)
@@ -266,7 +266,7 @@ static void read_output(struct child *child)
 	}
 }
 
-/* Those who have closed their output are about to end. */
+/* A child that has closed its output is about to end. */
 static void reap(struct child *child)
 {
 	int status;
@@ -352,7 +352,7 @@ static void look(void)
 			read_output(&view.children[i]);
 }
 
-/* Until all programs have ended, or a signal came, or it takes too long. */
+/* Until all programs have ended, or a signal came, or the time limit has passed. */
 static void run(void)
 {
 	uint64_t next = 0;
@@ -392,7 +392,7 @@ static void kill_all(void)
 		}
 }
 
-/* Return: whether it went as it should. */
+/* Return: true if the demo went as expected. */
 static bool conclude(void)
 {
 	const struct board_program *guilty = &culprit()->board;
@@ -443,7 +443,7 @@ static void prepare(void)
 	view.begin_ns = view.phase_ns = now_ns();
 }
 
-/* Starts the programs of a command line. Return: false if they cannot be started. */
+/* Starts the programs of a command line. Return: false on failure. */
 static bool start_all(char **argv)
 {
 	while (*argv) {

@@ -1,11 +1,11 @@
 // One of the programs of server/demo.sh: an ordinary program of the driver API that knows nothing
-// of frmps. It runs one kernel after the other. Each changes all cells in place, so that a kernel
-// that was lost, cut or run twice shows at the end. One thread.
+// of frmps. The program runs one kernel after the other. Each changes all cells in place, so that a
+// kernel that was lost, cut or run twice shows at the end. Single thread.
 //
 //   worker
 //
 // Orders come on standard input: a line "fault" lets the next kernel write to nowhere; the end of
-// input ends the work. What it prints, board.h says. Exit status: 0 if no call failed and every
+// input ends the work. board.h describes the output. Exit status: 0 if no call failed and every
 // cell is exact.
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@
 #define CELLS	4096u
 #define THREADS 128u
 #define NOWHERE 16u /* an address that no program has */
-/* Shorter gaps are not worth a line, and without one there is a line now and then all the same. */
+/* Shorter gaps are not reported, and a line without a gap follows now and then. */
 #define GAP_NS	 UINT64_C(1000000)
 #define QUIET_NS UINT64_C(50000000)
 
@@ -105,7 +105,7 @@ static void open_driver(void)
 	need(cu_set_current(context), "cuCtxSetCurrent");
 }
 
-/* PTX on a GPU; the host backend takes shared objects, and the script says which. */
+/* PTX on a GPU; a shared object, which the script names, on the host backend. */
 static CUmodule load(void)
 {
 	const char *path = getenv("FRMPS_DEMO_MODULE");
@@ -128,7 +128,7 @@ struct worker {
 	CUdeviceptr cells;
 	uint32_t expected[CELLS]; /* cells after all kernels so far */
 	uint32_t kernels;
-	uint64_t last_ns, said_ns; /* end of the last kernel; last line about one */
+	uint64_t last_ns, said_ns; /* end of the last kernel; last line about a kernel */
 };
 
 static void report(struct worker *w, uint64_t now)
@@ -208,8 +208,7 @@ static CUresult work(struct worker *w)
 	return result;
 }
 
-/* Return: CUDA_SUCCESS if the cells could be read; then *ret_exact says whether they are what they
- * must be. */
+/* Return: CUDA_SUCCESS if the cells could be read; then *ret_exact is true if all are correct. */
 static CUresult compare(const struct worker *w, bool *ret_exact)
 {
 	static uint32_t cells[CELLS];

@@ -69,7 +69,7 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 	device_end_all(daemon);
 }
 
-/* @text: what has happened */
+/* @text: the reason */
 static void end_domain(struct domain *domain, int32_t code, const char *text)
 {
 	const struct event_about about = events_about_user(domain);
@@ -103,14 +103,14 @@ static bool serves_anybody(const struct daemon *daemon)
 	return false;
 }
 
-/* A new process may be kept from a device on which others go on: then it is only tried again. */
+/* A new process may be denied a device on which others go on: then starting is only tried again. */
 static bool finds_no_device(const struct worker *worker)
 {
 	bool gone = worker->lost_code == CUDA_ERROR_NO_DEVICE ||
 		    worker->lost_code == CUDA_ERROR_DEVICE_UNAVAILABLE ||
 		    backend_is_of_device((CUresult)worker->lost_code);
 
-	/* One that runs as a user from its start says what that user likes. */
+	/* An executor that runs as a user from its start may send anything. */
 	return gone && !worker->was_ready && worker->daemon->ready &&
 	       worker->daemon->heritage->run_as != RUN_AS_PROGRAM && !serves_anybody(worker->daemon);
 }
@@ -149,15 +149,14 @@ void device_take_xid(struct daemon *daemon, const struct xid *xid)
 	else if (worker)
 		device_contain(worker->domain, xid->code, xid->text);
 	else
-		log_warning(
-			"a fault of the device is contained to a process of somebody else: %s", xid->text);
+		log_warning("a fault of the device hurts only a process outside this service: %s", xid->text);
 }
 
 /*
  * Processes that do not end
  */
 
-/* Whoever is closing waits for nothing: its program is gone, or knows. */
+/* A session that is closing waits for nothing: its program is gone, or has its error. */
 static bool has_sessions(const struct domain *domain)
 {
 	const struct session *session;
@@ -168,8 +167,8 @@ static bool has_sessions(const struct domain *domain)
 	return false;
 }
 
-/* Sessions go on only behind the end of the executor that served them, and of one whose place the
- * next one needs. */
+/* Sessions go on only after the end of the executor that served them, and of an executor whose
+ * place the next executor needs. */
 static bool is_waited_for(const struct worker *worker)
 {
 	const struct domain *domain = worker->domain;

@@ -1,23 +1,23 @@
 // Work that does not end.
 //
-//   over max_kernel_seconds (overrun.c)      EndKernels to the active executor, which reports
+//   over max_kernel_seconds (time_limit.c)      EndKernels to the active executor, which reports
 //                                            CUDA_ERROR_LAUNCH_TIMEOUT to the program at once and
-//                                            ends its kernels
+//                                            ends the program's kernels
 //   of a program that is gone                CloseSession: the executor ends the kernels by itself
 //                                            behind orphan_seconds (session_close.c), and says so
 //
-//   endless_over_limit() ── EndKernels ──► answered: done ───────────► report
-//                                          answered: it waits for others ───► its time begins anew
-//                                          answered: it cannot, or something does not end ┐
-//                                          no answer within ANSWER_MS ────────────────────┴► promote_over_limit()
+//   endless_over_limit() ── EndKernels ──► answered: done ──────────────────► report
+//                                          answered: waits for others ────────► time begins anew
+//                                          answered: cannot be ended ─────┐
+//                                          no answer within ANSWER_MS ────┴───► promote_over_limit()
 //
-// A program that has its error, or that of a fault, is looked at until its work is over: it may
-// stay for as long as it likes. An executor is asked once for a session; from the failure on the
-// replacement is tried for until it can be. A program that has its error may be gone by then: where
-// it cannot be replaced yet, CloseSession finds the work once more. The next executor is asked
-// anew, as is any executor by a daemon that has come back. An executor that dies meanwhile is
-// replaced anyway, and what is in flight then has its policy. A fault of the program that is
-// handled first is what it is blamed for.
+// The daemon looks at a program that has its error, or that of a fault, until the program's work is
+// over, however long the program stays. An executor is asked once for a session; after a failure
+// the daemon tries the replacement until it is possible. A program that has its error may be gone
+// by then: where the executor cannot be replaced yet, CloseSession finds the work once more. The
+// next executor is asked anew, as is any executor by a daemon that has come back. An executor that
+// dies meanwhile is replaced anyway, and the program's policy decides about work in flight. A fault
+// of the program that is handled first becomes the reason of the program's error.
 
 #include "server/fault/endless.h"
 
@@ -26,7 +26,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/fault/evidence.h"
-#include "server/fault/overrun.h"
+#include "server/fault/time_limit.h"
 #include "server/fault/promote.h"
 #include "server/fault/verdict.h"
 #include "server/log.h"
@@ -66,18 +66,18 @@ static void report(struct domain *domain, const struct session *session, const c
 	verdict_over_limit(domain, session, kernel, timer_now_us() - session->evidence->endless.asked_us);
 }
 
-/* None of its kernels is on the device, and what it has there waits for those of others; or it had
- * faulted before, and what was left of it is over. */
+/* None of the session's kernels is on the device, where its work waits for kernels of others; or
+ * the session had faulted before, and the rest of its work is over. */
 static void begin_anew(struct session *session)
 {
 	log_debug("work of session %llu waited for that of others, or was ended behind its fault, for longer "
 		  "than max_kernel_seconds",
 		(unsigned long long)session->number);
 	session->evidence->endless = (struct session_endless){0};
-	overrun_forget(session);
+	time_limit_forget(session);
 }
 
-/* It was looked at when it went, and had no error. */
+/* The program was looked at as it ended, and had no error. */
 static bool has_left(const struct session *session, const struct wire_reply *reply)
 {
 	return reply->code == CUDA_ERROR_INVALID_CONTEXT && !session_is_live(session);

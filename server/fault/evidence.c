@@ -7,15 +7,15 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/fault/kernel_log.h"
-#include "server/fault/overrun.h"
+#include "server/fault/time_limit.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/worker/words.h"
 #include "server/worker/worker.h"
 
-/* How long the driver may take from its line in the kernel log to its word to the executor: it
- * reads a device that is full of warps first (4.8 s at most were seen). */
-#define TESTIMONY_US 5000000u
+/* How long the driver may take from its line in the kernel log to its report to the executor: the
+ * driver reads a device that is full of warps first (4.8 s at most were seen). */
+#define REPORT_US 5000000u
 
 /*
  * Sessions
@@ -30,14 +30,14 @@ int evidence_open(struct session *session)
 void evidence_close(struct session *session)
 {
 	evidence_forget_losses(session);
-	overrun_forget(session);
+	time_limit_forget(session);
 	free(session->evidence);
 	session->evidence = NULL;
 }
 
 void evidence_forget_losses(struct session *session)
 {
-	doubt_deinit(&session->evidence->common);
+	in_flight_deinit(&session->evidence->common);
 	session->evidence->losses = 0;
 }
 
@@ -49,7 +49,7 @@ static struct worker_evidence *make(struct worker *worker)
 {
 	if (!worker->evidence)
 		worker->evidence = calloc(1, sizeof(*worker->evidence));
-	log_bug_on(!worker->evidence); /* what cannot be remembered would be lost evidence */
+	log_bug_on(!worker->evidence); /* forgetting would lose evidence */
 	return worker->evidence;
 }
 
@@ -66,11 +66,11 @@ void evidence_drop(struct worker *worker)
 	worker->evidence = NULL;
 }
 
-bool evidence_is_testified(const struct worker *worker)
+bool evidence_is_reported(const struct worker *worker)
 {
-	uint64_t testified_us = evidence_of(worker)->testified_us;
+	uint64_t reported_us = evidence_of(worker)->reported_us;
 
-	return testified_us && timer_now_us() - testified_us < TESTIMONY_US;
+	return reported_us && timer_now_us() - reported_us < REPORT_US;
 }
 
 static void forget_testimony(struct worker_evidence *evidence)
@@ -82,14 +82,14 @@ static void remember(struct worker *worker, const struct xid *xid)
 {
 	struct worker_evidence *evidence = make(worker);
 
-	if (!evidence_is_testified(worker))
+	if (!evidence_is_reported(worker))
 		forget_testimony(evidence);
-	evidence->testified_us = timer_now_us();
-	/* "It failed" says less than any other code. */
-	if (!evidence->testified_code || evidence->testified_code == CUDA_ERROR_LAUNCH_FAILED)
-		evidence->testified_code = xid->code;
+	evidence->reported_us = timer_now_us();
+	/* CUDA_ERROR_LAUNCH_FAILED is less specific than any other code. */
+	if (!evidence->reported_code || evidence->reported_code == CUDA_ERROR_LAUNCH_FAILED)
+		evidence->reported_code = xid->code;
 	if (xid->address)
-		evidence->testified_address = xid->address;
+		evidence->reported_address = xid->address;
 }
 
 void evidence_take_xid(struct worker *worker, const struct xid *xid)
@@ -97,12 +97,13 @@ void evidence_take_xid(struct worker *worker, const struct xid *xid)
 	if (worker->state == WORKER_CONDEMNED)
 		return;
 	if (worker->state != WORKER_ACTIVE) {
-		/* It runs nothing of a session. If it cannot go on it dies, or says so. */
+		/* This worker runs nothing of a session. If it cannot go on, it dies or sends
+		 * Lost. */
 		log_info("executor %d (%s) serves nobody and goes on: %s", (int)worker->pid,
 			worker_state_name(worker->state), xid->text);
 		return;
 	}
-	/* The executor sees the exception, or the driver's error, and tells of it. */
+	/* The executor sees the exception, or the driver's error, and reports it. */
 	remember(worker, xid);
 	log_info("a sign that executor %d has a fault, no proof: %s", (int)worker->pid, xid->text);
 }

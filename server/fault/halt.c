@@ -1,33 +1,33 @@
-// Halting. The sessions are held and the executor is told to issue nothing more. While it lives,
-// what was issued goes on: kernels of others run to their end after a fault, so the marks of all
-// survivors arrive, and nothing is in doubt. Their memory then stands still without a fence,
-// because no command of theirs is left in the old context.
+// Halting. The daemon holds the sessions and sends Halt: the executor issues nothing more. While
+// the executor lives, commands that were issued go on: kernels of others run to their end after a
+// fault, so the completion words of all survivors arrive, and nothing is in flight. Their memory
+// then stands still without a fence, because none of their commands is left in the old context.
 //
-//   over well    Halt is answered, no survivor has anything on the device, and it is known whose
-//                fault it was (or that nothing more will be known): promote_hand_over()
-//   over badly   patience is over, or the driver has given the context up (Lost) and no mark has
-//                moved for fault_stall_ms: the executor, which issues nothing any more, is asked to
-//                take itself off the device. Then no write of its context can land either, but what
-//                ran is cut: it is in doubt. promote_off_device()
-//                At once where the executor has given up on a fault: who had work on the device
-//                then gets an error anyway, and nobody else has any
-//   not at all   an executor that had not answered before neither answers nor has a mark move for a
-//                while, or does not leave the device in time: it is condemned, and the end of its
-//                process is awaited
+//   success      Halt is answered, no survivor has anything on the device, and the culprit is known
+//                (or nothing more will be learnt): promote_hand_over()
+//   cut          patience is over, or the driver has abandoned the context (Lost) and no completion
+//                word has moved for fault_stall_ms: the daemon asks the executor, which issues
+//                nothing any more, to take itself off the device. Then no write of its context can
+//                land either, but running work is cut and stays in flight. promote_off_device(). At
+//                once where the executor has failed to explain a fault: each session with work on
+//                the device then gets an error anyway, and no other session has any work there
+//   failure      an executor that was silent before neither answers nor has a completion word move
+//                for a while, or does not leave the device in time: the daemon terminates it and
+//                awaits the end of its process
 //
-// The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it
-// holds stays taken until the process is reaped. Where nobody is named, halting for a sign goes on
-// until the executor had its time to say more: fault_stall_ms after Lost, NAME_MS after the last
-// movement otherwise.
+// The daemon does not wait for the culprit: its kernel may never end, its completion words prove
+// nothing, and its resources stay taken until the process is reaped. Where no session is named,
+// halting for a sign goes on until the executor had its time to report more: fault_stall_ms after
+// Lost, NAME_MS after the last movement otherwise.
 //
-// Marks are words in memory; they are polled every LOOK_MS.
+// Completion words lie in memory; the daemon polls every LOOK_MS.
 
 #include "server/fault/halt.h"
 
 #include <stdio.h>
 
 #include "server/config/config.h"
-#include "server/fault/convict.h"
+#include "server/fault/attribute.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
 #include "server/loop/timer.h"
@@ -37,14 +37,13 @@
 #include "server/worker/worker.h"
 
 #define LOOK_MS 1u
-/* How long an executor that was silent before it was asked to halt has got for that. */
+/* How long an executor that was silent before Halt has for its answer. */
 #define LAST_CALL_MS 500u
-/* How long a fault can go without the driver speaking of it when nothing runs any more. */
+/* How long after the end of all work the driver may take to report a fault. */
 #define NAME_MS 1000u
-/* How long an executor may take to leave the device. The kernel-mode driver does its own work on a
- * fault first, 58 to 151 ms (backend/cuda/channels.c); longer than the end of the process may take
- * it is of no use.
- */
+/* How long an executor may take to leave the device. At a fault the kernel-mode driver does its own
+ * work first, 58 to 151 ms (backend/cuda/channels.c); waiting longer than the end of the process
+ * may take is useless. */
 #define FENCE_MS 200u
 
 /* Highest commands known done of a session, added up; only ever grows. */
@@ -58,8 +57,8 @@ static uint64_t progress_of(const struct session *session)
 	return sum;
 }
 
-/* Whether nothing is on the device of those who are not to blame. Seen quiet once is quiet: nobody
- * issues. */
+/* True if the device has nothing of the sessions that are not to blame. Seen quiet once is quiet:
+ * nobody issues. */
 static bool survivors_are_quiet(struct domain *domain, const struct judge_verdict *verdict)
 {
 	struct promotion *promotion = domain->promotion;
@@ -69,7 +68,7 @@ static bool survivors_are_quiet(struct domain *domain, const struct judge_verdic
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
 		if (session->evidence->quiet || !session_is_live(session) ||
-			!convict_was_served(session, domain->active) ||
+			!attribute_was_served(session, domain->active) ||
 			judge_blames(verdict, session->number))
 			continue;
 		session->evidence->quiet = !shm_view_in_doubt(&session->view);
@@ -91,7 +90,7 @@ static void note_progress(struct domain *domain, uint64_t now_us)
 	uint64_t progress = 0;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (session_is_live(session) && convict_was_served(session, domain->active))
+		if (session_is_live(session) && attribute_was_served(session, domain->active))
 			progress += progress_of(session);
 	if (progress == promotion->progress)
 		return;
@@ -104,7 +103,7 @@ static bool has_passed(uint64_t now_us, uint64_t since_us, uint64_t ms)
 	return now_us >= since_us + ms * 1000;
 }
 
-/* Lost says that the driver has finished with the context, whatever was still in it. */
+/* Lost means that the driver has finished with the context, whatever was still in it. */
 static bool is_stalled(const struct domain *domain, uint64_t now_us)
 {
 	uint64_t lost_us = evidence_of(domain->active)->lost_us;
@@ -114,26 +113,28 @@ static bool is_stalled(const struct domain *domain, uint64_t now_us)
 	       has_passed(now_us, domain->promotion->moved_us, ms);
 }
 
-/* Whether the executor has given up on a fault. One that it looks at it may yet contain, and says
- * nothing of. */
+/* True if the executor has failed to explain a fault. The executor may yet contain a fault that it
+ * still examines, and reports nothing meanwhile. */
 static bool is_unexplained(const struct domain *domain)
 {
 	const struct promotion *promotion = domain->promotion;
 
-	return promotion->cause == PROMOTE_SIGN && (convict_doubt(domain, domain->active) & SHM_DOUBT_FAULT);
+	return promotion->cause == PROMOTE_SIGN &&
+	       (attribute_doubt(domain, domain->active) & SHM_DOUBT_FAULT);
 }
 
-/* Whether nothing more will be known about the cause. */
+/* True if nothing more will be learnt about the cause. */
 static bool is_explained(const struct domain *domain, const struct judge_verdict *verdict, uint64_t now_us)
 {
 	const struct promotion *promotion = domain->promotion;
 	bool planned = promotion->cause == PROMOTE_ORPHAN;
 
-	return ((planned || verdict->culprit || verdict->gone) && !convict_doubt(domain, domain->active)) ||
+	return ((planned || verdict->culprit || verdict->gone) && !attribute_doubt(domain, domain->active)) ||
 	       is_stalled(domain, now_us) || has_passed(now_us, promotion->moved_us, NAME_MS);
 }
 
-/* Whether its threads are in the driver for good, for what kept them from answering before. */
+/* True if the executor's threads are in the driver for good, for the reason that kept them from
+ * answering before. */
 static bool is_silent(struct domain *domain, uint64_t now_us)
 {
 	struct promotion *promotion = domain->promotion;
@@ -198,7 +199,7 @@ void halt_look(void *context)
 		await_fence(domain, now_us);
 		return;
 	}
-	convict_preview(domain, domain->active, &verdict);
+	attribute_preview(domain, domain->active, &verdict);
 	if (halted && is_unexplained(domain)) {
 		promote_take(domain, INCIDENT_STUCK);
 		return;

@@ -1,4 +1,4 @@
-// Halting the active executor: what the survivors have on the device ends, while the process lives.
+// Halting the active executor: the survivors' work on the device ends while the process lives.
 // Rules: halt.c. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_HALT_H
@@ -8,8 +8,8 @@
 
 struct domain;
 
-/** Begins; ends with promote_hand_over(), promote_off_device(), or with the executor being
- * condemned. */
+/** Begins; ends with promote_hand_over(), promote_off_device(), or the termination of the
+ * executor. */
 void halt_begin(struct domain *domain, uint64_t patience_ms);
 /** From now on there is at least that much time. */
 void halt_extend(struct domain *domain, uint64_t patience_ms);
@@ -17,7 +17,7 @@ void halt_extend(struct domain *domain, uint64_t patience_ms);
 void halt_hurry(struct domain *domain);
 /** Asks the executor, which issues nothing more, to leave the device. */
 void halt_ask_for_fence(struct domain *domain);
-/** Stops looking: the executor is condemned. */
+/** Stops polling: the executor is being terminated. */
 void halt_end(struct domain *domain);
 
 /** The timer's function, for promote_init(). @context: the domain */

@@ -3,15 +3,15 @@
 #include "server/fault/incident.h"
 
 #define TAKEN INCIDENT_TAKEN
-/* How an executor is lost that had served, one that had not been the first to serve, and one that
- * was to take over. */
+/* The losses of an executor that served, of the first executor before it served, and of an executor
+ * during its take-over. */
 #define LOSS	    (TAKEN | INCIDENT_BEGIN | INCIDENT_NEW)
 #define FIRST_LOSS  (LOSS | INCIDENT_FELL_SHORT)
 #define SECOND_LOSS (TAKEN | INCIDENT_CUT_SHORT | INCIDENT_BEGIN | INCIDENT_FELL_SHORT)
 #define KILLED	    (TAKEN | INCIDENT_STOP | INCIDENT_HOLD)
 #define REPLACED    (TAKEN | INCIDENT_JUDGE | INCIDENT_CHOOSE)
 
-/* What is not here means nothing. */
+/* An event without an entry here has no meaning in that state. */
 static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 	{
 		[INCIDENT_VACANT] =
@@ -44,7 +44,7 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 				[INCIDENT_ANSWERED] = {INCIDENT_HALTED, TAKEN | INCIDENT_HOLD},
 				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, KILLED},
 				[INCIDENT_REAPED] = {INCIDENT_LOST, REPLACED},
-				/* Halt may be sent as often as one likes. */
+				/* Sending Halt again is harmless. */
 				[INCIDENT_RESUMED] = {INCIDENT_HALTING, TAKEN | INCIDENT_HALT_AGAIN},
 				[INCIDENT_RESUMED_KILLED] = {INCIDENT_FENCING, KILLED},
 				[INCIDENT_RESUMED_WITHOUT] = {INCIDENT_LOST, TAKEN},
@@ -65,13 +65,13 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 				[INCIDENT_SIGN] = {INCIDENT_LEAVING, TAKEN | INCIDENT_EXPLAIN},
 				/* Of a Halt that another life of the daemon has sent. */
 				[INCIDENT_ANSWERED] = {INCIDENT_LEAVING, TAKEN | INCIDENT_HOLD},
-				/* What ran was cut, as behind the end of a process, and the
-				 * executor is not waited for. */
+				/* Running work was cut, as at the end of a process, and nobody
+				 * waits for the executor. */
 				[INCIDENT_OFF_DEVICE] = {INCIDENT_FENCING, TAKEN | INCIDENT_STOP},
 				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, KILLED},
 				[INCIDENT_REAPED] = {INCIDENT_LOST, REPLACED},
-				/* The answer went to the daemon that had asked: its time runs
-				 * out. */
+				/* The answer went to the daemon that had asked: the time limit
+				 * passes. */
 				[INCIDENT_RESUMED] = {INCIDENT_LEAVING, TAKEN | INCIDENT_HALT_AGAIN},
 				[INCIDENT_RESUMED_KILLED] = {INCIDENT_FENCING, KILLED},
 				[INCIDENT_RESUMED_WITHOUT] = {INCIDENT_LOST, TAKEN},

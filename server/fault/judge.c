@@ -1,11 +1,11 @@
-// The judge. The executor's last words name whose kernel faulted, or nobody is blamed: an executor
-// that was ended by somebody (SIGKILL without a word, an exit) proves no fault. Nor does one that
-// crashed while it dealt with a request: code that it loads, compiles or links runs or is read in
-// its own process, and what crashed there was no kernel. Whose request that was is found by asking
-// again (session/request.c).
+// The judge. A session is blamed only if the executor's last words name it as the owner of a kernel
+// that faulted: an executor that somebody else ended (SIGKILL without last words, an exit) proves
+// no fault. Nor does an executor that crashed at a request: such an executor loads, compiles, links
+// or reads code in its own process, and no kernel has crashed. The daemon finds the request by
+// repeating it (session/request.c).
 //
-// Kernels of several sessions can fault before the context is over: all that are named are guilty.
-// If one of these kernels is nobody's, as far as is known, that names of others are known acquits
+// Kernels of several sessions can fault before the context is over: all named sessions are guilty.
+// If one of these kernels belongs to nobody, as far as is known, the names of the others acquit
 // nobody.
 
 #include "server/fault/judge.h"
@@ -41,8 +41,7 @@ bool judge_blames(const struct judge_verdict *verdict, uint64_t session)
 	return false;
 }
 
-/* The words that say most: those that name a session which is here, else any. NULL: there are
- * none. */
+/* The most specific last words: of a session which is here, else any. NULL: none. */
 static const struct last_words *find_words(
 	const struct judge_evidence *evidence, const uint64_t *sessions, uint32_t count)
 {
@@ -61,7 +60,7 @@ static const struct last_words *find_words(
 	return best;
 }
 
-/* Words of a fault that was looked into, and could not be found to be of a session's kernel. */
+/* Last words about a fault that was examined and could not be attributed to a session's kernel. */
 static bool speaks_of_others(const struct judge_evidence *evidence)
 {
 	for (uint32_t i = 0; i < JUDGE_WORDS_MAX; i++)
@@ -112,7 +111,7 @@ void judge(const struct judge_evidence *evidence, const uint64_t *sessions, uint
 		quote(words, &verdict);
 	if (is_fault(evidence, words)) {
 		verdict.ground = JUDGE_UNKNOWN;
-		/* Words that name a session which is gone blame nobody who is still here. */
+		/* Last words that name a session which is gone blame nobody who is still here. */
 		if (words && is_known(sessions, count, words->session))
 			blame_named(evidence, sessions, count, words->session, &verdict);
 		else

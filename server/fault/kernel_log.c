@@ -1,20 +1,20 @@
-// See kernel_log.h. A record of /dev/kmsg is one read: "level,sequence,time,flags;text". The lines
-// looked for:
+// See kernel_log.h. Each read() of /dev/kmsg returns a record: "level,sequence,time,flags;text".
+// The matching lines:
 //
-//   NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): Misaligned
-//   Address NVRM: Xid (PCI:0000:00:06): 31, pid=468, name=exe, channel 0x0000000c, … MMU Fault: …
-//   faulted @ 0x0_00000000. … NVRM: Xid (PCI:0000:00:06): 43, pid=431, name=exe, channel 0x0000000a
+//   NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): …
+//   NVRM: Xid (PCI:0000:00:06): 31, pid=468, name=exe, channel 0x0000000c, … MMU Fault: … faulted @ …
+//   NVRM: Xid (PCI:0000:00:06): 43, pid=431, name=exe, channel 0x0000000a
 //
-// Which numbers end a context: the driver's documentation of Xid errors, those that it lists as
+// Numbers that end a context are those that the driver's documentation of Xid errors lists as
 // errors of the application: 13 (exception of a multiprocessor), 31 (MMU fault), 43 (the channel
-// was stopped for one of the former, or for a trap; the line names the process whose channel it
-// was). That of a 13 names none as a rule; if it does, it is one that had a context on the device,
-// and not always the one that faulted.
+// was stopped for one of the former, or for a trap; the line names the process that owns the
+// channel). A line of a 13 names no process as a rule, or else some process that had a context on
+// the device, and not always the one that faulted.
 //
-// Which ones are of the device, and nobody goes on behind them, by the same list: 48 (memory lost
-// two bits), 79 (it fell off the bus), 95 (an error of its memory that reached others), 119 and 120
-// (its firmware does not answer, or failed). After 94 only the process that is named is hurt, and
-// the device goes on.
+// Numbers of the device, after which no program goes on, by the same list: 48 (memory lost two
+// bits), 79 (the device fell off the bus), 95 (an error of its memory that reached others), 119 and
+// 120 (its firmware does not answer, or failed). After 94 only the process that is named is hurt,
+// and the device goes on.
 
 #include "server/fault/kernel_log.h"
 
@@ -39,8 +39,8 @@ struct kernel_log {
 	void *context;
 };
 
-/* What a program gets for an exception of a multiprocessor, by the words of the log for it. What is
- * missing here is a launch that failed. */
+/* The program's error for an exception of a multiprocessor, by the wording of the log. Any other
+ * wording means a launch that failed. */
 static const struct {
 	const char *text;
 	int32_t code;
@@ -127,11 +127,11 @@ bool kernel_log_parse(const char *record, struct xid *ret_xid)
 	struct xid xid = {0};
 	char *end;
 
-	/* At its very beginning: other lines may quote what a program says. */
+	/* At the very beginning: other lines may quote a program's text. */
 	if (!text || strncmp(++text, "NVRM: Xid (", 11) != 0 || !(number = strstr(text, "): ")))
 		return false;
 	xid.number = (unsigned)strtoul(number + 3, &end, 10);
-	/* The process is named right behind the number, or it is not named at all. */
+	/* The process follows right behind the number, or is missing. */
 	if (strncmp(end, ", pid=", 6) == 0)
 		xid.pid = (pid_t)strtol(end + 6, NULL, 10);
 	xid.scope = kernel_log_scope(xid.number);
@@ -148,8 +148,7 @@ bool kernel_log_parse(const char *record, struct xid *ret_xid)
 	return true;
 }
 
-/* Everything that is there: a record per read; EPIPE says that older ones were overwritten before
- * we came. */
+/* Reads everything: a record per read; EPIPE means that older records were overwritten unread. */
 static void on_readable(void *context)
 {
 	struct kernel_log *log = context;
@@ -182,7 +181,7 @@ struct kernel_log *kernel_log_new(
 		return NULL;
 	*log = (struct kernel_log){.found = found, .context = context};
 	log->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	/* What is there already is of another time. In a FIFO there is nothing. */
+	/* Records that are there already belong to earlier times. In a FIFO there is nothing. */
 	if (log->fd >= 0 && (lseek(log->fd, 0, SEEK_END) >= 0 || errno == ESPIPE))
 		log->watch = watch_new(loop, log->fd, on_readable, log);
 	else if (log->fd >= 0)

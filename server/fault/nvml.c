@@ -1,12 +1,12 @@
-// See nvml.h. The library has one call that waits for events and cannot be interrupted, so a thread
-// of its own is in it. The thread shares nothing with the loop: what it has to say goes through a
-// pipe, in records that are written whole. When the loop's end of the pipe is closed it ends by
-// itself, at the latest PATIENCE_MS later: nobody waits for it, and should the library's own end
-// wait, at the end of the process, that is for no longer either.
+// See nvml.h. The library's call that waits for events cannot be interrupted, so a thread of its
+// own makes the call. The thread shares nothing with the loop: reports go through a pipe, in
+// records that are written whole. When the loop closes its end of the pipe, the thread ends by
+// itself, at the latest PATIENCE_MS later: nobody waits for the thread, and at the end of the
+// process the library's own clean-up waits no longer either.
 //
-// The thread opens the device's control node and asks for events; it makes no context, so no fault
-// of a kernel reaches it. FRMPS_NVML names another library, or none if it is empty. The interface
-// is used by its documented layout.
+// The thread opens the device's control node and asks for events; no context is made, so no fault
+// of a kernel reaches the thread. FRMPS_NVML names another library; an empty name means none. The
+// code follows the documented layout of the interface.
 
 #include "server/fault/nvml.h"
 
@@ -77,7 +77,7 @@ static void say(const struct listener *listener, enum what what, unsigned number
 	struct saying saying = {.what = what, .number = number};
 
 	snprintf(saying.text, sizeof(saying.text), "%.199s", text);
-	/* A reader that is gone, or that does not read any more, misses nothing. */
+	/* A reader that is gone, or has stopped reading, misses nothing. */
 	if (write(listener->fd, &saying, sizeof(saying)) < 0)
 		return;
 }
@@ -195,7 +195,7 @@ static void on_readable(void *context)
 
 	while ((bytes = read(nvml->fd, &saying, sizeof(saying))) == (ssize_t)sizeof(saying))
 		take(nvml, &saying);
-	/* The thread has ended, and said why. */
+	/* The thread has ended, and sent the reason. */
 	if (bytes == 0)
 		nvml->watch = watch_free(nvml->watch);
 }

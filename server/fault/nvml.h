@@ -1,7 +1,7 @@
-// NVML as a witness: the driver's management library tells of each critical Xid of a device, but
-// not whose it was. So what it says is a sign at most, like a line of the kernel log without a
-// process, which comes earlier where it can be read; a fault of the device itself needs no process.
-// A service that has no such library, or may not use it, does without. Daemon, loop thread.
+// NVML as a witness: the driver's management library reports each critical Xid of a device without
+// naming a process. So a report is a sign at most, like a line of the kernel log without a process,
+// which comes earlier where the log can be read; a fault of the device itself needs no process. A
+// service that lacks the library, or may not use it, does without. Daemon, loop thread.
 
 #ifndef FRMPS_SERVER_FAULT_NVML_H
 #define FRMPS_SERVER_FAULT_NVML_H
@@ -16,8 +16,8 @@ struct xid;
 typedef void nvml_fn(void *context, const struct xid *xid);
 
 /**
- * Listens to a device. What comes of it is said once, later: opening the library takes its time,
- * and is not waited for.
+ * Listens to a device. The result is logged once, later: opening the library takes time, and the
+ * loop does not wait.
  * @uuid: 16 bytes of the device
  * Return: NULL where no library is to be used, or without memory
  */

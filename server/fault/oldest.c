@@ -1,6 +1,6 @@
-// See oldest.h. The command is found in the journal as a later executor finds it
-// (executor/journal.c), its name in what the session was given when it asked for the function.
-// Kernels of graphs have no names here.
+// See oldest.h. The command is found in the journal as a later executor would find it
+// (executor/journal.c); the kernel's name comes from the answer to the session's request for the
+// function. Kernels of graphs have no names here.
 
 #include "server/fault/oldest.h"
 
@@ -21,7 +21,7 @@ static const char *name_of(const struct holdings *holdings, uint32_t function)
 	return "";
 }
 
-/* Return: whether the record is what is looked for. */
+/* Return: true if the record is the command. */
 static bool take(const struct session *session, const struct frmps_head *record, struct oldest *oldest)
 {
 	const struct frmps_launch *launch = (const void *)(record + 1);

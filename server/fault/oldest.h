@@ -1,4 +1,4 @@
-// What a session had on the device, by name: for verdicts that rest on other evidence than the
+// The name of a session's work on the device: for verdicts that rest on other evidence than the
 // executor's word. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_OLDEST_H
@@ -16,8 +16,8 @@ struct oldest {
 };
 
 /**
- * The oldest kernel or graph in doubt in the first stream of a session that has one. Only while
- * nothing of the session changes: after the fence, or while it is held.
+ * The oldest kernel or graph in flight, in the first stream of a session that has any. Only while
+ * nothing of the session changes: after the fence, or while the session is held.
  */
 void oldest_find(const struct session *session, struct oldest *ret_oldest);
 

@@ -1,34 +1,34 @@
 // Promotion: carries out the steps of the domain's incident (incident.h has the states) and finds
 // the next executor.
 //
-//   detect   an executor that lives shows a sign of a fault, or says Lost: promote_sign(). It hung
-//            up, broke the protocol or died: promote_detect(). A program's work does not end when
-//            it is gone, or is over its limit, and its kernels could not be ended alone
-//            (endless.c): promote_orphan(), promote_over_limit()
-//   halt     nothing is issued any more, and what survivors have on the device ends: halt.c. Then
-//            it can do them no harm, and nobody waits for its end: promote_hand_over()
-//            An executor that contains faults (worker->contains) tells of each one itself, and only
-//            the session whose kernel it was is hurt: promote_contained(). It serves on
+//   detect   an executor that lives shows a sign of a fault, or sends Lost: promote_sign(). It
+//            hangs, breaks the protocol or dies: promote_detect(). Work of a dead program does not
+//            end, or work of a program has passed its limit, and ending the kernels alone has
+//            failed (endless.c): promote_orphan(), promote_over_limit()
+//   halt     the executor issues nothing any more, and survivors' work on the device ends: halt.c.
+//            Then the executor can harm nobody, and nobody waits for its end: promote_hand_over()
+//            An executor that contains faults (worker->contains) reports each fault itself, which
+//            hurts only the session of that kernel: promote_contained(). The executor serves on
 //   fence    where something does not end, the executor takes itself off the device:
-//            promote_off_device(). Where it cannot, or is dead or dying: SIGKILL at once, then the
-//            word of the kernel that the process is reaped: promote_fenced(). Nothing of any
+//            promote_off_device(). An executor that cannot, or is dead or dying, gets SIGKILL at
+//            once; then the kernel reports the process as reaped: promote_fenced(). Nothing of any
 //            session is touched before, because the old context may still write
 //   judge    last words, journals and timelines are read when no survivor's can change any more:
-//            convict()
-//   promote  Activate to a warm standby, at once or when there is one: activate()
+//            attribute()
+//   promote  Activate to a warm standby, as soon as there is one: activate()
 //   resolve  the standby applies each session's recover code; the daemon itself ends only sessions
 //            that the standby cannot take over: settle_session()
 //   resume   requests that were not answered go to the new executor: serve()
 //
-// What may be trusted: in FENCING nothing that lives in shared memory; from HALTED on the states of
-// sessions; in LOST the journals, states and timelines of all sessions but a culprit's stand still.
-// After a hand-over the old process still dies: it holds what it had mapped, so sessions that it
-// knew are not let go, and no new standby is started, before it is reaped (session_close.c,
-// domain.c); the culprit's kernels may run until then, and their marks go into a timeline that
-// nobody reads any more. It is not the active one, so its end changes nothing here. A loss in
-// TAKING_OVER starts over: sessions that the dead standby had not reached still carry the older
-// generation, and each session is judged by the generation in its own header. A worker that is not
-// the active one never changes the state, it only counts as a standby or not.
+// Trust: in FENCING nothing that lives in shared memory; from HALTED on the states of sessions; in
+// LOST the journals, states and timelines of all sessions but a culprit's stand still. After a
+// hand-over the old process is still dying, with its mappings: until the process is reaped,
+// sessions that it served are not freed, and no new standby is started (session_close.c, domain.c).
+// The culprit's kernels may run until then, and write into a timeline without readers. The old
+// executor is not the active one, so its end changes nothing here. A loss in TAKING_OVER starts
+// over: sessions that the dead standby had not reached still carry the older generation, and each
+// session is judged by the generation in its own header. A worker other than the active executor
+// never changes the state, and only counts as a standby or not.
 
 #include "server/fault/promote.h"
 
@@ -38,11 +38,11 @@
 #include <string.h>
 
 #include "server/config/config.h"
-#include "server/fault/convict.h"
+#include "server/fault/attribute.h"
 #include "server/fault/device.h"
 #include "server/fault/evidence.h"
 #include "server/fault/halt.h"
-#include "server/fault/overrun.h"
+#include "server/fault/time_limit.h"
 #include "server/fault/saved.h"
 #include "server/fault/verdict.h"
 #include "server/log.h"
@@ -55,15 +55,14 @@
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
-/* How long survivors' kernels may take to end before an executor with an orphan is replaced under
- * them. */
+/* Time limit of survivors' kernels before an executor with an orphan is replaced under them. */
 #define ORPHAN_PATIENCE_MS 2000u
 
 static int init(struct domain *domain)
 {
 	domain->promotion->state = INCIDENT_VACANT;
 	domain->promotion->halt_timer = timer_new(domain->daemon->loop, halt_look, domain);
-	return domain->promotion->halt_timer ? overrun_init(domain) : -ENOMEM;
+	return domain->promotion->halt_timer ? time_limit_init(domain) : -ENOMEM;
 }
 
 int promote_init(struct domain *domain)
@@ -81,7 +80,7 @@ void promote_deinit(struct domain *domain)
 {
 	if (!domain->promotion)
 		return;
-	overrun_deinit(domain);
+	time_limit_deinit(domain);
 	saved_forget(domain);
 	timer_free(domain->promotion->halt_timer);
 	free(domain->promotion);
@@ -151,7 +150,7 @@ static void begin(struct domain *domain, unsigned actions, enum promote_cause ca
 	domain->daemon->standby_room->in_trouble(domain);
 }
 
-/* How long what is on the device has to end. */
+/* Time limit of work on the device. */
 static uint64_t patience_ms(const struct domain *domain)
 {
 	enum promote_cause cause = domain->promotion->cause;
@@ -173,11 +172,11 @@ static void judge_loss(struct domain *domain)
 
 	domain->promotion->orphan = false;
 	domain->active = NULL;
-	/* Once more: the old executor may have written the word while it stopped. */
+	/* Once more: the old executor may have written the word while stopping. */
 	promote_hold_sessions(domain);
-	/* Nobody is left whose fault it could be. */
+	/* Nobody is left who could be at fault. */
 	if (!domain->retiring)
-		convict(domain, worker);
+		attribute(domain, worker);
 }
 
 static unsigned step(struct domain *domain, enum incident_event event, enum promote_cause cause)
@@ -201,7 +200,7 @@ static unsigned step(struct domain *domain, enum incident_event event, enum prom
 		halt_begin(domain, patience_ms(domain));
 	if (step.actions & INCIDENT_HALT_AGAIN)
 		halt_begin(domain, time_left_ms(domain));
-	/* Behind the record: a daemon that finds them held knows of the incident. */
+	/* After the record: a daemon that finds the sessions held knows of the incident. */
 	if (step.actions & (INCIDENT_BEGIN | INCIDENT_HOLD))
 		promote_hold_sessions(domain);
 	if (step.actions & INCIDENT_FENCE)
@@ -229,8 +228,8 @@ static void note_sign(struct domain *domain, const struct worker *worker, const 
 		"executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
 }
 
-/* While it is halted. A fault explains more than an orphan does, and what ends on the device has
- * from now on as long as behind any other fault. */
+/* During HALTING. A fault explains more than an orphan does, and work on the device now gets the
+ * time that any other fault allows. */
 static void explain(struct domain *domain, const struct worker *worker, const char *sign)
 {
 	struct promotion *promotion = domain->promotion;
@@ -289,8 +288,8 @@ void promote_detect(struct domain *domain, struct worker *worker)
  * Promote
  */
 
-/* Decides whether the standby is to serve a session; those that it cannot serve end here, with a
- * reason. */
+/* Decides whether the standby is to serve a session; sessions that the standby cannot serve end
+ * here, with a reason. */
 static bool settle_session(struct domain *domain, const struct worker *worker, struct session *session)
 {
 	const struct judge_verdict *verdict = &domain->promotion->verdict;
@@ -300,16 +299,14 @@ static bool settle_session(struct domain *domain, const struct worker *worker, s
 	if (worker_is_immovable(worker, session->number)) {
 		session_finish(session, SHM_SESSION_FAULTED, verdict->code,
 			"another program's fault ended the executor, and this program's modules or memory "
-			"could not "
-			"be rebuilt in the next one at the same addresses");
+			"could not be rebuilt in the next executor at the same addresses");
 		return false;
 	}
-	if (session->evidence->losses >= CONVICT_LOSSES_MAX &&
+	if (session->evidence->losses >= ATTRIBUTE_LOSSES_MAX &&
 		session->evidence->recover == SESSION_RECOVER_BY_POLICY) {
 		session_finish(session, SHM_SESSION_FAULTED, verdict->code,
 			"the same commands of this program were on the device when several executors in a "
-			"row "
-			"ended, and are not repeated again");
+			"row ended, and are not repeated again");
 		return false;
 	}
 	return true;
@@ -382,7 +379,7 @@ struct worker *promote_find_warm(const struct domain *domain)
 	return NULL;
 }
 
-/* The standby that takes over, if there is one now; promote_warm() comes back to it otherwise. */
+/* Picks the standby that takes over, if there is one now; otherwise promote_warm() tries again. */
 static void choose(struct domain *domain)
 {
 	struct worker *worker = promote_find_warm(domain);
@@ -409,7 +406,7 @@ void promote_off_device(struct domain *domain)
 
 	promote_take(domain, INCIDENT_OFF_DEVICE);
 	promote_fenced(domain, worker);
-	worker_condemn(worker, "its programs go on in the next one");
+	worker_condemn(worker, "its programs go on in the next executor");
 }
 
 void promote_hand_over(struct domain *domain)
@@ -417,11 +414,11 @@ void promote_hand_over(struct domain *domain)
 	struct worker *worker = domain->active;
 
 	promote_take(domain, INCIDENT_DRAINED);
-	/* Not the active one any more, so its end is nobody's business but the driver's. */
-	worker_condemn(worker, "its programs go on in the next one");
+	/* Not the active executor any more, so its end concerns nobody but the driver. */
+	worker_condemn(worker, "its programs go on in the next executor");
 }
 
-/* Whether a replacement would be there at once, or cannot be had earlier. */
+/* True if a replacement would be there at once, or cannot be had earlier. */
 static bool can_replace(struct domain *domain)
 {
 	return promote_find_warm(domain) || domain_executors_wanted(domain) < 2;
@@ -452,7 +449,7 @@ static void serve(
 	}
 	domain_resume(domain);
 	domain_fill(domain);
-	/* Of one that was known before. */
+	/* For an orphan that was found before. */
 	if (incident_is_serving(promotion->state) && promotion->orphan && can_replace(domain))
 		replace_orphan(domain);
 }
@@ -464,7 +461,8 @@ static void on_activated(
 	unsigned actions;
 
 	(void)packet;
-	/* Its death is promote_fenced()'s, and a sign that it has failed halt.c's. */
+	/* promote_fenced() handles the executor's death, halt.c a sign that the executor has
+	 * failed. */
 	if (!reply || domain_worker_is_failing(worker))
 		return;
 	if (reply->code) {
@@ -487,14 +485,14 @@ void promote_contained(
 
 	if (worker != domain->active)
 		return;
-	/* What is halted already is judged with everything else. */
+	/* A halted executor's loss is judged with everything else. */
 	if (!incident_is_serving(promotion->state) && !incident_is_activating(promotion->state))
 		return;
 	log_debug("domain %u: fault: session %llu, fault %u, code %d, kernel %s", domain->number,
 		(unsigned long long)session, fault->number, (int)fault->code, fault->text);
 	evidence_settle(worker, fault->number);
-	if (!convict_is_noted(domain, session)) {
-		convict_contained(domain, session);
+	if (!attribute_is_noted(domain, session)) {
+		attribute_contained(domain, session);
 		verdict_contained(domain, session, fault);
 	}
 }
@@ -528,7 +526,7 @@ void promote_warm(struct domain *domain, struct worker *worker)
 {
 	struct promotion *promotion = domain->promotion;
 
-	/* The last of its answers brings it here again. */
+	/* The last answer brings the standby here again. */
 	if (domain->retiring || domain->daemon->leaving || worker->mirrors)
 		return;
 	if (incident_is_waiting(promotion->state))
@@ -547,7 +545,7 @@ void promote_resume(struct domain *domain)
 	if (!domain->active) {
 		promote_take(domain, INCIDENT_RESUMED_WITHOUT);
 	} else if (domain->active->state == WORKER_CONDEMNED) {
-		/* Why it was being replaced before it was given up, if it was, stays known. */
+		/* The reason of a replacement that had begun before the termination stays known. */
 		promote_take(domain, INCIDENT_RESUMED_KILLED);
 	} else {
 		promote_take(domain, INCIDENT_RESUMED);

@@ -1,6 +1,6 @@
 // See saved.h. The part is the head of struct promotion as it is in memory, and a list of the
-// sessions that are a part of the incident. The list that was read is kept until the sessions are
-// there, and is what is written meanwhile: a record in between loses nobody.
+// sessions in the incident. A list from an earlier life is written again until its sessions are
+// there: a record in between loses nobody.
 
 #include "server/fault/saved.h"
 
@@ -12,7 +12,7 @@
 #include "server/log.h"
 #include "server/session/domain.h"
 
-/* What outlives the daemon of struct promotion. */
+/* The head of struct promotion, which outlives the daemon. */
 #define HEAD_BYTES offsetof(struct promotion, halt_timer)
 
 struct saved_session {

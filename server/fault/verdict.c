@@ -29,7 +29,7 @@ static const char *name_of(const char *kernel)
 	return kernel[0] ? kernel : "(not known)";
 }
 
-/* The class of a fault, as the driver names it. */
+/* The class of a fault, by the driver's name. */
 static const char *class_of(int32_t code)
 {
 	switch (code) {
@@ -75,20 +75,20 @@ static void append_session(char *text, size_t size, const struct session *sessio
 		(unsigned long long)session->number, (int)session->pid, session->program);
 }
 
-static bool was_told(const struct promotion *promotion, const struct session *session)
+static bool got_error(const struct promotion *promotion, const struct session *session)
 {
 	return session->evidence->held && !judge_blames(&promotion->verdict, session->number) &&
 	       word_acquire(&session->view.server->state) == SHM_SESSION_FAULTED;
 }
 
-/* Who, beside the culprit, got an error. */
-static void append_told(const struct domain *domain, char *text, size_t size)
+/* Sessions, beside the culprit, that got an error. */
+static void append_failed(const struct domain *domain, char *text, size_t size)
 {
 	const struct session *session;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (was_told(domain->promotion, session) && ++count <= NAMES_MAX)
+		if (got_error(domain->promotion, session) && ++count <= NAMES_MAX)
 			append_session(text, size, session, count);
 	if (count > NAMES_MAX)
 		append(text, size, " and %u more", count - NAMES_MAX);
@@ -96,7 +96,7 @@ static void append_told(const struct domain *domain, char *text, size_t size)
 		append(text, size, " nobody");
 }
 
-/* Those whose kernels faulted with the culprit's. */
+/* Sessions with kernels that faulted beside the culprit's. */
 static void append_others(const struct domain *domain, char *text, size_t size)
 {
 	const struct judge_verdict *verdict = &domain->promotion->verdict;
@@ -112,7 +112,7 @@ static void append_others(const struct domain *domain, char *text, size_t size)
 		append(text, size, " and others that nobody can be named for");
 }
 
-/* What the standby answered to Activate: how many sessions go on, how many of them have work
+/* The standby's answer to Activate: how many sessions go on, how many of them have work
  * repeated. */
 static void append_going_on(const struct wire_u64s *values, char *text, size_t size)
 {
@@ -127,7 +127,7 @@ static void append_going_on(const struct wire_u64s *values, char *text, size_t s
 		append(text, size, ", %u of them with commands repeated", repeats);
 }
 
-/* What happened, as far as it is known. */
+/* The fault, as far as known. */
 static void append_fault(const struct judge_verdict *verdict, char *text, size_t size)
 {
 	append(text, size, ", kernel %s, code %d %s", name_of(verdict->kernel), (int)verdict->code,
@@ -150,7 +150,7 @@ static void append_culprit(const struct domain *domain, char *text, size_t size)
 	append(text, size, ", %s; told an error beside it:", judge_ground_text(verdict->ground));
 }
 
-/* Why the executor was replaced although there was no fault in it. */
+/* The reason for a replacement of the executor without a fault in it. */
 static const char *occasion(const struct promotion *promotion)
 {
 	switch (promotion->cause) {
@@ -193,7 +193,7 @@ static double ms(uint64_t from_us, uint64_t to_us)
 	return to_us > from_us ? (double)(to_us - from_us) / 1000.0 : 0;
 }
 
-/* One phase after the other, those that were passed through. */
+/* One phase after the other, without phases that were skipped. */
 static void append_times(const struct promote_times *times, char *text, size_t size)
 {
 	const struct {
@@ -217,13 +217,13 @@ static void append_times(const struct promote_times *times, char *text, size_t s
 	append(text, size, ")");
 }
 
-/* Once for each pause: a promotion that is cut short goes on in the next one. */
+/* Once for each pause: a promotion that is cut short goes on in the next promotion. */
 static void count_pause(struct domain *domain, uint64_t us)
 {
 	domain->daemon->counters.paused_us += us;
 }
 
-/* What verdict_text says is one more verdict, of this moment. @culprit: 0 where none is proved or
+/* The text in verdict_text is one more verdict, of this moment. @culprit: 0 where none is proved or
  * known */
 static void publish_about(struct domain *domain, const struct event_about *culprit)
 {
@@ -233,7 +233,7 @@ static void publish_about(struct domain *domain, const struct event_about *culpr
 		domain->daemon, EVENT_verdict, LOG_LEVEL_WARNING, culprit, "%s", promotion->verdict_text);
 }
 
-/* The session may be gone: a culprit that hears of its fault may end before the daemon does. */
+/* The session may be gone: a culprit whose error has arrived may end before the daemon does. */
 static void publish(struct domain *domain, uint64_t number)
 {
 	const struct session *session = number ? domain_find_session(domain, number) : NULL;
@@ -243,7 +243,7 @@ static void publish(struct domain *domain, uint64_t number)
 	publish_about(domain, &about);
 }
 
-/* The culprit of a promotion was noted while it was there. */
+/* The culprit of a promotion was noted in time. */
 static void publish_promotion(struct domain *domain)
 {
 	const struct promotion *promotion = domain->promotion;
@@ -264,7 +264,7 @@ void verdict_cut_short(struct domain *domain)
 
 	*text = '\0';
 	append_judgement(domain, text, size);
-	append_told(domain, text, size);
+	append_failed(domain, text, size);
 	append(text, size, "; the executor that took over failed before it served everybody");
 	append_times(&domain->promotion->times, text, size);
 	publish_promotion(domain);
@@ -279,7 +279,7 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 
 	*text = '\0';
 	append_judgement(domain, text, size);
-	append_told(domain, text, size);
+	append_failed(domain, text, size);
 	append_going_on(values, text, size);
 	if (promotion->sign[0])
 		append(text, size, "; sign: %s", promotion->sign);
@@ -296,7 +296,7 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
  * Faults that cost nobody an executor
  */
 
-/* The session may be gone: a culprit that hears of its fault may end before the daemon does. */
+/* The session may be gone: a culprit whose error has arrived may end before the daemon does. */
 static void append_numbered(const struct domain *domain, uint64_t number, char *text, size_t size)
 {
 	const struct session *session = domain_find_session(domain, number);
@@ -306,7 +306,7 @@ static void append_numbered(const struct domain *domain, uint64_t number, char *
 	append(text, size, "session %llu", (unsigned long long)number);
 }
 
-/* Of whom an executor has read what faulted, or did not end. */
+/* For a session whose fault, or work without end, an executor has examined. */
 static void begin_with_culprit(const struct domain *domain, uint64_t session,
 	const struct wire_trouble *fault, enum judge_ground ground, char *text, size_t size)
 {

@@ -17,13 +17,13 @@
 #include "server/session/domain.h"
 #include "server/worker/worker.h"
 
-/* What NVML says so long after something else is about the same fault. */
+/* An event of NVML so long after another report is about the same fault. */
 #define KNOWN_US UINT64_C(2000000)
 
 struct witnesses {
-	struct kernel_log *kernel_log; /* NULL: it cannot be read */
+	struct kernel_log *kernel_log; /* NULL: not readable */
 	struct nvml *nvml;	       /* NULL: not listened to */
-	uint64_t logged_us;	       /* when the kernel log last told of a fault of the device */
+	uint64_t logged_us;	       /* when the kernel log last reported a fault of the device */
 };
 
 static struct witnesses *of(struct daemon *daemon)
@@ -60,7 +60,7 @@ static void on_xid(void *context, const struct xid *xid)
 		device_take_xid(daemon, xid);
 		return;
 	}
-	/* Whose it is the executor says, if it is one's of this service. */
+	/* If the fault is of an executor of this service, the executor reports the session. */
 	if (!xid->pid) {
 		log_debug("some process on the device has a fault: %s", xid->text);
 		return;
@@ -76,7 +76,7 @@ void witnesses_follow_log(struct daemon *daemon)
 	of(daemon)->kernel_log = kernel_log_new(daemon->loop, daemon->heritage->backend, on_xid, daemon);
 }
 
-/* The kernel log says more, and earlier. */
+/* The kernel log is more specific, and earlier. */
 static void on_nvml(void *context, const struct xid *xid)
 {
 	struct daemon *daemon = context;
@@ -92,7 +92,7 @@ static void on_nvml(void *context, const struct xid *xid)
 
 void witnesses_follow_device(struct daemon *daemon)
 {
-	/* The last executors may say that they are ready on their way out. */
+	/* The last executors may report ready during the shutdown. */
 	if (!daemon->leaving && !of(daemon)->nvml)
 		of(daemon)->nvml = nvml_new(
 			daemon->loop, daemon->heritage->backend, daemon->device.uuid, on_nvml, daemon);

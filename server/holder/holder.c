@@ -1,55 +1,56 @@
-// A daemon that dies is nobody's loss. How:
+// The death of a daemon harms nobody. How:
 //
 //   holder (main process, this file) ── forks ──► daemon, life 1, 2, 3, …
 //     │  a copy of every descriptor that matters      │  forks children with CLONE_PARENT:
 //     │  a memfd with the daemon's records            │  keeper and executors are the holder's children
-//     └── parent of all: reaps them, says so ────────►│
+//     └── parent of all: reaps them, reports ends ───►│
 //
-// Running programs and executors do not need the daemon: they meet in shared memory. What they have
-// of it is sockets, and the other ends of those live on in the holder, so nobody sees a hang-up and
-// what is sent waits. A new daemon is forked off the holder and so has all descriptors; the records
-// (store.h, records.h) say what each is; adopt.c rebuilds sessions, domains and workers from them.
-// The rest follows from four rules:
+// Running programs and executors do not need the daemon: they exchange work in shared memory. They
+// are connected to the daemon by sockets, and copies of the daemon's ends live on in the holder, so
+// nobody sees a hang-up and messages wait. The holder forks a new daemon, which so inherits all
+// descriptors; the records (store.h, records.h) give the meaning of each; adopt.c rebuilds
+// sessions, domains and workers from them. The rest follows from four rules:
 //
-//   1  The record comes first. What is to outlive the daemon is in the records before anybody
-//      outside can know of it. A record is published by one store, so there is the old or the new
-//      one, never half of one.
-//   2  A message stays on its socket until its consequences are recorded (loop/connection.h). A
-//      program's request therefore stays on the program's socket until it is answered, a worker's
-//      answer until what follows from it is done. A new daemon reads again what the old one had in
-//      hand; handlers find in the records what of it is done.
+//   1  The record comes first. State that is to outlive the daemon is in the records before any
+//      other process can know of it. A single store publishes a record, so a reader finds the old
+//      or the new record, never half of one.
+//   2  A message stays on its socket until its consequences are recorded (loop/connection.h). So a
+//      program's request stays on the program's socket until the daemon has answered, and a
+//      worker's answer until the daemon has acted on it. A new daemon reads again the message that
+//      the dead daemon was handling; handlers find the steps that are done in the records.
 //   3  A request to keeper or executor is recorded with its number before it is sent. A new daemon
-//      sends it again with the same number; the receiver drops numbers that it has seen. Its answer
-//      was dealt with, then the record says so, or is on the socket still, or will be: it is
-//      carried out exactly once.
-//   4  The program may get an answer twice (rule 2); it drops the one it does not wait for
-//      (client/link/).
+//      repeats the request with the same number; the receiver drops numbers that it has seen.
+//      Either the records show the answer's consequences, or the answer is on the socket, or is yet
+//      to come: the request is carried out exactly once.
+//   4  The program may get an answer twice (rule 2); the client drops an answer that it does not
+//      wait for (client/link/).
 //
-// Not recorded, because it can be had again: what standbys were told. One with nothing unanswered
-// knows everything and is adopted; another is replaced. Not recorded and lost: connections that had
-// not said who they are (the program connects again), operators' connections, what was in doubt at
-// losses of executors that nobody is to blame for.
+// Messages to standbys are not recorded, because they can be sent again. A standby without
+// unanswered messages is complete and is adopted; any other is replaced. Not recorded and lost:
+// connections before their hello (the program connects again), operators' connections, the commands
+// in flight at losses of executors without a culprit.
 //
 // Compilers (worker/compiler.h) do not outlive the daemon: their requests are begun anew.
 //
-// A promotion under way goes on: a condemned executor is killed once more, its end is known from
-// the holder, an executor that was told to take over is told again (rule 3).
+// A promotion under way goes on: an executor that was being terminated is killed once more, the
+// holder reports its end, and Activate is repeated (rule 3).
 //
-// What the daemon says to the holder is on the board (holder.h): a burst cannot overflow it, and it
-// outlives the daemon. Descriptors alone come as messages. What is on the socket outlives the
-// daemon too, and the holder has a free file for each: there is one descriptor for a key, and the
-// daemon uses the lowest keys, no more than the holder may keep. The daemon waits for a holder that
-// does not read, but not for ever: then the deposit fails, and its owner gets an error.
+// The daemon writes its orders to the holder on the board (holder.h): a burst cannot overflow the
+// board, which outlives the daemon. Descriptors alone come as messages. Messages on the socket
+// outlive the daemon too, and the holder has a free file for each: there is one descriptor for a
+// key, and the daemon uses the lowest keys, no more than the holder may keep. The daemon waits for
+// a holder that does not read, but not for ever: then the deposit fails, and its owner gets an
+// error.
 //
-// The holder has no state but lists of numbers and runs no code of the service, so it has little to
-// die of. If it does, the daemon goes with it (PR_SET_PDEATHSIG), with both the last copies of the
-// sockets, and everybody sees the hang-up. Signals for the service are the holder's; it passes them
-// on as messages.
+// The holder has no state but lists of numbers and runs no code of the service, so few things can
+// crash this process. If the holder dies, the daemon ends as well (PR_SET_PDEATHSIG), with both the
+// last copies of the sockets, and everybody sees the hang-up. Signals for the service go to the
+// holder, which passes them on as messages.
 //
-// A daemon that exits ends the service with its code; one that a signal ends is started again: at
-// once, with growing delays while lives end before everything is adopted, not at all after GIVE_UP
-// of those in a row, before the first life was up, or after CRASHES crashes within CRASH_SECONDS.
-// Being killed from outside is no crash.
+// A daemon that exits ends the service with its code. After a daemon that a signal ends, the holder
+// starts another at once, or after growing delays while lives end before everything is adopted. The
+// service ends after FAILURES_MAX of such lives in a row, if the first life was never up, or after
+// CRASHES crashes within CRASH_SECONDS. Being killed from outside is no crash.
 
 #include "server/holder/holder.h"
 
@@ -71,7 +72,7 @@
 #include "server/log.h"
 #include "server/loop/timer.h"
 
-#define GIVE_UP	       5u
+#define FAILURES_MAX   5u
 #define CRASHES	       8u
 #define CRASH_SECONDS  60
 #define DELAY_FIRST_MS 100
@@ -80,34 +81,35 @@
 
 /* The holder's own open files: signals, bell, records, both ends of the socket, log. */
 #define OWN_FDS 32u
-/* Closed in a row: the last descriptor of device memory frees it, and ends of children are not to
- * wait for many. */
+/* Closed in a row: the last descriptor of device memory frees the memory, and ends of children are
+ * not to wait for many. */
 #define CLOSE_BATCH 64u
 
 struct holder {
-	struct legacy legacy; /* as the next life gets it; `socket` is the child's end while it is forked */
+	struct legacy legacy; /* as for the next life; `socket` is the child's end while the child is
+			       * forked */
 	uint32_t end_room;
-	uint32_t told;	  /* of legacy.ends: how many the running daemon knows */
-	uint32_t settled; /* ends that have left legacy.ends */
-	unsigned stops_told;
-	uint32_t *marks;   /* by key: with which its descriptor was deposited */
+	uint32_t ends_sent; /* of legacy.ends: how many the running daemon knows */
+	uint32_t settled;   /* ends that have left legacy.ends */
+	unsigned stops_sent;
+	uint32_t *marks;   /* by key: the mark at the deposit of its descriptor */
 	bool looking;	   /* a look at the board is under way */
-	uint32_t looked;   /* it got to this key */
-	uint32_t syncs;	   /* that had been asked for when it began */
+	uint32_t looked;   /* the next key to look at */
+	uint32_t syncs;	   /* asked for before the look began */
 	uint32_t synced;   /* the same of the latest look that is over */
 	uint32_t answered; /* of those */
 	int signals;	   /* signalfd */
-	int socket;	   /* to the daemon; -1: it has hung up */
+	int socket;	   /* to the daemon; -1: hung up */
 	pid_t daemon;
-	int status; /* the daemon's, once it has ended */
+	int status; /* the daemon's, after its end */
 	bool ended;
-	bool lacks_room; /* the next life could not begin, and the log says so */
+	bool lacks_room; /* the next life could not begin, and this was logged */
 	unsigned failures;
 	time_t crashes[CRASHES];
 	unsigned crash_count;
 };
 
-/* What the service writes and answers; SIGCHLD says that a child has ended. */
+/* The signals that the service handles; SIGCHLD means that a child has ended. */
 static void fill_signals(sigset_t *set)
 {
 	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
@@ -117,7 +119,7 @@ static void fill_signals(sigset_t *set)
 		sigaddset(set, numbers[i]);
 }
 
-/* Every program costs about ten descriptors, every piece of its memory one more. */
+/* Every program costs about ten descriptors, every piece of its memory another. */
 static void raise_limits(void)
 {
 	struct rlimit limit;
@@ -149,14 +151,14 @@ static bool is_wanted(const struct holder *holder, uint32_t key, uint32_t mark)
 	return word_acquire(&holder->legacy.board->marks[key]) == mark;
 }
 
-static void close_kept(struct holder *holder, uint32_t key)
+static void close_key(struct holder *holder, uint32_t key)
 {
 	close(holder->legacy.fds[key]);
 	holder->legacy.fds[key] = -1;
 }
 
-/* Closes what was forgotten, so much at a time, from where the look has got to. Return: whether it
- * is through */
+/* Closes some of the forgotten descriptors, from the key that the look has reached. Return: true at
+ * the end of the keys */
 static bool close_forgotten(struct holder *holder, unsigned most)
 {
 	const struct legacy *legacy = &holder->legacy;
@@ -168,7 +170,7 @@ static bool close_forgotten(struct holder *holder, unsigned most)
 			continue;
 		if (!most--)
 			return false;
-		close_kept(holder, key);
+		close_key(holder, key);
 	}
 	return true;
 }
@@ -180,9 +182,9 @@ static void deposit(struct holder *holder, const struct holder_message *message,
 
 	for (; legacy->fd_count <= key; legacy->fd_count++)
 		legacy->fds[legacy->fd_count] = -1;
-	/* One that was forgotten, and its key given to this one. */
+	/* The daemon forgot that descriptor, and has given its key to this descriptor. */
 	if (legacy->fds[key] >= 0)
-		close_kept(holder, key);
+		close_key(holder, key);
 	legacy->fds[key] = fd;
 	holder->marks[key] = message->mark;
 }
@@ -210,7 +212,7 @@ static int first_fd(struct msghdr *message)
 	return fd;
 }
 
-/* Reads everything that the daemon has said, also when it is dead. */
+/* Reads all messages of the daemon, also of a dead one. */
 static void listen_to(struct holder *holder)
 {
 	union {
@@ -228,8 +230,8 @@ static void listen_to(struct holder *holder)
 			.msg_controllen = sizeof(control)};
 
 		length = recvmsg(holder->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		/* A daemon that dies with unread messages resets the connection, which is said,
-		 * once, before what the daemon had said. */
+		/* A daemon that dies with unread messages resets the connection: the socket reports
+		 * that once, before the daemon's messages. */
 		if (length < 0 && (errno == EINTR || errno == ECONNRESET))
 			continue;
 		if (length != (ssize_t)sizeof(said))
@@ -248,23 +250,23 @@ static bool say(struct holder *holder, const struct holder_message *message)
 	       (ssize_t)sizeof(*message);
 }
 
-/* Tells the daemon what it does not know yet, as far as its socket takes it. */
-static void tell(struct holder *holder)
+/* Sends the daemon all news, as far as its socket takes them. */
+static void send_news(struct holder *holder)
 {
-	while (holder->socket >= 0 && holder->told < holder->legacy.end_count) {
-		const struct holder_end *end = &holder->legacy.ends[holder->told];
+	while (holder->socket >= 0 && holder->ends_sent < holder->legacy.end_count) {
+		const struct holder_end *end = &holder->legacy.ends[holder->ends_sent];
 		struct holder_message message = {.say = HOLDER_ENDED, .pid = end->pid, .status = end->status};
 
 		if (!say(holder, &message))
 			return;
-		holder->told++;
+		holder->ends_sent++;
 	}
-	while (holder->socket >= 0 && holder->stops_told < holder->legacy.stops) {
+	while (holder->socket >= 0 && holder->stops_sent < holder->legacy.stops) {
 		struct holder_message message = {.say = HOLDER_STOP};
 
 		if (!say(holder, &message))
 			return;
-		holder->stops_told++;
+		holder->stops_sent++;
 	}
 	if (holder->socket >= 0 && holder->answered != holder->synced) {
 		struct holder_message message = {
@@ -288,7 +290,7 @@ static void drop_settled(struct holder *holder)
 		return;
 	memmove(legacy->ends, legacy->ends + count, (legacy->end_count - count) * sizeof(*legacy->ends));
 	legacy->end_count -= count;
-	holder->told -= count;
+	holder->ends_sent -= count;
 	holder->settled += count;
 }
 
@@ -296,19 +298,19 @@ static void begin_look(struct holder *holder)
 {
 	eventfd_t rings;
 
-	/* What is written from here on rings again. */
+	/* Anything that is written from here on rings again. */
 	(void)eventfd_read(holder->legacy.bell, &rings);
 	drop_settled(holder);
 	holder->looking = true;
 	holder->looked = 0;
 	holder->syncs = word_acquire(&holder->legacy.board->syncs);
-	/* What is forgotten may be on its way. */
+	/* The forgotten descriptor may still be on its way. */
 	if (holder->socket >= 0)
 		listen_to(holder);
 }
 
-/* Does what the board says. Descriptors are closed some at a time: then the look is still under
- * way. */
+/* Carries out the orders on the board. Descriptors are closed some at a time: then the look is
+ * still under way. */
 static void look(struct holder *holder, unsigned most)
 {
 	if (!holder->looking)
@@ -324,7 +326,7 @@ static bool is_up(const struct holder *holder)
 	return word_acquire(&holder->legacy.board->up) == holder->legacy.lives + 1;
 }
 
-/* The daemon is dead: what it had said, and written, comes before anything else is done. */
+/* The daemon is dead: its messages and its orders come before anything else. */
 static void hear_last(struct holder *holder)
 {
 	holder->looking = false;
@@ -361,7 +363,7 @@ static int status_of(const siginfo_t *info)
 }
 
 /* A child that can be waited for has no thread, no memory and no descriptor any more. The daemon
- * hears of it before the kernel is asked to forget it: that takes long if somebody has looked at
+ * gets the report before the holder reaps the process: reaping takes long if somebody has looked at
  * its threads in /proc. */
 static void reap(struct holder *holder)
 {
@@ -373,7 +375,7 @@ static void reap(struct holder *holder)
 			holder->status = status_of(&info);
 		} else {
 			note_end(holder, info.si_pid, status_of(&info));
-			tell(holder);
+			send_news(holder);
 		}
 		waitpid(info.si_pid, NULL, 0);
 		info.si_pid = 0;
@@ -392,11 +394,11 @@ static void take_signals(struct holder *holder)
 
 static bool is_behind(const struct holder *holder)
 {
-	return holder->told < holder->legacy.end_count || holder->stops_told < holder->legacy.stops ||
+	return holder->ends_sent < holder->legacy.end_count || holder->stops_sent < holder->legacy.stops ||
 	       holder->answered != holder->synced;
 }
 
-/* Serves the daemon until it has ended, or for a time while there is none. */
+/* Serves the daemon until its end, or for a time while there is none. */
 static void attend(struct holder *holder, int timeout_ms)
 {
 	do {
@@ -412,7 +414,7 @@ static void attend(struct holder *holder, int timeout_ms)
 			take_signals(holder);
 		if (wait[2].revents || holder->looking)
 			look(holder, CLOSE_BATCH);
-		tell(holder);
+		send_news(holder);
 	} while (timeout_ms < 0 && !holder->ended);
 }
 
@@ -420,7 +422,7 @@ static void attend(struct holder *holder, int timeout_ms)
  * Lives
  */
 
-/* In the child: what it must not have of the holder. */
+/* In the child: drops everything that belongs to the holder alone. */
 static void become_daemon(struct holder *holder, pid_t parent)
 {
 	sigset_t signals;
@@ -428,7 +430,7 @@ static void become_daemon(struct holder *holder, pid_t parent)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(EXIT_FAILURE);
-	/* A signal for the service is the holder's to answer, also one to the whole group. */
+	/* The holder answers signals for the service, also those to the whole group. */
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
@@ -449,10 +451,10 @@ static pid_t give_life(struct holder *holder)
 		return -1;
 	holder->socket = pair[0];
 	holder->legacy.socket = pair[1];
-	holder->told = holder->legacy.end_count;
-	holder->stops_told = holder->legacy.stops;
+	holder->ends_sent = holder->legacy.end_count;
+	holder->stops_sent = holder->legacy.stops;
 	holder->ended = false;
-	/* Who asked for them is dead. */
+	/* The daemon that asked for them is dead. */
 	holder->answered = holder->synced = word_acquire(&holder->legacy.board->syncs);
 	holder->daemon = fork();
 	if (holder->daemon == 0) {
@@ -467,8 +469,9 @@ static pid_t give_life(struct holder *holder)
 	return holder->daemon;
 }
 
-/* No life could begin. The first one has to; programs work on until there is room for a later one.
- * Return: whether to try again */
+/* No life could begin. For the first life that is the end; later, programs work on until there is
+ * room for another.
+ * Return: true to try again */
 static bool await_room(struct holder *holder, int error)
 {
 	if (!holder->legacy.lives || holder->legacy.stops) {
@@ -477,7 +480,7 @@ static bool await_room(struct holder *holder, int error)
 	}
 	if (!holder->lacks_room)
 		log_error("the daemon cannot be started again: %s (a limit of processes, open files or "
-			  "memory); programs go on, new ones wait, and it is tried each second",
+			  "memory); programs go on, new ones wait, and the holder tries again each second",
 			strerror(error));
 	holder->lacks_room = true;
 	attend(holder, ROOM_MS);
@@ -506,7 +509,7 @@ static bool goes_on(struct holder *holder)
 	holder->legacy.latest_signal = number;
 	holder->legacy.lives++;
 	log_error("the daemon was ended by signal %d (%s)", number, strsignal(number));
-	if (word_acquire(&holder->legacy.board->up) && holder->failures < GIVE_UP &&
+	if (word_acquire(&holder->legacy.board->up) && holder->failures < FAILURES_MAX &&
 		(number == SIGKILL || !crashes_too_often(holder)))
 		return true;
 	log_error("the daemon is not started again: the service ends");
@@ -555,8 +558,7 @@ static bool prepare(struct holder *holder, const sigset_t *signals)
 	legacy->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	legacy->board = holder_board_new();
 	legacy->fds_most = count_room();
-	/* Memory for all of them is there from the beginning: a deposit cannot fail for want of
-	 * it. */
+	/* Memory for all is there from the beginning: no deposit can fail for lack of memory. */
 	legacy->fds = malloc((legacy->fds_most + 1) * sizeof(*legacy->fds));
 	holder->marks = malloc((legacy->fds_most + 1) * sizeof(*holder->marks));
 	return holder->signals >= 0 && legacy->memory >= 0 && legacy->bell >= 0 && legacy->board &&
@@ -570,13 +572,13 @@ int holder_run(int (*run)(void *context, const struct legacy *legacy), void *con
 	int code;
 
 	raise_limits();
-	/* Compilers are the daemon's own children, and end with it: somebody has to wait for
-	 * them. */
+	/* Compilers are the daemon's own children, and end with the daemon: somebody has to wait
+	 * for them. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	fill_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	/* What programs ask for may be larger than a file may be (RLIMIT_FSIZE): it is refused. */
+	/* A program may ask for more than a file may have (RLIMIT_FSIZE): the request fails. */
 	signal(SIGXFSZ, SIG_IGN);
 	if (!prepare(&holder, &signals)) {
 		log_error("cannot start: %m");

@@ -1,10 +1,10 @@
 // Records and deposits. See store.h.
 //
-// The memory is a row of blocks. Each block says once how long its slots are, and each slot holds
-// one record or none, so a reader finds every record whatever the writer was doing. A slot is
-// written while its `type` is RECORD_NONE; storing the type publishes it. Of two records of one
-// type and key the younger counts. Which slots are free is known to this life alone and found again
-// by reading.
+// The memory is a row of blocks. Each block has its slots' length at its head, and each slot holds
+// one record or none, so a reader finds every record at any moment of the writer's work. A slot is
+// written while its `type` is RECORD_NONE; storing the type publishes the record. Of two records of
+// the same type and key the younger counts. Only this life knows the free slots; the next life
+// finds them by reading.
 
 #include "server/holder/store.h"
 
@@ -50,11 +50,11 @@ struct spares {
 	size_t count, room;
 };
 
-/* What became of the latest deposit. */
+/* The outcome of the latest deposit. */
 enum holder_state {
 	HOLDER_TAKES,
-	HOLDER_SLOW, /* it did not read for PATIENCE_MS */
-	HOLDER_FULL, /* it has as many as it may keep */
+	HOLDER_SLOW, /* the holder did not read for PATIENCE_MS */
+	HOLDER_FULL, /* the holder has as many descriptors as it may have */
 };
 
 struct store {
@@ -68,22 +68,22 @@ struct store {
 	uint32_t inherited_count;
 	struct holder_board *board;
 	int bell;
-	bool is_short; /* it could not grow, and the log says so */
-	bool unread;   /* the board says something for which the bell has not rung */
+	bool is_short; /* the memory could not grow, and this was logged */
+	bool unread;   /* the board has orders for which the bell has not rung */
 	uint32_t life, fds_most, deposited, next_key;
 	enum holder_state holder;
 };
 
 static unsigned class_of(size_t bytes)
 {
-	unsigned class = 0;
+	unsigned shift = 0;
 
-	while ((SLOT_LEAST << class) < bytes)
-		class ++;
-	return class;
+	while ((SLOT_LEAST << shift) < bytes)
+		shift++;
+	return shift;
 }
 
-/* FNV-1a, eight bytes at a time where it can. */
+/* FNV-1a, eight bytes at a time where possible. */
 static uint64_t mix(uint64_t sum, const void *bytes, size_t count)
 {
 	const uint8_t *at = bytes;
@@ -139,7 +139,7 @@ static struct block *block_of(const struct store *store, const struct record *re
 	return (struct block *)(store->base + offset / BLOCK_BYTES * BLOCK_BYTES);
 }
 
-/* Return: false where the machine, or a limit, has no room for it */
+/* Return: false where the machine, or a limit, has no room for the block */
 static bool add_block(struct store *store, unsigned class)
 {
 	uint8_t *block = store->base + store->used;
@@ -209,7 +209,7 @@ const struct record *store_put(struct store *store, const struct record *old, en
 	record->version = ++store->version;
 	memcpy(record->payload, payload, bytes);
 	record->check = checksum(record, type);
-	/* The next life reads what this one stored, in order. */
+	/* The next life reads the stores of this life, in order. */
 	atomic_store_explicit(&record->type, type, memory_order_release);
 	store_drop(store, old);
 	return record;
@@ -313,7 +313,7 @@ static bool read_block(struct store *store, uint8_t *block)
 	uint32_t slot_bytes = ((struct block *)block)->slot_bytes;
 	unsigned class = class_of(slot_bytes);
 
-	/* The last block may have been added and not been told what it is for. */
+	/* A dead daemon may have added the last block without a slot length. */
 	if (!slot_bytes)
 		return true;
 	if (((struct block *)block)->magic != BLOCK_MAGIC || class >= CLASSES ||
@@ -381,7 +381,7 @@ static uint32_t change_mark(struct store *store, uint32_t key)
 	return mark;
 }
 
-/* The lowest one that is free; each below next_key is in use. */
+/* The lowest free key; each below next_key is in use. */
 static uint32_t free_key(struct store *store)
 {
 	uint32_t key = store->next_key;
@@ -403,8 +403,8 @@ static int refuse(struct store *store, enum holder_state state, int error)
 	return -error;
 }
 
-/* After an error of sendmsg() that passes when the holder reads. Return: false if it has not read
- * for too long */
+/* After an error of sendmsg() that passes when the holder reads. Return: false if the holder has
+ * not read for too long */
 static bool await_holder(const struct store *store, int error, uint64_t begin_us)
 {
 	struct pollfd wait = {.fd = store->socket, .events = POLLOUT};
@@ -414,8 +414,8 @@ static bool await_holder(const struct store *store, int error, uint64_t begin_us
 		return true;
 	if (store->holder == HOLDER_SLOW || waited_ms >= PATIENCE_MS)
 		return false;
-	/* Descriptors in flight are limited as well (ETOOMANYREFS), and nothing says when there are
-	 * fewer. */
+	/* Descriptors in flight are limited as well (ETOOMANYREFS), and no event reports when there
+	 * are fewer. */
 	if (error == EAGAIN || error == EWOULDBLOCK)
 		poll(&wait, 1, (int)(PATIENCE_MS - waited_ms));
 	else
@@ -423,7 +423,7 @@ static bool await_holder(const struct store *store, int error, uint64_t begin_us
 	return true;
 }
 
-/* What is on the socket is safe: the holder reads it, whatever becomes of this process. */
+/* A message on the socket is safe: the holder reads it, whatever becomes of this process. */
 static int send_deposit(struct store *store, const struct holder_message *said, int fd)
 {
 	union {
@@ -441,7 +441,7 @@ static int send_deposit(struct store *store, const struct holder_message *said, 
 
 	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
 	while (sendmsg(store->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-		/* If the holder is gone, this process is about to be. */
+		/* If the holder is gone, this process is about to end. */
 		if (errno == EPIPE || errno == ECONNRESET)
 			return 0;
 		if (!await_holder(store, errno, begin_us))
@@ -475,7 +475,7 @@ int store_deposit(struct store *store, int fd, uint32_t *ret_key)
 
 void store_forget(struct store *store, uint32_t key)
 {
-	/* It may be one that nobody deposited in this life, nor in an earlier one with success. */
+	/* Nobody may have deposited the key in this life, nor in an earlier one with success. */
 	if (!store || !key || key >= HOLDER_KEYS || !is_wanted(store, key))
 		return;
 	change_mark(store, key);
@@ -508,7 +508,7 @@ void store_close_rest(struct store *store)
 	}
 }
 
-/* What the life before had marked and not sent, nobody keeps. */
+/* The holder lacks a descriptor that the dead daemon had marked and not sent. */
 static void read_marks(struct store *store)
 {
 	uint32_t end = word_relaxed(&store->board->key_end);
@@ -588,7 +588,7 @@ void store_ring(struct store *store)
 	if (!store || !store->unread)
 		return;
 	store->unread = false;
-	/* It fails only where it has rung so often that the holder will look anyhow. */
+	/* Fails only after so many rings that the holder will look anyhow. */
 	(void)eventfd_write(store->bell, 1);
 }
 
@@ -610,7 +610,7 @@ struct store *store_open(const struct legacy *legacy)
 		return store_close(store);
 	}
 	if (!read_all(store)) {
-		log_error("the records of the daemon before this one are damaged");
+		log_error("the records of the previous daemon are damaged");
 		return store_close(store);
 	}
 	return store;

@@ -2,10 +2,10 @@
 //
 // 	Ready ► { CreateChunk, ReleaseChunk, Ping → Reply } ► Shutdown or hang-up: release everything, leave
 //
-// A chunk's memory lives as long as anybody holds it: the keeper by its handle, executors by their
-// mappings, the daemon and the holder by the descriptor. Handle and descriptor outlive executors,
-// descriptor and mappings outlive the keeper. The ledger says which handles are ours: a handle that
-// is not in it never reaches the backend, whatever the daemon sent.
+// A chunk's memory lives as long as any reference: the keeper's handle, executors' mappings, the
+// descriptor of daemon and holder. Handle and descriptor outlive executors, descriptor and mappings
+// outlive the keeper. The ledger lists our handles: no other handle ever reaches the backend,
+// whatever the daemon sent.
 
 #include "server/keeper/keeper.h"
 
@@ -19,14 +19,14 @@
 #include "server/log.h"
 #include "server/priority.h"
 
-/* One chunk is never larger than a session's window. */
+/* A chunk is never larger than a session's window. */
 #define CHUNK_MAX (UINT64_C(256) << 30)
 
 struct keeper {
 	const struct backend_ops *ops;
 	int socket;
 	struct ledger ledger;
-	uint64_t latest_request; /* a daemon that took over from a dead one may send one again */
+	uint64_t latest_request; /* a daemon that took over from a dead one may send a request again */
 	struct packet packet;
 	struct wire_message request, answer;
 	uint64_t values[1];
@@ -113,8 +113,8 @@ static int handle_request(struct keeper *keeper)
 	}
 }
 
-/* 0: go on; PACKET_E_CLOSED: leave; else a failure. The daemon is of our house: nonsense from it
- * ends the keeper. */
+/* 0: go on; PACKET_E_CLOSED: leave; else a failure. The daemon is trusted: an invalid message ends
+ * the keeper. */
 static int serve_one(struct keeper *keeper)
 {
 	int result = packet_receive(keeper->socket, &keeper->packet);

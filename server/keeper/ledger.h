@@ -1,4 +1,4 @@
-// Which chunks exist: the handle of every piece of physical memory the keeper made and has not
+// The list of chunks: the handle of every piece of physical memory that the keeper has made and not
 // released. Embedded in the keeper, one thread.
 
 #ifndef FRMPS_SERVER_KEEPER_LEDGER_H
@@ -14,12 +14,12 @@ struct ledger {
 };
 
 void ledger_init(struct ledger *ledger);
-/** Frees the list; chunks still in it are the caller's to release before. */
+/** Frees the list; the caller has released the remaining chunks before. */
 void ledger_deinit(struct ledger *ledger);
-/** Makes room for one more, so that ledger_add() cannot fail. Return: whether there is room */
+/** Makes room for another handle, so that ledger_add() cannot fail. Return: false without memory */
 bool ledger_reserve(struct ledger *ledger);
 void ledger_add(struct ledger *ledger, uint64_t handle);
-/** Return: whether it was there */
+/** Return: true if the handle was in the list */
 bool ledger_remove(struct ledger *ledger, uint64_t handle);
 
 #endif

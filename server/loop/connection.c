@@ -1,11 +1,11 @@
 // Packet sockets on libuv. See connection.h for the life cycle.
 //
-// Edge cases that the code is shaped by: a handler may shut its own connection down in the middle
-// of the read loop (the memory stays until the close callback, `closing` is checked after every
-// handler); a paused connection polls for UV_DISCONNECT only; a peer may hang up while packets of
-// it are still unread (they are delivered first). A packet is taken off the socket only behind its
-// handler, or at the resume if the handler paused the connection: a daemon that dies in between
-// finds it there in its next life (server/adopt/).
+// Edge cases behind this design: a handler may shut its own connection down in the middle of the
+// read loop (the memory stays until the close callback, `closing` is checked after every handler);
+// a paused connection polls for UV_DISCONNECT only; a peer may hang up while packets are still
+// unread (these are delivered first). A packet leaves the socket only after its handler, or at the
+// resume if the handler paused the connection: after a death of the daemon in between, the next
+// life finds the packet there (server/adopt/).
 
 #include "server/loop/connection.h"
 
@@ -25,7 +25,7 @@
 #include "server/loop/discard.h"
 #include "server/loop/shared_fd.h"
 
-/* Packets read before other connections get their turn. */
+/* Packets that are read before other connections get their turn. */
 #define READ_BURST 16
 
 struct outgoing {
@@ -44,7 +44,8 @@ struct connection {
 	const struct connection_handlers *handlers;
 	void *context;
 	bool paused;
-	bool unread;  /* the first packet on the socket was delivered; it goes when that is over */
+	bool unread;  /* the first packet on the socket was delivered, and leaves the socket after its
+		       * handler */
 	bool hung_up; /* closed was called, or is about to be */
 	bool closing;
 };
@@ -81,7 +82,7 @@ static void hang_up(struct connection *connection, const char *reason)
 	connection->handlers->closed(connection->context, reason);
 }
 
-/* What was delivered has been dealt with. */
+/* The message that was delivered has been dealt with. */
 static void take_off(struct connection *connection)
 {
 	if (connection->unread)
@@ -89,14 +90,14 @@ static void take_off(struct connection *connection)
 	connection->unread = false;
 }
 
-/* What is not to be delivered stays on the socket. */
+/* A packet that must not be delivered stays on the socket. */
 static int peek(struct connection *connection)
 {
 	return connection->handlers->outside ? packet_peek_bare(connection->socket, &incoming)
 					     : packet_peek(connection->socket, &incoming);
 }
 
-/* Reads and delivers one packet. Return: whether to go on. */
+/* Reads and delivers one packet. Return: false to stop. */
 static bool read_one(struct connection *connection)
 {
 	struct wire_message message;
@@ -108,7 +109,7 @@ static bool read_one(struct connection *connection)
 		log_error("a message comes without its descriptors: this process has none left (limit of "
 			  "open files)");
 	} else if (r) {
-		hang_up(connection, r == PACKET_E_CLOSED    ? "the other side closed it"
+		hang_up(connection, r == PACKET_E_CLOSED    ? "the other side closed the connection"
 				    : r == PACKET_E_INVALID ? "a malformed packet came"
 							    : strerror(-r));
 		return false;
@@ -136,7 +137,7 @@ static int send_bytes(
 	r = packet_send(socket, bytes, length, plain, fd_count);
 	if (r == PACKET_E_AGAIN)
 		return CONNECTION_E_FULL;
-	/* The loop tells of it. */
+	/* The loop reports the hang-up. */
 	return r == PACKET_E_CLOSED ? CONNECTION_E_CLOSED : r;
 }
 
@@ -157,8 +158,8 @@ static void pop(struct connection *connection)
 	outgoing_free(first);
 }
 
-/* An error of the socket: the other side has ended, and may have left unread what we sent. What it
- * has sent is there, once the error is taken. */
+/* An error of the socket: the other side has ended, and may have left our messages unread. The
+ * peer's messages can be read after the error. */
 static void on_error(struct connection *connection)
 {
 	socklen_t size = sizeof(int);
@@ -167,7 +168,7 @@ static void on_error(struct connection *connection)
 	getsockopt(connection->socket, SOL_SOCKET, SO_ERROR, &error, &size);
 	while (!connection->paused && !connection->closing && read_one(connection))
 		;
-	hang_up(connection, "the other side closed it");
+	hang_up(connection, "the other side closed the connection");
 }
 
 static void flush(struct connection *connection)
@@ -214,7 +215,7 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 	/* Unread packets come first; a paused peer that is gone gets no more answers anyway. */
 	if ((events & UV_DISCONNECT) && (connection->paused || !(events & UV_READABLE)) &&
 		!connection->closing)
-		hang_up(connection, "the other side closed it");
+		hang_up(connection, "the other side closed the connection");
 }
 
 static void close_socket(int socket, const struct connection_handlers *handlers)
@@ -309,7 +310,7 @@ void connection_drain(struct connection *connection)
 {
 	while (!connection->closing && !connection->hung_up && read_one(connection))
 		;
-	hang_up(connection, "the other side closed it");
+	hang_up(connection, "the other side closed the connection");
 }
 
 void connection_deliver(struct connection *connection)
@@ -348,7 +349,7 @@ struct connection *connection_shutdown(struct connection *connection)
 {
 	if (!connection || connection->closing)
 		return NULL;
-	/* Something unread would take what was sent to the peer away from it. */
+	/* An unread packet would discard messages to the peer. */
 	take_off(connection);
 	connection->closing = true;
 	uv_poll_stop(&connection->handle);

@@ -1,14 +1,14 @@
-// One end of a packet socket in the daemon's loop: decoded messages come in by a handler, messages
-// go out at once or, when the peer is slow, through a bounded queue that keeps order. Daemon, loop
-// thread only.
+// One end of a packet socket in the daemon's loop: a handler gets decoded messages, messages leave
+// at once or, when the peer is slow, through a bounded queue that keeps order. Daemon, loop thread
+// only.
 //
 //   connection_new ──► open ──(peer hangs up, error, connection_drain)──► hung up: handlers->closed was
 //   called once
-//                        └───────────── connection_shutdown ─────────────┴──► closing ──(loop lets go)──►
+//                        └───────────── connection_shutdown ─────────────┴──► closing ──(loop is done)──►
 //                        freed
 //
 // connection_shutdown() may be called at any time, also from a handler; after it no handler is
-// called. What was sent directly before it still reaches the peer unless the queue was in use.
+// called. Messages that were sent directly before still reach the peer unless the queue was in use.
 
 #ifndef FRMPS_SERVER_LOOP_CONNECTION_H
 #define FRMPS_SERVER_LOOP_CONNECTION_H
@@ -25,13 +25,13 @@ struct shared_fd;
 
 struct connection_handlers {
 	/* A well-formed message. Both arguments are valid until the handler returns; descriptors
-	 * that it does not take (packet_take_fd) are closed behind it. There are none where this
-	 * process has no room for them. */
+	 * that the handler does not take (packet_take_fd) are closed afterwards. None arrive where
+	 * this process has no room for them. */
 	void (*message)(void *context, const struct wire_message *message, struct packet *packet);
 	/* The peer is gone or broke the protocol; called once. The owner calls
 	 * connection_shutdown(). */
 	void (*closed)(void *context, const char *reason);
-	/* The peer is no process of ours: it may send no descriptors, and none is received
+	/* The peer is no process of ours: descriptors are not allowed, and none is received
 	 * (discard.h). */
 	bool outside;
 };
@@ -56,8 +56,8 @@ void connection_set_owner(
 
 /**
  * Sends, or queues with references to the descriptors.
- * Return: 0, CONNECTION_E_*, or what the kernel said: nothing was sent then, and nobody else tells
- * of it
+ * Return: 0, CONNECTION_E_*, or an error of the kernel: then nothing was sent, and nobody else
+ * reports the error
  */
 int connection_send(struct connection *connection, const struct wire_message *message,
 	struct shared_fd *const *fds, unsigned fd_count);
@@ -65,22 +65,22 @@ int connection_send(struct connection *connection, const struct wire_message *me
 /**
  * Stops delivering messages until connection_resume(); a peer that hangs up is still noticed. A
  * message whose handler pauses stays on the socket until then, otherwise until its handler has
- * returned: what the daemon has not dealt with outlives the daemon.
+ * returned: a message that the daemon has not dealt with outlives the daemon.
  */
 void connection_pause(struct connection *connection);
 void connection_resume(struct connection *connection);
 
-/** Delivers at once everything that the peer sent before it ended; then calls `closed` unless that
+/** Delivers at once everything that the peer sent before ending; then calls `closed` unless that
  * has happened. */
 void connection_drain(struct connection *connection);
 
-/** Delivers one message now, if there is one. */
+/** Delivers one message now, if any. */
 void connection_deliver(struct connection *connection);
 
 /** Packets waiting in the queue. */
 unsigned connection_queued(const struct connection *connection);
 
-/** Whether the peer has taken everything that was sent to it. */
+/** True if the peer has taken everything. */
 bool connection_is_read(const struct connection *connection);
 
 /** The socket, for credentials; stays the connection's. */

@@ -1,10 +1,10 @@
-// See discard.h. The holder may have the socket, too: the process empties it, and keeps its copy
-// until then, so neither daemon nor holder closes what came with a packet.
+// See discard.h. The holder may have the socket, too: the process empties the socket, and has its
+// copy until then, so neither daemon nor holder closes descriptors of a packet.
 //
 // 	daemon		shuts down ──► starts the process ──► closes its copy
 // 	process		takes packet by packet without their descriptors, which the kernel closes meanwhile ──► ends
 //
-// What lingers is closed when the process is killed by its alarm: nothing lingers for a process
+// Sockets with SO_LINGER are closed when the alarm kills the process: nothing lingers for a process
 // that ends. Such a file is never in the table of a process that others wait for, so a file system
 // is not asked to flush it.
 
@@ -27,16 +27,17 @@
 #define SO_PASSRIGHTS 83
 #endif
 
-/* Processes at a time. Each may wait for a program for ever; one that does so often harms
+/* Processes at a time. Each may wait for a program for ever; a program that often causes this harms
  * itself. */
 #define PROCESSES_MAX 64u
-#define LINGER_S      1u
+#define END_S	      1u
 
 static pid_t processes
-	[PROCESSES_MAX]; /* 0: none. One that has ended, and is reaped by the holder, may still be here */
+	[PROCESSES_MAX]; /* 0: none. A process that has ended, and is reaped by the holder, may still be
+			  * here */
 
-/* The sender's credentials, which were asked for, tell a packet that is empty from the end. For
- * descriptors there is no room. Return: whether there was a packet */
+/* The sender's credentials, which the socket was set to report, distinguish an empty packet from
+ * the end. For descriptors there is no room. Return: false without a packet */
 static bool receive(int socket, struct msghdr *message, int flags)
 {
 	static union {
@@ -52,7 +53,7 @@ static bool receive(int socket, struct msghdr *message, int flags)
 	return n >= 0 && message->msg_controllen;
 }
 
-/* Takes off what comes without descriptors. Return: whether something is left */
+/* Takes packets without descriptors off. Return: true if packets are left */
 static bool take_plain(int socket)
 {
 	struct msghdr message;
@@ -75,7 +76,7 @@ static _Noreturn void empty(int socket)
 	sigaddset(&alarms, SIGALRM);
 	sigprocmask(SIG_UNBLOCK, &alarms, NULL);
 	signal(SIGALRM, SIG_DFL);
-	alarm(LINGER_S);
+	alarm(END_S);
 	/* Whoever waits for the daemon's end of something must not wait for this process. */
 	if (socket > 0)
 		close_range(0, (unsigned)socket - 1, 0);
@@ -85,7 +86,7 @@ static _Noreturn void empty(int socket)
 	_exit(0);
 }
 
-/* Where its number is another process's by now, that one is waited for. */
+/* If the number is another process's by now, this waits for that process. */
 static bool has_ended(pid_t pid)
 {
 	struct pollfd process = {.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN};
@@ -96,7 +97,7 @@ static bool has_ended(pid_t pid)
 	return has_ended;
 }
 
-/* A child of the holder, as all of the service's. Return: whether it runs */
+/* A child of the holder, as all of the service's. Return: true if the process runs */
 static bool start(int socket)
 {
 	unsigned i = 0;
@@ -128,9 +129,10 @@ void discard_socket(int socket)
 	shutdown(socket, SHUT_RDWR);
 	setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 	if (take_plain(socket) && !start(socket)) {
-		/* Rather than to wait for it. */
-		log_error("what a program has sent stays open: too many such programs, or no process to "
-			  "close it");
+		/* Rather than to wait for the program. */
+		log_error(
+			"descriptors that a program sent stay open: too many such programs, or no process to "
+			"close them");
 		return;
 	}
 	close(socket);

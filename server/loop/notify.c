@@ -1,6 +1,6 @@
-// One datagram to the service manager. See notify.h. The manager goes by the process that the
-// kernel says sent it, and root may name another one: the daemon names its parent, the holder,
-// which is the service's main process.
+// One datagram to the service manager. See notify.h. The manager checks the sender's process, and
+// root may name another: the daemon names its parent, the holder, which is the service's main
+// process.
 
 #include "server/loop/notify.h"
 

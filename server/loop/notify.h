@@ -1,10 +1,11 @@
-// Tells the service manager how the service does, by its documented datagram protocol.
+// Reports the service's state to the service manager, by the manager's documented datagram
+// protocol.
 
 #ifndef FRMPS_SERVER_LOOP_NOTIFY_H
 #define FRMPS_SERVER_LOOP_NOTIFY_H
 
 /**
- * Sends a state such as "READY=1" to $NOTIFY_SOCKET, where the process may as its parent. Daemon
+ * Sends a state such as "READY=1" to $NOTIFY_SOCKET, in the parent's name if permitted. Daemon
  * only.
  * Return: 0, also when there is no service manager; -errno
  */

@@ -12,16 +12,16 @@ struct store;
 struct shared_fd {
 	int fd;
 	unsigned refs;
-	struct store *store; /* that holds a second one under `key`; NULL: none does */
+	struct store *store; /* that has a copy under `key`; NULL: none */
 	uint32_t key;	     /* 0: not deposited */
-	/* Gets the last reference instead of the descriptor being closed, once. NULL: it is
-	 * closed */
+	/* Gets the last reference instead of the descriptor being closed, once. NULL: the
+	 * descriptor is closed */
 	void (*on_last)(struct shared_fd *shared);
 	struct handout *handout; /* on_last's */
 };
 
-/** Takes the descriptor over; on failure (NULL: no memory, or fd < 0) it is closed. One reference
- * is the caller's. */
+/** Takes the descriptor over, and closes it on failure (NULL: no memory, or fd < 0). The caller
+ * owns the reference. */
 struct shared_fd *shared_fd_new(int fd);
 /** Deposits the descriptor, once, until the last reference goes. @store: may be NULL. Return: as
  * store_deposit() */

@@ -40,9 +40,9 @@ struct timer *timer_new(struct uv_loop_s *loop, void (*fire)(void *context), voi
 	return timer;
 }
 
-/* The time counts from now, and the loop's own clock stays as it is: it stands still for a round,
- * so that a timer which is started in a round does not fire in the same one because another
- * callback took long. */
+/* The time counts from now, and the loop's own clock does not move: the clock stands still for a
+ * round, so that a timer which is started in a round does not fire in the same round because
+ * another callback took long. */
 void timer_start(struct timer *timer, uint64_t milliseconds)
 {
 	uint64_t now = uv_hrtime() / NS_PER_MS, round = uv_now(timer->handle.loop);

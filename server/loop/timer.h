@@ -1,4 +1,4 @@
-// One-shot timers of the daemon's loop, and its clock. Daemon, loop thread only.
+// One-shot timers of the daemon's loop, and the loop's clock. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_LOOP_TIMER_H
 #define FRMPS_SERVER_LOOP_TIMER_H
@@ -9,13 +9,13 @@
 struct uv_loop_s;
 struct timer;
 
-/** A timer that calls fire(context) when its time is over. NULL when out of memory. */
+/** A timer that calls fire(context) at its end. NULL when out of memory. */
 struct timer *timer_new(struct uv_loop_s *loop, void (*fire)(void *context), void *context);
 /** Starts (again): fires once, @milliseconds from now. */
 void timer_start(struct timer *timer, uint64_t milliseconds);
 void timer_stop(struct timer *timer);
 bool timer_running(const struct timer *timer);
-/** Stops; the memory goes when the loop has let go of it. NULL is fine. Return: NULL. */
+/** Stops; the memory is freed after the loop has closed the handle. NULL is fine. Return: NULL. */
 struct timer *timer_free(struct timer *timer);
 
 /** Monotonic time, microseconds. */

@@ -1,9 +1,9 @@
-// Runs at build time only. Makes of the tables that --help and the configuration's reader use
+// Runs at build time only. From the tables behind --help and the configuration's reader, prints
 //
 //   generate page NAME		a page of the manual, in mdoc: frmps-server, frmps.conf, frmps-run, frmpsctl, frmps-exporter
-//   generate completion NAME	completion for bash, of one of the programs; zsh NAME, fish NAME: for those
+//   generate completion NAME	completion for bash, of one of the programs; likewise zsh NAME and fish NAME
 //
-// on standard output. One process, one thread, owns nothing.
+// on standard output. Single process, single thread, owns nothing.
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "server/tools/manual.h"
 #include "server/version.h"
 
-/* Of the pages' latest change of form; what they say comes from the tables. */
+/* Of the pages' latest change of form; their contents come from the tables. */
 #define DATE "November 25, 2026"
 
 static const struct manual *const manuals[] = {&manual_server, &manual_run, &manual_ctl, &manual_exporter};
@@ -25,7 +25,7 @@ static const struct manual *const manuals[] = {&manual_server, &manual_run, &man
  * Text
  */
 
-/* One word, or a part of a line, without a meaning to troff. */
+/* A word, or a part of a line, without a meaning to troff. */
 static void put_escaped(const char *text, size_t length)
 {
 	for (size_t i = 0; i < length; i++) {
@@ -313,7 +313,7 @@ static void put_option_arguments(const struct manual *manual)
 	puts("\tesac");
 }
 
-/* Sets `first` to the first word that is neither an option nor the argument of one. */
+/* Sets `first` to the first word that is neither an option nor an option's argument. */
 static void put_first(const struct manual *manual)
 {
 	puts("\tlocal i first=\n\tfor ((i = 1; i < COMP_CWORD; i++)); do\n\t\tcase ${COMP_WORDS[i]} in");
@@ -326,7 +326,7 @@ static void put_first(const struct manual *manual)
 	puts("\t\t-*) ;;\n\t\t*)\n\t\t\tfirst=${COMP_WORDS[i]}\n\t\t\tbreak\n\t\t\t;;\n\t\tesac\n\tdone");
 }
 
-/* What follows the first word of commands' names. */
+/* Completes the words after the first word of commands' names. */
 static void put_command(const struct manual *manual, const char *first, size_t length)
 {
 	printf("\t%.*s) words='--help", (int)length, first);
@@ -374,7 +374,7 @@ static void put_completion(const struct manual *manual)
 	puts("() {\n\tlocal current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}");
 	put_options(manual);
 	put_first(manual);
-	/* What is behind the program's name is the program's. */
+	/* All words after the program's name are the program's. */
 	if (runs)
 		puts("\t[ -z \"$first\" ] || return");
 	put_option_arguments(manual);
@@ -389,7 +389,7 @@ static void put_completion(const struct manual *manual)
 	printf(" %s\n", manual->program);
 }
 
-/* The first sentence, in one line, without a meaning to a shell. */
+/* The first sentence, in a single line, without a meaning to a shell. */
 static void put_sentence(const char *text)
 {
 	for (; *text && !(text[0] == '.' && (!text[1] || text[1] == ' ')); text++)
@@ -397,7 +397,7 @@ static void put_sentence(const char *text)
 			putchar(*text);
 }
 
-/* The commands of one word, and what they do. @begin, @middle, @end: around them */
+/* The commands of a single word, and their help. @begin, @middle, @end: printed around them */
 static void put_first_words(
 	const struct manual *manual, const char *begin, const char *middle, const char *end)
 {

@@ -71,20 +71,20 @@ static char *read_document(int fd)
 	return text;
 }
 
-/* Of a service that does not say why. */
+/* For a refusal without a reason. */
 static const char *refusal(int32_t code)
 {
 	switch (code) {
 	case CUDA_ERROR_NOT_FOUND:
-		return "there is no such session or program, or it does not know the command";
+		return "there is no such session or program, or the service does not know the command";
 	case CUDA_ERROR_NOT_PERMITTED:
-		return "it is another user's";
+		return "this is another user's";
 	case CUDA_ERROR_INVALID_VALUE:
-		return "the arguments make no sense to it";
+		return "the service does not understand the arguments";
 	case CUDA_ERROR_OUT_OF_MEMORY:
-		return "it is out of memory";
+		return "the service is out of memory";
 	default:
-		return "it does not say why";
+		return "the service gives no reason";
 	}
 }
 

@@ -1,4 +1,4 @@
-// The operator's side of the control socket, for small programs: connect, one question, one answer.
+// The operator's side of the control socket, for small programs: connect, ask, read the answer.
 // Blocking.
 
 #ifndef FRMPS_SERVER_TOOLS_ASK_H
@@ -9,7 +9,7 @@
 #include "protocol/place.h"
 #include "protocol/wire.h"
 
-/* Outcome: the service is there and does not do it. */
+/* Outcome: the service is there and refuses. */
 #define ASK_E_REFUSED 1
 
 /* A daemon that does not answer within this time is as good as none. */
@@ -18,22 +18,21 @@
 /**
  * Finds the service's socket.
  * @given: NULL or empty: by place_find()
- * @ret_text: on failure, one sentence
- * Return: 0; -EACCES: others than root and this user could have made it
+ * @ret_text: on failure, a sentence
+ * Return: 0; -EACCES: the socket may belong to a user other than root and this user
  */
 int ask_find(const char *given, char path[PLACE_BYTES], char *ret_text, size_t text_size);
 
 /**
  * Asks the service.
  * @command: row of commands.def
- * @ret_json: the document, the caller's; NULL if it is not wanted
- * @ret_text: on failure, one sentence
+ * @ret_json: the document, the caller's; NULL: not wanted
+ * @ret_text: on failure, a sentence
  * Return: 0; ASK_E_REFUSED; -errno when the service cannot be reached or does not answer
  */
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size);
 
-/** The same for a command with arguments, or one that takes its time. @seconds: how long it may
- * take */
+/** The same for a command with arguments, or a slow command. @seconds: time limit */
 int ask_with(const char *path, const char *command, const struct wire_names *arguments, unsigned seconds,
 	char **ret_json, char *ret_text, size_t text_size);
 

@@ -8,9 +8,9 @@
 #define CDI_BEHIND_MAX 2000u
 #define ALNUM	       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-/* The folder is mounted and not the socket: a service that starts again makes a new one. Who can
- * write there, as root of a container can, could put a socket of its own in its place, for
- * everybody; to connect nobody needs to. */
+/* The folder is mounted and not the socket: a service that starts again makes a new socket. With
+ * write access, a container's root could replace the socket by another, for everybody; connecting
+ * needs no write access. */
 static json_t *make_mount(const char *path)
 {
 	return json_pack("{ss ss s[ssss]}", "hostPath", path, "containerPath", path, "options", "ro",

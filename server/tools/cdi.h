@@ -1,6 +1,6 @@
-// A specification of the Container Device Interface: what a container needs of the service.
-// Runtimes that know the interface (docker, podman, containerd, CRI-O) read it, and a container
-// asks for the device by name.
+// A specification of the Container Device Interface: the needs of a container that uses the
+// service. Runtimes that know the interface (docker, podman, containerd, CRI-O) read the
+// specification, and a container asks for the device by name.
 
 #ifndef FRMPS_SERVER_TOOLS_CDI_H
 #define FRMPS_SERVER_TOOLS_CDI_H
@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/** Whether a device may have this name: runtimes refuse a specification with another one. */
+/** True if a device may have this name: runtimes refuse a specification with another name. */
 bool cdi_is_name(const char *name);
 
 /**
@@ -17,8 +17,8 @@ bool cdi_is_name(const char *name);
  * the driver.
  * @name: of the device
  * @socket, library: absolute paths of the service's socket and of the folder with libcuda.so.1
- * @behind: what LD_LIBRARY_PATH has behind the library, because the specification's replaces that
- *   of the image; empty: nothing
+ * @behind: folders for LD_LIBRARY_PATH after the library's, because the specification's variable
+ *   replaces the image's; empty: none
  * Return: the document, the caller's; NULL without memory, or if a path is not absolute
  */
 json_t *cdi_make(const char *name, const char *socket, const char *library, const char *behind);

@@ -35,14 +35,14 @@ static int check_arguments(const struct manual *manual, const struct manual_row 
 	return 0;
 }
 
-/* Of a command that looks at its options itself. */
+/* For a command that parses its options itself. */
 static bool wants_help(const struct manual_row *row, const struct call *call)
 {
 	return row->number == MANUAL_TAKES_ALL && call->count == 1 &&
 	       (!strcmp(call->arguments[0], "--help") || !strcmp(call->arguments[0], "-h"));
 }
 
-/* Takes --json out of the words behind a command that looks at its options itself. */
+/* Removes --json from the words after a command that parses its options itself. */
 static void take_json(struct call *call)
 {
 	int kept = 0;
@@ -95,7 +95,7 @@ bool command_takes_all(const struct commands *commands, int count, char **words)
 	return row && row->number == MANUAL_TAKES_ALL;
 }
 
-/* Puts the words of a line, which is changed, behind the first. Return: how many there are then */
+/* Appends the words of a line, which is changed, to the first word. Return: their number then */
 static int split(char *line, char *words[COMMAND_WORDS_MAX + 1])
 {
 	char *rest = NULL;
@@ -124,7 +124,7 @@ int command_read(
 		quits = !strcmp(words[1], "quit");
 		words[0] = (char *)program;
 		r = run(context, count, words);
-		/* What a line says is there before the next one is read. */
+		/* The output of a line is complete before the next line is read. */
 		if (!r)
 			r = manual_flush(stdout);
 		outcome = r || outcome < 0 ? r : outcome;

@@ -3,8 +3,8 @@
 //   findings	a list
 //     check	configuration, driver, compute_mode, exceptions, kernel_log, library, preload, service, device, files, memory, shared_memory, programs
 //     level	ok, warning, error
-//     text	what is the case
-//     advice	what to do; only where the level is not ok
+//     text	the finding
+//     advice	remedy; only where the level is not ok
 
 #include "server/tools/doctor.h"
 
@@ -30,11 +30,11 @@
 #include "server/tools/shim.h"
 #include "server/version.h"
 
-/* Drivers whose faults were contained in trials: the first part of their version. */
+/* Drivers with faults that were contained in trials: the first part of their version. */
 #define TRIED_DRIVER "580"
-/* A client takes 12 descriptors of the service, and one for each piece of its memory. */
+/* A client takes 12 descriptors of the service, and another for each piece of its memory. */
 #define FILES_WANTED 65536u
-/* What programs (loaders of data, collectives between processes) usually want of /dev/shm. */
+/* The usual need of programs (loaders of data, collectives between processes) for /dev/shm. */
 #define SHARED_BYTES (UINT64_C(1) << 30)
 
 enum level { LEVEL_OK, LEVEL_WARNING, LEVEL_ERROR };
@@ -45,7 +45,7 @@ struct examination {
 	json_t *findings;
 	unsigned device; /* number, by the configuration */
 	bool is_host;	 /* kernels run on the processor: there is no driver to look at */
-	json_t *status;	 /* of the service; NULL: it does not answer */
+	json_t *status;	 /* of the service; NULL: no answer */
 };
 
 /* @advice: NULL for LEVEL_OK */
@@ -106,7 +106,8 @@ static void look_at_configuration(struct examination *e)
 				"correct the line; frmps.conf(5) describes the keys", "%s", line);
 }
 
-/* What one context costs. @answer: the driver's; without devices if it was not asked */
+/* The cost of the compute mode. @answer: the driver's; without devices if the driver was not
+ * asked */
 static void look_at_mode(struct examination *e, const struct probe_answer *answer)
 {
 	const char *served =
@@ -156,7 +157,7 @@ static void look_at_driver(struct examination *e)
 	look_at_mode(e, &answer);
 }
 
-/* Faults are contained by what the driver does inside, which no interface promises. */
+/* Containment depends on internals of the driver, which no interface promises. */
 static void look_at_exceptions(struct examination *e)
 {
 	char path[PATH_MAX], version[64] = "";
@@ -168,7 +169,7 @@ static void look_at_exceptions(struct examination *e)
 		fclose(file);
 	version[strcspn(version, "\n")] = '\0';
 	if (!version[0])
-		return; /* look_at_driver() has said what there is to say */
+		return; /* look_at_driver() has reported already */
 	if (!strncmp(version, TRIED_DRIVER ".", strlen(TRIED_DRIVER ".")))
 		find(e, "exceptions", LEVEL_OK, NULL, "faults are contained with driver %s", version);
 	else
@@ -287,7 +288,7 @@ static void look_at_shared_memory(struct examination *e)
  * The service
  */
 
-/* What becomes of a connection is told by ask(); why it is not permitted, it does not know. */
+/* ask() reports the outcome of a connection, but not the reason why it is not permitted. */
 static const char *advise_connection(const char *socket)
 {
 	if (access(socket, F_OK) < 0 && errno == EACCES)
@@ -319,7 +320,7 @@ static void look_at_service(struct examination *e)
 	device = json_object_get(e->status, "device");
 	if (!version)
 		find(e, "service", LEVEL_ERROR, "install service and tools of one version",
-			"the service at %s answers what is not understood", socket);
+			"the answer of the service at %s is not understood", socket);
 	else if (strcmp(version, SERVER_VERSION))
 		find(e, "service", LEVEL_WARNING, "restart the service after an upgrade",
 			"the service at %s has version %s, this program %s", socket, version, SERVER_VERSION);
@@ -335,7 +336,7 @@ static void look_at_service(struct examination *e)
 			json_string_value(json_object_get(device, "reason")));
 }
 
-/* Return: the soft limit, UINT64_MAX for none; 0 if it is not known */
+/* Return: the soft limit, UINT64_MAX for none; 0 if unknown */
 static uint64_t read_limit(FILE *limits, const char *name)
 {
 	char line[256], *value;
@@ -379,7 +380,7 @@ static void look_at_limits(struct examination *e)
 	else
 		find(e, "files", LEVEL_OK, NULL, "the service may open %llu files",
 			(unsigned long long)files);
-	/* Root may lock what it likes. */
+	/* Root may lock any amount. */
 	if (memory != UINT64_MAX && owner.st_uid)
 		find(e, "memory", LEVEL_WARNING, "raise it (LimitMEMLOCK=infinity in the unit, ulimit -l)",
 			"the service may lock %llu MiB of memory: pinned memory of programs may fail",

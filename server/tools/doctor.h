@@ -1,5 +1,5 @@
-// frmpsctl doctor: looks at the machine as the service and its programs find it, and says of each
-// thing whether it is right, and if not, what to do. Changes nothing. One thread; blocks for as
+// frmpsctl doctor: examines the machine from the view of the service and its programs, and reports
+// for each item if it is right, and the remedy if not. Changes nothing. One thread; blocks for as
 // long as the driver takes to start.
 
 #ifndef FRMPS_SERVER_TOOLS_DOCTOR_H
@@ -11,7 +11,7 @@
 struct doctor {
 	const char *root;   /* in front of files of the machine: ""; tests have a folder */
 	const char *socket; /* of the service */
-	const char *server; /* path of frmps-server, which is asked about the driver; NULL: it is not found */
+	const char *server; /* path of frmps-server, which asks the driver; NULL: not found */
 	bool json;
 	FILE *out;
 };

@@ -1,5 +1,5 @@
-// See events.h. Each question names the latest event that is known, and the service answers when
-// there is a later one: one that is not asked keeps nothing for us.
+// See events.h. Each request names the latest known event, and the service answers when there is a
+// later event: between requests the service stores nothing for us.
 
 #include "server/tools/events.h"
 
@@ -15,7 +15,8 @@
 #include "server/tools/field.h"
 #include "server/tools/manual.h"
 
-/* Until a service whose connection broke is asked again: its daemon may have been replaced. */
+/* Delay before asking a service again after a broken connection: its daemon may have been
+ * replaced. */
 #define AGAIN_SECONDS 1u
 /* An answer is awaited for as long as nothing happens. */
 #define FOR_EVER 0u
@@ -66,7 +67,7 @@ static void print_events(const struct view *view, const json_t *events)
 	}
 }
 
-/* Return: whether it can be read on */
+/* Return: true to go on */
 static bool print(struct view *view, const json_t *root)
 {
 	const json_t *events = json_object_get(root, "events");
@@ -89,7 +90,8 @@ static bool print(struct view *view, const json_t *root)
 	return !manual_flush(view->out);
 }
 
-/* @number: NULL: what there is, at once; else what is behind it. Return: as call_try() */
+/* @number: NULL: all present events, at once; else the events after this number. Return: as
+ * call_try() */
 static int ask_events(const struct call *call, const char *number, json_t **ret_root, char *text, size_t size)
 {
 	const struct wire_names arguments = {&number, number ? 1 : 0};

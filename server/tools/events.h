@@ -1,5 +1,5 @@
-// frmpsctl events: what has happened, and what happens from now on, from documents of the service
-// (control/events.c). One thread; blocks.
+// frmpsctl events: past events, and on request new ones, from documents of the service
+// (control/events.c). Single thread; blocks.
 
 #ifndef FRMPS_SERVER_TOOLS_EVENTS_H
 #define FRMPS_SERVER_TOOLS_EVENTS_H
@@ -9,11 +9,11 @@
 struct call;
 
 /**
- * Prints the events that the service keeps, the latest last. With call->follow it goes on with
- * those that come, until the service ends; a line says how many there were that the service did not
- * keep until they were asked for. With call->json that is one document, and with both one in each
- * line, {"missed": NUMBER} for those that are lost.
- * Return: exit code of the program, which has said why
+ * Prints the events that the service has stored, the latest last. With call->follow, new events
+ * follow until the service ends; a line gives the number of events that the service had dropped
+ * before they were requested. With call->json the output is a document, and with both there is a
+ * document in each line, {"missed": NUMBER} for lost events.
+ * Return: exit code of the program, after an error line
  */
 int events_show(const struct call *call, FILE *out);
 

@@ -33,7 +33,7 @@ static inline const char *field_limit(char text[BYTES_TEXT], const json_t *objec
 	return field_number(object, key) ? field_bytes(text, object, key) : "-";
 }
 
-/** The texts, for as long as the block in which they stand. */
+/** The texts, valid to the end of the block around the macro. */
 #define FIELD_BYTES(object, key) field_bytes((char[BYTES_TEXT]){0}, object, key)
 #define FIELD_LIMIT(object, key) field_limit((char[BYTES_TEXT]){0}, object, key)
 

@@ -1,7 +1,7 @@
-// frmps-exporter: Prometheus asks it over HTTP, and it asks the service over the control socket, as
-// frmpsctl status does. It has no part in the service: without it, or when it hangs, nobody else
-// notices. Its main thread waits for SIGTERM; the HTTP library's thread answers one request after
-// the other. It owns the listening socket.
+// frmps-exporter: Prometheus asks over HTTP, and the exporter asks the service over the control
+// socket, as frmpsctl status does. The exporter is no part of the service: nobody else notices if
+// it is missing or hangs. The main thread waits for SIGTERM; the HTTP library's thread answers one
+// request after the other. The process owns the listening socket.
 
 #include <errno.h>
 #include <jansson.h>
@@ -25,7 +25,7 @@
 
 #define LISTEN_DEFAULT	"127.0.0.1:9836"
 #define CONNECTIONS_MAX 32u
-/* Of a connection that says nothing. */
+/* Of a silent connection. */
 #define IDLE_SECONDS 2u
 
 struct options {
@@ -34,7 +34,7 @@ struct options {
 
 /* ---- answers ---- */
 
-/* The service's status. NULL: it does not answer, and standard error says why. */
+/* The service's status. NULL, with a reason on standard error: no answer. */
 static json_t *ask_status(const char *path)
 {
 	char text[400], *answer;
@@ -97,7 +97,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
 
 /* ---- listening ---- */
 
-/* Takes ADDRESS:PORT or [ADDRESS]:PORT apart, in place. Return: whether it is one */
+/* Splits ADDRESS:PORT or [ADDRESS]:PORT, in place. Return: false for any other text */
 static bool split(char *text, char **ret_address, char **ret_port)
 {
 	char *colon = strrchr(text, ':');
@@ -114,7 +114,7 @@ static bool split(char *text, char **ret_address, char **ret_port)
 	return *text != '\0';
 }
 
-/* getaddrinfo() takes a number beyond the largest port, and a negative one, for another port. */
+/* getaddrinfo() maps a number beyond the largest port, and a negative number, to another port. */
 static bool is_port(const char *text)
 {
 	uint64_t port;
@@ -122,7 +122,7 @@ static bool is_port(const char *text)
 	return config_parse_number(text, false, &port) && port <= UINT16_MAX;
 }
 
-/* Return: a socket, or -1; errno is 0 where it is no address */
+/* Return: a socket, or -1; errno is 0 for a text that is no address */
 static int listen_on(const char *where)
 {
 	const struct addrinfo hints = {
@@ -150,7 +150,7 @@ static int listen_on(const char *where)
 	return fd;
 }
 
-/* Port 0 asks for any that is free, so it is said which one it is. */
+/* Port 0 asks for any free port, so the real port is printed. */
 static void say_where(int fd)
 {
 	struct sockaddr_storage address;

@@ -1,6 +1,6 @@
 // frmps-run: runs a program under the service, by putting our libcuda.so.1 in front of the
-// driver's. Fails closed: without the service the program is not run, unless --allow-native says
-// that it may then use the GPU directly.
+// driver's. Fails closed: without the service the program does not run, unless --allow-native
+// permits the direct use of the GPU.
 
 #include <errno.h>
 #include <limits.h>
@@ -19,10 +19,10 @@
 #include "server/tools/shim.h"
 #include "server/version.h"
 
-/* Exit codes beside those of sysexits.h; otherwise it is the program's. */
+/* Exit codes beside those of sysexits.h; otherwise the program's exit code is passed on. */
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND	127
-/* Daemons that may die, one after the other, while they are asked. */
+/* Deaths of daemons, in a row, that a ping survives. */
 #define PING_TRIES 4u
 
 struct options {
@@ -77,8 +77,8 @@ static int look_at_program(const char *path, struct stat *status)
 	return access(path, X_OK) < 0 ? errno : 0;
 }
 
-/* The file that execvp() would run. Return: 0 or an errno: what is wrong with the first that there
- * is, else ENOENT. */
+/* The file that execvp() would run. Return: 0 or an errno: the problem of the first file that
+ * exists, else ENOENT. */
 static int find_program(const char *name, char *path, size_t size, struct stat *status)
 {
 	const char *list = getenv("PATH");
@@ -102,7 +102,7 @@ static int find_program(const char *name, char *path, size_t size, struct stat *
 	return error;
 }
 
-/* Programs that gain rights when they are run: the loader ignores LD_LIBRARY_PATH for them. */
+/* Programs that gain rights at exec: the loader ignores LD_LIBRARY_PATH for them. */
 static bool gains_rights(const char *path, const struct stat *status)
 {
 	char value[64];
@@ -152,7 +152,7 @@ static int prepare(const struct options *options, const char *socket, enum past 
 	return 0;
 }
 
-/* Says why a program cannot be run. Return: the exit code */
+/* Reports why a program cannot be run. Return: the exit code */
 static int say_unrunnable(const char *name, int error, bool begun)
 {
 	const char *why = strerror(error);
@@ -184,8 +184,8 @@ static int check_rights(const char *path, const struct stat *status)
 /* Scripts that are run by scripts, at most. */
 #define SCRIPTS 4
 
-/* What leads the program, or the one that runs this script, past our library. Return: 0, or an exit
- * code */
+/* Finds the reason why the loader would bypass our library, for the program or for the interpreter
+ * of this script. Return: 0, or an exit code */
 static int check_past(const char *path, enum past *ret_past)
 {
 	char program[PATH_MAX], interpreter[PATH_MAX], library[PATH_MAX];
@@ -217,8 +217,8 @@ static int run(const char *path, char **arguments)
 	return say_unrunnable(arguments[0], errno, true);
 }
 
-/* A daemon that dies takes the question along, and the next one answers: whoever connects waits for
- * it. Return: as ask() */
+/* A daemon that dies loses the request, and the next daemon answers the next connection. Return: as
+ * ask() */
 static int ping(const char *socket, char *text, size_t size)
 {
 	int r = -ECONNRESET;
@@ -240,7 +240,7 @@ int main(int count, char **arguments)
 	if (r)
 		return r - 1;
 	arguments += optind;
-	/* One that refuses to answer more operators is there, and serves programs. */
+	/* A service that refuses further operators is there, and serves programs. */
 	native = ask_find(options.socket, socket, text, sizeof(text)) < 0 ||
 		 ping(socket, text, sizeof(text)) < 0;
 	if (native && !options.allow_native) {

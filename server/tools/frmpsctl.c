@@ -1,4 +1,4 @@
-// frmpsctl: the operator's program. Asks the service over its socket and prints what it says, as a
+// frmpsctl: the operator's program. Asks the service over its socket and prints the answer, as a
 // table for people or as JSON for programs.
 
 #include <dirent.h>
@@ -28,7 +28,7 @@
 #include "server/tools/top.h"
 #include "server/version.h"
 
-/* How long the service may take for it: longer than the daemon does. */
+/* Time limit for isolating a program: longer than the daemon's. */
 #define ISOLATE_SECONDS 60
 #define SWAP_SECONDS	120
 /* A user database on another machine may be slow. */
@@ -156,7 +156,7 @@ static void print_status(const json_t *root)
 		field_number(keeper, "pid"), field_text(keeper, "state", "-"),
 		field_text(root, "socket", "-"));
 	if (field_number(keeper, "overdue_seconds"))
-		printf("the keeper has not answered for %lld s: who asks for device memory waits\n",
+		printf("the keeper has not answered for %lld s: requests for device memory wait\n",
 			field_number(keeper, "overdue_seconds"));
 	if (json_is_integer(json_object_get(root, "stop_ms")))
 		printf("the service stops: it waits for these programs for %lld s more; frmpsctl terminate "
@@ -252,7 +252,7 @@ static int show_quarantine(const struct call *call)
 	return show(call, "quarantine", ASK_SECONDS, print_quarantine);
 }
 
-/* Says something and is content with being obeyed, in so many seconds. */
+/* Sends a command with a time limit in seconds, and expects no output. */
 static int order_in(const struct call *call, const char *command, const char *const *arguments,
 	unsigned count, int seconds)
 {
@@ -359,7 +359,7 @@ static void print_top_json(const json_t *before, const json_t *now, uint64_t ns)
 	json_decref(root);
 }
 
-static struct termios terminal; /* as it was */
+static struct termios terminal; /* at the start */
 
 static void restore_terminal(void)
 {
@@ -373,7 +373,7 @@ static void on_end(int number)
 	raise(number);
 }
 
-/* Keys come one by one, and are not shown. Return: whether that is so */
+/* Keys arrive singly, and are not shown. Return: false if that is unsupported */
 static bool read_keys(void)
 {
 	struct termios now;
@@ -390,7 +390,7 @@ static bool read_keys(void)
 	return true;
 }
 
-/* Waits a second for a key. @keys: whether keys can be read. Return: whether it was q */
+/* Waits a second for a key. @keys: true if keys can be read. Return: true for q */
 static bool wait_or_leave(bool keys)
 {
 	struct pollfd wait = {.fd = keys ? STDIN_FILENO : -1, .events = POLLIN};
@@ -399,7 +399,7 @@ static bool wait_or_leave(bool keys)
 	return poll(&wait, 1, 1000) > 0 && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q');
 }
 
-/* On a terminal until somebody ends it (q), which leaves the terminal as it is; elsewhere once. */
+/* On a terminal until the user presses q, which restores the terminal; elsewhere once. */
 static int show_top(const struct call *call)
 {
 	const bool live = isatty(STDOUT_FILENO) && !call->json;
@@ -435,7 +435,7 @@ static int show_top(const struct call *call)
 	return code;
 }
 
-/* Whether the socket's folder has nothing else in it: a container gets all of it. */
+/* True if the socket's folder contains nothing else: a container gets all of it. */
 static bool is_own_folder(const char *socket)
 {
 	const char *name = strrchr(socket, '/');
@@ -497,7 +497,7 @@ static const struct command rows[] = {
 static const struct commands commands = {&manual_ctl, rows, sizeof(rows) / sizeof(rows[0])};
 
 /*
- * What the words say
+ * Options
  */
 
 /* @stops: at the first word that is no option. Return: 0 to go on, or the exit code + 1. */
@@ -531,9 +531,9 @@ static int parse(int count, char **arguments, bool stops, struct options *option
 	return 0;
 }
 
-/* Options may stand before and behind a command, but what is behind a verb of stock MPS is the
- * verb's.
- * @ret_words: what is no option. Return: 0 to go on, or the exit code + 1. */
+/* Options may stand before and after a command, but all words after a verb of stock MPS belong to
+ * the verb.
+ * @ret_words: words that are no options. Return: 0 to go on, or the exit code + 1. */
 static int parse_all(int count, char **arguments, struct options *options, int *ret_count, char ***ret_words)
 {
 	int r = parse(count, arguments, true, options), first = optind;
@@ -550,8 +550,8 @@ static int parse_all(int count, char **arguments, struct options *options, int *
 	return r;
 }
 
-/* @before: what was said before the lines of standard input, of which this is one; NULL: standard
- * input may say what to do. Return: exit code */
+/* @before: options before the lines of standard input, of which this is one; NULL: commands may
+ * come from standard input. Return: exit code */
 static int run(int count, char **arguments, const struct options *before);
 
 static int run_line(void *context, int count, char **arguments)

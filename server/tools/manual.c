@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#define WIDTH  80 /* of what is printed */
+#define WIDTH  80 /* of the output */
 #define COLUMN 24 /* where explanations begin */
 
 #define OPTIONS_MAX 24
@@ -115,7 +115,7 @@ int manual_option(const struct manual *manual, int count, char **arguments, int 
 	return getopt_long(count, arguments, stops ? "+h" : "h", list, NULL);
 }
 
-/* Prints words from a column on, where the line is now. */
+/* Prints words from a column on, which is the line's present column. */
 static void print_wrapped(FILE *out, const char *text, int column)
 {
 	int at = column;
@@ -215,7 +215,7 @@ int manual_help_command(const struct manual *manual, const struct manual_row *co
 	return manual_flush(out);
 }
 
-/* Whether arguments begin with the words of a name. Return: their number, 0 if not */
+/* Compares arguments with the words of a name. Return: their number, 0 if they differ */
 static int match_words(const char *name, int count, char *const *arguments)
 {
 	int words = 0;
@@ -250,8 +250,8 @@ const struct manual_row *manual_command(
 	return best;
 }
 
-/* Bytes that differ between two words: changed, added or left out (Levenshtein's distance), of
- * words below 32 bytes. */
+/* Bytes that differ between two words: changed, added or omitted (Levenshtein's distance), of words
+ * below 32 bytes. */
 static unsigned distance(const char *left, size_t left_length, const char *right, size_t right_length)
 {
 	unsigned row[33];

@@ -1,6 +1,6 @@
 // See metrics.h. Every name that Prometheus sees is in the tables below, once. All samples of a
-// name follow its help, as the format demands, so each name goes over all executors or sessions
-// once more.
+// name follow its help, as the format demands, so each name needs another pass over all executors
+// or sessions.
 
 #include "server/tools/metrics.h"
 
@@ -16,7 +16,7 @@ struct figure {
 	const char *name, *type, *help, *key;
 };
 
-/* Values of these labels of Prometheus end where they do not fit. */
+/* Values of these labels of Prometheus are cut off at this length. */
 #define LABEL_MAX 512u
 #define POD_UID	  36u /* characters */
 
@@ -53,7 +53,7 @@ static void say_kind(FILE *out, const char *name, const char *type, const char *
 	fprintf(out, "# HELP frmps_%s %s\n# TYPE frmps_%s %s\n", name, help, name, type);
 }
 
-/* name="text", with what the format sets apart. Texts are the programs' own. */
+/* name="text", with the format's special characters escaped. Texts are the programs' own. */
 static void say_label(FILE *out, const char *name, const char *text)
 {
 	fprintf(out, "%s=\"", name);
@@ -105,7 +105,7 @@ static void say_counters(FILE *out, const json_t *counters)
 	for (size_t i = 0; i < COUNT(figures); i++) {
 		const struct figure *figure = &figures[i];
 
-		/* A service of another version may not know it. */
+		/* A service of another version may lack the figure. */
 		if (!json_object_get(counters, figure->key))
 			continue;
 		say_kind(out, figure->name, figure->type, figure->help);
@@ -170,8 +170,8 @@ static void say_executor(FILE *out, const json_t *domain, const json_t *executor
 	fprintf(out, "} %d\n", value);
 }
 
-/* @key: what is said of each, true or false; NULL: 1. One that belongs to no user yet has no label
- * for it. */
+/* @key: of the sample, true or false; NULL: 1. Skips domains without a user, which lack
+ * the label. */
 static void say_each_executor(FILE *out, const json_t *domains, const char *name, const char *key)
 {
 	const json_t *domain, *executor;
@@ -206,7 +206,7 @@ static void say_executors(FILE *out, const json_t *domains)
 
 /* ---- sessions ---- */
 
-/* The unique number of a Kubernetes pod, as it stands in the name of its control group, with '-' or
+/* The unique number of a Kubernetes pod, as written in the name of its control group, with '-' or
  * '_'. */
 static bool find_pod(const char *cgroup, char pod[POD_UID + 1])
 {

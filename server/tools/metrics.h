@@ -1,4 +1,4 @@
-// The service's status as Prometheus reads it.
+// The service's status in Prometheus's format.
 
 #ifndef FRMPS_SERVER_TOOLS_METRICS_H
 #define FRMPS_SERVER_TOOLS_METRICS_H

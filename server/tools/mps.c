@@ -1,5 +1,4 @@
-// Verbs of stock MPS. See mps.h. What they list is taken from the service's status
-// (server/control/status.c).
+// Verbs of stock MPS. See mps.h. Lists come from the service's status (server/control/status.c).
 
 #include "server/tools/mps.h"
 
@@ -83,7 +82,7 @@ static const json_t *find_server(const struct call *call, const json_t *root, co
 	return NULL;
 }
 
-/* One whose process has ended is none any more, though its work may go on for a while. */
+/* A program whose process has ended is none any more, though its work may go on for a while. */
 bool mps_is_client(const json_t *client)
 {
 	return strcmp(field_text(client, "state", ""), "closing") != 0;
@@ -116,7 +115,7 @@ static json_t *client_json(const json_t *root, long long server, const json_t *c
 		"executable", field_text(client, "executable", field_text(client, "program", "-")));
 }
 
-/* What is said of each client. @only: of one domain; NULL: of all */
+/* The rows about each client. @only: of this domain; NULL: of all */
 static json_t *clients_json(const json_t *root, const json_t *only)
 {
 	json_t *list = json_array(), *domain, *client;
@@ -164,8 +163,8 @@ static int print_clients(const struct call *call, json_t *list, const char *head
 
 typedef void headline_fn(const json_t *root, char text[HEADLINE]);
 
-/* Prints something of each client. @server: of one; NULL: of all; @headline: what is above it where
- * there are any; NULL: nothing. Return: exit code */
+/* Prints a row for each client. @server: of this server; NULL: of all; @headline: printed above any
+ * rows; NULL: nothing. Return: exit code */
 static int list_clients(const struct call *call, const char *server, headline_fn *headline, client_fn *print)
 {
 	const json_t *only = NULL;
@@ -213,7 +212,7 @@ int mps_server_list(const struct call *call)
 	return manual_flush(stdout);
 }
 
-/* The words of stock MPS. While a fault is dealt with, new programs wait as they do at a start. */
+/* The states of stock MPS. During a fault, new programs wait as at a start. */
 const char *mps_state_of(const json_t *root, const json_t *domain)
 {
 	if (!strcmp(field_text(json_object_get(root, "device"), "state", ""), "failed"))
@@ -260,7 +259,7 @@ static void device_headline(const json_t *root, char text[HEADLINE])
 	snprintf(text, HEADLINE, "[0] %s, %s\n", domain ? domain + 1 : pci, field_text(device, "name", "-"));
 }
 
-/* A process and which of its sessions: one here. */
+/* A process and its session: here always the first. */
 static void print_device_client(const json_t *client)
 {
 	printf("%lld.1\n", field_number(client, "pid"));
@@ -316,7 +315,7 @@ static void print_device(const json_t *root, bool csv)
 	printf(format, "0", pci, mps_uuid(root), field_text(device, "name", "-"), "N/A");
 }
 
-/* What programs see that start a server, and those of one. */
+/* The devices for programs that start a server, or for those of a server. */
 static void print_devices(const json_t *root, const char *server, bool csv)
 {
 	puts("Default");
@@ -470,7 +469,7 @@ int mps_terminate_client(const struct call *call)
 	if (!root)
 		return code;
 	domain = find_server(call, root, server);
-	/* Every process of a PID namespace that the service does not see has this one. */
+	/* Every process of a PID namespace that is invisible to the service has PID 0. */
 	if (domain && mps_is_number(client, 0)) {
 		json_decref(root);
 		return mps_refuse(

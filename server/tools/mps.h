@@ -1,14 +1,14 @@
-// The verbs of nvidia-cuda-mps-control, over what the service says and does (mps.def). Stock MPS
-// has a server process for each user; here that is the active executor of a domain, and its process
-// is the server's number. One thread.
+// The verbs of nvidia-cuda-mps-control, built on the service's status and commands (mps.def). Stock
+// MPS has a server process for each user; here the active executor of a domain takes this role, and
+// its process is the server's number. Single thread.
 
 #ifndef FRMPS_SERVER_TOOLS_MPS_H
 #define FRMPS_SERVER_TOOLS_MPS_H
 
 #include "server/tools/command.h"
 
-/* All: print on standard output what the verb prints, on standard error why it does not. Return:
- * exit code */
+/* All: the output is on standard output, the reason of a failure on standard error. Return: exit
+ * code */
 
 int mps_server_list(const struct call *call);
 int mps_server_status(const struct call *call);

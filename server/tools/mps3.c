@@ -13,7 +13,7 @@
 #include "server/tools/mps3_inside.h"
 #include "server/tools/mps_inside.h"
 
-/* How long the start of a server may take, and its end: the service tries a few times itself. */
+/* Time limit for the start of a server, and for its end: the service itself tries a few times. */
 #define START_SECONDS 60
 #define START_STEP_NS 20000000L
 
@@ -22,7 +22,7 @@ static const char *const server_columns[] = {
 static const char *const namespace_columns[] = {"name", "server", "server-status", "pinned-memory-limit",
 	"active-thread-percentage", "client-priority", "pipe-directory"};
 
-/* The words of protocol 3. */
+/* The states of protocol 3. */
 static const char *state_of(const json_t *root, const json_t *domain)
 {
 	const char *state = mps_state_of(root, domain);
@@ -179,7 +179,7 @@ static unsigned count_clients(const json_t *domain)
 	return count;
 }
 
-/* The PID of a server, as the verbs of protocol 2 take it. Return: exit code */
+/* The PID of a server, for the verbs of protocol 2. Return: exit code */
 static int find_pid(const struct call *call, const char *name, char pid[24], unsigned *ret_clients)
 {
 	int code = 0;
@@ -212,7 +212,7 @@ int mps3_server_delete(const struct call *call)
 	return code ? code : await_server(call, pid, false);
 }
 
-/* Limits of a server, which has one namespace. Return: exit code */
+/* Limits of a server, which has a single namespace. Return: exit code */
 static int set_limits(const struct call *call, const char *server, const struct words *words)
 {
 	const char *memory = words->values[KEY_MEMORY], *percentage = words->values[KEY_PERCENTAGE],
@@ -250,7 +250,7 @@ int mps3_server_set(const struct call *call)
 }
 
 /*
- * Namespaces: each server has the one that stock MPS makes by itself
+ * Namespaces: each server has the default namespace
  */
 
 /* Return: exit code */
@@ -287,7 +287,7 @@ int mps3_namespace_refuse(const struct call *call)
 	return code ? code : mps_refuse(call, "default is there while its server is");
 }
 
-/* What a verb of protocol 2 answers, as text; "-": nothing. @text: 64 bytes. Return: exit code */
+/* The answer to a verb of protocol 2, as text; "-": nothing. @text: 64 bytes. Return: exit code */
 static int ask_text(
 	const struct call *call, const char *verb, const char *const *words, unsigned count, char *text)
 {

@@ -1,15 +1,15 @@
 // The verbs of nvidia-cuda-mps-control in protocol 3 (mps3.def): MODULE VERB, then names and words
-// --KEY=VALUE. They say and do what the verbs of mps.h do. A server has a name there: here it is
-// the login name of its user, with _SESSION behind it where the server is one program's alone. Its
-// PID stands for it as well. What has no meaning here is refused by name. One thread.
+// --KEY=VALUE. They act like the verbs of mps.h. A server has a name there: here the login name of
+// its user, followed by _SESSION if the server is for a single program. The PID works as well.
+// Words without a meaning here are refused by name. Single thread.
 
 #ifndef FRMPS_SERVER_TOOLS_MPS3_H
 #define FRMPS_SERVER_TOOLS_MPS3_H
 
 #include "server/tools/command.h"
 
-/* All: print on standard output what the verb prints, on standard error why it does not. Return:
- * exit code */
+/* All: the output is on standard output, the reason of a failure on standard error. Return: exit
+ * code */
 
 int mps3_server_create(const struct call *call);
 int mps3_server_delete(const struct call *call);

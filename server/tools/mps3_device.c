@@ -44,7 +44,7 @@ static json_t *client_row(const json_t *root, const json_t *domain, const json_t
 	return json_pack("[sssssss]", pid, name, "0", pci, space, "default", command_of(client));
 }
 
-/* The service's status, if the server that is named is there; without one that is all of them.
+/* The service's status, if the named server exists; without a name always.
  * Return: NULL after an error line. @ret_code: then */
 static json_t *status_of_server(const struct call *call, const struct words *words, int *ret_code)
 {
@@ -87,7 +87,7 @@ int mps3_client_list(const struct call *call)
 	return mps3_print(call, &table, words.values[KEY_FORMAT]);
 }
 
-/* @ret_domain: its. Return: NULL after an error line */
+/* @ret_domain: the client's. Return: NULL after an error line */
 static const json_t *find_client(
 	const struct call *call, const json_t *root, const char *pid, const json_t **ret_domain)
 {
@@ -131,7 +131,7 @@ int mps3_client_terminate(const struct call *call)
 	return session ? mps_terminate(call, session) : code ? code : 1;
 }
 
-/* @server: whose programs see it; "-": nobody's yet */
+/* @server: of the programs that see the device; "-": no user yet */
 static json_t *device_row(const json_t *root, const char *server)
 {
 	const json_t *device = json_object_get(root, "device");
@@ -169,7 +169,7 @@ int mps3_device_list(const struct call *call)
 }
 
 /*
- * Partitions: they are the device's, and programs of any server may name them
+ * Partitions: the device has them, and programs of any server may name them
  */
 
 /* Return: exit code: not 0 if a server or device is named that is not there */
@@ -182,7 +182,7 @@ static int check_place(const struct call *call, const json_t *root, const struct
 	return server && !mps3_find_server(call, root, server);
 }
 
-/* Return: NULL if it was removed meanwhile */
+/* Return: NULL if the partition was removed meanwhile */
 static const json_t *find_partition(const json_t *root, const char *label)
 {
 	size_t index;
@@ -194,7 +194,7 @@ static const json_t *find_partition(const json_t *root, const char *label)
 	return NULL;
 }
 
-/* Asks for the words of a verb on a partition, and the status. Return: exit code */
+/* Parses the words of a verb on a partition, and asks for the status. Return: exit code */
 static int begin_partition(const struct call *call, unsigned keys, struct words *ret_words, json_t **ret_root)
 {
 	int code = mps3_take(call, keys | KEY_BIT(DEVICE) | KEY_BIT(SERVER), 1, 1, ret_words);
@@ -265,7 +265,7 @@ static json_t *partition_row(const json_t *root, const json_t *one)
 		field_text(one, "name", "-"));
 }
 
-/* What no partition has. */
+/* The multiprocessors that no partition has. */
 static json_t *rest_row(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device");

@@ -22,7 +22,7 @@ static const char *const key_names[KEY_COUNT] = {
 #undef KEY
 };
 
-/* Return: the key of a word KEY=VALUE, --KEY=VALUE or --FLAG; KEY_COUNT: it is none */
+/* Return: the key of a word KEY=VALUE, --KEY=VALUE or --FLAG; KEY_COUNT: none */
 static enum key find_key(const char *word, const char **ret_value)
 {
 	const char *name = strncmp(word, "--", 2) ? word : word + 2, *equals = strchr(name, '=');
@@ -142,7 +142,7 @@ int mps3_print_field(const struct call *call, struct table *table, const char *f
 	return code;
 }
 
-/* Letters of any alphabet would be no JSON if they were no UTF-8. */
+/* Without UTF-8, letters of other alphabets would not be valid JSON. */
 static bool is_plain(const char *text)
 {
 	while (*text > ' ' && *text < 127)
@@ -160,7 +160,7 @@ void mps3_name_user(long long uid, char name[MPS3_NAME])
 		snprintf(name, MPS3_NAME, "uid_%lld", uid);
 }
 
-/* Where a domain is one program's alone its first session is the only one. */
+/* In a domain for a single program, the first session is the only session. */
 void mps3_name_server(const json_t *domain, char name[MPS3_NAME])
 {
 	const json_t *first = json_array_get(json_object_get(domain, "clients"), 0);

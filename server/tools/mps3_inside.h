@@ -1,6 +1,6 @@
-// What the verbs of protocol 3 (mps3.c, mps3_device.c) share: the words behind them, tables, and
-// the names of servers. A verb that lists makes rows of texts first (struct table), which are
-// printed as table or csv; `get` prints one field of one row. One thread.
+// Common parts of the verbs of protocol 3 (mps3.c, mps3_device.c): their words, tables, and the
+// names of servers. A verb that lists makes rows of texts first (struct table), which are printed
+// as table or csv; `get` prints one field of a row. Single thread.
 
 #ifndef FRMPS_SERVER_TOOLS_MPS3_INSIDE_H
 #define FRMPS_SERVER_TOOLS_MPS3_INSIDE_H
@@ -43,12 +43,14 @@ struct words {
 	const char *values[KEY_COUNT]; /* NULL: not given; of a flag: empty */
 };
 
-/** Takes the words behind a verb apart. @keys: bits of those that it has; @least, @most: names.
- * Return: 0, or EX_USAGE after an error line */
+/**
+ * Parses the words after a verb. @keys: bits of the allowed keys; @least, @most: names.
+ * Return: 0, or EX_USAGE after an error line
+ */
 int mps3_take(const struct call *call, unsigned keys, unsigned least, unsigned most, struct words *ret_words);
 
-/** Refuses what stock MPS can do and this service cannot, where it is asked for. @value: NULL,
- * false or true; @what: its name. Return: exit code; 0: it is not asked for */
+/** Refuses a feature of stock MPS that this service lacks, if requested. @value: NULL, false or
+ * true; @what: its name. Return: exit code; 0: not requested */
 int mps3_refuse_true(const struct call *call, const char *value, const char *what);
 
 struct table {
@@ -59,10 +61,10 @@ struct table {
 
 #define COLUMNS(list) list, sizeof(list) / sizeof((list)[0])
 
-/** Prints a table and lets go of its rows. @format: NULL for a table with its header. Return: exit
+/** Prints a table and frees its rows. @format: NULL for a table with its header. Return: exit
  * code */
 int mps3_print(const struct call *call, struct table *table, const char *format);
-/** Prints one field of the first row and lets go of the rows. Return: exit code */
+/** Prints a field of the first row and frees the rows. Return: exit code */
 int mps3_print_field(const struct call *call, struct table *table, const char *field);
 
 /* Room for a server's name. */
@@ -70,17 +72,17 @@ int mps3_print_field(const struct call *call, struct table *table, const char *f
 
 void mps3_name_user(long long uid, char name[MPS3_NAME]);
 void mps3_name_server(const json_t *domain, char name[MPS3_NAME]);
-/** Whether a word names the server of a domain. */
+/** True if a word names the server of a domain. */
 bool mps3_is_server(const json_t *domain, const char *word);
 /** Return: the domain of a server; NULL if there is none */
 const json_t *mps3_look_up(const json_t *root, const char *word);
 /** The same, with an error line. */
 const json_t *mps3_find_server(const struct call *call, const json_t *root, const char *word);
 
-/** Whether a word names the device that is served: 0, or the beginning of its UUID. */
+/** True if a word names the device of the service: 0, or the beginning of its UUID. */
 bool mps3_is_device(const json_t *root, const char *word);
 
-/** Has the service do a verb of protocol 2. @ret_root: its answer, the caller's; NULL: it is not
+/** Sends a verb of protocol 2 to the service. @ret_root: the answer, the caller's; NULL: not
  * wanted. Return: exit code */
 int mps3_order(const struct call *call, const char *verb, const char *const *words, unsigned count,
 	json_t **ret_root);

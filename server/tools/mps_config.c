@@ -10,13 +10,13 @@
 #include <string.h>
 
 #define NAME_BYTES 65
-#define WORDS_MAX  10 /* of a verb, the program's name among them */
+#define WORDS_MAX  10 /* of a verb, including the program's name */
 #define VERBS_MAX  256
 
 struct verb {
 	char *words[WORDS_MAX + 1];
 	int count;
-	int empty; /* with so many words it says nothing, and is left out */
+	int empty; /* a verb with so many words has no effect, and is omitted */
 };
 
 enum section {
@@ -37,11 +37,11 @@ struct mps_config {
 	char server[NAME_BYTES], device[NAME_BYTES], feature[NAME_BYTES];
 };
 
-/* What a key adds to the verbs of its section: --OPTION=VALUE. */
+/* Words that a key adds to the verbs of its section: --OPTION=VALUE. */
 static const struct {
 	enum section section;
 	const char *key, *option;
-	bool sets; /* of a server: what `server set` takes */
+	bool sets; /* of a server: for `server set` */
 } keys[] = {
 	{SECTION_SERVER, "uid", "uid", false},
 	{SECTION_SERVER, "allowed_devices", "allowed-devices", false},
@@ -58,7 +58,7 @@ static const struct {
 
 static const char no_memory[] = "there is no memory";
 
-/* Return: NULL, or what is wrong */
+/* Return: NULL, or the error */
 static const char *add_word(struct verb *verb, const char *format, const char *first, const char *second)
 {
 	if (verb->count == WORDS_MAX)
@@ -71,7 +71,7 @@ static const char *add_word(struct verb *verb, const char *format, const char *f
 	return NULL;
 }
 
-/* Begins a verb of a module. Return: NULL, or what is wrong */
+/* Begins a verb of a module. Return: NULL, or the error */
 static const char *add_verb(
 	struct mps_config *config, const char *module, const char *name, const char *what, struct verb **ret)
 {
@@ -99,7 +99,7 @@ static bool is_name(const char *text)
 
 #define PARTS_MAX 5
 
-/* Takes a table's name apart, which is changed. Return: its parts; 0: it is none */
+/* Splits a table's name, which is changed. Return: its parts; 0: invalid */
 static int split(char *text, const char *parts[PARTS_MAX])
 {
 	int count = 0;
@@ -148,8 +148,8 @@ static const char *begin_partition(struct mps_config *config)
 	return wrong ? wrong : add_word(config->create, "--device=%s", config->device, NULL);
 }
 
-/* A [table] or an element of an [[array]] begins. @text: its name, changed. Return: NULL, or what
- * is wrong */
+/* A [table] or an element of an [[array]] begins. @text: the name, changed. Return: NULL, or the
+ * error */
 static const char *begin_section(struct mps_config *config, char *text, bool array)
 {
 	const char *parts[PARTS_MAX];
@@ -178,7 +178,7 @@ static const char *begin_section(struct mps_config *config, char *text, bool arr
 	return "there is no such table";
 }
 
-/* What a key says that is no option. Return: NULL, or what is wrong */
+/* Handles a key that is no option. Return: NULL, or the error */
 static const char *take_other(struct mps_config *config, const char *key, const char *value)
 {
 	struct verb *verb;
@@ -231,7 +231,7 @@ static bool ends(const char *text)
 	return !*text || *text == '#';
 }
 
-/* Takes a value, which is changed, out of its quotes. Return: it; NULL: it is none */
+/* Removes the quotes of a value, which is changed. Return: the value; NULL: invalid */
 static char *take_value(char *text)
 {
 	const bool quoted = *text == '"';
@@ -244,7 +244,7 @@ static char *take_value(char *text)
 	return text;
 }
 
-/* Return: NULL, or what is wrong */
+/* Return: NULL, or the error */
 static const char *take_line(struct mps_config *config, char *line)
 {
 	char *key = line + strspn(line, " \t"), *equals, *value;

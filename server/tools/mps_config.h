@@ -1,6 +1,6 @@
 // The configuration file of stock MPS' protocol 3 (nvidia-cuda-mps-control -a FILE): a part of
 // TOML. Its tables become verbs of that protocol (mps3.def), in the file's order, which are run
-// once the service is ready. So what a verb refuses is refused in a file as well. One thread.
+// once the service is ready. So a verb refuses the same words in a file. Single thread.
 
 #ifndef FRMPS_SERVER_TOOLS_MPS_CONFIG_H
 #define FRMPS_SERVER_TOOLS_MPS_CONFIG_H
@@ -11,7 +11,7 @@ struct mps_config;
 
 /**
  * Reads a file.
- * @program: that an error line begins with
+ * @program: at the beginning of error lines
  * Return: the caller's, for mps_config_free(); NULL after an error line with the file's name and
  * the number of its line
  */
@@ -20,7 +20,7 @@ struct mps_config *mps_config_free(struct mps_config *config);
 
 /**
  * Runs the verbs until one fails.
- * @run: gets a word for the program's name and the verb's words, which it may change
+ * @run: gets a word for the program's name and the verb's words, and may change them
  * Return: of the last run(); 0 if there is nothing to do
  */
 int mps_config_run(

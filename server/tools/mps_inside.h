@@ -1,5 +1,5 @@
-// What the two grammars of nvidia-cuda-mps-control (mps.c, mps3.c) read of the service's status.
-// One thread.
+// Common readers of the service's status, for the two grammars of nvidia-cuda-mps-control (mps.c,
+// mps3.c). Single thread.
 
 #ifndef FRMPS_SERVER_TOOLS_MPS_INSIDE_H
 #define FRMPS_SERVER_TOOLS_MPS_INSIDE_H
@@ -27,9 +27,10 @@ long long mps_server_of(const json_t *domain);
 /** ACTIVE, INITIALIZING or FAULT. */
 const char *mps_state_of(const json_t *root, const json_t *domain);
 
-/** Whether a row of a domain's clients is one: a program whose process has ended is none. */
+/** True if a row of a domain's clients is a client: a program whose process has ended is none. */
 bool mps_is_client(const json_t *client);
-/** The number of a process's PID namespace; "-" if the caller may not see it. @size: 24 at least */
+/** The number of a process's PID namespace; "-" if the caller may not see the namespace. @size: 24
+ * at least */
 void mps_describe_namespace(long long pid, char *text, size_t size);
 bool mps_is_number(const char *text, long long number);
 

@@ -1,6 +1,6 @@
-// nvidia-cuda-mps-control: what scripts of stock MPS call, over the frmps service. Its verbs are
-// those of frmpsctl (mps.h) and those of protocol 3 (mps3.h); it always knows both. With -f it
-// becomes the service, with -d it starts one and waits until that says that it is ready.
+// nvidia-cuda-mps-control: the command of stock MPS for scripts, built on the frmps service. Its
+// verbs are those of frmpsctl (mps.h) and those of protocol 3 (mps3.h); both always work. With -f
+// the process becomes the service, with -d it starts a service and waits until that is ready.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static const struct command rows[] = {
 
 static const struct commands commands = {&manual_mps, rows, sizeof(rows) / sizeof(rows[0])};
 
-/* What stock MPS says is 1, whatever is wrong. */
+/* Stock MPS exits with 1 for any error. */
 static int outcome(int code)
 {
 	return code ? 1 : 0;
@@ -65,7 +65,7 @@ static bool find_service(char path[PLACE_BYTES])
 	return r >= 0;
 }
 
-/* Whether one would be the second; then that has been said. */
+/* True, after an error line, if a service runs already. */
 static bool is_running(void)
 {
 	char path[PLACE_BYTES], text[700];
@@ -92,7 +92,7 @@ static int run_verbs(int count, char **arguments)
  * The service
  */
 
-/* Becomes the service. Return: only if it cannot */
+/* Becomes the service. Return: only on failure */
 static int become_service(const char *server)
 {
 	char path[PLACE_BYTES];
@@ -103,8 +103,8 @@ static int become_service(const char *server)
 	return 1;
 }
 
-/* Opens the log of a service in the background. @path: of it. Return: descriptor; -1 after an error
- * line */
+/* Opens the log of a service in the background. @path: of the log. Return: descriptor; -1 after an
+ * error line */
 static int open_log(char *path, size_t size)
 {
 	const char *directory = getenv("CUDA_MPS_LOG_DIRECTORY");
@@ -121,8 +121,8 @@ static int open_log(char *path, size_t size)
 	return fd;
 }
 
-/* The socket to which a service says that it is ready; its name goes into the environment. Return:
- * -1 if there is none */
+/* The socket on which a service reports ready; its name goes into the environment. Return: -1 if
+ * there is none */
 static int open_notify(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -219,7 +219,7 @@ static int end(char *path, bool at_once)
 	return run(path, at_once ? 4 : 2, words);
 }
 
-/* Does what a configuration says; where it cannot the service ends. Return: exit code */
+/* Applies a configuration; on failure the service ends. Return: exit code */
 static int apply(struct mps_config *config)
 {
 	char path[PLACE_BYTES];
@@ -276,7 +276,7 @@ static int quit(void)
 	return find_service(path) ? outcome(end(path, false)) : 1;
 }
 
-/* Both protocols are always there. Return: whether it is one */
+/* Both protocols are always there. Return: true if the number is a protocol */
 static bool is_protocol(const char *number)
 {
 	if (!strcmp(number, "2") || !strcmp(number, "3"))

@@ -1,5 +1,5 @@
-// Looking for what gets past the service's library. See past.h. Files may be any bytes: every place
-// in them is checked.
+// Looking for ways past the service's library. See past.h. Files may be any bytes: every offset
+// into them is checked.
 
 #include "server/tools/past.h"
 
@@ -50,7 +50,7 @@ static void close_file(struct file *file)
 		munmap((void *)(uintptr_t)file->at, file->bytes);
 }
 
-/* Return: so many bytes of the file, NULL if it is shorter */
+/* Return: so many bytes of the file, NULL if the file is shorter */
 static const void *part(const struct file *file, uint64_t offset, uint64_t bytes)
 {
 	return offset <= file->bytes && bytes <= file->bytes - offset ? file->at + offset : NULL;
@@ -92,7 +92,7 @@ static bool find_address(
 	return false;
 }
 
-/* What the loader is told. */
+/* The dynamic section, for the loader. */
 struct dynamic {
 	const struct file *file;
 	const uint8_t *at;
@@ -116,7 +116,7 @@ static bool find_entry(const struct dynamic *dynamic, int64_t tag, uint64_t *pla
 	return false;
 }
 
-/* A string of the table, NULL if there is none or it does not end. */
+/* A string of the table, NULL if missing or without an end. */
 static const char *text_at(const struct dynamic *dynamic, uint64_t offset)
 {
 	const struct file *file = dynamic->file;
@@ -148,8 +148,7 @@ static bool open_dynamic(const struct file *file, struct dynamic *ret)
 	return false;
 }
 
-/* One folder of a list, with the executable's own folder in it. Return: false where it cannot be
- * said */
+/* A folder of a list, with the executable's own folder filled in. Return: false if unknown */
 static bool expand(const char *item, size_t length, const char *program, char ret_path[PATH_MAX])
 {
 	size_t mark = length >= strlen(ORIGIN) && !strncmp(item, ORIGIN, strlen(ORIGIN))   ? strlen(ORIGIN)
@@ -168,7 +167,7 @@ static bool expand(const char *item, size_t length, const char *program, char re
 	return length && n > 0 && n < PATH_MAX && !strchr(ret_path, '$');
 }
 
-/* Whether the first libcuda.so.1 in a list of folders is another one. */
+/* True if the first libcuda.so.1 in a list of folders is another library than ours. */
 static bool leads_past(const char *list, const char *program, char ret_library[PATH_MAX])
 {
 	size_t length;
@@ -206,7 +205,7 @@ static enum past look_at(const struct file *file, const char *path, char ret_lib
 		return PAST_NOTHING;
 	if (is_linked(&dynamic, ret_library))
 		return PAST_NAME;
-	/* Beside the newer list the older one has no effect. */
+	/* Beside the newer list the older has no effect. */
 	if (find_entry(&dynamic, DT_RUNPATH, &first, &list) ||
 		!find_entry(&dynamic, DT_RPATH, &second, &list))
 		return PAST_NOTHING;
@@ -236,7 +235,7 @@ bool past_interpreter(const char *script, char ret_path[PATH_MAX])
 		return false;
 	line[strcspn(line, "\n")] = '\0';
 	begin = strtok_r(begin, " \t", &last);
-	/* env looks for the program that is named behind its options. */
+	/* env looks for the program that is named after its options. */
 	if (begin && !strcmp(strrchr(begin, '/') ? strrchr(begin, '/') + 1 : begin, "env"))
 		do
 			begin = strtok_r(NULL, " \t", &last);
@@ -251,7 +250,7 @@ bool past_interpreter(const char *script, char ret_path[PATH_MAX])
  * Processes
  */
 
-/* Whether a line of /proc/PID/maps is about another libcuda.so.1. */
+/* True if a line of /proc/PID/maps is about another libcuda.so.1. */
 static bool is_other(const char *line, const char *process, char seen[PATH_MAX])
 {
 	char path[3 * PATH_MAX];
@@ -263,7 +262,7 @@ static bool is_other(const char *line, const char *process, char seen[PATH_MAX])
 	if (!strcmp(seen, file))
 		return false;
 	snprintf(seen, PATH_MAX, "%s", file);
-	/* As the process sees it: it may be in a container. */
+	/* From the process's view, which may be in a container. */
 	snprintf(path, sizeof(path), "%s/root%s", process, file);
 	return !shim_is_ours(access(path, R_OK) ? file : path);
 }

@@ -1,7 +1,7 @@
-// What leads a program past the service's library although LD_LIBRARY_PATH names it: the loader
-// looks first in the folders of an executable's DT_RPATH, also for libraries that are opened later,
-// and takes a library that is linked by its full path from there. (The folders of DT_RUNPATH come
-// behind LD_LIBRARY_PATH.) And which processes have got past it.
+// Reasons why a program bypasses the service's library although LD_LIBRARY_PATH names it: the
+// loader looks first in the folders of an executable's DT_RPATH, also for libraries that are opened
+// later, and loads a library that is linked by its full path from there. (The folders of DT_RUNPATH
+// come after LD_LIBRARY_PATH.) Also finds the processes that have bypassed our library.
 
 #ifndef FRMPS_SERVER_TOOLS_PAST_H
 #define FRMPS_SERVER_TOOLS_PAST_H
@@ -18,17 +18,18 @@ enum past {
 };
 
 /**
- * Looks at an executable. One that cannot be read, or that is none for this machine, has nothing.
- * @ret_library: another libcuda.so.1, which it would load
+ * Looks at an executable. A file that cannot be read, or is not for this machine, has no reason.
+ * @ret_library: another libcuda.so.1, which the program would load
  */
 enum past past_of_program(const char *path, char ret_library[PATH_MAX]);
 
-/** The program that runs a script: the path in its first line. Return: false if it is none. */
+/** The interpreter of a script: the path in its first line. Return: false if the file is no
+ * script. */
 bool past_interpreter(const char *script, char ret_path[PATH_MAX]);
 
 /**
- * Calls `found` for each process that has another libcuda.so.1 than the service's in its memory,
- * and is not the service's own. Of other users' processes only root sees it.
+ * Calls `found` for each process, except the service's own, that has another libcuda.so.1 than the
+ * service's in its memory. Only root sees other users' processes.
  * @root: in front of /proc
  */
 void past_of_processes(

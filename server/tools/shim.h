@@ -1,5 +1,5 @@
-// Where our libcuda.so.1 and frmps-server lie, seen from a program of ours: beside it in the build
-// folder or below the same prefix.
+// The places of our libcuda.so.1 and frmps-server, from the place of a program of ours: beside it
+// in the build folder or below the same prefix.
 
 #ifndef FRMPS_SERVER_TOOLS_SHIM_H
 #define FRMPS_SERVER_TOOLS_SHIM_H
@@ -13,10 +13,10 @@
  */
 char *shim_directory(void);
 
-/** Whether a library is the service's own. */
+/** True if a library is the service's own. */
 bool shim_is_ours(const char *library);
 
-/** The path of frmps-server. Return: a string of the caller's; NULL if it is not found, or no
+/** The path of frmps-server. Return: a string of the caller's; NULL if not found, or without
  * memory. */
 char *shim_find_server(void);
 

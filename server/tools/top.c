@@ -40,7 +40,7 @@ static void add_line(struct table *table, const json_t *before, const json_t *se
 	long long commands = field_number(session, "commands") - field_number(earlier, "commands");
 	struct line *line = &table->lines[table->count++];
 
-	/* Of one that has just come nobody knows since when it has done what it did. */
+	/* For a new session, nobody knows the time of its commands so far. */
 	*line = (struct line){
 		session, earlier && ns && commands > 0 ? (double)commands * 1e9 / (double)ns : 0};
 	table->rate += line->rate;

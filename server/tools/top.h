@@ -1,4 +1,5 @@
-// frmpsctl top: what programs do now, from two status documents (control/status.c) a moment apart.
+// frmpsctl top: the present work of programs, from two status documents (control/status.c) a moment
+// apart.
 
 #ifndef FRMPS_SERVER_TOOLS_TOP_H
 #define FRMPS_SERVER_TOOLS_TOP_H
@@ -8,9 +9,9 @@
 #include <stdio.h>
 
 /**
- * Prints a summary and a line for each session, the one with the most commands a second first.
- * @before: NULL: there is none yet, and no rates
- * @ns: from one document to the other
+ * Prints a summary and a line for each session, the session with the most commands a second first.
+ * @before: NULL: none yet, and no rates
+ * @ns: between the documents
  * @rows: lines that fit, summary and head included; 0: all
  * @end: of each line
  */
@@ -19,7 +20,7 @@ void top_print(
 
 /**
  * The same figures as a document: device, memory_bytes, host_bytes, commands_per_second, faults and
- * sessions, a list of what the service says of each, with its commands_per_second.
+ * sessions, a list of the service's entries, each with its commands_per_second.
  * Return: the caller's; NULL when out of memory
  */
 json_t *top_json(const json_t *before, const json_t *now, uint64_t ns);

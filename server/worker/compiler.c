@@ -22,7 +22,7 @@
 #include "server/worker/crew.h"
 #include "server/worker/worker.h"
 
-/* It has one request at a time. */
+/* A compiler has one request at a time. */
 #define QUEUE_MAX 4u
 
 static struct compiler *compiler_free(struct compiler *compiler)
@@ -56,7 +56,7 @@ void compiler_end(struct compiler *compiler)
 	end(compiler);
 }
 
-/* Who asked may end the compiler, or the daemon. */
+/* The owner of the request may end the compiler, or the daemon. */
 static void answer(struct compiler *compiler, const struct wire_reply *reply, const char *text)
 {
 	compiler_reply_fn *send = compiler->reply;
@@ -82,14 +82,14 @@ static void on_message(void *context, const struct wire_message *message, struct
 		give_up(compiler, "it broke the protocol");
 }
 
-/* Its end follows, by itself or not, and says why. */
+/* The process's end follows, by itself or not, and gives the reason. */
 static void on_closed(void *context, const char *reason)
 {
 	(void)reason;
 	end(context);
 }
 
-/* Its user owns the process. */
+/* The compiler's user owns the process. */
 static const struct connection_handlers handlers = {
 	.message = on_message, .closed = on_closed, .outside = true};
 
@@ -122,9 +122,10 @@ static void on_end(void *context)
 	siginfo_t info = {0};
 	char text[200];
 
-	/* It is our own child, and nobody else's: the holder would not tell it from an executor. */
+	/* The compiler is our own child, and nobody else's: the holder could not distinguish it
+	 * from an executor. */
 	waitid(P_PIDFD, (id_t)compiler->pidfd, &info, WEXITED | WNOHANG);
-	/* Its answer may be unread. */
+	/* The compiler's answer may be unread. */
 	connection_drain(compiler->connection);
 	describe_end(compiler, &info, text, sizeof(text));
 	log_debug("compiler %d is reaped: %s", (int)compiler->pid, text);
@@ -145,7 +146,7 @@ static int start(struct compiler *compiler, int socket)
 	compiler->process = watch_new(crew->loop, compiler->pidfd, on_end, compiler);
 	if (compiler->process)
 		return 0;
-	/* Nobody will see its end. */
+	/* Nobody will see the end of the process. */
 	kill(compiler->pid, SIGKILL);
 	return -ENOMEM;
 }
@@ -186,7 +187,7 @@ void compiler_request(struct compiler *compiler, struct wire_message *message, s
 	compiler->context = context;
 	message->id = ++compiler->id;
 	timer_start(compiler->timer, compiler->crew->compile_ms);
-	/* One that has ended says so by its end. */
+	/* A process that has ended is noticed by its end. */
 	if (connection_send(compiler->connection, message, fds, fd_count))
 		end(compiler);
 }

@@ -1,14 +1,15 @@
-// A compiler process (server/compiler/) as the daemon sees it, from its start until it is reaped.
-// Daemon, loop thread only.
+// The daemon's view of a compiler process (server/compiler/), from its start until the process is
+// reaped. Daemon, loop thread only.
 //
-//   compiler_start ──► idle ──(compiler_request)──► busy ──(its answer)──► idle …
-//                        │                            │ it crashes, does not answer in time, breaks the protocol:
-//                        │ compiler_end               ▼ the request has no answer, but a text that says why
+//   compiler_start ──► idle ──(compiler_request)──► busy ──(answer)──────► idle …
+//                        │                            │ crash, no answer in time, broken protocol:
+//                        │ compiler_end               ▼ instead of an answer, a text with the reason
 //                        └───────────────────────► ended (SIGKILL sent) ──► reaped and freed
 //
-// Nothing of it outlives the daemon: the kernel ends it with the daemon, and the next one starts
-// others. It runs with the rights of the user whose texts it compiles, so its word is no more than
-// that user's: no descriptor is taken from it, and whoever asked checks what it has written.
+// Compilers do not outlive the daemon: the kernel ends them with the daemon, and the next daemon
+// starts others. A compiler runs with the rights of the user whose texts it compiles, so its
+// messages are trusted no more than that user's: the daemon takes no descriptor from a compiler,
+// and the owner of the request checks the output.
 
 #ifndef FRMPS_SERVER_WORKER_COMPILER_H
 #define FRMPS_SERVER_WORKER_COMPILER_H
@@ -38,11 +39,11 @@ struct compiler {
 	struct crew *crew;
 	uid_t uid;
 	unsigned arch;	  /* of the device: 10 * major + minor */
-	uint64_t session; /* whose texts it has; 0: nobody's yet */
+	uint64_t session; /* owner of its texts; 0: nobody yet */
 	pid_t pid;
-	uint64_t used_us; /* when it last had something to do */
-	bool ready;	  /* it has said so */
-	bool ended;	  /* it was killed, or has hung up */
+	uint64_t used_us; /* end of the latest request; at first the start */
+	bool ready;	  /* Ready has arrived */
+	bool ended;	  /* killed, or hung up */
 	struct connection *connection;
 	int pidfd; /* the watch's */
 	struct watch *process;
@@ -51,17 +52,17 @@ struct compiler {
 	void *context;
 	uint64_t id;
 	struct timer *timer;
-	char why[160]; /* it is given up; empty: what its end says */
+	char why[160]; /* why the daemon ended the process; empty: its exit status has the reason */
 };
 
-/** Starts one that runs as a user, for a device of that kind. Return: 0 or -errno */
+/** Starts a compiler that runs as a user, for a device of that kind. Return: 0 or -errno */
 int compiler_start(struct crew *crew, uid_t uid, unsigned arch, struct compiler **ret_compiler);
 
-/** Sends it a request; it has none. The descriptors stay the caller's. */
+/** Sends a request to an idle compiler. The descriptors stay the caller's. */
 void compiler_request(struct compiler *compiler, struct wire_message *message, struct shared_fd *const *fds,
 	unsigned fd_count, compiler_reply_fn *reply, void *context);
 
-/** Ends it; a request has no answer then. Twice is fine. */
+/** Ends the compiler; a request has no answer then. Twice is fine. */
 void compiler_end(struct compiler *compiler);
 
 /** The daemon goes: none is left. */

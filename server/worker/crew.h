@@ -1,5 +1,5 @@
-// The children of a daemon, and what they have in common: all that worker/ knows of the rooms above
-// it. Part of the daemon. Daemon, loop thread only.
+// The children of a daemon, and their common data: the only link of worker/ to the rooms above.
+// Part of the daemon. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_WORKER_CREW_H
 #define FRMPS_SERVER_WORKER_CREW_H
@@ -18,7 +18,7 @@ struct worker;
 struct worker_events;
 
 struct crew {
-	struct daemon *daemon; /* whose it is: for the events alone */
+	struct daemon *daemon; /* passed to the events, and otherwise not used */
 	struct uv_loop_s *loop;
 	const struct heritage *heritage;
 	const struct spawner *spawner;
@@ -26,7 +26,7 @@ struct crew {
 	struct store *store;	      /* NULL: nothing outlives the daemon */
 	uint32_t epoch;		      /* number of this life of the daemon, from 0 */
 	uint32_t latest;	      /* number given out to a worker */
-	TAILQ_HEAD(, worker) workers; /* all, until they are reaped */
+	TAILQ_HEAD(, worker) workers; /* each until reaped */
 	TAILQ_HEAD(, compiler) compilers;
 	uint64_t compile_ms;	     /* how long a compilation may take */
 	struct timer *overdue_timer; /* overdue.c */

@@ -1,7 +1,7 @@
 // See exceptions.h. A driver that is to write a dump of an exception handles exceptions as for a
-// debugger: warps that faulted are held, and the kernels of others go on. That is all that is
-// wanted of it. The dump is never begun where the service handles exceptions itself
-// (backend/cuda/contain.c). Where it cannot, the driver writes a small one into a file that nobody
+// debugger: warps that faulted are held, and the kernels of others go on. The service needs no more
+// than that from the driver. The dump is never begun where the service handles exceptions itself
+// (backend/cuda/contain.c). Where it cannot, the driver writes a small dump into a file that nobody
 // reads, and goes on (skip_abort).
 
 #include "server/worker/exceptions.h"
@@ -22,7 +22,7 @@ static const char *const settings[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1",
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 
-/* What the operator's environment says about these is not for executors. */
+/* Settings of the operator's environment under these names are not for executors. */
 static bool is_ours(const char *entry)
 {
 	return !strncmp(entry, "CUDA_COREDUMP_", 14) || !strncmp(entry, "CUDA_ENABLE_COREDUMP_", 21) ||

@@ -1,13 +1,13 @@
-// What makes the driver of an executor handle exceptions as for a debugger: the environment that it
-// is opened in.
+// The environment in which an executor opens its driver, so that the driver handles exceptions as
+// for a debugger.
 
 #ifndef FRMPS_SERVER_WORKER_EXCEPTIONS_H
 #define FRMPS_SERVER_WORKER_EXCEPTIONS_H
 
 /**
  * The environment of an executor: that of all children, and how exceptions are handled.
- * Return: a list to be freed with exceptions_environment_free(); its entries are not the list's.
- * NULL when out of memory.
+ * Return: a list to be freed with exceptions_environment_free(), without its entries. NULL when out
+ * of memory.
  */
 char **exceptions_environment(char *const *environment);
 /** NULL is fine. */

@@ -34,7 +34,7 @@ static unsigned looks_of(const struct worker *worker)
 	}
 }
 
-/* The first look of a row only notes what it has had so far. */
+/* The first of several looks only notes the processor time so far. */
 static bool stands_still(struct worker *worker)
 {
 	const struct crew *crew = worker->crew;
@@ -59,7 +59,7 @@ static void on_ping(
 	worker->pinged = false;
 }
 
-/* What an executor that serves is asked may take as long as kernels do. Ping is answered at
+/* An executor that serves may take as long for a request as kernels run. Ping is answered at
  * once. */
 static void ping(struct worker *worker)
 {
@@ -71,7 +71,7 @@ static void ping(struct worker *worker)
 	worker_request(worker, &message, NULL, 0, on_ping, NULL);
 }
 
-/* Return: whether it is to be looked at again. */
+/* Return: true to look again. */
 static bool look_at(struct worker *worker)
 {
 	unsigned looks = looks_of(worker);

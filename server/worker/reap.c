@@ -9,7 +9,7 @@
 
 #define LOOK_MS 1000u
 
-/* Return: for how many looks it has come no further, one after the other. */
+/* Return: the number of looks in a row that found no progress. */
 static unsigned count_still(struct worker *worker)
 {
 	struct vitals vitals;

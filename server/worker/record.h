@@ -1,5 +1,4 @@
-// What the daemon records of a child (holder/store.h): written by worker_keep(), read by
-// adopt/adopt.c.
+// The record of a child (holder/store.h): written by worker_keep(), read by adopt/adopt.c.
 
 #ifndef FRMPS_SERVER_WORKER_RECORD_H
 #define FRMPS_SERVER_WORKER_RECORD_H
@@ -10,14 +9,14 @@
 
 #include "server/worker/worker.h"
 
-/* What a record has of struct worker, as it is. */
+/* The part of struct worker that a record contains as it is. */
 #define WORKER_HEAD_BYTES offsetof(struct worker, link)
 
 /* RECORD_WORKER, key: number; followed by the head of struct worker and by the numbers of immovable
  * sessions. */
 struct kept_worker {
-	uint32_t domain;	/* its number; 0: the keeper */
-	uint32_t keeper_number; /* of the keeper: which one it is */
+	uint32_t domain;	/* domain's number; 0: the keeper */
+	uint32_t keeper_number; /* of the keeper: its number */
 	bool in_step;		/* a standby of which no answer is awaited */
 	uint32_t immovable_count;
 };

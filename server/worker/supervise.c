@@ -1,6 +1,6 @@
-// Children as processes. They are forked here but are the holder's children (CLONE_PARENT), so that
-// they outlive the daemon: the holder waits for them and says so. That comes after the kernel has
-// taken from the process all threads, memory and descriptors: it is the fence.
+// Children as processes. The daemon forks them as the holder's children (CLONE_PARENT), so that
+// they outlive the daemon: the holder waits for them and reports their ends. The report comes after
+// the kernel has taken from the process all threads, memory and descriptors: this is the fence.
 
 #include "server/worker/supervise.h"
 
@@ -32,7 +32,7 @@ struct process {
 	uint64_t killed_us;
 };
 
-/* The same file that this process runs, even if a newer one lies at its path by now. */
+/* The same file that this process runs, even if a newer file lies at its path by now. */
 #define OWN_PROGRAM "/proc/self/exe"
 
 /* In the child. */
@@ -45,30 +45,32 @@ static void take_identity(const struct identity *identity)
 	if (identity_take(identity) == 0)
 		return;
 	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
-		/* The daemon says it as well. */
+		/* The daemon logs the failure as well. */
 	}
 	_exit(HERITAGE_EXIT_IDENTITY);
 }
 
-/* In the child: exactly what struct heritage says. Only calls that are safe between fork and exec.
- * @identity: NULL: that of the service */
+/* In the child: exactly the contents of struct heritage. Only calls that are safe between fork and
+ * exec.
+ * @identity: NULL: the service's */
 static _Noreturn void become(char *const *arguments, char *const *environment,
 	const struct identity *identity, int control_fd, int words_fd, int dump_fd)
 {
-	/* Who reads the log may go at any time: it stays ignored. */
+	/* A reader of the log may go at any time: the signal stays ignored. */
 	signal(SIGPIPE, SIG_IGN);
 	priority_restore(identity);
 	if (heritage_place(control_fd, words_fd, dump_fd)) {
 		if (identity)
 			take_identity(identity);
-		/* An executor becomes its user's later, and then gains nothing any more. */
+		/* An executor becomes its user's process later, and gains no rights from then
+		 * on. */
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 		execve(OWN_PROGRAM, arguments, environment);
 	}
 	_exit(127);
 }
 
-/* With the older call: the unit takes clone3 away, as its filter cannot see what that is asked for.
+/* With the older call: the unit forbids clone3, as its filter cannot see the flags.
  * Return: pid, 0 in the child, or -errno. */
 static int fork_for_holder(int *ret_pidfd)
 {
@@ -92,7 +94,7 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	char *const nothing[] = {NULL};
 	/* Where the driver can write (exceptions.h). */
 	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1;
-	/* Without it, what its environment names would be another descriptor of it. */
+	/* Without the descriptor, its number in the environment would name another descriptor. */
 	int pid = worker->role == ROLE_EXECUTOR && dump_fd < 0 ? -errno : 0;
 
 	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
@@ -166,8 +168,7 @@ static bool look(const struct worker *worker, struct vitals *ret_vitals)
  * Compilers
  */
 
-/* Compilers go deeper with every bracket of a text, which is the program's. What is not used takes
- * no memory. */
+/* Compilers recurse with every bracket of a program's text. Unused stack takes no memory. */
 #define STACK_BYTES (UINT64_C(64) << 20)
 static bool deepen_stack(void)
 {
@@ -190,7 +191,7 @@ static _Noreturn void become_compiler(char *const *arguments, char *const *envir
 		_exit(127);
 	if (identity && identity_take(identity))
 		_exit(HERITAGE_EXIT_IDENTITY);
-	/* Behind the change of user, which takes it away. */
+	/* After the change of user, which clears it. */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
 		getppid() != daemon)
 		_exit(127);
@@ -214,7 +215,7 @@ static char **environment_for_user(char *const *environment)
 	return list;
 }
 
-/* A child of the daemon's own: it is not to outlive it. */
+/* A child of the daemon's own, which is not to outlive the daemon. */
 static int start_compiler(const struct compiler *compiler, int control_fd, int *ret_pidfd)
 {
 	const struct heritage *heritage = compiler->crew->heritage;

@@ -1,5 +1,5 @@
-// Children as processes: spawn with exactly what struct heritage says, kill, reap. Daemon, loop
-// thread only.
+// Children as processes: spawn with exactly the contents of struct heritage, kill, reap. Daemon,
+// loop thread only.
 
 #ifndef FRMPS_SERVER_WORKER_SUPERVISE_H
 #define FRMPS_SERVER_WORKER_SUPERVISE_H
@@ -12,7 +12,7 @@ extern const struct spawner supervise_spawner;
 /** Takes over the pidfd of a child of an earlier life of the daemon. */
 void supervise_adopt(struct worker *worker, int pidfd);
 
-/** The holder says that a child has ended; one that is no worker's is fine. @status: as from
+/** The holder reports the end of a child; a child that is no worker is fine. @status: as from
  * waitpid() */
 void supervise_ended(struct crew *crew, pid_t pid, int status);
 

@@ -18,7 +18,7 @@ struct stat_line {
 	unsigned long long user, kernel, start; /* ticks */
 };
 
-/* The name, which comes second, may hold anything: fields are counted from the last parenthesis
+/* The name, which comes second, may contain anything: fields are counted from the last parenthesis
  * on. */
 static bool parse(const char *text, struct stat_line *ret_line)
 {
@@ -52,7 +52,7 @@ static bool read_process(pid_t pid, struct stat_line *ret_line)
 	return read_line(path, ret_line);
 }
 
-/* One that is gone meanwhile has ended. */
+/* A thread that is gone meanwhile has ended. */
 static bool is_ending(pid_t pid, const char *thread)
 {
 	struct stat_line line;

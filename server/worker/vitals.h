@@ -1,5 +1,4 @@
-// What the kernel says of a process from outside: whether it computes, whether it ends, and when it
-// started. Any thread.
+// The kernel's view of a process: its processor time, whether it ends, and its start. Any thread.
 
 #ifndef FRMPS_SERVER_WORKER_VITALS_H
 #define FRMPS_SERVER_WORKER_VITALS_H
@@ -9,15 +8,15 @@
 #include <sys/types.h>
 
 struct vitals {
-	uint64_t processor_ms; /* that it has had, in user and in kernel mode, all its threads together */
-	bool is_ending;	       /* all its threads are: none is held by a system call */
+	uint64_t processor_ms; /* used so far, in user and in kernel mode, all threads together */
+	bool is_ending;	       /* true of all its threads: none is held by a system call */
 };
 
-/** Return: whether it is known; *ret_vitals is only then written. */
+/** Return: false if unknown; *ret_vitals is written only on success. */
 bool vitals_read(pid_t pid, struct vitals *ret_vitals);
 
-/** When a process started, in the kernel's ticks: another one that gets its number has another
- * start. 0: it cannot be seen */
+/** Start of a process, in the kernel's ticks: another process with the same number has another
+ * start. 0: unknown */
 uint64_t vitals_start(pid_t pid);
 
 #endif

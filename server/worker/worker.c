@@ -1,4 +1,4 @@
-// Children as the daemon sees them: their connection, their unanswered requests, their end. See
+// The daemon's view of children: their connection, their unanswered requests, their end. See
 // worker.h for the states.
 
 #include "server/worker/worker.h"
@@ -60,12 +60,13 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 	struct worker_pending *pending = find_pending(worker, message->id);
 
 	if (!pending && message->id < worker->first_request) {
-		/* An earlier life of the daemon asked, and has dealt with it or did not need to. */
+		/* An earlier life of the daemon sent the request, and has acted on its answer or
+		 * did not need to. */
 		events_of(worker)->unclaimed(worker, &message->reply);
 		return;
 	}
 	if (!pending) {
-		worker_condemn(worker, "it answered a request that was not made");
+		worker_condemn(worker, "it answered a request that nobody had made");
 		return;
 	}
 	overdue_heard(worker);
@@ -94,7 +95,7 @@ bool worker_owes(const struct worker *worker, const void *context)
 	return false;
 }
 
-/* Some things only an executor can say. */
+/* Some messages only an executor may send. */
 static bool is_its_to_send(const struct worker *worker, enum wire_type type)
 {
 	switch (type) {
@@ -115,7 +116,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 	const struct worker_events *events = events_of(worker);
 
 	if (!is_its_to_send(worker, message->type)) {
-		worker_condemn(worker, "it sent a message that is not its to send");
+		worker_condemn(worker, "it sent a message that it may not send");
 		return;
 	}
 	switch (message->type) {
@@ -135,7 +136,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 		events->troubled(worker);
 		break;
 	case WIRE_READY:
-		/* One that a dead daemon has dealt with may be here once more. */
+		/* A message that a dead daemon has dealt with may be here once more. */
 		if (worker->state != WORKER_STARTING)
 			break;
 		worker->contains = message->ready.contains;
@@ -152,10 +153,10 @@ static void on_message(void *context, const struct wire_message *message, struct
 		events->wanted(worker, message->session);
 		break;
 	default:
-		worker_condemn(worker, "it sent a message that is not its to send");
+		worker_condemn(worker, "it sent a message that it may not send");
 		break;
 	}
-	/* Nobody asks an executor for one. */
+	/* Nobody asks an executor for descriptors. */
 	if (packet->fd_count && worker->role == ROLE_EXECUTOR)
 		worker_condemn(worker, "it sent a descriptor");
 }
@@ -200,7 +201,8 @@ void worker_keep(struct worker *worker)
 	log_bug_on(!kept);
 	*kept = (struct kept_worker){.domain = worker->domain ? worker->place : 0,
 		.keeper_number = worker->domain ? 0 : worker->place,
-		/* One that could not even be listed is not worth adopting. */
+		/* A standby whose missing answers could not even be listed is not worth
+		 * adopting. */
 		.in_step =
 			worker->state >= WORKER_WARM && !worker->mirrors && listed == worker->immovable_count,
 		.immovable_count = (uint32_t)listed};
@@ -291,18 +293,19 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	memcpy(worker->immovable, list, worker->immovable_count * sizeof(uint64_t));
 }
 
-/* In place of one that is not there: it is given up at once, and its end awaited as any other's. */
+/* In place of a missing socket: the worker is terminated at once, and its end awaited like any
+ * other's. */
 static int make_hung_up(void)
 {
 	int pair[2];
 
-	/* Without it nobody would know when its work is over. */
+	/* Without a socket nobody would learn when the worker's work is over. */
 	log_bug_on(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0);
 	close(pair[1]);
 	return pair[0];
 }
 
-/* The key of what is not there may be somebody else's from now on. */
+/* The key of a missing descriptor may belong to another descriptor from now on. */
 static int take_fd(struct store *store, uint32_t *key)
 {
 	int fd = store_take(store, *key);
@@ -470,7 +473,7 @@ void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
 
 	worker->exit_status = exit_status;
 	worker->exit_signal = exit_signal;
-	/* Its last packets may be unread: Lost, an answer that was on its way. */
+	/* The worker's last packets may be unread: Lost, an answer that was on its way. */
 	connection_drain(worker->connection);
 	while ((pending = TAILQ_FIRST(&worker->pending))) {
 		TAILQ_REMOVE(&worker->pending, pending, link);

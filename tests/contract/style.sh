@@ -45,7 +45,7 @@ shunned() { # shunned FILE...
 garbled() { # garbled FILE...
 	grep -nE -e '^[^"/]*(struct|enum|union) (class|export|operator|namespace|template|friend|private|public|using|new|delete|this)\>' \
 		-e '^[^"/]*\<operator *([*=,;)&]|->)' -e '^[^"/]*(struct [a-z_]+|char|void)[*] [a-z]' \
-		-e '^[^"/#]*[a-z_0-9]<[a-z_]+;' "$@" /dev/null | grep -vE ':[[:space:]]+[*] ' || true
+		-e '^[^"/#]*[a-z_0-9]<[a-z_]+;' -e '^[^"/]*[a-z_0-9)] ([+][+]|--)[];),]' "$@" /dev/null | grep -vE ':[[:space:]]+[*] ' || true
 }
 
 # But for diagrams and tables. A tab at the begin of a line is eight columns.
@@ -70,8 +70,8 @@ wide() { # wide FILE...
 	[ -n "$(licensed "$scratch/claims.c")" ] && echo 'pthread_setname_np(thread, "x");' >"$scratch/named.c" &&
 	[ -n "$(shunned "$scratch/named.c")" ] && printf '\t/* %087d */\n\t/* %086d */\n' 0 0 >"$scratch/wide.c" &&
 	[ "$(wide "$scratch/wide.c")" = "$scratch/wide.c:1" ] &&
-	printf 'struct operator* operator= context;\nfor (n = 0; n<length; n += n> 1)\nstruct class\n{\n' >"$scratch/cpp.c" &&
-	[ "$(garbled "$scratch/cpp.c" | wc -l)" -eq 3 ] || {
+	printf 'struct operator* operator= context;\nfor (n = 0; n<length; n += n> 1)\nstruct class\n{\n\tclass ++;\n' >"$scratch/cpp.c" &&
+	[ "$(garbled "$scratch/cpp.c" | wc -l)" -eq 4 ] || {
 	echo "style.sh: a long function, a file without a head, a licence, a call that is shunned, a wide comment or code" \
 		"that is formatted as C++ is not noticed" >&2
 	exit 1

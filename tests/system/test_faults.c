@@ -261,9 +261,9 @@ START_TEST(kernels_that_count_are_exact_beside_faults)
 
 	start(PATIENT, "named");
 	gather(company, survivors);
-	for (int class = 0; class < classes_count; class ++) {
+	for (int kind = 0; kind < classes_count; kind++) {
 		for (int i = 0; i < faults(); i++) {
-			ck_assert_int_eq(exit_status(spawn(culprit, class)), 0);
+			ck_assert_int_eq(exit_status(spawn(culprit, kind)), 0);
 			see_them_go_on(company, survivors);
 		}
 	}

@@ -1,15 +1,14 @@
 // Arrays, textures and surfaces. Module thread.
 //
-// An array must have its texels in a chunk, so that other processes have the same ones. The
-// driver's arrays of deferred mapping do not take memory that was made for sharing (H200, driver
-// 580: cuMemMapArrayAsync refuses it, and cuMemCreate refuses to make a tile pool that can be
-// exported), but a chunk's descriptor is also external memory, in which the driver lays out an
-// array at any multiple of the alignment it asks for. Such an array is always a mipmapped one; a
-// plain one is its first level. How much memory it takes is what a deferred one of the same form
-// asks for, which is never given any.
+// An array must have its texels in a chunk, so that all processes share the texels. The driver's
+// arrays of deferred mapping do not accept memory that was made for sharing (H200, driver 580:
+// cuMemMapArrayAsync refuses such memory, and cuMemCreate refuses to make a tile pool that can be
+// exported). But a chunk's descriptor is also external memory, in which the driver lays out an
+// array at any multiple of the alignment that the driver requires. Such an array is always
+// mipmapped; a plain array is its first level. Its size in memory is that of a deferred array of
+// the same form, which never gets any memory.
 //
-// Whatever frees an array waits for all that runs in the context (measured), so all of it is in
-// array_free.
+// Freeing an array waits for everything in the context (measured), so all freeing is in array_free.
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,7 @@ struct backend_array {
 	CUDA_ARRAY3D_DESCRIPTOR form;
 	uint32_t count; /* of levels */
 	bool is_mipmapped;
-	CUarray measured; /* one of the two: what was asked how much memory it takes */
+	CUarray measured; /* one of the two: the deferred array for measuring the size */
 	CUmipmappedArray measured_mipmap;
 	CUexternalMemory memory;
 	CUmipmappedArray mipmap;
@@ -65,7 +64,7 @@ CUresult cuda_array_make(const struct wire_array *form, struct backend_array **r
 	array->count = form->levels ? form->levels : 1;
 	code = measure(array, &need);
 	if (code) {
-		/* Nothing, or one that nobody can have used. */
+		/* Nothing, or an array that nobody can have used. */
 		cuda_array_free(array);
 		return code;
 	}
@@ -75,7 +74,7 @@ CUresult cuda_array_make(const struct wire_array *form, struct backend_array **r
 	return CUDA_SUCCESS;
 }
 
-/* The driver has the descriptor from now on, if it takes it. */
+/* The driver owns the descriptor from now on, on success. */
 static CUresult import(struct backend_array *array, uint64_t bytes, int fd)
 {
 	CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle = {
@@ -98,7 +97,7 @@ CUresult cuda_array_back(struct backend_array *array, const struct wire_back_arr
 		.offset = memory->offset, .arrayDesc = array->form, .numLevels = array->count};
 	CUresult code;
 
-	/* Also after a try that has failed: what it took goes with the array. */
+	/* Also after a failed try: its memory is freed with the array. */
 	if (array->memory)
 		return CUDA_ERROR_INVALID_VALUE;
 	code = import(array, memory->span, fd);

@@ -1,28 +1,27 @@
 // The service's own kernels, as text that the driver compiles when the executor starts: before the
-// first client, because a load stops everybody who runs. Without them (a driver that cannot
-// compile) what needs them answers CUDA_ERROR_NOT_SUPPORTED.
+// first client, because a load stops all running kernels. Without them (a driver that cannot
+// compile) dependent operations return CUDA_ERROR_NOT_SUPPORTED.
 //
-// Their launches are launches of this context: who counts those to find a client's kernel by its
-// number counts these as well.
+// Their launches are launches of this context: a caller that counts launches to find a client's
+// kernel by its number counts these as well.
 //
-// Two run when they are needed, in a gap, and take upon themselves what the first of a kind waits
-// for:
+// Two run on demand, in a gap, and take the first wait of a kind on themselves:
 //   - The driver gives a context local memory for as many bytes a thread as any kernel has needed
-//     so far. The first launch of one that needs more waits until nothing runs, with a lock that
-//     everybody's calls need (measured, H200, driver 580: nothing up to 1 KiB, from 2 KiB on until
-//     the kernel beside it ended; not again for that many bytes or fewer). So waits the first that
-//     can launch kernels: not where 8 KiB a thread are there, but where 4 are.
+//     so far. The first launch of a kernel that needs more waits until nothing runs, with a lock
+//     that everybody's calls need (measured, H200, driver 580: nothing up to 1 KiB, from 2 KiB on
+//     until the kernel beside it ended; not again for that many bytes or fewer). The first kernel
+//     that can launch kernels waits likewise: not where 8 KiB a thread are there, but where 4 are.
 //   - The first kernel that can call malloc(), or assert(), begins when nothing else runs
-//     (measured, H100, driver 580.159.04; the later ones do not wait). Not at the start: what a
-//     program asks of the size of the heap has to come before.
+//     (measured, H100, driver 580.159.04; later kernels do not wait). Not at the start: a program's
+//     request for a heap size has to come before.
 
 #include <stdatomic.h>
 #include <stdio.h>
 
 #include "server/backend/cuda/cuda.h"
 
-/* Each block looks at 64 KiB, each of its 256 threads at 16 pieces of 16 bytes, which lie side by
- * side with its neighbours'. The loads are for once: the clients' data stays in the caches. */
+/* Each block checks 64 KiB, each of its 256 threads 16 pieces of 16 bytes, which lie side by side
+ * with its neighbours'. The loads are for once: the clients' data stays in the caches. */
 #define CHECK_BLOCK_BYTES   65536u
 #define CHECK_BLOCK_THREADS 256u
 
@@ -50,7 +49,7 @@ static const char text[] =
 	"	ld.param.u64 %d1, [word]; mov.u64 %d2, %globaltimer; st.global.u64 [%d1], %d2; ret;\n"
 	"}\n";
 
-/* It calls nothing; which the compiler does not know. */
+/* Never makes the call, unknown to the compiler. */
 static const char calls_text[] =
 	".version 7.0\n"
 	".target sm_70\n"
@@ -127,13 +126,13 @@ void cuda_builtin_open(void)
  * Local memory
  */
 
-/* What a context has at first: no kernel with so much was seen to wait. */
+/* A context's initial room: no kernel with so much was seen to wait. */
 #define ROOM_AT_FIRST 1024
 #define ROOM_MAX      (512 * 1024) /* of any kernel: the architecture's limit */
 #define ROOM_STEP     256
 
-/* With one thread it writes nothing but its room; which the compiler does not know, so it leaves it
- * in. */
+/* With a single thread the kernel writes nothing but its room, unknown to the compiler, which
+ * therefore leaves the code in. */
 static const char room_text[] =
 	".version 7.0\n"
 	".target sm_70\n"
@@ -208,7 +207,7 @@ CUresult cuda_make_calls(void)
 
 	if (!code)
 		code = driver.context_synchronize();
-	/* Where it cannot be had (memory is short), it is not asked for at each lookup. */
+	/* Where allocation fails (memory is short), further lookups do not try again. */
 	atomic_store_explicit(&has_calls, true, memory_order_relaxed);
 	return code;
 }

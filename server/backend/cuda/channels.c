@@ -1,23 +1,23 @@
-// Channels, and how to stop them at once. All that a process does on the device goes through
-// channels, which its driver asks the kernel-mode driver for by ioctl(); they are noted here as
-// they come and go (contain.c has the ioctl()). One control takes them all off their engines, and
-// returns when they are off: what ran is preempted, and is not scheduled again. That is a fence:
-// nothing of this process writes any more, while its pointers, descriptors and memory are as they
-// were.
+// Channels, and stopping all of them at once. A process does everything on the device through
+// channels, which its driver requests from the kernel-mode driver by ioctl(); this file notes
+// channels as they come and go (contain.c has the ioctl()). One control takes them all off their
+// engines, and returns when they are off: running work is preempted, and is not scheduled again.
+// That is a fence: nothing of this process writes any more, while its pointers, descriptors and
+// memory are unchanged.
 //
 // Measured (H200, driver 580.159.04, 20 channels, an endless kernel that writes host memory and
 // copies of 64 MiB back to back beside the fault; nothing was written afterwards, 18 times of 18):
 // 0.9 ms without a fault, 1 to 5 ms from 1 and 5 ms after a trap on. After an access beyond shared
-// memory or to an unmapped address it waits for what the kernel-mode driver does itself then, 58 to
-// 151 ms. The end of such a process takes 100 to 400 ms. To free the channels instead takes 470 ms;
-// preempting without disabling them does not last.
+// memory or to an unmapped address the control waits for the kernel-mode driver's own reaction, 58
+// to 151 ms. The end of such a process takes 100 to 400 ms. Freeing the channels instead takes 470
+// ms; preempting without disabling them does not last.
 //
-// That was where the driver handled exceptions in its own way. Where it handles them as for a
-// debugger (contain.c), nothing has to be waited for: off the device 1.6 to 4.3 ms after the first
-// sign of a fault of any kind (35 times of 35, median 2.1).
+// In that measurement the driver handled exceptions in its own way. A driver that handles them as
+// for a debugger (contain.c) causes no wait: off the device 1.6 to 4.3 ms after the first sign of a
+// fault of any kind (35 times of 35, median 2.1).
 //
-// The table is written by the driver's threads and read once. What does not fit makes stopping
-// impossible, never incomplete.
+// The table is written by the driver's threads and read once. An object without room in the table
+// makes stopping impossible, never incomplete.
 
 #include "server/backend/cuda/channels.h"
 
@@ -43,7 +43,7 @@ static struct {
 	struct channel at[CHANNELS_MAX];
 	uint32_t count;
 	bool incomplete;       /* there may be others */
-	struct channel device; /* of whose channels the control is asked; object 0: none */
+	struct channel device; /* the device object of the control's channels; object 0: none */
 } channels = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 int control_execute(int fd, unsigned long request, void *argument)
@@ -78,10 +78,10 @@ static void add(int fd, const struct control_alloc *alloc)
 		channels.at[channels.count++] = channel;
 }
 
-/* An object takes with it all below it; a channel is below its group or below the device. */
+/* Freeing an object frees all objects below; a channel is below its group or below the device. */
 static void drop(const struct control_free *freed)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < channels.count; i++) {
 		const struct channel *channel = &channels.at[i];
@@ -89,15 +89,15 @@ static void drop(const struct control_free *freed)
 		if (channel->client != freed->client ||
 			(channel->object != freed->object && channel->parent != freed->object &&
 				freed->client != freed->object))
-			channels.at[kept++] = *channel;
+			channels.at[left++] = *channel;
 	}
-	channels.count = kept;
+	channels.count = left;
 	if (channels.device.client == freed->client &&
 		(channels.device.object == freed->object || freed->client == freed->object))
 		channels.device.object = 0;
 }
 
-/* Where the kernel-mode driver says how it went; 0: not a form that we know. */
+/* Offset of the kernel-mode driver's status; 0: not a form that we know. */
 static size_t status_at(unsigned number, size_t bytes)
 {
 	if (number == DRIVER_FREE)
@@ -145,7 +145,7 @@ static bool disable(uint32_t first, uint32_t count, control_execute_fn *execute)
 		.command = CONTROL_DISABLE,
 		.parameters = (uintptr_t)&list,
 		.size = sizeof(list),
-		.status = UINT32_MAX}; /* until it is answered */
+		.status = UINT32_MAX}; /* until the answer */
 
 	for (uint32_t i = 0; i < count; i++) {
 		list.clients[i] = channels.at[first + i].client;

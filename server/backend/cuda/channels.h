@@ -1,5 +1,5 @@
-// The channels of this process: the queues through which it reaches the device's engines, kernels'
-// and copies'. See channels.c.
+// The channels of this process: the queues for the device's engines, which run kernels and copies.
+// See channels.c.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CHANNELS_H
 #define FRMPS_SERVER_BACKEND_CUDA_CHANNELS_H
@@ -7,7 +7,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/cuda/control.h"
 
-/** What an ioctl() of the driver that succeeded has made or freed. Any thread. */
+/** Notes the object that a successful ioctl() of the driver has made or freed. Any thread. */
 void channels_note(int fd, unsigned long request, const void *argument);
 
 /**

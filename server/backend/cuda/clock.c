@@ -1,6 +1,6 @@
 // The clock of this process's context: a chain of bases and stamps (backend/ticks.h) on streams of
-// their own, of the highest priority, so that hardly anybody's kernels share their hardware queues.
-// Executors only. Serving threads note and ask; one lock, which recording never waits for.
+// their own, of the highest priority, so that few kernels share their hardware queues. Executors
+// only. Serving threads note and ask; a single lock, and recording never waits for this lock.
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -77,7 +77,7 @@ static CUresult make_events(void)
 	return code;
 }
 
-/* Without stamps it is a clock as well. */
+/* Without stamps this is a clock as well. */
 static CUresult start(void)
 {
 	CUresult code = CUDA_SUCCESS;
@@ -116,7 +116,7 @@ void cuda_clock_open(void)
 	timer.is_open = !code;
 }
 
-/* What is made here goes with the context. */
+/* These objects are freed with the context. */
 void cuda_clock_close(void)
 {
 	timer.is_open = false;

@@ -1,5 +1,5 @@
-// See code.h. The kernels are an array that is sorted by address. It is searched when a kernel has
-// faulted. The lock is a leaf, and the driver is never called under it.
+// See code.h. The kernels are an array that is sorted by address. Faults search the array. The lock
+// is a leaf, and the driver is never called under it.
 
 #include "server/backend/cuda/code.h"
 
@@ -16,10 +16,10 @@
 /* ---- lengths ---- */
 
 struct code_length {
-	uint64_t name, bytes; /* name: its hash */
+	uint64_t name, bytes; /* name: the hash of the name */
 };
 
-/* FNV-1a, 64 bits. Two kernels of one module with one hash count as the shorter of them. */
+/* FNV-1a, 64 bits. Two kernels of one module with the same hash count as the shorter. */
 static uint64_t hash(const char *text)
 {
 	uint64_t value = UINT64_C(0xcbf29ce484222325);
@@ -37,7 +37,7 @@ static void add_length(struct code_lengths *lengths, uint64_t name, uint64_t byt
 	if (lengths->count == lengths->room) {
 		grown = realloc(lengths->at, room * sizeof(*grown));
 		if (!grown)
-			return; /* then it is not known */
+			return; /* then the kernel is unknown */
 		lengths->at = grown;
 		lengths->room = room;
 	}
@@ -58,14 +58,14 @@ void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t
 {
 	struct elf elf;
 	Elf64_Shdr names;
-	uint64_t left = bytes, length; /* what names may still have, as they may overlap; a name's */
+	uint64_t left = bytes, length; /* remaining bytes for names, as names may overlap; a name's length */
 
 	if (!elf_open(cubin, bytes, &elf))
 		return;
 	names = elf_section(&elf, elf.names);
 	for (uint64_t i = 0; i < elf.count; i++) {
 		Elf64_Shdr section = elf_section(&elf, i);
-		/* One without bytes in the image could be of any length. */
+		/* Code without bytes in the image could be of any length. */
 		bool is_code = section.sh_type != SHT_NOBITS && elf_section_begins(&elf, &section, TEXT);
 		const char *name = is_code ? elf_text(&elf, &names, section.sh_name) : NULL;
 
@@ -154,7 +154,7 @@ void code_note(const struct code *code, const char *kernel)
 	pthread_mutex_lock(&codes.lock);
 	at = above(code->entry);
 	if (!has_room()) {
-		log_warning("no memory to remember where a kernel lies: a fault in it is nobody's");
+		log_warning("no memory to record the place of a kernel: its faults cannot be attributed");
 	} else {
 		memmove(&codes.at[at + 1], &codes.at[at], (codes.count - at) * sizeof(*code));
 		codes.at[at] = *code;
@@ -166,18 +166,18 @@ void code_note(const struct code *code, const char *kernel)
 
 void code_forget(const struct backend_module *module)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	pthread_mutex_lock(&codes.lock);
 	for (uint32_t i = 0; i < codes.count; i++)
 		if (codes.at[i].module != module)
-			codes.at[kept++] = codes.at[i];
-	codes.count = kept;
+			codes.at[left++] = codes.at[i];
+	codes.count = left;
 	pthread_mutex_unlock(&codes.lock);
 }
 
-/* Under the lock. The length is what a program's image says: where the next kernel begins this one
- * ends at the latest. */
+/* Under the lock. A program's image gives the length: the kernel ends at the latest where the next
+ * begins. */
 static void take(uint32_t at, struct code *ret_code)
 {
 	*ret_code = codes.at[at];

@@ -10,15 +10,16 @@
 
 struct backend_module;
 
-/* How long the code of each kernel of a module is, as its image says. */
+/* The length of the code of each kernel of a module, from its image. */
 struct code_lengths {
 	struct code_length *at;
 	uint32_t count, room;
 };
 
 /**
- * Adds what a cubin says. Of several cubins with one kernel the shortest counts: the driver may
- * load any. Any bytes; what is not understood adds nothing. One thread at a time.
+ * Adds the lengths of a cubin. Of several cubins with the same kernel the shortest counts: the
+ * driver may load any. Any bytes; parts that are not understood add nothing. Single thread at a
+ * time.
  */
 void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t bytes);
 /** When all are added, before anybody asks. An image may have very many cubins: not after each. */
@@ -31,17 +32,17 @@ void code_lengths_deinit(struct code_lengths *lengths);
 struct code {
 	struct backend_module *module; /* a name, not to be looked into */
 	uint64_t entry, bytes;	       /* virtual address on the device; bytes: 0 if not known */
-	bool calls;	  /* it may call functions of the driver's that change what all programs share */
+	bool calls;	  /* may call functions of the driver that change shared state of all programs */
 	char kernel[128]; /* mangled, cut if longer */
 };
 
-/** From now on the kernel's code lies there. @kernel: its name, copied here. Any thread. Without
- * memory it stays unknown. */
+/** From now on the kernel's code lies at this address. @kernel: the name, copied here. Any thread.
+ * Without memory the kernel stays unknown. */
 void code_note(const struct code *code, const char *kernel);
 /** Before the module is unloaded: other code may lie there afterwards. Any thread; NULL is fine. */
 void code_forget(const struct backend_module *module);
 /** The kernel that begins at an address, or in whose code an address lies. Any thread. Return:
- * whether there is one */
+ * false if there is none */
 bool code_find_entry(uint64_t entry, struct code *ret_code);
 bool code_find(uint64_t address, struct code *ret_code);
 

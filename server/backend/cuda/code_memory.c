@@ -1,12 +1,12 @@
 // See code_memory.h. Addresses are taken from the beginning of a range to its end. Memory is mapped
-// in granules of 2 MiB, each while something lies in it or the next thing may.
+// in granules of 2 MiB, each while something lies there or the next thing may.
 //
 // Ranges lie below all windows (session/window.h), where a process has nothing by itself. Windows
 // begin at multiples of 256 GiB below 2^47, so there are at most 512.
 //
-// Copies have a stream of their own, of the highest priority, so that hardly anybody's kernels
-// share its hardware queue. A copy without a stream would return before the bytes are there
-// (cuMemcpyHtoD from pageable memory), and a kernel on another stream would run what was there.
+// Copies have a stream of their own, of the highest priority, so that few kernels share its
+// hardware queue. A copy without a stream would return before the bytes arrive (cuMemcpyHtoD from
+// pageable memory), and a kernel on another stream would run the old bytes.
 
 #include "server/backend/cuda/code_memory.h"
 
@@ -23,20 +23,20 @@
 #define RANGE_COUNT  512u
 #define RANGE_BYTES  (UINT64_C(8) << 30)
 #define WINDOW_SHIFT 38u
-/* For what may lie anywhere. */
+/* For code without a session's range. */
 #define COMMON_AT    UINT64_C(0x040000000000)
 #define COMMON_BYTES (UINT64_C(4) << 40)
 
 #define ALIGNMENT 256u
-/* Behind each place, so that no code is kept with what lies in front of it. */
+/* After each place, so that the caches never combine code with its predecessor. */
 #define APART_BYTES 4096u
 
 #define NO_GRANULE UINT64_MAX
 
 struct range {
 	uint64_t at, bytes, used; /* used: offset of the first address that was not given out */
-	uint64_t open;	  /* the granule where the next place begins; NO_GRANULE: none is mapped for it */
-	uint16_t *places; /* by granule: places in it, and 1 if it is open. 0: not mapped */
+	uint64_t open;	  /* the granule where the next place begins; NO_GRANULE: none is mapped for that */
+	uint16_t *places; /* by granule: number of places, plus 1 if open. 0: not mapped */
 };
 
 static struct {
@@ -85,7 +85,7 @@ static CUresult enter_all(struct range *range, uint64_t start, uint64_t end)
 	return code;
 }
 
-/* What is loaded and unloaded again and again need not be mapped each time. */
+/* Code that is loaded and unloaded again and again needs no mapping each time. */
 static void keep_open(struct range *range, uint64_t granule)
 {
 	if (range->open == granule)
@@ -98,7 +98,7 @@ static void keep_open(struct range *range, uint64_t granule)
 
 /* ---- places ---- */
 
-/* Return: whether there is one */
+/* Return: false if there is none */
 static bool open_range(struct range *range, uint64_t at, uint64_t bytes)
 {
 	if (range->places)

@@ -1,5 +1,5 @@
-// What is made of texts before a module can be loaded: in compilers alone. A text is a whole
-// program, so nothing is linked to it.
+// Preparing texts before a module can be loaded: in compilers alone. A text is a whole program, so
+// nothing is linked.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 
-/* Errors first: where there are any they are what the reader wants. */
+/* Errors first: a reader wants errors if there are any. */
 static void hand_out(const struct nvjit_log *said, char *log, size_t log_bytes)
 {
 	if (log && log_bytes)
@@ -29,7 +29,7 @@ static CUresult compile(const void *source, size_t bytes, const struct wire_opti
 	if (code)
 		return code;
 	ptx.text = text;
-	/* As the driver says it: without this directive a text is no PTX at all. */
+	/* As in the driver: a text without this directive is no PTX at all. */
 	code = strstr(text, ".version") ? ptx_compile(&ptx, said, ret_code, ret_bytes)
 					: CUDA_ERROR_INVALID_IMAGE;
 	free(text);

@@ -1,14 +1,14 @@
-// Conditions of graphs. A handle of the driver's is of one graph in one context, but a program
-// keeps its own while it passes from executor to executor, and gives it to kernels, by whatever
-// way. So its handle is the address of a word of its device memory. Kernels that set conditions get
-// a function of ours when they are loaded, in the place of the driver's: it writes the value there
-// (weave.h). In front of each conditional node, and at the end of a loop's body, a kernel of ours
-// tells the driver's condition what the word says.
+// Conditions of graphs. A handle of the driver belongs to a single graph in a single context, but a
+// program uses its own handle while the session passes from executor to executor, and passes the
+// handle to kernels in any way. So its handle is the address of a word of the program's device
+// memory. Kernels that set conditions get a function of ours when they are loaded, in the place of
+// the driver's: ours writes the value there (patch.h). Before each conditional node, and at the end
+// of a loop's body, a kernel of ours sets the driver's condition to the value of the word.
 //
-// That kernel also looks whether the session has ended: then a loop ends whatever its kernels say,
-// for one that faulted would do so again in the next turn.
+// That kernel also checks if the session has ended: then a loop ends regardless of its kernels, for
+// a kernel that faulted would do so again in the next turn.
 //
-// What is opened is the context's; module thread, then executor threads.
+// Objects of the opening belong to the context; module thread, then executor threads.
 
 #include "server/backend/cuda/condition.h"
 
@@ -17,7 +17,7 @@
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/jit.h"
-#include "server/backend/cuda/weave.h"
+#include "server/backend/cuda/patch.h"
 #include "server/log.h"
 
 #define SETTER "cudaGraphSetConditional"
@@ -34,7 +34,7 @@ static const char setter_text[] = ".version 7.0\n"
 				  "	st.volatile.u32 [%d1], %r1; ret;\n"
 				  "}\n";
 
-/* @none: what runs no body */
+/* @none: the value at which no body runs */
 static const char teller_text[] =
 	".version 7.0\n"
 	".target sm_70\n"
@@ -55,12 +55,12 @@ static const char teller_text[] =
 
 static struct {
 	void *cubin; /* the setter's; NULL: there is none */
-	struct weave_function setter;
+	struct patch_function setter;
 	struct cuda_kernel teller; /* function NULL: there is none */
 } conditions;
 
 /* Kernels have the driver's setter, which would take an address for a handle. */
-static _Atomic bool unwoven;
+static _Atomic bool unpatched;
 
 static bool make_setter(void)
 {
@@ -70,7 +70,7 @@ static bool make_setter(void)
 
 	return !jit_compile(CU_JIT_INPUT_PTX, setter_text, sizeof(setter_text), 1, &option, &registers,
 		       &conditions.cubin, &bytes) &&
-	       weave_take(conditions.cubin, bytes, SETTER, &conditions.setter);
+	       patch_take(conditions.cubin, bytes, SETTER, &conditions.setter);
 }
 
 static bool load_teller(void)
@@ -86,7 +86,7 @@ static bool load_teller(void)
 
 void cuda_condition_open(void)
 {
-	atomic_store_explicit(&unwoven, false, memory_order_relaxed);
+	atomic_store_explicit(&unpatched, false, memory_order_relaxed);
 	if (driver.graph_condition && driver.graph_add_node && make_setter() && load_teller())
 		return;
 	log_info("graphs with conditional nodes are refused: the driver has none, or the service's own "
@@ -105,12 +105,12 @@ CUresult cuda_condition_direct(const uint8_t *cubin, size_t bytes, struct fatbin
 {
 	CUresult code;
 
-	if (!weave_wants(cubin, bytes, SETTER))
+	if (!patch_wants(cubin, bytes, SETTER))
 		return CUDA_SUCCESS;
-	code = conditions.cubin ? weave_in(cubin, bytes, &conditions.setter, ret) : CUDA_ERROR_NOT_SUPPORTED;
+	code = conditions.cubin ? patch_in(cubin, bytes, &conditions.setter, ret) : CUDA_ERROR_NOT_SUPPORTED;
 	if (!code || code == CUDA_ERROR_OUT_OF_MEMORY)
 		return code;
-	if (!atomic_exchange(&unwoven, true))
+	if (!atomic_exchange(&unpatched, true))
 		log_warning("a module's kernels set conditions of graphs in a way that is not known: graphs "
 			    "with conditional nodes are refused from now on");
 	return CUDA_SUCCESS;
@@ -136,7 +136,7 @@ CUresult cuda_condition_add(CUgraph graph, const struct backend_node *node, CUgr
 		.ctx = context,
 	};
 
-	if (!conditions.teller.function || atomic_load_explicit(&unwoven, memory_order_relaxed))
+	if (!conditions.teller.function || atomic_load_explicit(&unpatched, memory_order_relaxed))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return driver.graph_add_kernel(ret_node, graph, NULL, 0, &form);
 }

@@ -1,23 +1,23 @@
-// The driver handles an exception as for a debugger, because its environment says so
-// (worker/exceptions.c). A thread of it opens the library with which it reads a fault, stops all
-// multiprocessors, writes a dump and lets them go on. Only behind that another thread resets the
-// channel, and with it the context and everybody's work ends. Nothing in the hardware asks for
-// that: while the reset is not done, the context goes on.
+// The driver handles an exception as for a debugger, because its environment demands so
+// (worker/exceptions.c). One of its threads opens the library for reading a fault, stops all
+// multiprocessors, writes a dump and lets them go on. Only afterwards another thread resets the
+// channel, and with that the context and everybody's work ends. Nothing in the hardware requires
+// the reset: until then, the context goes on.
 //
-// Here the service handles exceptions itself (exception.c). So each of these threads is kept for
+// Here the service handles exceptions itself (exception.c). So each of these threads is blocked for
 // ever: the first where it opens its library, the second where it asks for the reset.
 //
 // Both ask the kernel-mode driver by ioctl(). The server's executable has an ioctl() and a dlopen()
 // of its own (below), which come before the C library's for everything that is loaded later, and so
-// for the driver. Nearly always they are just those of the C library.
+// for the driver. Nearly always they just call those of the C library.
 //
-// Where the service cannot handle exceptions, because it does not know the driver or the device
-// (exception_open()), nothing is kept from the driver. Its threads make no controls and open no
-// library between their start and a fault, so the first of either is the sign of one, and no fault
-// is contained: the executor is halted and leaves the device.
+// If the service cannot handle exceptions, because the driver or the device is unknown
+// (exception_open()), nothing of the driver is blocked. Its threads make no controls and open no
+// library between their start and a fault, so the first of either is the sign of a fault, and no
+// fault is contained: the executor is halted and leaves the device.
 //
 // The callbacks run in the driver's thread, which may hold locks of the driver: see backend.h for
-// what they may do.
+// their rules.
 
 #include "server/backend/cuda/contain.h"
 
@@ -36,11 +36,11 @@
 #include "server/backend/cuda/debugger.h"
 #include "server/backend/cuda/exception.h"
 
-/* What the driver reads a fault with. */
+/* The driver's library for reading a fault. */
 #define DEBUGGER "libcudadebugger.so.1"
 
 static word32 armed;
-static word32 suspected; /* a sign was seen, and told */
+static word32 suspected; /* a sign was seen, and reported */
 static __thread bool is_ours;
 word32 contain_parked;
 
@@ -74,7 +74,7 @@ static _Noreturn void park(void)
 		pause();
 }
 
-/* The driver is at work on a fault, and nobody will say whose it is. */
+/* The driver is at work on a fault, and nobody will report the culprit. */
 static void give_up(const struct backend_watch *watch)
 {
 	if (atomic_exchange(&suspected, 1))
@@ -96,8 +96,8 @@ static void look_at_library(const char *file)
 	give_up(watch);
 }
 
-/* For the whole process. The last call is a jump in every build that optimises: the C library looks
- * at who calls it for where it is to search. */
+/* For the whole process. The last call is a jump in every build that optimises: the C library
+ * inspects the caller's address to choose the search path. */
 void *dlopen(const char *file, int mode)
 {
 	typedef void *open_function(const char *, int);

@@ -1,6 +1,6 @@
 // Opening and closing the driver for a role, and the table of the backend. The executor uses the
-// device's primary context: it is the one context that every part of the driver can serve from
-// (libraries and their kernels too), and an executor process has no use for a second one. The
+// device's primary context: the only context that every part of the driver can serve from
+// (libraries and their kernels too), and an executor process has no use for a second context. The
 // keeper never gets past cuInit.
 
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 struct cuda cuda;
 
-/* What opening the device spent its time with, for the log. */
+/* Times of the steps of opening the device, for the log. */
 static struct {
 	uint64_t first, last; /* ns */
 	char text[256];
@@ -102,7 +102,8 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 	code = start(ordinal);
 	if (code)
 		return code;
-	/* No executor thread waits inside the driver, so how it would wait does not matter. */
+	/* No executor thread waits inside the driver, so the driver's way of waiting does not
+	 * matter. */
 	code = driver.primary_set_flags(cuda.device, CU_CTX_SCHED_AUTO);
 	if (code && code != CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE)
 		return code;

@@ -1,19 +1,19 @@
-// What the driver asks of the kernel-mode driver, as far as contain.c and channels.c look into it,
-// or the service asks itself. Names and numbers are those of NVIDIA's open kernel modules
-// (nv_escape.h, nvos.h, ctrl83dedebug.h, ctrl906f.h, ctrl2080fifo.h, cl2080.h, cl506f.h).
+// Requests of the driver to the kernel-mode driver, as far as contain.c and channels.c inspect
+// them, or the service makes them itself. Names and numbers are those of NVIDIA's open kernel
+// modules (nv_escape.h, nvos.h, ctrl83dedebug.h, ctrl906f.h, ctrl2080fifo.h, cl2080.h, cl506f.h).
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CONTROL_H
 #define FRMPS_SERVER_BACKEND_CUDA_CONTROL_H
 
 #include <stdint.h>
 
-/* The ioctls of the kernel-mode driver, and those among them that free an object, control and make
- * one. */
+/* The ioctls of the kernel-mode driver, and among them those that free an object, control an object
+ * and make an object. */
 #define DRIVER_TYPE    'F'
 #define DRIVER_FREE    0x29
 #define DRIVER_CONTROL 0x2a
 #define DRIVER_ALLOC   0x2b
-#define DRIVER_WRAPPED 0xd3 /* NV_ESC_IOCTL_XFER_CMD: any of them, by pointer */
+#define DRIVER_WRAPPED 0xd3 /* NV_ESC_IOCTL_XFER_CMD: any ioctl, by pointer */
 
 enum control_command {
 	CONTROL_READ = 0x83de0315,   /* NV83DE_CTRL_CMD_DEBUG_READ_MEMORY */
@@ -67,7 +67,7 @@ struct control_disable {
 	uint32_t clients[CONTROL_CHANNELS_MAX], objects[CONTROL_CHANNELS_MAX];
 };
 
-/* The system call, or what a test puts in its place. Return: as ioctl(). */
+/* The system call, or a test's replacement. Return: as ioctl(). */
 typedef int control_execute_fn(int fd, unsigned long request, void *argument);
 control_execute_fn control_execute; /* the system call (channels.c) */
 

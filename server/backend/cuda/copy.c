@@ -1,7 +1,7 @@
-// Copies and fills. All addresses were checked by the executor and all host memory is registered,
-// so every call here is asynchronous; the one trap is a copy from host to host, which the driver
-// does in the calling thread after waiting for the stream, however it is put. Such a copy is
-// refused: clients do it themselves.
+// Copies and fills. The executor has checked all addresses and all host memory is registered, so
+// every call here is asynchronous. The only exception is a copy from host to host, in any form of
+// the call: the driver performs such a copy in the calling thread, after waiting for the stream.
+// Such a copy is refused: clients copy themselves.
 //
 // Executor threads; several at once for different streams.
 
@@ -19,7 +19,7 @@ static CUresult copy_line(CUstream stream, const struct backend_copy *copy)
 	return driver.copy_to_device(copy->dst, src, copy->width, stream);
 }
 
-/* Of a side that is an array the driver knows how its rows lie. */
+/* For an array, the driver knows the layout of rows. */
 static void place_in_arrays(const struct backend_copy *copy, CUDA_MEMCPY3D *form)
 {
 	if (copy->dst_at.array) {
@@ -43,8 +43,7 @@ CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form
 	bool dst_overlaps = !copy->dst_at.array && copy->dst_rows < copy->height;
 	bool src_overlaps = !copy->src_at.array && copy->src_rows < copy->height;
 
-	/* Planes that overlap are nothing the driver can express; one plane never uses the
-	 * distance. */
+	/* The driver cannot express overlapping planes; a single plane never uses the distance. */
 	if (copy->depth > 1 && (dst_overlaps || src_overlaps))
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret_form = (CUDA_MEMCPY3D){

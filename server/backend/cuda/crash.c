@@ -1,9 +1,9 @@
 // See crash.h. A handler of the signals of a crash writes the thread's name and calls to standard
-// error, which is the log. It has a stack of its own in each of our threads, as text of clients'
-// may send a compiler deeper than any stack.
+// error, which is the log. The handler has a stack of its own in each of our threads, as clients'
+// text may make a compiler overflow any stack.
 //
-// A thread that does not come back from somewhere is asked for the same by another signal, and goes
-// on.
+// Another signal asks a thread that does not return from somewhere for the same, and the thread
+// goes on.
 
 #include "server/backend/cuda/crash.h"
 
@@ -18,18 +18,18 @@
 #include <unistd.h>
 
 #define FRAMES 48
-/* Several times what the handler and the registers that a signal saves take. */
+/* Several times the size of the handler and the registers that a signal saves. */
 #define CRASH_STACK_BYTES 65536u
-/* The driver is not known to use it. */
+/* Not known to be used by the driver. */
 #define SHOW_SIGNAL SIGUSR2
-/* The loader's lock is held that long only by somebody who waits for the thread that crashed. */
+/* Only a thread that waits for the crashed thread holds the loader's lock that long. */
 #define CRASH_SECONDS 5u
 
 static _Atomic bool shows; /* there is a handler for SHOW_SIGNAL */
 
 static void say(const char *text, int length)
 {
-	/* Nobody is left to tell when standard error is gone. */
+	/* Nobody is left to notify when standard error is gone. */
 	if (write(STDERR_FILENO, text, (size_t)length) < 0)
 		return;
 }
@@ -46,9 +46,9 @@ static void end_soon(void)
 	alarm(CRASH_SECONDS);
 }
 
-/* Any thread, in the middle of anything, of the C library's parts as well: nothing here allocates.
- * The names of frames take the loader's lock, which another thread may have for as long as it waits
- * for this one. The signal comes again when this returns, and does what it does by default. */
+/* Any thread, at any moment, inside the C library as well: nothing here allocates. The names of
+ * frames need the loader's lock, which another thread may hold while waiting for this thread. After
+ * the return the signal comes again, with its default action. */
 static void on_crash(int number)
 {
 	void *frames[FRAMES];
@@ -64,8 +64,8 @@ static void on_crash(int number)
 	raise(number);
 }
 
-/* As above, but that it has to leave everything as it was. A thread that is about to wait for the
- * loader's lock waits here instead. */
+/* As above, but without any lasting change. A thread that is about to wait for the loader's lock
+ * waits here instead. */
 static void on_show(int number)
 {
 	int error = errno, length;
@@ -87,7 +87,7 @@ void crash_watch(void)
 	struct sigaction show = {.sa_handler = on_show, .sa_flags = (int)(SA_RESTART | SA_ONSTACK)};
 	void *frame[1];
 
-	/* The first call loads what it needs. */
+	/* The first call loads its dependencies. */
 	backtrace(frame, 1);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
 		sigaction(numbers[i], &crash, NULL);
@@ -101,7 +101,7 @@ void crash_show_thread(pthread_t thread)
 		pthread_kill(thread, SHOW_SIGNAL);
 }
 
-/* ---- a stack for it ---- */
+/* ---- a stack for the handler ---- */
 
 static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
 static pthread_key_t stack_key; /* of the calling thread's */

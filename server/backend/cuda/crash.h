@@ -1,4 +1,4 @@
-// What a process with a context says when it crashes, and where its threads are.
+// Output of a process with a context at a crash, and on request the calls of its threads.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CRASH_H
 #define FRMPS_SERVER_BACKEND_CUDA_CRASH_H
@@ -9,15 +9,15 @@
 void crash_watch(void);
 
 /**
- * The calling thread gets a stack for the handler of crashes, until it ends: one whose own is used
- * up could not say so. Nothing changes if it has one, or if there is no memory for it.
+ * The calling thread gets a stack for the handler of crashes, until its end: a thread with an
+ * exhausted stack could not report its crash. No change if there is a stack, or without memory.
  */
 void crash_enter_thread(void);
 
 /**
- * A thread of this process writes into the log what its name is and which calls it is in, and goes
- * on. Does not wait for it; nothing before crash_watch(). Waits that the kernel does not take up
- * again, like nanosleep(), end early for it. Any thread.
+ * A thread of this process writes its name and its present calls into the log, and goes on. Does
+ * not wait for the thread; no effect before crash_watch(). Waits that the kernel does not resume,
+ * like nanosleep(), end early. Any thread.
  * @thread: not joined yet
  */
 void crash_show_thread(pthread_t thread);

@@ -1,6 +1,6 @@
-// What the files of the cuda backend share: the context of this process and the operations behind
+// Common parts of the cuda backend: the context of this process and the operations behind
 // backend_cuda. Streams and events of backend.h are the driver's own handles, cast: the driver
-// already keeps everything about them, and a launch needs no lookup and no allocation.
+// already has all their state, and a launch needs no lookup and no allocation.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CUDA_H
 #define FRMPS_SERVER_BACKEND_CUDA_CUDA_H
@@ -19,7 +19,7 @@ struct cuda {
 /* Set by open_*, constant until close. */
 extern struct cuda cuda;
 
-/* Who we are to the driver: a backend handle is a driver handle. */
+/* A backend handle is a driver handle. */
 static inline CUstream cuda_stream(struct backend_stream *stream)
 {
 	return (CUstream)(void *)stream;
@@ -32,10 +32,11 @@ static inline CUevent cuda_event(struct backend_event *event)
 
 struct loader_kernel;
 
-/* A kernel of a client's module: to launch, and for graphs, which say in which context it runs. */
+/* A kernel of a client's module: to launch, and for graphs, which choose the context of the
+ * kernel. */
 struct cuda_kernel {
 	CUkernel kernel;
-	CUfunction function;	   /* NULL: it is not on the device yet */
+	CUfunction function;	   /* NULL: not on the device yet */
 	struct loader_kernel *own; /* the two are a trampoline's (loader.h); NULL: the driver's */
 };
 
@@ -50,9 +51,9 @@ static inline CUfunction cuda_function(struct backend_function *function)
 }
 
 /**
- * Where a function's code begins on the device, as the driver's object says it. Measured (driver
- * 580); nothing documents it. A fault in a kernel whose entry would be elsewhere is nobody's: the
- * grid's descriptor has the true one.
+ * The start of a function's code on the device, from the driver's object. Measured (driver 580);
+ * nothing documents this. A wrong entry would make a fault of the kernel nobody's: the grid's
+ * descriptor has the true entry.
  */
 static inline uint64_t cuda_function_entry(CUfunction function)
 {
@@ -66,11 +67,12 @@ static inline uint64_t cuda_function_entry(CUfunction function)
 CUresult cuda_probe(struct backend_probe *ret_probe);
 
 /* device.c */
-/** Names what a device lacks to be served, in a few words; NULL if nothing. Needs cuInit only. */
+/** Names the missing properties of a device that cannot be served, in a few words; NULL: none.
+ * Needs cuInit only. */
 const char *cuda_device_lacks(CUdevice device);
-/** Whether its compute mode lets one process alone have a context. Needs cuInit only. */
+/** True if the device's compute mode allows a context to one process alone. Needs cuInit only. */
 bool cuda_device_is_exclusive(CUdevice device);
-/** Reads what programs ask about the device; the context is current. */
+/** Reads the properties of the device for programs; the context is current. */
 CUresult cuda_device_read(CUdevice device, struct backend_device *ret_device);
 CUresult cuda_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value);
 
@@ -138,9 +140,9 @@ CUresult cuda_kernel_load(
 /** Loads the service's own kernels; the context is current and nothing runs in it. Failing is not
  * fatal. */
 void cuda_builtin_open(void);
-/** Whether a kernel with so many bytes of local memory can be launched without waiting for others.
+/** True if a kernel with so many bytes of local memory can be launched without waiting for others.
  * Any thread. */
-#define CUDA_NESTED_ROOM 8192 /* what a kernel that launches kernels needs of it. Measured (builtin.c) */
+#define CUDA_NESTED_ROOM 8192 /* the need of a kernel that launches kernels. Measured (builtin.c) */
 bool cuda_has_room(int bytes);
 /** Makes the context ready for such kernels; that memory stays. Module thread, in a gap. Errors: as
  * of a launch. */
@@ -160,9 +162,8 @@ CUresult cuda_stamp(CUstream stream, uint64_t *word);
 extern const struct trial_kernels cuda_trial;
 
 /* clock.c */
-/** Finds out where the context's clock lies on the device's timer; the context is current and
- * nothing runs in it. Failing is not fatal: times are then known within this process, or not at
- * all. */
+/** Finds the place of the context's clock on the device's timer; the context is current and nothing
+ * runs. Failing is not fatal: times are then known within this process, or not at all. */
 void cuda_clock_open(void);
 void cuda_clock_close(void);
 /** A timed event was made. [any] */
@@ -175,8 +176,8 @@ CUresult cuda_event_time(struct backend_event *event, struct backend_time *ret_t
 CUresult cuda_launch(struct backend_stream *stream, const struct backend_launch *launch);
 /**
  * Checks attributes and copies them in the driver's form.
- * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED for attributes that carry handles or that this
- * version does not know
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED for attributes that carry handles or are unknown
+ * to this version
  */
 CUresult cuda_attributes(
 	const struct frmps_launch_attribute *attributes, uint32_t count, CUlaunchAttribute *ret_out);
@@ -193,9 +194,10 @@ struct cuda_arguments {
 };
 void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_launch *launch);
 
-/** Whether the driver would take the launch of a kernel that the service has loaded. */
+/** Return: CUDA_SUCCESS for a launch, of a kernel that the service has loaded, that the driver
+ * would accept. */
 CUresult cuda_launch_check(const struct backend_launch *launch);
-/** Dynamic shared memory, bytes, as the driver is to be asked for it. */
+/** Dynamic shared memory, bytes, for the driver's call. */
 uint32_t cuda_shared(const struct backend_function *function, uint64_t bytes);
 /**
  * All attributes of a launch.
@@ -219,12 +221,13 @@ CUresult cuda_occupancy(struct backend_function *function, const struct wire_occ
 /* copy.c */
 CUresult cuda_copy(struct backend_stream *stream, const struct backend_copy *copy);
 CUresult cuda_set(struct backend_stream *stream, const struct frmps_set *set);
-/** A copy in the driver's general form. CUDA_ERROR_INVALID_VALUE for what it cannot express. */
+/** A copy in the driver's general form. CUDA_ERROR_INVALID_VALUE for a copy that has no such
+ * form. */
 CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form);
 
 /* sms.c */
-/** Learns how the device's multiprocessors can be given out; the context is current. What cannot is
- * left at 0. */
+/** Finds out how the device's multiprocessors can be given out; the context is current. Impossible
+ * values stay 0. */
 void cuda_sms_read(CUdevice device, struct backend_device *description);
 CUresult cuda_sms_make(uint64_t sms);
 /** Of a group that was made; NULL: there is none. */
@@ -236,7 +239,7 @@ CUresult cuda_sms_stream_create(uint64_t sms, int32_t priority, CUstream *ret_st
 /* stream.c */
 /** Makes the streams that are to have the first queues. Before any other stream of the context. */
 void cuda_stream_open(void);
-/** Forgets the streams that are kept for use again: the context goes. */
+/** Forgets the free streams: the context ends. */
 void cuda_stream_close(void);
 CUresult cuda_stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream);
 CUresult cuda_stream_destroy(struct backend_stream *stream);

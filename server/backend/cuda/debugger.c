@@ -1,14 +1,13 @@
-// See debugger.h. What the driver asks the kernel-mode driver for goes through this process's
-// ioctl() (contain.c), which hands it on to debugger_note(): the debugger object, the pieces of
-// memory that the driver makes for itself, and where it maps them on the device. Memory of programs
-// is imported and never noted, so the tables stay small.
+// See debugger.h. The driver's requests to the kernel-mode driver go through this process's ioctl()
+// (contain.c), which passes them to debugger_note(): the debugger object, the pieces of memory that
+// the driver makes for itself, and their mappings on the device. Memory of programs is imported and
+// never noted, so the tables stay small.
 //
 // Names and numbers are those of NVIDIA's open kernel modules (nvos.h, nv-ioctl.h, cl0005.h,
-// ctrl83dedebug.h, uvm_ioctl.h). What the notifications mean is in no public header: of 32 that
-// were tried on an H200 (driver 580), 1 and 4 came for each class of fault, and 4 as a stop is
-// done.
+// ctrl83dedebug.h, uvm_ioctl.h). No public header explains the notifications: of 32 that were tried
+// on an H200 (driver 580), 1 and 4 came for each class of fault, and 4 as a stop is done.
 //
-// The tables are written by the driver's threads and read by the one that handles exceptions.
+// The driver's threads write the tables, and the thread that handles exceptions reads them.
 
 #include "server/backend/cuda/debugger.h"
 
@@ -44,15 +43,15 @@
 
 #define NOTIFICATION_FAULT 1u
 #define NOTIFICATION_STOP  4u
-#define NOTIFICATION_POLL  0x10000000u /* poll() resets it, and it carries no data */
+#define NOTIFICATION_POLL  0x10000000u /* poll() resets the event, which carries no data */
 #define EVENT_OBJECT	   0xf2a50000u /* and the notification's number */
 
 #define PAGE UINT64_C(4096)
-/* The driver's own code is in one piece of that size. */
+/* The driver's own code is a single piece of that size. */
 #define SEARCH_MAX (UINT64_C(2) << 20)
-/* A stop that has to preempt first is announced when it is done, and then asked for again. Beside
- * kernels without end that takes 9 ms for 16 warps and 40 ms for 1024. Asked for without a pause it
- * took up to 250 ms (H200). */
+/* A stop that has to preempt first is announced when done, and then requested again. Beside kernels
+ * without end that takes 9 ms for 16 warps and 40 ms for 1024. Requests without a pause took up to
+ * 250 ms (H200). */
 #define STOP_TRIES   20
 #define STOP_WAIT_MS 100
 
@@ -64,7 +63,7 @@ struct alloc {
 	uint32_t size, flags, status, pad;
 };
 
-/* NV_MEMORY_ALLOCATION_PARAMS, as far as it matters here. */
+/* NV_MEMORY_ALLOCATION_PARAMS, as far as needed here. */
 struct memory_parameters {
 	uint32_t pad[16];
 	uint64_t size;
@@ -132,9 +131,9 @@ void debugger_reset(control_execute_fn *execute)
 	debugger.area = NULL;
 }
 
-/* ---- what the driver asks for ---- */
+/* ---- requests of the driver ---- */
 
-/* Return: room for one more; NULL: no memory, and what is noted is not known */
+/* Return: room for another; NULL: no memory, and the notes are incomplete */
 static void *grow(void **at, uint32_t *count, uint32_t *room, size_t bytes)
 {
 	void *grown;
@@ -185,31 +184,31 @@ static bool is_of(const struct mapping *mapping, const struct control_free *free
 	return mapping->client == freed->client && mapping->memory == freed->object;
 }
 
-/* Mappings of an object, or, where there is none, in a range: the driver does not say of all that
- * they end. */
+/* Mappings of an object, or, without an object, in a range: the driver does not report the end of
+ * all mappings. */
 static void forget_mappings(const struct control_free *freed, uint64_t base, uint64_t length)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < debugger.mapping_count; i++) {
 		const struct mapping *mapping = &debugger.mappings[i];
 
 		if (freed ? !is_of(mapping, freed) : !overlap(mapping, base, length))
-			debugger.mappings[kept++] = *mapping;
+			debugger.mappings[left++] = *mapping;
 	}
-	debugger.mapping_count = kept;
+	debugger.mapping_count = left;
 }
 
 static void forget_object(const struct control_free *freed)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	forget_mappings(freed, 0, 0);
 	for (uint32_t i = 0; i < debugger.memory_count; i++)
 		if (debugger.memories[i].client != freed->client ||
 			debugger.memories[i].object != freed->object)
-			debugger.memories[kept++] = debugger.memories[i];
-	debugger.memory_count = kept;
+			debugger.memories[left++] = debugger.memories[i];
+	debugger.memory_count = left;
 	if (debugger.client == freed->client && debugger.object == freed->object)
 		debugger.object = 0;
 }
@@ -222,8 +221,8 @@ static const struct memory *find_memory(uint32_t client, uint32_t object)
 	return NULL;
 }
 
-/* The processor sees it where the device does, which is not taken on trust. Some containers forbid
- * the first way. */
+/* The memory should be at the same address for processor and device, which is not taken on trust.
+ * Some containers forbid the first way. */
 static bool is_readable(uint64_t address)
 {
 	uint8_t first, last;
@@ -305,7 +304,7 @@ void *debugger_area(void)
 	return debugger.object ? debugger.area : NULL;
 }
 
-/* ---- what it is asked for ---- */
+/* ---- requests to the debugger object ---- */
 
 static bool control(uint32_t command, void *parameters, uint32_t size)
 {
@@ -314,7 +313,7 @@ static bool control(uint32_t command, void *parameters, uint32_t size)
 		.command = command,
 		.parameters = (uintptr_t)parameters,
 		.size = size,
-		.status = UINT32_MAX}; /* until it is answered */
+		.status = UINT32_MAX}; /* until the answer */
 
 	return debugger.object &&
 	       !debugger.execute(debugger.fd, _IOWR(DRIVER_TYPE, DRIVER_CONTROL, struct control), &control) &&
@@ -346,7 +345,7 @@ static int make_event(int fd, uint32_t notification)
 /* Return: a descriptor that poll() waits for and resets, or -errno */
 static int open_event(uint32_t notification)
 {
-	/* With O_NONBLOCK the kernel-mode driver would not let it be waited for. */
+	/* With O_NONBLOCK the kernel-mode driver would not allow waiting for the descriptor. */
 	int fd = open(debugger.path, O_RDWR | O_CLOEXEC), error;
 
 	if (fd < 0)
@@ -381,9 +380,9 @@ void debugger_no_event(int event)
 bool debugger_stop(void)
 {
 	struct pollfd done = {.fd = debugger.stop, .events = POLLIN | POLLPRI};
-	uint32_t answer[2] = {1, 0}; /* whether it is still under way; the channel that runs */
+	uint32_t answer[2] = {1, 0}; /* [0] 1: still under way; [1] the running channel */
 
-	poll(&done, 1, 0); /* an earlier one */
+	poll(&done, 1, 0); /* an earlier event */
 	for (int i = 0; i < STOP_TRIES && answer[0]; i++) {
 		if (i)
 			poll(&done, 1, STOP_WAIT_MS);
@@ -422,8 +421,10 @@ bool debugger_clear_states(uint32_t count)
 	return control(CONTROL_CLEAR_ALL, which, sizeof(which));
 }
 
-/* What another client has mapped cannot be reached: its number may be that of other memory here.
- * @ret_access: the memory and the place in it. Return: whether all of it is in one mapping */
+/* Memory that another client has mapped is out of reach: its number may be that of other memory
+ * here.
+ * @ret_access: the memory and the place inside. Return: true if the range is inside a single
+ * mapping */
 static bool find(uint64_t address, uint64_t count, struct control_read *ret_access)
 {
 	bool found = false;

@@ -1,7 +1,7 @@
-// The debugger object of this process's context, and what the kernel-mode driver does by it: say
-// that a kernel has faulted, stop the context, read and write its memory, let it go on. The driver
-// makes the object with the context, because exceptions are to be handled as for a debugger
-// (worker/exceptions.c).
+// The debugger object of this process's context, and the kernel-mode driver's operations on that
+// object: report that a kernel has faulted, stop the context, access its memory, let the context go
+// on. The driver makes the object with the context, because exceptions are to be handled as for a
+// debugger (worker/exceptions.c).
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_DEBUGGER_H
 #define FRMPS_SERVER_BACKEND_CUDA_DEBUGGER_H
@@ -24,8 +24,7 @@ void debugger_note(int fd, unsigned long request, const void *argument);
 /** Nothing was noted. @execute: makes controls. For tests, and before a context is made. */
 void debugger_reset(control_execute_fn *execute);
 
-/** The save area (warps.h) of the context, as the processor sees it. NULL: there is none that is
- * known. */
+/** The save area (warps.h) of the context, mapped for the processor. NULL: none is known. */
 void *debugger_area(void);
 
 /**
@@ -33,11 +32,10 @@ void *debugger_area(void);
  * Return: the descriptor, for as long as the process lives or until debugger_no_event(); or -errno
  */
 int debugger_event(void);
-/** Nobody waits for it after all. */
+/** Nobody waits for the event after all. */
 void debugger_no_event(int event);
 
-/* The thread that handles exceptions. Return: whether the kernel-mode driver says that it has done
- * it. */
+/* The thread that handles exceptions. Return: true if the kernel-mode driver reports success. */
 bool debugger_stop(void);
 bool debugger_resume(void);
 /** @first, count: multiprocessors; at most DEBUGGER_STATES_MAX */
@@ -51,14 +49,14 @@ bool debugger_clear_states(uint32_t count);
 bool debugger_read(uint64_t address, void *ret_bytes, uint32_t count);
 bool debugger_write(uint64_t address, const void *bytes, uint32_t count);
 /**
- * Shows the pieces of such memory that are small enough to be code of the driver's own, one after
- * the other, until one is what is looked for. While nobody makes or frees memory.
- * @look: gets the piece's address and bytes, and says whether it is
- * Return: whether one was
+ * Shows the pieces of such memory that are small enough to be code of the driver, successively,
+ * until @look accepts a piece. While nobody makes or frees memory.
+ * @look: gets the piece's address and bytes, and returns true to accept
+ * Return: true if a piece was accepted
  */
 typedef bool debugger_look_fn(void *context, uint64_t address, const uint8_t *bytes, uint64_t count);
 bool debugger_search(debugger_look_fn *look, void *context);
-/** Whether that is such memory. Any thread. */
+/** True if the range is such memory. Any thread. */
 bool debugger_has(uint64_t address, uint64_t count);
 
 #endif

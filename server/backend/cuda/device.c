@@ -1,4 +1,5 @@
-// What a device is and whether it can be served. Stateless; any thread, after cuInit.
+// Properties of a device, and the requirements for serving the device. Stateless; any thread, after
+// cuInit.
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // Finds the real libcuda.so.1 and resolves driver.def. The search goes through fixed directories
 // before the linker's own, so that a shim on the library path is not found first, and asks every
-// candidate whether it is our shim (protocol/shim_uuid.h) before anything else. FRMPS_DRIVER names
-// one file and ends the search.
+// candidate if it is our shim (protocol/shim_uuid.h) before anything else. FRMPS_DRIVER names a
+// single file and ends the search.
 
 #include "server/backend/cuda/driver.h"
 
@@ -29,7 +29,7 @@ static const char *const candidates[] = {
 	"/usr/lib/" TRIPLE "/nvidia/current/libcuda.so.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1",
 	"/run/nvidia/driver/usr/lib/" TRIPLE "/libcuda.so.1", "/run/nvidia/driver/usr/lib64/libcuda.so.1",
 	"/run/opengl-driver/lib/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1",
-	"libcuda.so.1", /* wherever the dynamic linker finds it */
+	"libcuda.so.1", /* by the dynamic linker's search */
 };
 
 struct entry {
@@ -145,7 +145,7 @@ CUresult driver_open(char *text, size_t size)
 	return code;
 }
 
-/* @file: the file of the driver itself; without a folder it is the dynamic linker's affair */
+/* @file: the driver's own file; without a folder the dynamic linker searches */
 static void *open_beside(const char *file, const char *name)
 {
 	const char *slash = strrchr(file, '/');

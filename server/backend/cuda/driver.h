@@ -1,6 +1,6 @@
-// The real driver, opened at run time: one struct with every entry point the service uses. Nothing
-// of frmps links against libcuda. Filled once by driver_open(), before the process has a second
-// thread that uses it; read-only after.
+// The real driver, opened at run time: a struct with every entry point that the service uses.
+// Nothing of frmps links against libcuda. Filled once by driver_open(), before the process has a
+// second thread that uses the driver; read-only after.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_DRIVER_H
 #define FRMPS_SERVER_BACKEND_CUDA_DRIVER_H
@@ -13,8 +13,8 @@
 /* Oldest driver with all of driver.def that is not optional. */
 #define DRIVER_MINIMUM 12040
 
-/* Multiprocessors that can be split and put together, as the driver describes them. Their count is
- * at a place of its own; the rest is the driver's business. */
+/* Multiprocessors that can be split and joined, in the driver's description. The count has a known
+ * place; the rest is opaque. */
 struct driver_resource {
 	int type;
 	unsigned char padding[92];
@@ -40,21 +40,22 @@ struct driver {
 extern struct driver driver;
 
 /**
- * Finds and opens the driver library. Idempotent; keeps it open for the life of the process. Makes
- * no call that needs a device.
- * @text, @size: receives one sentence for the operator when the result is not CUDA_SUCCESS
+ * Finds and opens the driver library. Idempotent; the library stays open for the life of the
+ * process. Makes no call that needs a device.
+ * @text, @size: receives a sentence for the operator when the result is not CUDA_SUCCESS
  * Return: CUDA_SUCCESS; CUDA_ERROR_NO_DEVICE: no library; CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: too
  * old or incomplete
  */
 CUresult driver_open(char *text, size_t size);
 
 /**
- * Reserves addresses exactly there: to the driver an address is a hint.
- * Return: CUDA_SUCCESS; CUDA_ERROR_MAP_FAILED: they are not free; as of cuMemAddressReserve()
+ * Reserves exactly these addresses: to the driver an address is a hint.
+ * Return: CUDA_SUCCESS; CUDA_ERROR_MAP_FAILED: the addresses are in use; as of
+ * cuMemAddressReserve()
  */
 CUresult driver_reserve(uint64_t address, uint64_t bytes);
-/** Maps memory for a device to read and write, or not at all, and lets go of the handle: a mapping
- * keeps the memory alive. Errors: as of cuMemMap() and cuMemSetAccess(). */
+/** Maps memory for a device to read and write, or not at all, and releases the handle: the mapping
+ * is a reference to the memory. Errors: as of cuMemMap() and cuMemSetAccess(). */
 CUresult driver_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, CUdevice device);
 
 /** Opens another library of the driver's, from where the driver itself is looked for. Return: for

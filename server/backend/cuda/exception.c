@@ -1,78 +1,79 @@
-// When a kernel faults, the kernel-mode driver stops the multiprocessors and says so (debugger.h).
-// The driver's own thread would then copy the code of everything that is loaded, write a dump, and
-// have the channel reset, which ends the context. None of that happens here: that thread is kept
-// where it opens its debugger (contain.c), and this one does what is needed:
+// When a kernel faults, the kernel-mode driver stops the multiprocessors and reports this
+// (debugger.h). The driver's own thread would then copy the code of everything that is loaded,
+// write a dump, and have the channel reset, which ends the context. None of that happens here: that
+// thread is blocked where it opens its debugger (contain.c), and the service's thread acts instead:
 //
-//   event ─► stop all warps ─► read them ─► name the kernels that faulted ─► overwrite their code ─► release ─► resume
+//   event ─► stop all warps ─► read records ─► name the kernels that faulted ─► overwrite their code ─► release ─► resume
 //              (suspected, stopped)              (contained or uncontained)
 //
-// Every stopped warp has a record in the save area (warps.h). It says what the warp has done, and
-// leads to the descriptor of its grid and so to the kernel's entry; code.h knows whose that is. A
-// warp whose access found no mapping has no record: it is over, and the error state of its
-// multiprocessor has the program counter. Another warp may have come into its slot since, which is
-// stopped before its first instruction: its record then has the error of the one before.
+// Every stopped warp has a record in the save area (warps.h). The record has the state of the warp,
+// and leads to the descriptor of the grid and so to the kernel's entry; code.h knows the owner. A
+// warp with an access to an unmapped address has no record: the warp is over, and the error state
+// of its multiprocessor has the program counter. Another warp may have come into the slot since,
+// which is stopped before its first instruction: its record then has the error of its predecessor.
 //
 // A released warp would go on behind the instruction that faulted, and blocks that have not begun
-// begin. So the whole code of a kernel that faulted is overwritten with EXIT first, and each
-// stopped warp of it that is elsewhere goes on in that code (handler.h): one in the driver's code
-// of assert(), or behind a jump to a bad address. Then its grid is over, however large it is,
-// nothing of it stays on the device, and what waits for an idle device does not wait for ever.
+// begin. So the whole code of a kernel that faulted is overwritten with EXIT first. Each of its
+// stopped warps that is elsewhere goes on in that code (handler.h), for example a warp in the
+// driver's assert(), or after a jump to a bad address. Then its grid is over, however large,
+// nothing of the kernel stays on the device, and requests that wait for an idle device do not wait
+// for ever.
 //
-// Whose program ends is decided before anybody goes on, and no completion is published until then
+// The culprit is decided before any warp goes on, and no completion is published until then
 // (backend.h, struct backend_watch). Where a kernel cannot be named, nobody is guessed: the fault
 // is not contained.
 //
 // The same means end kernels that have not faulted and do not end (exception_end()): stop,
 // overwrite the code of those that are on the device and of the named modules, release, resume.
-// Code that lies on the device belongs to one module, and a module to one program, so nobody else's
-// kernels are changed.
+// Code that lies on the device belongs to a single module, and a module to a single program, so
+// nobody else's kernels are changed.
 //   - Only kernels that have a stopped warp are overwritten. A module can have thousands of
-//     kernels, and writing all their code would stop everybody for longer. It is safe as well: a
+//     kernels, and writing all their code would stop everybody for longer. This is also safe: a
 //     module is unloaded only while nothing runs, so the code of a kernel that runs is still there.
 //     A kernel of the module that waits in a queue needs another call.
 //   - Blocks that have not begun, and launches of the same kernel that are queued, begin and exit.
 //   - A warp that is elsewhere, in a function of its module or of the driver, goes to its kernel's
-//     code, and exits there. Where its module may call malloc(), nobody knows whether the warp is
-//     there. Then it returns to its kernel by itself, and from a function without end it does not
-//     return.
-// An exception that is found during that stop is handled as any other. The caller names the modules
-// while all stand still: one that is unloaded before may have left its name to another program's.
-// Before anything is ended the caller is asked, and learns who has a kernel on the device at all: a
-// program that waits for another one's kernels is not to blame.
+//     code, and exits there. If its module may call malloc(), the warp may be inside malloc(). Then
+//     the warp returns to its kernel by itself, and from a function without end does not return.
+// An exception that is found during that stop is handled like any other. The caller names the
+// modules while all stand still: the name of a module that is unloaded before may have passed to
+// another program's. Before any kernel is ended the caller is asked, and learns which modules have
+// a kernel on the device at all: a program that waits for another program's kernels is not to
+// blame.
 //
-// Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of
-// 100 us: the event comes 4 to 9 ms after the fault, stop 1 to 4 ms, error states 0.4, records 0.1
-// (8448 of them 4), code 0.1, resume 1.2. Beside 1000 blocks it is the same.
+// Measured on an H200 (driver 580.159.04) with a single warp that faults beside programs with
+// kernels of 100 us: the event comes 4 to 9 ms after the fault, stop 1 to 4 ms, error states 0.4,
+// records 0.1 (8448 of them 4), code 0.1, resume 1.2. The same beside 1000 blocks.
 //
-// What takes longer, and why (H100, driver 580.159.04):
-//   - The event comes behind the lines that the driver's firmware writes into the kernel log (Xid
-//     13): two for each multiprocessor with an error of its own, three where several of its warps
-//     have one, and 1.6 ms for each line. A grid that faults on all 132 multiprocessors has 396
-//     lines and takes 0.68 s. No control comes through meanwhile, and no mode of the debugger
-//     object that was tried writes fewer. A trap or an assertion has no line: 14 ms for 1000
-//     blocks.
-//   - Blocks of one warp whose write finds no mapping are over at once, and others begin in their
-//     places: one for each multiprocessor and each round of lines, which takes 0.42 s (H200). 5000
-//     such blocks are contained after 3.2 s. Where more are left the firmware gives the context up
-//     4.9 s after the first line, and no control came through before.
+// Slower cases, with reasons (H100, driver 580.159.04):
+//   - The event follows the lines that the driver's firmware writes into the kernel log (Xid 13):
+//     two for each multiprocessor with an error of its own, three where several of its warps have
+//     errors, and 1.6 ms for each line. A grid that faults on all 132 multiprocessors has 396 lines
+//     and takes 0.68 s. No control comes through meanwhile, and no mode of the debugger object that
+//     was tried writes fewer. A trap or an assertion has no line: 14 ms for 1000 blocks.
+//   - Blocks of a single warp with a write to an unmapped address are over at once, and others
+//     begin in their places: one for each multiprocessor and each round of lines, which takes 0.42
+//     s (H200). 5000 such blocks are contained after 3.2 s. With more blocks left the firmware
+//     abandons the context 4.9 s after the first line, and no control came through before.
 //   - Beside another context with work of its own a stop takes 15 to 40 ms. Where two contexts with
 //     kernels on all multiprocessors were stopped and resumed at the same time, a resume took 60 to
-//     180 ms, and twice one of them did not go on until it was resumed once more.
-//     Two such processes that faulted again and again got no event for a trap after 1 to 14 rounds.
-//     So the thread also looks twice a second whether warps are stopped: if some are for four
-//     seconds, nobody has announced why.
+//     180 ms, and twice a context did not go on until another resume. Two such processes that
+//     faulted again and again got no event for a trap after 1 to 14 rounds. So the thread also
+//     checks twice a second for stopped warps: if some are stopped for four seconds, nobody has
+//     announced the reason.
 //   - Before the event, and before the lines, the firmware goes through the device's channels, in
-//     the order in which they were made, up to the one of the kernel: 0.5 ms for each, whoever has
-//     it (H200). An idle context that was made before costs 64 ms where it has 32 queues, 16 where
-//     it has 8; one that was made later costs nothing, and one that was made at the same time
-//     something between (domain_fill()). In the context itself a new stream of 32 queues cost 1 ms
-//     more than the one before, up to 35 ms (stream.c). Else the event comes 4 ms after a trap, and
-//     6 to 9 after an exception that has lines.
-//   - The save area shows the first stopped warps within a millisecond. But a stop that is asked
-//     for then is answered when the firmware is done, no sooner than one that waits for the event.
-//   - At the first exception of a context warps that went on were stopped again as soon as they
-//     did, with no exception of their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At
-//     later exceptions never (some 140), and not in 28 contexts beside a kernel without end. So an
+//     the order of their creation, up to the kernel's: 0.5 ms for each, of any owner (H200). An
+//     idle context that was made before costs 64 ms with 32 queues, 16 with 8; a context that was
+//     made later costs nothing, and one that was made at the same time something between
+//     (domain_fill()). In the context itself a new stream of 32 queues cost 1 ms more than its
+//     predecessor, up to 35 ms (stream.c). Otherwise the event comes 4 ms after a trap, and 6 to 9
+//     after an exception that has lines.
+//   - The save area shows the first stopped warps within a millisecond. But a stop that is
+//     requested then is answered when the firmware is done, no sooner than a stop that waits for
+//     the event.
+//   - At the first exception of a context warps that went on were stopped again at once, with no
+//     exception of their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At later
+//     exceptions never (some 140), and not in 28 contexts beside a kernel without end. So an
 //     executor rehearses a fault before it serves (trial.h).
 
 #include "server/backend/cuda/exception.h"
@@ -94,8 +95,8 @@
 #include "server/detached.h"
 #include "server/log.h"
 
-/* A fault beside one that is handled is seen when that one is done. A program whose kernels fault
- * again and again is ended at the first. */
+/* A fault during the handling of another is seen when that is done. A program whose kernels fault
+ * again and again is ended at the first fault. */
 #define ROUNDS_MAX 64
 /* EXIT, with no predicate and no barrier, for compute capability 7.0 to 9.0. */
 static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
@@ -104,33 +105,33 @@ static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea
  * device for some milliseconds. */
 #define BACK_LEAST_MS 200u
 #define BACK_MOST_MS  1600u
-/* For the rest of them, once the first is. */
+/* For the rest of them, after the first. */
 #define REST_MS 10u
-/* Kernels whose stopped warps go to their code at the release, wherever they are; those of more go
- * on where they were. */
+/* Kernels whose stopped warps are sent to their code at the release; warps of further kernels go on
+ * in place. */
 #define ENDED_MAX 128u
 /* Between two looks for a fault that was not announced, and looks in a row that find stopped warps.
  * Announcements take up to 1.4 s where many multiprocessors have errors. */
 #define LOOK_MS 500
 #define LOOKS	8u
-/* To clear the error states of all multiprocessors takes as long as to clear so many one by one (36
- * and 0.5 ms). */
+/* Clearing the error states of all multiprocessors takes as long as clearing so many singly (36 and
+ * 0.5 ms). */
 #define CLEAR_EACH_MAX 64u
 
-/* A kernel whose code is overwritten. */
+/* A kernel with overwritten code. */
 struct ended {
 	uint64_t entry;
 	bool calls; /* as struct code */
 };
 
-/* What exception_end() is to end in one stop, and what it has found. */
+/* The request and the results of exception_end() in one stop. */
 struct ending {
 	const struct backend_ending *asked;
 	struct backend_module **modules;
 	uint32_t module_count;
 	char *kernel;  /* BACKEND_KERNEL_BYTES: the name of the first that was ended */
 	bool is_there; /* a kernel of the modules is on the device */
-	bool others;   /* one of others is */
+	bool others;   /* a kernel of others is */
 };
 
 static struct {
@@ -141,15 +142,15 @@ static struct {
 	uint32_t sms; /* multiprocessors of the device */
 	struct debugger_state states[WARPS_SMS];
 	struct finding finding;
-	/* In all rounds of one handling: a warp can be stopped again before it has gone where a
-	 * round sent it (WARP_HELD). */
+	/* In all rounds of a handling: a warp can be stopped again before reaching the target of a
+	 * round (WARP_HELD). */
 	struct ended ended[ENDED_MAX];
 	uint32_t ended_count;
 	uint32_t released[WARPS_COUNT]; /* by the latest release(): indices */
 	uint32_t released_count;
-	bool is_taught;	  /* the handler is as it was left: looked at since the latest stop */
-	uint32_t looks;	  /* in a row that have found stopped warps; the thread's alone */
-	bool is_given_up; /* the executor is to be replaced, and warps may stay stopped until then */
+	bool is_taught;	   /* the handler is unchanged: checked since the latest stop */
+	uint32_t looks;	   /* in a row that have found stopped warps; the thread's alone */
+	bool is_abandoned; /* the executor is to be replaced, and warps may stay stopped until then */
 } exception = {.lock = PTHREAD_MUTEX_INITIALIZER, .event = -1};
 
 static bool read_states(void)
@@ -175,7 +176,7 @@ static uint32_t count_errors(void)
 	return count;
 }
 
-/* They stay as they are otherwise, and the next fault would look like this one. */
+/* Otherwise the states stay, and the next fault would look like this fault. */
 static void clear_states(void)
 {
 	bool cleared = true;
@@ -189,9 +190,9 @@ static void clear_states(void)
 		log_warning("the error states of multiprocessors cannot be cleared");
 }
 
-/* ---- what is done about it ---- */
+/* ---- consequences ---- */
 
-/* Whether the code that begins there is overwritten. */
+/* True if the code that begins there is overwritten. */
 static bool is_overwritten(uint64_t entry)
 {
 	uint64_t first[2];
@@ -202,12 +203,12 @@ static bool is_overwritten(uint64_t entry)
 /* Other code may lie there since an earlier round. */
 static void forget_replaced(void)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < exception.ended_count; i++)
 		if (is_overwritten(exception.ended[i].entry))
-			exception.ended[kept++] = exception.ended[i];
-	exception.ended_count = kept;
+			exception.ended[left++] = exception.ended[i];
+	exception.ended_count = left;
 }
 
 static bool overwrite(const struct code *code)
@@ -234,14 +235,14 @@ static const struct ended *find_ended(uint64_t entry)
 	return NULL;
 }
 
-/* Return: whether all warps of the kernel end, the stopped ones after the release, others when they
- * begin */
+/* Return: true if all warps of the kernel end, the stopped warps after the release, others when
+ * they begin */
 static bool end_all_of(const struct code *code)
 {
 	/* Once a stop is enough: nobody changes the handler meanwhile. */
 	exception.is_taught = exception.is_taught || handler_is_taught();
 	if (!exception.is_taught) {
-		log_warning("the driver's trap handler is not as it was left");
+		log_warning("the driver's trap handler has changed");
 		return false;
 	}
 	if (find_ended(code->entry))
@@ -253,7 +254,7 @@ static bool end_all_of(const struct code *code)
 	return true;
 }
 
-/* Return: whether their grids end */
+/* Return: true if their grids end */
 static bool end_grids(const struct finding *finding)
 {
 	bool ends = true;
@@ -263,16 +264,16 @@ static bool end_grids(const struct finding *finding)
 	return ends;
 }
 
-/* Of a warp that is in nobody's code: in malloc() of the device's heap, perhaps, which all programs
- * of the context share. Led away it would keep the heap's locks for ever, or leave it in disorder.
- * It returns to its kernel, and exits there. */
+/* For a warp in nobody's code: in malloc() of the device's heap, perhaps, which all programs of the
+ * context share. Such a warp, sent away, would hold the heap's locks for ever, or leave the heap in
+ * disorder. The warp returns to its kernel, and exits there. */
 static bool is_to_return(const struct ended *kernel, const struct warp *warp)
 {
 	return kernel->calls && !warp->error;
 }
 
-/* Return: where a warp that is elsewhere goes, to exit there; 0: on, and where that is in code that
- * is overwritten, it exits */
+/* Return: where to send a warp that is elsewhere, for exiting; 0: the warp goes on, and exits if
+ * its place is in overwritten code */
 static uint64_t leads_to(struct finding *finding, uint32_t index)
 {
 	uint64_t entry =
@@ -296,18 +297,18 @@ static void release(struct finding *finding)
 		warps_release(exception.area, i, leads_to(finding, i));
 		exception.released[exception.released_count++] = i;
 	}
-	/* The device sees them before the resume. */
+	/* Makes them visible to the device before the resume. */
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 static void give_up(const struct backend_watch *watch, const struct backend_fault *faults, uint32_t count)
 {
-	exception.is_given_up = true;
+	exception.is_abandoned = true;
 	watch->uncontained(watch->context, faults, count);
 }
 
-/* What has no name is a fault as well. Without room its kernel takes the place of the last that has
- * one. */
+/* A fault without a name is a fault as well. Without room the kernel takes the place of the last
+ * named kernel. */
 static void add_unknown(struct finding *finding)
 {
 	uint32_t i = finding->count < BACKEND_FAULTS_MAX ? finding->count++ : BACKEND_FAULTS_MAX - 1;
@@ -334,14 +335,14 @@ static bool is_stopped(void)
 	return warps_next(exception.area, 0) < WARPS_COUNT;
 }
 
-/* Several multiprocessors say one after the other what is one fault. */
+/* Several multiprocessors may report the same fault, one after the other. */
 static bool has_evidence(void)
 {
 	return is_stopped() || !read_states() || count_errors();
 }
 
-/* A fault that shows in an error state alone would be missed where those cannot be read, and its
- * kernel looks finished behind the resume. */
+/* A fault with only an error state would be missed if those cannot be read, and its kernel would
+ * look finished after the resume. */
 static void look(void)
 {
 	struct finding *finding = &exception.finding;
@@ -389,9 +390,9 @@ static bool are_back(uint32_t least, uint32_t ms)
 	return true;
 }
 
-/* A context comes back as a whole, so one of its warps proves it. The others may be held again as
- * they come, or be over.
- * Return: whether it is back within the time */
+/* A context comes back as a whole, so any of its warps proves the return. The others may be held
+ * again, or be over.
+ * Return: true if the context is back within the time */
 static bool comes_back(uint32_t ms)
 {
 	if (!are_back(exception.released_count ? 1 : 0, ms))
@@ -400,8 +401,8 @@ static bool comes_back(uint32_t ms)
 	return true;
 }
 
-/* Where another context was stopped or resumed at the same time, this one may stay where it was
- * saved, until it is resumed once more. Return: whether the device stood still, and goes on */
+/* If another context was stopped or resumed at the same time, this context may stay in its save
+ * area until another resume. Return: true if the device stood still, and goes on */
 static bool go_on(bool stopped)
 {
 	bool goes_on = debugger_resume() && stopped;
@@ -415,7 +416,7 @@ static bool go_on(bool stopped)
 static void log_unknown(void)
 {
 	if (exception.finding.unknown)
-		log_warning("an exception is nobody's: %s", exception.finding.what);
+		log_warning("an exception cannot be attributed to a kernel: %s", exception.finding.what);
 }
 
 /* Return: whether the device stood still, and goes on */
@@ -436,8 +437,8 @@ static bool handle_once(const struct backend_watch *watch)
 	return goes_on;
 }
 
-/* What faults, or is held, as soon as the device goes on. What is still held then, nobody would
- * release. */
+/* Handles warps that fault, or are held, as soon as the device goes on. Nobody else would release
+ * warps that are still held then. */
 static void handle_rest(const struct backend_watch *watch)
 {
 	for (int rounds = 1; is_stopped(); rounds++) {
@@ -499,8 +500,8 @@ static void end_kernel(struct ending *ending, const struct code *code)
 		log_warning("the code of kernel %s cannot be overwritten", code->kernel);
 }
 
-/* Those that have a stopped warp, some of them more than once. Warps of a kernel that nobody knows
- * are left as they are: it may be anybody's. */
+/* Kernels that have a stopped warp, some of them more than once. Warps of an unknown kernel are
+ * left unchanged: any program may own the kernel. */
 static void each_kernel(struct ending *ending, struct finding *finding, visit_fn *visit)
 {
 	struct warp warp;
@@ -600,7 +601,7 @@ static void handle_unannounced(const struct backend_watch *watch)
 {
 	pthread_mutex_lock(&exception.lock);
 	/* Not those of a stop that has ended since. */
-	if (is_stopped() && !exception.is_given_up) {
+	if (is_stopped() && !exception.is_abandoned) {
 		log_warning("warps are stopped, and no exception was announced");
 		handle(watch);
 	}
@@ -639,12 +640,13 @@ bool exception_open(uint32_t sms)
 	exception.area = debugger_area();
 	exception.sms = sms;
 	if (!exception.area || sms > WARPS_SMS) {
-		log_warning("exceptions are left to the driver: its save area is not known");
+		log_warning("exceptions are left to the driver: the place of its save area is unknown");
 		return false;
 	}
 	if (!handler_teach(exception.area)) {
-		log_warning("exceptions are left to the driver: its trap handler is not of a form that is "
-			    "known, or cannot be changed");
+		log_warning(
+			"exceptions are left to the driver: the form of its trap handler is unknown, or the "
+			"handler cannot be changed");
 		return false;
 	}
 	exception.event = debugger_event();

@@ -12,20 +12,20 @@
 
 /**
  * From now on a thread of this process handles exceptions. After the context was made, before
- * anything runs in it.
+ * anything runs there.
  * @sms: multiprocessors of the device
- * Return: whether it does; if not, nothing has changed
+ * Return: true on success; if not, nothing has changed
  */
 bool exception_open(uint32_t sms);
 
-/** Whether such a thread handles them. Any thread. */
+/** True if such a thread handles exceptions. Any thread. */
 bool exception_is_ours(void);
 
-/** Handles what has faulted by now. For the thread, and for tests. */
+/** Handles the faults so far. For the thread, and for tests. */
 void exception_handle(const struct backend_watch *watch);
 
-/** Every half second: handles what is stopped at eight calls in a row, for nobody has announced it.
- * For the same. */
+/** Every half second: handles warps that are stopped at eight calls in a row, for nobody has
+ * announced them. For the same callers. */
 void exception_look(const struct backend_watch *watch);
 
 /** backend.h, kernels_end(). Any thread. */

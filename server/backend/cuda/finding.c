@@ -1,6 +1,7 @@
-// See finding.h. Every stopped warp has a record in the save area; a warp whose access found no
-// mapping has none, and the error state of its multiprocessor speaks for it. Both lead to a kernel,
-// and code.h knows whose that is. What leads to none is counted as unknown, and nobody is guessed.
+// See finding.h. Every stopped warp has a record in the save area; a warp with an access to an
+// unmapped address has none, and the error state of its multiprocessor replaces the record. Both
+// lead to a kernel, and code.h knows its owner. A fault without a kernel is counted as unknown, and
+// nobody is guessed.
 
 #include "server/backend/cuda/finding.h"
 
@@ -11,8 +12,8 @@
 #include "server/backend/cuda/warps.h"
 #include "server/backend/kernels.h"
 
-/* Where the descriptor of a grid has the kernel's entry, and the address of its bank 0, in pieces
- * of 64 bytes. Measured, as in warps.h; NVIDIA's open-gpu-doc (clcbc0qmd.h) says the same. */
+/* Places of the kernel's entry and of the address of its bank 0 in the descriptor of a grid, in
+ * pieces of 64 bytes. Measured, as in warps.h; NVIDIA's open-gpu-doc (clcbc0qmd.h) agrees. */
 #define TASK_ENTRY     0x98u
 #define TASK_BANK      0xc0u
 #define TASK_BANK_MASK ((UINT64_C(1) << 51) - 1)
@@ -52,8 +53,8 @@ CUresult finding_code(uint32_t error, bool in_code)
 	case ERROR_PC_OVERFLOW:
 		return CUDA_ERROR_INVALID_PC;
 	case ERROR_ILLEGAL_ENCODING:
-		/* What is fetched where there is no code is no instruction either: natively an
-		 * access that failed. */
+		/* A fetch outside of code is no instruction either: natively an access that
+		 * failed. */
 		return in_code ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
 	case ERROR_ILLEGAL_PARAMETER:
 	case ERROR_REGISTER:
@@ -102,7 +103,7 @@ static struct finding_grid *find_grid(struct finding *finding, uint64_t task)
 	return NULL;
 }
 
-/* The code that a grid's trampoline enters: the last of what the grid carries. 0: not known */
+/* The code that a grid's trampoline enters: the end of the grid's parameters. 0: unknown */
 static uint64_t read_carried(uint64_t task, uint32_t carried)
 {
 	uint64_t bank, entry;
@@ -165,7 +166,7 @@ static void add_warp(struct finding *finding, const struct warp *warp)
 	uint32_t i;
 
 	if (!finding_kernel(finding, warp->task, &code)) {
-		note_unknown(finding, "a kernel that nobody knows", warp, warp->return_to);
+		note_unknown(finding, "an unknown kernel", warp, warp->return_to);
 		return;
 	}
 	in_code = code_find(warp->return_to, &at) && at.module == code.module;
@@ -175,7 +176,7 @@ static void add_warp(struct finding *finding, const struct warp *warp)
 		return;
 	}
 	if (finding->faults[i].code)
-		return; /* the first of its warps speaks for it */
+		return; /* the first of its warps represents the grid */
 	finding->faults[i].code = finding_code(warp->error, in_code);
 	finding->faults[i].address = warp->error_at ? warp->error_at : warp->return_to;
 	finding->faults[i].launch = warp->grid;
@@ -183,7 +184,7 @@ static void add_warp(struct finding *finding, const struct warp *warp)
 	memcpy(finding->faults[i].block, warp->block, sizeof(warp->block));
 }
 
-/* Whether the error in a record is of the warp that was in the slot before. */
+/* True if the error in a record is of the warp that was in the slot before. */
 static bool is_of_another(struct finding *finding, const struct warp *warp)
 {
 	const struct finding_grid *grid = read_grid(finding, warp->task);
@@ -211,7 +212,7 @@ static void look_at_warps(struct finding *finding)
 	}
 }
 
-/* Whether the warp that a state names has a record, which says more. */
+/* True if the warp that a state names has a record, which has more detail. */
 static bool has_record(struct finding *finding, uint32_t sm, const struct debugger_state *state)
 {
 	uint32_t index = sm * WARPS_PER_SM + (state->warp_error >> 16 & (WARPS_PER_SM - 1));
@@ -227,7 +228,7 @@ static void add_state(struct finding *finding, uint32_t sm, const struct debugge
 	uint32_t i = code_find(state->pc, &code) ? place_of(finding, &code) : BACKEND_FAULTS_MAX;
 
 	if (i == BACKEND_FAULTS_MAX) {
-		note_unknown(finding, "an error in code that nobody knows",
+		note_unknown(finding, "an error in unknown code",
 			&(struct warp){.index = sm * WARPS_PER_SM, .error = state->warp_error}, state->pc);
 		return;
 	}

@@ -1,4 +1,4 @@
-// What one stop of the device has found: which kernels have faulted, and whose they are. See
+// The result of a stop of the device: the kernels that have faulted, and their owners. See
 // finding.c.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_FINDING_H
@@ -12,12 +12,12 @@
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/debugger.h"
 
-/* Grids of which the kernel is remembered during one stop; of more it is read again. */
+/* Grids with a remembered kernel during a stop; for further grids the kernel is read again. */
 #define FINDING_GRIDS_MAX 128u
 
 struct finding_grid {
 	uint64_t task;
-	uint64_t start; /* where it begins: a trampoline, perhaps */
+	uint64_t start; /* start of the code: a trampoline, perhaps */
 	uint64_t entry; /* the kernel's code; 0: not known */
 };
 
@@ -34,25 +34,25 @@ struct finding {
 	uint32_t grid_count, grid_last; /* last: found last, for a grid has many warps */
 };
 
-/* While the device stands still, and by the thread that has stopped it. */
+/* While the device stands still, and by the thread that has stopped the device. */
 
 /**
- * Finds what has faulted.
- * @states: of the multiprocessors, as many as `sms`; 0 where they cannot be read
+ * Finds the faults.
+ * @states: of the multiprocessors, as many as `sms`; 0 if unreadable
  */
 void finding_look(struct finding *finding, void *area, const struct debugger_state *states, uint32_t sms);
 
-/** Return: the entry of the kernel of a grid (warps_task()); 0: it cannot be read */
+/** Return: the entry of the kernel of a grid (warps_task()); 0: unreadable */
 uint64_t finding_entry(struct finding *finding, uint64_t task);
 /** Return: whether the kernel of a grid is known */
 bool finding_kernel(struct finding *finding, uint64_t task, struct code *ret_code);
 
-/** Whether a warp of the multiprocessor has an error. */
+/** True if a warp of the multiprocessor has an error. */
 bool finding_is_error(const struct debugger_state *state);
 
 /**
- * What the driver would tell the program.
- * @error: of a warp (warps.h); in_code: whether the exception is at an instruction of a known
+ * The driver's error code for the program.
+ * @error: of a warp (warps.h); in_code: true if the exception is at an instruction of a known
  * kernel
  */
 CUresult finding_code(uint32_t error, bool in_code);

@@ -10,18 +10,18 @@
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/loader.h"
 
-/* What became of a node. */
+/* The driver's nodes for a node. */
 struct place {
-	CUgraphNode node, onward; /* onward: NULL: it has none */
-	const void *function;	  /* of a kernel: a name, it may be gone, */
-	bool is_plain;		  /* and whether it has no attributes of its own, which cannot be changed */
+	CUgraphNode node, onward; /* onward: NULL: none */
+	const void *function;	  /* of a kernel: a name, may be dangling, */
+	bool is_plain;		  /* and true without attributes of its own, which cannot be changed */
 	bool disabled;
 };
 
 struct backend_graph {
 	CUgraphExec exec;
-	CUgraph from;	   /* NULL: it cannot be changed */
-	CUcontext context; /* where its kernels run */
+	CUgraph from;	   /* NULL: cannot be changed */
+	CUcontext context; /* context of its kernels */
 	struct place *places;
 };
 
@@ -49,9 +49,9 @@ static void note_function(struct place *place, struct backend_function *function
 	place->is_plain = is_plain(function);
 }
 
-/* A node runs where it was made for, whatever stream its graph is launched in. Where the driver is
- * given a CUfunction it does not look at `ctx`, so a group's node gets a CUkernel.
- * @arguments: what the form points to */
+/* A node runs in the context of its creation, whatever stream its graph is launched in. With a
+ * CUfunction the driver ignores `ctx`, so a group's node gets a CUkernel.
+ * @arguments: the target of the form's pointers */
 static CUresult kernel_form(const struct backend_launch *launch, CUcontext context,
 	struct cuda_arguments *arguments, CUDA_KERNEL_NODE_PARAMS *ret_form)
 {
@@ -137,7 +137,7 @@ static CUresult add_node(
 	}
 }
 
-/* What copies on what the node has written; who depends on the node depends on that. */
+/* Adds the copy of the node's output; dependents of the node depend on the copy. */
 static CUresult add_onward(CUgraph graph, const struct backend_node *node, struct place *place)
 {
 	struct backend_copy copy = backend_node_on(node);
@@ -147,7 +147,7 @@ static CUresult add_onward(CUgraph graph, const struct backend_node *node, struc
 	return code ? code : driver.graph_add_edges(graph, &place->node, &place->onward, &data, 1);
 }
 
-/* The edges of one node; what they lead to was added before. */
+/* The edges of a node, to nodes that were added before. */
 static CUresult add_edges(
 	CUgraph graph, const struct backend_node *node, struct place *places, CUgraphNode to)
 {
@@ -174,7 +174,7 @@ static const uint32_t *counts_of(const struct backend_node *node)
 	return (const uint32_t *)(const void *)(node->condition + 1);
 }
 
-/* The number of the node behind one, and behind what is in it. */
+/* The number of the node after a node and its contents. */
 static uint32_t behind(const struct backend_node *nodes, uint32_t index)
 {
 	uint32_t next = index + 1;
@@ -185,7 +185,7 @@ static uint32_t behind(const struct backend_node *nodes, uint32_t index)
 	return next;
 }
 
-/* At the end of a loop's body the condition is told once more. */
+/* At the end of a loop's body the condition is set once more. */
 static CUresult add_last(struct backend_graph *graph, CUgraph body, const struct backend_node *nodes,
 	uint32_t condition, CUgraphConditionalHandle handle)
 {
@@ -203,8 +203,8 @@ static CUresult add_last(struct backend_graph *graph, CUgraph body, const struct
 	return code;
 }
 
-/* A kernel tells the driver's condition what the word says, and the driver's node is behind it: who
- * depends on the condition depends on that. */
+/* A kernel sets the driver's condition to the word, and the driver's node follows: dependents of
+ * the condition depend on that node. */
 static CUresult add_condition(
 	struct backend_graph *graph, CUgraph into, const struct backend_node *nodes, uint32_t index)
 {
@@ -339,7 +339,7 @@ static CUresult disable_all(struct backend_graph *graph, const struct backend_no
 	return code;
 }
 
-/* Into a graph whose places are there. */
+/* Into a graph with existing places. */
 static CUresult make(
 	struct backend_graph *graph, const struct backend_node *nodes, uint32_t count, uint32_t flags)
 {

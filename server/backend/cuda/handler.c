@@ -1,42 +1,42 @@
-// See handler.h. A handler of another driver or device may look otherwise: then it is not found,
-// and nothing is changed. What was measured and read on an H100 and an H200 with driver 580.159.04:
+// See handler.h. A handler of another driver or device may look different: then nothing is found,
+// and nothing is changed. Measurements and findings on an H100 and an H200 with driver 580.159.04:
 //
-//   enter ─► save ─► what is asked? ─► write the record, pause ─┐
+//   enter ─► save ─► which command? ─► write the record, pause ─┐
 //                      ▲   │                                    │
 //                      └───┼────────────────────────────────────┘
 //                          ▼
 //                       restore ─► go on where the warp was
 //
-// Where the warp goes on lies in its own local memory, which only the warp itself reaches. So the
-// first instruction of "restore" becomes a jump into free room: the nearest gap behind it, between
-// two pieces of the driver's code.
+// The warp's continuation address lies in its own local memory, which only the warp itself reaches.
+// So the first instruction of "restore" becomes a jump into free room: the nearest following gap
+// between two pieces of the driver's code.
 //
-//   restore: jump to lesson              lesson: the address of the warp's record, and a byte of it
+//   restore: jump to lesson              lesson: the address of the warp's record, and a byte there
 //            ...                                 not 0: take the address in the record,
 //                                                       make the byte 0, and write the
-//                                                       address to where it lies in local memory
+//                                                       address to its place in local memory
 //                                                the first instruction of "restore"
 //                                                jump to the second
 //
-// So the warp leaves the handler as any other. It must not end in the handler: with EXIT there,
-// warps of a fault ended, and beside PyTorch programs after two to eleven faults the device neither
-// stopped nor changed the context any more.
+// So the warp leaves the handler like any other. Warps must not end in the handler: with EXIT
+// there, warps of a fault ended, and beside PyTorch programs after two to eleven faults the device
+// neither stopped nor changed the context any more.
 //
 // The instructions for the address and the byte are the handler's own, which read whether the warp
-// is still to wait: they are copied from where they are found, with the offset of another byte.
-// Registers that they use are restored afterwards.
+// is still to wait: they are copied from their place, with the offset of another byte. Their
+// registers are restored afterwards.
 //
 // Threads of a warp that have gone different ways have an address each, and only those that ran
-// last go elsewhere. The others go on where they are. In their kernel's code they exit; anywhere
-// else it takes another stop.
+// last go elsewhere. The others go on in place. In their kernel's code they exit; anywhere else
+// another stop is necessary.
 //
-// The handler runs as well where the device saves a context to run another one. A warp that is to
-// go elsewhere keeps its record then, and goes there when it is back. The byte is 0 for all others,
+// The handler runs as well when the device saves a context to run another. A warp that is to go
+// elsewhere keeps its record then, and goes there after its return. The byte is 0 for all others,
 // so nothing changes for them.
 //
-// The change is made as the context is, before anything runs in it: a multiprocessor keeps lines of
-// code that it has run, and those behind them. At each fault both places are looked at: the driver
-// may have put code there.
+// The change is made with the context, before anything runs there: a multiprocessor caches lines of
+// code that it has run, and the lines after those. At each fault both places are looked at: the
+// driver may have put code there.
 
 #include "server/backend/cuda/handler.h"
 
@@ -54,10 +54,11 @@ struct instruction {
 #define NOP	  UINT64_C(0x7918)
 #define ALIGNMENT 0x80u
 
-/* The opcodes of "restore", from its first instruction to the return and what stands behind it. */
+/* The opcodes of "restore", from its first instruction to the return and the following
+ * instructions. */
 static const uint16_t restore[] = {0x983, 0x356, 0x356, 0x983, 0x352, 0x352, 0x356, 0x356, 0x983, 0x202,
 	0x202, 0x804, 0x356, 0x983, 0x983, 0x983, 0x94f, 0x94d, 0x947};
-/* Those of the address of a record, and of reading and testing a byte of it. */
+/* Opcodes for the address of a record, and for reading and testing a byte there. */
 static const uint16_t look[] = {
 	0x919, 0x919, 0x819, 0x81a, 0x824, 0x824, 0x802, 0x802, 0x810, 0x210, 0x210, 0x210, 0x980, 0x20c};
 enum look_part {
@@ -74,8 +75,8 @@ enum look_part {
 #define READ_BYTE UINT64_C(0x04007980)
 #define TEST_LOW  UINT64_C(0x000000ff0000720c)
 #define TEST_HIGH UINT64_C(0x03f05270)
-/* Who reads sees what the processor and other warps have written last, and nothing that the
- * multiprocessor keeps. */
+/* Reads see the latest writes of the processor and other warps, and nothing cached by the
+ * multiprocessor. */
 #define SCOPE	     UINT64_C(0x1ff000)
 #define SCOPE_SYSTEM UINT64_C(0x114000)
 /* Only if P0: R2, R3 = 8 bytes at R4 (the rest is as reading the byte), 0 to a byte at R4, and R2,
@@ -89,9 +90,9 @@ enum look_part {
 #define STORE_LOW     (UINT64_C(0x02ff000387) | (uint64_t)LOCAL_ADDRESS << 32)
 #define STORE_HIGH    UINT64_C(0x03f3e40000100a00)
 
-/* What it writes into a record, and from where: a special register (S2R, CS2R), the constants of
- * the launch (LDC), or what it has saved itself (LDL). Each is an instruction that fetches a value,
- * and the store behind it. */
+/* Sources of the fields of a record: a special register (S2R, CS2R), the constants of the launch
+ * (LDC), or the handler's own saved values (LDL). Each is an instruction that fetches a value, and
+ * a store. */
 #define STORE 0x385
 static const struct field {
 	uint16_t opcode;
@@ -119,14 +120,14 @@ static struct {
 	struct instruction lesson[LESSON_LENGTH];
 } handler;
 
-/* What is known while one piece of memory is searched. */
+/* State of the search in a piece of memory. */
 struct search {
 	uint64_t area;
 	const uint8_t *bytes;
 	uint64_t count;
 	uint64_t restore, look; /* offsets */
 	uint32_t restores, looks;
-	uint32_t fields; /* that are written as they are known to be: bits */
+	uint32_t fields; /* fields that are written as expected: bits */
 };
 
 static struct instruction at(const struct search *search, uint64_t offset)
@@ -157,7 +158,7 @@ static uint64_t constant(const struct search *search, uint64_t offset, enum look
 	return look_part(search, offset, part).low >> 32;
 }
 
-/* Whether it reads the byte of a record that says that the warp waits. */
+/* True if the code reads the byte of a record that makes the warp wait. */
 static bool reads_the_wait(const struct search *search, uint64_t offset)
 {
 	struct instruction test;
@@ -173,7 +174,7 @@ static bool reads_the_wait(const struct search *search, uint64_t offset)
 	       test.low == TEST_LOW && (test.high & UINT32_MAX) == TEST_HIGH;
 }
 
-/* The fields that an instruction and the one behind it write: bits. */
+/* The fields that an instruction and its successor write: bits. */
 static uint32_t writes(const struct search *search, uint64_t offset)
 {
 	struct instruction fetch = at(search, offset), store = look_part(search, offset, 1);
@@ -193,13 +194,13 @@ static bool is_free(struct instruction instruction)
 	return instruction.low == NOP || (!instruction.low && !instruction.high);
 }
 
-/* To the lines that a multiprocessor keeps. */
+/* To the lines of a multiprocessor's cache. */
 static uint64_t align(uint64_t offset)
 {
 	return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The nearest one behind "restore". Return: an offset; 0: there is none */
+/* The nearest room after "restore". Return: an offset; 0: none */
 static uint64_t find_room(const struct search *search)
 {
 	const uint64_t needed = LESSON_LENGTH * sizeof(struct instruction);
@@ -216,7 +217,7 @@ static uint64_t find_room(const struct search *search)
 	return 0;
 }
 
-/* A jump. The distance counts in words, from the instruction behind. */
+/* A jump. The distance counts in words, from the following instruction. */
 static struct instruction jump(uint64_t from, uint64_t to)
 {
 	uint64_t distance = (uint64_t)((int64_t)(to - from - sizeof(struct instruction)) / 4);

@@ -9,8 +9,8 @@
 
 #define OPTIONS_MAX 32u
 
-/* Options that are plain numbers, one bit per id. Those for logs and the wall time are the client
- * library's affair; how many threads a compilation has is not for one of many programs to say. */
+/* Options that are plain numbers, a bit per id. Those for logs and the wall time are the client
+ * library's affair; a single program must not choose the number of threads of a compilation. */
 #define BIT(id)	      (UINT64_C(1) << (id))
 #define RANGE(lo, hi) (((UINT64_C(1) << ((hi) - (lo) + 1)) - 1) << (lo))
 static const uint64_t known_options = RANGE(CU_JIT_MAX_REGISTERS, CU_JIT_FAST_COMPILE) |

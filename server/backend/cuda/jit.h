@@ -9,18 +9,18 @@
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
 
-/** Whether a client's options can be meant; NULL: none. CUDA_ERROR_INVALID_VALUE: too many;
+/** Checks a client's options; NULL: none. CUDA_ERROR_INVALID_VALUE: too many;
  * CUDA_ERROR_NOT_SUPPORTED for those that point into the client's memory. */
 CUresult jit_check_options(const struct wire_options *options);
 
-/** A copy up to the first NUL, and with one: the compiler reads that far; the client's text may
- * come without, or with much behind it. free() it. @ret_bytes: with the NUL */
+/** A copy up to the first NUL, including it: the compiler reads that far; the client's text may
+ * lack a NUL, or continue long after. free() the copy. @ret_bytes: with the NUL */
 CUresult jit_text(const void *text, size_t bytes, void **ret_copy, size_t *ret_bytes);
 
 /**
- * Compiles one input to machine code.
- * @source: NUL-terminated if it is text
- * @count, options, values: as the driver takes them
+ * Compiles an input to machine code.
+ * @source: NUL-terminated if text
+ * @count, options, values: in the driver's form
  * @ret_code: on the heap, the caller's
  * Return: the driver's code, or CUDA_ERROR_OUT_OF_MEMORY
  */

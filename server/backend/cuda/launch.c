@@ -1,7 +1,7 @@
 // Kernel launches: the hot operation of the backend. No allocation, no lock, no lookup: the packed
 // argument bytes of a record already have the layout of the kernel's parameters, so the driver gets
-// pointers into them. A kernel that the service has loaded itself gets a copy, with its tables and
-// its address behind (loader.h).
+// pointers into them. A kernel that the service has loaded itself gets a copy, followed by the
+// kernel's tables and address (loader.h).
 //
 // Executor threads; several at once for different streams.
 

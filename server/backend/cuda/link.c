@@ -1,12 +1,12 @@
 // The device linker: of texts, which are compiled first, and of machine code in all the forms that
-// programs hand over. It is a part of the driver's package (nvjit.h) and does what the driver does
-// for cuLink*, without a context.
+// programs hand over. The linker is a part of the driver's package (nvjit.h) and acts like the
+// driver for cuLink*, without a context.
 //
-// All code that the linker was given stays until the link goes: nothing says that it keeps no byte
-// of it.
+// All inputs of the linker stay until the link is destroyed: nothing promises that the linker drops
+// all pointers to them.
 //
-// The linker takes no code for one architecture alone, which the driver makes (measured, driver
-// 580). A link of one text needs no linker: the text is compiled once more, as a whole program.
+// The linker refuses code for a single architecture, which the driver makes (measured, driver 580).
+// A link of a single text needs no linker: the text is compiled once more, as a whole program.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +36,8 @@ struct backend_link {
 	struct nvjit_log log;
 	void *image;
 	uint32_t parts;	  /* that were added */
-	char *alone;	  /* the text that is the first of them; NULL: that is none */
-	bool has_refused; /* code for one architecture alone is among them, which the linker does not take */
+	char *alone;	  /* the first input, if a text; NULL: not a text */
+	bool has_refused; /* contains code for a single architecture, which the linker refuses */
 };
 
 /* ---- begin and end ---- */
@@ -110,11 +110,11 @@ void cuda_link_logs(const struct backend_link *link, const char **ret_errors, co
 
 /* ---- inputs ---- */
 
-/* An input, as its parts are taken out of it. */
+/* An input, while its parts are extracted. */
 struct adding {
 	struct backend_link *link;
 	const struct backend_link_input *input;
-	bool stands_alone; /* a text for one architecture alone */
+	bool stands_alone; /* a text for a single architecture */
 };
 
 /* @at: on the heap, taken over */
@@ -136,7 +136,7 @@ static CUresult add_code(const struct adding *adding, void *at, size_t bytes)
 										    : CUDA_SUCCESS;
 }
 
-/* The linker believes the sizes that are written in what it reads. */
+/* The linker believes the sizes in its input. */
 static CUresult add_cubin(const struct adding *adding, const void *at, size_t bytes)
 {
 	void *copy;
@@ -238,7 +238,7 @@ CUresult cuda_link_add(struct backend_link *link, const struct backend_link_inpu
 
 /* ---- the image ---- */
 
-/* The text has been compiled before, so what is said of it is known. */
+/* The text has been compiled before, so its messages are known. */
 static CUresult finish_alone(struct backend_link *link, size_t *ret_bytes)
 {
 	const struct wire_options all = {link->options, link->option_count};
@@ -246,7 +246,7 @@ static CUresult finish_alone(struct backend_link *link, size_t *ret_bytes)
 	struct nvjit_log *said = calloc(1, sizeof(*said));
 	CUresult code = said ? ptx_compile(&ptx, said, &link->image, ret_bytes) : CUDA_ERROR_OUT_OF_MEMORY;
 
-	/* What it calls is nowhere. */
+	/* A function that the code calls is missing. */
 	if (code == CUDA_ERROR_INVALID_PTX) {
 		memcpy(&link->log, said, sizeof(*said));
 		code = CUDA_ERROR_INVALID_SOURCE;

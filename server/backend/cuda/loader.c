@@ -1,4 +1,4 @@
-// See loader.h. What programs may keep the address of lies in one place from the load on
+// See loader.h. Anything whose address a program may store has a fixed place from the load on
 // (code_memory.h): the variables and functions that kernels refer to, and kernels that are referred
 // to. The code of other kernels lies anywhere, and follows when somebody looks the kernel up: a
 // library has thousands, of which a program uses a few.
@@ -17,14 +17,14 @@
 #include "server/log.h"
 
 #define PART_ALIGN 256u
-/* Of a module's parts. Addresses are given out once: variables that would use them up, and cannot
- * be moved, are the driver's. */
+/* Of a module's parts. Addresses are given out once: variables that would exhaust them, and cannot
+ * be moved, are loaded by the driver. */
 #define PARTS_MOST    (UINT64_C(32) << 20)
 #define PIECE_BYTES   (UINT64_C(1) << 20)
 #define ADDRESS_BYTES 8u
-/* Of what is said of a module's place. */
+/* Parts of a module's place. */
 #define BANK_MASK 0xffu
-/* Larger clusters only where a kernel allows it. */
+/* Larger clusters only if a kernel allows them. */
 #define CLUSTER_PORTABLE 8u
 
 struct loader_module {
@@ -34,7 +34,7 @@ struct loader_module {
 	struct code_memory parts;
 	struct trampoline_set *bank;   /* NULL: its kernels read no constants */
 	struct loader_kernel **placed; /* by kernel; NULL: not on the device */
-	struct code_memory *code;      /* of those; no bytes where it is among the parts */
+	struct code_memory *code;      /* of the kernels; no bytes where a kernel is among the parts */
 };
 
 static struct {
@@ -143,7 +143,7 @@ static CUresult place(struct loader_module *module, uint32_t index)
 		*memory = (struct code_memory){0};
 		return code;
 	}
-	/* There is one: can_enter(). */
+	/* can_enter() has checked that there is a trampoline. */
 	trampoline = trampolines_find(
 		module->bank, from->registers, from->barriers, from->tail + from->tail_bytes + ADDRESS_BYTES);
 	kernel->kernel.kernel = trampoline->kernel;
@@ -155,7 +155,7 @@ static CUresult place(struct loader_module *module, uint32_t index)
 
 /* ---- modules ---- */
 
-/* Return: behind it, for the next one */
+/* Return: the end, for the next place */
 static uint64_t end_of(uint64_t at, uint64_t bytes)
 {
 	return at + ((bytes + PART_ALIGN - 1) & ~(uint64_t)(PART_ALIGN - 1));
@@ -237,13 +237,14 @@ static CUresult place_named(struct loader_module *module)
 	return code;
 }
 
-/* What is said of a module's place: the number of its bank is where an address has none. */
+/* The description of a module's place: the number of its bank replaces the low bits of the
+ * address. */
 static uint64_t place_of(const struct loader_module *module, uint64_t at)
 {
 	return at | (module->bank ? trampolines_bank_number(module->bank) : 0);
 }
 
-/* @load: code: where they are to be, and are */
+/* @load: code: the wish, and the result */
 static CUresult take_place(struct loader_module *module, struct backend_load *load, enum load_reason *ret_why)
 {
 	uint64_t bytes = lay_out(module, 0);
@@ -279,7 +280,7 @@ static CUresult put_parts(struct loader_module *module)
 	return code ? code : place_named(module);
 }
 
-/* Whether there is a trampoline for each kernel, so that none is missing when it is looked up. */
+/* True if there is a trampoline for each kernel, so that no lookup fails. */
 static bool can_enter(const struct loader_module *module, enum load_reason *ret_why)
 {
 	for (uint32_t i = 0; i < module->kernels.count; i++) {
@@ -404,7 +405,7 @@ const char *loader_name(const struct loader_module *module, uint32_t index)
 
 /* ---- attributes ---- */
 
-/* What a preference for shared memory or cache is in percent; -1: none. */
+/* A preference for shared memory or cache, in percent; -1: none. */
 static CUresult set_cache(struct loader_kernel *kernel, int64_t value)
 {
 	static const int32_t percent[] = {-1, 100, 0, 50};
@@ -516,7 +517,7 @@ void loader_carry(const struct loader_kernel *kernel, const struct backend_launc
 	memcpy(ret + address, &kernel->code, sizeof(kernel->code));
 }
 
-/* Return: a place for it; NULL: the launch says it */
+/* Return: a place for an attribute; NULL: the launch sets the attribute itself */
 static CUlaunchAttribute *add_attribute(
 	CUlaunchAttribute *attributes, unsigned *io_count, CUlaunchAttributeID id)
 {

@@ -1,12 +1,12 @@
 // The trial of the service's own loader: a kernel in memory reads constants, a variable and shared
-// memory, and what it writes is compared. When the context is made, before anything else runs.
+// memory, and its output is compared. When the context is made, before anything else runs.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_LOADER_TRIAL_H
 #define FRMPS_SERVER_BACKEND_CUDA_LOADER_TRIAL_H
 
 #include <stdbool.h>
 
-/** Whether it has written what it should. Leaves nothing behind but memory for code. */
+/** True if the output is correct. Leaves nothing behind but memory for code. */
 bool loader_is_proved(void);
 
 #endif

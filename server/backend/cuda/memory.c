@@ -1,11 +1,11 @@
 // Device memory: chunks on the keeper's side, windows and mappings on the executor's, and host
-// memory that the device reaches. A mapping keeps its chunk alive, so an imported handle is
+// memory that the device reaches. A mapping is a reference to its chunk, so an imported handle is
 // released as soon as it is mapped, and the keeper may release (or die) in any order.
 //
-// A chunk is zero when it is made: the driver scrubs device memory before it hands it out again,
-// also between two chunks of one process (H200, driver 580: three times 131 of 139 GiB, and memory
-// whose writer was killed, read back without a word that is not zero; tests/gpu/backend_check.c
-// looks at it again). Clearing it once more from here would wait for kernels that fill the device.
+// A new chunk is zero: the driver scrubs device memory before any reuse, also between two chunks of
+// the same process (H200, driver 580: three times 131 of 139 GiB, and memory of a killed writer,
+// read back without a word that is not zero; tests/gpu/backend_check.c repeats the check). Clearing
+// the memory once more from here would wait for kernels that fill the device.
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -102,7 +102,7 @@ CUresult cuda_sink_close(struct backend_sink *sink)
 	return code;
 }
 
-/* The driver unmaps a range only as it was mapped: slot by slot. */
+/* The driver unmaps a range only in the pieces of its mapping: slot by slot. */
 CUresult cuda_sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count)
 {
 	CUresult code = CUDA_SUCCESS;
@@ -112,7 +112,7 @@ CUresult cuda_sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t c
 	return code;
 }
 
-/* Access is what costs, and it is given to all slots in one call. */
+/* Access is the expensive part, so all slots get access in one call. */
 CUresult cuda_sink_map(struct backend_sink *sink, uint64_t address, uint32_t count)
 {
 	CUmemAccessDesc access = {.location = here(), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -133,8 +133,8 @@ CUresult cuda_host_register(void *address, uint64_t bytes)
 	CUdeviceptr seen = 0;
 	CUresult code;
 
-	/* The driver makes pages that are not there with its locks held, and everybody's launches
-	 * wait. What fails here, fails there. */
+	/* The driver makes missing pages with its locks held, and everybody's launches wait. A
+	 * failure here repeats there. */
 	madvise(address, bytes, MADV_POPULATE_WRITE);
 	code = driver.host_register(
 		address, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);

@@ -1,23 +1,24 @@
 // Modules. The service loads most images itself (loader.h), which waits for nothing; the rest
-// become libraries of the driver. Executors run with CUDA_MODULE_LOADING=LAZY (server/role.c); what
-// the driver then does at which call, measured:
-//   - cuLibraryLoadData, the device linker, and everything that only reads what they have made
-//     (names, the kernel of a name) hold up nobody, even where they compile;
-//   - the first use of the library in the context waits until all that was issued has ended, and
-//     every launch waits meanwhile; so does cuLibraryUnload;
-//   - after that a kernel is put on the device by the first call that asks for its function or its
-//     parameters (not for its attributes), in some 60 us and without a wait in the call. But what
-//     anybody launches behind that call begins only when all that was issued before has ended:
-//     never, beside a kernel without end. Variables are there from the first use on, and asking for
-//     them costs nobody anything.
+// become libraries of the driver. Executors run with CUDA_MODULE_LOADING=LAZY (server/role.c); the
+// driver's work at each call, measured:
+//   - cuLibraryLoadData, the device linker, and all calls that only read their results (names, the
+//     kernel of a name) block nobody, even where they compile;
+//   - the first use of the library in the context waits until all issued work has ended, and every
+//     launch waits meanwhile; so does cuLibraryUnload;
+//   - after that the first call that asks for a kernel's function or parameters (not for its
+//     attributes) puts the kernel on the device, in some 60 us and without a wait in the call. But
+//     launches by anybody after that call begin only when all work issued before has ended: never,
+//     beside a kernel without end. Variables are there from the first use on, and asking for them
+//     costs nothing.
 // So a load needs no gap, and the first lookup of each function does; in the gap of a library's
-// first use its kernels are put on the device with it, if they are few. The addresses of variables
+// first use its kernels are put on the device as well, if they are few. The addresses of variables
 // depend on nothing but the order in which libraries are first used, and the standby makes the same
 // lookups.
 //
-// What must be compiled first (text, fat binaries without code for the device) is never given to
-// the driver here: it crashes at it. A compiler process (server/compiler/) puts it through the
-// device linker, which says what is wrong with a text at once; loading it as a library does not.
+// An image that must be compiled first (text, fat binaries without code for the device) never
+// reaches the driver here, which crashes at some. A compiler process (server/compiler/) passes such
+// images to the device linker, which reports errors of a text at once; loading the text as a
+// library does not.
 
 #include <limits.h>
 #include <stdlib.h>
@@ -109,13 +110,13 @@ struct look {
 	struct statics *statics;
 	struct code_lengths *lengths;
 	struct relocate_plan *moved; /* NULL: variables stay in the context */
-	uint64_t moved_to;	     /* 0: they are only looked for */
+	uint64_t moved_to;	     /* 0: variables are only looked for */
 	bool only_plans;	     /* there will be another look */
-	struct fatbin_bytes latest;  /* the cubin that was looked at last, as it is to be loaded */
+	struct fatbin_bytes latest;  /* the latest cubin, in the form to load */
 	uint32_t count;		     /* of cubins that the driver could choose */
 };
 
-/* Takes over what replaces a cubin. */
+/* Takes over the replacement of a cubin. */
 static void replace(struct fatbin_bytes *now, struct fatbin_bytes by)
 {
 	if (!by.at)
@@ -124,14 +125,14 @@ static void replace(struct fatbin_bytes *now, struct fatbin_bytes by)
 	*now = by;
 }
 
-/* The driver takes it without a length. Not CUDA_ERROR_INVALID_IMAGE: that is what cannot be
- * unpacked. */
+/* The driver gets the cubin without a length. Not CUDA_ERROR_INVALID_IMAGE: that is for images that
+ * cannot be unpacked. */
 static CUresult check(const void *cubin, size_t bytes)
 {
 	return image_check(cubin, bytes) == IMAGE_ELF ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-/* For the service's own loader, which takes one cubin. */
+/* For the service's own loader, which accepts a single cubin. */
 static CUresult keep(struct look *look, const uint8_t *cubin, size_t bytes)
 {
 	free(look->latest.at);
@@ -143,8 +144,8 @@ static CUresult keep(struct look *look, const uint8_t *cubin, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-/* fatbin_visit, of what was checked. What replaces it is checked again: tables that are written to
- * may lie on its headers. */
+/* fatbin_visit, for checked images. A replacement is checked again: tables that are written to may
+ * overlap its headers. */
 static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
 	struct look *look = context;
@@ -194,7 +195,7 @@ static CUresult look_at_member(void *context, const uint8_t *cubin, size_t bytes
 	return code ? code : look_at(context, cubin, bytes, ret);
 }
 
-/* Each cubin of the image that the driver may choose. @ret: what is loaded in its place */
+/* Each cubin of the image that the driver may choose. @ret: the replacement */
 static CUresult look_at_all(struct look *look, const void *image, size_t bytes, struct fatbin_bytes *ret)
 {
 	CUresult code;
@@ -204,10 +205,10 @@ static CUresult look_at_all(struct look *look, const void *image, size_t bytes, 
 	code = fatbin_rewrite(image, cuda_arch(), look_at_member, look, ret);
 	if (code != CUDA_ERROR_INVALID_IMAGE)
 		return code;
-	log_warning("a module cannot be unpacked, or would become too large: what its kernels print is not "
-		    "directed to its program");
+	log_warning("a module cannot be unpacked, or would become too large: the output of its kernels "
+		    "does not reach its program");
 	statics_add_more(look->statics, "its image cannot be unpacked");
-	/* Nor is it changed: what was planned for the cubins in front of that one is not to be. */
+	/* No cubin is changed then: the plan for the cubins before is void. */
 	if (look->moved)
 		relocate_deinit(look->moved);
 	return CUDA_SUCCESS;
@@ -223,9 +224,9 @@ static void look_anew(struct look *look, struct fatbin_bytes *ret)
 }
 
 /*
- * Moves what can be moved, of which the first look has made a plan.
- * @ret: what the look so far wants loaded, and what is loaded then
- * Return: CUDA_ERROR_NOT_READY: into what?
+ * Moves all variables that the first look has planned to move.
+ * @ret: the replacement so far, and the final replacement
+ * Return: CUDA_ERROR_NOT_READY: without a block
  */
 static CUresult move_variables(struct look *look, struct backend_variables *variables, const void *image,
 	size_t bytes, struct fatbin_bytes *ret)
@@ -257,7 +258,7 @@ static CUresult move_variables(struct look *look, struct backend_variables *vari
 	return code;
 }
 
-/* By the service's own loader. CUDA_ERROR_NOT_SUPPORTED: the driver is to do it */
+/* By the service's own loader. CUDA_ERROR_NOT_SUPPORTED: for the driver to load */
 static CUresult load_here(struct backend_module *module, struct look *look, struct backend_load *load)
 {
 	enum load_reason why = LOAD_REASON_SEVERAL;
@@ -283,7 +284,7 @@ static CUresult load_by_driver(struct backend_module *module, struct backend_loa
 	return code ? code : list_kernels(module);
 }
 
-/* Where it was loaded before it is loaded again by the same one. */
+/* At its former place; reloading uses the same loader. */
 static CUresult load_anywhere(
 	struct backend_module *module, struct look *look, struct backend_load *load, const void *image)
 {
@@ -299,7 +300,7 @@ static CUresult load_anywhere(
 static CUresult load_code(struct backend_module *module, struct backend_load *load)
 {
 	struct backend_variables *variables = load->variables;
-	/* With a block there is most likely something to move, which takes a look of its own. */
+	/* With a block there is most likely something to move, which needs a look of its own. */
 	struct look look = {.text = load->text,
 		.statics = &module->statics,
 		.lengths = &module->lengths,
@@ -326,8 +327,8 @@ static bool is_source(const void *image, size_t bytes)
 	return kind == IMAGE_TEXT || (kind == IMAGE_FATBIN && !image_has_code(image, bytes, cuda_arch()));
 }
 
-/* Without options: they are for a compiler, and the driver may write to log buffers as late as the
- * library is used. */
+/* Without options: they are for a compiler, and the driver may write to log buffers as late as at
+ * the use of the library. */
 static CUresult make(struct backend_load *load, struct backend_module **ret_module)
 {
 	struct backend_module *module = calloc(1, sizeof(*module));
@@ -379,7 +380,7 @@ const struct statics *cuda_module_statics(const struct backend_module *module)
 
 static void note_code(struct backend_module *module, const struct cuda_kernel *kernel)
 {
-	/* Without more its kernels call nothing of the driver's that keeps anything (cubin.c). */
+	/* Without `more` its kernels call no function of the driver with a state (cubin.c). */
 	struct code code = {.module = module, .calls = module->statics.more != NULL};
 	const char *name;
 
@@ -393,7 +394,7 @@ static void note_code(struct backend_module *module, const struct cuda_kernel *k
 		log_debug("where kernel %.80s lies is not known", name);
 }
 
-/* In a gap. Where asking for the function should not have put it on the device, loading it does. */
+/* In a gap. Loads the kernel, should asking for the function not have put it on the device. */
 static CUresult settle(struct backend_module *module, struct cuda_kernel *kernel)
 {
 	CUfunction function;
@@ -408,9 +409,8 @@ static CUresult settle(struct backend_module *module, struct cuda_kernel *kernel
 	return CUDA_SUCCESS;
 }
 
-/* The library's first use in the context. What cannot be had of its kernels now is said when it is
- * looked up.
- */
+/* The library's first use in the context. A failure for one of its kernels is reported at that
+ * kernel's lookup. */
 static CUresult use(struct backend_module *module, bool gap)
 {
 	CUresult code;
@@ -482,8 +482,8 @@ static CUresult describe(CUfunction function, struct backend_function_info *info
 	return CUDA_SUCCESS;
 }
 
-/* So that no launch of it waits for local memory, and nobody for that launch. What cannot be had
- * ahead (memory is short) the launch will ask for itself. */
+/* So that no launch waits for local memory, and nobody for that launch. Memory that cannot be had
+ * ahead (memory is short) is requested by the launch itself. */
 static CUresult prepare_local_memory(
 	const struct backend_module *module, const struct backend_function_info *info, bool gap)
 {
@@ -500,7 +500,7 @@ static CUresult prepare_local_memory(
 	return backend_is_fatal(code) ? code : CUDA_SUCCESS;
 }
 
-/* The same for what functions of the driver's need. */
+/* The same for the needs of functions of the driver. */
 static CUresult prepare_calls(const struct backend_module *module, bool gap)
 {
 	CUresult code;
@@ -591,7 +591,7 @@ CUresult cuda_global_find(
 
 	if (!moved || moved->is_constant)
 		code = find_in_context(module, name, gap, &found);
-	/* More than the file says of it would have no mirror. */
+	/* A variable larger than in the file would have no mirror. */
 	if (!code && moved && found.bytes != moved->bytes)
 		code = CUDA_ERROR_NOT_SUPPORTED;
 	if (code)

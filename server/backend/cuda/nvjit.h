@@ -2,7 +2,7 @@
 // libnvidia-ptxjitcompiler exports them: nvPTXCompiler, which the CUDA Toolkit documents, and a
 // linker in the same manner, which nothing documents. Neither needs a device or a context, and so
 // memory of a device, as the driver's own linker does. Filled once by nvjit_open(), before the
-// process has a second thread that uses it; read-only after.
+// process has a second thread that uses the library; read-only after.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_NVJIT_H
 #define FRMPS_SERVER_BACKEND_CUDA_NVJIT_H
@@ -21,7 +21,7 @@ struct nvjit_logs {
 	int (*remarks)(nvjit_handle handle, char *ret);
 };
 
-/* All functions return 0 or what went wrong. */
+/* All functions return 0 or an error. */
 struct nvjit {
 	unsigned arch; /* that is compiled for: 10 * major + minor. Set before */
 	int (*ptx_create)(nvjit_handle *ret, size_t bytes, const char *text);
@@ -41,15 +41,15 @@ struct nvjit {
 
 extern struct nvjit nvjit;
 
-/** Opens the library, unless that was done or cannot be. Return: whether it is there */
+/** Opens the library, unless already open or known to fail. Return: true if the library is open */
 bool nvjit_open(void);
 
-/* What was said so far: lines, without an end behind the last one. */
+/* The messages so far: lines, without a newline after the last. */
 struct nvjit_log {
 	char errors[8192], remarks[8192];
 };
 
-/** Adds what a compiler or linker has said, as far as there is room. */
+/** Adds the messages of a compiler or linker, as far as there is room. */
 void nvjit_take_log(const struct nvjit_logs *logs, nvjit_handle handle, struct nvjit_log *log);
 
 #endif

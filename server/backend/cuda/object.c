@@ -11,7 +11,8 @@
 
 #define MACHINE_CUDA 190
 
-/* Where compilers put them: what is ready, and what still has to be linked for the device. */
+/* The compilers' sections: for finished code, and for code that still has to be linked for the
+ * device. */
 static const char *const places[] = {".nv_fatbin", "__nv_relfatbin"};
 
 bool object_is_device_code(const uint8_t *elf)
@@ -42,7 +43,7 @@ static bool is_place(const uint8_t *elf, const Elf64_Shdr *names, const Elf64_Sh
 	return false;
 }
 
-/* One behind the other, each at a multiple of eight. */
+/* Consecutive, each at a multiple of eight. */
 static CUresult visit_section(const uint8_t *at, uint64_t bytes, object_visit *visit, void *context)
 {
 	struct fatbin_header header;
@@ -74,7 +75,7 @@ CUresult object_each_fatbin(const uint8_t *elf, object_visit *visit, void *conte
 
 	memcpy(&header, elf, sizeof(header));
 	section = section_at(elf, header.e_shoff, 0);
-	/* Too many for 16 bits: the first one holds the numbers. */
+	/* Too many for 16 bits: the first section has the numbers. */
 	count = header.e_shnum ? header.e_shnum : section.sh_size;
 	names = section_at(
 		elf, header.e_shoff, header.e_shstrndx == SHN_XINDEX ? section.sh_link : header.e_shstrndx);

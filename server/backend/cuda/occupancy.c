@@ -1,6 +1,7 @@
-// Occupancy questions: how much of a kernel fits on the device. For one that the service has loaded
-// itself the driver is asked about its trampoline, which has its registers and barriers, with its
-// static shared memory in addition; limits of the kernel itself are looked at here. Any thread.
+// Occupancy questions: how many blocks of a kernel fit on the device. For a kernel that the service
+// has loaded itself the driver is asked about the trampoline, which has the same registers and
+// barriers, with the kernel's static shared memory in addition; limits of the kernel itself are
+// checked here. Any thread.
 
 #include <limits.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/loader.h"
 
-/* Larger ones only where a kernel allows it. */
+/* Larger clusters only if a kernel allows them. */
 #define CLUSTER_PORTABLE 8
 
 static bool fill_dims(const struct wire_u32s *dims, unsigned int *x, unsigned int *y, unsigned int *z)
@@ -26,7 +27,7 @@ static int32_t own_attribute(const struct cuda_kernel *kernel, CUfunction_attrib
 	return kernel->own->attributes[attribute];
 }
 
-/* Whether a block of the kernel itself can be so large. */
+/* True if a block of the kernel itself can be so large. */
 static bool can_be(const struct cuda_kernel *kernel, uint64_t threads, uint64_t shared)
 {
 	return !kernel->own ||

@@ -1,7 +1,6 @@
 // Can this machine run the cuda backend? Asked by the daemon, which must stay free of the driver:
 // the question is answered by a short-lived child, so that no driver thread, device descriptor or
-// broken library remains in the asking process. Called before the process starts threads of its
-// own.
+// broken library remains in the asking process. Called before the process starts threads.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +14,7 @@
 #include "server/backend/cuda/cuda.h"
 
 /* A driver that has to load firmware and wake many devices may need many seconds; longer than this
- * it hangs.
- */
+ * means a hang. */
 #define PATIENCE_MS 60000
 
 struct answer {
@@ -24,7 +22,7 @@ struct answer {
 	struct backend_probe probe;
 };
 
-/* Says why cuInit failed, as far as the device nodes tell. */
+/* Explains a failure of cuInit, as far as the device nodes allow. */
 static void explain_init(CUresult code, char *text, size_t size)
 {
 	if (access("/dev/nvidiactl", F_OK))

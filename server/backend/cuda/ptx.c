@@ -10,7 +10,7 @@
 
 #include "server/backend/cuda/nvjit.h"
 
-/* Of CU_JIT_TARGET: code for one architecture alone, for a family of them. */
+/* Of CU_JIT_TARGET: code for a single architecture, for a family of architectures. */
 #define TARGET_ACCELERATED 0x10000u
 #define TARGET_FAMILY	   0x20000u
 /* The registers of a multiprocessor, of which a thread gets a multiple of eight. */
@@ -18,7 +18,7 @@
 #define REGISTER_UNIT 8u
 #define REGISTER_MOST 255u
 
-/* Results, as the CUDA Toolkit documents them. */
+/* Results, from the CUDA Toolkit's documentation. */
 enum {
 	PTX_SUCCESS = 0,
 	PTX_OUT_OF_MEMORY = 5,
@@ -47,7 +47,7 @@ static __attribute__((format(printf, 2, 3))) void add(struct arguments *argument
 	va_end(values);
 }
 
-/* Above, there is code for one architecture alone, and the driver makes that. */
+/* Above, there is code for a single architecture, and the driver makes that. */
 #define ARCH_ACCELERATED 90u
 
 bool ptx_stands_alone(const char *text)
@@ -150,7 +150,7 @@ static bool says(const struct wire_options *options, uint32_t id)
 	return false;
 }
 
-/* Return: the target that they wish; `before` if they say none */
+/* Return: the target among the options; `before` if there is none */
 static uint64_t add_options(struct arguments *arguments, const struct wire_options *options,
 	const struct wire_options *stronger, uint64_t before)
 {
@@ -170,7 +170,7 @@ static void fill(struct arguments *arguments, const struct ptx *ptx)
 	uint64_t target;
 
 	arguments->count = 0;
-	/* What its code calls may be in another text. */
+	/* Functions that the code calls may be in another text. */
 	if (!ptx->is_whole)
 		add(arguments, "--compile-only");
 	target = add_options(arguments, ptx->options[0], ptx->options[1], 0);

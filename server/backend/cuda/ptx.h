@@ -1,5 +1,5 @@
-// A text of PTX becomes code that is still to be linked. nvjit_open() has found the compiler. One
-// thread.
+// A text of PTX becomes code that is still to be linked. nvjit_open() has found the compiler.
+// Single thread.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_PTX_H
 #define FRMPS_SERVER_BACKEND_CUDA_PTX_H
@@ -12,16 +12,16 @@
 #include "protocol/wire.h"
 #include "server/backend/cuda/nvjit.h"
 
-/* What is compiled. */
+/* An input of the compiler. */
 struct ptx {
 	const char *text;		       /* ends with a NUL */
-	const struct wire_options *options[2]; /* NULL: none; where both say it the second holds */
+	const struct wire_options *options[2]; /* NULL: none; the second overrides the first */
 	unsigned arch;			       /* of the device: 10 * major + minor */
-	bool is_whole;			       /* nothing is linked to it */
+	bool is_whole;			       /* nothing will be linked */
 };
 
-/** Whether a text is for one architecture alone, so that its code cannot be linked: the linker does
- * not take such code (measured, driver 580). */
+/** True if a text is for a single architecture, so that its code cannot be linked: the linker
+ * refuses such code (measured, driver 580). */
 bool ptx_stands_alone(const char *text);
 
 /**

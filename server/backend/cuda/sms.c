@@ -1,16 +1,17 @@
 // Groups of multiprocessors: green contexts of the driver. They share memory, modules and functions
-// with the context of the executor; a stream that belongs to one runs its kernels on the group's
+// with the context of the executor; a stream of a group runs its kernels on the group's
 // multiprocessors alone.
 //
 // Measured (H100, driver 580.159.04): the device has 15 units of 8, and 12 that are in none. Units
 // can be put together at will. Making a group takes 1.4 to 2.2 ms, and waits for all that runs, as
-// does every launch meanwhile; 6 MiB of device memory. A stream in it takes 10 us and waits for
-// nothing. A launch costs the same. The driver refuses cooperative grids that do not fit the group.
-// A graph's kernels stay where they were when their nodes were made (graph.c). Local memory is the
-// context's: a kernel that has run outside a group does not wait for it in one. Multiprocessors in
-// 2 instead of 8 would be possible, but not with clusters of more than 2 blocks.
+// does every launch meanwhile; 6 MiB of device memory. A stream in a group takes 10 us and waits
+// for nothing. A launch costs the same. The driver refuses cooperative grids that do not fit the
+// group. A graph's kernels stay in the context in which their nodes were made (graph.c). Local
+// memory belongs to the context: a kernel that has run outside a group does not wait for local
+// memory in a group. Multiprocessors in 2 instead of 8 would be possible, but not with clusters of
+// more than 2 blocks.
 //
-// The module thread makes groups. Who uses one knows that it was made (backend.h).
+// The module thread makes groups. A user of a group knows that the group was made (backend.h).
 
 #include "server/backend/cuda/cuda.h"
 #include "shm/order.h"
@@ -26,7 +27,7 @@ static struct driver_resource units[BACKEND_SM_UNITS_MAX];
 static unsigned int unit_count;
 static CUdevice device;
 static struct group groups[BACKEND_SM_GROUPS_MAX];
-static word32 group_count; /* released when the group before it is whole */
+static word32 group_count; /* released when the group before is whole */
 
 void cuda_sms_read(CUdevice of, struct backend_device *description)
 {
@@ -75,7 +76,7 @@ static CUresult make(uint64_t sms, struct group *group)
 	if (!code)
 		code = driver.green_stream(&group->stream, group->green, CU_STREAM_NON_BLOCKING, 0);
 	group->sms = sms;
-	/* It may be tried again. */
+	/* Another try may succeed. */
 	if (code && group->green)
 		driver.green_destroy(group->green);
 	if (code)

@@ -1,18 +1,18 @@
 // Streams, events, and the small words that streams write. Nothing here waits for the device.
 //
-// The driver gives each new stream another queue of the hardware, in turn. Before its firmware says
-// that a kernel has faulted, it goes through the device's channels in the order in which they were
-// made, up to the kernel's: 0.5 ms for each, and a queue has two that count (H200, driver
-// 580.159.04). So what a program does in the last of 16 queues faults 15 ms later for all others
-// than what it does in the first.
+// The driver gives each new stream another queue of the hardware, in turn. Before its firmware
+// reports that a kernel has faulted, it goes through the device's channels in the order of their
+// creation, up to the kernel's: 0.5 ms for each, and a queue has two that count (H200, driver
+// 580.159.04). So a program's fault in the last of 16 queues is reported 15 ms later, for all
+// others, than a fault in the first.
 //
 // Hence a stream for each queue is made with the context, before any other stream. Streams of the
-// usual kind are kept, and the first of them that is free is used. What a few programs do, however
-// many have been there before, is in the first queues.
+// usual kind are reused, and the first free stream is taken. So the work of a few programs, however
+// many have run before, is in the first queues.
 //
-//   missing ──create──► taken ──destroy, it is empty──► free ──create──► taken
+//   missing ──create──► taken ──destroy, empty──► free ──create──► taken
 //      ▲                  │
-//      └──────────────────┘ destroy, it is not: the driver's to destroy
+//      └──────────────────┘ destroy, not empty: destroyed by the driver
 
 #include "server/backend/cuda/cuda.h"
 
@@ -20,83 +20,83 @@
 
 #include "server/role.h"
 
-#define USUAL_PRIORITY 0 /* of who asks for none; the least there is */
-#define KEPT_MAX       64u
+#define USUAL_PRIORITY 0 /* of requests without a priority; the lowest */
+#define POOL_MAX       64u
 
 static struct {
 	pthread_mutex_t lock; /* of the following */
-	struct kept {
+	struct pooled {
 		CUstream stream; /* NULL: missing */
 		bool taken;
-	} at[KEPT_MAX];
-} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	} at[POOL_MAX];
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static CUresult make(CUstream *ret_stream)
 {
 	return driver.stream_create(ret_stream, CU_STREAM_NON_BLOCKING, USUAL_PRIORITY);
 }
 
-/* One that cannot be made is missing. */
+/* A stream that cannot be made is missing. */
 void cuda_stream_open(void)
 {
 	for (uint32_t i = 0; i < HERITAGE_QUEUES; i++)
-		if (make(&kept.at[i].stream))
-			kept.at[i].stream = NULL;
+		if (make(&pool.at[i].stream))
+			pool.at[i].stream = NULL;
 }
 
 void cuda_stream_close(void)
 {
-	for (uint32_t i = 0; i < KEPT_MAX; i++)
-		kept.at[i] = (struct kept){0};
+	for (uint32_t i = 0; i < POOL_MAX; i++)
+		pool.at[i] = (struct pooled){0};
 }
 
 /* Return: a place that nobody has taken; NULL: there is none */
-static struct kept *find_free(void)
+static struct pooled *find_free(void)
 {
-	for (uint32_t i = 0; i < KEPT_MAX; i++)
-		if (!kept.at[i].taken)
-			return &kept.at[i];
+	for (uint32_t i = 0; i < POOL_MAX; i++)
+		if (!pool.at[i].taken)
+			return &pool.at[i];
 	return NULL;
 }
 
 static CUresult take(CUstream *ret_stream)
 {
-	struct kept *place;
+	struct pooled *place;
 	CUresult code = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&kept.lock);
+	pthread_mutex_lock(&pool.lock);
 	place = find_free();
 	if (!place || !place->stream)
 		code = make(ret_stream);
 	else
 		*ret_stream = place->stream;
 	if (place && !code)
-		*place = (struct kept){*ret_stream, true};
-	pthread_mutex_unlock(&kept.lock);
+		*place = (struct pooled){*ret_stream, true};
+	pthread_mutex_unlock(&pool.lock);
 	return code;
 }
 
-static struct kept *find_taken(CUstream stream)
+static struct pooled *find_taken(CUstream stream)
 {
-	for (uint32_t i = 0; i < KEPT_MAX; i++)
-		if (kept.at[i].taken && kept.at[i].stream == stream)
-			return &kept.at[i];
+	for (uint32_t i = 0; i < POOL_MAX; i++)
+		if (pool.at[i].taken && pool.at[i].stream == stream)
+			return &pool.at[i];
 	return NULL;
 }
 
-/* Return: whether the stream stays, for the next. One that has work would make the next wait for
- * that. */
+/* Return: true if the stream stays, for reuse. A stream with work would make its next user wait for
+ * that work. */
 static bool keep(CUstream stream)
 {
-	struct kept *place;
+	struct pooled *place;
 	bool stays;
 
-	pthread_mutex_lock(&kept.lock);
+	pthread_mutex_lock(&pool.lock);
 	place = find_taken(stream);
 	stays = place && driver.stream_query(stream) == CUDA_SUCCESS;
 	if (place)
-		*place = (struct kept){stays ? stream : NULL, false};
-	pthread_mutex_unlock(&kept.lock);
+		*place = (struct pooled){stays ? stream : NULL, false};
+	pthread_mutex_unlock(&pool.lock);
 	return stays;
 }
 
@@ -158,9 +158,8 @@ CUresult cuda_stream_wait(struct backend_stream *stream, struct backend_event *e
 
 CUresult cuda_write_value(struct backend_stream *stream, const struct frmps_write_value *write)
 {
-	/* Some devices (H200) refuse to leave the barrier out; with it the write promises more,
-	 * never less.
-	 */
+	/* Some devices (H200) refuse to omit the barrier; with it the write promises more, never
+	 * less. */
 	const uint32_t flags = CU_STREAM_WRITE_VALUE_DEFAULT;
 
 	if (write->flags & ~(uint32_t)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
@@ -173,10 +172,11 @@ CUresult cuda_write_value(struct backend_stream *stream, const struct frmps_writ
 }
 
 /*
- * The default flags order the write behind everything the stream did before, in memory too. A
- * 32-bit write costs half of a 64-bit one (H200, driver 580: 1.0 against 1.9 us of issue), and only
- * one mark in 2^32 changes the upper half. Marks under way are not beyond `value` and not before
- * what the word holds, so where these two agree in the upper half, so do all marks between them.
+ * The default flags order the write behind all earlier work of the stream, in memory too. A 32-bit
+ * write costs half of a 64-bit write (H200, driver 580: 1.0 against 1.9 us of issue), and only one
+ * completion word in 2^32 changes the upper half. Writes under way are not beyond `value` and not
+ * before the word's present value, so where these two agree in the upper half, so do all writes
+ * between them.
  */
 CUresult cuda_mark(struct backend_stream *stream, void *word, uint64_t value)
 {

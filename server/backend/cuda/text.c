@@ -1,12 +1,12 @@
 // See text.h. The ring's address is part of our functions' code. They are compiled when the
-// executor starts, for two addresses: where the two codes differ, the address stands, and there
-// that of a session's ring is put.
+// executor starts, for two addresses: the places where the two codes differ contain the address,
+// and get that of a session's ring.
 //
-// An image that cannot be changed is loaded as it is: what its kernels print goes to this process's
-// standard output then, and so into the service's log, which is told why.
+// An image that cannot be changed is loaded unchanged: then its kernels print to this process's
+// standard output, and so into the service's log, with the reason.
 //
-// A trap has a number, which is 3 in the driver's assert() and 1 where a compiler makes it, and by
-// which the two are told apart (warps.h). PTX cannot say 3, so it is changed in the machine code.
+// A trap has a number, 3 in the driver's assert() and 1 for a compiler's, which distinguishes the
+// two (warps.h). PTX cannot express 3, so the machine code is changed.
 
 #include "server/backend/cuda/text.h"
 
@@ -15,11 +15,11 @@
 #include <string.h>
 
 #include "server/backend/cuda/jit.h"
-#include "server/backend/cuda/weave.h"
+#include "server/backend/cuda/patch.h"
 #include "server/log.h"
 #include "shm/text.h"
 
-/* What the driver calls them, and we in our own code. */
+/* The driver's names for these functions, and ours in our own code. */
 #define PRINTF "vprintf"
 #define ASSERT "__assertfail"
 /* Callers of a function of the driver have this many registers. */
@@ -28,12 +28,12 @@
 static const char code[] =
 #include "server/backend/cuda/text_ptx.inc"
 	;
-/* Stands in it for the ring's address. */
+/* Placeholder for the ring's address. */
 #define PLACE "0x1122334455667788"
 
-/* Two rings as sessions have them: windows begin at multiples of 4 GiB, so all rings have the same
- * lower half. A compiler adds it up in ways that depend on its bits: for compute capability 7.5 it
- * becomes an offset with a sign. */
+/* Two rings like those of sessions: windows begin at multiples of 4 GiB, so all rings have the same
+ * lower half. A compiler computes the address in ways that depend on its bits: for compute
+ * capability 7.5 the address becomes a signed offset. */
 #define FIRST_RING  UINT64_C(0x0000353ff8000000)
 #define SECOND_RING UINT64_C(0x00005a7ff8000000)
 
@@ -46,10 +46,10 @@ struct instruction {
 	uint64_t low, high;
 };
 
-/* Our functions for one address. */
+/* Our functions for an address. */
 struct functions {
 	struct fatbin_bytes cubin;
-	struct weave_function prints, asserts; /* their code lies in it */
+	struct patch_function prints, asserts; /* their code lies there */
 };
 
 static struct functions first, second; /* without code: not there */
@@ -68,18 +68,18 @@ static bool take(struct functions *functions)
 {
 	const struct fatbin_bytes *cubin = &functions->cubin;
 
-	return weave_take(cubin->at, cubin->count, PRINTF, &functions->prints) &&
-	       weave_take(cubin->at, cubin->count, ASSERT, &functions->asserts);
+	return patch_take(cubin->at, cubin->count, PRINTF, &functions->prints) &&
+	       patch_take(cubin->at, cubin->count, ASSERT, &functions->asserts);
 }
 
 /* An instruction of a function; the function's code lies in the cubin, which is ours. */
 static uint8_t *instruction_at(
-	const struct functions *functions, const struct weave_function *function, size_t at)
+	const struct functions *functions, const struct patch_function *function, size_t at)
 {
 	return functions->cubin.at + (function->code - functions->cubin.at) + at;
 }
 
-static struct instruction read_at(const struct weave_function *function, size_t at)
+static struct instruction read_at(const struct patch_function *function, size_t at)
 {
 	struct instruction instruction;
 
@@ -87,10 +87,10 @@ static struct instruction read_at(const struct weave_function *function, size_t 
 	return instruction;
 }
 
-/* Return: whether there was one trap */
+/* Return: true if there was a single trap */
 static bool mark_trap(struct functions *functions)
 {
-	const struct weave_function *asserts = &functions->asserts;
+	const struct patch_function *asserts = &functions->asserts;
 	const uint64_t marked = TRAP_OF_ASSERT;
 	uint32_t count = 0;
 
@@ -122,8 +122,8 @@ static bool functions_make(uint64_t ring, struct functions *ret)
 
 /* ---- for a ring ---- */
 
-/* An instruction that is another one for the second address. Return: whether only the upper half of
- * an address, as an operand, makes the difference */
+/* An instruction that differs for the second address. Return: true if only the upper half of an
+ * address, as an operand, makes the difference */
 static bool move_instruction(struct instruction *instruction, struct instruction other, uint64_t ring)
 {
 	uint32_t operand = (uint32_t)(instruction->low >> 32), others = (uint32_t)(other.low >> 32);
@@ -136,8 +136,8 @@ static bool move_instruction(struct instruction *instruction, struct instruction
 	return true;
 }
 
-static bool move_function(const struct functions *functions, const struct weave_function *function,
-	const struct weave_function *other, uint64_t ring)
+static bool move_function(const struct functions *functions, const struct patch_function *function,
+	const struct patch_function *other, uint64_t ring)
 {
 	if (function->bytes != other->bytes)
 		return false;
@@ -154,8 +154,8 @@ static bool move_function(const struct functions *functions, const struct weave_
 	return true;
 }
 
-/* Our functions for a ring. The caller frees them, also if they are not there. Return: whether they
- * are */
+/* Our functions for a ring. The caller frees them, also after a failure. Return: false on
+ * failure */
 static bool functions_for(uint64_t ring, struct functions *ret)
 {
 	*ret = (struct functions){
@@ -167,7 +167,7 @@ static bool functions_for(uint64_t ring, struct functions *ret)
 	       move_function(ret, &ret->asserts, &second.asserts, ring);
 }
 
-/* Made once, as each member of a fat binary may want them. Return: NULL: they are not there */
+/* Made once, as each member of a fat binary may need them. Return: NULL: not available */
 static const struct functions *current_for(uint64_t ring)
 {
 	if (latest.cubin.at && latest_ring == ring)
@@ -180,12 +180,12 @@ static const struct functions *current_for(uint64_t ring)
 	return NULL;
 }
 
-static bool is_same(const struct weave_function *function, const struct weave_function *other)
+static bool is_same(const struct patch_function *function, const struct patch_function *other)
 {
 	return function->bytes == other->bytes && !memcmp(function->code, other->code, other->bytes);
 }
 
-/* Whether the second functions can be made of the first. */
+/* True if the second functions can be made of the first. */
 static bool can_move(void)
 {
 	struct functions moved;
@@ -200,8 +200,8 @@ void cuda_text_open(void)
 {
 	if (functions_make(FIRST_RING, &first) && functions_make(SECOND_RING, &second) && can_move())
 		return;
-	log_warning("what kernels print goes to the log: the service's own functions for it "
-		    "cannot be compiled, or are not of the form that is known");
+	log_warning("the output of kernels goes to the log: the service's own functions for output "
+		    "cannot be compiled, or their form is unknown");
 	cuda_text_close();
 }
 
@@ -214,17 +214,16 @@ void cuda_text_close(void)
 
 /* ---- images ---- */
 
-/* @io: what has become of the cubin; without bytes nothing has so far. Left alone if this does not
- * succeed */
-static CUresult weave(
-	const struct weave_function *function, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *io)
+/* @io: the cubin so far; no bytes: unchanged. Left unchanged on failure */
+static CUresult patch(
+	const struct patch_function *function, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *io)
 {
-	struct fatbin_bytes woven;
-	CUresult result = weave_in(io->at ? io->at : cubin, io->at ? io->count : bytes, function, &woven);
+	struct fatbin_bytes patched;
+	CUresult result = patch_in(io->at ? io->at : cubin, io->at ? io->count : bytes, function, &patched);
 
 	if (!result) {
 		free(io->at);
-		*io = woven;
+		*io = patched;
 	}
 	return result;
 }
@@ -237,17 +236,17 @@ static CUresult direct(
 	CUresult result = functions ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 
 	if (!result && wants & SHM_TEXT_PRINTS)
-		result = weave(&functions->prints, cubin, bytes, ret);
+		result = patch(&functions->prints, cubin, bytes, ret);
 	if (!result && wants & SHM_TEXT_ASSERTS)
-		result = weave(&functions->asserts, cubin, bytes, ret);
+		result = patch(&functions->asserts, cubin, bytes, ret);
 	return result;
 }
 
 CUresult cuda_text_direct(
 	struct backend_text *text, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
-	uint64_t wants = (weave_wants(cubin, bytes, PRINTF) ? SHM_TEXT_PRINTS : 0) |
-			 (weave_wants(cubin, bytes, ASSERT) ? SHM_TEXT_ASSERTS : 0);
+	uint64_t wants = (patch_wants(cubin, bytes, PRINTF) ? SHM_TEXT_PRINTS : 0) |
+			 (patch_wants(cubin, bytes, ASSERT) ? SHM_TEXT_ASSERTS : 0);
 	struct fatbin_bytes directed = {0};
 	CUresult result;
 
@@ -262,7 +261,6 @@ CUresult cuda_text_direct(
 	free(directed.at);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		return result;
-	log_warning(
-		"what kernels of a module print cannot be directed to its program (code %d)", (int)result);
+	log_warning("the output of a module's kernels cannot be sent to its program (code %d)", (int)result);
 	return CUDA_SUCCESS;
 }

@@ -9,7 +9,7 @@
 #include "server/backend/trampoline_image.h"
 #include "server/log.h"
 
-/* Registers come in steps of 8, as multiprocessors give them out. */
+/* Multiprocessors give out registers in steps of 8. */
 #define REGISTERS_LEAST 24u
 #define REGISTERS_MOST	255u
 #define REGISTERS_STEP	8u
@@ -18,8 +18,8 @@
 /* A block with more barriers leaves room for fewer others: 64 on a multiprocessor. */
 static const uint32_t barrier_classes[] = {1, 2, 4, 8, 16};
 #define BARRIERS 5u
-/* A launch pays for each byte that it carries, and so does a change of a graph's node. Most kernels
- * have one barrier: others have fewer sizes to choose from, and so have kernels with constants. */
+/* A launch pays for each carried byte, and so does a change of a graph's node. Most kernels have a
+ * single barrier: others have fewer sizes to choose from, and so have kernels with constants. */
 enum carried_for {
 	FOR_ONE_BARRIER,
 	FOR_ALL,
@@ -82,11 +82,11 @@ static uint32_t class_of_registers(uint32_t registers)
 /* The first class that is enough; BARRIERS if none is. */
 static uint32_t class_of_barriers(uint32_t needed)
 {
-	uint32_t class = 0;
+	uint32_t at = 0;
 
-	while (class < BARRIERS && barrier_classes[class] < needed)
-		class ++;
-	return class;
+	while (at < BARRIERS && barrier_classes[at] < needed)
+		at++;
+	return at;
 }
 
 static bool is_made(bool has_bank, uint32_t barriers, uint32_t carried)
@@ -124,7 +124,7 @@ static bool note_entry(const struct trampoline *trampoline)
 	return true;
 }
 
-/* What a kernel may ask for at a launch is checked against its own attributes (loader.c). */
+/* A launch's demands are checked against the kernel's own attributes (loader.c). */
 static CUresult find_one(
 	struct trampoline_set *set, const struct trampoline_class *class, int shared, struct trampoline *ret)
 {
@@ -247,7 +247,7 @@ uint64_t trampolines_bank(const struct trampoline_set *set)
 	return set->bank;
 }
 
-/* The one of a class that carries least. */
+/* The trampoline of a class that carries least. */
 static const struct trampoline *find_smallest(
 	const struct trampoline_set *set, uint32_t registers, uint32_t barriers, uint32_t carried)
 {

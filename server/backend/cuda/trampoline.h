@@ -1,7 +1,7 @@
 // The trampolines of this process's context (backend/trampoline_image.h): loaded when the context
-// is made, because the driver's load waits for all that runs. Each set is a library of the driver:
-// one for kernels without constants, and some with a bank of constants each, which one module has
-// for itself.
+// is made, because the driver's load waits for everything that runs. Each set is a library of the
+// driver: a set for kernels without constants, and some with a bank of constants each, for a single
+// module at a time.
 //
 // Opened and closed with the context; the module thread takes and gives banks; trampoline_carries()
 // is for any thread.
@@ -23,14 +23,14 @@ struct trampoline {
 };
 
 /**
- * Loads them.
+ * Loads the trampolines.
  * @shared: bytes of shared memory that a block can have
- * Return: whether code can be entered by them; if not, the log says why
+ * Return: true if code can be entered through them; if not, the log has the reason
  */
 bool trampolines_open(int shared);
 void trampolines_close(void);
 
-/** A set with a bank of constants; NULL: it is taken. @number: its number; 0: any */
+/** A set with a bank of constants; NULL: in use. @number: of the bank; 0: any */
 struct trampoline_set *trampolines_take_bank(uint32_t number);
 /** From 1 on. A bank of a number lies at the same address in every executor. */
 uint32_t trampolines_bank_number(const struct trampoline_set *set);
@@ -41,9 +41,8 @@ uint64_t trampolines_bank(const struct trampoline_set *set);
 
 /**
  * The trampoline for a kernel.
- * @set: NULL: it reads no constants
- * @carried: bytes of parameters, with the address
- * NULL: there is none
+ * @set: NULL: the kernel reads no constants
+ * @carried: bytes of parameters, with the address NULL: there is none
  */
 const struct trampoline *trampolines_find(
 	const struct trampoline_set *set, uint32_t registers, uint32_t barriers, uint32_t carried);

@@ -1,7 +1,7 @@
 // The kernels of the trial (trial.h), as text that the driver compiles. A trap leaves a stopped
-// warp with a record; a write to where nothing is mapped ends its warp, and leaves the error state
-// of a multiprocessor alone (exception.c). Behind a jump to nowhere a warp is not in its kernel's
-// code, and is led there (handler.h).
+// warp with a record; a write to an unmapped address ends its warp, and leaves the error state of a
+// multiprocessor alone (exception.c). After a jump to nowhere a warp is not in its kernel's code,
+// and is led there (handler.h).
 
 #include "server/backend/trial.h"
 

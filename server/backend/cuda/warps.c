@@ -1,8 +1,8 @@
-// See warps.h. A record holds the first registers of the warp's 32 threads, and then:
+// See warps.h. A record contains the first registers of the warp's 32 threads, and then:
 //
 //   0x20c  grid (3 words)            0x244  reason              0x270  parameters (address)
 //   0x218  ordinal of the launch     0x248  place               0x284  mask of threads
-//   0x220  block (3 words)           0x264  error               0x288  where it goes on
+//   0x220  block (3 words)           0x264  error               0x288  continuation address
 //   0x22c  threads a block (3)       0x268  exception at        0x29c  1: saved, 0x100: stopped,
 //   0x238  task (address)                                              0x10000: leaves
 //
@@ -24,7 +24,7 @@ static size_t record_at(uint32_t index)
 	return WARPS_HEAD_BYTES + (size_t)index * WARPS_RECORD_BYTES;
 }
 
-/* The device writes it, too. */
+/* The device writes the word, too. */
 static volatile uint32_t *state_of(const void *area, uint32_t index)
 {
 	return (volatile uint32_t *)((uintptr_t)area + record_at(index) + STATE);

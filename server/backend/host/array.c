@@ -1,7 +1,7 @@
-// Arrays, textures and surfaces of the pretended device: levels one behind the other, row behind
-// row, in the session's memory where it is mapped. A handle is an index of the table that kernels
-// are given (kernel.h). Like the driver's, values are the lowest that are free, and one that was
-// freed rests for a while before it comes again: how long depends on what else happens.
+// Arrays, textures and surfaces of the pretended device: levels and rows follow each other, in the
+// session's mapped memory. A handle is an index of the table that kernels are given (kernel.h).
+// Like the driver's, values are the lowest that are free, and a freed value rests for a while: how
+// long depends on other events.
 //
 // Module thread; kernels read entries of objects that are there.
 
@@ -29,7 +29,8 @@ const struct host_object *const host_objects = objects;
 static enum value_state states[HOST_OBJECTS_MAX] = {VALUE_USED};
 static uint32_t resting;
 
-/* Bytes in front of a level; one behind the last: of all. False if there is no such array. */
+/* Bytes before a level; for a level after the last: of the whole array. False if there is no such
+ * array. */
 static bool offset_of(const struct wire_array *form, uint32_t level, uint64_t *ret_offset)
 {
 	struct texel_level each;
@@ -64,7 +65,7 @@ CUresult host_array_back(struct backend_array *array, const struct wire_back_arr
 {
 	uint64_t bytes;
 
-	(void)fd; /* it is mapped */
+	(void)fd; /* already mapped */
 	if (!offset_of(&array->form, array->form.levels ? array->form.levels : 1, &bytes) ||
 		memory->bytes < bytes || memory->address % LEVEL_ALIGNMENT)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -154,7 +155,7 @@ static bool over_memory(const struct wire_object *form, struct host_object *ret_
 	return ret_object->width > 0;
 }
 
-/* Kernels here read texels one by one. A texture that would do more is refused. */
+/* Kernels here read single texels. A texture with more features is refused. */
 static bool is_plain(const struct wire_object *form)
 {
 	CUDA_TEXTURE_DESC texture;

@@ -1,13 +1,13 @@
 // The compiler of a machine without a device. Its texts are members of a fat binary, of the kind
-// that hold a device's texts: one line, and behind it the shared object that it becomes.
+// for a device's texts: a line, followed by the shared object that is the result.
 //
-//   host-text FIFO\n         the compilation begins when somebody opens that FIFO for writing,
-//                            and ends when it is closed: so tests decide how long it takes
-//   host-text\n              it takes no time
-//   host-text-crash\n        it crashes; with a path behind it only if it can make that file
-//   host-text-spin\n         it computes for ever
-//   host-text-eat\n          it takes all memory that it gets
-//   host-text-look PATH\n    it writes to that file what the process has and is
+//   host-text FIFO\n         begins when somebody opens that FIFO for writing, and ends when the
+//                            FIFO is closed: so tests decide the duration
+//   host-text\n              takes no time
+//   host-text-crash\n        crashes; with a path only if that file can be created
+//   host-text-spin\n         computes for ever
+//   host-text-eat\n          allocates as much memory as possible
+//   host-text-look PATH\n    writes the process's identity and resources to that file
 //
 // No state; any thread.
 
@@ -49,13 +49,13 @@ static const char *find_text(const uint8_t *image, size_t *ret_bytes)
 }
 
 struct text {
-	char what[16];	     /* of its first line, behind the name; "": nothing */
+	char what[16];	     /* of the first line, after the name; "": nothing */
 	char path[PATH_MAX]; /* "": none */
 	const char *object;
 	size_t bytes;
 };
 
-/* Return: whether it is a text */
+/* Return: false if this is no text */
 static bool parse(const char *at, size_t bytes, struct text *ret_text)
 {
 	const char *newline = memchr(at, '\n', bytes), *word = at + strlen(FIRST_LINE), *blank;
@@ -79,7 +79,7 @@ static bool parse(const char *at, size_t bytes, struct text *ret_text)
 	return true;
 }
 
-/* Until whoever has it open for writing closes it. */
+/* Until the writer closes the FIFO. */
 static void wait_for(const char *fifo)
 {
 	int fd = open(fifo, O_RDONLY | O_CLOEXEC);
@@ -94,7 +94,7 @@ static void wait_for(const char *fifo)
 	close(fd);
 }
 
-/* Without a core: it is on purpose. */
+/* Without a core: the crash is on purpose. */
 static void crash(const char *once)
 {
 	int fd = *once ? open(once, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
@@ -131,7 +131,7 @@ static void copy_lines(FILE *to, const char *path)
 		fclose(from);
 }
 
-/* What /proc says of this process, its open files by number, and the limits. */
+/* The entries of /proc for this process, its open files by number, and the limits. */
 static void look(const char *path)
 {
 	FILE *to = fopen(path, "we");
@@ -151,7 +151,7 @@ static void look(const char *path)
 	fclose(to);
 }
 
-/* Return: CUDA_ERROR_OUT_OF_MEMORY where that was its end */
+/* Return: CUDA_ERROR_OUT_OF_MEMORY if memory was the limit */
 static CUresult behave(const struct text *text)
 {
 	if (!*text->what && *text->path)

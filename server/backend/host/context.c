@@ -11,8 +11,8 @@
 static bool pool_open;
 
 /*
- * Compute modes. FRMPS_HOST_MODE names a file that holds the device's mode: default, exclusive or
- * prohibited. Contexts are locks on that file, which end with their processes: shared ones in the
+ * Compute modes. FRMPS_HOST_MODE names a file with the device's mode: default, exclusive or
+ * prohibited. Contexts are locks on that file, which end with their processes: shared locks in the
  * default mode.
  */
 

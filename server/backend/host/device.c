@@ -1,6 +1,6 @@
-// What the pretended device says about itself: one small device of compute capability 9.0.
-// Everything that blocks of a grid running one after another cannot do (cooperative launches,
-// clusters) is said to be missing.
+// Properties of the pretended device: a small device of compute capability 9.0. Features that
+// blocks of a grid running one after another cannot have (cooperative launches, clusters) are
+// reported as missing.
 
 #include <assert.h>
 #include <string.h>
@@ -72,8 +72,7 @@ word64 host_limits[BACKEND_DEVICE_LIMITS] = {
 	[CU_LIMIT_SHMEM_SIZE... BACKEND_DEVICE_LIMITS - 1] = BACKEND_NO_LIMIT,
 };
 
-/* What a limit takes of the device's memory, bytes for each unit: the stack is there for all
- * threads at a time. */
+/* Device memory that a limit takes, bytes for each unit: stacks for all threads at a time. */
 static uint64_t unit_bytes(CUlimit limit)
 {
 	if (limit == CU_LIMIT_STACK_SIZE)
@@ -89,7 +88,7 @@ CUresult host_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	if (__builtin_mul_overflow(value, unit_bytes(limit), &bytes) || bytes > host_memory_total())
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* As the driver rounds it. */
+	/* Rounded like the driver's. */
 	if (limit == CU_LIMIT_STACK_SIZE)
 		value = (value + 15) & ~UINT64_C(15);
 	word_release(&host_limits[limit], value);

@@ -1,34 +1,34 @@
 // Kernel faults. A kernel of this backend that does something forbidden raises SIGSEGV, SIGBUS,
 // SIGILL, SIGFPE, SIGABRT or SIGTRAP in its thread. The handler leads back out of the kernel, and
-// then happens what happens on the device. FRMPS_HOST_FAULTS says which of these it is:
+// then acts like the device. FRMPS_HOST_FAULTS selects the behaviour:
 //
-//   named    (default) it is contained: the sign at once, the kernel is over, and what is queued
-//            behind it goes on, its mark first, before it is known that the kernel faulted. A while
-//            later it is named, and nothing of it is left
+//   named    (default) the fault is contained: the sign at once, the kernel is over, and work
+//            queued after it goes on, the completion word first, before the fault of the kernel is
+//            known. A while later the backend names the kernel, and nothing of the kernel is left
 //   unknown  as behind a driver that the service does not know, or that has failed the trial
-//            (backend_is_unproved): the sign at once, and a while later nobody is named. Who asks
-//            for something that waits until nothing runs never comes back, from the fault on
+//            (backend_is_unproved): the sign at once, and a while later no kernel is named. A
+//            request that waits until nothing runs never comes back, from the fault on
 //            (host_faults_wait_for_idle)
-//   silent   nobody says anything: the kernel is over, nothing that is queued begins any more, its
-//            mark first, and only when no kernel runs any more do calls return the code: an
-//            assertion beside a kernel without end
+//   silent   no report: the kernel is over, nothing that is queued begins any more, beginning with
+//            the completion word, and only when no kernel runs any more do calls return the code:
+//            an assertion beside a kernel without end
 //
-// FRMPS_HOST_FAULT_MS is that while, milliseconds (10): what is read while the device stands still.
-// Here everybody else goes on meanwhile. An assertion that fails is SIGTRAP.
+// FRMPS_HOST_FAULT_MS is that while, milliseconds (10): the time of reading while the device stands
+// still. Here everybody else goes on meanwhile. An assertion that fails is SIGTRAP.
 //
 // A signal that is no kernel's, or where nobody watches (backend_watch), ends the process.
 //
 // A kernel that does not end is led back in the same way, by a signal to its thread
-// (host_pool_end()). What it held, a lock of the C library perhaps, stays held: as with a fault.
+// (host_pool_end()). Its locks, of the C library perhaps, stay taken: as at a fault.
 //
 // Only async-signal-safe things happen in the handlers: plain and atomic stores, sigaction, raise,
 // siglongjmp.
 //
 // Sanitizers have handlers of their own for these signals. Ours are installed later, when the
-// backend opens, and they respect that (their option allow_user_segv_handler, on by default). A
-// sanitizer also gives every thread an alternate stack and unmaps whatever alternate stack is set
-// when the thread ends; so a worker puts back the one it found. The handler is not instrumented: it
-// may run on the little stack of a thread that is in any state.
+// backend opens, and sanitizers respect that (option allow_user_segv_handler, on by default). A
+// sanitizer also gives every thread an alternate stack and unmaps any alternate stack that is set
+// when the thread ends; so a worker puts the former stack back. The handler is not instrumented: it
+// may run on the small stack of a thread in any state.
 
 #include <pthread.h>
 #include <signal.h>
@@ -45,12 +45,12 @@
 
 #define FAULT_MS_DEFAULT 10u
 #define STACK_BYTES	 ((size_t)64 << 10)
-/* A fault this close below a thread's stack, or in its first pages, is the stack running over. */
+/* A fault this close below a thread's stack, or in its first pages, is a stack overflow. */
 #define STACK_SLACK ((uintptr_t)64 << 10)
 
 #define UNCHECKED __attribute__((no_sanitize("address", "thread", "undefined")))
 
-/* What the thread is doing. Read by the handler of the same thread. */
+/* The thread's present work. Read by the handler of the same thread. */
 static __thread struct {
 	const struct host_launch *volatile launch; /* set last, cleared first */
 	sigjmp_buf *back;
@@ -72,7 +72,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct backend_fault faults[BACKEND_FAULTS_MAX];
 	uint32_t count;
-	word32 open; /* something of them is on the device */
+	word32 open; /* kernels of the set are on the device */
 } handling = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static UNCHECKED int32_t code_of(int number, const siginfo_t *info)
@@ -97,8 +97,8 @@ static UNCHECKED int32_t code_of(int number, const siginfo_t *info)
 	}
 }
 
-/* Signals stay blocked until host_faults_back(). Else the next one comes in the middle of this
- * jump, and more of them run over the stack of handlers. */
+/* Signals stay blocked until host_faults_back(). Otherwise the next signal arrives in the middle of
+ * this jump, and several of them overflow the stack of handlers. */
 static UNCHECKED void lead_back(const ucontext_t *context, int how)
 {
 	now.mask = context->uc_sigmask;
@@ -117,7 +117,7 @@ static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 	raise(number); /* delivered as soon as this handler returns */
 }
 
-/* The kernel may have ended meanwhile, and the thread may be in another one: that is not over. */
+/* The kernel may have ended meanwhile, and the thread may run another: that kernel is not over. */
 static UNCHECKED void end_kernel(int number, siginfo_t *info, void *context)
 {
 	const struct host_launch *launch = now.launch;
@@ -135,7 +135,7 @@ bool host_is_set_to(const char *name, const char *value)
 	return text && !strcmp(text, value);
 }
 
-/* Return: whether it is one that there is. */
+/* Return: false for an unknown mode. */
 static bool read_mode(void)
 {
 	static const char *const names[] = {"named", "unknown", "silent"};
@@ -193,7 +193,7 @@ CUresult host_faults_init(void)
 	return CUDA_SUCCESS;
 }
 
-/* ---- what becomes of them ---- */
+/* ---- consequences ---- */
 
 /* Under the lock. */
 static void conclude_round(const struct backend_watch *watch)
@@ -246,7 +246,7 @@ static void begin_round(const struct backend_watch *watch)
 	pthread_attr_destroy(&attributes);
 }
 
-/* Under the lock. Whether a launch of the same kernel is looked at already: the first speaks for
+/* Under the lock. True if a launch of the same kernel is examined already: the first stands for
  * all. */
 static bool is_noted(const struct host_launch *launch)
 {
@@ -289,7 +289,7 @@ void host_faults_settle(const struct host_launch *launch)
 		word_release(&hushed, (uint32_t)now.code);
 		return;
 	}
-	if (watch) /* it may just have gone */
+	if (watch) /* the watch may just have been removed */
 		note_fault(launch, watch);
 }
 
@@ -330,8 +330,8 @@ void host_faults_leave_thread(void)
 	now.handler_stack = NULL;
 }
 
-/* A signal handler of the same thread sees stores in program order if the compiler keeps them
- * so. */
+/* A signal handler of the same thread sees stores in program order if the compiler preserves the
+ * order. */
 void host_faults_begin(const struct host_launch *launch, sigjmp_buf *back)
 {
 	now.back = back;

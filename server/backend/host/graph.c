@@ -1,7 +1,7 @@
-// Graphs: a list of nodes, which a launch queues on its stream one behind the other. Every edge
-// leads to an earlier node, so that is one of the orders that the edges allow. Bodies of conditions
-// are queues of their own, which one command of the stream works off. Two launches on different
-// streams are kept apart by a record behind each.
+// Graphs: a list of nodes, which a launch queues on its stream one after the other. Every edge
+// leads to an earlier node, so that order is allowed by the edges. Bodies of conditions are queues
+// of their own, which a command of the stream processes. Two launches on different streams are
+// separated by a record after each.
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-// What the files of the host backend share. The device is this process: device memory is memfd
-// pages mapped at fixed addresses, streams are queues that a pool of threads works off (pool.c),
-// kernels are C functions of modules (kernel.h) and a kernel fault is a fault of the process
-// (faults.c). It does the same things in the same order as a GPU, so everything above backend.h can
-// be tested without one.
+// Common parts of the host backend. The device is this process: device memory is memfd pages mapped
+// at fixed addresses, streams are queues for a pool of threads (pool.c), kernels are C functions of
+// modules (kernel.h) and a kernel fault is a fault of the process (faults.c). The backend does the
+// same things in the same order as a GPU, so everything above backend.h can be tested without a
+// GPU.
 
 #ifndef FRMPS_SERVER_BACKEND_HOST_HOST_H
 #define FRMPS_SERVER_BACKEND_HOST_HOST_H
@@ -16,7 +16,7 @@
 #include "server/backend/host/kernel.h"
 #include "shm/order.h"
 
-/* Limits of the pretended device, as its attributes say. */
+/* Limits of the pretended device, as reported by its attributes. */
 #define HOST_THREADS_MAX       1024u
 #define HOST_BLOCK_Z_MAX       64u
 #define HOST_GRID_X_MAX	       INT32_C(0x7fffffff)
@@ -43,13 +43,12 @@ struct host_function {
 	bool is_settled; /* was looked up */
 };
 
-/* One record of an event. Waits name the record, not the event, so an event can be recorded again
- * meanwhile.
- */
+/* A record of an event. Waits name the record, not the event, so an event can be recorded again
+ * meanwhile. */
 struct host_record {
 	unsigned refs;			/* pool lock */
 	bool done;			/* pool lock */
-	int64_t nanoseconds;		/* when it was done; CLOCK_MONOTONIC */
+	int64_t nanoseconds;		/* time of completion; CLOCK_MONOTONIC */
 	struct backend_stream *waiting; /* parked streams, linked by `next`; pool lock */
 };
 
@@ -80,20 +79,20 @@ struct host_launch {
 	struct host_grid grid;
 	void **params; /* into the command's `bytes`, like the next */
 	void *shared;
-	word32 over; /* it is to end now (host_pool_end) */
+	word32 over; /* to be ended now (host_pool_end) */
 };
 
 struct host_work;
 
-/* A condition of a graph: looks at the word and works one of its bodies off. */
+/* A condition of a graph: reads the word and runs one of the bodies. */
 struct host_branch {
 	uint64_t word;
-	const word64 *over; /* not zero: nothing of it runs */
+	const word64 *over; /* not zero: no body runs */
 	uint32_t kind, bodies;
 	struct host_work **body; /* lists; behind the command */
 };
 
-/* One command in a stream's queue. */
+/* A command in a stream's queue. */
 struct host_work {
 	struct host_work *next;
 	enum host_work_kind kind;
@@ -109,40 +108,39 @@ struct host_work {
 	_Alignas(16) uint8_t bytes[];
 };
 
-/* pool.c: streams and the threads that work them off. All may be called by any thread. */
+/* pool.c: streams and their threads. All may be called by any thread. */
 CUresult host_pool_init(void);
 /** Ends the threads; those in a kernel are given a second and then left to the end of the
  * process. */
 void host_pool_deinit(void);
-/** Waits until everything that was issued is done; who issues more waits until
+/** Waits until everything that was issued is done; further commands wait until
  * host_pool_go_on(). */
 void host_pool_stop(void);
 void host_pool_go_on(void);
 /** backend.h, kernels_end(). */
 CUresult host_pool_end(const struct backend_ending *ending, char *ret_kernel);
-/** Stops every command where it is, for good, and begins no other one. */
+/** Stops every running command at once, for good, and begins no other. */
 CUresult host_pool_fence(void);
-/** sms: what its kernels are told */
+/** sms: passed to its kernels */
 struct backend_stream *host_stream_new(uint64_t sms);
-/** One in which nothing runs: it collects commands. */
+/** A stream that runs nothing: collects commands. */
 struct backend_stream *host_stream_new_detached(uint64_t sms);
-/** Frees it. NULL: nothing. Return: its commands, the first first */
+/** Frees the stream. NULL: nothing. Return: its commands, the first first */
 struct host_work *host_stream_take_all(struct backend_stream *stream);
 uint64_t host_stream_sms(const struct backend_stream *stream);
-/** The stream is freed once all its work is done; the caller forgets it now. */
+/** The stream is freed after all its work; the caller forgets the stream now. */
 void host_stream_free(struct backend_stream *stream);
 bool host_stream_idle(struct backend_stream *stream);
-/** Allocates a command with room for `bytes` bytes behind it; NULL without memory, and in a lost
- * context. */
+/** Allocates a command followed by `bytes` bytes; NULL without memory, and in a lost context. */
 struct host_work *host_work_new(enum host_work_kind kind, size_t bytes);
 /** Frees a command that is in no queue. */
 void host_work_free(struct host_work *work);
 /** Why there is none. */
 CUresult host_work_error(void);
-/** Appends a command and takes it over; cannot fail. */
+/** Appends a command, which is taken over; cannot fail. */
 void host_stream_push(struct backend_stream *stream, struct host_work *work);
-/** Makes `record` the event's latest and queues it; a wait for the event's latest record, if there
- * is one. */
+/** Makes `record` the event's latest and queues the record; queues a wait for the event's latest
+ * record, if any. */
 CUresult host_stream_push_record(
 	struct backend_stream *stream, struct backend_event *event, struct host_work *work);
 CUresult host_stream_push_wait(
@@ -152,38 +150,39 @@ void host_event_drop_latest(struct backend_event *event);
  * CUDA_ERROR_NOT_READY */
 CUresult host_event_time(struct backend_event *event, int64_t *ret_nanoseconds);
 
-/* work.c: runs one command that is not a record or a wait; pool threads. */
+/* work.c: runs a command that is not a record or a wait; pool threads. */
 void host_work_run(struct host_work *work);
 
 /* faults.c */
 /** Installs the handlers of this process. */
 CUresult host_faults_init(void);
-/** Whether an environment variable has that value. While no thread changes the environment. */
+/** True if an environment variable has that value. While no thread changes the environment. */
 bool host_is_set_to(const char *name, const char *value);
-/** Gives the calling thread a stack for handlers, and takes it back. */
+/** Gives the calling thread a stack for handlers, and removes that stack. */
 void host_faults_enter_thread(void);
 void host_faults_leave_thread(void);
-/* Why a kernel led back: what sigsetjmp() returns. */
+/* Why a kernel led back: the result of sigsetjmp(). */
 #define HOST_BACK_FAULT 1
 #define HOST_BACK_ENDED 2
 /**
- * Between begin and end, a fault of this thread is the kernel's: it leads back to the place that
- * `back` was set at by sigsetjmp(back, 0); `back` stays valid until end. Who was led back has all
- * signals blocked, and calls host_faults_back() in the place of host_faults_end().
+ * Between begin and end, a fault of this thread is the kernel's: the handler leads back to the
+ * place of sigsetjmp(back, 0); `back` stays valid until end. After leading back, all signals are
+ * blocked, and the caller calls host_faults_back() instead of host_faults_end().
  */
 void host_faults_begin(const struct host_launch *launch, sigjmp_buf *back);
 void host_faults_end(void);
 void host_faults_back(void);
 /** Where the driver waits until nothing runs: behind a fault that may be for ever. Any thread. */
 void host_faults_wait_for_idle(void);
-/** Of the signal that ends the kernel of one thread. Installed with the other handlers. */
+/** For ending the kernel of a single thread. Installed with the other handlers. */
 #define HOST_END_SIGNAL SIGURG
-/** A kernel of this thread led back for a fault: what becomes of it. Before host_faults_back(). */
+/** A kernel of this thread led back for a fault: applies the consequences. Before
+ * host_faults_back(). */
 void host_faults_settle(const struct host_launch *launch);
-/** What every call of a lost context returns; CUDA_SUCCESS while it is not known to be lost. Any
+/** The result of every call in a lost context; CUDA_SUCCESS while the loss is not known. Any
  * thread. */
 CUresult host_faults_code(void);
-/** Whether nothing that is queued may begin any more. Any thread. */
+/** True if no queued work may begin any more. Any thread. */
 bool host_faults_stopped(void);
 /** Nothing runs at this moment. Any thread. */
 void host_faults_idle(void);
@@ -196,7 +195,7 @@ CUresult host_window_reserve(uint64_t address, uint64_t bytes);
 CUresult host_window_release(uint64_t address, uint64_t bytes);
 CUresult host_chunk_map(uint64_t address, uint64_t bytes, int fd);
 CUresult host_chunk_unmap(uint64_t address, uint64_t bytes);
-/* Slots of sinks in one process: each is a mapping of its own, and Linux gives a process 65530. */
+/* Slots of sinks in one process: each is a separate mapping, and Linux gives a process 65530. */
 #define HOST_SINK_SLOTS_MAX 32768u
 CUresult host_sink_open(int fd, uint64_t bytes, struct backend_sink **ret_sink);
 CUresult host_sink_close(struct backend_sink *sink);
@@ -209,7 +208,7 @@ CUresult host_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[W
 void host_memory_deinit(void);
 
 /* array.c */
-/* Objects of one process. */
+/* Objects of a process. */
 #define HOST_OBJECTS_MAX 4096u
 extern const struct host_object *const host_objects; /* HOST_OBJECTS_MAX */
 CUresult host_array_make(const struct wire_array *form, struct backend_array **ret_array, uint64_t *ret_bytes,
@@ -225,10 +224,9 @@ void host_array_resolve(struct backend_copy *copy);
 /* device.c */
 void host_device_read(struct backend_device *ret_device);
 CUresult host_sms_make(uint64_t sms);
-/** A group that was made, as bits of multiprocessors; for 0 all of them. 0: there is no such
- * group. */
+/** A group that was made, as bits of multiprocessors; for 0 all of them. 0: no such group. */
 uint64_t host_sms_mask(uint64_t sms);
-/* Of this process, as kernels see them; by CUlimit. */
+/* Of this process, as seen by kernels; by CUlimit. */
 extern word64 host_limits[BACKEND_DEVICE_LIMITS];
 CUresult host_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value);
 
@@ -284,7 +282,7 @@ static inline struct host_function *host_function(struct backend_function *funct
 CUresult host_launch(struct backend_stream *stream, const struct backend_launch *launch);
 /** The same on another number of multiprocessors than the stream's. */
 CUresult host_launch_on(struct backend_stream *stream, const struct backend_launch *launch, uint64_t sms);
-/** Whether a launch could be queued. */
+/** Return: CUDA_SUCCESS for a launch that could be queued. */
 CUresult host_launch_check(const struct backend_launch *launch);
 CUresult host_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint64_t sms,
 	uint64_t *ret_value);

@@ -1,7 +1,7 @@
-// What a module of the host backend is: an ELF shared object that exports `frmps_host_kernels` and,
-// if programs look globals up, `frmps_host_globals`. Variables in which kernels keep something must
-// be in `frmps_host_variables`, and the kernels be rows of HOST_KERNEL_KEEPS(): what nobody says is
-// lost with its executor, and no program is told. Nothing but this header is needed to build one:
+// Interface of a module of the host backend: an ELF shared object that exports `frmps_host_kernels`
+// and, if programs look globals up, `frmps_host_globals`. Variables with a state of kernels must be
+// in `frmps_host_variables`, and the kernels be rows of HOST_KERNEL_KEEPS(): other state is lost
+// with its executor, and no program gets an error. Building a module needs nothing but this header:
 //
 // 	struct scale { uint64_t data; uint32_t count; float factor; };   // laid out like the kernel's
 // parameters 	static const struct host_param scale_params[] = {HOST_PARAM(struct scale, data), …};
@@ -15,14 +15,14 @@
 // 	HOST_KERNELS(HOST_KERNEL(scale, scale_params), …);
 //
 // A kernel is called once per block, block after block, in a thread of the executor; the threads of
-// a block are a loop in the kernel. So a block may not wait for another block of its grid, and
-// between two such loops there is a barrier for free. Device addresses are addresses. params[i]
-// points to the i-th parameter's bytes, as with cuLaunchKernel. A kernel that faults takes the
-// process with it, as a kernel that faults takes a context with it.
+// a block are a loop in the kernel. So a block may not wait for another block of its grid, and two
+// such loops have an implicit barrier between them. Device addresses are addresses. params[i]
+// points to the i-th parameter's bytes, as with cuLaunchKernel. A kernel that faults ends the
+// process, just as on a device it ends the context.
 //
-// A module with HOST_WAITS is handled as one that a driver loads: the executor lets the device run
-// empty before each function's first lookup, and before it is unloaded. Others are handled as those
-// that the service loads itself.
+// A module with HOST_WAITS is handled like a module that a driver loads: the executor lets the
+// device run empty before each function's first lookup, and before the module is unloaded. Others
+// are handled like those that the service loads itself.
 
 #ifndef FRMPS_SERVER_BACKEND_HOST_KERNEL_H
 #define FRMPS_SERVER_BACKEND_HOST_KERNEL_H
@@ -41,10 +41,10 @@ struct host_grid {
 	struct host_dims grid;	/* blocks */
 	struct host_dims block; /* threads of a block */
 	uint32_t shared_bytes;	/* dynamic shared memory of a block */
-	uint64_t sms; /* bits of the multiprocessors that it may use; nothing runs faster or slower for it */
+	uint64_t sms;		/* bits of the multiprocessors for this kernel; without effect on its speed */
 };
 
-/* What a texture or surface object is over. Of a mipmapped array its first level. */
+/* The target of a texture or surface object. Of a mipmapped array its first level. */
 struct host_object {
 	uint8_t *texels;	       /* NULL: there is no such object */
 	uint64_t width, height, depth; /* in elements; none is 0 */
@@ -57,7 +57,7 @@ struct host_block_index {
 	void *shared; /* shared_bytes bytes, undefined at the start of a block; NULL if there are none */
 	const struct host_object *objects; /* by handle */
 	uint64_t object_count;
-	const uint64_t *limits; /* of the context, by CUlimit: what there is for the kernel */
+	const uint64_t *limits; /* of the context, by CUlimit: the kernel's limits */
 };
 
 typedef void host_kernel_fn(
@@ -107,8 +107,8 @@ struct host_moved_table {
 	const struct host_moved *variables;
 };
 
-/* Rows of frmps_host_constants are what kernels read where it is and never write, as __constant__
- * variables: a load may make a mirror of each in the client's memory. */
+/* Rows of frmps_host_constants are variables that kernels read in place and never write, like
+ * __constant__ variables: a load may make a mirror of each in the client's memory. */
 
 /* Rows. */
 #define HOST_PARAM(layout, member)                                                                           \
@@ -121,7 +121,7 @@ struct host_moved_table {
 	}
 #define HOST_KERNEL(function, list) HOST_KERNEL_ROW(function, list, sizeof(list) / sizeof((list)[0]), false)
 #define HOST_KERNEL_PLAIN(function) HOST_KERNEL_ROW(function, NULL, 0, false)
-/* One that writes the module's variables. */
+/* A kernel that writes the module's variables. */
 #define HOST_KERNEL_KEEPS(function, list)                                                                    \
 	HOST_KERNEL_ROW(function, list, sizeof(list) / sizeof((list)[0]), true)
 #define HOST_GLOBAL(variable)                                                                                \
@@ -141,11 +141,11 @@ struct host_moved_table {
 	extern HOST_EXPORT struct host_global_table table;                                                   \
 	HOST_EXPORT struct host_global_table table = {                                                       \
 		HOST_KERNEL_MAGIC, sizeof(table##_rows) / sizeof(table##_rows[0]), table##_rows}
-/* What programs look up. */
+/* Variables that programs look up. */
 #define HOST_GLOBALS(...) HOST_GLOBAL_TABLE(frmps_host_globals, __VA_ARGS__)
-/* What kernels only read; programs may look it up and write it. */
+/* Variables that kernels only read; programs may look them up and write them. */
 #define HOST_CONSTANTS(...) HOST_GLOBAL_TABLE(frmps_host_constants, __VA_ARGS__)
-/* What kernels write; programs may look it up as well. */
+/* Variables that kernels write; programs may look them up as well. */
 #define HOST_VARIABLES(...) HOST_GLOBAL_TABLE(frmps_host_variables, __VA_ARGS__)
 
 #define HOST_MOVED_ROW(variable)                                                                             \
@@ -176,7 +176,7 @@ struct host_moved_table {
 #define HOST_FOR_THREADS(grid, thread)                                                                       \
 	for (uint32_t thread = 0; thread < (grid)->block.x * (grid)->block.y * (grid)->block.z; thread++)
 
-/* An element of a surface; NULL outside of it, and where there is no such object. */
+/* An element of a surface; NULL outside, and without such an object. */
 static inline void *host_surface(
 	const struct host_block_index *block, uint64_t handle, uint64_t x, uint64_t y, uint64_t z)
 {

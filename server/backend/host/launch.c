@@ -1,5 +1,5 @@
-// Launches: refused where a driver would refuse them, else copied into the stream's queue. And what
-// fits the pretended device at a time.
+// Launches: refused where a driver would refuse them, else copied into the stream's queue. And
+// questions about occupancy of the pretended device.
 
 #include <string.h>
 
@@ -66,9 +66,8 @@ CUresult host_launch_check(const struct backend_launch *launch)
 	return CUDA_SUCCESS;
 }
 
-/* Behind the command: shared memory (aligned for anything), the packed arguments, a pointer to each
- * of them.
- */
+/* After the command: shared memory (aligned for anything), the packed arguments, a pointer to each
+ * argument. */
 static struct host_work *new_launch(const struct host_function *function, const struct backend_launch *launch)
 {
 	const struct host_kernel *kernel = function->kernel;
@@ -141,7 +140,7 @@ CUresult host_occupancy(struct backend_function *function, const struct wire_occ
 	uint64_t *ret_value)
 {
 	(void)function; /* all kernels need the same */
-	(void)sms;	/* nothing that is answered here depends on it */
+	(void)sms;	/* without effect on these answers */
 	switch (query->query) {
 	case 0:
 		if (!query->block_size || query->block_size > HOST_THREADS_MAX ||

@@ -1,5 +1,6 @@
-// The device linker of a machine without a device: the image of a link is the one shared object
-// that it was handed, or that a fat binary compiled to (compile.c). Other texts are refused.
+// The device linker of a machine without a device: the image of a link is its only shared object,
+// which was the input, or the result of compiling a fat binary (compile.c). Other texts are
+// refused.
 
 #include <stdio.h>
 #include <stdlib.h>

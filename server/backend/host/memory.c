@@ -3,9 +3,9 @@
 // Registered host memory needs nothing but to exist; ending a registration stops the device all the
 // same, because the driver's does.
 //
-// Keeper: total size of all chunks against the device's memory. Executor: which windows, chunks and
-// host ranges there are, so that wrong calls are refused as a driver refuses them and cannot tear
-// holes into this process.
+// Keeper: total size of all chunks against the device's memory. Executor: a list of windows, chunks
+// and host ranges, so that wrong calls are refused as a driver refuses them and cannot tear holes
+// into this process.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -90,7 +90,7 @@ static bool granular(uint64_t address, uint64_t bytes)
  * Keeper
  */
 
-/* FRMPS_HOST_MEMORY: bytes, or a number with K, M, G or T behind it. */
+/* FRMPS_HOST_MEMORY: bytes, or a number followed by K, M, G or T. */
 uint64_t host_memory_total(void)
 {
 	static const char units[] = "KMGT";
@@ -423,7 +423,7 @@ void host_memory_deinit(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Kernels that are C functions have no use for one. */
+/* Kernels that are C functions do not use tensor maps. */
 CUresult host_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS])
 {
 	(void)map;

@@ -1,14 +1,14 @@
 // Modules: shared objects in memfds. Each load makes a memfd of its own, and the dynamic linker
 // takes every inode for a different library, so each load has its own globals. The linker also
-// remembers libraries by name, and the name is the descriptor's: the descriptor stays open as long
-// as the library is there, so no two have the same.
+// remembers libraries by name, and the descriptor is part of the name: the descriptor stays open as
+// long as the library is loaded, so no two have the same.
 //
-// Nothing here needs a gap. A module that says so (HOST_WAITS) asks for one where what a driver has
-// loaded needs it: at a function's first lookup, and at that of a global in the context. So the
-// executor and the tests see both kinds.
+// Nothing here needs a gap. A module with HOST_WAITS needs a gap where a module of a driver does:
+// at a function's first lookup, and at that of a global in the context. So the executor and the
+// tests see both kinds.
 //
-// A module's code runs inside the executor with all its rights. Those of a root service's executors
-// are their user's (server/identity.h).
+// A module's code runs inside the executor with all its rights. The executors of a service that is
+// root have the rights of their user (server/identity.h).
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -37,7 +37,7 @@ struct backend_module {
 	const struct host_global_table *tables[2]; /* globals, variables; NULL: none */
 	const struct host_moved_table *moved;	   /* NULL: none */
 	const struct host_global_table *constants; /* NULL: none */
-	uint64_t mirrors;			   /* address of those of the constants; 0: they have none */
+	uint64_t mirrors;			   /* address of the constants' mirrors; 0: none */
 	struct statics statics;
 	bool waits;
 	uint32_t count;
@@ -148,7 +148,7 @@ static void note_statics(struct backend_module *module)
 			statics_add_kernel(&module->statics, module->functions[i].kernel->name);
 }
 
-/* Tells a module whose kernels print where to (print.h). */
+/* Sets the destination of output in a module with kernels that print (print.h). */
 static void direct_text(void *library, struct backend_text *text)
 {
 	struct shm_text **variable = dlsym(library, "frmps_host_text");
@@ -159,8 +159,8 @@ static void direct_text(void *library, struct backend_text *text)
 	text->uses |= SHM_TEXT_PRINTS;
 }
 
-/* A library that the linker keeps (it may) keeps its name too: then the descriptor must not be used
- * again. */
+/* A library that the linker does not unload (it may) retains its name too: then the descriptor must
+ * not be used again. */
 static void unload(void *library, int fd)
 {
 	char path[64];
@@ -182,7 +182,7 @@ static uint64_t in_units(uint64_t bytes)
 	return (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
 }
 
-/* In a block. @ret_offset: of one variable; count: behind the last */
+/* In a block. @ret_offset: of a variable; count: of the end */
 static uint64_t moved_offset(const struct host_moved_table *table, uint32_t count)
 {
 	uint64_t offset = BLOCK_HEAD;
@@ -217,7 +217,7 @@ static void fill_block(
 			module->constants->globals[i].address, module->constants->globals[i].bytes);
 }
 
-/* Return: CUDA_ERROR_NOT_READY: into what? */
+/* Return: CUDA_ERROR_NOT_READY: without a block */
 static CUresult move_variables(struct backend_module *module, struct backend_variables *variables)
 {
 	uint64_t mirrors = moved_offset(module->moved, module->moved ? module->moved->count : 0);
@@ -351,7 +351,7 @@ static const struct host_moved *find_moved(const struct host_moved_table *table,
 	return NULL;
 }
 
-/* What is in the context. @ret_global: left alone if there is no such thing */
+/* Finds variables in the context. @ret_global: left unchanged if there is none */
 static void find_here(struct backend_module *module, const char *name, struct backend_global *ret_global)
 {
 	const struct host_global *constant = find_global(module->constants, name), *global = constant;

@@ -1,28 +1,27 @@
-// Streams and the threads that work them off.
+// Streams and the threads that run their commands.
 //
 // A stream is a queue of commands. A stream with work is exactly one of: ready (in the pool's
-// list), run (one worker has it), parked (its next command waits for a record; it is in that
-// record's list and no thread knows it). So commands of a stream run in order, streams do not block
-// one another, and a wait costs no thread.
+// list), run (a worker has the stream), parked (the next command waits for a record; the stream is
+// in that record's list and no thread knows of it). So commands of a stream run in order, streams
+// do not block each other, and a wait costs no thread.
 //
 // 	idle ──push──► ready ──worker takes it──► run ──queue empty──► idle
 // 	                 ▲                         │
 // 	                 └──record done── parked ◄─┘ next command is a wait for a record that is not done
 //
 // Threads are made on demand up to HOST_WORKERS_MAX and leave after a while without work; one
-// always stays, so that pushing work needs no resources that could be missing. More kernels than
-// threads: the rest wait, as on a GPU without free multiprocessors.
+// always stays, so that pushing work needs no further resources. More kernels than threads: the
+// rest wait, as on a GPU without free multiprocessors.
 //
-// Some calls of a real driver stop the device: they wait until all that was issued is done, and
-// whoever issues more meanwhile waits as well. host_pool_stop() and host_pool_go_on() stand around
-// such a call.
+// Some calls of a real driver stop the device: they wait until all issued commands are done, and
+// further commands wait as well. host_pool_stop() and host_pool_go_on() enclose such a call.
 //
-// A fence stops the device where it is: threads that run a command get a signal, whose handler
-// never returns. What such a thread holds (a lock of the C library, perhaps) it holds until the
-// process ends, which follows.
+// A fence stops the device at once: threads that run a command get a signal, whose handler never
+// returns. Such a thread's locks (of the C library, perhaps) stay taken until the end of the
+// process, which follows.
 //
-// One lock for everything; it is never held while a command runs. Lock order: none, nothing else is
-// taken under it.
+// A single lock for everything, which is never held while a command runs. Lock order: none, no
+// other lock is taken under this lock.
 
 #include <errno.h>
 #include <sched.h>
@@ -47,7 +46,7 @@ struct backend_stream {
 	uint64_t sms;
 	bool active;		     /* ready, run or parked */
 	bool detached;		     /* only collects */
-	bool dying;		     /* free it when it becomes idle */
+	bool dying;		     /* free the stream when idle */
 	struct backend_stream *next; /* in the ready list or in a record's list */
 };
 
@@ -102,7 +101,7 @@ static bool is_before(const struct timespec *until)
 	return now.tv_sec < until->tv_sec || (now.tv_sec == until->tv_sec && now.tv_nsec < until->tv_nsec);
 }
 
-/* Signals for the process go to threads of its own; only what a thread does itself arrives here. */
+/* Signals for the process go to threads of its own; only a thread's own signals arrive here. */
 static bool spawn_worker(void)
 {
 	sigset_t others;
@@ -132,7 +131,7 @@ static void make_ready(struct backend_stream *stream)
 	pool.ready_tail = &stream->next;
 	pool.ready_count++;
 	if (pool.ready_count > pool.sleeping && pool.workers < HOST_WORKERS_MAX)
-		spawn_worker(); /* if that fails, those that are there get to it later */
+		spawn_worker(); /* on failure, the present threads run the command later */
 	pthread_cond_signal(&pool.work);
 }
 
@@ -209,7 +208,7 @@ static struct host_work *take_work(struct backend_stream *stream)
 	return work;
 }
 
-/* Under the lock, which is given up while the command runs. */
+/* Under the lock, which is released while the command runs. */
 static void run(struct host_work *work)
 {
 	unsigned i = 0;
@@ -268,9 +267,8 @@ static bool run_branch(const struct host_branch *branch)
 	return !stands_still();
 }
 
-/* Runs one command, with the lock given up meanwhile. False: the stream was parked and is not ours
- * any more.
- */
+/* Runs a command, with the lock released meanwhile. False: the stream was parked and does not
+ * belong to this thread any more. */
 static bool step(struct backend_stream *stream)
 {
 	struct host_work *work = stream->head;
@@ -302,7 +300,8 @@ static void run_stream(struct backend_stream *stream)
 	while (stream->head) {
 		if (!step(stream))
 			return;
-		/* Others wait and no thread is free: they get their turn between two commands. */
+		/* Other streams wait and no thread is free: they get their turn between two
+		 * commands. */
 		if (stream->head && pool.ready && !pool.sleeping && pool.workers >= HOST_WORKERS_MAX) {
 			make_ready(stream);
 			return;
@@ -315,8 +314,8 @@ static void run_stream(struct backend_stream *stream)
 		free(stream);
 }
 
-/* False: nothing came for so long that this worker may go (its count goes down before the lock is
- * given up, so that two do not each take the other for the one who stays). */
+/* False: without work for so long that this worker may end (the count goes down before the lock is
+ * released, so that of two workers at least one stays). */
 static bool wait_for_work(void)
 {
 	struct timespec until = in_seconds(IDLE_SECONDS);
@@ -350,7 +349,7 @@ static void *worker_main(void *argument)
 }
 
 /*
- * What the rest of the backend calls
+ * Interface for the rest of the backend
  */
 
 CUresult host_pool_init(void)
@@ -479,7 +478,7 @@ CUresult host_work_error(void)
 	return code ? code : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Who has ended its command meanwhile waits for the lock, and is stopped there. */
+/* A thread that has ended its command meanwhile waits for the lock, and is stopped there. */
 CUresult host_pool_fence(void)
 {
 	struct timespec until = in_seconds(FENCE_SECONDS);
@@ -506,7 +505,7 @@ static bool is_of(const struct host_work *work, struct backend_module *const *mo
 	return false;
 }
 
-/* Under the lock. Return: whether no kernel of the modules runs, and one of others does */
+/* Under the lock. Return: true if no kernel of the modules runs, and a kernel of others does */
 static bool is_waiting(struct backend_module *const *modules, uint32_t count)
 {
 	bool others = false;
@@ -523,8 +522,8 @@ static bool is_waiting(struct backend_module *const *modules, uint32_t count)
 	return others;
 }
 
-/* Only kernels that run: nobody has a list of what is queued in all streams. The word says which
- * kernel the signal is for, and is there as long as the lock is held. Under the lock. */
+/* Only kernels that run: there is no list of commands in all queues. The word identifies the kernel
+ * that the signal is for, and is valid as long as the lock is held. Under the lock. */
 static void end_kernels(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
 {
 	for (unsigned i = 0; i < HOST_WORKERS_MAX; i++) {
@@ -581,7 +580,7 @@ void host_pool_go_on(void)
 	pthread_mutex_unlock(&pool.lock);
 }
 
-/* Under the lock, which is given up while the device is stopped. */
+/* Under the lock, which is released while the device is stopped. */
 static void push(struct backend_stream *stream, struct host_work *work)
 {
 	while (pool.stops && !stream->detached)

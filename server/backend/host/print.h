@@ -1,7 +1,7 @@
-// For modules of the host backend whose kernels print: included once, by the source that defines
-// the kernels. The module then has a variable in which the backend says where the text goes
-// (shm/text.h): the program that loaded the module finds it on its standard output, and that of an
-// assertion on its standard error.
+// For modules of the host backend with kernels that print: included once, by the source that
+// defines the kernels. The module then has a variable for the destination of the output
+// (shm/text.h), which the backend sets: the program that loaded the module prints the output on its
+// standard output, and the text of an assertion on its standard error.
 
 #ifndef FRMPS_SERVER_BACKEND_HOST_PRINT_H
 #define FRMPS_SERVER_BACKEND_HOST_PRINT_H
@@ -51,7 +51,7 @@ static inline __attribute__((format(printf, 1, 2))) void host_printf(const char 
 		fputs((char *)words, stdout);
 }
 
-/* Adds a text to words of a record; there is room for HOST_TEXT_MAX bytes. Return: words. */
+/* Adds a text to words of a record, which have room for HOST_TEXT_MAX bytes. Return: words. */
 static inline uint64_t host_text_add(uint64_t *words, const char *text)
 {
 	size_t length = strnlen(text, HOST_TEXT_MAX - 1), count = length / sizeof(*words) + 1;

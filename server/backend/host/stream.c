@@ -1,5 +1,5 @@
 // Streams and events, and the simple commands that are queued in a stream. Runs on the executor's
-// threads; what carries the commands out is pool.c.
+// threads; pool.c carries the commands out.
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-// Doing what a queued command says, in a pool thread. Addresses were checked before the command was
-// queued; one that is wrong after all ends the process here, as a copy engine's fault ends a
+// Executes a queued command, in a pool thread. Addresses were checked before the command was
+// queued; a wrong address nonetheless ends the process here, as a copy engine's fault ends a
 // context.
 
 #include <string.h>
@@ -37,7 +37,7 @@ static void run_launch(const struct host_launch *launch)
 		host_faults_settle(launch);
 		break;
 	default:
-		break; /* it was ended */
+		break; /* the kernel was ended */
 	}
 	host_faults_back();
 }
@@ -71,7 +71,7 @@ static void run_set(const struct frmps_set *set)
 		fill_row((char *)(uintptr_t)set->dst + row * set->pitch, set);
 }
 
-/* Pairs with whoever polls the word: all earlier work of the stream happened before. */
+/* Pairs with pollers of the word: all earlier work of the stream happened before. */
 static void run_write(const struct frmps_write_value *write)
 {
 	if (write->bytes == 8)

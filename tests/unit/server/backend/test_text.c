@@ -10,7 +10,7 @@
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/text.h"
-#include "server/backend/cuda/weave.h"
+#include "server/backend/cuda/patch.h"
 #include "server/log.h"
 #include "shm/text.h"
 #include "tests/lib/suite.h"
@@ -107,7 +107,7 @@ static void teardown(void)
 
 /* ---- what comes out ---- */
 
-static uint64_t half_at(const struct weave_function *function, size_t at)
+static uint64_t half_at(const struct patch_function *function, size_t at)
 {
 	uint64_t half;
 
@@ -118,10 +118,10 @@ static uint64_t half_at(const struct weave_function *function, size_t at)
 /* How many instructions of a function's code have that in their first half. */
 static uint32_t count(const struct fatbin_bytes *cubin, const char *name, uint64_t mask, uint64_t value)
 {
-	struct weave_function function = {0};
+	struct patch_function function = {0};
 	uint32_t found = 0;
 
-	weave_take(cubin->at, cubin->count, name, &function);
+	patch_take(cubin->at, cubin->count, name, &function);
 	for (size_t at = 0; at < function.bytes; at += 16)
 		found += (half_at(&function, at) & mask) == value;
 	return found;
@@ -136,11 +136,11 @@ static uint32_t count_operands(const struct fatbin_bytes *cubin, const char *fun
 static void expect_function(const struct fatbin_bytes *cubin, const char *name)
 {
 	static struct image third;
-	struct weave_function now, wanted;
+	struct patch_function now, wanted;
 
 	read_image("text_third.cubin", &third);
-	ck_assert(weave_take(cubin->at, cubin->count, name, &now));
-	ck_assert(weave_take(third.at, third.bytes, name, &wanted));
+	ck_assert(patch_take(cubin->at, cubin->count, name, &now));
+	ck_assert(patch_take(third.at, third.bytes, name, &wanted));
 	ck_assert_uint_gt(wanted.bytes, 0);
 	ck_assert_uint_eq(now.bytes, wanted.bytes);
 	for (size_t at = 0; at < now.bytes; at += 8)

@@ -53,7 +53,7 @@ END_TEST
 START_TEST(a_fault_of_which_nothing_is_said_is_no_proof)
 {
 	try("silent", 200);
-	ck_assert_str_eq(why, "after crash_trap: nothing was said of the fault in time");
+	ck_assert_str_eq(why, "after crash_trap: the fault was not reported in time");
 }
 END_TEST
 

@@ -235,7 +235,7 @@ static const struct {
 	{CUDA_SUCCESS, {"recovery", "7", "replay"}, 0, ""},
 	{CUDA_ERROR_NOT_FOUND, {"recovery", "7", "replay"}, 1, "no such session"},
 	{CUDA_ERROR_NOT_PERMITTED, {"recovery", "7", "fail"}, 1, "another user's"},
-	{CUDA_ERROR_INVALID_VALUE, {"recovery", "7", "maybe"}, 1, "no sense"},
+	{CUDA_ERROR_INVALID_VALUE, {"recovery", "7", "maybe"}, 1, "does not understand"},
 	{CUDA_ERROR_NOT_FOUND, {"isolate", "7"}, 1, "no such session"},
 	{CUDA_ERROR_NOT_PERMITTED, {"isolate", "7"}, 1, "another user's"},
 	{CUDA_SUCCESS, {"isolate", "7"}, 1, "stays where it is"},

@@ -7,7 +7,7 @@
 
 #include "server/fault/endless.h"
 #include "server/fault/evidence.h"
-#include "server/fault/overrun.h"
+#include "server/fault/time_limit.h"
 #include "server/fault/promote.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
@@ -293,7 +293,7 @@ START_TEST(the_limit_leads_there_until_the_work_is_done)
 {
 	boot();
 	fake->config.max_kernel_seconds = 1;
-	ck_assert_int_eq(overrun_init(fake_domain(fake)), 0);
+	ck_assert_int_eq(time_limit_init(fake_domain(fake)), 0);
 	wait_for_question();
 	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
 	fake_session(fake, 0)->evidence->endless = (struct session_endless){0};
@@ -311,7 +311,7 @@ START_TEST(the_limit_holds_for_a_program_that_has_faulted)
 {
 	boot();
 	fake->config.max_kernel_seconds = 1;
-	ck_assert_int_eq(overrun_init(fake_domain(fake)), 0);
+	ck_assert_int_eq(time_limit_init(fake_domain(fake)), 0);
 	end_session(fake_session(fake, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
 	for (int i = 0; i < 2; i++) {
 		wait_for_question();
@@ -332,7 +332,7 @@ START_TEST(everybody_over_the_limit_is_asked)
 	boot();
 	fake_issue(&fake_session(fake, 1)->view, 4);
 	fake->config.max_kernel_seconds = 1;
-	ck_assert_int_eq(overrun_init(fake_domain(fake)), 0);
+	ck_assert_int_eq(time_limit_init(fake_domain(fake)), 0);
 	poller = (struct pollfd){.fd = first->socket, .events = POLLIN};
 	FAKE_RUN_WHILE(fake, poll(&poller, 1, 0) == 0);
 	expect_question(first, fake_session(fake, 0)->number);
@@ -364,7 +364,7 @@ START_TEST(who_waits_for_others_is_asked_once_in_the_time_of_the_limit)
 
 	boot();
 	fake->config.max_kernel_seconds = 1;
-	ck_assert_int_eq(overrun_init(fake_domain(fake)), 0);
+	ck_assert_int_eq(time_limit_init(fake_domain(fake)), 0);
 	wait_for_question();
 	answer(first, 0);
 	answered_us = timer_now_us();

@@ -553,7 +553,7 @@ START_TEST(a_fault_of_the_standby_that_is_activated_halts_it)
 	third = &fake->children[3];
 	fake_warm_with(fake, third, 2);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
-	/* The conviction of the first loss is not forgotten. */
+	/* The verdict of the first loss is not forgotten. */
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
 	ck_assert_uint_eq(fake->message.activate.recover.at[1], SESSION_RECOVER_NOTHING);
 	end(2);

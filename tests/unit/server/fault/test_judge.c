@@ -1,11 +1,11 @@
-// Verdicts from evidence, and what sessions had in doubt.
+// Verdicts from evidence, and what sessions had in flight.
 
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "server/fault/doubt.h"
+#include "server/fault/in_flight.h"
 #include "server/fault/judge.h"
 #include "tests/lib/suite.h"
 
@@ -204,22 +204,22 @@ END_TEST
 
 START_TEST(doubt_names_the_commands)
 {
-	struct doubt then, copy;
+	struct in_flight then, copy;
 
 	make_session();
-	doubt_init(&then, &view);
+	in_flight_init(&then, &view);
 	ck_assert_uint_eq(then.count, 0);
 	for (uint32_t slot = 0; slot < 5; slot++)
 		set_stream(slot, 10 + slot, slot == 3 ? 13 : 4);
-	doubt_init(&then, &view);
-	doubt_copy(&copy, &then);
-	doubt_deinit(&then);
-	doubt_deinit(&then);
+	in_flight_init(&then, &view);
+	in_flight_copy(&copy, &then);
+	in_flight_deinit(&then);
+	in_flight_deinit(&then);
 	ck_assert_uint_eq(copy.count, 4);
 	ck_assert_uint_eq(copy.ranges[3].slot, 4);
 	ck_assert_uint_eq(copy.ranges[3].first, 5);
 	ck_assert_uint_eq(copy.ranges[3].last, 14);
-	doubt_deinit(&copy);
+	in_flight_deinit(&copy);
 	free_session();
 }
 END_TEST
@@ -227,7 +227,7 @@ END_TEST
 /* The device's kernels can write there, too. */
 START_TEST(a_word_beyond_the_marks_ends_no_doubt)
 {
-	struct doubt then;
+	struct in_flight then;
 
 	make_session();
 	set_stream(1, 9, 3);
@@ -235,38 +235,38 @@ START_TEST(a_word_beyond_the_marks_ends_no_doubt)
 	set_done(1, UINT64_MAX);
 	ck_assert(shm_view_in_doubt(&view));
 	/* What was marked may be done: nobody can tell. */
-	doubt_init(&then, &view);
+	in_flight_init(&then, &view);
 	ck_assert_uint_eq(then.count, 1);
 	ck_assert_uint_eq(then.ranges[0].first, 6);
 	ck_assert_uint_eq(then.ranges[0].last, 9);
-	doubt_deinit(&then);
+	in_flight_deinit(&then);
 	free_session();
 }
 END_TEST
 
 START_TEST(what_two_doubts_have_in_common)
 {
-	struct doubt common, now;
+	struct in_flight common, now;
 
 	make_session();
 	set_stream(1, 9, 3);
 	set_stream(7, 5, 4);
-	doubt_init(&common, &view);
+	in_flight_init(&common, &view);
 	set_stream(1, 12, 6);
 	set_stream(7, 5, 5);
 	set_stream(8, 5, 4);
-	doubt_init(&now, &view);
-	ck_assert(doubt_intersect(&common, &now));
+	in_flight_init(&now, &view);
+	ck_assert(in_flight_intersect(&common, &now));
 	ck_assert_uint_eq(common.count, 1);
 	ck_assert_uint_eq(common.ranges[0].slot, 1);
 	ck_assert_uint_eq(common.ranges[0].first, 7);
 	ck_assert_uint_eq(common.ranges[0].last, 9);
-	doubt_deinit(&now);
+	in_flight_deinit(&now);
 	set_stream(1, 12, 9);
-	doubt_init(&now, &view);
-	ck_assert(!doubt_intersect(&common, &now));
-	doubt_deinit(&now);
-	doubt_deinit(&common);
+	in_flight_init(&now, &view);
+	ck_assert(!in_flight_intersect(&common, &now));
+	in_flight_deinit(&now);
+	in_flight_deinit(&common);
 	free_session();
 }
 END_TEST

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/fault/convict.h"
+#include "server/fault/attribute.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
 #include "server/loop/timer.h"
@@ -322,7 +322,7 @@ START_TEST(loss_while_activating_starts_over)
 	fake_warm_with(fake, third, 1);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.generation, 3);
-	/* The conviction of the first loss is not forgotten. */
+	/* The verdict of the first loss is not forgotten. */
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
 	fake_leave(fake, &client);
 	end();
@@ -453,7 +453,7 @@ START_TEST(session_at_whose_takeover_executors_end_is_not_repeated_for_ever)
 	issue(fake_session(fake, 0), 7);
 	fake_reap(fake, first, SIGKILL);
 	standby = second;
-	for (unsigned losses = 1; losses < CONVICT_LOSSES_MAX; losses++) {
+	for (unsigned losses = 1; losses < ATTRIBUTE_LOSSES_MAX; losses++) {
 		fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 		ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
 		ck_assert_uint_eq(fake_session(fake, 0)->evidence->losses, losses);

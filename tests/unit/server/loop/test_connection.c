@@ -177,7 +177,7 @@ START_TEST(a_peer_that_dies_in_the_middle_of_something_has_hung_up)
 	close(peer);
 	while (!seen.closed)
 		uv_run(&loop, UV_RUN_ONCE);
-	ck_assert_str_eq(seen.reason, "the other side closed it");
+	ck_assert_str_eq(seen.reason, "the other side closed the connection");
 	ck_assert_uint_eq(seen.messages, 1);
 	part(&loop, connection);
 }

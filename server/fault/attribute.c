@@ -1,28 +1,28 @@
-// Conviction. See convict.h; who is guilty of what is judge.c's.
+// Attribution. See attribute.h; judge.c has the rules of guilt.
 //
-// Nobody looks for the culprit of a loss that the executor itself has not explained. Each session
-// is treated by what is known of its own work:
+// Nobody looks for the culprit of a loss that the executor itself has not explained. The evidence
+// about a session's own work decides its treatment:
 //
-//   culprit  the executor has named it: it gets the error of its kernel
-//   unsure   an exception was found, not all kernels that it was of are known, and this session had
-//            work on the device at the first sign (SHM_DOUBT_WORKED, which the executor has written
-//            then). Its marks prove nothing: the kernel that faulted may look finished. It gets an
-//            error
-//   policy   commands that were issued are not known done: they are repeated where that can be
-//            (executor/takeover.c), otherwise it gets an error
-//   nothing  everything that was issued is done: it goes on
+//   culprit  the executor has named the session: the session gets the error of its kernel
+//   unsure   an exception was found, not all its kernels are known, and this session had work on
+//            the device at the first sign (the executor has then written SHM_DOUBT_WORKED).
+//            Completion words prove nothing: the kernel that faulted may look finished. The session
+//            gets an error
+//   policy   commands that were issued are not known done: the next executor repeats them where
+//            possible (executor/takeover.c), otherwise the session gets an error
+//   nothing  all commands that were issued are done: the session goes on
 //
-// A kernel that crashes each executor that repeats it would do so for ever. So each session keeps
-// which commands were in doubt in each of the latest losses that nobody is to blame for; at
-// CONVICT_LOSSES_MAX they are not repeated again (promote.c). The count begins anew when they are
-// known done.
+// A kernel that crashes each executor would be repeated for ever. So each session records the
+// commands that were in flight in each of its latest losses without a culprit; at
+// ATTRIBUTE_LOSSES_MAX these are not repeated again (promote.c). The count begins anew when the
+// commands are known done.
 //
-// Only work of the lost executor is judged: a session whose header names an older generation was
-// not served by it (it ended earlier, or the executor died before it reached it), though its
-// journal is in doubt. But an executor that ended while it took sessions over may have ended at any
-// of them: that counts for each that had commands in doubt.
+// Only work of the lost executor is judged: that executor did not serve a session whose header
+// names an older generation (the session ended earlier, or was not reached), though commands of its
+// journal are in flight. But an executor that ended during a take-over may have ended at any
+// session: the loss counts for each session with commands in flight.
 
-#include "server/fault/convict.h"
+#include "server/fault/attribute.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,19 +39,19 @@
 #include "server/worker/words.h"
 #include "server/worker/worker.h"
 
-bool convict_was_served(const struct session *session, const struct worker *worker)
+bool attribute_was_served(const struct session *session, const struct worker *worker)
 {
 	return session->view.server && word_acquire(&session->view.server->generation) == worker->generation;
 }
 
-uint32_t convict_doubt(const struct domain *domain, const struct worker *worker)
+uint32_t attribute_doubt(const struct domain *domain, const struct worker *worker)
 {
 	const struct session *session;
 	uint32_t doubt = 0;
 
-	/* The word of one that is closed there stays as it was. */
+	/* The word of a session that is closed there stays as written. */
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (session_is_live(session) && convict_was_served(session, worker))
+		if (session_is_live(session) && attribute_was_served(session, worker))
 			doubt |= word_acquire(&session->view.server->doubtful);
 	return doubt;
 }
@@ -59,19 +59,19 @@ uint32_t convict_doubt(const struct domain *domain, const struct worker *worker)
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
 	const struct promotion *promotion = domain->promotion;
-	uint32_t doubt = convict_doubt(domain, worker);
+	uint32_t doubt = attribute_doubt(domain, worker);
 	bool sign = promotion->cause == PROMOTE_SIGN;
 	/* Evidence, but not of itself that there was a fault. */
-	bool testified = evidence_is_testified(worker) && (doubt || !worker->contains) &&
-			 (promotion->cause == PROMOTE_LOST || sign);
+	bool reported = evidence_is_reported(worker) && (doubt || !worker->contains) &&
+			(promotion->cause == PROMOTE_LOST || sign);
 	const struct worker_evidence *known = evidence_of(worker);
 
-	*evidence = (struct judge_evidence){.lost = worker->lost || testified,
-		.lost_code = worker->lost ? worker->lost_code : known->testified_code,
-		.lost_address = testified ? known->testified_address : 0,
+	*evidence = (struct judge_evidence){.lost = worker->lost || reported,
+		.lost_code = worker->lost ? worker->lost_code : known->reported_code,
+		.lost_address = reported ? known->reported_address : 0,
 		.exit_signal = worker->exit_signal,
 		.asked = worker->asked,
-		/* It was at work on a fault, or did not come to an end after a sign of one. */
+		/* The executor was at work on a fault, or did not end after a sign of a fault. */
 		.suspected = doubt || (promotion->state == INCIDENT_FENCING && sign),
 		.over_limit = promotion->over_limit};
 	words_read(worker, evidence->words);
@@ -90,7 +90,7 @@ static void judge_domain(
 	judge(evidence, sessions, count, ret_verdict);
 }
 
-void convict_preview(
+void attribute_preview(
 	const struct domain *domain, const struct worker *worker, struct judge_verdict *ret_verdict)
 {
 	struct judge_evidence evidence;
@@ -99,8 +99,8 @@ void convict_preview(
 	judge_domain(domain, &evidence, ret_verdict);
 }
 
-/* With the steps of the incident and the faults that were contained these lines say all that a
- * verdict rests on (tests/gpu/matrix_traces.py). */
+/* With the steps of the incident and the faults that were contained these lines are the whole basis
+ * of a verdict (tests/gpu/matrix_traces.py). */
 static void log_evidence(const struct domain *domain, const struct judge_evidence *evidence)
 {
 	log_debug("domain %u: evidence: lost %d code %d, signal %d, asked %d, suspected %d, limit %llu",
@@ -116,7 +116,7 @@ static void log_evidence(const struct domain *domain, const struct judge_evidenc
 	}
 }
 
-void convict_contained(struct domain *domain, uint64_t number)
+void attribute_contained(struct domain *domain, uint64_t number)
 {
 	const struct session *session = domain_find_session(domain, number);
 
@@ -129,32 +129,32 @@ void convict_contained(struct domain *domain, uint64_t number)
 	offender_note(domain->daemon, session);
 }
 
-bool convict_is_noted(const struct domain *domain, uint64_t number)
+bool attribute_is_noted(const struct domain *domain, uint64_t number)
 {
 	const struct session *session = domain_find_session(domain, number);
 
 	return number == domain->promotion->contained || (session && session->evidence->faulted);
 }
 
-static void count_loss(struct session *session, const struct doubt *now)
+static void count_loss(struct session *session, const struct in_flight *now)
 {
 	struct session_evidence *evidence = session->evidence;
 
-	if (evidence->losses && doubt_intersect(&evidence->common, now)) {
+	if (evidence->losses && in_flight_intersect(&evidence->common, now)) {
 		evidence->losses++;
 		return;
 	}
 	evidence_forget_losses(session);
-	doubt_copy(&evidence->common, now);
+	in_flight_copy(&evidence->common, now);
 	evidence->losses = now->count != 0;
 }
 
 static void set_recover(
-	struct session *session, const struct judge_verdict *verdict, bool is_unsure, bool in_doubt)
+	struct session *session, const struct judge_verdict *verdict, bool is_unsure, bool in_flight)
 {
 	enum session_recover *recover = &session->evidence->recover;
 
-	/* What was found in this promotion stands until a standby has carried it out. */
+	/* The result of this promotion stands until a standby has carried it out. */
 	if (*recover == SESSION_RECOVER_CULPRIT || *recover == SESSION_RECOVER_UNSURE)
 		return;
 	if (judge_blames(verdict, session->number))
@@ -162,31 +162,32 @@ static void set_recover(
 	else if (is_unsure)
 		*recover = SESSION_RECOVER_UNSURE;
 	else
-		*recover = in_doubt ? SESSION_RECOVER_BY_POLICY : SESSION_RECOVER_NOTHING;
+		*recover = in_flight ? SESSION_RECOVER_BY_POLICY : SESSION_RECOVER_NOTHING;
 }
 
-/* Whether the session had work on the device at the fault. An executor that does not see exceptions
- * may have ended before it wrote who had: then the kernel log is the first sign. */
+/* True if the session had work on the device at the fault. An executor that does not see exceptions
+ * may have ended before writing the sessions that had work: then the kernel log is the first
+ * sign. */
 static bool had_work(const struct session *session, const struct worker *worker)
 {
 	uint32_t doubt = word_acquire(&session->view.server->doubtful);
 
 	if (doubt & SHM_DOUBT_WORKED)
 		return true;
-	return !worker->contains && evidence_is_testified(worker) && !doubt &&
-	       shm_view_had_work(&session->view, evidence_of(worker)->testified_us * 1000);
+	return !worker->contains && evidence_is_reported(worker) && !doubt &&
+	       shm_view_had_work(&session->view, evidence_of(worker)->reported_us * 1000);
 }
 
-/* @open: some kernel that faulted is not known. @fell_short: the executor ended while it took
- * sessions over */
+/* @open: the kernel of at least one fault is not known. @fell_short: the executor ended during its
+ * take-over */
 static void settle(struct session *session, const struct worker *worker, const struct judge_verdict *verdict,
 	bool open, bool fell_short)
 {
-	bool served = convict_was_served(session, worker);
+	bool served = attribute_was_served(session, worker);
 	bool worked = served && had_work(session, worker);
-	struct doubt now;
+	struct in_flight now;
 
-	doubt_init(&now, &session->view);
+	in_flight_init(&now, &session->view);
 	set_recover(session, verdict, open && worked, now.count != 0);
 	if (verdict->culprit || verdict->gone)
 		evidence_forget_losses(session);
@@ -196,16 +197,16 @@ static void settle(struct session *session, const struct worker *worker, const s
 		session->domain->number, (unsigned long long)session->number, served,
 		word_acquire(&session->view.server->doubtful), now.count != 0, session->evidence->losses,
 		(int)session->evidence->recover);
-	doubt_deinit(&now);
+	in_flight_deinit(&now);
 }
 
-/* Whether that is the rest of a grid whose fault was noted when it was contained. */
+/* True if the verdict names the rest of a grid whose fault was noted when it was contained. */
 static bool is_noted(const struct domain *domain, const struct judge_verdict *verdict)
 {
-	return verdict->culprit && convict_is_noted(domain, verdict->culprit) && !verdict->also_count;
+	return verdict->culprit && attribute_is_noted(domain, verdict->culprit) && !verdict->also_count;
 }
 
-/* Where the executor did not say it. */
+/* Where the executor has not named the kernel. */
 static void name_kernel(const struct session *culprit, struct judge_verdict *verdict)
 {
 	struct oldest oldest;
@@ -220,12 +221,12 @@ static void name_culprit(struct domain *domain, const struct judge_verdict *verd
 	struct promotion *promotion = domain->promotion;
 	struct session *session;
 
-	/* A second loss within a promotion does not take back what the first one proved. */
+	/* A second loss within a promotion does not revoke the proof of the first. */
 	if (promotion->verdict.culprit && !verdict->culprit)
 		return;
 	promotion->verdict = *verdict;
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
-		if (judge_blames(verdict, session->number) && !convict_is_noted(domain, session->number))
+		if (judge_blames(verdict, session->number) && !attribute_is_noted(domain, session->number))
 			offender_note(domain->daemon, session);
 		if (session->number != verdict->culprit)
 			continue;
@@ -237,7 +238,7 @@ static void name_culprit(struct domain *domain, const struct judge_verdict *verd
 	}
 }
 
-void convict(struct domain *domain, const struct worker *worker)
+void attribute(struct domain *domain, const struct worker *worker)
 {
 	struct judge_evidence evidence;
 	struct judge_verdict verdict;
@@ -247,9 +248,9 @@ void convict(struct domain *domain, const struct worker *worker)
 	collect(domain, worker, &evidence);
 	log_evidence(domain, &evidence);
 	judge_domain(domain, &evidence, &verdict);
-	/* Who is named acquits nobody of what was still looked at. */
+	/* A named session acquits nobody of kernels that were still being examined. */
 	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others ||
-	       convict_doubt(domain, worker);
+	       attribute_doubt(domain, worker);
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		settle(session, worker, &verdict, open, domain->promotion->fell_short);
 	domain->promotion->over_limit = 0;

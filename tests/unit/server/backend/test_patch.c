@@ -1,4 +1,4 @@
-// Tests of server/backend/cuda/weave.c and server/backend/fatbin.c: what becomes of a cubin and of
+// Tests of server/backend/cuda/patch.c and server/backend/fatbin.c: what becomes of a cubin and of
 // fat binaries when a function of the driver is replaced, and images that lie.
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#include "server/backend/cuda/weave.h"
+#include "server/backend/cuda/patch.h"
 #include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 #include "tests/lib/suite.h"
@@ -33,7 +33,7 @@ void *realloc(void *at, size_t bytes)
 }
 
 static const uint8_t code[256] = {1, 2, 3};
-static const struct weave_function function = {
+static const struct patch_function function = {
 	.name = SYMBOL, .code = code, .bytes = sizeof(code), .registers = 24, .stack = 48};
 
 static void setup(void)
@@ -83,15 +83,15 @@ static const char *section_name(const uint8_t *image, unsigned index)
 	       section(image, index).sh_name;
 }
 
-/* ---- weave ---- */
+/* ---- patch ---- */
 
 START_TEST(who_wants_it)
 {
-	ck_assert(weave_wants(cubin, cubin_bytes, SYMBOL));
-	ck_assert(!weave_wants(cubin, cubin_bytes, "malloc"));
-	ck_assert(!weave_wants(cubin, cubin_bytes, "prints"));
-	ck_assert(!weave_wants(cubin, 0, SYMBOL));
-	ck_assert(!weave_wants((const uint8_t *)"\x7f"
+	ck_assert(patch_wants(cubin, cubin_bytes, SYMBOL));
+	ck_assert(!patch_wants(cubin, cubin_bytes, "malloc"));
+	ck_assert(!patch_wants(cubin, cubin_bytes, "prints"));
+	ck_assert(!patch_wants(cubin, 0, SYMBOL));
+	ck_assert(!patch_wants((const uint8_t *)"\x7f"
 						"ELF",
 		4, SYMBOL));
 }
@@ -99,20 +99,20 @@ END_TEST
 
 START_TEST(the_function_is_there)
 {
-	struct fatbin_bytes woven = {0};
-	struct weave_function found;
+	struct fatbin_bytes patched = {0};
+	struct patch_function found;
 
-	ck_assert_int_eq(weave_in(cubin, cubin_bytes, &function, &woven), CUDA_SUCCESS);
-	ck_assert_int_eq(image_check(woven.at, woven.count), IMAGE_ELF);
-	ck_assert(image_has_code(woven.at, woven.count, ARCH));
-	ck_assert(!weave_wants(woven.at, woven.count, SYMBOL));
-	ck_assert(weave_take(woven.at, woven.count, SYMBOL, &found));
+	ck_assert_int_eq(patch_in(cubin, cubin_bytes, &function, &patched), CUDA_SUCCESS);
+	ck_assert_int_eq(image_check(patched.at, patched.count), IMAGE_ELF);
+	ck_assert(image_has_code(patched.at, patched.count, ARCH));
+	ck_assert(!patch_wants(patched.at, patched.count, SYMBOL));
+	ck_assert(patch_take(patched.at, patched.count, SYMBOL, &found));
 	ck_assert_uint_eq(found.registers, function.registers);
 	ck_assert_uint_eq(found.stack, function.stack);
 	ck_assert_uint_eq(found.bytes, sizeof(code));
 	ck_assert_mem_eq(found.code, code, sizeof(code));
-	ck_assert_uint_eq((size_t)(found.code - woven.at) % 128, 0);
-	free(woven.at);
+	ck_assert_uint_eq((size_t)(found.code - patched.at) % 128, 0);
+	free(patched.at);
 }
 END_TEST
 
@@ -149,40 +149,40 @@ static uint32_t attribute(const uint8_t *image, const char *kernel, uint8_t kind
 /* Kernels get the stack that the function needs, and registers only if they call it. */
 START_TEST(needs_of_kernels)
 {
-	struct weave_function greedy = function;
-	struct fatbin_bytes woven = {0};
+	struct patch_function greedy = function;
+	struct fatbin_bytes patched = {0};
 
 	greedy.registers = 40;
-	ck_assert_int_eq(weave_in(cubin, cubin_bytes, &greedy, &woven), CUDA_SUCCESS);
+	ck_assert_int_eq(patch_in(cubin, cubin_bytes, &greedy, &patched), CUDA_SUCCESS);
 	ck_assert_uint_eq(attribute(cubin, "prints", REGISTERS), 24);
-	ck_assert_uint_eq(attribute(woven.at, "prints", REGISTERS), 40);
+	ck_assert_uint_eq(attribute(patched.at, "prints", REGISTERS), 40);
 	ck_assert_uint_eq(
-		attribute(woven.at, "does_not", REGISTERS), attribute(cubin, "does_not", REGISTERS));
+		attribute(patched.at, "does_not", REGISTERS), attribute(cubin, "does_not", REGISTERS));
 	ck_assert_uint_eq(
-		attribute(woven.at, "prints", MIN_STACK), attribute(cubin, "prints", MIN_STACK) + 48);
-	free(woven.at);
+		attribute(patched.at, "prints", MIN_STACK), attribute(cubin, "prints", MIN_STACK) + 48);
+	free(patched.at);
 }
 END_TEST
 
 START_TEST(all_else_stays)
 {
-	struct fatbin_bytes woven = {0};
+	struct fatbin_bytes patched = {0};
 
-	ck_assert_int_eq(weave_in(cubin, cubin_bytes, &function, &woven), CUDA_SUCCESS);
-	ck_assert_uint_eq(sections(woven.at), sections(cubin) + 1);
+	ck_assert_int_eq(patch_in(cubin, cubin_bytes, &function, &patched), CUDA_SUCCESS);
+	ck_assert_uint_eq(sections(patched.at), sections(cubin) + 1);
 	for (unsigned i = 1; i < sections(cubin); i++) {
-		Elf64_Shdr before = section(cubin, i), after = section(woven.at, i);
+		Elf64_Shdr before = section(cubin, i), after = section(patched.at, i);
 		const char *name = section_name(cubin, i);
 
-		ck_assert_str_eq(section_name(woven.at, i), name);
+		ck_assert_str_eq(section_name(patched.at, i), name);
 		if (strcmp(name, ".nv.info") && strcmp(name, ".shstrtab"))
 			ck_assert_mem_eq(&after, &before, sizeof(after));
 		if (before.sh_type != SHT_NOBITS && before.sh_type != SHT_SYMTAB && strcmp(name, ".nv.info"))
 			ck_assert_mem_eq(
-				woven.at + after.sh_offset, cubin + before.sh_offset, before.sh_size);
+				patched.at + after.sh_offset, cubin + before.sh_offset, before.sh_size);
 	}
-	ck_assert_str_eq(section_name(woven.at, sections(cubin)), ".text." SYMBOL);
-	free(woven.at);
+	ck_assert_str_eq(section_name(patched.at, sections(cubin)), ".text." SYMBOL);
+	free(patched.at);
 }
 END_TEST
 
@@ -190,8 +190,8 @@ END_TEST
 START_TEST(names_by_the_long_way)
 {
 	uint8_t *copy = malloc(cubin_bytes);
-	struct fatbin_bytes woven = {0};
-	struct weave_function found;
+	struct fatbin_bytes patched = {0};
+	struct patch_function found;
 	Elf64_Ehdr header;
 	Elf64_Shdr first;
 
@@ -203,9 +203,9 @@ START_TEST(names_by_the_long_way)
 	memcpy(copy + header.e_shoff, &first, sizeof(first));
 	memcpy(copy, &header, sizeof(header));
 	ck_assert_int_eq(image_check(copy, cubin_bytes), IMAGE_ELF);
-	ck_assert(!weave_wants(copy, cubin_bytes, SYMBOL));
-	ck_assert(!weave_take(copy, cubin_bytes, "prints", &found));
-	ck_assert_int_eq(weave_in(copy, cubin_bytes, &function, &woven), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert(!patch_wants(copy, cubin_bytes, SYMBOL));
+	ck_assert(!patch_take(copy, cubin_bytes, "prints", &found));
+	ck_assert_int_eq(patch_in(copy, cubin_bytes, &function, &patched), CUDA_ERROR_INVALID_IMAGE);
 	free(copy);
 }
 END_TEST
@@ -214,7 +214,7 @@ END_TEST
  * with what they lie on, the table of sections for example. */
 START_TEST(sections_that_lie_on_each_other)
 {
-	struct fatbin_bytes woven = {0};
+	struct fatbin_bytes patched = {0};
 	Elf64_Ehdr header;
 	Elf64_Shdr shdr;
 	unsigned info = 1;
@@ -227,7 +227,7 @@ START_TEST(sections_that_lie_on_each_other)
 	shdr.sh_size = cubin_bytes - (_i ? section(cubin, header.e_shstrndx).sh_size : 0);
 	memcpy(cubin + header.e_shoff + info * sizeof(shdr), &shdr, sizeof(shdr));
 	ck_assert_int_eq(image_check(cubin, cubin_bytes), IMAGE_ELF);
-	ck_assert_int_eq(weave_in(cubin, cubin_bytes, &function, &woven), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_int_eq(patch_in(cubin, cubin_bytes, &function, &patched), CUDA_ERROR_INVALID_IMAGE);
 }
 END_TEST
 
@@ -238,8 +238,8 @@ START_TEST(spoilt_images)
 
 	for (int round = 0; round < 20000; round++) {
 		size_t size = cubin_bytes;
-		struct fatbin_bytes woven = {0};
-		struct weave_function found;
+		struct fatbin_bytes patched = {0};
+		struct patch_function found;
 		uint8_t *copy;
 
 		x = x * UINT32_C(1103515245) + 12345;
@@ -253,10 +253,10 @@ START_TEST(spoilt_images)
 			copy[i % 2 ? (x >> 8) % size : size - 1 - (x >> 8) % (size < 3000 ? size : 3000)] =
 				(uint8_t)(x >> 24);
 		}
-		weave_take(copy, size, "prints", &found);
-		if (!weave_in(copy, size, &function, &woven))
-			ck_assert_int_eq(image_check(woven.at, woven.count), IMAGE_ELF);
-		free(woven.at);
+		patch_take(copy, size, "prints", &found);
+		if (!patch_in(copy, size, &function, &patched))
+			ck_assert_int_eq(image_check(patched.at, patched.count), IMAGE_ELF);
+		free(patched.at);
 		free(copy);
 	}
 }
@@ -341,7 +341,7 @@ static CUresult look(void *context, const uint8_t *at, size_t bytes, struct fatb
 	visits++;
 	ck_assert_uint_ge(bytes, cubin_bytes);
 	ck_assert_mem_eq(at, cubin, cubin_bytes);
-	return context ? weave_in(at, cubin_bytes, context, ret) : CUDA_SUCCESS;
+	return context ? patch_in(at, cubin_bytes, context, ret) : CUDA_SUCCESS;
 }
 
 static const uint64_t packings[] = {0, FATBIN_FLAG_ZSTD, FATBIN_FLAG_LZ4};
@@ -381,7 +381,7 @@ static unsigned count_members(const uint8_t *at, size_t bytes, unsigned arch, ui
 
 START_TEST(members_are_replaced)
 {
-	const struct weave_function *context = &function;
+	const struct patch_function *context = &function;
 	struct fatbin_bytes out = {0}, again = {0};
 
 	begin_fat();
@@ -445,7 +445,7 @@ static CUresult count(void *context, const uint8_t *at, size_t bytes, struct fat
 /* What is made of them is not copied for each of them. */
 START_TEST(members_may_be_very_many)
 {
-	struct weave_function context = function;
+	struct patch_function context = function;
 	struct fatbin_bytes out = {0};
 
 	make_fat(500, 0);
@@ -462,7 +462,7 @@ END_TEST
 START_TEST(members_may_want_more_than_they_are)
 {
 	uint8_t *long_code = calloc(1, 1 << 20);
-	struct weave_function context = function;
+	struct patch_function context = function;
 	struct fatbin_bytes out = {0};
 
 	context.code = long_code;
@@ -564,19 +564,19 @@ static uint8_t *read_image(const char *name, size_t *ret_bytes)
 START_TEST(a_setter_of_conditions_is_put_in)
 {
 	const char *name = "cudaGraphSetConditional";
-	struct weave_function setter;
-	struct fatbin_bytes woven;
+	struct patch_function setter;
+	struct fatbin_bytes patched;
 	size_t bytes, setter_bytes;
 	uint8_t *image = read_image("deciding.cubin", &bytes);
 	uint8_t *ours = read_image("condition_setter.cubin", &setter_bytes);
 
-	ck_assert(weave_wants(image, bytes, name));
-	ck_assert(weave_take(ours, setter_bytes, name, &setter));
+	ck_assert(patch_wants(image, bytes, name));
+	ck_assert(patch_take(ours, setter_bytes, name, &setter));
 	ck_assert_uint_le(setter.registers, 24);
-	ck_assert_int_eq(weave_in(image, bytes, &setter, &woven), CUDA_SUCCESS);
-	ck_assert(!weave_wants(woven.at, woven.count, name));
-	ck_assert_int_eq(image_check(woven.at, woven.count), IMAGE_ELF);
-	free(woven.at);
+	ck_assert_int_eq(patch_in(image, bytes, &setter, &patched), CUDA_SUCCESS);
+	ck_assert(!patch_wants(patched.at, patched.count, name));
+	ck_assert_int_eq(image_check(patched.at, patched.count), IMAGE_ELF);
+	free(patched.at);
 	free(ours);
 	free(image);
 }
@@ -589,8 +589,8 @@ int main(void)
 		members_that_lie, members_may_be_very_many, members_may_want_more_than_they_are,
 		members_that_are_too_much_together, nothing_unpacks_to_more_than_there_may_be,
 		a_setter_of_conditions_is_put_in};
-	Suite *suite = suite_create("weave");
-	TCase *all = suite_case(suite, "weave");
+	Suite *suite = suite_create("patch");
+	TCase *all = suite_case(suite, "patch");
 
 	tcase_add_checked_fixture(all, setup, teardown);
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)

@@ -1,4 +1,4 @@
-// Which streams of the cuda backend are kept and used again. The test is the driver.
+// Streams of the cuda backend that are reused. The test is the driver.
 
 #include <stdint.h>
 
@@ -123,7 +123,7 @@ START_TEST(nor_one_of_a_lost_context)
 }
 END_TEST
 
-START_TEST(those_with_a_priority_are_not_kept)
+START_TEST(those_with_a_priority_are_not_reused)
 {
 	struct backend_stream *stream = new_stream(-1);
 
@@ -162,8 +162,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("server/backend/kept_streams");
-	TCase *tests = suite_case(suite, "kept_streams");
+	Suite *suite = suite_create("server/backend/reused_streams");
+	TCase *tests = suite_case(suite, "reused_streams");
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_test(tests, the_first_free_one_is_used_again);
@@ -171,7 +171,7 @@ int main(void)
 	tcase_add_test(tests, at_first_some_may_be_missing);
 	tcase_add_test(tests, one_with_work_is_not);
 	tcase_add_test(tests, nor_one_of_a_lost_context);
-	tcase_add_test(tests, those_with_a_priority_are_not_kept);
+	tcase_add_test(tests, those_with_a_priority_are_not_reused);
 	tcase_add_test(tests, beyond_the_most_they_are_the_drivers);
 	tcase_add_test(tests, what_cannot_be_made_takes_no_place);
 	return suite_run(suite);

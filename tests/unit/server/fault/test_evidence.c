@@ -78,8 +78,8 @@ START_TEST(a_sign_alone_costs_nothing)
 	evidence_take_xid(active->worker, &exception);
 	expect_nothing_happened();
 	/* Its end for another reason, later, is none for that fault. */
-	active->worker->evidence->testified_us -= 60000000;
-	ck_assert(!evidence_is_testified(active->worker));
+	active->worker->evidence->reported_us -= 60000000;
+	ck_assert(!evidence_is_reported(active->worker));
 	fake_reap(fake, active, SIGKILL);
 	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 	ck_assert_int_ne(fake->message.activate.code, 716);
@@ -138,11 +138,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("testimony");
+	Suite *suite = suite_create("evidence");
 	TCase *tests;
 
 	fake_prepare();
-	tests = suite_case(suite, "testimony");
+	tests = suite_case(suite, "evidence");
 	tcase_add_test(tests, one_that_serves_nobody_goes_on);
 	tcase_add_test(tests, a_sign_alone_costs_nothing);
 	tcase_add_loop_test(tests, an_executor_is_not_ended_by_the_log, 0, 2);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "server/fault/evidence.h"
-#include "server/fault/overrun.h"
+#include "server/fault/time_limit.h"
 #include "server/session/session.h"
 #include "tests/lib/suite.h"
 
@@ -43,16 +43,16 @@ static void stand_still(bool still)
 START_TEST(the_oldest_command_counts)
 {
 	issue(5, 2);
-	ck_assert(!overrun_is_over(&session, 10, LIMIT));
-	ck_assert(!overrun_is_over(&session, 10 + LIMIT - 1, LIMIT));
-	ck_assert(overrun_is_over(&session, 10 + LIMIT, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 10, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 10 + LIMIT - 1, LIMIT));
+	ck_assert(time_limit_is_over(&session, 10 + LIMIT, LIMIT));
 	issue(5, 3);
-	ck_assert(!overrun_is_over(&session, 20 + LIMIT, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 20 + LIMIT, LIMIT));
 	issue(5, 5);
-	ck_assert(!overrun_is_over(&session, 30 + 3 * LIMIT, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 30 + 3 * LIMIT, LIMIT));
 	issue(6, 5);
-	ck_assert(!overrun_is_over(&session, 40 + 5 * LIMIT, LIMIT));
-	ck_assert(overrun_is_over(&session, 40 + 6 * LIMIT, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 40 + 5 * LIMIT, LIMIT));
+	ck_assert(time_limit_is_over(&session, 40 + 6 * LIMIT, LIMIT));
 }
 END_TEST
 
@@ -60,28 +60,28 @@ END_TEST
 START_TEST(no_time_passes_while_the_device_stands_still)
 {
 	issue(5, 2);
-	ck_assert(!overrun_is_over(&session, 10, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 10, LIMIT));
 	stand_still(true);
-	ck_assert(!overrun_is_over(&session, LIMIT, LIMIT));
-	ck_assert(!overrun_is_over(&session, 3 * LIMIT, LIMIT));
+	ck_assert(!time_limit_is_over(&session, LIMIT, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 3 * LIMIT, LIMIT));
 	stand_still(false);
-	ck_assert(!overrun_is_over(&session, 4 * LIMIT - 1, LIMIT));
-	ck_assert(overrun_is_over(&session, 4 * LIMIT, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 4 * LIMIT - 1, LIMIT));
+	ck_assert(time_limit_is_over(&session, 4 * LIMIT, LIMIT));
 }
 END_TEST
 
-/* It was held meanwhile, and what it had in doubt is issued again. */
+/* It was held meanwhile, and what it had in flight is issued again. */
 START_TEST(no_time_passes_from_one_executor_to_the_next)
 {
 	word_set(&session.view.server->generation, 1);
 	word_set(&session.view.timelines[1].stream[3].done, 2);
 	word_set(&session.view.timelines[2].stream[3].done, 2);
 	issue(5, 2);
-	ck_assert(!overrun_is_over(&session, 10, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 10, LIMIT));
 	word_set(&session.view.server->generation, 2);
-	ck_assert(!overrun_is_over(&session, 3 * LIMIT, LIMIT));
-	ck_assert(!overrun_is_over(&session, 4 * LIMIT - 1, LIMIT));
-	ck_assert(overrun_is_over(&session, 4 * LIMIT, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 3 * LIMIT, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 4 * LIMIT - 1, LIMIT));
+	ck_assert(time_limit_is_over(&session, 4 * LIMIT, LIMIT));
 }
 END_TEST
 
@@ -90,18 +90,18 @@ START_TEST(a_word_beyond_the_marks_gains_no_time)
 {
 	issue(5, 2);
 	word_set(&session.view.states[3].marked, 2);
-	ck_assert(!overrun_is_over(&session, 10, LIMIT));
+	ck_assert(!time_limit_is_over(&session, 10, LIMIT));
 	word_set(&session.view.timelines[0].stream[3].done, 4);
-	ck_assert(!overrun_is_over(&session, LIMIT / 2, LIMIT));
+	ck_assert(!time_limit_is_over(&session, LIMIT / 2, LIMIT));
 	word_set(&session.view.timelines[0].stream[3].done, UINT64_MAX);
-	ck_assert(overrun_is_over(&session, 10 + LIMIT, LIMIT));
+	ck_assert(time_limit_is_over(&session, 10 + LIMIT, LIMIT));
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("overrun");
-	TCase *tests = tcase_create("overrun");
+	Suite *suite = suite_create("time_limit");
+	TCase *tests = tcase_create("time_limit");
 
 	tcase_add_checked_fixture(tests, open_session, close_session);
 	tcase_add_test(tests, the_oldest_command_counts);

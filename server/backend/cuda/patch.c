@@ -1,15 +1,15 @@
-// See weave.h. What is added goes behind the old file: the code, a longer copy of the section
-// names, a longer copy of the attributes (.nv.info) and a new section table. In place only the
-// symbol, the ELF header and the numbers of registers and stack of the kernels change.
+// See patch.h. Additions go behind the old file: the code, a longer copy of the section names, a
+// longer copy of the attributes (.nv.info) and a new section table. In place only the symbol, the
+// ELF header and the numbers of registers and stack of the kernels change.
 //
-// The symbol stays where it is: with a new one behind the others, that all relocations name, a
-// cubin that was compiled as a whole jumps to address 0 (measured, driver 580).
+// The symbol stays where it is: with a new symbol behind the others, which all relocations would
+// name, a cubin that was compiled as a whole jumps to address 0 (measured, driver 580).
 //
 // Formats are those of nvcc 11 to 13: 64-bit ELF; .nv.info is a list of records (format, attribute,
 // value), those that matter here being pairs of a symbol and a number; .nv.callgraph is pairs of
 // symbols, caller and callee.
 
-#include "server/backend/cuda/weave.h"
+#include "server/backend/cuda/patch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +31,10 @@ struct cubin {
 	struct elf elf;
 	size_t bytes;
 	unsigned symtab;
-	Elf64_Shdr symbols, texts; /* its table of symbols, and that of their names */
+	Elf64_Shdr symbols, texts; /* the file's table of symbols, and that of their names */
 };
 
-/* One without bytes in the file is empty. */
+/* A section without bytes in the file is empty. */
 static Elf64_Shdr section(const struct cubin *cubin, unsigned index)
 {
 	Elf64_Shdr shdr = elf_section(&cubin->elf, index);
@@ -94,7 +94,7 @@ static uint32_t find_function(const struct cubin *cubin, const char *name, bool 
 	return 0;
 }
 
-bool weave_wants(const uint8_t *bytes, size_t count, const char *name)
+bool patch_wants(const uint8_t *bytes, size_t count, const char *name)
 {
 	struct cubin cubin;
 
@@ -104,7 +104,7 @@ bool weave_wants(const uint8_t *bytes, size_t count, const char *name)
 /* ---- attributes ---- */
 
 /* The next record of an attribute list that is a pair. Return: its offset, `size` at the end. *at:
- * where the one after it begins. */
+ * start of the next record. */
 static size_t next_pair(const uint8_t *info, size_t size, size_t *at, uint32_t ret_words[3])
 {
 	while (*at + 4 <= size) {
@@ -132,7 +132,7 @@ static uint32_t attribute(const uint8_t *info, size_t size, uint32_t kind, uint3
 	return 0;
 }
 
-/* Who calls a function, by symbol. */
+/* The callers of a function, by symbol. */
 struct callers {
 	bool *calls; /* NULL: no memory */
 	uint64_t count;
@@ -155,10 +155,10 @@ static struct callers find_callers(const struct cubin *cubin, uint32_t callee)
 	return callers;
 }
 
-/* What the kernels need now. Whoever may call somebody else has registers enough by the calling
- * convention; a caller that has not gets them. */
+/* Raises the kernels' numbers to their new needs. A kernel that calls unknown functions has
+ * registers enough by the calling convention; a caller that has too few gets more. */
 static void raise_needs(
-	const struct callers *callers, uint8_t *info, size_t size, const struct weave_function *function)
+	const struct callers *callers, uint8_t *info, size_t size, const struct patch_function *function)
 {
 	uint32_t words[3];
 	size_t begin, at = 0;
@@ -195,7 +195,7 @@ static uint8_t *add(struct build *build, const void *bytes, size_t count, size_t
 	return at;
 }
 
-/* Moves a section to the end, with `more` behind it. */
+/* Moves a section to the end, followed by `more`. */
 static Elf64_Shdr move_section(struct build *build, unsigned index, const void *more, size_t count)
 {
 	Elf64_Shdr shdr = section(build->cubin, index);
@@ -207,7 +207,7 @@ static Elf64_Shdr move_section(struct build *build, unsigned index, const void *
 	return shdr;
 }
 
-/* The names with one more. @ret_name: its offset */
+/* The names, with another name. @ret_name: its offset */
 static Elf64_Shdr move_names(struct build *build, const char *name, uint32_t *ret_name)
 {
 	char text[80] = ".text.";
@@ -219,7 +219,7 @@ static Elf64_Shdr move_names(struct build *build, const char *name, uint32_t *re
 }
 
 static Elf64_Shdr move_info(
-	struct build *build, unsigned index, uint32_t sym, const struct weave_function *function)
+	struct build *build, unsigned index, uint32_t sym, const struct patch_function *function)
 {
 	const uint32_t own[] = {INFO_REGISTERS, sym, function->registers, INFO_FRAME_SIZE, sym,
 		function->stack, INFO_MIN_STACK, sym, function->stack};
@@ -229,7 +229,7 @@ static Elf64_Shdr move_info(
 	return info;
 }
 
-static void define(struct build *build, uint32_t sym, const struct weave_function *function)
+static void define(struct build *build, uint32_t sym, const struct patch_function *function)
 {
 	const struct cubin *cubin = build->cubin;
 	uint64_t at = cubin->symbols.sh_offset + sym * sizeof(Elf64_Sym);
@@ -241,7 +241,7 @@ static void define(struct build *build, uint32_t sym, const struct weave_functio
 	memcpy(build->at + at, &entry, sizeof(entry));
 }
 
-static void assemble(struct build *build, uint32_t sym, unsigned info, const struct weave_function *function)
+static void assemble(struct build *build, uint32_t sym, unsigned info, const struct patch_function *function)
 {
 	const struct cubin *cubin = build->cubin;
 	Elf64_Ehdr header = cubin->elf.header;
@@ -270,8 +270,8 @@ static void assemble(struct build *build, uint32_t sym, unsigned info, const str
 	memcpy(build->at, &header, sizeof(header));
 }
 
-CUresult weave_in(
-	const uint8_t *bytes, size_t count, const struct weave_function *function, struct fatbin_bytes *ret)
+CUresult patch_in(
+	const uint8_t *bytes, size_t count, const struct patch_function *function, struct fatbin_bytes *ret)
 {
 	struct cubin cubin;
 	uint32_t sym = open_cubin(bytes, count, &cubin) ? find_function(&cubin, function->name, false) : 0;
@@ -284,8 +284,8 @@ CUresult weave_in(
 		return CUDA_ERROR_INVALID_IMAGE;
 	copied = section(&cubin, info).sh_size + section(&cubin, cubin.elf.header.e_shstrndx).sh_size +
 		 cubin.elf.header.e_shnum * sizeof(Elf64_Shdr);
-	/* Where they lie on each other, or on the table of sections, an image gets several times as
-	 * large. */
+	/* With sections that overlap each other, or the table of sections, an image would grow
+	 * several times. */
 	if (copied > count)
 		return CUDA_ERROR_INVALID_IMAGE;
 	room = count + function->bytes + copied + sizeof(Elf64_Shdr) + 1024;
@@ -299,7 +299,7 @@ CUresult weave_in(
 	return build.at ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool weave_take(const uint8_t *bytes, size_t count, const char *name, struct weave_function *ret_function)
+bool patch_take(const uint8_t *bytes, size_t count, const char *name, struct patch_function *ret_function)
 {
 	struct cubin cubin;
 	uint32_t sym = open_cubin(bytes, count, &cubin) ? find_function(&cubin, name, true) : 0;
@@ -313,7 +313,7 @@ bool weave_take(const uint8_t *bytes, size_t count, const char *name, struct wea
 		return false;
 	code = section(&cubin, entry.st_shndx);
 	infos = section(&cubin, info);
-	*ret_function = (struct weave_function){.name = name,
+	*ret_function = (struct patch_function){.name = name,
 		.code = bytes + code.sh_offset,
 		.bytes = code.sh_size,
 		.registers = attribute(bytes + infos.sh_offset, infos.sh_size, INFO_REGISTERS, sym),
