@@ -1,4 +1,4 @@
-// Jobs and the board of parked ones. See job.h for who owns a job when.
+// Jobs and the board of parked ones. See job.h for the owners of a job.
 
 #include "server/executor/job.h"
 
@@ -15,7 +15,8 @@
 
 struct job *job_new(struct executor *executor)
 {
-	/* The packet is large and written by the receiver: only what comes before it is cleared. */
+	/* The packet is large and written by the receiver: only the fields before the message are
+	 * cleared. */
 	struct job *job = malloc(sizeof(*job));
 
 	if (!job)
