@@ -47,10 +47,10 @@ struct caps {
 struct cap {
 	uint32_t wish;	    /* what the daemon wrote last: of shm_server_header.share */
 	uint64_t partition; /* the same: units of the partition, as bits */
-	uint64_t kept; /* of a session without a partition: caps.kept, as it was when its group was chosen */
-	bool keeps;    /* others leave room: a partition; without one the session counts in caps.leaders */
-	bool yields;   /* offline, without a partition: caps.leaders was not 0 when its group was chosen */
-	uint64_t busy_at;	       /* ns: when work of the session was last seen on the device */
+	uint64_t kept;	    /* of a session without a partition: caps.kept, at the choice of the group */
+	bool keeps;	  /* others leave room: a partition; without one the session counts in caps.leaders */
+	bool yields;	  /* offline, without a partition: caps.leaders was not 0 when its group was chosen */
+	uint64_t busy_at; /* ns: when work of the session was last seen on the device */
 	const struct cap_group *group; /* where to run; NULL: everywhere. Written under caps.lock */
 	bool waits;		       /* for that group to be made, or tried again */
 };

@@ -435,7 +435,7 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 
 int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd)
 {
-	/* An executor serves one user, whose programs may cause what it logs. */
+	/* An executor serves a single user, whose programs may cause lines of the log. */
 	log_limit(LOG_LINES);
 	map_words(words_fd);
 	backend_is_served = true;

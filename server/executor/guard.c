@@ -1,9 +1,10 @@
 // The slots of a guard. The device part of the window consists of granules of 2 MiB:
 //
-//   FREE farther than `reach` from any memory that the session has or had WANTED to be backed, not
-//   mapped yet NEAR a mapping of the near sink (one granule) FAR part of a mapping of the far sink
-//   (a block: as many granules, aligned to its size) REAL memory of the session, or the service's
-//   own mapping of the sinks: never a slot
+//   FREE     farther than `reach` from any memory that the session has or had
+//   WANTED   to be backed, not mapped yet
+//   NEAR     a mapping of the near sink (one granule)
+//   FAR      part of a mapping of the far sink (a block: as many granules, aligned to its size)
+//   REAL     memory of the session, or the service's own mapping of the sinks: never a slot
 //
 //   FREE ──within reach──► WANTED ──step──► NEAR, FAR ──make_room──► WANTED ──note_mapped──► REAL ─┐
 //                             ▲                                                                    │
@@ -22,10 +23,10 @@
 // The immediate neighbours of new memory are backed before the request is answered. Memory that is
 // freed while the guard is complete stays bare for FREED_NS: a program that allocates again at
 // once, in a loop, pays for no slot (64 MiB: up to 16 to map, and to unmap). An access to bare
-// granules is a fault, as natively. Where real memory takes the place of a far slot, the block is
-// bare until near slots are mapped around the memory: for moments, and only for the session that
-// asks for the memory. Slots are taken away, for such memory (but in a standby) and at the end,
-// with rests between (pace.h).
+// granules is a fault, as natively.
+// Where real memory takes the place of a far slot, the block is bare until near slots are mapped
+// around the memory: for moments, and only for the session that asks for the memory. Slots are
+// unmapped, for such memory (but in a standby) and at the end, with rests between (pace.h).
 //
 // The active executor and each standby map their own slots, from the same requests.
 

@@ -46,7 +46,7 @@ static void send(struct job *job, const struct wire_reply *reply)
 	struct wire_message message = {
 		.type = WIRE_REPLY, .id = job->message.id, .session = job->message.session, .reply = *reply};
 
-	/* A standby answers the same request; a fault of somebody else is no answer to this
+	/* A standby answers the same request; a fault of another session is no answer to this
 	 * client. */
 	if (!executor_is_lost(job->executor))
 		executor_send(job->executor, &message);

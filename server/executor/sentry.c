@@ -5,7 +5,7 @@
 // most every millisecond. The sessions share the context, and a query delays launches: while a
 // recent call of any thread shows that the context is well (a mark was taken, or a query answered),
 // the session queries every SENTRY_OWN_NS only. So sessions that wait behind full queues, or many
-// that wait at all, do not ask one by one.
+// waiting sessions, do not query one by one.
 //
 // A fatal code ends the context. Codes that say nothing about the context (backend_is_fatal) end
 // the context as well after SENTRY_FAILURES such queries in a row. That a stream is ready, on the

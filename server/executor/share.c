@@ -2,11 +2,11 @@
 // session of the executor has a weight or class of its own: a turn of the serving loop then reads
 // two words beside others that the turn reads anyway, a launch none (sharing_is_on(), the credit).
 //
-// Accounting. An executor sees only its own issues of commands and the marks behind these arrive.
-// So a session is *present* while commands of the session on the device are not known done. The
-// sessions that are present share the device's busy time evenly (`each` grows by dt / present). The
-// sum is the device's busy time, however long commands are. An executor does not see the real parts
-// of two present sessions: beside kernels of ten microseconds, a session with kernels of a
+// Accounting. An executor sees only the issue of its own commands and the arrival of the marks
+// behind. So a session is *present* while commands of the session on the device are not known done.
+// The sessions that are present share the device's busy time evenly (`each` grows by dt / present).
+// The sum is the device's busy time, however long commands are. An executor does not see the real
+// parts of two present sessions: beside kernels of ten microseconds, a session with kernels of a
 // millisecond gets nearly the whole device, and both would be charged half. So sessions with work
 // take turns: as a rule a single session is present, and is charged its own use. A turn begins when
 // the work of previous sessions is done. So kernels of two sessions gain nothing from running side

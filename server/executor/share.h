@@ -23,7 +23,7 @@
 #define SHARE_LINGER_NS (100 * CLOCK_US)
 /* The begin of a turn does not wait for other sessions that have ended no command for this long. */
 #define SHARE_DRAIN_NS (50 * CLOCK_MS)
-/* A session whose thread has not looked for this long holds nobody back. */
+/* A session whose thread has not looked for this long holds no other back. */
 #define SHARE_STALE_NS (100 * CLOCK_MS)
 /* Interval of looks for a session that has work. */
 #define SHARE_LOOK_NS (50 * CLOCK_US)

@@ -19,8 +19,8 @@
 // suspect.c attributes guard hits.
 //
 // While the driver handles a fault there are no looks, and no slots are mapped. The driver handles
-// a fault as a debugger would, and calls that debugger at every launch from then on: two checks in
-// some 600 faults that were launched during the debugger's start crashed there, and the executor
+// a fault as a debugger would, and calls that debugger at every launch from then on: in some 600
+// faults, two checks that were launched during the debugger's start crashed there, and the executor
 // with them (H200, driver 580.159.04). Serving threads launch nothing then anyway (contain.c).
 //
 // Not seen: a write of the very pattern; writes of a dead executor's kernels since its last look,
