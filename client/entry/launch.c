@@ -1,6 +1,6 @@
-// Kernel launches: look the handles up, check what the driver checks at the call, write one record.
-// The shortest path of the shim; a launch takes no lock but the ring's and asks the service
-// nothing, except a cooperative one the first time (do its blocks fit the device at once?).
+// Kernel launches: look the handles up, make the driver's checks, write a record. The shortest path
+// of the shim; a launch takes no lock but the ring's and asks the service nothing, except a
+// cooperative one the first time (do its blocks fit the device at once?).
 
 #include "client/entry/entry.h"
 #include "client/graph/capture.h"
@@ -13,7 +13,7 @@
 #include "client/submit/encode.h"
 #include "client/submit/submit.h"
 
-/* Blocks that run at the same time when they come in clusters. */
+/* Number of blocks that run at the same time if the launch has clusters. */
 static CUresult count_clustered(const struct launch *launch, uint32_t cluster, uint64_t *ret_blocks)
 {
 	struct occupancy question = {.query = OCCUPANCY_ACTIVE_CLUSTERS,
@@ -62,7 +62,7 @@ static CUresult check_cooperative(const struct launch *launch)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	/* Two factors of 32 bits; the third one may not overflow the product either. */
+	/* The product of two factors of 32 bits fits; the third factor must not overflow either. */
 	if ((uint64_t)launch->grid[0] * launch->grid[1] > blocks ||
 		(uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2] > blocks)
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -104,8 +104,8 @@ static inline CUresult submit_launch(const struct launch *launch, struct client_
 	return CUDA_SUCCESS;
 }
 
-/* Events that a launch says are to be recorded when its blocks have begun, or say so themselves, at
- * the earliest: here they are recorded behind it. */
+/* A launch may name events that are recorded when its blocks have begun, or when the blocks say so.
+ * The library records these behind the kernel, which the driver's rules allow. */
 static CUresult launch_with_events(const struct launch *launch, struct client_stream *stream)
 {
 	CUresult result = each_event(launch, stream, check_event);
@@ -116,7 +116,8 @@ static CUresult launch_with_events(const struct launch *launch, struct client_st
 	return result == CUDA_SUCCESS ? each_event(launch, stream, event_record) : result;
 }
 
-/* Everything in `launch` but the arguments is filled in and its handles are valid. */
+/* Launches. The caller has filled in all of `launch` but the arguments and has checked its
+ * handles. */
 static CUresult launch_checked(
 	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra)
 {
@@ -145,8 +146,7 @@ static CUresult launch_checked(
 	return leave_launch(result, stream);
 }
 
-/* The context that a launch belongs to: the stream's, for a default stream the current one
- * (NULL). */
+/* The context of a launch: the stream's; for a default stream the current context (NULL). */
 static CUcontext context_of(CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;

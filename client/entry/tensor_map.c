@@ -1,6 +1,6 @@
-// Entry points: tensor maps. The driver alone knows their encoding, so each is asked of the service
-// once; programs encode the same map before every launch, so the latest ones are kept. An encoding
-// depends on nothing but the arguments.
+// Entry points: tensor maps. Only the driver knows their encoding, so the library asks the service
+// once for each. Programs encode the same map before every launch, so the latest maps are cached.
+// An encoding depends on nothing but the arguments.
 
 #include "client/entry/entry.h"
 
@@ -11,13 +11,13 @@
 #include "client/link/control.h"
 
 #define RANK_MAX WIRE_TENSOR_RANK_MAX
-/* Maps that are kept, by a hash of their arguments; a power of two. */
+/* Cached maps, by a hash of their arguments; a power of two. */
 #define KEPT	  64u
 #define MAP_BYTES (WIRE_TENSOR_MAP_WORDS * sizeof(uint64_t))
 
 enum kind { TILED, IM2COL, OTHER_ADDRESS };
 
-/* All arguments, unused ones and padding zero, so that two are equal byte by byte. */
+/* All arguments. Unused fields and padding are zero, so that equal arguments have equal bytes. */
 struct arguments {
 	uint64_t address, dims[RANK_MAX], strides[RANK_MAX], map[WIRE_TENSOR_MAP_WORDS];
 	uint32_t kind, type, rank, channels, pixels, interleave, swizzle, promotion, fill;
