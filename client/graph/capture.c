@@ -19,9 +19,9 @@ struct capture {
 	struct capture *next;
 	uint64_t id;
 	CUstreamCaptureMode mode;
-	const struct thread *thread; /* that began it; never followed */
-	struct client_graph *graph;  /* NULL: it went with the graph around it, and the capture is invalid */
-	bool owns_graph;	     /* until the program gets it */
+	const struct thread *thread; /* the thread that began the capture; never dereferenced */
+	struct client_graph *graph;  /* NULL: freed with the graph around it; then the capture is invalid */
+	bool owns_graph;	     /* until the program gets the graph */
 	bool invalid;
 	struct client_stream *origin;
 	struct tips left; /* the last nodes of streams that were destroyed meanwhile */
@@ -30,12 +30,12 @@ struct capture {
 struct capture_stream {
 	struct capture *capture;
 	struct tips tips;
-	/* Its own latest node, as long as only the stream's order makes the next one wait for
+	/* The stream's own latest node, as long as only stream order makes the next node wait for
 	 * it. */
 	CUgraphNode latest;
 };
 
-/* An event that was recorded in a capture, which may be over. */
+/* An event that was recorded in a capture, which may have ended. */
 struct captured {
 	uint64_t id;
 	struct tips tips;
@@ -74,7 +74,7 @@ static bool is_blocking(const struct capture *capture)
 	return false;
 }
 
-/* The words that others look at without the lock. */
+/* Updates the words that other threads read without the lock. */
 static void publish(void)
 {
 	uint32_t strict = 0, count = 0;
@@ -112,8 +112,7 @@ static void join(struct client_stream *stream, struct capture *capture)
 	publish();
 }
 
-/* A graph is about to be freed; captures into the children of its nodes have nowhere to go any
- * more. */
+/* A graph is about to be freed: captures into the children of its nodes lose their graph. */
 static void orphan(const struct client_graph *graph)
 {
 	for (struct capture *c = captures; c; c = c->next) {
@@ -124,7 +123,7 @@ static void orphan(const struct client_graph *graph)
 	}
 }
 
-/* Takes a capture and all its streams away, and a graph that nobody gets. */
+/* Removes a capture from all its streams, and frees a graph that the program does not get. */
 static void finish(struct capture *capture, struct graph_object **ret_objects)
 {
 	struct capture **at = &captures;
@@ -167,7 +166,7 @@ static CUresult enter(struct client_stream *stream, struct capture **ret_capture
 	return CUDA_SUCCESS;
 }
 
-/* A command or a dependency that is lost is missing in the graph. Return: r */
+/* A lost command or dependency would be missing in the graph. Return: r */
 static CUresult confirm(struct capture *capture, CUresult r)
 {
 	if (r != CUDA_SUCCESS)
@@ -175,7 +174,7 @@ static CUresult confirm(struct capture *capture, CUresult r)
 	return r;
 }
 
-/* The stream's next node waits for these for another reason than that they are in front of it. */
+/* Makes the stream's next node wait for these nodes explicitly, not only by stream order. */
 static CUresult depend(
 	struct capture_stream *s, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count)
 {
@@ -185,9 +184,9 @@ static CUresult depend(
 	return confirm(s->capture, tips_add_all(&s->tips, nodes, data, count));
 }
 
-/* A kernel that may begin before the kernel in front of it in the stream has ended says so in that
- * edge. Other edges stay as they are: what the program waited for by an event has to be over when
- * the kernel begins. */
+/* A kernel that may begin before the preceding kernel of the stream has ended says so in that edge.
+ * Other edges stay as they are: nodes that the program waited for by an event must end before the
+ * kernel begins. */
 static void take_programmatic(struct capture_stream *s, struct graph_params *params)
 {
 	const struct graph_node *latest = graph_find_node(s->latest);
@@ -205,8 +204,8 @@ static void take_programmatic(struct capture_stream *s, struct graph_params *par
 	}
 }
 
-/* A kernel keeps the priority of the stream in which it is captured: graphs may run at those of
- * their nodes. */
+/* A kernel keeps the priority of the stream that captures: graphs may use the priorities of their
+ * nodes. */
 static CUresult take_priority(const struct client_stream *stream, struct graph_params *params)
 {
 	const CUlaunchAttributeValue value = {.priority = stream->priority};
@@ -293,7 +292,7 @@ CUresult capture_record(struct client_stream *stream, struct captured **captured
 	return r;
 }
 
-/* The event was recorded in a capture. */
+/* Waits for an event that was recorded in a capture. */
 static CUresult wait_captured(struct client_stream *stream, const struct captured *captured)
 {
 	struct capture *theirs = find(captured->id), *mine = of(stream)->capture;
@@ -321,7 +320,7 @@ static CUresult wait_captured(struct client_stream *stream, const struct capture
 	return depend(of(stream), captured->tips.nodes, captured->tips.data, captured->tips.count);
 }
 
-/* The stream captures and the event is of the world outside. */
+/* A stream that captures waits for an event from outside. */
 static CUresult wait_outside(struct client_stream *stream, bool recorded)
 {
 	struct capture *capture;
@@ -366,7 +365,7 @@ CUresult capture_refuse_event(struct captured **captured)
 	return capture ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- what other calls may do ---- */
+/* ---- permissions of other calls ---- */
 
 /* See cuThreadExchangeStreamCaptureMode. */
 static bool forbids(const struct capture *capture, const struct thread *thread)
@@ -467,7 +466,7 @@ static CUresult begin(struct client_stream *stream, CUstreamCaptureMode mode, CU
 	if (r != CUDA_SUCCESS || !count)
 		return r;
 	r = depend(of(stream), nodes, data, count);
-	/* The graph is the program's. */
+	/* The graph belongs to the program. */
 	if (r != CUDA_SUCCESS)
 		finish(capture, NULL);
 	return r;
@@ -511,7 +510,7 @@ static CUresult check_joined(const struct capture *capture)
 	return are_marked(&capture->left) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
 
-/* @ret_objects: of a graph that nobody gets */
+/* @ret_objects: of a graph that the program does not get */
 static CUresult end(struct client_stream *stream, CUgraph *ret_graph, struct graph_object **ret_objects)
 {
 	struct capture *capture = of(stream)->capture;
@@ -551,7 +550,7 @@ CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph)
 	return r;
 }
 
-/* What the stream captured stays in the graph. */
+/* Nodes that the stream captured stay in the graph. */
 static void leave(struct client_stream *stream, struct capture *capture)
 {
 	const struct tips *tips = &of(stream)->tips;
@@ -575,8 +574,8 @@ void capture_leave(struct client_stream *stream)
 	else if (capture)
 		leave(stream, capture);
 	graph_leave();
-	/* Memory of its nodes is freed when somebody reaps next: here nobody may wait for the
-	 * device. */
+	/* The next graph_memory_reap() frees the memory of the nodes: this call must not wait for
+	 * the device. */
 	graph_objects_drop(objects, false);
 }
 

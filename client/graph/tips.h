@@ -7,7 +7,7 @@
 
 #include "protocol/cuda_abi.h"
 
-/* All zero at first. Of an event they may outlive the nodes, which is why these are handles. */
+/* All zero at first. The frontier of an event may outlive its nodes, so these are handles. */
 struct tips {
 	CUgraphNode *nodes;
 	CUgraphEdgeData *data;
@@ -15,8 +15,10 @@ struct tips {
 };
 
 void tips_deinit(struct tips *tips);
-/** Adds a node. One that is there already is waited for to its end if the two do not say the same.
- * @data: NULL: an ordinary edge. CUDA_ERROR_OUT_OF_MEMORY */
+/**
+ * Adds a node. Of two different edges to the same node the frontier keeps an ordinary one.
+ * @data: NULL: an ordinary edge. CUDA_ERROR_OUT_OF_MEMORY
+ */
 CUresult tips_add(struct tips *tips, CUgraphNode node, const CUgraphEdgeData *data);
 CUresult tips_add_all(struct tips *tips, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count);
 
