@@ -90,8 +90,7 @@ static CUresult set(
 		return r;
 	if (!value)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) /* the priority of the service's stream is fixed at its
-						 * creation */
+	if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) /* fixed at the creation of the service's stream */
 		return value->priority == stream->priority ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 	kept = value_of(stream, id);
 	if (!kept || !is_possible(id, value))

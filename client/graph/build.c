@@ -12,7 +12,7 @@
 #include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/state/event.h"
-#include "client/state/grave.h"
+#include "client/state/reclaim.h"
 #include "client/state/ids.h"
 #include "client/state/image.h"
 #include "client/state/process.h"
@@ -27,12 +27,11 @@
 #define AHEAD_COMMANDS 32u
 
 struct graph_build {
-	struct grave grave;
+	struct reclaim reclaim;
 	struct graph_form form;
 	struct client_graph *graph;   /* freed with the build on the reclaim list; may be NULL */
 	struct client_stream *stream; /* of the latest launch; NULL: none */
-	uint64_t seq;		      /* of the launch, or of the latest change that was sent ahead of the
-				       * next launch */
+	uint64_t seq;		      /* of the launch, or of a later change sent ahead */
 	uint32_t ahead;		      /* commands of such changes */
 };
 
@@ -122,9 +121,9 @@ static void build_free(struct graph_build *build)
 	free(build);
 }
 
-static bool is_over(const struct grave *grave)
+static bool is_over(const struct reclaim *reclaim)
 {
-	const struct graph_build *build = (const struct graph_build *)grave;
+	const struct graph_build *build = (const struct graph_build *)reclaim;
 
 	if (!build->stream || wait_is_done(build->stream, build->seq))
 		return true;
@@ -133,25 +132,25 @@ static bool is_over(const struct grave *grave)
 	return process_error() != CUDA_SUCCESS && callback_is_idle();
 }
 
-static struct graveyard graves = GRAVEYARD_INIT(is_over);
+static struct reclaim_list pending = RECLAIM_LIST_INIT(is_over);
 
 void build_reap(void)
 {
-	struct grave *grave;
+	struct reclaim *reclaim;
 
-	while ((grave = graveyard_take(&graves)))
-		build_free((struct graph_build *)grave);
+	while ((reclaim = reclaim_take(&pending)))
+		build_free((struct graph_build *)reclaim);
 	graph_memory_reap();
 }
 
 /* Freed now or when its last launch is done. */
-void build_bury(struct graph_build *build, struct client_graph *graph)
+void build_retire(struct graph_build *build, struct client_graph *graph)
 {
 	build->graph = graph;
 	/* A mark behind the launch makes its completion visible. */
-	if (build->stream && !is_over(&build->grave))
+	if (build->stream && !is_over(&build->reclaim))
 		submit_mark(build->stream, build->seq);
-	graveyard_add(&graves, &build->grave);
+	reclaim_add(&pending, &build->reclaim);
 	build_reap();
 }
 

@@ -68,7 +68,7 @@ bool build_change_ahead(struct graph_build *build, struct graph_node *const *cha
  * Retires a build: frees it once its latest launch is done. @graph: freed with the build; may be
  * NULL
  */
-void build_bury(struct graph_build *build, struct client_graph *graph);
+void build_retire(struct graph_build *build, struct client_graph *graph);
 
 /** Frees the retired builds that are done. */
 void build_reap(void);

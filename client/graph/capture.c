@@ -8,7 +8,7 @@
 #include "client/graph/graph.h"
 #include "client/graph/memory.h"
 #include "client/graph/params.h"
-#include "client/graph/tips.h"
+#include "client/graph/frontier.h"
 #include "client/state/thread.h"
 #include "client/submit/encode.h"
 
@@ -24,12 +24,12 @@ struct capture {
 	bool owns_graph;	     /* until the program gets the graph */
 	bool invalid;
 	struct client_stream *origin;
-	struct tips left; /* the last nodes of streams that were destroyed meanwhile */
+	struct frontier left; /* the last nodes of streams that were destroyed meanwhile */
 };
 
 struct capture_stream {
 	struct capture *capture;
-	struct tips tips;
+	struct frontier frontier;
 	/* The stream's own latest node, as long as only stream order makes the next node wait for
 	 * it. */
 	CUgraphNode latest;
@@ -38,7 +38,7 @@ struct capture_stream {
 /* An event that was recorded in a capture, which may have ended. */
 struct captured {
 	uint64_t id;
-	struct tips tips;
+	struct frontier frontier;
 };
 
 word32 capture_strict;
@@ -106,7 +106,7 @@ static void invalidate_blocking(void)
 static void join(struct client_stream *stream, struct capture *capture)
 {
 	of(stream)->capture = capture;
-	of(stream)->tips.count = 0;
+	of(stream)->frontier.count = 0;
 	of(stream)->latest = NULL;
 	word_set(&stream->capturing, CAPTURES);
 	publish();
@@ -144,7 +144,7 @@ static void finish(struct capture *capture, struct graph_object **ret_objects)
 		orphan(capture->graph);
 		graph_free(capture->graph, ret_objects);
 	}
-	tips_deinit(&capture->left);
+	frontier_deinit(&capture->left);
 	free(capture);
 	publish();
 }
@@ -181,7 +181,7 @@ static CUresult depend(
 	for (size_t i = 0; i < count; ++i)
 		if (nodes[i] == s->latest)
 			s->latest = NULL;
-	return confirm(s->capture, tips_add_all(&s->tips, nodes, data, count));
+	return confirm(s->capture, frontier_add_all(&s->frontier, nodes, data, count));
 }
 
 /* A kernel that may begin before the preceding kernel of the stream has ended says so in that edge.
@@ -196,11 +196,11 @@ static void take_programmatic(struct capture_stream *s, struct graph_params *par
 		return;
 	if (!latest || latest->params.type != CU_GRAPH_NODE_TYPE_KERNEL)
 		return;
-	for (size_t i = 0; i < s->tips.count; ++i) {
-		if (s->tips.nodes[i] != s->latest)
+	for (size_t i = 0; i < s->frontier.count; ++i) {
+		if (s->frontier.nodes[i] != s->latest)
 			continue;
-		s->tips.data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
-		s->tips.data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+		s->frontier.data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+		s->frontier.data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
 	}
 }
 
@@ -229,11 +229,11 @@ static CUresult add(struct client_stream *stream, struct graph_params *params)
 		return r;
 	}
 	take_programmatic(s, params);
-	r = graph_add(capture->graph, params, s->tips.nodes, s->tips.data, s->tips.count, &node);
+	r = graph_add(capture->graph, params, s->frontier.nodes, s->frontier.data, s->frontier.count, &node);
 	if (r == CUDA_SUCCESS) {
-		s->tips.count = 0;
+		s->frontier.count = 0;
 		s->latest = graph_node_handle(node);
-		r = tips_add(&s->tips, s->latest, NULL);
+		r = frontier_add(&s->frontier, s->latest, NULL);
 	}
 	return confirm(capture, r);
 }
@@ -268,15 +268,15 @@ CUresult capture_refuse(struct client_stream *stream)
 static CUresult record(
 	const struct client_stream *stream, const struct capture *capture, struct captured **captured)
 {
-	const struct tips *tips = &of(stream)->tips;
+	const struct frontier *frontier = &of(stream)->frontier;
 	struct captured *c = *captured ? *captured : calloc(1, sizeof(*c));
 
 	if (!c)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*captured = c;
 	c->id = capture->id;
-	c->tips.count = 0;
-	return tips_add_all(&c->tips, tips->nodes, tips->data, tips->count);
+	c->frontier.count = 0;
+	return frontier_add_all(&c->frontier, frontier->nodes, frontier->data, frontier->count);
 }
 
 CUresult capture_record(struct client_stream *stream, struct captured **captured)
@@ -317,7 +317,8 @@ static CUresult wait_captured(struct client_stream *stream, const struct capture
 	}
 	if (!mine)
 		join(stream, theirs);
-	return depend(of(stream), captured->tips.nodes, captured->tips.data, captured->tips.count);
+	return depend(
+		of(stream), captured->frontier.nodes, captured->frontier.data, captured->frontier.count);
 }
 
 /* A stream that captures waits for an event from outside. */
@@ -346,7 +347,7 @@ void capture_forget(struct captured **captured)
 {
 	graph_enter();
 	if (*captured) {
-		tips_deinit(&(*captured)->tips);
+		frontier_deinit(&(*captured)->frontier);
 		free(*captured);
 		*captured = NULL;
 	}
@@ -487,10 +488,10 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
 	return r;
 }
 
-static bool are_marked(const struct tips *tips)
+static bool are_marked(const struct frontier *frontier)
 {
-	for (size_t i = 0; i < tips->count; ++i)
-		if (!graph_find_node(tips->nodes[i])->mark)
+	for (size_t i = 0; i < frontier->count; ++i)
+		if (!graph_find_node(frontier->nodes[i])->mark)
 			return false;
 	return true;
 }
@@ -499,13 +500,13 @@ static bool are_marked(const struct tips *tips)
  * the end of the origin. */
 static CUresult check_joined(const struct capture *capture)
 {
-	const struct tips *ends = &of(capture->origin)->tips;
+	const struct frontier *ends = &of(capture->origin)->frontier;
 	uint32_t used = stream_slots_used();
 
 	if (!graph_mark_before(capture->graph, ends->nodes, ends->count))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (uint32_t slot = 1; slot < used; ++slot)
-		if (streams[slot].capture == capture && !are_marked(&streams[slot].tips))
+		if (streams[slot].capture == capture && !are_marked(&streams[slot].frontier))
 			return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 	return are_marked(&capture->left) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
@@ -553,9 +554,10 @@ CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph)
 /* Nodes that the stream captured stay in the graph. */
 static void leave(struct client_stream *stream, struct capture *capture)
 {
-	const struct tips *tips = &of(stream)->tips;
+	const struct frontier *frontier = &of(stream)->frontier;
 
-	if (tips_add_all(&capture->left, tips->nodes, tips->data, tips->count) != CUDA_SUCCESS)
+	if (frontier_add_all(&capture->left, frontier->nodes, frontier->data, frontier->count) !=
+		CUDA_SUCCESS)
 		capture->invalid = true;
 	of(stream)->capture = NULL;
 	word_set(&stream->capturing, OFF);
@@ -595,7 +597,8 @@ CUresult capture_query(struct client_stream *stream, struct capture_info *ret_in
 		ret_info->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 	else if (s->capture)
 		*ret_info = (struct capture_info){CU_STREAM_CAPTURE_STATUS_ACTIVE, s->capture->id,
-			graph_handle(s->capture->graph), s->tips.nodes, s->tips.data, s->tips.count};
+			graph_handle(s->capture->graph), s->frontier.nodes, s->frontier.data,
+			s->frontier.count};
 	graph_leave();
 	return CUDA_SUCCESS;
 }
@@ -612,7 +615,7 @@ static CUresult update(struct client_stream *stream, const CUgraphNode *nodes, c
 	if (!are_nodes_of(s->capture->graph, nodes, count))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (replaces) {
-		s->tips.count = 0;
+		s->frontier.count = 0;
 		s->latest = NULL;
 	}
 	return depend(s, nodes, data, count);

@@ -118,7 +118,7 @@ static CUresult make_current(struct client_exec *exec, struct graph_node **ret_b
 	forget_pending(exec);
 	if (former) {
 		build_follow(build, former);
-		build_bury(former, NULL);
+		build_retire(former, NULL);
 	}
 	exec->build = build;
 	exec->changed = false;
@@ -282,7 +282,7 @@ CUresult exec_destroy(CUgraphExec handle)
 	pthread_mutex_destroy(&exec->lock);
 	free(exec->pending);
 	unclaim(exec);
-	build_bury(exec->build, exec->graph);
+	build_retire(exec->build, exec->graph);
 	slab_give(&exec_slab, exec);
 	return CUDA_SUCCESS;
 }
@@ -585,10 +585,10 @@ static CUresult update(struct client_exec *exec, struct client_graph *mine, stru
 }
 
 /* After an update the copy has the former parameters, which earlier launches may still need. */
-static void bury_copy(struct graph_build *rest, struct client_graph *copy, bool updated)
+static void retire_copy(struct graph_build *rest, struct client_graph *copy, bool updated)
 {
 	if (rest)
-		build_bury(rest, updated ? copy : NULL);
+		build_retire(rest, updated ? copy : NULL);
 	if (!updated)
 		drop_copy(copy);
 }
@@ -610,7 +610,7 @@ CUresult exec_update(struct client_exec *exec, CUgraph handle, CUgraphExecUpdate
 	pthread_mutex_unlock(&exec->lock);
 	if (!rest)
 		ret_info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
-	bury_copy(rest, copy, r == CUDA_SUCCESS);
+	retire_copy(rest, copy, r == CUDA_SUCCESS);
 	return r;
 }
 
@@ -633,6 +633,6 @@ CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph hand
 		 update(exec, mine->params.child, copy, handle, &info) != CUDA_SUCCESS)
 		r = CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_unlock(&exec->lock);
-	bury_copy(rest, copy, r == CUDA_SUCCESS);
+	retire_copy(rest, copy, r == CUDA_SUCCESS);
 	return r;
 }

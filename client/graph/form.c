@@ -233,7 +233,7 @@ static CUresult add_copy(struct maker *maker, struct graph_node *node, uint32_t 
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!empty && !here && (dst.place == COPY_ORDINARY || src.place == COPY_ORDINARY))
+	if (!empty && !here && (dst.place == COPY_PAGEABLE || src.place == COPY_PAGEABLE))
 		return add_staged(maker, node, &box, &dst, &src, begin);
 	item = add_item(maker, here);
 	if (!item)
@@ -708,8 +708,8 @@ static CUresult make_item(const struct graph_node *node, struct item *ret_item)
 		return add_set(ret_item, &node->params.set);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		r = box_is_empty(&box) ? CUDA_SUCCESS : copy_examine(&box, node->params.copy.how, &dst, &src);
-		if (r == CUDA_SUCCESS && !box_is_empty(&box) && dst.place != COPY_ORDINARY &&
-			src.place != COPY_ORDINARY && (dst.place == COPY_DEVICE || src.place == COPY_DEVICE))
+		if (r == CUDA_SUCCESS && !box_is_empty(&box) && dst.place != COPY_PAGEABLE &&
+			src.place != COPY_PAGEABLE && (dst.place == COPY_DEVICE || src.place == COPY_DEVICE))
 			add_device_copy(ret_item, box, &dst, &src);
 		return r;
 	default:

@@ -70,11 +70,10 @@ struct graph_condition {
 struct client_graph {
 	struct slab_object object;
 	uint64_t serial;
-	uint64_t origin;	   /* of a clone: serial of the original graph */
-	struct graph_node *parent; /* the node that owns the graph; NULL: the program or an executable graph
-				    * owns it */
-	bool capturing;		   /* a capture adds nodes: none may be removed (capture.h) */
-	bool instantiated;	   /* a second executable graph is refused (exec.h) */
+	uint64_t origin;		    /* of a clone: serial of the original graph */
+	struct graph_node *parent;	    /* the owner; NULL: the program or an executable graph */
+	bool capturing;			    /* a capture adds nodes: none may be removed (capture.h) */
+	bool instantiated;		    /* a second executable graph is refused (exec.h) */
 	struct graph_condition *conditions; /* of a graph that is no child */
 	struct graph_node **nodes;	    /* in the order of creation */
 	uint32_t count, room;

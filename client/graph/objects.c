@@ -37,8 +37,7 @@ struct graph_object {
 };
 
 static struct slab slab = SLAB_INIT(OBJECT_SHIFT, 1u << 20);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	 /* guards all counts, and the following
-								  * variables */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	 /* guards counts and what follows */
 static STAILQ_HEAD(, object) due = STAILQ_HEAD_INITIALIZER(due); /* to be destroyed */
 static pthread_cond_t arrival = PTHREAD_COND_INITIALIZER;
 static bool serving;

@@ -11,7 +11,7 @@
 #include "client/state/log.h"
 #include "protocol/percentage.h"
 
-/* A number and its unit. Return: where the text goes on; NULL if it is none */
+/* Parses a number and its unit. Return: the rest of the text; NULL if there is no number */
 static const char *parse_bytes(const char *text, uint64_t *ret_bytes)
 {
 	static const char units[] = "KMG";
@@ -109,7 +109,7 @@ const char *mps_sm_partition(void)
 	return name ? name : "";
 }
 
-void mps_tell_unsupported(void)
+void mps_report_unsupported(void)
 {
 	static const char name[] = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING";
 	const char *value = getenv(name);

@@ -194,7 +194,7 @@ static bool give_back(struct kept_list *list)
 }
 
 /* A pool that was destroyed has nothing left. Under the lock. */
-static void bury(struct mempool *pool)
+static void retire(struct mempool *pool)
 {
 	if (!pool->destroyed || pool->visitors || pool->allocations || !TAILQ_EMPTY(&pool->kept))
 		return;
@@ -210,7 +210,7 @@ static void settle_all(bool everything, struct kept_list *ret_list)
 	for (pool = LIST_FIRST(&pools); pool; pool = next) {
 		next = LIST_NEXT(pool, link);
 		collect(pool, everything || pool->destroyed ? 0 : pool->threshold, 0, ret_list);
-		bury(pool);
+		retire(pool);
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -266,7 +266,7 @@ CUresult mempool_destroy(CUmemoryPool handle)
 		pool->destroyed = true;
 		if (current == pool)
 			current = NULL;
-		bury(pool);
+		retire(pool);
 	}
 	pthread_mutex_unlock(&lock);
 	if (!pool)
@@ -486,7 +486,7 @@ static void leave(struct mempool *pool)
 {
 	pthread_mutex_lock(&lock);
 	pool->visitors--;
-	bury(pool);
+	retire(pool);
 	pthread_mutex_unlock(&lock);
 }
 

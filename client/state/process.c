@@ -116,7 +116,7 @@ static void child_after_fork(void)
 	pthread_mutex_init(&start_lock, NULL);
 	pages_in_child();
 	connect_abandon();
-	connect_let_go();
+	connect_release();
 }
 
 static void before_fork(void)
@@ -128,7 +128,7 @@ static void before_fork(void)
 static void after_fork(void)
 {
 	pages_forked();
-	connect_let_go();
+	connect_release();
 }
 
 static void watch_forks(void)
