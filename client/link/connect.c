@@ -39,8 +39,7 @@ struct connection connection = {.control_fd = -1, .doorbell_fd = -1};
 
 static pthread_mutex_t descriptors = PTHREAD_MUTEX_INITIALIZER;
 static sigset_t mask;		/* guarded by `descriptors`: of the thread that forks */
-static struct packet *greeting; /* guarded by `descriptors`: receives a Welcome with descriptors; NULL:
-				 * none */
+static struct packet *greeting; /* guarded by `descriptors`: a Welcome with its descriptors; NULL: none */
 static bool held_up;		/* by a fork; only the thread that makes changes uses this */
 
 struct change {
@@ -393,7 +392,7 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 		return CUDA_SUCCESS;
 	if (r == 0 && answer->message.type == WIRE_REFUSE)
 		return refuse(&answer->message.refuse);
-	client_log(CLIENT_LOG_ERROR, "the service ends the handshake");
+	client_log(CLIENT_LOG_ERROR, "the service has closed the connection during the handshake");
 	return CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
@@ -413,22 +412,22 @@ static CUresult judge(const struct wire_welcome *w, const struct packet *packet,
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
 	if (wish->memory_limit && !(w->features & FRMPS_FEATURE_LIMIT)) {
-		client_log(CLIENT_LOG_ERROR, "the service is older than CUDA_MPS_PINNED_DEVICE_MEM_LIMIT and "
-					     "would not heed it: restart it");
+		client_log(CLIENT_LOG_ERROR, "the running service is too old for "
+					     "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: restart it");
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
 	if (wish->sm_percent && !(w->features & FRMPS_FEATURE_SMS))
 		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE has no effect: the service is older "
-			"than it; restart it");
+			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE has no effect: the running service is too "
+			"old; restart it");
 	if (wish->priority && !(w->features & FRMPS_FEATURE_PRIORITY))
 		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_CLIENT_PRIORITY has no effect: the service is older than it; restart it");
+			"CUDA_MPS_CLIENT_PRIORITY has no effect: the running service is too old; restart it");
 	if (*wish->sm_partition && !(w->features & FRMPS_FEATURE_PARTITION))
 		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_SM_PARTITION has no effect: the service is older than it; restart it");
+			"CUDA_MPS_SM_PARTITION has no effect: the running service is too old; restart it");
 	if (!ok)
-		client_log(CLIENT_LOG_ERROR, "the service's welcome is not a valid one");
+		client_log(CLIENT_LOG_ERROR, "the service's Welcome is invalid");
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
@@ -511,7 +510,7 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 	if (e < 0) {
 		uint64_t i = (w->window_base - WINDOW_BASE) / WINDOW_BYTES;
 
-		client_log(CLIENT_LOG_INFO, "cannot keep the window at %#llx: %s",
+		client_log(CLIENT_LOG_INFO, "cannot reserve the window at %#llx: %s",
 			(unsigned long long)w->window_base, strerror(-e));
 		refused[i / 64] |= UINT64_C(1) << (i % 64);
 		*ret_again = true;
@@ -550,7 +549,7 @@ static CUresult connect_for(struct control_answer *welcome)
 		connect_close();
 	}
 	if (hung_up)
-		client_log(CLIENT_LOG_ERROR, "the service ends the handshake");
+		client_log(CLIENT_LOG_ERROR, "the service has closed the connection during the handshake");
 	if (again)
 		client_log(CLIENT_LOG_ERROR,
 			"no %llu GiB of free addresses in this process: is there a limit (ulimit -v), or a "

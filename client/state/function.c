@@ -110,7 +110,7 @@ static CUresult ask(const struct client_function *function, uint32_t module_id, 
 	if (result == CUDA_SUCCESS) {
 		result = function_decode(into, &answer->message.reply.values);
 		if (result == CUDA_ERROR_UNKNOWN)
-			client_log(CLIENT_LOG_ERROR, "no sense in the service's description of kernel %.200s",
+			client_log(CLIENT_LOG_ERROR, "the service's description of kernel %.200s is invalid",
 				function->name);
 	}
 	control_answer_free(answer);

@@ -398,7 +398,7 @@ static void resume_own_stack(void)
 
 		if (span->paused && exchange(&e) != CUDA_SUCCESS)
 			client_log(CLIENT_LOG_ERROR,
-				"registered memory on a stack is not the device's any more: no memory");
+				"registered memory on a stack has lost its device pointer: out of memory");
 		span->paused = false;
 	}
 }

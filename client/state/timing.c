@@ -118,7 +118,7 @@ CUresult timing_between(
 	same = from.epoch == to.epoch;
 	known = from.epoch && to.epoch && (same || (from.device && to.device));
 	if (!known) {
-		client_log(CLIENT_LOG_ERROR, "the time of an event was lost with the executor that knew it");
+		client_log(CLIENT_LOG_ERROR, "the time of an event was lost with an executor");
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	*ret_milliseconds =

@@ -153,7 +153,7 @@ static void take_whatever(struct shm_text *text)
 	take_all(text);
 	/* The head goes back only if kernels have corrupted it. */
 	while ((position = word_relaxed(&taken)) < head && word_acquire(&text->head) >= head) {
-		client_log(CLIENT_LOG_INFO, "text of kernels that were cut off is lost");
+		client_log(CLIENT_LOG_INFO, "unfinished text of kernels is lost");
 		word_set(&taken, head - position > WORD ? next_record(text, position + WORD, head) : head);
 		take_all(text);
 	}
