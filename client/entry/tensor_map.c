@@ -12,7 +12,7 @@
 
 #define RANK_MAX WIRE_TENSOR_RANK_MAX
 /* Cached maps, by a hash of their arguments; a power of two. */
-#define KEPT	  64u
+#define CACHED	  64u
 #define MAP_BYTES (WIRE_TENSOR_MAP_WORDS * sizeof(uint64_t))
 
 enum kind { TILED, IM2COL, OTHER_ADDRESS };
@@ -30,7 +30,7 @@ static struct {
 	struct arguments arguments;
 	uint64_t words[WIRE_TENSOR_MAP_WORDS];
 	bool valid;
-} kept[KEPT]; /* guarded by lock */
+} cached[CACHED]; /* guarded by lock */
 
 static uint32_t place_of(const struct arguments *a)
 {
@@ -39,7 +39,7 @@ static uint32_t place_of(const struct arguments *a)
 
 	for (size_t i = 0; i < sizeof(*a); ++i)
 		hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-	return (uint32_t)(hash >> 32) % KEPT;
+	return (uint32_t)(hash >> 32) % CACHED;
 }
 
 static bool recall(const struct arguments *a, uint32_t place, CUtensorMap *ret_map)
@@ -47,9 +47,9 @@ static bool recall(const struct arguments *a, uint32_t place, CUtensorMap *ret_m
 	bool found;
 
 	pthread_mutex_lock(&lock);
-	found = kept[place].valid && memcmp(&kept[place].arguments, a, sizeof(*a)) == 0;
+	found = cached[place].valid && memcmp(&cached[place].arguments, a, sizeof(*a)) == 0;
 	if (found)
-		memcpy(ret_map, kept[place].words, MAP_BYTES);
+		memcpy(ret_map, cached[place].words, MAP_BYTES);
 	pthread_mutex_unlock(&lock);
 	return found;
 }
@@ -57,9 +57,9 @@ static bool recall(const struct arguments *a, uint32_t place, CUtensorMap *ret_m
 static void keep(const struct arguments *a, uint32_t place, const uint64_t *words)
 {
 	pthread_mutex_lock(&lock);
-	kept[place].arguments = *a;
-	memcpy(kept[place].words, words, MAP_BYTES);
-	kept[place].valid = true;
+	cached[place].arguments = *a;
+	memcpy(cached[place].words, words, MAP_BYTES);
+	cached[place].valid = true;
 	pthread_mutex_unlock(&lock);
 }
 

@@ -1,8 +1,8 @@
 // Images of modules: determines the size of an image of which a program passes only the address,
 // and copies the image to a sealed file of the service. The first bytes tell the kind:
 //
-//   fatbin wrapper   stands for the fatbin it points to (see below for version 2)
-//   fatbin           header and payload, the header says how long the payload is
+//   fatbin wrapper   stands for its fatbin (see below for version 2)
+//   fatbin           header and payload; the header has the length of the payload
 //   ELF, 64 bits     up to the furthest end of a section or of a header table (a cubin has its
 //                    program headers last; a kernel library of the host backend is an ordinary
 //                    shared object)

@@ -1,4 +1,4 @@
-// See object.h. The lock guards the map of values, and is not held while the service is asked.
+// See object.h. The lock guards the map of values; no thread asks the service under it.
 
 #include "client/state/object.h"
 
@@ -57,7 +57,7 @@ static CUresult ask(struct wire_message *request, uint64_t *ret_value)
 	return r;
 }
 
-/* It may have gone with its array. */
+/* The object may have been freed with its array. */
 static void drop(uint32_t id)
 {
 	struct wire_message request = {.type = WIRE_DROP_OBJECT};
@@ -132,7 +132,7 @@ static CUresult take_resource(const CUDA_RESOURCE_DESC *d, struct wire_object *w
 	}
 }
 
-/* Elements of linear memory are fetched by their number: the rest of the description is ignored. */
+/* Fetches from linear memory use the element's number: the rest of the description is ignored. */
 static void take_texture(const struct object_form *form, struct wire_object *wish)
 {
 	CUDA_TEXTURE_DESC texture = form->texture;
@@ -161,7 +161,7 @@ static CUresult encode(const struct object_form *form, struct wire_object *wish)
 	return take_resource(&form->resource, wish);
 }
 
-/* An object that is still in the way went with its array: its value has been given anew. */
+/* An object with the same value was freed with its array: the driver has reused the value. */
 static CUresult enlist(uint64_t value, struct object *object)
 {
 	const struct range entry = {.address = value, .bytes = 1, .room = 1, .block = object};
@@ -183,7 +183,7 @@ static uint32_t take_id(void)
 {
 	uint32_t id = ids_take(&ids);
 
-	/* All are waiting for their work. */
+	/* All ids wait for the end of work. */
 	if (!id && wait_all() == CUDA_SUCCESS) {
 		object_reap();
 		id = ids_take(&ids);
@@ -268,7 +268,7 @@ void object_reap(void)
 	}
 }
 
-/* What may use the object: everything that was given to any stream so far. */
+/* The work that may use the object: everything submitted to any stream so far. */
 static struct retired *retired_new(uint32_t id)
 {
 	uint32_t used = stream_slots_used();
@@ -283,7 +283,7 @@ static struct retired *retired_new(uint32_t id)
 
 		if (seq == 0 || wait_is_done(stream, seq))
 			continue;
-		/* A mark, so that its end is seen. */
+		/* A mark makes the end visible. */
 		submit_mark(stream, seq);
 		retired->uses[retired->count++] = (struct use){stream, seq};
 	}
@@ -320,7 +320,7 @@ void object_destroy(enum object_kind kind, uint64_t value)
 	free(object);
 }
 
-/* An object of a context; its value, or 0. */
+/* An object of a context; returns its value, or 0. */
 static uint64_t find_of(CUcontext context)
 {
 	uint64_t value = 0;

@@ -1,4 +1,4 @@
-// See start.h. The process calls begin() once it knows that nobody else does (process.h).
+// See start.h. The process calls begin() only in a single thread at a time (process.h).
 
 #include "client/state/start.h"
 
@@ -51,8 +51,8 @@ static bool is_set(const char *variable)
 	return value && atoi(value) != 0;
 }
 
-/* The driver's variables. Those of its cache of compiled code (CUDA_CACHE_DISABLE, CUDA_CACHE_PATH,
- * CUDA_CACHE_MAXSIZE) have no effect: the service keeps no code on disk. */
+/* The driver's variables. Variables of its cache of compiled code (CUDA_CACHE_DISABLE,
+ * CUDA_CACHE_PATH, CUDA_CACHE_MAXSIZE) have no effect: the service keeps no code on disk. */
 static void read_variables(void)
 {
 	bool no_text = is_set("CUDA_DISABLE_PTX_JIT"), none = is_set("CUDA_DISABLE_JIT");

@@ -1,7 +1,8 @@
 // See timing.h.
 //
-// Two records that one executor served are as far apart as its driver says. If it was replaced
-// between them, what counts is the device's timer, which both executors know to some microseconds.
+// The driver of an executor knows the time between two records of that executor. If the executor
+// was replaced between the records, the device's timer counts, which both executors know to some
+// microseconds.
 
 #include "client/state/timing.h"
 
@@ -15,19 +16,19 @@
 #include "client/submit/submit.h"
 #include "shm/doorbell.h"
 
-/* An executor that is awake looks by itself within this, as a rule; then it is asked. */
+/* An awake executor usually writes a time within this; then the library asks. */
 #define SPIN_NS UINT64_C(20000)
-/* How long one that was replaced may still write. */
+/* How long a replaced executor may still write. */
 #define LATE_NS	 UINT64_C(20000000)
 #define SLEEP_US UINT64_C(1000)
-/* Looks at the word for one at the clock. */
+/* Looks at the word for each look at the clock. */
 #define LOOKS 16u
 
 struct time {
 	uint64_t epoch, local, device;
 };
 
-/* Return: whether it is that of the record. */
+/* Return: true if the time is that of the record. */
 static bool read_time(const struct timing_record *record, struct time *ret)
 {
 	struct shm_time *at = &connection.view.times[record->event];
@@ -53,7 +54,7 @@ static bool spin(const struct timing_record *record, struct time *ret)
 	return false;
 }
 
-/* One that sleeps looks only when it is asked. */
+/* A sleeping executor writes times only on request. */
 static bool is_awake(void)
 {
 	return !word_relaxed(&connection.view.server->asleep);
@@ -67,7 +68,7 @@ void timing_expect(const struct timing_record *record)
 		spin(record, &time);
 }
 
-/* Whether the record was done in an executor that is not the session's any more. */
+/* True if the record was done in an executor that does not serve the session any more. */
 static bool is_orphaned(const struct timing_record *record)
 {
 	return word_acquire(&connection.view.states[record->stream->slot].untimed) >= record->seq;
