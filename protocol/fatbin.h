@@ -1,5 +1,6 @@
 // The frame of a fat binary, as nvcc writes it: a header and, behind it, members with a header
-// each. The shim measures images by it; the service takes them apart (server/backend/fatbin.h).
+// each. The client library measures images with these headers; the service takes images apart
+// (server/backend/fatbin.h).
 
 #ifndef FRMPS_PROTOCOL_FATBIN_H
 #define FRMPS_PROTOCOL_FATBIN_H
