@@ -117,9 +117,9 @@ static struct mempool *find(CUmemoryPool handle)
 {
 	struct mempool *pool;
 
-	LIST_FOREACH(pool, &pools, link)
-	if (mempool_handle(pool) == handle && !pool->destroyed)
-		break;
+	LIST_FOREACH (pool, &pools, link)
+		if (mempool_handle(pool) == handle && !pool->destroyed)
+			break;
 	return pool;
 }
 
@@ -581,9 +581,9 @@ static bool take_any(struct range *ret_range)
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	LIST_FOREACH(pool, &pools, link)
-	if (pool->allocations && ranges_take_owner(pool, RANGE_POOL, ret_range) == 0)
-		break;
+	LIST_FOREACH (pool, &pools, link)
+		if (pool->allocations && ranges_take_owner(pool, RANGE_POOL, ret_range) == 0)
+			break;
 	pthread_mutex_unlock(&lock);
 	return pool;
 }
