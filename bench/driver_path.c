@@ -375,7 +375,7 @@ static void loads(void)
 {
 	const char *path = getenv("FRMPS_BENCH_IMAGE"), *kernel = getenv("FRMPS_BENCH_KERNEL");
 	int rounds = (int)driver_environment("FRMPS_BENCH_LOADS", 10);
-	struct samples loads, uses;
+	struct samples loads, uses, releases;
 	CUdeviceptr word;
 	void *image, *arguments[] = {&word};
 
@@ -385,9 +385,10 @@ static void loads(void)
 	driver_check(cu.alloc(&word, 4096), "cuMemAlloc");
 	samples_init(&loads, (size_t)rounds);
 	samples_init(&uses, (size_t)rounds);
+	samples_init(&releases, (size_t)rounds);
 	driver_wait_for_start();
 	for (int i = 0; i < rounds; i++) {
-		uint64_t begin = now_ns(), loaded_at;
+		uint64_t begin = now_ns(), loaded_at, used_at;
 		CUfunction function;
 		CUmodule loaded;
 
@@ -397,13 +398,18 @@ static void loads(void)
 		driver_check(
 			cu.launch(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
 		synchronize();
+		used_at = now_ns();
+		driver_check(cu.module_unload(loaded), "cuModuleUnload");
 		samples_add(&loads, (double)(loaded_at - begin) / 1e6);
-		samples_add(&uses, (double)(now_ns() - loaded_at) / 1e6);
+		samples_add(&uses, (double)(used_at - loaded_at) / 1e6);
+		samples_add(&releases, (double)(now_ns() - used_at) / 1e6);
 	}
 	samples_print(&loads, "load", "ms");
 	samples_print(&uses, "use", "ms");
+	samples_print(&releases, "release", "ms");
 	samples_deinit(&loads);
 	samples_deinit(&uses);
+	samples_deinit(&releases);
 	free(image);
 }
 

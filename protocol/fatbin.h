@@ -25,4 +25,15 @@ struct fatbin_entry {
 #define FATBIN_KIND_TEXT 1
 #define FATBIN_KIND_ELF	 2
 
+/* Behind a struct fatbin_entry, in the entry's header. */
+struct fatbin_target {
+	uint32_t packed_bytes; /* bytes of compressed contents; the payload is padded */
+	uint32_t unused[2];
+	uint32_t arch; /* 10 * major + minor */
+	uint32_t unused_too[2];
+	uint64_t flags;
+	uint64_t unused_as_well;
+	uint64_t unpacked_bytes;
+};
+
 #endif

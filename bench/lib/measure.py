@@ -248,9 +248,13 @@ def loading(session, _):
     return {"gap": gap, "gap_max": gap["max"], "load": loads["load"], "use": loads["use"]}
 
 
+ENDLESS = 600_000  # ms: a kernel that is ended with its program
+
+
 @point_by_point
 def loading_beside(session, kernel_ms):
-    """A program loads a module and launches a kernel of it, three times, beside kernels of another one. @kernel_ms: 0: alone"""
+    """A program loads a module, launches a kernel of it and releases it, three times, beside kernels of another one.
+    @kernel_ms: 0: alone; ENDLESS: that one is killed afterwards"""
     loader = session.start("driver_path", "loads", IMAGE=session.image, KERNEL="k7", LOADS=3)
     children = [loader]
     if kernel_ms:
@@ -258,8 +262,12 @@ def loading_beside(session, kernel_ms):
     session.together(children, {loader: 500_000_000})
     loads = loader.finish()
     for busy in children[1:]:
-        busy.finish()
-    return {"beside_load": loads["load"], "beside_use": loads["use"], "beside_worst": loads["load"]["max"] + loads["use"]["max"]}
+        if kernel_ms == ENDLESS:
+            busy.close()
+        else:
+            busy.finish()
+    return {"beside_load": loads["load"], "beside_use": loads["use"], "beside_release": loads["release"],
+            "beside_worst": loads["load"]["max"] + loads["use"]["max"]}
 
 
 @point_by_point
@@ -433,6 +441,25 @@ def torch_programs(count):
             dismiss(programs)
 
     return measure
+
+
+def device_mib():
+    """Device memory in use, whoever has it, MiB."""
+    found = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"],
+                           capture_output=True, text=True, check=True)
+    return int(found.stdout)
+
+
+@point_by_point
+def torch_memory(session, count):
+    """What a system needs for itself, an executor and a standby say, is there before the programs are."""
+    before = device_mib()
+    programs = [Program(WORKLOAD, session.system.environment()) for _ in range(count)]
+    try:
+        ask_all(programs, "prepare resnet50_batch8", "ready")
+        return {"memory_gib": device_mib() / 1024, "memory_more_gib": (device_mib() - before) / 1024}
+    finally:
+        dismiss(programs)
 
 
 @point_by_point

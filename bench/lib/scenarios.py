@@ -208,12 +208,13 @@ SCENARIOS = (
              (Number("gap", "from end to end", "ms"), Number("gap_max", "longest gap", "ms"),
               Number("load", "one load", "ms"), Number("use", "its first launch", "ms")), "strips", needs="nvcc"),
     Scenario("loading_beside", "sharing", "Loading code beside long kernels",
-             "A program loads a module of 400 kernels and launches one of them, three times, beside another one that "
-             "always has "
-             "kernels of so many milliseconds on the device (0: beside nobody).", measure.loading_beside,
+             "A program loads a module of 400 kernels, launches one of them and releases the module, three times, beside "
+             "another one that always has kernels of so many milliseconds on the device (0: beside nobody; 600000: they "
+             "do not end before their program is killed).", measure.loading_beside,
              (Number("beside_load", "a load", "ms"), Number("beside_use", "its first launch", "ms"),
-              Number("beside_worst", "the worst load and launch", "ms")), "lines", points=(0, 20, 200, 3000), quick=(0, 200),
-             axis="ms of a kernel", needs="nvcc"),
+              Number("beside_release", "its release", "ms"),
+              Number("beside_worst", "the worst load and launch", "ms")), "lines",
+             points=(0, 20, 200, 3000, measure.ENDLESS), quick=(0, 200), axis="ms of a kernel", needs="nvcc"),
     Scenario("mix", "sharing", "A mix of heavy programs",
              "Programs at a time that each take and free memory, load and unload modules of 400 kernels, make streams and run "
              "kernels of 1 ms to 5 s, and check all of it.", measure.mix,
@@ -289,6 +290,11 @@ SCENARIOS = (
              measure.torch_programs(2),
              (Number("per_s", "items of both", "/s", MORE), Number("cpu_ms", "processor time a step", "ms")), "bars",
              points=("resnet50_batch8", "training", "decoding", "decoding_graph"), quick=None, needs="torch"),
+    Scenario("torch_memory", "programs", "Device memory of PyTorch programs",
+             "Programs that each have done ResNet-50 inference, batches of 8: device memory in use, with contexts, code and "
+             "whatever the system itself needs.", measure.torch_memory,
+             (Number("memory_gib", "in all", "GiB"), Number("memory_more_gib", "since before the programs", "GiB")), "bars",
+             points=(8,), quick=None, needs="torch"),
 )
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

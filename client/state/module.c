@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "client/link/control.h"
+#include "client/state/code_cache.h"
 #include "client/state/context.h"
 #include "client/state/function.h"
 #include "client/state/instance.h"
@@ -240,14 +241,44 @@ static CUresult receive_text(struct client_module *module, uint64_t uses)
 	return text_open(bytes);
 }
 
+/* Loads an image. If the service compiles a text, the answer carries the code, which is cached. */
+static CUresult load_text(
+	struct client_module *module, struct image *image, struct jit *jit, uint64_t *ret_uses)
+{
+	struct control_answer *answer = control_answer_new();
+	CUresult result = send_load(module, image, jit, answer, ret_uses);
+
+	if (result == CUDA_SUCCESS && answer->packet.fd_count)
+		code_cache_keep(image, jit, answer->packet.fds[0]);
+	control_answer_free(answer);
+	return result;
+}
+
+/* As load_text(), with the cached code of a text that was compiled before. */
+static bool load_cached(
+	struct client_module *module, const struct image *image, struct jit *jit, uint64_t *ret_uses)
+{
+	struct control_answer *answer;
+	struct image code;
+	CUresult result;
+
+	if (!code_cache_find(image, jit, &code))
+		return false;
+	answer = control_answer_new();
+	result = send_load(module, &code, jit, answer, ret_uses);
+	control_answer_free(answer);
+	image_close(&code);
+	return result == CUDA_SUCCESS;
+}
+
 /* Loads the image, and makes the ring for its text. */
 static CUresult load_image(struct client_module *module, struct image *image, struct jit *jit)
 {
-	struct control_answer *answer = control_answer_new();
 	uint64_t uses;
-	CUresult result = send_load(module, image, jit, answer, &uses);
+	CUresult result = CUDA_SUCCESS;
 
-	control_answer_free(answer);
+	if (!load_cached(module, image, jit, &uses))
+		result = load_text(module, image, jit, &uses);
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = receive_text(module, uses);

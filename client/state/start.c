@@ -6,6 +6,7 @@
 
 #include "client/link/connect.h"
 #include "client/stage/arena.h"
+#include "client/state/code_cache.h"
 #include "client/state/device.h"
 #include "client/state/host.h"
 #include "client/state/image_kinds.h"
@@ -51,8 +52,7 @@ static bool is_set(const char *variable)
 	return value && atoi(value) != 0;
 }
 
-/* The driver's variables. Variables of its cache of compiled code (CUDA_CACHE_DISABLE,
- * CUDA_CACHE_PATH, CUDA_CACHE_MAXSIZE) have no effect: the service keeps no code on disk. */
+/* The driver's variables, without those of its cache of compiled code (code_cache.h). */
 static void read_variables(void)
 {
 	bool no_text = is_set("CUDA_DISABLE_PTX_JIT"), none = is_set("CUDA_DISABLE_JIT");
@@ -67,6 +67,7 @@ static void read_variables(void)
 static void build(void)
 {
 	read_variables();
+	code_cache_start();
 	submit_start();
 	stream_table_init();
 	memory_start();

@@ -12,16 +12,6 @@
 #include "protocol/cuda_abi.h"
 #include "protocol/fatbin.h"
 
-/* Behind a struct fatbin_entry, in the entry's header. */
-struct fatbin_target {
-	uint32_t packed_bytes; /* of what is compressed; the payload is padded */
-	uint32_t unused[2];
-	uint32_t arch; /* 10 * major + minor */
-	uint32_t unused_too[2];
-	uint64_t flags;
-	uint64_t unused_as_well;
-	uint64_t unpacked_bytes;
-};
 #define FATBIN_FLAGS_PLAIN UINT64_C(0xffff) /* above: for one device or family only */
 #define FATBIN_FLAG_LZ4	   UINT64_C(0x2000)
 #define FATBIN_FLAG_ZSTD   UINT64_C(0x8000)

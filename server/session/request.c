@@ -113,7 +113,8 @@ static struct shared_fd *file_for_session(const struct request *request, const s
 		return NULL;
 	if (type == WIRE_MAKE_FILE)
 		return shared_fd_ref(request->fd);
-	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE || type == WIRE_EXPORT_MEMORY
+	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE || type == WIRE_EXPORT_MEMORY ||
+			       (type == WIRE_LOAD_MODULE && request->code_bytes)
 		       ? shared_fd_new(handout_open(request->fd))
 		       : NULL;
 }

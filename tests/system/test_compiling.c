@@ -604,11 +604,182 @@ START_TEST(no_compiler_is_left_behind)
 }
 END_TEST
 
+/*
+ * Code on disk
+ */
+
+static char cached[128];
+
+static void start_cache(void)
+{
+	start();
+	ck_assert_int_eq(chmod(service.folder, 0777), 0);
+	snprintf(cached, sizeof(cached), "%s/cached", service.folder);
+	setenv("CUDA_CACHE_DISABLE", "0", 1);
+	setenv("CUDA_CACHE_PATH", cached, 1);
+}
+
+/* The files of the cache. Return: how many; @ret_path: of the last one */
+static unsigned files_kept(char *ret_path)
+{
+	unsigned count = 0;
+	char path[160];
+	DIR *folder;
+	const struct dirent *file;
+
+	snprintf(path, sizeof(path), "%s/frmps", cached);
+	folder = opendir(path);
+	if (!folder)
+		return 0;
+	while ((file = readdir(folder))) {
+		if (strcmp(file->d_name, ".") == 0 || strcmp(file->d_name, "..") == 0)
+			continue;
+		snprintf(ret_path, 200, "%s/%.30s", path, file->d_name);
+		count++;
+	}
+	closedir(folder);
+	return count;
+}
+
+static void stop_cache(void)
+{
+	char path[200];
+
+	while (files_kept(path))
+		unlink(path);
+	snprintf(path, sizeof(path), "%s/frmps", cached);
+	rmdir(path);
+	rmdir(cached);
+	stop();
+}
+
+/* A text that leaves a note when it is compiled. @number: another text */
+static int load_noted(int number)
+{
+	char behaviour[160];
+	CUmodule module;
+	void *text;
+
+	snprintf(behaviour, sizeof(behaviour), "-look %s%.*s/notes", service.folder, number, "//////////");
+	text = source(behaviour);
+	driver_attach();
+	ck_cuda(cuModuleLoadData(&module, text));
+	free(text);
+	expect_kernels_run(module);
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+static int load_with_log(int unused)
+{
+	char behaviour[160], log[64];
+	CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {log, (void *)sizeof(log)}, *text;
+	CUmodule module;
+
+	(void)unused;
+	snprintf(behaviour, sizeof(behaviour), "-look %s", notes);
+	text = source(behaviour);
+	driver_attach();
+	ck_cuda(cuModuleLoadDataEx(&module, text, 2, options, values));
+	free(text);
+	expect_kernels_run(module);
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+static bool compiles(int (*program)(int), int number)
+{
+	ck_assert_int_eq(exit_status(spawn(program, number)), 0);
+	return unlink(notes) == 0;
+}
+
+START_TEST(a_text_is_compiled_once_for_all_programs)
+{
+	char path[200];
+
+	ck_assert(compiles(load_noted, 0));
+	ck_assert_uint_eq(files_kept(path), 1);
+	ck_assert(!compiles(load_noted, 0));
+	ck_assert(compiles(load_with_log, 0));
+	ck_assert(!compiles(load_noted, 0));
+	ck_assert_uint_eq(files_kept(path), 1);
+}
+END_TEST
+
+static void expect_compiled_anew(void)
+{
+	ck_assert(compiles(load_noted, 0));
+	ck_assert(!compiles(load_noted, 0));
+}
+
+static void flip(const char *path, off_t offset, int whence)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	uint8_t byte;
+
+	ck_assert_int_ge(fd, 0);
+	offset = lseek(fd, offset, whence);
+	ck_assert_int_eq(pread(fd, &byte, 1, offset), 1);
+	byte ^= 1;
+	ck_assert_int_eq(pwrite(fd, &byte, 1, offset), 1);
+	close(fd);
+}
+
+START_TEST(kept_code_that_is_damaged_is_not_used)
+{
+	char path[200];
+
+	ck_assert(compiles(load_noted, 0));
+	ck_assert_uint_eq(files_kept(path), 1);
+	flip(path, -100, SEEK_END);
+	expect_compiled_anew();
+	flip(path, 400, SEEK_SET);
+	expect_compiled_anew();
+	ck_assert_int_eq(truncate(path, 5000), 0);
+	expect_compiled_anew();
+	ck_assert_int_eq(truncate(path, 0), 0);
+	expect_compiled_anew();
+	/* Others could have written there. */
+	ck_assert_int_eq(chmod(path, 0622), 0);
+	expect_compiled_anew();
+}
+END_TEST
+
+START_TEST(the_drivers_variables_bound_what_is_kept)
+{
+	char path[200], most[32];
+	struct stat status;
+
+	setenv("CUDA_CACHE_DISABLE", "1", 1);
+	ck_assert(compiles(load_noted, 0));
+	ck_assert_uint_eq(files_kept(path), 0);
+	setenv("CUDA_CACHE_DISABLE", "0", 1);
+	setenv("CUDA_CACHE_MAXSIZE", "4096", 1);
+	ck_assert(compiles(load_noted, 0));
+	ck_assert_uint_eq(files_kept(path), 0);
+	unsetenv("CUDA_CACHE_MAXSIZE");
+	ck_assert(compiles(load_noted, 0));
+	ck_assert_int_eq(stat(path, &status), -1);
+	ck_assert_uint_eq(files_kept(path), 1);
+	ck_assert_int_eq(stat(path, &status), 0);
+	/* Room for one of two: the one that was used last stays. */
+	snprintf(most, sizeof(most), "%lld", (long long)status.st_size * 3 / 2);
+	setenv("CUDA_CACHE_MAXSIZE", most, 1);
+	ck_assert(compiles(load_noted, 1));
+	ck_assert_uint_eq(files_kept(path), 1);
+	ck_assert(!compiles(load_noted, 1));
+	ck_assert(compiles(load_noted, 0));
+	ck_assert(compiles(load_noted, 1));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("compiling");
-	TCase *tests = tcase_create("compiling"), *one = tcase_create("one compiles"),
-	      *hasty = tcase_create("little time"), *small = tcase_create("little memory");
+	TCase *tests = tcase_create("compiling"), *cache = tcase_create("cache"),
+	      *one = tcase_create("one compiles"), *hasty = tcase_create("little time"),
+	      *small = tcase_create("little memory");
 
 	setenv("FRMPS_RECOVERY", "replay", 1);
 	tcase_set_timeout(tests, 120);
@@ -623,6 +794,12 @@ int main(void)
 	tcase_add_test(tests, a_compiler_has_nothing_of_anybody);
 	tcase_add_test(tests, no_compiler_is_left_behind);
 	suite_add_tcase(suite, tests);
+	tcase_set_timeout(cache, 120);
+	tcase_add_checked_fixture(cache, start_cache, stop_cache);
+	tcase_add_test(cache, a_text_is_compiled_once_for_all_programs);
+	tcase_add_test(cache, kept_code_that_is_damaged_is_not_used);
+	tcase_add_test(cache, the_drivers_variables_bound_what_is_kept);
+	suite_add_tcase(suite, cache);
 	tcase_set_timeout(one, 120);
 	tcase_add_checked_fixture(one, start_one, stop);
 	tcase_add_test(one, killed_while_it_compiles);

@@ -1,0 +1,438 @@
+// See code_cache.h. Runs on the program's threads. The settings are constant after the start. A
+// file is read into private memory before its check, so that no other process can change or
+// truncate the checked bytes.
+
+#include "client/state/code_cache.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/link/connect.h"
+#include "client/state/device.h"
+#include "client/state/log.h"
+#include "protocol/fatbin.h"
+
+#define FOLDER	      "frmps"
+#define MAGIC	      UINT64_C(0x31636a73706d7266) /* "frmpsjc1" */
+#define BYTES_DEFAULT (UINT64_C(1) << 30)	   /* as the driver's */
+/* Larger images are compiled each time: an entry is read and compared as a whole. */
+#define ENTRY_BYTES_MAX (UINT64_C(64) << 20)
+/* Most files in a folder: more than the programs of a user have texts. */
+#define FILES_MAX 65536u
+#define FNV_START UINT64_C(0xcbf29ce484222325)
+#define FNV_PRIME UINT64_C(0x100000001b3)
+
+struct entry_header {
+	uint64_t magic;
+	uint64_t image_bytes, code_bytes, code_sum;
+	uint32_t option_count, relocatable;
+	int32_t driver_version, arch;
+	char device[DEVICE_NAME_MAX];
+};
+
+static struct {
+	char folder[PATH_MAX - 64]; /* "": switched off */
+	uint64_t bytes_most;
+	int arch; /* 10 * major + minor */
+} cache;
+
+/* ---- start ---- */
+
+static bool make_folder(const char *above)
+{
+	int n = snprintf(cache.folder, sizeof(cache.folder), "%s/" FOLDER, above);
+
+	return n > 0 && (size_t)n < sizeof(cache.folder) && (mkdir(above, 0700) == 0 || errno == EEXIST) &&
+	       (mkdir(cache.folder, 0700) == 0 || errno == EEXIST);
+}
+
+static bool make_default(void)
+{
+	const char *home = getenv("HOME");
+	char above[PATH_MAX];
+	int n = snprintf(above, sizeof(above), "%s/.nv", home ? home : "");
+
+	if (!home || home[0] != '/' || n <= 0 || (size_t)n >= sizeof(above) - sizeof("/ComputeCache"))
+		return false;
+	if (mkdir(above, 0700) < 0 && errno != EEXIST)
+		return false;
+	strcat(above, "/ComputeCache");
+	return make_folder(above);
+}
+
+void code_cache_start(void)
+{
+	const char *path = getenv("CUDA_CACHE_PATH"), *disable = getenv("CUDA_CACHE_DISABLE"),
+		   *most = getenv("CUDA_CACHE_MAXSIZE");
+	const struct client_device *device = device_get(0);
+	int major = 0, minor = 0, saved = errno;
+
+	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
+	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
+	cache.arch = 10 * major + minor;
+	cache.bytes_most = most && most[0] ? strtoull(most, NULL, 10) : BYTES_DEFAULT;
+	if ((disable && atoi(disable)) || !(path && path[0] ? make_folder(path) : make_default()))
+		cache.folder[0] = '\0';
+	errno = saved;
+}
+
+/* ---- images to look up ---- */
+
+static uint64_t hash(uint64_t sum, const void *bytes, size_t count)
+{
+	const uint8_t *at = bytes;
+
+	for (size_t i = 0; i < count; i++)
+		sum = (sum ^ at[i]) * FNV_PRIME;
+	return sum;
+}
+
+/* True if a member of a fat binary is code that the driver may choose: then nothing is compiled. */
+static bool is_code(const uint8_t *at, const struct fatbin_entry *entry, int arch)
+{
+	struct fatbin_target target;
+
+	if (entry->kind != FATBIN_KIND_ELF || entry->header_bytes < sizeof(*entry) + sizeof(target))
+		return false;
+	memcpy(&target, at + sizeof(*entry), sizeof(target));
+	return (int)target.arch / 10 == arch / 10 && (int)target.arch <= arch;
+}
+
+static bool fatbin_has_code(const uint8_t *image, uint64_t bytes)
+{
+	struct fatbin_header header;
+	struct fatbin_entry entry;
+
+	memcpy(&header, image, sizeof(header));
+	for (uint64_t at = header.header_bytes; at <= bytes && bytes - at >= sizeof(entry);
+		at += entry.header_bytes + entry.payload_bytes) {
+		memcpy(&entry, image + at, sizeof(entry));
+		if (entry.header_bytes < sizeof(entry) || entry.header_bytes > bytes - at ||
+			entry.payload_bytes > bytes - at - entry.header_bytes)
+			break;
+		if (is_code(image + at, &entry, cache.arch))
+			return true;
+	}
+	return false;
+}
+
+/* An image that needs a compilation, with everything that its code depends on. */
+struct wanted {
+	struct entry_header header;
+	const uint8_t *image;
+	const struct jit *jit;
+	char path[PATH_MAX];
+};
+
+static bool needs_compiler(const uint8_t *image, uint64_t bytes)
+{
+	uint32_t magic;
+
+	if (bytes < sizeof(struct fatbin_header))
+		return false;
+	memcpy(&magic, image, sizeof(magic));
+	if (magic == FATBIN_MAGIC)
+		return !fatbin_has_code(image, bytes);
+	return memcmp(image, ELFMAG, SELFMAG) != 0;
+}
+
+static void name(struct wanted *wanted)
+{
+	uint64_t sum = hash(FNV_START, &wanted->header, sizeof(wanted->header));
+
+	sum = hash(sum, wanted->jit->options, wanted->jit->count * sizeof(wanted->jit->options[0]));
+	sum = hash(sum, wanted->image, wanted->header.image_bytes);
+	snprintf(wanted->path, sizeof(wanted->path), "%s/%016llx", cache.folder, (unsigned long long)sum);
+}
+
+static void want_end(struct wanted *wanted)
+{
+	munmap((void *)(uintptr_t)wanted->image, wanted->header.image_bytes);
+}
+
+/* Return: true if the image needs a compilation, and its code may be cached; then want_end() it */
+static bool want(const struct image *image, const struct jit *jit, struct wanted *ret)
+{
+	void *view;
+
+	if (!cache.folder[0] || jit->info.at || jit->error.at || image->bytes > ENTRY_BYTES_MAX)
+		return false;
+	view = mmap(NULL, image->bytes, PROT_READ, MAP_PRIVATE, image->fd, 0);
+	if (view == MAP_FAILED)
+		return false;
+	memset(&ret->header, 0, sizeof(ret->header));
+	ret->header.magic = MAGIC;
+	ret->header.image_bytes = image->bytes;
+	ret->header.option_count = jit->count;
+	ret->header.relocatable = image->relocatable;
+	ret->header.driver_version = connection.driver_version;
+	ret->header.arch = cache.arch;
+	snprintf(ret->header.device, sizeof(ret->header.device), "%s", device_get(0)->name);
+	ret->image = view;
+	ret->jit = jit;
+	if (!needs_compiler(view, image->bytes)) {
+		want_end(ret);
+		return false;
+	}
+	name(ret);
+	return true;
+}
+
+/* ---- entries ---- */
+
+static bool read_all(int fd, uint8_t *to, uint64_t bytes)
+{
+	uint64_t done = 0;
+	ssize_t n;
+
+	while (done < bytes) {
+		n = pread(fd, to + done, bytes - done, (off_t)done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		done += (uint64_t)n;
+	}
+	return true;
+}
+
+/* Uses statx(), because older C libraries lack the symbols of fstat() and fstatat(). @name: "": the
+ * file itself
+ * Return: true for a regular file */
+static bool look_at(int fd, const char *name, struct statx *ret)
+{
+	return statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, ret) == 0 &&
+	       S_ISREG(ret->stx_mode);
+}
+
+/* A whole file that only this user and root can have written; NULL: none. The caller's. */
+static uint8_t *read_file(const char *path, uint64_t *ret_bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct statx status;
+	uint8_t *bytes = NULL;
+
+	if (fd < 0)
+		return NULL;
+	if (look_at(fd, "", &status) && !(status.stx_mode & 022) &&
+		(status.stx_uid == geteuid() || status.stx_uid == 0) && status.stx_size > 0 &&
+		status.stx_size <= 2 * ENTRY_BYTES_MAX)
+		bytes = malloc(status.stx_size);
+	*ret_bytes = bytes ? status.stx_size : 0;
+	if (bytes && !read_all(fd, bytes, *ret_bytes)) {
+		free(bytes);
+		bytes = NULL;
+	}
+	if (bytes)
+		futimens(fd, NULL); /* used now */
+	close(fd);
+	return bytes;
+}
+
+/* Return: the code in an entry; NULL for an invalid entry, or an entry of another image */
+static const uint8_t *code_of(
+	const uint8_t *file, uint64_t bytes, const struct wanted *wanted, uint64_t *ret_bytes)
+{
+	uint64_t options = wanted->jit->count * sizeof(wanted->jit->options[0]),
+		 image = wanted->header.image_bytes;
+	struct entry_header header, same;
+	const uint8_t *at = file + sizeof(header);
+
+	if (bytes < sizeof(header) + options + image)
+		return NULL;
+	memcpy(&header, file, sizeof(header));
+	same = header;
+	same.code_bytes = same.code_sum = 0;
+	if (memcmp(&same, &wanted->header, sizeof(same)) != 0 || !header.code_bytes ||
+		header.code_bytes != bytes - sizeof(header) - options - image)
+		return NULL;
+	if (memcmp(at, wanted->jit->options, options) != 0 || memcmp(at + options, wanted->image, image) != 0)
+		return NULL;
+	at += options + image;
+	if (hash(FNV_START, at, header.code_bytes) != header.code_sum)
+		return NULL;
+	*ret_bytes = header.code_bytes;
+	return at;
+}
+
+static bool find(const struct wanted *wanted, struct image *ret_code)
+{
+	uint64_t bytes, code_bytes = 0;
+	uint8_t *file = read_file(wanted->path, &bytes);
+	const uint8_t *code = file ? code_of(file, bytes, wanted, &code_bytes) : NULL;
+	bool found = code && image_copy(code, code_bytes, false, ret_code) == CUDA_SUCCESS;
+
+	free(file);
+	return found;
+}
+
+bool code_cache_find(const struct image *image, const struct jit *jit, struct image *ret_code)
+{
+	int saved = errno, cancelable;
+	struct wanted wanted;
+	bool found;
+
+	if (!want(image, jit, &wanted))
+		return false;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	found = find(&wanted, ret_code);
+	pthread_setcancelstate(cancelable, NULL);
+	want_end(&wanted);
+	errno = saved;
+	return found;
+}
+
+/* ---- room ---- */
+
+struct kept {
+	char name[32];
+	struct statx_timestamp used;
+	uint64_t bytes;
+};
+
+static int by_use(const void *a, const void *b)
+{
+	const struct kept *one = a, *other = b;
+
+	if (one->used.tv_sec != other->used.tv_sec)
+		return one->used.tv_sec < other->used.tv_sec ? -1 : 1;
+	return (one->used.tv_nsec > other->used.tv_nsec) - (one->used.tv_nsec < other->used.tv_nsec);
+}
+
+static size_t list(DIR *folder, struct kept **ret, uint64_t *ret_bytes)
+{
+	struct kept *files = NULL, *more;
+	size_t count = 0, room = 0;
+	struct dirent *file;
+	struct statx status;
+
+	*ret_bytes = 0;
+	while (count < FILES_MAX && (file = readdir(folder))) {
+		if (strlen(file->d_name) >= sizeof(files->name) ||
+			!look_at(dirfd(folder), file->d_name, &status))
+			continue;
+		if (count == room) {
+			room = room ? 2 * room : 64;
+			more = realloc(files, room * sizeof(*files));
+			if (!more)
+				break;
+			files = more;
+		}
+		snprintf(files[count].name, sizeof(files[count].name), "%s", file->d_name);
+		files[count].used = status.stx_mtime;
+		files[count++].bytes = status.stx_size;
+		*ret_bytes += status.stx_size;
+	}
+	*ret = files;
+	return count;
+}
+
+/* Removes the least recently used files until there is room for so many bytes. */
+static void make_room(uint64_t bytes)
+{
+	DIR *folder = opendir(cache.folder);
+	struct kept *files;
+	uint64_t all;
+	size_t count;
+
+	if (!folder)
+		return;
+	count = list(folder, &files, &all);
+	if (files && all + bytes > cache.bytes_most)
+		qsort(files, count, sizeof(*files), by_use);
+	for (size_t i = 0; i < count && all + bytes > cache.bytes_most; i++) {
+		unlinkat(dirfd(folder), files[i].name, 0);
+		all -= files[i].bytes;
+	}
+	free(files);
+	closedir(folder);
+}
+
+/* ---- keeping ---- */
+
+static bool write_all(int fd, const void *from, uint64_t bytes)
+{
+	const uint8_t *at = from;
+	ssize_t n;
+
+	while (bytes > 0) {
+		n = write(fd, at, bytes);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		at += n;
+		bytes -= (uint64_t)n;
+	}
+	return true;
+}
+
+static bool write_entry(int fd, const struct wanted *wanted, const uint8_t *code)
+{
+	const struct entry_header *header = &wanted->header;
+
+	return write_all(fd, header, sizeof(*header)) &&
+	       write_all(fd, wanted->jit->options, header->option_count * sizeof(wanted->jit->options[0])) &&
+	       write_all(fd, wanted->image, header->image_bytes) && write_all(fd, code, header->code_bytes);
+}
+
+static void keep(struct wanted *wanted, const uint8_t *code, uint64_t bytes)
+{
+	char temporary[PATH_MAX];
+	bool written;
+	int fd;
+
+	wanted->header.code_bytes = bytes;
+	wanted->header.code_sum = hash(FNV_START, code, bytes);
+	make_room(sizeof(wanted->header) + wanted->header.image_bytes + bytes);
+	snprintf(temporary, sizeof(temporary), "%s/.XXXXXX", cache.folder);
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return;
+	written = write_entry(fd, wanted, code);
+	close(fd);
+	if (!written || rename(temporary, wanted->path) < 0) {
+		client_log(CLIENT_LOG_INFO, "compiled code is not kept in %s: %s", cache.folder,
+			strerror(errno));
+		unlink(temporary);
+	}
+}
+
+static void keep_file(struct wanted *wanted, int code_fd)
+{
+	struct statx status;
+	void *code;
+
+	if (!look_at(code_fd, "", &status) || status.stx_size == 0 || status.stx_size > ENTRY_BYTES_MAX ||
+		sizeof(wanted->header) + wanted->header.image_bytes + status.stx_size > cache.bytes_most)
+		return;
+	code = mmap(NULL, status.stx_size, PROT_READ, MAP_PRIVATE, code_fd, 0);
+	if (code == MAP_FAILED)
+		return;
+	keep(wanted, code, status.stx_size);
+	munmap(code, status.stx_size);
+}
+
+void code_cache_keep(const struct image *image, const struct jit *jit, int code_fd)
+{
+	int saved = errno, cancelable;
+	struct wanted wanted;
+
+	if (!want(image, jit, &wanted))
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	keep_file(&wanted, code_fd);
+	pthread_setcancelstate(cancelable, NULL);
+	want_end(&wanted);
+	errno = saved;
+}
