@@ -12,7 +12,7 @@
 
 #define PAGE UINT64_C(4096)
 
-/* Whether a place is the program's device. */
+/* CUDA_SUCCESS if a place is the program's device. */
 static CUresult check_location(const CUmemLocation *location)
 {
 	switch (location->type) {
@@ -34,8 +34,8 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
 	return check_location(&properties->location);
 }
 
-/* What a device without a fabric, without remote access to its memory and on Linux does not
- * make. */
+/* Refuses wishes that a device without a fabric, without remote access to its memory and on Linux
+ * cannot fulfil. */
 static CUresult check_wishes(const CUmemAllocationProp *properties)
 {
 	if (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
