@@ -12,7 +12,7 @@
 
 #define PAGE UINT64_C(4096)
 
-/* CUDA_SUCCESS if a place is the program's device. */
+/* Whether a place is the program's device. */
 static CUresult check_location(const CUmemLocation *location)
 {
 	switch (location->type) {

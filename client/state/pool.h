@@ -33,7 +33,7 @@ void pool_free(struct pool *pool, struct heap_block *block);
  */
 int pool_export(struct pool *pool, uint64_t address, enum range_kind kind, struct range *ret_range);
 
-/** Returns spare chunks to the service, all but `keep` bytes. */
+/** Gives spare chunks back, all but `keep` bytes. */
 void pool_trim(struct pool *pool, uint64_t keep);
 
 /** Bytes of spare chunks. */

@@ -22,8 +22,8 @@ enum range_kind {
 	RANGE_MANAGED = 6,    /* managed memory: pinned host memory that reports another type (managed.h) */
 	RANGE_REGISTERED = 7, /* memory that the program registered (registered.h) */
 	RANGE_BEHIND = 8,     /* pinned memory behind registered memory, or of copies under way */
-	RANGE_ARRAY = 9,      /* device memory of an array: the program does not know the address */
-	RANGE_MAPPED = 4,     /* device memory of cuMemMap (virtual.h); a copy may cross into the next */
+	RANGE_ARRAY = 9,      /* device memory behind an array: the program does not know its address */
+	RANGE_MAPPED = 4,     /* device memory of cuMemMap (virtual.h); a copy may go on into the next one */
 };
 
 struct range {

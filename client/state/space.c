@@ -1,6 +1,6 @@
-// See space.h. Regions hold reservations in address order; a reservation takes the first gap that
-// fits. The first region is a part of the session's own window; the others are further windows,
-// which return to the service when empty.
+// See space.h. Regions hold reservations in address order; the first gap that fits is taken. The
+// first region is a part of the session's own window; the others are further windows, which go back
+// to the service when nothing is reserved in them any more.
 
 #include "client/state/space.h"
 
@@ -30,8 +30,8 @@ struct region {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER; /* held while the service is asked for windows */
-static struct region home;				    /* home and its list: guarded by lock */
-static _Atomic unsigned further;			    /* number of regions behind `home` */
+static struct region home;				    /* and all behind it: guarded by lock */
+static _Atomic unsigned further;			    /* regions behind it */
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -277,7 +277,7 @@ CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64
 	return r;
 }
 
-/* Under the lock. Return: the link to the reservation with these values; NULL: there is none */
+/* Under the lock. Return: the link to the reservation, as it was made; NULL: there is none */
 static struct reservation **find_reservation(struct region *region, uint64_t address, uint64_t bytes)
 {
 	for (struct reservation **link = &region->first; *link; link = &(*link)->next)

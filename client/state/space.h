@@ -1,6 +1,7 @@
-// Address ranges that the program reserved (cuMemAddressReserve), and their source: a part of the
-// session's own window for small ranges, and further windows for larger ones. The service grants a
-// further window on demand, as large as needed, and gets it back when it is empty. Any thread.
+// Address ranges that the program reserved (cuMemAddressReserve), and where they come from: a part
+// of the session's own window for small ones; further windows for what does not fit there, which
+// the service gives when they are needed, as large as they are needed, and gets back when they are
+// empty. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_SPACE_H
 #define FRMPS_CLIENT_STATE_SPACE_H

@@ -16,9 +16,9 @@ struct thread {
 	unsigned int depth, room;
 	CUstreamCaptureMode capture_mode;
 	struct client_stream *stream;		      /* the thread's default stream, NULL until used */
-	void (*retire)(struct client_stream *stream); /* destroys the stream when the thread ends */
-	bool registered;			      /* the thread's resources are freed at its end */
-	bool is_callbacks; /* a function of the program runs, which must not call the driver */
+	void (*retire)(struct client_stream *stream); /* ends it when the thread ends */
+	bool registered;			      /* what it owns is given back at its end */
+	bool is_callbacks; /* a function of the program runs, which may not call the driver */
 };
 
 /** The calling thread's state. */

@@ -135,7 +135,7 @@ static CUresult release_at_service(CUmemGenericAllocationHandle handle)
 
 /* ---- memory ---- */
 
-/* Makes a handle for the memory of the service's reply. */
+/* Makes a handle whose memory the service gives for a request. */
 static CUresult make(enum wire_type type, struct wire_memory *request, const struct physical *content,
 	uint64_t *ret_bytes, CUmemGenericAllocationHandle *ret_handle)
 {
@@ -237,7 +237,7 @@ CUresult virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocation
 
 /* ---- mappings ---- */
 
-/* Reserves the addresses for a new mapping. */
+/* Takes the addresses for a mapping that is about to be made. */
 static CUresult begin_map(
 	uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, struct mapping *mapping)
 {

@@ -1,10 +1,10 @@
 // Virtual memory management: physical memory with a handle but without an address, and its mappings
 // into reserved addresses (space.h). Any thread.
 //
-// A handle counts: making, importing and retaining add 1, releasing subtracts 1. The library
-// releases the memory at the service when the count is zero and nothing maps the memory any more. A
-// mapping always covers all memory of a handle. The memory is accessible as soon as it is mapped;
-// the program's access settings are only stored, for queries.
+// A handle counts: making, importing and retaining add one, releasing takes one away. The service
+// is told to let go when the count is zero and nothing maps the memory any more. A mapping is
+// always the whole of a handle's memory. It can be touched from the moment it is made; what the
+// program said about access is only kept, and answered.
 
 #ifndef FRMPS_CLIENT_STATE_VIRTUAL_H
 #define FRMPS_CLIENT_STATE_VIRTUAL_H
@@ -38,7 +38,7 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes);
 /** True if anything is mapped in a range. */
 bool virtual_is_mapped(uint64_t address, uint64_t bytes);
 
-/** Stores the device's access to a range of whole mappings. */
+/** What the device may do with a range of whole mappings. */
 CUresult virtual_set_access(uint64_t address, uint64_t bytes, CUmemAccess_flags flags);
 CUresult virtual_get_access(uint64_t address, CUmemAccess_flags *ret_flags);
 
