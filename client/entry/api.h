@@ -1,4 +1,4 @@
-// Prototypes of every driver call that the shim implements: the FULL and LOCAL rows of
+// Prototypes of every driver call that the library implements: the FULL and LOCAL rows of
 // client/api.def. The REFUSED rows are functions of client/entry/refused.c, which no code here
 // calls. tests/contract/cuda_abi.sh compiles this file against an installed <cuda.h>, so a wrong
 // prototype is a compile error there.
@@ -7,8 +7,8 @@
 // written only on success unless the driver's rules say otherwise; no call aborts, prints on
 // standard output or changes errno.
 //
-// Visibility is "protected": the symbol is exported, and references to it from inside the shim,
-// above all the table of client/entry/proc_address.c, bind to the shim's own function even where a
+// Visibility is "protected": the symbol is exported, and references to it from inside the library,
+// above all the table of client/entry/proc_address.c, bind to its own function even where a
 // preloaded object defines the same name.
 
 #ifndef FRMPS_CLIENT_ENTRY_API_H

@@ -1,6 +1,6 @@
 // The form of an entry point. Every exported function is marked CUDA_EXPORT (api.h gives the same
 // visibility to the functions that it declares) and only makes a checked call of a plain static or
-// shared function. Nothing else of the shim is visible from outside.
+// shared function. Nothing else of the library is visible from outside.
 
 #ifndef FRMPS_CLIENT_ENTRY_ENTRY_H
 #define FRMPS_CLIENT_ENTRY_ENTRY_H
@@ -13,7 +13,7 @@
 #include "client/state/stream.h"
 #include "client/submit/wait.h"
 
-/* Exported, but references from inside the shim bind to the shim's own function. */
+/* Exported, but references from inside the library bind to its own function. */
 #define CUDA_EXPORT __attribute__((visibility("protected")))
 
 /*

@@ -12,7 +12,7 @@
 //
 // For an unknown table the call returns CUDA_ERROR_INVALID_VALUE, as the driver (580) does.
 // Profilers stop there, on purpose: CUPTI then answers each call with CUPTI_ERROR_UNKNOWN.
-// Otherwise a profiler would attach to the shim and see nothing.
+// Otherwise a profiler would attach to this library and see nothing.
 
 #include "client/entry/api.h"
 #include "client/link/integrity.h"
@@ -345,8 +345,8 @@ static const void *const unnamed_da_table[7] = {
 	REFUSED_SLOTS(1, 6),
 };
 
-/* The shim's own mark: the service asks for this table to notice that it opened the shim instead of
- * the real driver. No functions. */
+/* The mark of this library: the service asks for this table to notice that it opened this library
+ * instead of the real driver. No functions. */
 static const void *const shim_table[1] = {
 	TABLE_BYTES(shim_table),
 };

@@ -1,6 +1,6 @@
 // Kernel launches: look the handles up, make the driver's checks, write a record. The shortest path
-// of the shim; a launch takes no lock but the ring's and asks the service nothing, except a
-// cooperative one the first time (do its blocks fit the device at once?).
+// of the library; a launch takes no lock but the ring's and asks the service nothing, except for
+// the first launch of a cooperative kernel (do its blocks fit the device at once?).
 
 #include "client/entry/entry.h"
 #include "client/graph/capture.h"

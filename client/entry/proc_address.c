@@ -1,12 +1,12 @@
-// cuGetProcAddress: from a base name, a driver version and flags to a function of the shim. Runs on
-// the program's threads, at any time: before cuInit, in a forked child, after the service has
-// ended. Owns a constant table.
+// cuGetProcAddress: from a base name, a driver version and flags to a function of this library.
+// Runs on the program's threads, at any time: before cuInit, in a forked child, after the service
+// has ended. Owns a constant table.
 //
 // The rule. A base name has at least one form, each with the driver version that introduced it
 // (client/api.def). The caller was compiled with the prototype of the newest form that is not newer
 // than the requested version, so the answer is that form, never simply the newest. With
 // CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM the answer is that form's per-thread variant if
-// there is one. A call that the shim refuses resolves to its refusing function: callers take a
+// there is one. A call that the library refuses resolves to its refusing function: callers take a
 // missing address for an old driver and crash or fail, but handle CUDA_ERROR_NOT_SUPPORTED.
 //
 // All functions named here are "protected" (client/entry/api.h): the addresses are fixed when the

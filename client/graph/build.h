@@ -1,8 +1,8 @@
 // A build runs a graph: the graph's form (form.h), and a graph of the service for each description.
-// Nodes of a build may be changed. A build that is not needed any more goes on a reclaim list. The
-// next build_new() or build_retire() at the latest frees it once its latest launch is done; after a
-// fault, once no part of it runs in this process. Launches of builds of the same executable graph
-// follow each other on whatever streams.
+// Nodes of a build may be changed. An unneeded build moves to a reclaim list. The next build_new()
+// or build_retire() at the latest frees it once its latest launch is done; after a fault, once no
+// part of it runs in this process. Launches of builds of the same executable graph follow each
+// other on whatever streams.
 //
 // The owner of a build guards it; reclaim lists have a lock of their own. The graph lock is not
 // held: the functions ask the service.

@@ -349,12 +349,12 @@ static void change_memory_back(const struct client_graph *graph)
 {
 	for (uint32_t i = graph->count; i-- > 0;)
 		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && graph->nodes[i]->mark)
-			graph_memory_keep(graph->nodes[i]->params.address);
+			graph_memory_undo_free(graph->nodes[i]->params.address);
 	for (uint32_t i = graph->count; i-- > 0;) {
 		const struct graph_node *node = graph->nodes[i];
 
 		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->mark)
-			graph_memory_take_back(node->params.memory);
+			graph_memory_undo_allocate(node->params.memory);
 	}
 }
 

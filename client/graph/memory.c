@@ -237,7 +237,7 @@ bool graph_memory_free(CUdeviceptr address)
 	return memory != NULL;
 }
 
-void graph_memory_keep(CUdeviceptr address)
+void graph_memory_undo_free(CUdeviceptr address)
 {
 	struct graph_memory *memory;
 
@@ -302,7 +302,7 @@ bool graph_memory_allocate(struct graph_memory *memory)
 	return changes;
 }
 
-void graph_memory_take_back(struct graph_memory *memory)
+void graph_memory_undo_allocate(struct graph_memory *memory)
 {
 	pthread_mutex_lock(&lock);
 	memory->allocated = false;

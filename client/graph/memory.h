@@ -57,14 +57,14 @@ struct client_stream *graph_memory_latest_free(const struct graph_memory *memory
 /** An allocation node is about to run. Return: true if the memory was not allocated before. */
 bool graph_memory_allocate(struct graph_memory *memory);
 /** Undoes graph_memory_allocate() of a node that did not run. */
-void graph_memory_take_back(struct graph_memory *memory);
+void graph_memory_undo_allocate(struct graph_memory *memory);
 /**
- * A free node is about to run. Return: true if the memory was allocated; then graph_memory_keep()
- * or graph_memory_freed() must follow, and the memory stays until then.
+ * A free node is about to run. Return: true if the memory was allocated; then
+ * graph_memory_undo_free() or graph_memory_freed() must follow, and the memory stays until then.
  */
 bool graph_memory_free(CUdeviceptr address);
 /** The free node did not run after all. */
-void graph_memory_keep(CUdeviceptr address);
+void graph_memory_undo_free(CUdeviceptr address);
 /** The free node is behind this command at the latest. */
 void graph_memory_freed(CUdeviceptr address, struct client_stream *stream, uint64_t seq);
 

@@ -159,7 +159,7 @@ static CUresult await_room(void)
 	return lost_check();
 }
 
-/* Waits until the cause of the stop is gone. The lock is not held. */
+/* Waits until the stop has no cause any more. The lock is not held. */
 static CUresult await(struct client_stream *stream, enum stop stop)
 {
 	uint64_t seq = word_acquire(&stream->seq);
