@@ -230,7 +230,7 @@ static CUresult launch_graph(struct client_stream *stream, uint32_t graph)
 	return CUDA_SUCCESS;
 }
 
-/* Nodes that were changed since the latest launch; nodes from `next` on are not sent yet. */
+/* Nodes that were changed since the latest launch. */
 struct changes {
 	struct graph_node *const *nodes;
 	uint32_t count;

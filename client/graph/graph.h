@@ -64,7 +64,7 @@ struct graph_condition {
 	struct graph_condition *next;
 	struct graph_memory *memory; /* a reference; the handle is its address */
 	unsigned int value;	     /* at the begin of each launch, */
-	bool assigns;		     /* if `assigns` */
+	bool assigns;		     /* if this is set */
 };
 
 struct client_graph {

@@ -313,7 +313,7 @@ static bool reads_at_once(const struct copy_side *src)
 }
 
 /* Programs treat managed memory as the device's, and do not wait for its asynchronous copies,
- * except for copies to pageable memory, and large copies from pageable memory. */
+ * except for copies to pageable memory, and for large copies from pageable memory. */
 static bool is_late(const struct box *box, const struct copy_side *dst, const struct copy_side *src)
 {
 	if (reads_at_once(src))

@@ -1,4 +1,4 @@
-// The library's clock for decisions to spin. Any thread.
+// The clock that limits the library's spinning. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_CLOCK_H
 #define FRMPS_CLIENT_STATE_CLOCK_H

@@ -18,8 +18,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Runs at the end of the context; takes the context, the key and the value. May call the
- * library. */
+/* Runs at the end of the context; takes the context, the key and the value. May make driver
+ * calls. */
 typedef void cls_destructor(CUcontext context, void *key, void *value);
 
 struct cls_entry {

@@ -1,4 +1,4 @@
-// The devices as this program sees these: the snapshot of the handshake, filtered by
+// The program's view of the devices: the snapshot of the handshake, filtered by
 // CUDA_VISIBLE_DEVICES. cuInit writes the snapshot once; it is read-only afterwards, so every
 // question is answered without a lock and without the service. Only the number of multiprocessors
 // can change: the service writes the granted number where the program can read it.

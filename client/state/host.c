@@ -89,8 +89,8 @@ void host_start(void)
 	uint64_t base = connection.window_base + connection.device_bytes;
 
 	pool_init(&pool, base, events_base() - base, UNIT, KEEP_BYTES);
-	/* The service may have to keep freed memory pinned for a while, and so its addresses in
-	 * use. */
+	/* The service may have to keep freed memory pinned for a while; its addresses stay in use
+	 * for as long. */
 	pool.heap.onward = true;
 }
 

@@ -43,8 +43,8 @@ struct source {
 /* Attempts to send a file that the service does not know: the service may have restarted, or
  * dropped the file for others. */
 #define TRIES 16
-/* Most plausible entries of an ELF file's table; the largest cubins have some ten thousand
- * sections. */
+/* Largest plausible number of entries in an ELF file's table; the largest cubins have some ten
+ * thousand sections. */
 #define ELF_ENTRIES_MAX (UINT64_C(1) << 20)
 
 /*

@@ -49,7 +49,7 @@ bool memory_give_back(void);
 
 /**
  * The allocation of a kind that holds an address; other programs are about to get a handle of it.
- * Once no memory behind that handle is in use, it is not cached.
+ * Once no memory behind that handle is in use, the memory returns to the service.
  * Return: 0 or RANGES_E_NONE
  */
 int memory_export(CUdeviceptr address, enum range_kind kind, struct range *ret_range);

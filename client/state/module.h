@@ -1,7 +1,7 @@
 // Modules and libraries. CUmodule and CUlibrary are addresses of struct client_module; a library
 // belongs to no context, and its module (cuLibraryGetModule) is the library itself under the other
 // name. The service loads an image at the call, so that a bad image is reported at once, and
-// answers every name once: the library caches kernels and globals here.
+// answers every name once: struct client_module caches kernels and globals.
 //
 // The handle of an unloaded module is refused. Unloading waits for the work that the program has
 // submitted so far, as the driver's does: a kernel of the module may be in that work.

@@ -32,7 +32,7 @@ struct client_stream {
 	word64 seq;	       /* ring writes: highest seq used, the library's own commands included */
 	word32 capturing;      /* graph lock: commands do not go to the ring (graph/capture.h) */
 	uint64_t marked;       /* ring: highest seq with a requested mark */
-	uint64_t done;	       /* ring: an earlier value of done */
+	uint64_t done;	       /* ring: an earlier value of the completion word */
 	uint64_t joined;       /* ring: highest seq of the legacy stream that this stream waits for */
 	uint64_t early_joined; /* ring: early return (join.h) that this stream waits for */
 	bool unjoined; /* ring: has work that the legacy stream does not wait for yet; is on the list */
