@@ -135,8 +135,10 @@ static void give_way(void)
 	is_crowded = clock_now_ns() - begin >= SWITCH_NS;
 }
 
-/* Spins, and yields meanwhile unless the context asks for spinning. Return: true if one of the
- * commands is done; false also at the end of the session. */
+/* Spins, and yields meanwhile unless the context asks for spinning. Where other threads want the
+ * processor, sleeping leaves it to them at once: yields would pass it around among the spinning
+ * threads, each for a slice of some milliseconds. Return: true if one of the commands is done;
+ * false also at the end of the session. */
 static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 {
 	struct shm_server_header *server = connection.view.server;
@@ -153,6 +155,8 @@ static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 			return false;
 		if (yields && (late || is_crowded))
 			give_way();
+		if (yields && is_crowded)
+			return false;
 		passed = clock_now_ns() - begin;
 	}
 	return false;
