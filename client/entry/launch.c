@@ -104,8 +104,8 @@ static inline CUresult submit_launch(const struct launch *launch, struct client_
 	return CUDA_SUCCESS;
 }
 
-/* A launch may name events that are recorded when its blocks have begun, or when the blocks say so.
- * The library records these behind the kernel, which the driver's rules allow. */
+/* Events that a launch says are to be recorded when its blocks have begun, or say so themselves, at
+ * the earliest: here they are recorded behind it. */
 static CUresult launch_with_events(const struct launch *launch, struct client_stream *stream)
 {
 	CUresult result = each_event(launch, stream, check_event);
@@ -116,8 +116,7 @@ static CUresult launch_with_events(const struct launch *launch, struct client_st
 	return result == CUDA_SUCCESS ? each_event(launch, stream, event_record) : result;
 }
 
-/* Launches. The caller has filled in all of `launch` but the arguments and has checked its
- * handles. */
+/* Everything in `launch` but the arguments is filled in and its handles are valid. */
 static CUresult launch_checked(
 	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra)
 {
@@ -146,7 +145,8 @@ static CUresult launch_checked(
 	return leave_launch(result, stream);
 }
 
-/* The context of a launch: the stream's; for a default stream the current context (NULL). */
+/* The context that a launch belongs to: the stream's, for a default stream the current one
+ * (NULL). */
 static CUcontext context_of(CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;

@@ -34,7 +34,7 @@ struct graph_step {
 			uint8_t *description;
 			uint64_t bytes;
 			uint32_t graph;
-			bool changes; /* set by the caller: GRAPH_UPDATE commands may name the graph */
+			bool changes; /* the caller's: GRAPH_UPDATE commands may name it */
 		} device;
 		CUDA_HOST_NODE_PARAMS host;
 		struct box copy;

@@ -94,7 +94,7 @@ struct frmps_array_copy copy_form(const struct box *box, uint32_t kind)
 	};
 }
 
-/* Treatment of a call's last command before the call returns. */
+/* What a call does about its last command before it returns. */
 enum ending {
 	END_ASYNC, /* none: the program knows that the copy may be in flight */
 	END_EARLY, /* none, but all later commands of the program run behind it */

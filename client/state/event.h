@@ -20,10 +20,7 @@ CUcontext event_context(CUevent handle);
 /** A new event. CUDA_ERROR_OUT_OF_MEMORY when all slots are in use. */
 CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event);
 
-/**
- * The handle with which other programs open an event that was made for several.
- * CUDA_ERROR_INVALID_HANDLE.
- */
+/** What other programs open an event with that was made for several. CUDA_ERROR_INVALID_HANDLE. */
 CUresult event_export(CUevent event, CUipcEventHandle *ret_handle);
 
 /** An event of another program. Errors: shared_event_import(). */

@@ -28,7 +28,7 @@ struct time {
 	uint64_t epoch, local, device;
 };
 
-/* Return: true if the time is that of the record. */
+/* Return: whether it is that of the record. */
 static bool read_time(const struct timing_record *record, struct time *ret)
 {
 	struct shm_time *at = &connection.view.times[record->event];
@@ -68,7 +68,7 @@ void timing_expect(const struct timing_record *record)
 		spin(record, &time);
 }
 
-/* True if the record was done in an executor that does not serve the session any more. */
+/* Whether the record was done in an executor that is not the session's any more. */
 static bool is_orphaned(const struct timing_record *record)
 {
 	return word_acquire(&connection.view.states[record->stream->slot].untimed) >= record->seq;

@@ -17,8 +17,8 @@ struct launch {
 	const struct client_function *function;
 	uint32_t grid[3], block[3];
 	uint32_t shared_bytes;
-	bool cooperative; /* sent as a flag of the record, never as an attribute */
-	/* Arguments: pointers to each, or a packed buffer, or neither for a kernel without
+	bool cooperative; /* goes as a flag of the record, never as an attribute */
+	/* Arguments: pointers to each, or one packed buffer, or neither for a kernel without
 	 * parameters. */
 	void *const *params;
 	const void *buffer;

@@ -88,8 +88,7 @@ static enum stop place(
 	uint64_t seq = word_relaxed(&stream->seq) + 1;
 	struct frmps_head *head;
 
-	/* The last command of a stream needs no credit: no other follows, and a thread that
-	 * destroys a stream does not wait. */
+	/* The end of a stream needs none: it is the last, and whoever destroys does not wait. */
 	if (op != FRMPS_OP_STREAM_DESTROY && !has_credit(stream))
 		return STOP_CREDIT;
 	head = reserve(stream, op, bytes, seq);
@@ -130,7 +129,7 @@ static enum stop make_joins(struct client_stream *stream)
 	return GO;
 }
 
-/* GO if this thread may submit to the stream. */
+/* Whether this thread may submit to the stream. */
 static enum stop may_submit(const struct client_stream *stream)
 {
 	if (stream->closed)

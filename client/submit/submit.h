@@ -33,10 +33,7 @@ struct submit {
 CUresult submit_begin(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit);
 
-/**
- * As submit_begin(), for commands of the library itself: no joins, and no synchronisation waits for
- * such commands.
- */
+/** The same for commands of the shim itself: no joins, and no synchronisation waits for them. */
 CUresult submit_begin_own(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit);
 
@@ -61,8 +58,8 @@ void submit_release(struct client_stream *stream);
 void submit_commit(struct submit *submit);
 
 /**
- * As submit_commit(), for the last command of a synchronous call that returns although the command
- * may not be done: all later commands, on any stream, run behind it.
+ * The same for the last command of a synchronous call that returns although the command may not be
+ * done: everything that is submitted from now on, to any stream, runs behind it.
  */
 void submit_commit_early(struct submit *submit);
 
