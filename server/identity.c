@@ -3,6 +3,7 @@
 #include "server/identity.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -55,6 +56,16 @@ static int empty_bounding_set(void)
 	for (unsigned long cap = 0; (r = prctl(PR_CAPBSET_READ, cap, 0, 0, 0)) >= 0; cap++)
 		if (r && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
 			return -1;
+	return 0;
+}
+
+/* The C library's functions: they act on all threads, the driver's too. */
+int identity_become(uid_t uid)
+{
+	if (setgroups(0, NULL) < 0 ||
+		setresgid(IDENTITY_NO_GROUP, IDENTITY_NO_GROUP, IDENTITY_NO_GROUP) < 0 ||
+		setresuid(uid, uid, uid) < 0)
+		return -errno;
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-// As whom an executor runs that executes what programs send in its own process (heritage.as_user):
+// As whom an executor runs that executes what programs send in its own process (RUN_AS_PROGRAM):
 // as the program itself. User and groups come from the kernel, for the program that connected. The
 // user database may list groups that this program has given up, and does not know users of
 // containers. Programs of one user with other groups get executors of their own, so nobody gets a
@@ -15,8 +15,8 @@ struct ucred;
 
 #define IDENTITY_GROUPS_MAX 64u
 
-/* Where executors run as the service itself (heritage.as_user is false) there are no groups, and
- * `gid` is 0. */
+/* Where executors are not started as programs (RUN_AS_SERVICE, RUN_AS_USER) there are no groups,
+ * and `gid` is 0. */
 struct identity {
 	uid_t uid;
 	gid_t gid;
@@ -39,5 +39,15 @@ bool identity_equal(const struct identity *left, const struct identity *right);
  * Return: 0 or -errno; the process must not go on then
  */
 int identity_take(const struct identity *identity);
+
+/* "Nobody": a group that no file of a user's has. */
+#define IDENTITY_NO_GROUP 65534
+
+/**
+ * Makes all threads of this process a user's, in no group but IDENTITY_NO_GROUP, for good. What is
+ * open stays open. A process of root loses its capabilities with it, unless the user is root.
+ * Return: 0 or -errno; the process must not go on then, as it may be half of each
+ */
+int identity_become(uid_t uid);
 
 #endif

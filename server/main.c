@@ -4,6 +4,7 @@
 // marked internal.
 
 #include <errno.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -45,6 +47,7 @@ struct options {
 	bool only_check;
 	int device, control_fd, words_fd;
 	unsigned arch;
+	uint32_t user;
 	enum log_level log_level; /* of a child */
 };
 
@@ -77,6 +80,9 @@ static bool take_internal(struct options *options, int option)
 		return true;
 	case 'U':
 		backend_is_unproved = true;
+		return true;
+	case 'I':
+		options->user = (uint32_t)strtoul(optarg, NULL, 10);
 		return true;
 	case 'A':
 		options->arch = (unsigned)strtoul(optarg, NULL, 10);
@@ -228,6 +234,9 @@ static void prove(struct heritage *heritage)
 	else if (proof->state == PROOF_FAILED)
 		log_warning("faults of kernels are not contained, and each one ends its executor: %s",
 			proof->why);
+	if (heritage->run_as_why[0])
+		log_warning("executors run as root, and not as the users of their programs: %s",
+			heritage->run_as_why);
 }
 
 /* Whether the service would get a part of a GPU. */
@@ -244,6 +253,34 @@ static bool is_mig(int device)
 	return is;
 }
 
+/* The driver opens its device files while programs run, too. @ret_why: "" or the first that is not
+ * open to every user */
+static void look_for_closed_device(char *ret_why, size_t size)
+{
+	glob_t files = {0};
+	struct stat status;
+
+	ret_why[0] = '\0';
+	if (glob("/dev/nvidia[0-9]*", 0, NULL, &files) == 0)
+		glob("/dev/nvidiactl", GLOB_APPEND, NULL, &files);
+	for (size_t i = 0; i < files.gl_pathc && !ret_why[0]; i++)
+		if (stat(files.gl_pathv[i], &status) == 0 && (status.st_mode & 06) != 06)
+			snprintf(ret_why, size, "%s is not open to every user", files.gl_pathv[i]);
+	globfree(&files);
+}
+
+static void choose_run_as(const struct backend_ops *ops, struct heritage *heritage)
+{
+	if (geteuid() != 0)
+		return;
+	if (ops == &backend_host) {
+		heritage->run_as = RUN_AS_PROGRAM;
+		return;
+	}
+	look_for_closed_device(heritage->run_as_why, sizeof(heritage->run_as_why));
+	heritage->run_as = heritage->run_as_why[0] ? RUN_AS_SERVICE : RUN_AS_USER;
+}
+
 /* Fills in what children get. Return: 0, or the exit code after an error line. */
 static int choose_backend(const struct config *config, struct heritage *heritage)
 {
@@ -258,8 +295,8 @@ static int choose_backend(const struct config *config, struct heritage *heritage
 	*heritage = (struct heritage){.backend = ops->name,
 		.device = (int)config->device,
 		.log_level = (int)config->log_level,
-		.as_user = ops == &backend_host && geteuid() == 0,
 		.environment = heritage_environment(environ, shim, NULL)};
+	choose_run_as(ops, heritage);
 	code = try_backend(config, heritage);
 	if (!code && ops == &backend_cuda && !narrow(config, heritage, shim)) {
 		log_error("there is no memory for the environment of executors");
@@ -352,7 +389,7 @@ static int run_child(const struct options *options, char **arguments)
 	if (strcmp(options->role, "trial") == 0) {
 		fix_addresses(arguments);
 		log_init(options->log_level, "frmps trial");
-		return prove_main(ops, options->device, options->control_fd);
+		return prove_main(ops, options->device, options->user, options->control_fd);
 	}
 	/* A signal that is sent to all processes of the service is the daemon's to answer: it needs
 	 * its children to let programs finish. They end when it says so, or with it. */

@@ -14,12 +14,15 @@
 
 #include "server/backend/backend.h"
 #include "server/backend/trial.h"
+#include "server/identity.h"
 #include "server/loop/timer.h"
 #include "server/throwaway.h"
 #include "server/worker/exceptions.h"
 
 /* A step of the trial. Where other processes use the device, it runs the contexts in turn. */
 #define STEP_MS 3000u
+/* As whom executors are tried that run as their programs' users. */
+#define NOBODY 65534u
 /* Between two trials, where the device cannot be opened. */
 #define AGAIN_NS 250000000
 
@@ -27,13 +30,26 @@
 struct verdict {
 	enum proof_state state;
 	uint32_t ms;
-	bool is_closed; /* the device cannot be opened: nothing was tried */
+	bool is_closed;	  /* the device cannot be opened: nothing was tried */
+	bool is_as_asked; /* it has become the user that was asked for */
 	char why[TRIAL_TEXT];
 };
 
 /* ---- the child ---- */
 
-static void judge(const struct backend_ops *ops, int device, struct verdict *verdict)
+/* As an executor does. Return: whether the trial may begin */
+static bool become_user(uint32_t user, struct verdict *verdict)
+{
+	int r = user ? identity_become(user) : 0;
+
+	verdict->is_as_asked = !r;
+	if (r)
+		snprintf(verdict->why, sizeof(verdict->why), "it cannot become another user: %s",
+			strerror(-r));
+	return !r;
+}
+
+static void judge(const struct backend_ops *ops, int device, uint32_t user, struct verdict *verdict)
 {
 	struct backend_device properties;
 	uint64_t begin;
@@ -52,6 +68,8 @@ static void judge(const struct backend_ops *ops, int device, struct verdict *ver
 			(int)code);
 		return;
 	}
+	if (!become_user(user, verdict))
+		return;
 	if (!backend_contains) {
 		snprintf(verdict->why, sizeof(verdict->why), "the driver or the device is not known");
 		return;
@@ -63,12 +81,12 @@ static void judge(const struct backend_ops *ops, int device, struct verdict *ver
 		verdict->state = PROOF_GOOD;
 }
 
-int prove_main(const struct backend_ops *ops, int device, int answer_fd)
+int prove_main(const struct backend_ops *ops, int device, uint32_t user, int answer_fd)
 {
 	struct verdict verdict = {0};
 	ssize_t n;
 
-	judge(ops, device, &verdict);
+	judge(ops, device, user, &verdict);
 	n = write(answer_fd, &verdict, sizeof(verdict)); /* below PIPE_BUF: whole or not at all */
 	/* What is left on the device ends with the process. */
 	_exit(n == (ssize_t)sizeof(verdict) ? 0 : 1);
@@ -79,9 +97,9 @@ int prove_main(const struct backend_ops *ops, int device, int answer_fd)
 static int start(const char *program, const struct heritage *heritage, char *const *environment, int dump_fd,
 	unsigned patience_ms, struct verdict *ret_verdict, int *ret_status)
 {
-	char backend[32], device[32], level[32], control[32];
-	char *arguments[] = {
-		(char *)"frmps-server", (char *)"--role=trial", backend, device, level, control, NULL};
+	char backend[32], device[32], level[32], control[32], user[32];
+	char *arguments[] = {(char *)"frmps-server", (char *)"--role=trial", backend, device, level, control,
+		heritage->run_as == RUN_AS_USER ? user : NULL, NULL};
 	const struct throwaway trial = {.program = program,
 		.arguments = arguments,
 		.environment = environment,
@@ -92,6 +110,7 @@ static int start(const char *program, const struct heritage *heritage, char *con
 	snprintf(device, sizeof(device), "--device=%d", heritage->device);
 	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
+	snprintf(user, sizeof(user), "--user=%u", NOBODY);
 	return throwaway_ask(&trial, ret_verdict, sizeof(*ret_verdict), ret_status);
 }
 
@@ -131,7 +150,7 @@ static void ask(const char *program, const struct heritage *heritage, unsigned p
 
 /* Who has the device, or its memory, may go: what the trial says holds for as long as the service
  * lives. */
-void prove_ask(const char *program, struct heritage *heritage, unsigned patience_ms)
+static struct verdict ask_until(const char *program, const struct heritage *heritage, unsigned patience_ms)
 {
 	const struct timespec pause = {.tv_nsec = AGAIN_NS};
 	uint64_t until = timer_now_us() + patience_ms * UINT64_C(1000);
@@ -141,6 +160,29 @@ void prove_ask(const char *program, struct heritage *heritage, unsigned patience
 		ask(program, heritage, patience_ms, &verdict);
 	while (verdict.is_closed && timer_now_us() < until && !nanosleep(&pause, NULL));
 	verdict.why[sizeof(verdict.why) - 1] = '\0';
+	return verdict;
+}
+
+/* Handling faults comes first: where only the service can, executors run as the service. */
+static void try_as_service(
+	const char *program, struct heritage *heritage, unsigned patience_ms, struct verdict *verdict)
+{
+	const struct verdict as_user = *verdict;
+
+	heritage->run_as = RUN_AS_SERVICE;
+	*verdict = ask_until(program, heritage, patience_ms);
+	if (verdict->state == PROOF_FAILED && as_user.is_as_asked)
+		heritage->run_as = RUN_AS_USER;
+	else
+		snprintf(heritage->run_as_why, sizeof(heritage->run_as_why), "%s", as_user.why);
+}
+
+void prove_ask(const char *program, struct heritage *heritage, unsigned patience_ms)
+{
+	struct verdict verdict = ask_until(program, heritage, patience_ms);
+
+	if (verdict.state == PROOF_FAILED && !verdict.is_closed && heritage->run_as == RUN_AS_USER)
+		try_as_service(program, heritage, patience_ms, &verdict);
 	heritage->proof = (struct proof){.state = verdict.state, .ms = verdict.ms};
 	snprintf(heritage->proof.why, sizeof(heritage->proof.why), "%s", verdict.why);
 }

@@ -14,13 +14,18 @@ struct backend_ops;
 /**
  * Starts the process and waits for its verdict, which becomes heritage->proof. One that has not
  * said it in time is killed, and nothing is proved.
- * Where the device cannot be opened, another process is started, for as long.
+ * Where the device cannot be opened, another process is started, for as long. RUN_AS_USER is tried
+ * as an ordinary user; where only root proves it, heritage->run_as is RUN_AS_SERVICE afterwards.
  * @program: path of frmps-server
  * @patience_ms: for one of them
  */
 void prove_ask(const char *program, struct heritage *heritage, unsigned patience_ms);
 
-/** The child: says its verdict on the descriptor. Return: exit code. */
-int prove_main(const struct backend_ops *ops, int device, int answer_fd);
+/**
+ * The child: says its verdict on the descriptor.
+ * @user: as whom it handles faults once the device is open; 0: as it was started
+ * Return: exit code
+ */
+int prove_main(const struct backend_ops *ops, int device, uint32_t user, int answer_fd);
 
 #endif

@@ -44,6 +44,15 @@ struct proof {
 	char why[256]; /* PROOF_FAILED */
 };
 
+/* As whom executors run. */
+enum run_as {
+	RUN_AS_SERVICE,
+	RUN_AS_USER,	/* opened by the service, which is root; from its first session on as that one's
+			 * user, in no group (identity_become()) */
+	RUN_AS_PROGRAM, /* started with the program's user and groups (identity_take()): the host backend,
+			 * whose executors run code that programs bring along */
+};
+
 /* Everything a child inherits. Owned by the daemon's main function, constant while children run. */
 struct heritage {
 	const char *backend; /* name */
@@ -54,7 +63,8 @@ struct heritage {
 	/* The device lets one process alone have a context (compute mode EXCLUSIVE_PROCESS): there
 	 * is one executor at a time. */
 	bool exclusive;
-	bool as_user; /* executors run as the user of their programs (identity.h): the host backend, the service is root */
+	enum run_as run_as;
+	char run_as_why[256]; /* RUN_AS_SERVICE, although the service is root: why; else "" */
 };
 
 const char *role_name(enum role role);

@@ -448,7 +448,7 @@ static bool identify(const struct verb *verb, uid_t uid, struct identity *ret_id
 	struct identity self;
 
 	*ret_identity = (struct identity){.uid = uid};
-	if (!verb->daemon->heritage->as_user)
+	if (verb->daemon->heritage->run_as != RUN_AS_PROGRAM)
 		return true;
 	identity_of_self(&self);
 	if (self.uid != uid) {

@@ -344,6 +344,16 @@ static json_t *proof_json(const struct proof *proof)
 	return json;
 }
 
+/* As whom executors run. */
+static json_t *run_as_json(const struct heritage *heritage)
+{
+	static const char *const names[] = {
+		[RUN_AS_SERVICE] = "service", [RUN_AS_USER] = "user", [RUN_AS_PROGRAM] = "program"};
+
+	return json_pack("{ss ss*}", "who", names[heritage->run_as], "reason",
+		heritage->run_as_why[0] ? heritage->run_as_why : NULL);
+}
+
 static json_t *partition_json(const struct daemon *daemon, const struct partition *partition)
 {
 	uint32_t units = BACKEND_SMS_UNITS(partition->units);
@@ -384,13 +394,14 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
 
-	return document_text(json_pack("{ss ss so si si sI so sb so so so so so so so so so}", "version",
+	return document_text(json_pack("{ss ss so si si sI so sb so so so so so so so so so so}", "version",
 		SERVER_VERSION, "backend", daemon->heritage->backend, "socket",
 		foreign(daemon->config->socket), "pid", (int)getpid(), "holder", (int)getppid(),
 		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "stop_ms",
 		stop_json(daemon), "ready", daemon->ready, "keeper", keeper_json(daemon), "device",
-		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "partitions",
-		partitions_json(daemon), "swap", swap_json(daemon), "domains", domains_json(daemon, uid, all),
-		"counters", counters_json(daemon), "events", event_counters_json(daemon), "driver_loads",
+		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "run_as",
+		run_as_json(daemon->heritage), "partitions", partitions_json(daemon), "swap",
+		swap_json(daemon), "domains", domains_json(daemon, uid, all), "counters",
+		counters_json(daemon), "events", event_counters_json(daemon), "driver_loads",
 		driver_loads_json(daemon)));
 }

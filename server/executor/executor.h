@@ -63,7 +63,8 @@ struct executor {
 	_Alignas(SHM_LINE) word64 heard_at;
 
 	_Alignas(SHM_LINE) struct backend_device device;
-	bool fenced; /* it is off the device (halt.c); main thread */
+	bool fenced;   /* it is off the device (halt.c); main thread */
+	uint32_t user; /* as whom it runs; 0: as it was started (open.c). Main thread */
 	int control_fd;
 	pthread_mutex_t control_lock; /* of sending */
 	/* Under it. Whoever waits for a message gets it without memory as well. */

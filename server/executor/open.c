@@ -21,6 +21,7 @@
 #include "server/executor/open.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@
 #include "server/executor/pace.h"
 #include "server/executor/takeover.h"
 #include "server/executor/tenant.h"
+#include "server/identity.h"
 #include "server/log.h"
 
 static uint64_t timelines_bytes(void)
@@ -251,10 +253,32 @@ static void give_up(struct tenant *tenant)
 	tenant_unref(tenant);
 }
 
+/* Before anything of a program is looked at: the device is open, and an input that takes this
+ * process over has its own user's rights. */
+static CUresult become_user(struct executor *executor, uint32_t user, const char **ret_text)
+{
+	int r;
+
+	if (user == executor->user)
+		return CUDA_SUCCESS;
+	if (executor->user) {
+		*ret_text = "the executor is another user's";
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	r = identity_become(user);
+	if (r) {
+		log_error("cannot become user %u: %s", user, strerror(-r));
+		*ret_text = "the executor cannot run as the program's user";
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	executor->user = user;
+	return CUDA_SUCCESS;
+}
+
 void open_handle(struct job *job)
 {
 	struct executor *executor = job->executor;
-	struct tenant *tenant;
+	struct tenant *tenant = NULL;
 	const char *text = NULL;
 	CUresult code;
 
@@ -262,8 +286,11 @@ void open_handle(struct job *job)
 		job_reply(job, CUDA_ERROR_INVALID_VALUE, NULL, 0, "there is a session of this number");
 		return;
 	}
-	tenant = tenant_new(executor, job->message.session);
-	code = tenant ? open_tenant(job, tenant, &text) : CUDA_ERROR_OUT_OF_MEMORY;
+	code = become_user(executor, job->message.open_session.user, &text);
+	if (!code)
+		tenant = tenant_new(executor, job->message.session);
+	if (!code)
+		code = tenant ? open_tenant(job, tenant, &text) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (code && tenant)
 		give_up(tenant);
 	if (!code) {

@@ -110,9 +110,9 @@ static bool finds_no_device(const struct worker *worker)
 		    worker->lost_code == CUDA_ERROR_DEVICE_UNAVAILABLE ||
 		    backend_is_of_device((CUresult)worker->lost_code);
 
-	/* One that runs as a user says what he likes. */
-	return gone && !worker->was_ready && worker->daemon->ready && !worker->daemon->heritage->as_user &&
-	       !serves_anybody(worker->daemon);
+	/* One that runs as a user from its start says what that user likes. */
+	return gone && !worker->was_ready && worker->daemon->ready &&
+	       worker->daemon->heritage->run_as != RUN_AS_PROGRAM && !serves_anybody(worker->daemon);
 }
 
 bool device_take_lost(struct worker *worker)

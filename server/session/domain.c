@@ -386,8 +386,8 @@ void domain_prewarm(struct daemon *daemon)
 /* Executors run as somebody from their start. */
 static bool may_assign(const struct domain *domain, const struct identity *identity)
 {
-	return !domain->assigned &&
-	       (!domain->daemon->heritage->as_user || identity_equal(&domain->identity, identity));
+	return !domain->assigned && (domain->daemon->heritage->run_as != RUN_AS_PROGRAM ||
+					    identity_equal(&domain->identity, identity));
 }
 
 static struct domain *find_domain(const struct daemon *daemon, const struct identity *identity, bool alone)

@@ -286,7 +286,7 @@ void visitor_new(struct daemon *daemon, int socket)
 		.uid = credentials.uid, .owner = owner_of(credentials.uid), .pid = credentials.pid};
 	visitor->started = vitals_start(credentials.pid);
 	visitor->identity = (struct identity){.uid = credentials.uid};
-	if (daemon->heritage->as_user)
+	if (daemon->heritage->run_as == RUN_AS_PROGRAM)
 		identity_of_peer(&credentials, socket, &visitor->identity);
 	TAILQ_INSERT_TAIL(&daemon->visitors, visitor, link);
 	visitor->connection = connection_new(daemon->loop, socket, VISITOR_QUEUE_MAX, &handlers, visitor);

@@ -130,6 +130,14 @@ static void print_proof(const json_t *proof)
 			field_text(proof, "reason", "-"));
 }
 
+static void print_run_as(const json_t *run_as)
+{
+	const char *reason = field_text(run_as, "reason", NULL);
+
+	if (reason)
+		printf("executors: run as root, not as their programs' users, because: %s\n", reason);
+}
+
 static void print_status(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device"), *keeper = json_object_get(root, "keeper");
@@ -155,6 +163,7 @@ static void print_status(const json_t *root)
 		       "ends one\n",
 			field_number(root, "stop_ms") / 1000);
 	print_proof(json_object_get(root, "proof"));
+	print_run_as(json_object_get(root, "run_as"));
 	if (!strcmp(field_text(device, "state", "-"), "failed"))
 		printf("%s\nall programs get code %lld until the service is restarted\n",
 			field_text(device, "reason", "-"), field_number(device, "code"));

@@ -61,6 +61,8 @@ static _Noreturn void become(char *const *arguments, char *const *environment,
 	if (heritage_place(control_fd, words_fd, dump_fd)) {
 		if (identity)
 			take_identity(identity);
+		/* An executor becomes its user's later, and then gains nothing any more. */
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 		execve(OWN_PROGRAM, arguments, environment);
 	}
 	_exit(127);
@@ -86,7 +88,7 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 		worker->role == ROLE_EXECUTOR ? exceptions_environment(heritage->environment) : NULL;
 	/* The keeper runs nobody's code. */
 	const struct identity *identity =
-		worker->role == ROLE_EXECUTOR && heritage->as_user ? worker->identity : NULL;
+		worker->role == ROLE_EXECUTOR && heritage->run_as == RUN_AS_PROGRAM ? worker->identity : NULL;
 	char *const nothing[] = {NULL};
 	/* Where the driver can write (exceptions.h). */
 	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1;
@@ -167,9 +169,6 @@ static bool look(const struct worker *worker, struct vitals *ret_vitals)
 /* Compilers go deeper with every bracket of a text, which is the program's. What is not used takes
  * no memory. */
 #define STACK_BYTES (UINT64_C(64) << 20)
-/* "Nobody": of files that a compiler has no group may be its. */
-#define NO_GROUP 65534
-
 static bool deepen_stack(void)
 {
 	struct rlimit limits;
@@ -219,7 +218,7 @@ static char **environment_for_user(char *const *environment)
 static int start_compiler(const struct compiler *compiler, int control_fd, int *ret_pidfd)
 {
 	const struct heritage *heritage = compiler->crew->heritage;
-	const struct identity identity = {.uid = compiler->uid, .gid = NO_GROUP};
+	const struct identity identity = {.uid = compiler->uid, .gid = IDENTITY_NO_GROUP};
 	char backend[32], arch[32], control[32];
 	char *arguments[] = {(char *)"frmps-server", (char *)"--role=compiler", backend, arch, control, NULL};
 	char **environment = environment_for_user(heritage->environment);

@@ -184,8 +184,8 @@ static struct wire_message *sample(enum wire_type type)
 		m->elapsed = (struct wire_elapsed){UINT32_MAX, 1, UINT64_MAX, 2, 3, UINT32_MAX};
 		break;
 	case WIRE_OPEN_SESSION:
-		m->open_session = (struct wire_open_session){
-			UINT64_MAX, 2, 3, shape, UINT32_MAX, "program", INT32_MAX, UINT64_MAX - 7};
+		m->open_session = (struct wire_open_session){UINT64_MAX, 2, 3, shape, UINT32_MAX, "program",
+			INT32_MAX, UINT64_MAX - 7, UINT32_MAX - 1};
 		break;
 	case WIRE_CLOSE_SESSION:
 	case WIRE_DETACH_SESSION:
@@ -342,6 +342,7 @@ static void same_open_session(const struct wire_open_session *a, const struct wi
 	ck_assert_str_eq(a->program, b->program);
 	ck_assert_int_eq(a->pid, b->pid);
 	ck_assert_uint_eq(a->text, b->text);
+	ck_assert_uint_eq(a->user, b->user);
 }
 
 static void same_activate(const struct wire_activate *a, const struct wire_activate *b)

@@ -173,7 +173,7 @@ START_TEST(a_device_that_cannot_be_tried_is_said)
 	ck_assert_int_eq(pipe(ends), 0);
 	pid = fork();
 	if (!pid)
-		_exit(prove_main(&ops, 0, ends[1]));
+		_exit(prove_main(&ops, 0, 0, ends[1]));
 	close(ends[1]);
 	n = read(ends[0], answer, sizeof(answer) - 1);
 	ck_assert_int_gt(n, 0);
@@ -194,13 +194,17 @@ static CUresult open_at_the_second_time(int device, struct backend_device *ret_d
 	return unlink(getenv("FRMPS_TEST_FULL")) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static int be_the_child(void)
+/* @last: its last argument */
+static int be_the_child(const char *last)
 {
+	uint32_t user = 0;
+
 	static const struct trial_kernels kernels = {.survivor = "none"};
 	static const struct backend_ops ops = {
 		.trial = &kernels, .open_executor = open_at_the_second_time, .thread_enter = enter};
 
-	return prove_main(&ops, 0, HERITAGE_CONTROL_FD);
+	sscanf(last, "--user=%u", &user);
+	return prove_main(&ops, 0, user, HERITAGE_CONTROL_FD);
 }
 
 START_TEST(a_device_that_cannot_be_opened_is_tried_again)
@@ -212,13 +216,39 @@ START_TEST(a_device_that_cannot_be_opened_is_tried_again)
 }
 END_TEST
 
+/* Handling faults comes before running as a user. */
+START_TEST(what_no_user_can_do_is_tried_as_the_service)
+{
+	heritage.run_as = RUN_AS_USER;
+	ask("case \"$*\" in *--user=65534*) exit 42;; esac; exit 43", PATIENCE_MS);
+	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 43");
+	ck_assert_int_eq(heritage.run_as, RUN_AS_SERVICE);
+	ck_assert_str_eq(heritage.run_as_why, "the trial ended with exit code 42");
+}
+END_TEST
+
+/* It has become the user, and the device is no better for anybody else. */
+START_TEST(a_device_that_nobody_can_use_is_no_reason_to_run_as_root)
+{
+	if (geteuid() != 0)
+		return;
+	heritage.run_as = RUN_AS_USER;
+	write_program("");
+	snprintf(path_variable, sizeof(path_variable), "FRMPS_TEST_FULL=%s", path);
+	prove_ask("/proc/self/exe", &heritage, PATIENCE_MS);
+	ck_assert_str_eq(heritage.proof.why, "the driver or the device is not known");
+	ck_assert_int_eq(heritage.run_as, RUN_AS_USER);
+	ck_assert_str_eq(heritage.run_as_why, "");
+}
+END_TEST
+
 int main(int count, char **arguments)
 {
 	Suite *suite = suite_create("prove");
 	TCase *tests = tcase_create("prove");
 
 	if (count > 1 && strcmp(arguments[1], "--role=trial") == 0)
-		return be_the_child();
+		return be_the_child(count > 6 ? arguments[6] : "");
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, a_trial_that_crashes_proves_nothing);
 	tcase_add_test(tests, a_trial_that_hangs_is_ended);
@@ -229,6 +259,8 @@ int main(int count, char **arguments)
 	tcase_add_test(tests, a_trial_does_not_outlive_the_service);
 	tcase_add_loop_test(tests, a_device_that_cannot_be_tried_is_said, 0, 2);
 	tcase_add_test(tests, a_device_that_cannot_be_opened_is_tried_again);
+	tcase_add_test(tests, what_no_user_can_do_is_tried_as_the_service);
+	tcase_add_test(tests, a_device_that_nobody_can_use_is_no_reason_to_run_as_root);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

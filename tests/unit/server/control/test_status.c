@@ -167,6 +167,12 @@ START_TEST(the_proof_is_described)
 	proof = json_object_get(root, "proof");
 	ck_assert(json_is_false(json_object_get(proof, "proved")));
 	ck_assert_str_eq(string(proof, "reason"), "no kernel begins");
+	ck_assert_str_eq(string(json_object_get(root, "run_as"), "who"), "service");
+	ck_assert_ptr_null(json_object_get(json_object_get(root, "run_as"), "reason"));
+	json_decref(root);
+	strcpy(fake->heritage.run_as_why, "/dev/nvidia0 is not open to every user");
+	root = status_of(0);
+	ck_assert_str_eq(string(json_object_get(root, "run_as"), "reason"), fake->heritage.run_as_why);
 	json_decref(root);
 	end();
 }

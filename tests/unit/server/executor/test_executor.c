@@ -1546,6 +1546,49 @@ START_TEST(what_waits_is_bounded)
 }
 END_TEST
 
+static CUresult open_as(const struct client *like, uint64_t session, uint32_t user)
+{
+	struct wire_message request = {.type = WIRE_OPEN_SESSION};
+
+	request.open_session = (struct wire_open_session){.window_base = window_of(session),
+		.device_bytes = DEVICE_BYTES,
+		.host_bytes = HOST_BYTES,
+		.shape = like->view.shape,
+		.program = "a user's",
+		.user = user};
+	return call(&(struct client){.session = session}, &request,
+		(int[]){like->client_fd, like->server_fd, like->doorbell}, 3);
+}
+
+/* Its other threads have that user's rights as well. */
+static void *may_become_root(void *unused)
+{
+	(void)unused;
+	return (void *)(intptr_t)(syscall(SYS_setresuid, 0, 0, 0) == 0);
+}
+
+START_TEST(an_executor_becomes_its_first_sessions_user)
+{
+	struct client first;
+	pthread_t thread;
+	void *could;
+
+	open_client(&first, 1);
+	ck_assert_int_eq(open_as(&first, 2, 12345), CUDA_SUCCESS);
+	ck_assert_uint_eq(getuid(), 12345);
+	ck_assert_uint_eq(geteuid(), 12345);
+	ck_assert_uint_eq(getegid(), 65534);
+	ck_assert_int_eq(getgroups(0, NULL), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, may_become_root, NULL), 0);
+	ck_assert_int_eq(pthread_join(thread, &could), 0);
+	ck_assert_ptr_null(could);
+	ck_assert_int_eq(open_as(&first, 3, 12346), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(open_as(&first, 3, 0), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(open_as(&first, 3, 12345), CUDA_SUCCESS);
+	close_client(&first);
+}
+END_TEST
+
 static void start_by_hand(void)
 {
 	fake_reset();
@@ -1879,6 +1922,8 @@ int main(void)
 		tcase_add_test(role, a_launch_at_the_moment_of_falling_asleep_is_served);
 	tcase_add_test(role, nothing_is_unpinned_while_anything_runs);
 	tcase_add_test(role, many_ends_leave_nothing);
+	if (geteuid() == 0)
+		tcase_add_test(role, an_executor_becomes_its_first_sessions_user);
 	tcase_add_checked_fixture(tight, start_tight, stop);
 	tcase_add_test(tight, what_waits_is_bounded);
 	tcase_add_checked_fixture(slow, start_by_hand, stop_by_hand);

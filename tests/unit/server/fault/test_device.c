@@ -330,7 +330,7 @@ START_TEST(an_executor_of_a_user_does_not_say_that_there_is_no_device)
 		.type = WIRE_LOST, .trouble = {.code = CUDA_ERROR_NO_DEVICE, .text = "said"}};
 
 	boot();
-	fake->heritage.as_user = true;
+	fake->heritage.run_as = RUN_AS_PROGRAM;
 	fake_reap(fake, standby, SIGKILL);
 	fake_reap(fake, active, SIGKILL);
 	FAKE_SKIP_WHILE(fake, fake->child_count == 3);
