@@ -177,7 +177,7 @@ struct wire_open_session {
 	const char *program;
 	int32_t pid;
 	uint64_t text;
-	uint32_t user; /* 0: as the executor was started */
+	uint32_t user; /* 0: the id of the executor's start */
 };
 /* CloseSession, DetachSession. */
 struct wire_close_session {
