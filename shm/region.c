@@ -1,6 +1,6 @@
 // Making, checking and mapping a session's regions. Runs in the daemon (make), in clients and
-// executors (map). The memory itself is never asked for offsets: shapes come from the handshake and
-// stay in private memory.
+// executors (map). No process reads offsets from the memory itself: shapes come from the handshake
+// and stay in private memory.
 
 #include "shm/region.h"
 
@@ -53,7 +53,7 @@ uint64_t shm_graph_place(const struct wire_shape *shape, uint32_t graph, uint64_
 		       : 0;
 }
 
-/* Whether [offset, offset + bytes) starts on a page at or behind `from` and ends at or before
+/* True if [offset, offset + bytes) starts on a page at or behind `from` and ends at or before
  * `end`. */
 static bool fits(uint64_t offset, uint64_t bytes, uint64_t from, uint64_t end)
 {
@@ -86,7 +86,7 @@ static int nospace(int error)
 											: -error;
 }
 
-/* A memfd of `bytes` bytes that nobody can resize and no other user open again. */
+/* A memfd of `bytes` bytes that no process can resize and no other user can open again. */
 static int sealed_memfd(const char *name, uint64_t bytes, int *ret_fd)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -130,8 +130,8 @@ static int map_both(struct shm_view *view, int client_fd, int server_fd, enum sh
 {
 	const struct wire_shape *s = &view->shape;
 	int server_protection = side == SHM_SIDE_CLIENT ? PROT_READ : PROT_READ | PROT_WRITE;
-	/* The client has no use for the journal: it maps what lies before it. Places of graphs are
-	 * mapped by who needs them. */
+	/* The client does not need the journal, and maps only the part before it. Executors map the
+	 * places of graphs when needed. */
 	uint64_t server_bytes = side == SHM_SIDE_CLIENT ? s->journal_offset : journal_end(s);
 	uint8_t *client = map_file(client_fd, s->client_bytes, PROT_READ | PROT_WRITE);
 	uint8_t *server = map_file(server_fd, server_bytes, server_protection);
@@ -190,7 +190,7 @@ int shm_region_readonly(int server_fd, int *ret_fd)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", server_fd);
-	/* For a Welcome that is sent again it has been taken away already. */
+	/* A Welcome that is sent again finds the mode cleared already. */
 	if (fchmod(server_fd, 0400) < 0)
 		return -errno;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -229,8 +229,8 @@ int shm_view_map(struct shm_view *ret_view, const struct wire_shape *shape, int 
 		r = map_both(&view, client_fd, server_fd, side);
 	if (r)
 		return r;
-	/* The client's own header may hold anything by now; only the side that wrote it can vouch
-	 * for it. */
+	/* The client's own header may hold anything by now; only the side that wrote it can trust
+	 * it. */
 	if (view.server->magic != SHM_SERVER_MAGIC || view.server->major != FRMPS_PROTOCOL_MAJOR) {
 		shm_view_unmap(&view);
 		return SHM_E_SHAPE;

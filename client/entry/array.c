@@ -1,6 +1,5 @@
-// Entry points: CUDA arrays and mipmapped arrays. There are no sparse ones, none of deferred
-// mapping and none of several planes, so questions about those are refused as the driver refuses
-// them of other arrays.
+// Entry points: CUDA arrays and mipmapped arrays. Sparse arrays, deferred mapping and several
+// planes are not supported: questions about those return the driver's errors for other arrays.
 
 #include "client/entry/entry.h"
 
@@ -57,7 +56,7 @@ static CUresult destroy(struct client_array *array)
 {
 	if (!array)
 		return CUDA_ERROR_INVALID_HANDLE;
-	/* A level goes with the whole. */
+	/* A level ends with the whole array. */
 	return array->whole ? CUDA_SUCCESS : array_destroy(array);
 }
 
@@ -120,7 +119,7 @@ CUDA_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *ret_form, CU
 	return CUDA_SUCCESS;
 }
 
-/* The answer to questions that only other arrays can be asked. */
+/* The answer to questions about sparse, deferred or planar arrays. */
 static CUresult not_of_this_kind(const struct client_array *array)
 {
 	CUresult r = process_enter_context();

@@ -32,7 +32,7 @@ CUDA_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph grap
 {
 	CUgraphNode bad;
 
-	/* Uploading wants a stream, which is in the other form. */
+	/* An upload needs a stream, which only the other form has. */
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 		return CUDA_ERROR_INVALID_VALUE;
 	return instantiate(exec, graph, flags, &bad);
@@ -170,7 +170,7 @@ CUDA_EXPORT CUresult cuGraphExecUpdate(
 	return r;
 }
 
-/* Sets what a node does; `maker` makes it. */
+/* Sets the parameters of a node; `maker` makes these. */
 #define SET(handle, node, maker)                                                                             \
 	do {                                                                                                 \
 		struct graph_params params;                                                                  \

@@ -29,7 +29,7 @@ CUDA_EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int f
 		return r;
 	if (!pointer || (flags & ~(unsigned int)ALLOC_FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Nothing is no error, unlike with device memory; cuMemFreeHost() takes NULL. */
+	/* Unlike with device memory 0 bytes are no error; cuMemFreeHost() accepts NULL. */
 	if (bytes == 0) {
 		*pointer = NULL;
 		return CUDA_SUCCESS;
@@ -91,8 +91,8 @@ CUDA_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 		return r;
 	if (!flags || lookup_host(pointer, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* All that was allocated is mapped for the device, as on every device with one address
-	 * space. */
+	/* All allocated memory is mapped for the device, as on every device with unified
+	 * addressing. */
 	*flags = range.flags | (range.kind == RANGE_HOST ? CU_MEMHOSTALLOC_DEVICEMAP : 0u);
 	return CUDA_SUCCESS;
 }
@@ -121,7 +121,7 @@ CUDA_EXPORT CUresult cuMemHostUnregister(void *pointer)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* What was allocated pinned is no registration. */
+	/* Allocated pinned memory is no registration. */
 	if (!pointer || (lookup_host(pointer, &range) == 0 && range.kind == RANGE_HOST))
 		return CUDA_ERROR_INVALID_VALUE;
 	return registered_remove((uint64_t)(uintptr_t)pointer);

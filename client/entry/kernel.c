@@ -1,5 +1,5 @@
-// Entry points of kernels (functions of libraries). They need no context; what is asked per device
-// is the same for the one device that a program sees.
+// Entry points of kernels (functions of libraries). These calls need no context; questions per
+// device have the same answer for the only device that a program sees.
 
 #include "client/entry/entry.h"
 #include "client/state/device.h"

@@ -1,6 +1,6 @@
-// Kernel launches: look the handles up, check what the driver checks at the call, write one record.
-// The shortest path of the shim; a launch takes no lock but the ring's and asks the service
-// nothing, except a cooperative one the first time (do its blocks fit the device at once?).
+// Kernel launches: look the handles up, make the driver's checks, write a record. The shortest path
+// of the library; a launch takes no lock but the ring's and asks the service nothing, except for
+// the first launch of a cooperative kernel (do its blocks fit the device at once?).
 
 #include "client/entry/entry.h"
 #include "client/graph/capture.h"
@@ -13,7 +13,7 @@
 #include "client/submit/encode.h"
 #include "client/submit/submit.h"
 
-/* Blocks that run at the same time when they come in clusters. */
+/* Number of blocks that run at the same time if the launch has clusters. */
 static CUresult count_clustered(const struct launch *launch, uint32_t cluster, uint64_t *ret_blocks)
 {
 	struct occupancy question = {.query = OCCUPANCY_ACTIVE_CLUSTERS,
@@ -62,7 +62,7 @@ static CUresult check_cooperative(const struct launch *launch)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	/* Two factors of 32 bits; the third one may not overflow the product either. */
+	/* The product of two factors of 32 bits fits; the third factor must not overflow either. */
 	if ((uint64_t)launch->grid[0] * launch->grid[1] > blocks ||
 		(uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2] > blocks)
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;

@@ -94,7 +94,7 @@ static bool read_all(int fd, char *to, size_t bytes)
 	return true;
 }
 
-/* The whole of a file; free() it. */
+/* Reads a whole file; the caller frees the data. */
 static CUresult read_file(const char *path, char **ret_data, size_t *ret_bytes)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), saved = errno;

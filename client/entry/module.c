@@ -76,7 +76,7 @@ CUDA_EXPORT CUresult cuModuleUnload(CUmodule handle)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	/* A library's module goes with the library. */
+	/* A library's module is unloaded with the library. */
 	if (module->library)
 		return CUDA_ERROR_NOT_PERMITTED;
 	return module_unload(module);
@@ -136,9 +136,8 @@ CUDA_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *ret_handles, unsigne
 	return module_functions(module, (struct client_function **)ret_handles, room, &count);
 }
 
-/* The variable is the driver's own, so the shim reads it for the program. The service loads as it
- * sees fit.
- */
+/* The driver defines this environment variable, so the library reads it for the program. The
+ * service has its own loading mode. */
 CUDA_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret_mode)
 {
 	const char *wish = getenv("CUDA_MODULE_LOADING");

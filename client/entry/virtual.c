@@ -34,8 +34,8 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
 	return check_location(&properties->location);
 }
 
-/* What a device without a fabric, without remote access to its memory and on Linux does not
- * make. */
+/* Refuses wishes that a device without a fabric, without remote access to its memory and on Linux
+ * cannot fulfil. */
 static CUresult check_wishes(const CUmemAllocationProp *properties)
 {
 	if (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)

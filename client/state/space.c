@@ -14,7 +14,7 @@
 
 /* A window that turns out to be taken in this process is not asked for again. */
 #define TRIES 4
-/* What is smaller, and may be anywhere, shares a window. */
+/* Smaller reservations without an exact address share a window. */
 #define SHARED_BYTES (UINT64_C(64) << 30)
 
 struct reservation {
@@ -45,9 +45,8 @@ uint64_t space_bytes(void)
 
 void space_start(void)
 {
-	/* The service has some addresses at the very end for itself: a quarter of this is more than
-	 * it takes.
-	 */
+	/* The service uses some addresses at the very end; a quarter of these bytes is more than
+	 * enough. */
 	uint64_t bytes = space_bytes();
 
 	home.base = connection.window_base + connection.device_bytes - bytes;
@@ -75,7 +74,7 @@ static struct reservation **find_gap(struct region *region, uint64_t bytes, uint
 	return link;
 }
 
-/* The link for a reservation at exactly this address. NULL: it is not free. */
+/* The link for a reservation at exactly this address. NULL: the address is in use. */
 static struct reservation **find_exactly(struct region *region, uint64_t bytes, uint64_t address)
 {
 	struct reservation **link = &region->first;
@@ -134,7 +133,7 @@ static void add_region(struct region *region)
 
 /* ---- the service ---- */
 
-/* The end of the region that an address lies in; 0: it lies in none. */
+/* The end of the region that holds an address; 0: none. */
 static uint64_t end_of_own(uint64_t address)
 {
 	uint64_t end = 0;
@@ -147,7 +146,7 @@ static uint64_t end_of_own(uint64_t address)
 	return end;
 }
 
-/* A window of the service that is free here as well. */
+/* Asks the service for a window that is free in this process as well. */
 static CUresult ask(const struct wire_window *wish, struct region *region)
 {
 	struct wire_message request = {.type = WIRE_RESERVE_WINDOW, .window = *wish};
@@ -195,14 +194,14 @@ static CUresult grow(uint64_t bytes, uint64_t alignment, uint64_t at)
 			add_region(region);
 			return CUDA_SUCCESS;
 		}
-		/* Somebody was faster: the next look sees those addresses taken. */
+		/* Another mapping was faster: the next look sees these addresses as taken. */
 		r = give_back(region);
 	}
 	free(region);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : r;
 }
 
-/* A region that nothing is in any more, and that is not found any more. */
+/* Releases an empty region that is out of the list. */
 static CUresult end_region(struct region *region)
 {
 	CUresult r = give_back(region);
@@ -218,7 +217,8 @@ static CUresult end_region(struct region *region)
 
 /* ---- reservations ---- */
 
-/* Under `growing`. Only there, if nothing of it is the program's already. */
+/* Under `growing`. Makes a region exactly there, unless a part of it belongs to a region
+ * already. */
 static void grow_there(uint64_t bytes, uint64_t hint)
 {
 	uint64_t end = hint + bytes;
@@ -243,7 +243,7 @@ static CUresult find_room(struct reservation *reservation, uint64_t room, uint64
 		if (place_exactly(reservation, room, hint))
 			return CUDA_SUCCESS;
 	}
-	/* Somebody may take what has just come. */
+	/* Another thread may take the new addresses. */
 	while (r == CUDA_SUCCESS && !place(reservation, room, alignment))
 		r = grow(room, alignment, 0);
 	return r;

@@ -1,4 +1,4 @@
-// See start.h. The process calls begin() once it knows that nobody else does (process.h).
+// See start.h. The process calls begin() only in a single thread at a time (process.h).
 
 #include "client/state/start.h"
 
@@ -52,7 +52,7 @@ static bool is_set(const char *variable)
 	return value && atoi(value) != 0;
 }
 
-/* The driver's variables, but for those of its cache of compiled code (code_cache.h). */
+/* The driver's variables, without those of its cache of compiled code (code_cache.h). */
 static void read_variables(void)
 {
 	bool no_text = is_set("CUDA_DISABLE_PTX_JIT"), none = is_set("CUDA_DISABLE_JIT");

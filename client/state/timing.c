@@ -1,7 +1,8 @@
 // See timing.h.
 //
-// Two records that one executor served are as far apart as its driver says. If it was replaced
-// between them, what counts is the device's timer, which both executors know to some microseconds.
+// The driver of an executor knows the time between two records of that executor. If the executor
+// was replaced between the records, the device's timer counts, which both executors know to some
+// microseconds.
 
 #include "client/state/timing.h"
 
@@ -15,12 +16,12 @@
 #include "client/submit/submit.h"
 #include "shm/doorbell.h"
 
-/* An executor that is awake looks by itself within this, as a rule; then it is asked. */
+/* An awake executor usually writes a time within this; then the library asks. */
 #define SPIN_NS UINT64_C(20000)
-/* How long one that was replaced may still write. */
+/* How long a replaced executor may still write. */
 #define LATE_NS	 UINT64_C(20000000)
 #define SLEEP_US UINT64_C(1000)
-/* Looks at the word for one at the clock. */
+/* Looks at the word for each look at the clock. */
 #define LOOKS 16u
 
 struct time {
@@ -53,7 +54,7 @@ static bool spin(const struct timing_record *record, struct time *ret)
 	return false;
 }
 
-/* One that sleeps looks only when it is asked. */
+/* A sleeping executor writes times only on request. */
 static bool is_awake(void)
 {
 	return !word_relaxed(&connection.view.server->asleep);
@@ -118,7 +119,7 @@ CUresult timing_between(
 	same = from.epoch == to.epoch;
 	known = from.epoch && to.epoch && (same || (from.device && to.device));
 	if (!known) {
-		client_log(CLIENT_LOG_ERROR, "the time of an event was lost with the executor that knew it");
+		client_log(CLIENT_LOG_ERROR, "the time of an event was lost with an executor");
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	*ret_milliseconds =

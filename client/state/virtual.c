@@ -1,7 +1,7 @@
-// See virtual.h. Two tables under one lock, which is not held while the service is asked: handles
-// by index, and mappings by address. A mapping that is being made or taken away is BUSY: its
-// addresses are taken, nobody else may do anything with it. What copies and pointer queries may
-// name is in the map of ranges (ranges.h), only while READY.
+// See virtual.h. Two tables under a lock, which no thread holds while it asks the service: handles
+// by index, and mappings by address. A mapping is BUSY while a thread makes or removes it: its
+// addresses are in use, and no other thread may use the mapping. The map of ranges (ranges.h) has
+// the memory for copies and pointer queries, only while READY.
 //
 // A handle's number is its place in the table and a count of the place's uses: an old number finds
 // nothing.
@@ -39,7 +39,7 @@ struct mapping {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct physical *places; /* all of this: guarded by lock */
+static struct physical *places; /* guarded by lock, as the variables below */
 static uint32_t place_count, place_room, first_free;
 static struct range_map mappings; /* block: struct mapping */
 
@@ -54,7 +54,7 @@ static struct physical *find(CUmemGenericAllocationHandle handle)
 {
 	uint32_t place = (uint32_t)handle - 1;
 
-	/* What is only mapped has no handle until it is retained. */
+	/* Memory that is only mapped has no handle until a retain. */
 	if (!(uint32_t)handle || place >= place_count || !places[place].used || !places[place].references ||
 		places[place].uses != handle >> 32)
 		return NULL;
@@ -98,8 +98,7 @@ static void give_place(struct physical *physical)
 	first_free = (uint32_t)(physical - places) + 1;
 }
 
-/* If nobody has the memory any more: gives the place back. Return: the handle to release, 0 if
- * not. */
+/* Frees the place if the memory is no longer in use. Return: the handle to release, or 0. */
 static CUmemGenericAllocationHandle retire(struct physical *physical)
 {
 	CUmemGenericAllocationHandle handle = handle_of((uint32_t)(physical - places));
@@ -112,7 +111,7 @@ static CUmemGenericAllocationHandle retire(struct physical *physical)
 
 /* ---- requests ---- */
 
-/* @ret_values: of the reply, if it must have any */
+/* @ret_values: of the reply, if `count` is not 0 */
 static CUresult ask(
 	enum wire_type type, const struct wire_memory *memory, uint64_t *ret_values, uint32_t count)
 {
@@ -248,7 +247,7 @@ static CUresult begin_map(
 
 	if (!physical || bytes > physical->bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* A part of it: so the driver. */
+	/* A part of the memory: as the driver. */
 	if (bytes < physical->bytes)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	*mapping = (struct mapping){.place = (uint32_t)(physical - places), .busy = true};
@@ -259,7 +258,7 @@ static CUresult begin_map(
 	return CUDA_SUCCESS;
 }
 
-/* A mapping is gone. Return: the handle to release, 0 if it is still held. */
+/* Removes a mapping. Return: the handle to release, 0 while it is in use. */
 static CUmemGenericAllocationHandle end_mapping(uint64_t address)
 {
 	struct range range;
@@ -333,8 +332,8 @@ CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHan
 	return r;
 }
 
-/* Calls `visit` for the mappings that a range consists of, if it consists of whole READY ones.
- * Under the lock. */
+/* Calls `visit` for the mappings of a range, if it consists of whole READY mappings. Under the
+ * lock. */
 static CUresult each_mapping(
 	uint64_t address, uint64_t bytes, void (*visit)(struct mapping *mapping, int what), int what)
 {
@@ -380,7 +379,7 @@ static uint64_t bytes_at(uint64_t address)
 	return bytes;
 }
 
-/* Whether nothing is mapped in a reserved range. */
+/* True if nothing is mapped in a reserved range. */
 static bool is_bare(uint64_t address, uint64_t bytes)
 {
 	return bytes && space_is_reserved(address, bytes) && !range_map_touches(&mappings, address, bytes);
@@ -395,7 +394,7 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes)
 	bare = is_bare(address, bytes);
 	r = bare ? CUDA_SUCCESS : each_mapping(address, bytes, set_busy, true);
 	pthread_mutex_unlock(&lock);
-	/* As the driver has it: what is not mapped is unmapped. */
+	/* As in the driver, unmapping an unmapped range succeeds. */
 	if (bare || r != CUDA_SUCCESS)
 		return r;
 	for (uint64_t at = address; at < address + bytes; at += bytes_at(at))
@@ -404,7 +403,7 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes)
 	for (uint64_t at = address, size; at < address + bytes; at += size) {
 		size = bytes_at(at);
 		r = unmap_at_service(at, size);
-		/* What is still mapped keeps its addresses: they must not be used again. */
+		/* Memory that is still mapped keeps its addresses: these must not be reused. */
 		if (r == CUDA_SUCCESS)
 			r = release_at_service(end_mapping(at));
 		if (worst == CUDA_SUCCESS)
@@ -461,7 +460,7 @@ CUresult virtual_token_of(
 	return CUDA_SUCCESS;
 }
 
-/* The service's file, which keeps the memory alive while somebody has it open. */
+/* The service's file, which keeps the memory alive while any process has it open. */
 static CUresult ask_file(CUmemGenericAllocationHandle handle, int *ret_fd)
 {
 	struct wire_message request = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = handle}};
@@ -493,7 +492,7 @@ CUresult virtual_import(int fd, CUmemGenericAllocationHandle *ret_handle)
 	struct wire_export file;
 	uint64_t bytes;
 	int saved = errno;
-	/* Only files in memory have seals: reading one never waits. */
+	/* Only memfds have seals, and a read of a memfd never waits. */
 	bool is_ours = fcntl(fd, F_GET_SEALS) == WIRE_EXPORT_SEALS &&
 		       pread(fd, &file, sizeof(file), 0) == sizeof(file) &&
 		       memcmp(file.magic, WIRE_EXPORT_MAGIC, sizeof(file.magic)) == 0;

@@ -1,10 +1,10 @@
-// The ring's writing end. Runs on the program's threads; what it owns is guarded by the ring lock,
-// which is a leaf: no other lock is taken inside it, and every wait gives it back first. The
-// positions of a stream (stream.h: "ring") are changed here only.
+// The ring's writing end. Runs on the program's threads. The ring lock guards its data; it is a
+// leaf: no thread takes another lock inside, and every wait releases it first. Only this file
+// changes the positions of a stream (stream.h: "ring").
 //
-// A record is written in place and published at once, joins in front of it too, so that a stop in
-// the middle (no room, no credit) leaves nothing half done: the joins made so far stay true and the
-// caller starts again.
+// A record is written in place and published at once, and so are the joins in front of it. A stop
+// in the middle (no room, no credit) therefore leaves nothing half done: the joins made so far stay
+// valid and the caller starts again.
 
 #include "client/submit/submit.h"
 
@@ -28,7 +28,7 @@ static struct {
 	struct join join;
 } ring;
 
-/* Why a record cannot be written now. */
+/* The reason why a record cannot be written now. */
 enum stop { GO, STOP_ROOM, STOP_CREDIT, STOP_CLOSED, STOP_CLAIMED };
 
 void submit_start(void)
@@ -43,9 +43,8 @@ static void leave(void)
 
 	submit_lock_give(&ring.lock);
 	doorbell_ring(connection.doorbell_fd, &server->asleep);
-	/* The same cache line as `asleep`, so the look is free: a verdict becomes sticky soon after
-	 * it fell.
-	 */
+	/* The same cache line as `asleep`, so the look is free: the library notices a verdict
+	 * soon. */
 	if (__builtin_expect(word_relaxed(&server->state) > SHM_SESSION_HELD, 0))
 		lost_verdict();
 }
@@ -66,7 +65,7 @@ static struct frmps_head *reserve(
 
 	if (!head)
 		return NULL;
-	/* The padding must be zero; it is at most this much. */
+	/* The padding, at most this much, must be zero. */
 	memset((uint8_t *)head + size - FRMPS_RECORD_ALIGN, 0, FRMPS_RECORD_ALIGN);
 	*head = (struct frmps_head){.size = size, .op = (uint16_t)op, .stream = stream->slot, .seq = seq};
 	return head;
@@ -110,7 +109,7 @@ static void publish(struct submit *submit)
 	ring_publish(&ring.writer, submit->head->size);
 }
 
-/* Makes the stream wait for what the default-stream rule says. */
+/* Makes the stream wait as the default-stream rule demands. */
 static enum stop make_joins(struct client_stream *stream)
 {
 	struct client_stream *other;
@@ -148,17 +147,18 @@ static enum stop try_begin(
 	return stop == GO ? place(stream, op, bytes, ret_submit) : stop;
 }
 
-/* Between two looks whether the ring has room. */
+/* Time between two checks for room in the ring. */
 #define PAUSE_NS UINT64_C(20000)
 
-/* The executor empties the ring without waiting for anything, unless it is being replaced. */
+/* The executor empties the ring without waiting for anything, unless the service replaces the
+ * executor. */
 static CUresult await_room(void)
 {
 	uncancelled_sleep(PAUSE_NS);
 	return lost_check();
 }
 
-/* Waits for what stopped a record. The lock is not held. */
+/* Waits until the stop has no cause any more. The lock is not held. */
 static CUresult await(struct client_stream *stream, enum stop stop)
 {
 	uint64_t seq = word_acquire(&stream->seq);
@@ -167,13 +167,13 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stop == STOP_ROOM)
 		return await_room();
-	/* What is in front may wait for the very function that calls. */
+	/* The commands in front may wait for the very function that makes this call. */
 	if (thread_self()->is_callbacks)
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (stop == STOP_CLAIMED)
 		return await_room();
-	/* Half of the credit at once: one wait for many commands. It is long, and the device has
-	 * the other half left when it ends, so there is nothing to spin for. */
+	/* Waits for half of the credit: a single wait for many commands. The wait is long, and then
+	 * the device still has the other half, so spinning gains nothing. */
 	return wait_quietly(stream, seq - SHM_STREAM_CREDIT / 2, true);
 }
 
@@ -309,7 +309,7 @@ CUresult submit_close(struct client_stream *stream)
 	return CUDA_SUCCESS;
 }
 
-/* Directives have no place in a stream. A full ring is waited for. */
+/* Sends a directive, which has no place in a stream. Waits while the ring is full. */
 static CUresult direct(struct client_stream *stream, enum frmps_op op, const void *body, uint32_t bytes)
 {
 	struct frmps_head *head;
@@ -333,7 +333,7 @@ static CUresult direct(struct client_stream *stream, enum frmps_op op, const voi
 	return r;
 }
 
-/* Whether a mark at or behind `seq` was asked for. */
+/* True if a mark at or behind `seq` was requested. */
 static bool is_marked(struct client_stream *stream, uint64_t seq)
 {
 	bool marked;
@@ -361,7 +361,7 @@ CUresult submit_drain(void)
 
 	submit_lock_take(&ring.lock);
 	tail = ring.writer.tail;
-	/* Not everything has woken the executor. */
+	/* Some commands do not wake the executor. */
 	leave();
 	/* Pairs with ring_consume(), which follows the driver's calls. */
 	while (r == CUDA_SUCCESS && word_acquire(&connection.view.server->head) < tail)
