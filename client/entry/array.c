@@ -22,6 +22,7 @@ static CUresult create(const void *must_be, const CUDA_ARRAY3D_DESCRIPTOR *form,
 
 CUDA_EXPORT CUresult cuArray3DCreate_v2(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *form)
 {
+	TRACE_CALL();
 	struct client_array *array;
 	CUresult r = create(ret_array, form, 0, &array);
 
@@ -45,6 +46,7 @@ CUDA_EXPORT CUresult cuArrayCreate_v2(CUarray *ret_array, const CUDA_ARRAY_DESCR
 CUDA_EXPORT CUresult cuMipmappedArrayCreate(
 	CUmipmappedArray *ret_mipmap, const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned int levels)
 {
+	TRACE_CALL();
 	struct client_array *array;
 	CUresult r = create(ret_mipmap, form, levels ? levels : 1, &array);
 
@@ -63,6 +65,7 @@ static CUresult destroy(struct client_array *array)
 
 CUDA_EXPORT CUresult cuArrayDestroy(CUarray handle)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? destroy(array_find(handle)) : r;
@@ -70,6 +73,7 @@ CUDA_EXPORT CUresult cuArrayDestroy(CUarray handle)
 
 CUDA_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? destroy(array_find_mipmapped(handle)) : r;
