@@ -21,6 +21,7 @@ static CUresult create(const void *must_be, const CUDA_ARRAY3D_DESCRIPTOR *form,
 
 CUDA_EXPORT CUresult cuArray3DCreate_v2(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *form)
 {
+	TRACE_CALL();
 	struct client_array *array;
 	CUresult r = create(ret_array, form, 0, &array);
 
@@ -44,6 +45,7 @@ CUDA_EXPORT CUresult cuArrayCreate_v2(CUarray *ret_array, const CUDA_ARRAY_DESCR
 CUDA_EXPORT CUresult cuMipmappedArrayCreate(
 	CUmipmappedArray *ret_mipmap, const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned int levels)
 {
+	TRACE_CALL();
 	struct client_array *array;
 	CUresult r = create(ret_mipmap, form, levels ? levels : 1, &array);
 
@@ -62,6 +64,7 @@ static CUresult destroy(struct client_array *array)
 
 CUDA_EXPORT CUresult cuArrayDestroy(CUarray handle)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? destroy(array_find(handle)) : r;
@@ -69,6 +72,7 @@ CUDA_EXPORT CUresult cuArrayDestroy(CUarray handle)
 
 CUDA_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? destroy(array_find_mipmapped(handle)) : r;

@@ -66,17 +66,22 @@ static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 
 CUDA_EXPORT CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 {
+	TRACE_CALL();
+
 	return create(context, flags, device);
 }
 
 CUDA_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 {
+	TRACE_CALL();
+
 	return create(context, flags, device);
 }
 
 CUDA_EXPORT CUresult cuCtxCreate_v3(
 	CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags, CUdevice device)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -89,6 +94,7 @@ CUDA_EXPORT CUresult cuCtxCreate_v3(
 CUDA_EXPORT CUresult cuCtxCreate_v4(
 	CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -102,6 +108,7 @@ CUDA_EXPORT CUresult cuCtxCreate_v4(
 
 CUDA_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 {
+	TRACE_CALL();
 	CUcontext popped;
 	CUresult r = process_enter();
 
@@ -355,6 +362,7 @@ static CUresult synchronize(CUcontext context)
 
 CUDA_EXPORT CUresult cuCtxSynchronize(void)
 {
+	TRACE_CALL();
 	CUresult r = process_enter_context();
 
 	return r == CUDA_SUCCESS ? synchronize(context_current()) : r;
@@ -362,6 +370,7 @@ CUDA_EXPORT CUresult cuCtxSynchronize(void)
 
 CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 {
+	TRACE_CALL();
 	CUcontext named;
 	CUresult r;
 

@@ -12,6 +12,7 @@
 #include "client/state/process.h"
 #include "client/state/stream.h"
 #include "client/submit/wait.h"
+#include "client/trace/trace.h"
 
 /* Exported, but references from inside the library bind to its own function. */
 #define CUDA_EXPORT __attribute__((visibility("protected")))
@@ -26,14 +27,24 @@
  * bool per_thread.
  */
 #define ENTRY_PAIR(name, suffix, body, parameters, ...)                                                      \
+	ENTRY_PAIR_BY(ENTRY_TRACED, name, suffix, body, parameters, __VA_ARGS__)
+/* The same where the body tells the trace itself, or has nothing to tell. */
+#define ENTRY_PAIR_UNTRACED(name, suffix, body, parameters, ...)                                             \
+	ENTRY_PAIR_BY(ENTRY_RETURN, name, suffix, body, parameters, __VA_ARGS__)
+
+#define ENTRY_PAIR_BY(RETURN, name, suffix, body, parameters, ...)                                           \
 	CUDA_EXPORT CUresult name parameters                                                                 \
 	{                                                                                                    \
-		return body(__VA_ARGS__, false);                                                             \
+		RETURN(body(__VA_ARGS__, false));                                                            \
 	}                                                                                                    \
 	CUDA_EXPORT CUresult name##suffix parameters                                                         \
 	{                                                                                                    \
-		return body(__VA_ARGS__, true);                                                              \
+		RETURN(body(__VA_ARGS__, true));                                                             \
 	}
+#define ENTRY_RETURN(call) return call
+#define ENTRY_TRACED(call)                                                                                   \
+	TRACE_CALL();                                                                                        \
+	return call
 
 /* True for the handle of a stream that the program made. Such a stream belongs to a context; the
  * default streams are those of the current context. */

@@ -80,6 +80,7 @@ CUDA_EXPORT CUresult cuEventQuery(CUevent event)
 
 CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
+	TRACE_CALL();
 	CUresult r = process_enter_object(true);
 
 	/* In a forked child there is nothing to look at. */

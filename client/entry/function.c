@@ -107,6 +107,7 @@ CUDA_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *ret_state, CUfunctio
 
 CUDA_EXPORT CUresult cuFuncLoad(CUfunction handle)
 {
+	TRACE_CALL();
 	struct client_function *function;
 
 	return enter(handle, &function);

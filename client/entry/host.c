@@ -23,6 +23,7 @@ static int lookup_host(const void *pointer, struct range *ret_range)
 
 CUDA_EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
@@ -44,6 +45,7 @@ CUDA_EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
 
 CUDA_EXPORT CUresult cuMemFreeHost(void *pointer)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? host_free(pointer) : r;
@@ -99,6 +101,7 @@ CUDA_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 
 CUDA_EXPORT CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -116,6 +119,7 @@ CUDA_EXPORT CUresult cuMemHostRegister(void *pointer, size_t bytes, unsigned int
 
 CUDA_EXPORT CUresult cuMemHostUnregister(void *pointer)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 	struct range range;
 

@@ -60,6 +60,7 @@ CUDA_EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config
 
 CUDA_EXPORT CUresult cuKernelGetFunction(CUfunction *ret_handle, CUkernel kernel)
 {
+	TRACE_CALL();
 	struct client_function *function;
 	CUresult result = process_enter_context();
 

@@ -47,6 +47,7 @@ CUDA_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUj
 	void **values, unsigned int count, CUlibraryOption *library_options, void **library_values,
 	unsigned int library_count)
 {
+	TRACE_CALL();
 	struct jit jit;
 	CUresult result = process_enter();
 
@@ -66,6 +67,7 @@ CUDA_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path,
 	void **values, unsigned int count, CUlibraryOption *library_options, void **library_values,
 	unsigned int library_count)
 {
+	TRACE_CALL();
 	struct jit jit;
 	CUresult result = process_enter();
 
@@ -93,6 +95,7 @@ static CUresult enter(CUlibrary handle, struct client_module **ret_library)
 
 CUDA_EXPORT CUresult cuLibraryUnload(CUlibrary handle)
 {
+	TRACE_CALL();
 	struct client_module *library;
 	CUresult result = enter(handle, &library);
 
@@ -101,6 +104,7 @@ CUDA_EXPORT CUresult cuLibraryUnload(CUlibrary handle)
 
 CUDA_EXPORT CUresult cuLibraryGetKernel(CUkernel *ret_handle, CUlibrary handle, const char *name)
 {
+	TRACE_CALL();
 	struct client_function *function;
 	struct client_module *library;
 	CUresult result = enter(handle, &library);

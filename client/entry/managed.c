@@ -12,6 +12,7 @@
 
 CUDA_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)

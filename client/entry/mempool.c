@@ -142,6 +142,7 @@ CUDA_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 CUDA_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	return r == CUDA_SUCCESS ? mempool_trim(pool, keep) : r;

@@ -15,6 +15,7 @@
 
 CUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
+	TRACE_CALL();
 	struct client_stream *made;
 	CUresult r = process_enter_context();
 
@@ -35,6 +36,7 @@ CUDA_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 
 CUDA_EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
 {
+	TRACE_CALL();
 	struct client_stream *stream;
 	CUresult r = enter_stream(handle, false, &stream);
 

@@ -48,6 +48,7 @@ static CUresult check_wishes(const CUmemAllocationProp *properties)
 CUDA_EXPORT CUresult cuMemAddressReserve(
 	CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 	uint64_t reserved;
 
@@ -63,6 +64,7 @@ CUDA_EXPORT CUresult cuMemAddressReserve(
 
 CUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -91,6 +93,7 @@ CUDA_EXPORT CUresult cuMemGetAllocationGranularity(
 CUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	const CUmemAllocationProp *properties, unsigned long long flags)
 {
+	TRACE_CALL();
 	CUmemAllocationProp made;
 	CUresult r = process_enter();
 
@@ -111,6 +114,7 @@ CUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t by
 
 CUDA_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	return r == CUDA_SUCCESS ? virtual_release(handle) : r;
@@ -119,6 +123,7 @@ CUDA_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 CUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 	CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -132,6 +137,7 @@ CUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 
 CUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	return r == CUDA_SUCCESS ? virtual_unmap(address, bytes) : r;
@@ -140,6 +146,7 @@ CUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 CUDA_EXPORT CUresult cuMemSetAccess(
 	CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)

@@ -22,6 +22,7 @@
 #include "client/submit/operation.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
+#include "client/trace/trace.h"
 
 /* Most commands of changes ahead of a launch: these use the stream's credit. */
 #define AHEAD_COMMANDS 32u
@@ -218,16 +219,18 @@ CUresult build_await(struct client_stream *stream, struct client_stream *other, 
 	return CUDA_SUCCESS;
 }
 
-static CUresult launch_graph(struct client_stream *stream, uint32_t graph)
+static CUresult launch_graph(struct client_stream *stream, uint32_t graph, uint32_t nodes)
 {
+	struct submit_timing *timing = trace_is_on() ? trace_graph(nodes, stream) : NULL;
 	struct submit submit;
-	CUresult r = submit_begin(stream, FRMPS_OP_GRAPH_LAUNCH, sizeof(struct frmps_graph_launch), &submit);
+	CUresult r = submit_begin_timed(
+		stream, FRMPS_OP_GRAPH_LAUNCH, sizeof(struct frmps_graph_launch), timing, &submit);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	*(struct frmps_graph_launch *)submit.body = (struct frmps_graph_launch){.graph = graph};
-	submit_commit(&submit);
-	return CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS) {
+		*(struct frmps_graph_launch *)submit.body = (struct frmps_graph_launch){.graph = graph};
+		submit_commit_timed(&submit, timing, false);
+	}
+	return trace_submitted(timing, r);
 }
 
 /* Nodes that were changed since the latest launch. */
@@ -338,7 +341,7 @@ static CUresult launch_step(struct client_stream *stream, struct graph_step *ste
 {
 	switch (step->kind) {
 	case STEP_DEVICE:
-		return launch_graph(stream, step->device.graph);
+		return launch_graph(stream, step->device.graph, step->device.nodes);
 	case STEP_HOST:
 		return callback_host_function(stream, step->host.fn, step->host.userData);
 	case STEP_COPY:

@@ -608,7 +608,8 @@ static CUresult write_segment(struct maker *maker, uint32_t place, uint32_t flag
 		free(at);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*step = (struct graph_step){.kind = STEP_DEVICE, .device = {at, head.bytes, 0}};
+	*step = (struct graph_step){
+		.kind = STEP_DEVICE, .device = {.description = at, .bytes = head.bytes, .nodes = head.nodes}};
 	memcpy(at, &head, sizeof(head));
 	at += sizeof(head);
 	for (uint32_t i = 0; i < maker->count; ++i) {

@@ -33,7 +33,7 @@ struct graph_step {
 		struct {
 			uint8_t *description;
 			uint64_t bytes;
-			uint32_t graph;
+			uint32_t graph, nodes;
 			bool changes; /* the caller's: GRAPH_UPDATE commands may name it */
 		} device;
 		CUDA_HOST_NODE_PARAMS host;

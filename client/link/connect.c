@@ -26,6 +26,7 @@
 
 #include "client/link/identity.h"
 #include "client/link/mps.h"
+#include "client/state/descriptor.h"
 #include "client/state/log.h"
 #include "protocol/command.h"
 #include "protocol/place.h"
@@ -91,19 +92,6 @@ void connect_release(void)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Standard descriptors that the program has closed stay free: output for these must not reach the
- * service. Return: the descriptor in another place, -1 without one. */
-static int clear_of_standard(int fd)
-{
-	int other;
-
-	if (fd < 0 || fd > STDERR_FILENO)
-		return fd;
-	other = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	close(fd);
-	return other;
-}
-
 static void close_one(int *fd)
 {
 	if (*fd >= 0)
@@ -164,7 +152,7 @@ static int open_socket(void)
 	int r;
 
 	begin_change(&change);
-	connection.control_fd = clear_of_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	connection.control_fd = descriptor_above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	r = connection.control_fd < 0 ? -errno : 0;
 	end_change(&change);
 	return r;
@@ -461,7 +449,7 @@ static CUresult map_regions(struct connection *c, const struct wire_welcome *w, 
 	madvise(c->view.client, w->shape.client_bytes, MADV_DONTFORK);
 	madvise(c->view.server, w->shape.journal_offset, MADV_DONTFORK);
 	begin_change(&change);
-	c->doorbell_fd = clear_of_standard(packet_take_fd(packet, 2));
+	c->doorbell_fd = descriptor_above_standard(packet_take_fd(packet, 2));
 	end_change(&change);
 	return c->doorbell_fd < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }

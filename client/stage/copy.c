@@ -18,6 +18,7 @@
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 #include "client/text/text.h"
+#include "client/trace/trace.h"
 
 /* Most pieces of a copy from the device to pageable memory that are in flight. */
 #define PIPELINE 4
@@ -94,6 +95,16 @@ struct frmps_array_copy copy_form(const struct box *box, uint32_t kind)
 	};
 }
 
+static uint64_t box_bytes(const struct box *box)
+{
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(box->width, box->height, &bytes) ||
+		__builtin_mul_overflow(bytes, box->depth, &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
 /* What a call does about its last command before it returns. */
 enum ending {
 	END_ASYNC, /* none: the program knows that the copy may be in flight */
@@ -101,30 +112,24 @@ enum ending {
 	END_DONE,  /* waits for it */
 };
 
-static void commit(struct submit *submit, enum ending ending)
-{
-	if (ending == END_EARLY)
-		submit_commit_early(submit);
-	else
-		submit_commit(submit);
-}
-
 static CUresult send(const struct box *box, uint32_t kind, uint16_t flags, enum ending ending,
 	struct client_stream *stream, uint64_t *ret_seq)
 {
 	const struct frmps_array_copy form = copy_form(box, kind);
 	bool has_array = copy_has_array(box);
 	uint32_t bytes = has_array ? sizeof(form) : sizeof(form.copy);
+	struct submit_timing *timing = trace_is_on() ? trace_copy(box_bytes(box), kind, stream) : NULL;
 	struct submit submit;
-	CUresult r = submit_begin(stream, has_array ? FRMPS_OP_ARRAY_COPY : FRMPS_OP_COPY, bytes, &submit);
+	CUresult r = submit_begin_timed(
+		stream, has_array ? FRMPS_OP_ARRAY_COPY : FRMPS_OP_COPY, bytes, timing, &submit);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	memcpy(submit.body, &form, bytes);
-	submit.head->flags |= flags;
-	*ret_seq = submit.seq;
-	commit(&submit, ending);
-	return CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS) {
+		memcpy(submit.body, &form, bytes);
+		submit.head->flags |= flags;
+		*ret_seq = submit.seq;
+		submit_commit_timed(&submit, timing, ending == END_EARLY);
+	}
+	return trace_submitted(timing, r);
 }
 
 /* Waits for a command and reports errors of earlier commands. */
@@ -175,16 +180,6 @@ static CUresult send_piece(const struct box *piece, struct arena_lease *lease, e
 	else
 		arena_release(lease);
 	return r;
-}
-
-static uint64_t box_bytes(const struct box *box)
-{
-	uint64_t bytes;
-
-	if (__builtin_mul_overflow(box->width, box->height, &bytes) ||
-		__builtin_mul_overflow(bytes, box->depth, &bytes))
-		return UINT64_MAX;
-	return bytes;
 }
 
 static CUresult copy_in(const struct box *box, struct client_stream *stream, enum ending ending)
@@ -480,23 +475,38 @@ CUresult copy_fill_form(const struct copy_fill *fill, struct frmps_set *ret_form
 	return r;
 }
 
+static CUresult send_fill(
+	const struct frmps_set *form, enum ending ending, struct client_stream *stream, uint64_t *ret_seq)
+{
+	uint64_t bytes = form->width * form->element_bytes * form->height;
+	struct submit_timing *timing = trace_is_on() ? trace_fill(bytes, stream) : NULL;
+	struct submit submit;
+	CUresult r = submit_begin_timed(stream, FRMPS_OP_SET, sizeof(*form), timing, &submit);
+
+	if (r == CUDA_SUCCESS) {
+		*(struct frmps_set *)submit.body = *form;
+		*ret_seq = submit.seq;
+		submit_commit_timed(&submit, timing, ending == END_EARLY);
+	}
+	return trace_submitted(timing, r);
+}
+
 CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how)
 {
 	enum ending ending = END_ASYNC;
 	struct copy_side side;
-	struct submit submit;
+	struct frmps_set form;
+	uint64_t seq = 0;
 	CUresult r;
 
 	if (fill->width == 0 || fill->height == 0)
 		return CUDA_SUCCESS;
 	r = check_fill(fill, &side);
-	if (r == CUDA_SUCCESS)
-		r = submit_begin(stream, FRMPS_OP_SET, sizeof(struct frmps_set), &submit);
 	if (r != CUDA_SUCCESS)
 		return r;
-	*(struct frmps_set *)submit.body = set_form(fill, &side);
 	if (!(how & COPY_ASYNC))
 		ending = side.sync || side.place == COPY_PINNED ? END_DONE : END_EARLY;
-	commit(&submit, ending);
-	return end(stream, submit.seq, ending);
+	form = set_form(fill, &side);
+	r = send_fill(&form, ending, stream, &seq);
+	return r == CUDA_SUCCESS ? end(stream, seq, ending) : r;
 }

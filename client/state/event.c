@@ -198,6 +198,16 @@ CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event)
 	return r;
 }
 
+uint32_t event_take_number(void)
+{
+	struct event *event;
+
+	pthread_mutex_lock(&lock);
+	event = take_slot();
+	pthread_mutex_unlock(&lock);
+	return event ? slot_of(event) : 0;
+}
+
 CUresult event_export(CUevent handle, CUipcEventHandle *ret_handle)
 {
 	struct event *event = resolve(handle);

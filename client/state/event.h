@@ -20,6 +20,10 @@ CUcontext event_context(CUevent handle);
 /** A new event. CUDA_ERROR_OUT_OF_MEMORY when all slots are in use. */
 CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event);
 
+/** The number of an event for timed records of the shim's own, which keeps it for the rest of the
+ * process's life; 0: all slots are in use. */
+uint32_t event_take_number(void);
+
 /** What other programs open an event with that was made for several. CUDA_ERROR_INVALID_HANDLE. */
 CUresult event_export(CUevent event, CUipcEventHandle *ret_handle);
 

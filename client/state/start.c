@@ -8,15 +8,18 @@
 #include "client/stage/arena.h"
 #include "client/state/code_cache.h"
 #include "client/state/device.h"
+#include "client/state/event.h"
 #include "client/state/host.h"
 #include "client/state/image_kinds.h"
 #include "client/state/log.h"
 #include "client/state/memory.h"
 #include "client/state/process.h"
 #include "client/state/space.h"
+#include "client/state/stream.h"
 #include "client/state/stream_slot.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
+#include "client/trace/trace.h"
 
 static CUresult connect_service(void)
 {
@@ -64,6 +67,14 @@ static void read_variables(void)
 		.intermediate = only_text || none};
 }
 
+/* It has no context and no handle: the program does not know it. */
+static struct client_stream *make_stream(void)
+{
+	struct client_stream *stream;
+
+	return stream_create(NULL, CU_STREAM_NON_BLOCKING, 0, &stream) == CUDA_SUCCESS ? stream : NULL;
+}
+
 static void build(void)
 {
 	read_variables();
@@ -74,6 +85,7 @@ static void build(void)
 	space_start();
 	host_start();
 	arena_start();
+	trace_start(event_take_number, make_stream);
 	client_log(CLIENT_LOG_INFO, "session %llu, window at %#llx", (unsigned long long)connection.session,
 		(unsigned long long)connection.window_base);
 }

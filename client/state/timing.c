@@ -6,8 +6,6 @@
 
 #include "client/state/timing.h"
 
-#include <stdbool.h>
-
 #include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/clock.h"
@@ -29,15 +27,31 @@ struct time {
 };
 
 /* Return: whether it is that of the record. */
-static bool read_time(const struct timing_record *record, struct time *ret)
+static bool read_place(uint32_t event, uint64_t place, struct time *ret)
 {
-	struct shm_time *at = &connection.view.times[record->event];
+	struct shm_time *at = &connection.view.times[event];
 
 	/* Pairs with publish() of server/executor/timing.c. */
-	if (word_acquire(&at->record) != record->place)
+	if (word_acquire(&at->record) != place)
 		return false;
 	*ret = (struct time){word_acquire(&at->epoch), word_acquire(&at->local), word_acquire(&at->device)};
-	return word_acquire(&at->record) == record->place;
+	return word_acquire(&at->record) == place;
+}
+
+static bool read_time(const struct timing_record *record, struct time *ret)
+{
+	return read_place(record->event, record->place, ret);
+}
+
+bool timing_read(uint32_t event, uint64_t place, uint64_t *ret_epoch, uint64_t *ret_ns)
+{
+	struct time time;
+
+	if (!read_place(event, place, &time))
+		return false;
+	*ret_epoch = time.epoch;
+	*ret_ns = time.local;
+	return true;
 }
 
 static bool spin(const struct timing_record *record, struct time *ret)
@@ -68,10 +82,9 @@ void timing_expect(const struct timing_record *record)
 		spin(record, &time);
 }
 
-/* Whether the record was done in an executor that is not the session's any more. */
-static bool is_orphaned(const struct timing_record *record)
+bool timing_is_orphaned(const struct client_stream *stream, uint64_t seq)
 {
-	return word_acquire(&connection.view.states[record->stream->slot].untimed) >= record->seq;
+	return word_acquire(&connection.view.states[stream->slot].untimed) >= seq;
 }
 
 static CUresult await_time(const struct timing_record *record, struct time *ret)
@@ -85,7 +98,7 @@ static CUresult await_time(const struct timing_record *record, struct time *ret)
 
 		if (word_acquire(record->latest) != record->place)
 			return CUDA_ERROR_NOT_READY;
-		if (is_orphaned(record) && clock_now_ns() - begin > LATE_NS) {
+		if (timing_is_orphaned(record->stream, record->seq) && clock_now_ns() - begin > LATE_NS) {
 			*ret = (struct time){0};
 			return CUDA_SUCCESS;
 		}

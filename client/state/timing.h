@@ -5,6 +5,7 @@
 #ifndef FRMPS_CLIENT_STATE_TIMING_H
 #define FRMPS_CLIENT_STATE_TIMING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
@@ -22,6 +23,18 @@ struct timing_record {
 
 /** Gives the service some microseconds to write the time of a record that has just become done. */
 void timing_expect(const struct timing_record *record);
+
+/**
+ * The time of a record of the shim's own, if it is there.
+ * @place: shm_place() of the record
+ * @ret_epoch: generation of the executor whose clock it is; 0: no executor knows the time
+ * @ret_ns: on that clock
+ */
+bool timing_read(uint32_t event, uint64_t place, uint64_t *ret_epoch, uint64_t *ret_ns);
+
+/** Whether a record was done in an executor that is not the session's any more. A time that this
+ * executor has not written some milliseconds later is lost. */
+bool timing_is_orphaned(const struct client_stream *stream, uint64_t seq);
 
 /**
  * Milliseconds between two records. Waits while the service has not written a time yet.

@@ -18,6 +18,7 @@ struct launch {
 	uint32_t grid[3], block[3];
 	uint32_t shared_bytes;
 	bool cooperative; /* goes as a flag of the record, never as an attribute */
+	bool extended;	  /* was called with a configuration */
 	/* Arguments: pointers to each, or one packed buffer, or neither for a kernel without
 	 * parameters. */
 	void *const *params;

@@ -22,6 +22,8 @@
 #include "shm/doorbell.h"
 #include "shm/ring.h"
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 static struct {
 	struct submit_lock lock;
 	struct ring_writer writer;
@@ -71,14 +73,15 @@ static struct frmps_head *reserve(
 	return head;
 }
 
-static bool has_credit(struct client_stream *stream)
+/* For so many commands. */
+static bool has_credit(struct client_stream *stream, uint64_t commands)
 {
-	uint64_t next = word_relaxed(&stream->seq) + 1;
+	uint64_t last = word_relaxed(&stream->seq) + commands;
 
-	if (next - stream->done <= SHM_STREAM_CREDIT)
+	if (last - stream->done <= SHM_STREAM_CREDIT)
 		return true;
 	stream->done = shm_view_done(&connection.view, stream->slot);
-	return next - stream->done <= SHM_STREAM_CREDIT;
+	return last - stream->done <= SHM_STREAM_CREDIT;
 }
 
 /* Gives the stream's next place to a record. */
@@ -89,7 +92,7 @@ static enum stop place(
 	struct frmps_head *head;
 
 	/* The end of a stream needs none: it is the last, and whoever destroys does not wait. */
-	if (op != FRMPS_OP_STREAM_DESTROY && !has_credit(stream))
+	if (op != FRMPS_OP_STREAM_DESTROY && !has_credit(stream, 1))
 		return STOP_CREDIT;
 	head = reserve(stream, op, bytes, seq);
 	if (!head)
@@ -129,6 +132,35 @@ static enum stop make_joins(struct client_stream *stream)
 	return GO;
 }
 
+/* One of the records around a command. @flags: of its head */
+static enum stop put_record(
+	struct client_stream *stream, struct submit_timing *timing, int which, uint16_t flags)
+{
+	struct submit submit;
+	enum stop stop = place(stream, FRMPS_OP_EVENT_RECORD, sizeof(struct frmps_event_record), &submit);
+
+	if (stop != GO)
+		return stop;
+	*(struct frmps_event_record *)submit.body =
+		(struct frmps_event_record){.event = timing->events[which], .flags = FRMPS_EVENT_TIMING};
+	submit.head->flags |= flags;
+	timing->seqs[which] = submit.seq;
+	publish(&submit);
+	return GO;
+}
+
+/* The record in front of a command, if there is room for all that is to follow it. */
+static enum stop put_first(struct client_stream *stream, uint32_t bytes, struct submit_timing *timing)
+{
+	uint32_t record = record_bytes(sizeof(struct frmps_event_record));
+
+	if (!has_credit(stream, 3))
+		return STOP_CREDIT;
+	if (!ring_reserve(&ring.writer, record + record_bytes(bytes) + record))
+		return STOP_ROOM;
+	return put_record(stream, timing, 0, 0);
+}
+
 /* Whether this thread may submit to the stream. */
 static enum stop may_submit(const struct client_stream *stream)
 {
@@ -137,13 +169,16 @@ static enum stop may_submit(const struct client_stream *stream)
 	return stream->claimed && stream->claimed != thread_self() ? STOP_CLAIMED : GO;
 }
 
-static enum stop try_begin(
-	struct client_stream *stream, enum frmps_op op, uint32_t bytes, bool joins, struct submit *ret_submit)
+/* Joins and records are constants of the callers: the compiler makes a short form for launches. */
+static ALWAYS_INLINE enum stop try_begin(struct client_stream *stream, enum frmps_op op, uint32_t bytes,
+	bool joins, struct submit_timing *timing, struct submit *ret_submit)
 {
 	enum stop stop = may_submit(stream);
 
 	if (stop == GO && joins)
 		stop = make_joins(stream);
+	if (timing && stop == GO)
+		stop = put_first(stream, bytes, timing);
 	return stop == GO ? place(stream, op, bytes, ret_submit) : stop;
 }
 
@@ -177,15 +212,15 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 	return wait_quietly(stream, seq - SHM_STREAM_CREDIT / 2, true);
 }
 
-static CUresult begin(
-	struct client_stream *stream, enum frmps_op op, uint32_t bytes, bool joins, struct submit *ret_submit)
+static ALWAYS_INLINE CUresult begin(struct client_stream *stream, enum frmps_op op, uint32_t bytes,
+	bool joins, struct submit_timing *timing, struct submit *ret_submit)
 {
 	enum stop stop;
 	CUresult r = process_error();
 
 	while (r == CUDA_SUCCESS) {
 		submit_lock_take(&ring.lock);
-		stop = try_begin(stream, op, bytes, joins, ret_submit);
+		stop = try_begin(stream, op, bytes, joins, timing, ret_submit);
 		if (__builtin_expect(stop == GO, 1))
 			return CUDA_SUCCESS;
 		leave();
@@ -223,13 +258,19 @@ void submit_release(struct client_stream *stream)
 CUresult submit_begin(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit)
 {
-	return begin(stream, op, bytes, true, ret_submit);
+	return begin(stream, op, bytes, true, NULL, ret_submit);
+}
+
+CUresult submit_begin_timed(struct client_stream *stream, enum frmps_op op, uint32_t bytes,
+	struct submit_timing *timing, struct submit *ret_submit)
+{
+	return begin(stream, op, bytes, true, timing, ret_submit);
 }
 
 CUresult submit_begin_own(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit)
 {
-	return begin(stream, op, bytes, false, ret_submit);
+	return begin(stream, op, bytes, false, NULL, ret_submit);
 }
 
 bool submit_try_own(struct client_stream *stream, enum frmps_op op, uint32_t bytes, uint64_t seq,
@@ -238,7 +279,7 @@ bool submit_try_own(struct client_stream *stream, enum frmps_op op, uint32_t byt
 	if (process_error() != CUDA_SUCCESS)
 		return false;
 	submit_lock_take(&ring.lock);
-	if (word_relaxed(&stream->seq) == seq && try_begin(stream, op, bytes, false, ret_submit) == GO)
+	if (word_relaxed(&stream->seq) == seq && try_begin(stream, op, bytes, false, NULL, ret_submit) == GO)
 		return true;
 	leave();
 	return false;
@@ -258,10 +299,17 @@ void submit_commit(struct submit *submit)
 	leave();
 }
 
-void submit_commit_early(struct submit *submit)
+void submit_commit_timed(struct submit *submit, struct submit_timing *timing, bool early)
 {
+	uint16_t mark = timing ? submit->head->flags & FRMPS_CMD_MARK : 0;
+
+	/* A wait for the command then waits for its time as well. */
+	submit->head->flags &= (uint16_t)~mark;
 	publish_command(submit);
-	join_early(&ring.join, submit->stream, submit->seq);
+	if (early)
+		join_early(&ring.join, submit->stream, submit->seq);
+	if (timing)
+		put_record(submit->stream, timing, 1, mark);
 	leave();
 }
 
@@ -299,7 +347,7 @@ bool submit_close_unused(struct client_stream *stream)
 CUresult submit_close(struct client_stream *stream)
 {
 	struct submit submit;
-	CUresult r = begin(stream, FRMPS_OP_STREAM_DESTROY, 0, false, &submit);
+	CUresult r = begin(stream, FRMPS_OP_STREAM_DESTROY, 0, false, NULL, &submit);
 
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -16,6 +16,12 @@
 
 struct client_stream;
 
+/* Timed records of two events of the shim's own, directly in front of a command and behind it. */
+struct submit_timing {
+	uint32_t events[2]; /* their numbers */
+	uint64_t seqs[2];   /* written by the submission: the records' places in the stream; 0: none */
+};
+
 struct submit {
 	struct client_stream *stream;
 	struct frmps_head *head; /* on the ring, filled in; flags may be changed until commit */
@@ -32,6 +38,13 @@ struct submit {
  */
 CUresult submit_begin(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit);
+
+/**
+ * The same with a record in front of the command; submit_commit_timed() puts one behind it. The
+ * command leaves room for both in FRMPS_RECORD_MAX. @timing: NULL: no records
+ */
+CUresult submit_begin_timed(struct client_stream *stream, enum frmps_op op, uint32_t bytes,
+	struct submit_timing *timing, struct submit *ret_submit);
 
 /** The same for commands of the shim itself: no joins, and no synchronisation waits for them. */
 CUresult submit_begin_own(
@@ -58,10 +71,11 @@ void submit_release(struct client_stream *stream);
 void submit_commit(struct submit *submit);
 
 /**
- * The same for the last command of a synchronous call that returns although the command may not be
- * done: everything that is submitted from now on, to any stream, runs behind it.
+ * The same for submit_begin_timed().
+ * @early: the last command of a synchronous call that returns although the command may not be done:
+ * everything that is submitted from now on, to any stream, runs behind it
  */
-void submit_commit_early(struct submit *submit);
+void submit_commit_timed(struct submit *submit, struct submit_timing *timing, bool early);
 
 /** Commits a record of submit_begin_own(). */
 void submit_commit_own(struct submit *submit);
