@@ -20,6 +20,7 @@
 #define FRMPS_FEATURE_PARTITION UINT64_C(8)  /* Hello.sm_partition is heeded */
 #define FRMPS_FEATURE_PRIORITY	UINT64_C(16) /* Hello.priority is heeded */
 #define FRMPS_FEATURE_WINDOWS	UINT64_C(32) /* ReserveWindow of any size, at any address; ReleaseWindow */
+#define FRMPS_FEATURE_HOST	UINT64_C(64) /* CreateMemory.host is heeded */
 
 /* Records start at multiples of this and have sizes that are multiples of it. */
 #define FRMPS_RECORD_ALIGN 16u

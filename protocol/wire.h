@@ -226,6 +226,7 @@ struct wire_stray {
 struct wire_memory {
 	uint64_t handle, address, bytes;
 	uint64_t token[2];
+	bool host;
 };
 /* What the descriptor of exported memory holds, which comes with the reply to ExportMemory by
  * handle: a sealed file in memory. */

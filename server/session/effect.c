@@ -23,16 +23,17 @@
  * Before
  */
 
-/* Executors know no handles: they map a chunk. It was checked that the handle is there. */
+/* Executors know no handles: they map a chunk, or a file of host memory. It was checked that the
+ * handle is there. */
 static void resolve_handle(struct request *request)
 {
 	const struct wire_memory wish = request->message.memory;
 	const struct holdings *holdings = &request->session->holdings;
 	struct chunk *chunk = holdings_find_memory(holdings, wish.handle)->chunk;
 
-	request->message.type = WIRE_MAP_MEMORY;
-	request->message.range =
-		(struct wire_range){wish.address, wish.bytes, holdings_find_mapping(holdings, chunk) ? 1 : 0};
+	request->message.type = chunk_is_host(chunk) ? WIRE_MAP_HOST : WIRE_MAP_MEMORY;
+	request->message.range = (struct wire_range){wish.address, wish.bytes,
+		!chunk_is_host(chunk) && holdings_find_mapping(holdings, chunk) ? 1 : 0};
 	if (!request->chunk)
 		request->chunk = chunk_ref(chunk);
 }

@@ -41,13 +41,13 @@ static void fill_memory(struct wire_message *m)
 {
 	switch (m->type) {
 	case WIRE_CREATE_MEMORY:
-		m->memory = (struct wire_memory){.handle = UINT64_MAX, .bytes = UINT64_MAX - 1};
+		m->memory = (struct wire_memory){.handle = UINT64_MAX, .bytes = UINT64_MAX - 1, .host = true};
 		break;
 	case WIRE_RELEASE_MEMORY:
 		m->memory = (struct wire_memory){.handle = UINT64_MAX};
 		break;
 	case WIRE_MAP_HANDLE:
-		m->memory = (struct wire_memory){UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, {0, 0}};
+		m->memory = (struct wire_memory){UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, {0, 0}, false};
 		break;
 	case WIRE_EXPORT_MEMORY:
 		m->memory = (struct wire_memory){.handle = UINT64_MAX, .address = 5};
