@@ -57,7 +57,7 @@ struct wire_shape {
 	uint64_t ring_offset, ring_bytes, arena_offset, arena_bytes, client_bytes;
 	uint64_t states_offset, timelines_offset, journal_offset, server_bytes;
 	uint32_t journal_blocks;
-	uint64_t times_offset;
+	uint64_t times_offset, more_offset;
 };
 
 struct wire_device {

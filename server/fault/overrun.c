@@ -37,10 +37,11 @@ bool overrun_is_over(struct session *session, uint64_t now_us, uint64_t limit_us
 	bool over = false, stands_still = word_acquire(&server->doubtful) != 0;
 	uint32_t generation = word_acquire(&server->generation);
 	struct overrun *overruns = session->evidence->overruns;
+	uint32_t used = shm_view_used(&session->view);
 
 	if (!overruns)
 		overruns = session->evidence->overruns = calloc(SHM_STREAMS, sizeof(*overruns));
-	for (uint32_t slot = 0; overruns && slot < SHM_STREAMS; slot++) {
+	for (uint32_t slot = 0; overruns && slot < used; slot++) {
 		struct overrun *seen = &overruns[slot];
 		uint64_t issued = word_acquire(&session->view.states[slot].issued);
 		uint64_t done = issued ? shm_view_known_done(&session->view, slot) : 0;
