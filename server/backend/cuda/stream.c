@@ -6,9 +6,10 @@
 // 580.159.04). So what a program does in the last of 16 queues faults 15 ms later for all others
 // than what it does in the first.
 //
-// Hence a stream for each queue is made with the context, before any other stream. Streams of the
-// usual kind are kept, and the first of them that is free is used. What a few programs do, however
-// many have been there before, is in the first queues.
+// Hence streams are made with the context, before any other one, in the order of the queues.
+// Streams of the usual kind are kept, and the first of them that is free is used. What a few
+// programs do, however many have been there before, is in the first queues. And their first command
+// in a stream need not wait until the driver has made one.
 //
 //   missing ──create──► taken ──destroy, it is empty──► free ──create──► taken
 //      ▲                  │
@@ -16,12 +17,15 @@
 
 #include "server/backend/cuda/cuda.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 #include "server/role.h"
 
 #define USUAL_PRIORITY 0 /* of who asks for none; the least there is */
 #define KEPT_MAX       64u
+
+static_assert(KEPT_MAX % HERITAGE_QUEUES == 0, "each queue has as many");
 
 static struct {
 	pthread_mutex_t lock; /* of the following */
@@ -39,7 +43,7 @@ static CUresult make(CUstream *ret_stream)
 /* One that cannot be made is missing. */
 void cuda_stream_open(void)
 {
-	for (uint32_t i = 0; i < HERITAGE_QUEUES; i++)
+	for (uint32_t i = 0; i < KEPT_MAX; i++)
 		if (make(&kept.at[i].stream))
 			kept.at[i].stream = NULL;
 }
