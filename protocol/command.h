@@ -20,6 +20,7 @@
 #define FRMPS_FEATURE_PARTITION UINT64_C(8)  /* Hello.sm_partition is respected */
 #define FRMPS_FEATURE_PRIORITY	UINT64_C(16) /* Hello.priority is respected */
 #define FRMPS_FEATURE_WINDOWS	UINT64_C(32) /* ReserveWindow of any size, at any address; ReleaseWindow */
+#define FRMPS_FEATURE_HOST	UINT64_C(64) /* CreateMemory.host is heeded */
 
 /* Start and size of each record are multiples of this. */
 #define FRMPS_RECORD_ALIGN 16u

@@ -57,7 +57,7 @@ struct wire_shape {
 	uint64_t ring_offset, ring_bytes, arena_offset, arena_bytes, client_bytes;
 	uint64_t states_offset, timelines_offset, journal_offset, server_bytes;
 	uint32_t journal_blocks;
-	uint64_t times_offset;
+	uint64_t times_offset, more_offset;
 };
 
 struct wire_device {
@@ -227,6 +227,7 @@ struct wire_stray {
 struct wire_memory {
 	uint64_t handle, address, bytes;
 	uint64_t token[2];
+	bool host;
 };
 /* Contents of the descriptor that the reply to ExportMemory by handle carries: a sealed memfd. */
 #define WIRE_EXPORT_MAGIC "frmpsmem"

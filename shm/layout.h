@@ -2,7 +2,7 @@
 //
 //   client region (memfd, sealed against shrinking and growing; the client writes, executors only
 //   read):
-//     client_header | ring bytes | stream table | arena
+//     client_header | ring bytes | arena | client_more
 //   server region (memfd; executors write, the client holds a read-only file and can never map it
 //   writable):
 //     server_header | stream states | timelines, one per executor generation |
@@ -29,8 +29,12 @@
 #define SHM_CLIENT_MAGIC UINT32_C(0x6c636d66)
 #define SHM_SERVER_MAGIC UINT32_C(0x76736d66)
 
-/* Most streams of a session at a time; slot 0 is the client's legacy default stream. */
-#define SHM_STREAMS 2048u
+/* Most streams of a session at a time; slot 0 is the client's legacy default stream. Clients use the
+ * lowest free slots, so memory of high slots is not touched as a rule. */
+#define SHM_STREAMS 65536u
+/* Streams whose completion words lie together: executors register one such piece after the other.
+ * Clients without client_more have the first piece. */
+#define SHM_PIECE 2048u
 /* Most events of a session at a time. */
 #define SHM_EVENTS 65536u
 /* Most modules of a session at a time; the client chooses the ids, 1 … SHM_MODULES - 1. */
@@ -76,8 +80,14 @@ struct shm_client_header {
 	 * pairs with the executor's acquire in ring_peek(). */
 	_Alignas(64) word64 tail;
 	uint64_t reserved1[7];
-	struct shm_host_entry host[SHM_STREAMS];
-	struct shm_stream_entry streams[SHM_STREAMS];
+	struct shm_host_entry host[SHM_PIECE];
+	struct shm_stream_entry streams[SHM_PIECE];
+};
+
+/* The same of the other streams. */
+struct shm_client_more {
+	struct shm_host_entry host[SHM_STREAMS - SHM_PIECE];
+	struct shm_stream_entry streams[SHM_STREAMS - SHM_PIECE];
 };
 
 /* State of a stream for the client, and for a later executor that takes the stream over. The
@@ -183,6 +193,10 @@ struct shm_server_header {
 	word64 partition;
 	/* Units in no partition. Written and read as `partition`. */
 	word64 rest;
+	/* Slots from here on never had a command. The serving thread sets it before the first one
+	 * of a slot is journaled; the others that look for commands read it. Added as well. */
+	word32 streams;
+	uint32_t reserved2;
 };
 
 /* Completion word of a stream: the highest seq known done. The GPU writes (mark) or, while no work
@@ -195,9 +209,18 @@ struct shm_timeline_entry {
 	word64 over;
 };
 
+/* A piece of a timeline. Behind each other lie the first pieces of all timelines, then the second
+ * ones, and so on. */
 struct shm_timeline {
-	struct shm_timeline_entry stream[SHM_STREAMS];
+	struct shm_timeline_entry stream[SHM_PIECE];
 };
+#define SHM_TIMELINE_PIECES (SHM_STREAMS / SHM_PIECE * SHM_TIMELINES)
+
+/** The word of a stream. @timeline: the first piece */
+static inline struct shm_timeline_entry *shm_timeline_at(struct shm_timeline *timeline, uint32_t slot)
+{
+	return &timeline[slot / SHM_PIECE * SHM_TIMELINES].stream[slot % SHM_PIECE];
+}
 
 /* Device time of a timed record of an event, ns. An executor writes it after it has seen the record
  * done. The client finds the entry by the event's number; `record` identifies the record. */
@@ -247,7 +270,8 @@ static_assert(sizeof(struct shm_stream_entry) == 16, "part of the ABI");
 static_assert(sizeof(struct shm_host_entry) == 16, "part of the ABI");
 static_assert(offsetof(struct shm_client_header, tail) == 64, "own cache line");
 static_assert(offsetof(struct shm_client_header, host) == 128, "part of the ABI");
-static_assert(sizeof(struct shm_client_header) == 128 + SHM_STREAMS * 32, "part of the ABI");
+static_assert(sizeof(struct shm_client_header) == 128 + SHM_PIECE * 32, "part of the ABI");
+static_assert(sizeof(struct shm_client_more) == (SHM_STREAMS - SHM_PIECE) * 32, "part of the ABI");
 static_assert(sizeof(struct shm_stream_state) == 64, "one cache line per stream");
 static_assert(offsetof(struct shm_server_header, head) == 64, "own cache line");
 static_assert(offsetof(struct shm_server_header, reason) == 120, "part of the ABI");
@@ -255,8 +279,11 @@ static_assert(offsetof(struct shm_server_header, ran) == 376, "part of the ABI")
 static_assert(offsetof(struct shm_server_header, device_ns) == 3960, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, partition) == 3968, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, rest) == 3976, "part of the ABI");
+static_assert(offsetof(struct shm_server_header, streams) == 3984, "part of the ABI");
 static_assert(sizeof(struct shm_server_header) <= 4096, "no more than a page: the states are behind it");
-static_assert(sizeof(struct shm_timeline) == SHM_STREAMS * 16, "part of the ABI");
+static_assert(sizeof(struct shm_timeline) == SHM_PIECE * 16, "part of the ABI");
+static_assert(SHM_STREAMS % SHM_PIECE == 0, "whole pieces");
+static_assert(SHM_STREAMS - 1 <= UINT64_MAX >> 48, "shm_place()");
 static_assert(sizeof(struct shm_time) == 32, "part of the ABI");
 static_assert(sizeof(struct shm_block) == SHM_BLOCK_BYTES, "part of the ABI");
 

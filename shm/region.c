@@ -34,11 +34,13 @@ void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t aren
 		.ring_bytes = ring_bytes, .arena_bytes = arena_bytes, .journal_blocks = blocks};
 	shape->ring_offset = page_up(sizeof(struct shm_client_header));
 	shape->arena_offset = page_up(shape->ring_offset + ring_bytes);
-	shape->client_bytes = page_up(shape->arena_offset + arena_bytes);
+	shape->more_offset = page_up(shape->arena_offset + arena_bytes);
+	shape->client_bytes = page_up(shape->more_offset + sizeof(struct shm_client_more));
 	shape->states_offset = page_up(sizeof(struct shm_server_header));
 	shape->timelines_offset =
 		page_up(shape->states_offset + SHM_STREAMS * sizeof(struct shm_stream_state));
-	shape->times_offset = page_up(shape->timelines_offset + SHM_TIMELINES * sizeof(struct shm_timeline));
+	shape->times_offset =
+		page_up(shape->timelines_offset + SHM_TIMELINE_PIECES * sizeof(struct shm_timeline));
 	shape->journal_offset = page_up(shape->times_offset + SHM_EVENTS * sizeof(struct shm_time));
 	shape->server_bytes = journal_end(shape) + FRMPS_GRAPH_IDS * SHM_GRAPH_BYTES;
 }
@@ -60,19 +62,28 @@ static bool fits(uint64_t offset, uint64_t bytes, uint64_t from, uint64_t end)
 	return offset % PAGE == 0 && offset >= from && offset <= end && bytes <= end - offset;
 }
 
+/* Streams that there is room for in the client's region. */
+static uint64_t slots_of(const struct wire_shape *s)
+{
+	return s->more_offset ? SHM_STREAMS : SHM_PIECE;
+}
+
 int shm_shape_check(const struct wire_shape *s)
 {
+	uint64_t slots = slots_of(s);
 	bool ok = s->client_bytes <= REGION_MAX && s->server_bytes <= REGION_MAX;
 
 	ok = ok && s->ring_bytes >= 8 * FRMPS_RECORD_MAX && (s->ring_bytes & (s->ring_bytes - 1)) == 0;
 	ok = ok && fits(s->ring_offset, s->ring_bytes, sizeof(struct shm_client_header), s->client_bytes);
 	ok = ok && s->arena_bytes > 0;
 	ok = ok && fits(s->arena_offset, s->arena_bytes, s->ring_offset + s->ring_bytes, s->client_bytes);
+	ok = ok && (!s->more_offset || fits(s->more_offset, sizeof(struct shm_client_more),
+					       s->arena_offset + s->arena_bytes, s->client_bytes));
 	ok = ok && s->journal_blocks > 0;
-	ok = ok && fits(s->states_offset, SHM_STREAMS * sizeof(struct shm_stream_state),
+	ok = ok && fits(s->states_offset, slots * sizeof(struct shm_stream_state),
 			   sizeof(struct shm_server_header), s->timelines_offset);
-	ok = ok && fits(s->timelines_offset, SHM_TIMELINES * sizeof(struct shm_timeline), s->states_offset,
-			   s->times_offset);
+	ok = ok && fits(s->timelines_offset, slots / SHM_PIECE * SHM_TIMELINES * sizeof(struct shm_timeline),
+			   s->states_offset, s->times_offset);
 	ok = ok && fits(s->times_offset, SHM_EVENTS * sizeof(struct shm_time), s->timelines_offset,
 			   s->journal_offset);
 	ok = ok && fits(s->journal_offset, (uint64_t)s->journal_blocks * SHM_BLOCK_BYTES, s->timelines_offset,
@@ -110,10 +121,6 @@ static void write_headers(struct shm_view *view)
 	view->client->major = FRMPS_PROTOCOL_MAJOR;
 	view->server->magic = SHM_SERVER_MAGIC;
 	view->server->major = FRMPS_PROTOCOL_MAJOR;
-	for (uint32_t i = 0; i < SHM_STREAMS; i++) {
-		word_set(&view->states[i].head_block, SHM_NO_BLOCK);
-		word_set(&view->states[i].tail_block, SHM_NO_BLOCK);
-	}
 	word_set(&view->server->generation, 1);
 	word_release(&view->server->state, SHM_SESSION_RUNNING);
 }
@@ -147,6 +154,8 @@ static int map_both(struct shm_view *view, int client_fd, int server_fd, enum sh
 	}
 	view->ring = client + s->ring_offset;
 	view->arena = client + s->arena_offset;
+	if (s->more_offset)
+		view->more = (struct shm_client_more *)(client + s->more_offset);
 	view->states = (struct shm_stream_state *)(server + s->states_offset);
 	view->timelines = (struct shm_timeline *)(server + s->timelines_offset);
 	view->times = (struct shm_time *)(server + s->times_offset);

@@ -27,8 +27,9 @@ struct shm_view {
 	uint8_t *ring;
 	uint8_t *arena;
 	struct shm_server_header *server;
-	struct shm_stream_state *states; /* SHM_STREAMS */
-	struct shm_timeline *timelines;	 /* SHM_TIMELINES */
+	struct shm_client_more *more;	 /* NULL: the service is older */
+	struct shm_stream_state *states; /* shm_view_slots() */
+	struct shm_timeline *timelines;	 /* the first pieces of SHM_TIMELINES, and what is behind them */
 	struct shm_time *times;		 /* SHM_EVENTS */
 	struct shm_block *blocks;	 /* shape.journal_blocks; NULL on the client's side */
 };
@@ -75,7 +76,34 @@ void shm_view_unmap(struct shm_view *view);
  */
 uint64_t shm_graph_place(const struct wire_shape *shape, uint32_t graph, uint64_t bytes);
 
-/** Timeline of a generation. */
+/** Streams that there is room for. */
+static inline uint32_t shm_view_slots(const struct shm_view *view)
+{
+	return view->more ? SHM_STREAMS : SHM_PIECE;
+}
+
+/** Slots from here on never had a command: the first piece at least. [any thread, server side] */
+static inline uint32_t shm_view_used(const struct shm_view *view)
+{
+	uint32_t used = word_acquire(&view->server->streams);
+
+	if (used <= SHM_PIECE)
+		return SHM_PIECE;
+	return used < SHM_STREAMS ? used : SHM_STREAMS;
+}
+
+/** The client's words of a stream. @slot: below shm_view_slots() */
+static inline struct shm_host_entry *shm_view_host(const struct shm_view *view, uint32_t slot)
+{
+	return slot < SHM_PIECE ? &view->client->host[slot] : &view->more->host[slot - SHM_PIECE];
+}
+
+static inline struct shm_stream_entry *shm_view_entry(const struct shm_view *view, uint32_t slot)
+{
+	return slot < SHM_PIECE ? &view->client->streams[slot] : &view->more->streams[slot - SHM_PIECE];
+}
+
+/** The first piece of the timeline of a generation. */
 static inline struct shm_timeline *shm_view_timeline(const struct shm_view *view, uint32_t generation)
 {
 	return &view->timelines[generation % SHM_TIMELINES];
@@ -89,7 +117,7 @@ static inline uint64_t shm_view_done(const struct shm_view *view, uint32_t slot)
 {
 	uint32_t generation = word_acquire(&view->server->generation);
 
-	return word_acquire(&shm_view_timeline(view, generation)->stream[slot].done);
+	return word_acquire(&shm_timeline_at(shm_view_timeline(view, generation), slot)->done);
 }
 
 /**
@@ -110,7 +138,9 @@ static inline uint64_t shm_view_known_done(const struct shm_view *view, uint32_t
  */
 static inline bool shm_view_in_doubt(const struct shm_view *view)
 {
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+	uint32_t used = shm_view_used(view);
+
+	for (uint32_t slot = 0; slot < used; slot++)
 		if (word_acquire(&view->states[slot].issued) > shm_view_known_done(view, slot))
 			return true;
 	return false;

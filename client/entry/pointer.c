@@ -73,7 +73,9 @@ static CUresult answer_known(
 {
 	bool managed = range->kind == RANGE_MANAGED;
 	bool registered = range->kind == RANGE_REGISTERED;
-	bool host = range->kind == RANGE_HOST || range->kind == RANGE_BEHIND || registered;
+	bool mapped = range->kind == RANGE_MAPPED || range->kind == RANGE_MAPPED_HOST;
+	bool host = range->kind == RANGE_HOST || range->kind == RANGE_MAPPED_HOST ||
+		    range->kind == RANGE_BEHIND || registered;
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -123,7 +125,7 @@ static CUresult answer_known(
 		*ret_answer = make_bool(false);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		*ret_answer = make_word(range->kind == RANGE_MAPPED ? range->flags : 0);
+		*ret_answer = make_word(mapped ? range->flags : 0);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*ret_answer = make_word(range->kind == RANGE_POOL ? (uint64_t)(uintptr_t)range->owner : 0);

@@ -325,7 +325,8 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 		.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
 		.features = FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS |
-			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS,
+			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS |
+			    FRMPS_FEATURE_HOST,
 		.program = identity.name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
@@ -468,6 +469,7 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
 	c->spin_us = w->spin_us;
 	c->driver_version = w->driver_version;
 	c->has_windows = w->features & FRMPS_FEATURE_WINDOWS;
+	c->has_host_memory = w->features & FRMPS_FEATURE_HOST;
 	return CUDA_SUCCESS;
 }
 

@@ -26,7 +26,8 @@ struct connection {
 	uint64_t window_base, device_bytes, host_bytes;
 	uint32_t spin_us;
 	int driver_version;
-	bool has_windows; /* FRMPS_FEATURE_WINDOWS */
+	bool has_windows;     /* FRMPS_FEATURE_WINDOWS */
+	bool has_host_memory; /* FRMPS_FEATURE_HOST */
 };
 
 /* The process's only connection. cuInit writes it before any other thread may read it; read-only

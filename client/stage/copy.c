@@ -27,8 +27,10 @@
 
 static enum copy_place place_of(enum range_kind kind)
 {
-	return kind == RANGE_HOST || kind == RANGE_MANAGED || kind == RANGE_BEHIND ? COPY_PINNED
-										   : COPY_DEVICE;
+	return kind == RANGE_HOST || kind == RANGE_MAPPED_HOST || kind == RANGE_MANAGED ||
+			       kind == RANGE_BEHIND
+		       ? COPY_PINNED
+		       : COPY_DEVICE;
 }
 
 CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_side)

@@ -156,11 +156,9 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR},
-	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 0},
-	{CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, 0},
 	{CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 0},
@@ -170,11 +168,20 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH, 0},
 };
 
+static void impose_one(int32_t attribute, int32_t value)
+{
+	if ((uint32_t)attribute < device.attribute_count)
+		device.attributes[attribute] = value;
+}
+
 static void impose(void)
 {
 	for (size_t i = 0; i < sizeof(imposed) / sizeof(*imposed); ++i)
-		if ((uint32_t)imposed[i].attribute < device.attribute_count)
-			device.attributes[imposed[i].attribute] = imposed[i].value;
+		impose_one(imposed[i].attribute, imposed[i].value);
+	/* Whatever the device can: the service makes it of pinned memory. */
+	impose_one(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+		connection.has_host_memory);
+	impose_one(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, connection.has_host_memory);
 }
 
 static void take(const struct wire_device *from)

@@ -84,6 +84,20 @@ void host_unmap_events(uint64_t address)
 		is_events_page[(address - events_base()) / SHM_SHARED_PAGE_BYTES] = false;
 }
 
+struct heap_chunk *host_reserve(uint64_t bytes, uint64_t *ret_address)
+{
+	struct heap_chunk *chunk = pool_reserve(&pool, bytes);
+
+	if (chunk)
+		*ret_address = chunk->address;
+	return chunk;
+}
+
+void host_unreserve(struct heap_chunk *chunk)
+{
+	pool_unreserve(&pool, chunk);
+}
+
 void host_start(void)
 {
 	uint64_t base = connection.window_base + connection.device_bytes;

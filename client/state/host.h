@@ -42,6 +42,14 @@ CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_addres
 /** Unmaps a page that no work uses any more. */
 void host_unmap_events(uint64_t address);
 
+struct heap_chunk;
+
+/** Takes addresses of the host part, for memory with handles. @bytes: a multiple of HEAP_GRAIN.
+ * Return: NULL: none are free */
+struct heap_chunk *host_reserve(uint64_t bytes, uint64_t *ret_address);
+/** Gives them back: nothing is mapped there. */
+void host_unreserve(struct heap_chunk *chunk);
+
 /** Called by process start. */
 void host_start(void);
 

@@ -86,7 +86,7 @@ static CUresult map_place(struct place *place)
 		r = virtual_map(place->address, place->bytes, place->handle);
 		if (r == CUDA_SUCCESS)
 			return virtual_set_access(
-				place->address, place->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+				place->address, place->bytes, false, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 		space_free(place->address, place->bytes);
 	}
 	virtual_release(place->handle);

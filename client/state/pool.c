@@ -31,6 +31,24 @@ static CUresult grow(struct pool *pool, uint64_t bytes, bool modest, struct heap
 	return r;
 }
 
+struct heap_chunk *pool_reserve(struct pool *pool, uint64_t bytes)
+{
+	struct heap_chunk *chunk;
+	int e;
+
+	pthread_mutex_lock(&pool->lock);
+	e = heap_reserve(&pool->heap, bytes, true, &chunk);
+	pthread_mutex_unlock(&pool->lock);
+	return e == 0 ? chunk : NULL;
+}
+
+void pool_unreserve(struct pool *pool, struct heap_chunk *chunk)
+{
+	pthread_mutex_lock(&pool->lock);
+	heap_forget(&pool->heap, chunk);
+	pthread_mutex_unlock(&pool->lock);
+}
+
 static int try_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_block)
 {
 	int e;

@@ -33,6 +33,11 @@ void pool_free(struct pool *pool, struct heap_block *block);
  */
 int pool_export(struct pool *pool, uint64_t address, enum range_kind kind, struct range *ret_range);
 
+/** Takes addresses alone. @bytes: a multiple of HEAP_GRAIN. Return: NULL: none are free */
+struct heap_chunk *pool_reserve(struct pool *pool, uint64_t bytes);
+/** Gives them back. */
+void pool_unreserve(struct pool *pool, struct heap_chunk *chunk);
+
 /** Gives spare chunks back, all but `keep` bytes. */
 void pool_trim(struct pool *pool, uint64_t keep);
 

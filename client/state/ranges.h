@@ -24,6 +24,7 @@ enum range_kind {
 	RANGE_BEHIND = 8,     /* pinned memory behind registered memory, or of copies under way */
 	RANGE_ARRAY = 9,      /* device memory behind an array: the program does not know its address */
 	RANGE_MAPPED = 4,     /* device memory of cuMemMap (virtual.h); a copy may go on into the next one */
+	RANGE_MAPPED_HOST = 10, /* pinned host memory of cuMemMap */
 };
 
 struct range {
@@ -31,7 +32,7 @@ struct range {
 	uint64_t bytes; /* as the program asked for */
 	uint64_t room;	/* usable bytes: rounded up to the allocation's */
 	enum range_kind kind;
-	uint32_t flags;	  /* flags of cuMemHostAlloc; RANGE_MAPPED: handle types */
+	uint32_t flags;	  /* flags of cuMemHostAlloc; RANGE_MAPPED, RANGE_MAPPED_HOST: handle types */
 	uint64_t id;	  /* unique in the process's life */
 	void *owner;	  /* the context; a module for RANGE_GLOBAL */
 	void *block;	  /* memory.c and host.c: the pool's block */

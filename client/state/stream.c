@@ -82,7 +82,7 @@ static uint64_t next_handle(struct client_stream *stream)
 
 static void open_stream(struct client_stream *stream, CUcontext context, uint32_t flags, int32_t priority)
 {
-	struct shm_stream_entry *entry = &connection.view.client->streams[stream->slot];
+	struct shm_stream_entry *entry = shm_view_entry(&connection.view, stream->slot);
 
 	stream->flags = flags;
 	stream->priority = clamp_priority(priority);

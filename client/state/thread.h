@@ -18,7 +18,8 @@ struct thread {
 	struct client_stream *stream;		      /* the thread's default stream, NULL until used */
 	void (*retire)(struct client_stream *stream); /* ends it when the thread ends */
 	bool registered;			      /* what it owns is given back at its end */
-	bool is_callbacks; /* a function of the program runs, which may not call the driver */
+	bool reserves_host; /* what it reserves next is for host memory (entry/virtual.c) */
+	bool is_callbacks;  /* a function of the program runs, which may not call the driver */
 };
 
 /** The calling thread's state. */

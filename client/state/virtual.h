@@ -1,6 +1,9 @@
 // Virtual memory management: physical memory with a handle but without an address, and its mappings
 // into reserved addresses (space.h). Any thread.
 //
+// Memory is the device's, or pinned host memory, which is mapped only at addresses for it
+// (space.h).
+//
 // A handle counts: making, importing and retaining add one, releasing takes one away. The service
 // is told to let go when the count is zero and nothing maps the memory any more. A mapping is
 // always the whole of a handle's memory. It can be touched from the moment it is made; what the
@@ -16,6 +19,11 @@
 
 #define VIRTUAL_GRANULE UINT64_C(0x200000)
 
+static inline bool virtual_is_host(const CUmemLocation *location)
+{
+	return location->type != CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
 /** Makes memory. @properties: checked by the caller. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult virtual_create(
 	uint64_t bytes, const CUmemAllocationProp *properties, CUmemGenericAllocationHandle *ret_handle);
@@ -28,8 +36,8 @@ CUresult virtual_release(CUmemGenericAllocationHandle handle);
 CUresult virtual_retain(uint64_t address, CUmemGenericAllocationHandle *ret_handle);
 CUresult virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *ret_properties);
 
-/** Maps. CUDA_ERROR_NOT_SUPPORTED: a part of the memory. CUDA_ERROR_INVALID_VALUE: no handle, a
- * larger size, addresses that are not reserved or in use. */
+/** Maps. CUDA_ERROR_NOT_SUPPORTED: a part of the memory, or addresses for the other kind of it.
+ * CUDA_ERROR_INVALID_VALUE: no handle, a larger size, addresses that are not reserved or in use. */
 CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle);
 /**
  * Removes all mappings of a range, which must be whole, after all work submitted so far is done.
@@ -38,9 +46,10 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes);
 /** True if anything is mapped in a range. */
 bool virtual_is_mapped(uint64_t address, uint64_t bytes);
 
-/** What the device may do with a range of whole mappings. */
-CUresult virtual_set_access(uint64_t address, uint64_t bytes, CUmemAccess_flags flags);
-CUresult virtual_get_access(uint64_t address, CUmemAccess_flags *ret_flags);
+/** What the device, or the processor (@host), may do with a range of whole mappings.
+ * CUDA_ERROR_NOT_SUPPORTED: the processor, with device memory. */
+CUresult virtual_set_access(uint64_t address, uint64_t bytes, bool host, CUmemAccess_flags flags);
+CUresult virtual_get_access(uint64_t address, bool host, CUmemAccess_flags *ret_flags);
 
 /**
  * A descriptor with which another program of the same user can import the memory; the caller closes

@@ -104,7 +104,7 @@ static void call(const struct service *service, const struct note *note, CUresul
 
 static void run(const struct service *service, struct note *note, CUresult status)
 {
-	struct shm_host_entry *entry = &connection.view.client->host[note->slot];
+	struct shm_host_entry *entry = shm_view_host(&connection.view, note->slot);
 
 	word_release(&entry->started, note->seq);
 	call(service, note, status);

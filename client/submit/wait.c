@@ -92,7 +92,7 @@ static bool look(const struct client_stream *stream, uint64_t seq, bool eager)
 {
 	const struct shm_view *view = &connection.view;
 	uint32_t generation = word_acquire(&view->server->generation);
-	const word64 *done = &shm_view_timeline(view, generation)->stream[stream->slot].done;
+	const word64 *done = &shm_timeline_at(shm_view_timeline(view, generation), stream->slot)->done;
 
 	for (unsigned int i = 0; i < LOOKS; ++i) {
 		if (word_acquire(done) >= seq)
