@@ -122,6 +122,8 @@ static const struct standby_room standby_room = {
 	.serves = serves,
 	.in_trouble = in_trouble,
 	.memory_is_back = swap_retry,
+	.make_room = swap_make_room,
+	.spare_room = swap_spare,
 };
 
 const struct rooms rooms_all = {

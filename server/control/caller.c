@@ -307,7 +307,7 @@ static void answer_suspend(struct caller *caller)
 	if (!session)
 		return;
 	caller->awaited_id = caller->request.id;
-	obstacle = swap_begin(session, on_swapped, caller);
+	obstacle = swap_begin(session, SWAP_AT_REST, on_swapped, caller);
 	if (obstacle)
 		on_swapped(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }

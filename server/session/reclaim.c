@@ -102,6 +102,16 @@ void reclaim_done(struct daemon *daemon, unsigned count)
 	reclaim_retry(daemon);
 }
 
+bool reclaim_is_short(const struct daemon *daemon)
+{
+	const struct request *request;
+
+	TAILQ_FOREACH (request, &daemon->reclaim.thirsty, link)
+		if (request->refused_memory_us)
+			return true;
+	return false;
+}
+
 bool reclaim_expects(const struct daemon *daemon)
 {
 	return daemon->reclaim.under_way;
@@ -113,6 +123,16 @@ void reclaim_await(struct request *request)
 
 	request->thirst = ++reclaim->latest;
 	TAILQ_INSERT_TAIL(&reclaim->thirsty, request, link);
+}
+
+void reclaim_await_for(struct request *request, uint64_t milliseconds)
+{
+	struct reclaim *reclaim = &request->session->daemon->reclaim;
+
+	reclaim_await(request);
+	/* One that is running is over soon: then all look again. */
+	if (!timer_running(reclaim->timer))
+		timer_start(reclaim->timer, milliseconds);
 }
 
 bool reclaim_hope(struct request *request)

@@ -153,9 +153,14 @@ struct session {
 	struct timer *close_timer;
 	uint64_t freed_us; /* when it last freed something; 0: never */
 	unsigned freeing;  /* pieces of device memory that it has freed, and that are not free yet */
-	uint64_t apart_us; /* when it last began to move because of its guard; 0: never */
-	bool given_up;	   /* it could not be adopted, and is ended when everything else is */
-	bool adopted;	   /* nothing was read from it in this life: it may be what is over */
+	uint64_t asked_us; /* when its latest request began or ended */
+	/* standby/swap_choose.c */
+	uint64_t stays_until_us; /* nobody displaces it before */
+	uint64_t left_us;	 /* how long its memory was on its way out */
+	uint64_t passed_over;	 /* the latest choice in which it could not be suspended */
+	uint64_t apart_us;	 /* when it last began to move because of its guard; 0: never */
+	bool given_up;		 /* it could not be adopted, and is ended when everything else is */
+	bool adopted;		 /* nothing was read from it in this life: it may be what is over */
 	struct session_again again;
 	struct session_compilation crashed; /* at which a compiler was lost, and none since (compiling.h) */
 	struct session_evidence *evidence;  /* what fault/ knows of it (fault/evidence.h) */

@@ -60,7 +60,7 @@ void swap_end(struct session *session, swap_done_fn *done, void *context)
 	swap_say(swap, CUDA_ERROR_NOT_READY, "somebody else has asked for the same");
 	swap->done = done;
 	swap->context = context;
-	swap->wanted = true;
+	swap_want(swap);
 	swap_begin_return(session);
 }
 
@@ -78,11 +78,11 @@ bool swap_holds(struct session *session)
 		return false;
 	if (session_is_paused(session))
 		return true;
-	if (session->memory == SESSION_MEMORY_LEAVES) {
+	if (session->memory == SESSION_MEMORY_LEAVES && swap->manner == SWAP_AT_REST) {
 		swap_stay(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
 		return false;
 	}
-	swap->wanted = true;
+	swap_want(swap);
 	swap_begin_return(session);
 	return true;
 }
@@ -94,11 +94,11 @@ void swap_take_wanted(struct worker *worker, uint64_t number)
 
 	if (!swap || session_is_paused(session))
 		return;
-	if (session->memory == SESSION_MEMORY_LEAVES) {
+	if (session->memory == SESSION_MEMORY_LEAVES && swap->manner == SWAP_AT_REST) {
 		swap->way->failed(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
 		return;
 	}
-	swap->wanted = true;
+	swap_want(swap);
 	swap_begin_return(session);
 }
 
@@ -148,8 +148,9 @@ void swap_adopt(struct session *session)
 {
 	struct swap *swap = swap_new(session, swap_on_retry);
 
-	swap->wanted = session->memory == SESSION_MEMORY_RETURNS ||
-		       (!session_is_paused(session) && (session->request || swap_has_work(session)));
+	if (session->memory == SESSION_MEMORY_RETURNS ||
+		(!session_is_paused(session) && (session->request || swap_has_work(session))))
+		swap_want(swap);
 	swap_fall_back(swap);
 	swap_begin_return(session);
 }

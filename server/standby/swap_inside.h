@@ -46,7 +46,10 @@ struct swap {
 	uint64_t at;		/* and byte in it, that is next */
 	bool wanted;		/* it is to come back, */
 	bool is_awaiting_unmap; /* and would be on its way if that were over */
+	bool is_awaiting_room;	/* that is being made for it */
+	uint64_t wanted_us;	/* since when */
 	uint64_t begun_us;
+	enum swap_manner manner;
 	struct timer *retry;
 	swap_done_fn *done;
 	void *context;
@@ -107,8 +110,14 @@ bool swap_has_work(const struct session *session);
 /** It stays on the device: LEAVES is over. */
 void swap_stay(struct swap *swap, int32_t code, const char *text);
 
+/** It is to come back. */
+void swap_want(struct swap *swap);
 /** Begins to bring it back if that is wanted and can begin now (swap_back.c). */
 void swap_begin_return(struct session *session);
+/** Others do not displace it for so long (swap_choose.c). */
+void swap_stays(struct session *session, uint64_t least_us);
+/** It is back, which took so long. */
+void swap_note_return(struct session *session, uint64_t took_us);
 /** Gives back what has come already: RETURNS is AWAY again. */
 void swap_fall_back(struct swap *swap);
 /** The same. @context: a swap */

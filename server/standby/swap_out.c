@@ -8,6 +8,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -95,7 +96,7 @@ static const char *obstacle_of_memory(const struct session *session, const struc
 
 static const char *obstacle(const struct session *session)
 {
-	if (session->memory != SESSION_MEMORY_HERE)
+	if (session->memory != SESSION_MEMORY_HERE || session->swap)
 		return "it is suspended already, or comes back";
 	if (session->move)
 		return "it is being moved to another executor";
@@ -136,19 +137,36 @@ static void gone_away(struct swap *swap)
 	swap_release_all(swap);
 	swap_round(swap);
 	session->daemon->counters.sessions_suspended++;
+	session->left_us = timer_now_us() - swap->begun_us;
 	swap_note_moved(session, "is suspended, and its device memory in host memory");
+	if (swap->manner == SWAP_PAUSED || swap->manner == SWAP_PAUSED_BY_US)
+		session_pause(session, true, swap->manner == SWAP_PAUSED_BY_US);
+	swap->refs++;
 	swap_say(swap, CUDA_SUCCESS, "");
+	/* What it was held with is what it comes back for, behind whoever needs the room. */
+	if (swap->session && !session_is_paused(session) && swap_has_work(session))
+		swap_want(swap);
+	if (swap->session)
+		swap_begin_return(session);
+	swap_unref(swap);
 }
 
 void swap_stay(struct swap *swap, int32_t code, const char *text)
 {
+	struct session *session = swap->session;
 	char what[256];
 
 	snprintf(what, sizeof(what), "is not suspended: %s", text);
-	swap_note(swap->session, what);
-	swap_be_here(swap->session);
-	swap_say(swap, code, text);
+	swap_note(session, what);
+	swap_be_here(session);
+	/* Whoever has held it for nothing does not do so again at once. */
+	if (swap->manner == SWAP_NOW)
+		swap_note_return(session, timer_now_us() - swap->begun_us);
+	swap->refs++;
 	swap_drop(swap);
+	/* Somebody else may be next, or the same one again. */
+	swap_say(swap, code, text);
+	swap_unref(swap);
 }
 
 static void call_off(struct swap *swap, int32_t code, const char *text)
@@ -164,7 +182,7 @@ static void copied(struct swap *swap)
 {
 	const struct session *session = swap->session;
 
-	if (!session_is_paused(session) && swap_has_work(session))
+	if (swap->manner == SWAP_AT_REST && !session_is_paused(session) && swap_has_work(session))
 		call_off(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
 	else
 		gone_away(swap);
@@ -202,7 +220,7 @@ static bool make_files(struct session *session, uint64_t bytes)
 	return false;
 }
 
-const char *swap_begin(struct session *session, swap_done_fn *done, void *context)
+const char *swap_begin(struct session *session, enum swap_manner manner, swap_done_fn *done, void *context)
 {
 	const char *text = obstacle(session);
 	struct swap *swap;
@@ -211,6 +229,7 @@ const char *swap_begin(struct session *session, swap_done_fn *done, void *contex
 		return text;
 	swap = swap_new(session, swap_on_retry);
 	swap->way = &way_out;
+	swap->manner = manner;
 	text = obstacle_of_memory(session, &swap->pieces);
 	if (!text && !make_files(session, swap->pieces.bytes))
 		text = "the service has no memory or no file descriptors left";

@@ -185,7 +185,7 @@ static const struct {
 	{"memory_limit = 1G\n[user 7]\nweight = 2\nmemory_guarantee = 2G\n", 78,
 		"conf:4: memory_guarantee is more than memory_limit\n"},
 	{"memory_limit = 1G\n[user 7]\nmemory_guarantee = 2G\nmemory_limit = 0\n", 0, "conf: no errors\n"},
-	{"memory_policy = ask\n", 78, "conf:1: memory_policy: \"ask\" is not one of refuse|evict\n"},
+	{"memory_policy = ask\n", 78, "conf:1: memory_policy: \"ask\" is not one of refuse|evict|swap\n"},
 	{"memory_guarantee = 193G\n", 78, "conf:1: memory_guarantee: 207232172032 is out of range"},
 	{"memory_limit = 1\n[user 7]\nclients_max = 3\n", 78,
 		"conf:3: clients_max: is for the whole service"},
