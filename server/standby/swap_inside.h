@@ -16,7 +16,7 @@
 struct timer;
 
 #define SWAP_MIB      (UINT64_C(1) << 20)
-#define SWAP_HAS_WORK "it has work, which may wait for something of its own: pause it first"
+#define SWAP_HAS_WORK "it has work (suspend --now does not wait for a rest)"
 
 /* Steps of RETURNS. */
 enum swap_step { SWAP_QUERIES, SWAP_MAPS, SWAP_CARRIES };

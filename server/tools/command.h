@@ -18,7 +18,7 @@ struct call {
 	const char *program; /* which messages begin with */
 	const char *name;    /* of the command, as in its row */
 	const char *path;    /* of the socket */
-	bool json, follow;
+	bool json, follow, now;
 	int count;
 	char **arguments; /* as many as its row says */
 };
@@ -36,7 +36,7 @@ struct commands {
 	size_t count;
 };
 
-/** Runs the command that words begin with. @call: program, path, json and follow of it. A command
+/** Runs the command that words begin with. @call: program, path and options of it. A command
  * that takes everything behind its name still leaves --json to us. @words: changed. Return: exit
  * code */
 int command_run(const struct commands *commands, struct call *call, int count, char **words);

@@ -35,7 +35,7 @@
 #define RELOAD_SECONDS 60
 
 struct options {
-	bool json, follow, help;
+	bool json, follow, now, help;
 	const char *socket;
 };
 
@@ -281,7 +281,8 @@ static int pause_session(const struct call *call)
 
 static int suspend(const struct call *call)
 {
-	return order_in(call, "suspend", (const char *[]){call->arguments[0]}, 1, SWAP_SECONDS);
+	return order_in(call, "suspend", (const char *[]){call->arguments[0], "now"}, call->now ? 2 : 1,
+		SWAP_SECONDS);
 }
 
 static int resume_session(const struct call *call)
@@ -506,6 +507,9 @@ static int parse(int count, char **arguments, bool stops, struct options *option
 		case 'f':
 			options->follow = true;
 			break;
+		case 'n':
+			options->now = true;
+			break;
 		case 's':
 			options->socket = optarg;
 			break;
@@ -566,6 +570,7 @@ static int run(int count, char **arguments, const struct options *before)
 		return call_fail(&call, r, text);
 	call.json = options.json;
 	call.follow = options.follow;
+	call.now = options.now;
 	if (!count && !before && !isatty(STDIN_FILENO)) {
 		options.socket = path;
 		r = command_read(stdin, "frmpsctl", run_line, &options);

@@ -398,6 +398,39 @@ START_TEST(work_keeps_it_or_brings_it_back)
 }
 END_TEST
 
+static void strike(enum kind kind);
+
+START_TEST(who_goes_at_once_is_paused_behind_it)
+{
+	struct wire_message wanted = {.type = WIRE_WANTED}, query = {.type = WIRE_QUERY_MEMORY};
+
+	boot();
+	wanted.session = session->number;
+	ck_assert_ptr_null(swap_begin(session, SWAP_PAUSED_BY_US, on_done, NULL));
+	ck_assert(!session_is_paused(session));
+	fake_send(fake, fake->children[1].socket, &wanted, NULL, 0);
+	fake_request(fake, &client, &query, -1);
+	serve_all();
+	ck_assert_int_eq(failures, 0);
+	expect_away();
+	ck_assert(session_is_paused(session) && session->pause_is_ours);
+	fake_expect_nothing(fake, client.socket);
+	session_pause(session, false, true);
+	swap_end(session, on_done, NULL);
+	serve_all();
+	expect_here();
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	/* It goes on if it could not be. */
+	ck_assert_ptr_null(swap_begin(session, SWAP_PAUSED, on_done, NULL));
+	strike(ACTIVE);
+	serve_all();
+	ck_assert_int_eq(failures, 1);
+	ck_assert(!session_is_paused(session));
+	expect_here();
+	end(true);
+}
+END_TEST
+
 START_TEST(a_budget_is_kept)
 {
 	boot();
@@ -727,6 +760,7 @@ int main(void)
 	tcase_add_test(tests, it_waits_until_there_is_room);
 	tcase_add_test(tests, a_request_brings_it_back_and_is_made_then);
 	tcase_add_test(tests, work_keeps_it_or_brings_it_back);
+	tcase_add_test(tests, who_goes_at_once_is_paused_behind_it);
 	tcase_add_test(tests, a_budget_is_kept);
 	tcase_add_test(tests, every_message_was_there);
 	tcase_add_test(tests, another_session_has_the_room_meanwhile);

@@ -126,6 +126,7 @@ static const struct {
 	{"echo | " CTL, "no command is given"},
 	{CTL "cdi ''", "cdi: '' is no name"},
 	{CTL "faults --follow", "faults has no --follow"},
+	{CTL "pause 1 --now", "pause has no --now"},
 };
 
 START_TEST(wrong_usage_is_one_line)
