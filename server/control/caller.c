@@ -238,8 +238,8 @@ static void answer_isolate(struct caller *caller)
 		on_moved(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
 
-/* The same, of a command that takes nothing else, but for a word that is known already, and is for a
- * session that does not end already. */
+/* The same, of a command that takes nothing else, but for a word that is known already, and is for
+ * a session that does not end already. */
 static struct session *find_living(struct caller *caller, bool has_word)
 {
 	const struct caller_request *request = &caller->request;

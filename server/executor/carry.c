@@ -169,7 +169,7 @@ static const char *text_of(CUresult code)
 	case CUDA_SUCCESS:
 		return NULL;
 	case CUDA_ERROR_OUT_OF_MEMORY:
-		return "the machine has no memory for it";
+		return "there is no room for it in host memory, or in swap_directory";
 	default:
 		return "its device memory could not be copied";
 	}

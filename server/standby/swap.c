@@ -1,6 +1,7 @@
-// Suspending a session: all its device memory goes to files in host memory, and the device has the
-// pages for others. Its program stops at its next call that needs the device, which brings the
-// memory back to the same addresses. A session that is paused comes back when it is resumed.
+// Suspending a session: all its device memory goes to files, in host memory as a rule
+// (swap_files.c), and the device has the pages for others. Its program stops at its next call that
+// needs the device, which brings the memory back to the same addresses. A session that is paused
+// comes back when it is resumed. Who is suspended for others: swap_choose.c.
 //
 //            swap_begin()          all is copied                 wanted, and there is room
 //     HERE ──────────────► LEAVES ───────────────► AWAY ◄─────────────────────────────┐

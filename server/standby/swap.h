@@ -42,9 +42,16 @@ void swap_end(struct session *session, swap_done_fn *done, void *context);
 /** Whoever asked is not there any more. */
 void swap_forget(struct session *session, const void *context);
 
-/** Bytes of host memory that the device memory of all sessions takes, and that it may take
- * (swap_host_bytes). */
-uint64_t swap_all_bytes(const struct daemon *daemon);
+/* Device memory that is, or is about to be, in host memory and in swap_directory, bytes. */
+struct swap_bytes {
+	uint64_t host, directory;
+};
+
+/** Adds what a session has there. */
+void swap_add_bytes(const struct session *session, struct swap_bytes *bytes);
+/** What all sessions have there. */
+struct swap_bytes swap_all_bytes(const struct daemon *daemon);
+/** Most that may be in host memory (swap_host_bytes). */
 uint64_t swap_most_bytes(const struct daemon *daemon);
 
 /**

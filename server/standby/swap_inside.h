@@ -91,6 +91,9 @@ void swap_fail_by(struct swap *swap, const struct wire_reply *reply);
 /** All that is done with an answer which says no more than whether it goes on. */
 void swap_go_on(struct ticket *ticket, const struct wire_reply *reply, void (*next)(struct swap *swap));
 
+/** Makes the session's files, for so many bytes each. Return: NULL, or why they cannot be (static
+ * text) */
+const char *swap_make_files(struct session *session, uint64_t bytes);
 /** Copies all of it on the way that it is on. */
 void swap_copy(struct swap *swap);
 

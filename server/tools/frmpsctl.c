@@ -73,8 +73,9 @@ static void print_clients(const json_t *clients)
 			field_number(one, "commands"), field_text(one, "recovery", "-"),
 			field_number(one, "promotions"), field_text(one, "program", "-"));
 		if (field_number(one, "swapped_bytes"))
-			printf("            %s of device memory are in host memory\n",
-				FIELD_BYTES(one, "swapped_bytes"));
+			printf("            %s of device memory are in %s\n",
+				FIELD_BYTES(one, "swapped_bytes"),
+				field_number(one, "swap_directory_bytes") ? "swap_directory" : "host memory");
 		if (field_number(one, "sm_percent") && field_number(one, "sm_percent") < 100)
 			printf("            %lld multiprocessors are granted, %lld %% is the most that it "
 			       "may use\n",
@@ -130,6 +131,23 @@ static void print_proof(const json_t *proof)
 			field_text(proof, "reason", "-"));
 }
 
+static void print_swap(const json_t *swap)
+{
+	size_t index;
+	json_t *one;
+
+	if (!field_number(swap, "bytes") && !field_number(swap, "directory_bytes"))
+		return;
+	printf("suspended programs have %s of %s in host memory, %s in swap_directory:",
+		FIELD_BYTES(swap, "bytes"), FIELD_BYTES(swap, "most_bytes"),
+		FIELD_BYTES(swap, "directory_bytes"));
+	json_array_foreach (json_object_get(swap, "users"), index, one)
+		printf("%s user %lld has %s", index ? "," : "", field_number(one, "uid"),
+			BYTES_OF((uint64_t)(field_number(one, "bytes") +
+					    field_number(one, "directory_bytes"))));
+	puts("");
+}
+
 static void print_status(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device"), *keeper = json_object_get(root, "keeper");
@@ -154,6 +172,7 @@ static void print_status(const json_t *root)
 		printf("the service stops: it waits for these programs for %lld s more; frmpsctl terminate "
 		       "ends one\n",
 			field_number(root, "stop_ms") / 1000);
+	print_swap(json_object_get(root, "swap"));
 	print_proof(json_object_get(root, "proof"));
 	if (!strcmp(field_text(device, "state", "-"), "failed"))
 		printf("%s\nall programs get code %lld until the service is restarted\n",

@@ -334,6 +334,24 @@ START_TEST(others_have_the_room_and_it_waits_for_it)
 }
 END_TEST
 
+START_TEST(what_the_host_has_no_room_for_goes_to_a_folder)
+{
+	struct child child;
+
+	start_with(CONFIG "swap_host_bytes = 100M\nswap_directory = /var/tmp\n");
+	child = start_keeper(2);
+	for (int i = 0; i < 2; i++) {
+		order("suspend", &child);
+		ck_assert(is_in_state(&child, "suspended"));
+		ck_assert_int_gt(figure(&child, "swap_directory_bytes"), 0);
+		ck_assert_int_eq(figure(&child, "swap_directory_bytes"), figure(&child, "swapped_bytes"));
+		ck_assert_int_eq(swapped_by_all(), 0);
+		see_it_work(&child);
+	}
+	see_it_end_well(&child);
+}
+END_TEST
+
 START_TEST(one_that_is_paused_stays_until_it_is_resumed)
 {
 	struct child child;
@@ -726,6 +744,7 @@ int main(void)
 	/* A small device is one of the host backend. */
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
 		tcase_add_test(tests, others_have_the_room_and_it_waits_for_it);
+	tcase_add_test(tests, what_the_host_has_no_room_for_goes_to_a_folder);
 	tcase_add_test(tests, one_that_is_paused_stays_until_it_is_resumed);
 	tcase_add_test(tests, its_end_frees_everything);
 	tcase_add_test(tests, faults_and_losses_meanwhile_harm_nothing);

@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -91,16 +92,18 @@ static void map(unsigned index, bool is_there)
 /* The content of memory is its address. */
 static void carry(unsigned index)
 {
+	static _Alignas(4096) uint64_t page[512];
 	const struct wire_carry *wish = &fake->message.carry;
-	uint64_t word = wish->address;
+	int fd = fake->packet.fds[0];
 
 	ck_assert_uint_eq(fake->packet.fd_count, 1);
 	ck_assert(mapped[index] & 1u << place_of(wish->address));
 	if (wish->into) {
-		ck_assert_int_eq(pread(fake->packet.fds[0], &word, 8, (off_t)wish->offset), 8);
-		ck_assert_uint_eq(word, wish->address);
+		ck_assert_int_eq(pread(fd, page, sizeof(page), (off_t)wish->offset), sizeof(page));
+		ck_assert_uint_eq(page[0], wish->address);
 	} else {
-		ck_assert_int_eq(pwrite(fake->packet.fds[0], &word, 8, (off_t)wish->offset), 8);
+		page[0] = wish->address;
+		ck_assert_int_eq(pwrite(fd, page, sizeof(page), (off_t)wish->offset), sizeof(page));
 	}
 	carried[wish->into]++;
 	reply(&fake->children[index], 0, NULL, 0);
@@ -290,7 +293,8 @@ static void expect_away(void)
 	ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
 	ck_assert_uint_eq(session->holdings.owned_bytes, 0);
 	ck_assert_uint_eq(session->holdings.away_bytes, CHUNKS * BYTES);
-	ck_assert_uint_eq(swap_all_bytes(&fake->daemon), CHUNKS * BYTES);
+	ck_assert_uint_eq(
+		swap_all_bytes(&fake->daemon).host + swap_all_bytes(&fake->daemon).directory, CHUNKS * BYTES);
 	ck_assert_uint_eq(live, 0);
 	ck_assert(word_relaxed(&session->view.server->share) & SHM_SHARE_AWAY);
 	expect_maps(0);
@@ -442,6 +446,33 @@ START_TEST(a_budget_is_kept)
 	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	serve_all();
 	expect_away();
+	ck_assert_uint_eq(swap_all_bytes(&fake->daemon).directory, 0);
+	end(true);
+}
+END_TEST
+
+START_TEST(what_the_budget_has_no_room_for_goes_to_a_folder)
+{
+	char folder[] = "/var/tmp/frmps-swap-XXXXXX";
+
+	boot();
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	fake->config.swap_host_bytes = CHUNKS * BYTES - 1;
+	strcpy(fake->config.swap_directory, "/var/tmp/frmps-swap-XXXXXX");
+	ck_assert_ptr_nonnull(strstr(swap_begin(session, SWAP_AT_REST, on_done, NULL), "swap_directory"));
+	serve_all();
+	expect_here();
+	strcpy(fake->config.swap_directory, folder);
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
+	serve_all();
+	expect_away();
+	ck_assert_uint_eq(swap_all_bytes(&fake->daemon).host, 0);
+	swap_end(session, on_done, NULL);
+	serve_all();
+	expect_here();
+	ck_assert_int_eq(failures, 0);
+	/* It is empty. */
+	ck_assert_int_eq(rmdir(folder), 0);
 	end(true);
 }
 END_TEST
@@ -762,6 +793,7 @@ int main(void)
 	tcase_add_test(tests, work_keeps_it_or_brings_it_back);
 	tcase_add_test(tests, who_goes_at_once_is_paused_behind_it);
 	tcase_add_test(tests, a_budget_is_kept);
+	tcase_add_test(tests, what_the_budget_has_no_room_for_goes_to_a_folder);
 	tcase_add_test(tests, every_message_was_there);
 	tcase_add_test(tests, another_session_has_the_room_meanwhile);
 	tcase_add_test(tests, who_came_back_stays);

@@ -1,0 +1,113 @@
+// Where the memory of suspended sessions is: files in host memory, and in a folder where the budget
+// of host memory is used up (swap_host_bytes, swap_directory). Files of a folder have no name: the
+// kernel gives their room back when nobody has them open any more.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/config/config.h"
+#include "server/loop/shared_fd.h"
+#include "server/session/daemon.h"
+#include "server/session/session.h"
+#include "server/standby/swap_inside.h"
+
+/*
+ * The budget
+ */
+
+uint64_t swap_most_bytes(const struct daemon *daemon)
+{
+	uint64_t bytes = daemon->config->swap_host_bytes;
+
+	return bytes ? bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+}
+
+void swap_add_bytes(const struct session *session, struct swap_bytes *bytes)
+{
+	struct stat status;
+
+	/* All of them are as long. */
+	if (!session->swap_files[0] || fstat(session->swap_files[0]->fd, &status) < 0)
+		return;
+	/* Only files in memory have seals. */
+	if (fcntl(session->swap_files[0]->fd, F_GET_SEALS) >= 0)
+		bytes->host += (uint64_t)status.st_size;
+	else
+		bytes->directory += (uint64_t)status.st_size;
+}
+
+struct swap_bytes swap_all_bytes(const struct daemon *daemon)
+{
+	const struct session *session;
+	struct swap_bytes bytes = {0};
+
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		swap_add_bytes(session, &bytes);
+	return bytes;
+}
+
+static bool fits_host(const struct daemon *daemon, uint64_t bytes)
+{
+	uint64_t most = swap_most_bytes(daemon), has = swap_all_bytes(daemon).host;
+
+	return has <= most && bytes <= most - has;
+}
+
+/*
+ * The files
+ */
+
+/* @directory: NULL: in host memory. Return: negative: there is none, see errno */
+static int open_file(const char *directory)
+{
+	int fd;
+
+	if (!directory)
+		return memfd_create("frmps-swap", MFD_CLOEXEC);
+	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
+	/* Not every file system has direct I/O. */
+	return fd < 0 && errno == EINVAL ? open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : fd;
+}
+
+/* Return: NULL: it cannot be made, see errno */
+static struct shared_fd *make_file(const struct session *session, const char *directory, uint64_t bytes)
+{
+	int fd = open_file(directory), error;
+	struct shared_fd *file;
+
+	if (fd >= 0 && (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)bytes) < 0)) {
+		error = errno;
+		close(fd);
+		errno = error;
+		return NULL;
+	}
+	file = shared_fd_new(fd);
+	if (file && shared_fd_keep(file, session->daemon->store))
+		file = shared_fd_unref(file);
+	return file;
+}
+
+const char *swap_make_files(struct session *session, uint64_t bytes)
+{
+	const char *directory = session->daemon->config->swap_directory;
+	unsigned made = 0;
+
+	if (fits_host(session->daemon, bytes))
+		directory = NULL;
+	else if (!*directory)
+		return "there would be more device memory in host memory than swap_host_bytes allows";
+	while (made < KEPT_SWAP_FILES && (session->swap_files[made] = make_file(session, directory, bytes)))
+		made++;
+	if (made == KEPT_SWAP_FILES)
+		return NULL;
+	if (directory)
+		log_warning("no file can be made in %s (swap_directory): %s", directory, strerror(errno));
+	while (made--)
+		session->swap_files[made] = shared_fd_unref(session->swap_files[made]);
+	return directory ? "no file for it can be made in swap_directory (the log says why)"
+			 : "the service has no memory or no file descriptors left";
+}
