@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,11 +62,32 @@ static bool fits_host(const struct daemon *daemon, uint64_t bytes)
  * The files
  */
 
-/* @directory: NULL: in host memory. Return: negative: there is none, see errno */
-static int open_file(const char *directory)
+/* A file system in memory of huge pages, which nobody else sees: it goes with its last file. The
+ * kernel gives them to memfds only where the administrator has said so for all of the machine.
+ * Return: negative: the service may not make one, or the kernel has none */
+static int make_folder(void)
+{
+	int context = fsopen("tmpfs", FSOPEN_CLOEXEC), fd = -1;
+
+	if (context < 0)
+		return -1;
+	/* The budget is the service's. */
+	if (!fsconfig(context, FSCONFIG_SET_STRING, "size", "0", 0) &&
+		!fsconfig(context, FSCONFIG_SET_STRING, "huge", "within_size", 0) &&
+		!fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+		fd = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID);
+	close(context);
+	return fd;
+}
+
+/* @directory: NULL: in host memory; @folder: of huge pages there, or negative. Return: negative:
+ * there is none, see errno */
+static int open_file(const char *directory, int folder)
 {
 	int fd;
 
+	if (!directory && folder >= 0)
+		return openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (!directory)
 		return memfd_create("frmps-swap", MFD_CLOEXEC);
 	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
@@ -74,9 +96,10 @@ static int open_file(const char *directory)
 }
 
 /* Return: NULL: it cannot be made, see errno */
-static struct shared_fd *make_file(const struct session *session, const char *directory, uint64_t bytes)
+static struct shared_fd *make_file(
+	const struct session *session, const char *directory, int folder, uint64_t bytes)
 {
-	int fd = open_file(directory), error;
+	int fd = open_file(directory, folder), error;
 	struct shared_fd *file;
 
 	if (fd >= 0 && (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)bytes) < 0)) {
@@ -95,13 +118,18 @@ const char *swap_make_files(struct session *session, uint64_t bytes)
 {
 	const char *directory = session->daemon->config->swap_directory;
 	unsigned made = 0;
+	int folder;
 
 	if (fits_host(session->daemon, bytes))
 		directory = NULL;
 	else if (!*directory)
 		return "there would be more device memory in host memory than swap_host_bytes allows";
-	while (made < KEPT_SWAP_FILES && (session->swap_files[made] = make_file(session, directory, bytes)))
+	folder = directory ? -1 : make_folder();
+	while (made < KEPT_SWAP_FILES &&
+		(session->swap_files[made] = make_file(session, directory, folder, bytes)))
 		made++;
+	if (folder >= 0)
+		close(folder);
 	if (made == KEPT_SWAP_FILES)
 		return NULL;
 	if (directory)

@@ -18,6 +18,10 @@ struct timer;
 #define SWAP_MIB      (UINT64_C(1) << 20)
 #define SWAP_HAS_WORK "it has work (suspend --now does not wait for a rest)"
 
+/* What threads that copy spend their time with: host pages, the device, reading and writing files
+ * (CarryMemory's answer). */
+#define SWAP_TIMES 3u
+
 /* Steps of RETURNS. */
 enum swap_step { SWAP_QUERIES, SWAP_MAPS, SWAP_CARRIES };
 
@@ -49,6 +53,7 @@ struct swap {
 	bool is_awaiting_room;	/* that is being made for it */
 	uint64_t wanted_us;	/* since when */
 	uint64_t begun_us;
+	uint64_t times[SWAP_TIMES]; /* that copying has taken since: of the threads together, ns */
 	enum swap_manner manner;
 	struct timer *retry;
 	swap_done_fn *done;
