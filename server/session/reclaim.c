@@ -127,12 +127,15 @@ void reclaim_await(struct request *request)
 
 void reclaim_await_for(struct request *request, uint64_t milliseconds)
 {
-	struct reclaim *reclaim = &request->session->daemon->reclaim;
-
 	reclaim_await(request);
+	reclaim_look_in(request->session->daemon, milliseconds);
+}
+
+void reclaim_look_in(struct daemon *daemon, uint64_t milliseconds)
+{
 	/* One that is running is over soon: then all look again. */
-	if (!timer_running(reclaim->timer))
-		timer_start(reclaim->timer, milliseconds);
+	if (!timer_running(daemon->reclaim.timer))
+		timer_start(daemon->reclaim.timer, milliseconds);
 }
 
 bool reclaim_hope(struct request *request)

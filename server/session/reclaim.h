@@ -58,6 +58,8 @@ bool reclaim_expects(const struct daemon *daemon);
 void reclaim_await(struct request *request);
 /** The same, so many milliseconds or a little longer at most. */
 void reclaim_await_for(struct request *request, uint64_t milliseconds);
+/** Whoever waits looks again after so many milliseconds, or before. */
+void reclaim_look_in(struct daemon *daemon, uint64_t milliseconds);
 /** The keeper has no memory for the request, which waits if some is on its way. Return: whether it
  * waits. */
 bool reclaim_hope(struct request *request);

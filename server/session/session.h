@@ -140,7 +140,10 @@ struct session {
 	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
 	struct holdings holdings;
 	struct uploads uploads;
-	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
+	struct chunk *sinks[2];	 /* near, far (session/sink.c); NULL: none */
+	unsigned sinks_asked;	 /* answers of keepers to come */
+	bool sinks_short;	 /* others make room for them */
+	uint64_t sinks_short_us; /* since when; 0: never */
 	struct request *request;
 	struct move *move; /* on its way into a domain of its own (standby/move.h); NULL: it is not */
 	struct worker *destination; /* while it moves: the executor there, which knows it; NULL: none yet */

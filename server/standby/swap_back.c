@@ -19,6 +19,8 @@
 #define MAKES 64u
 /* When a return that failed is tried again, beside the moments in which memory is given back. */
 #define RETRY_MS 1000u
+/* The same of one that lets others come first. */
+#define LATER_MS 100u
 
 static void map_standbys(struct session *session, const struct piece *piece)
 {
@@ -220,7 +222,7 @@ void swap_begin_return(struct session *session)
 	if (swap->is_awaiting_unmap)
 		return;
 	if (comes_later(swap)) {
-		timer_start(swap->retry, RETRY_MS);
+		timer_start(swap->retry, LATER_MS);
 		return;
 	}
 	if (guarantee_room(session) < swap->pieces.bytes) {

@@ -50,7 +50,7 @@ static bool may_go(const struct session *session, const struct session *asker)
 {
 	return session != asker && session->terms.memory_policy == CONFIG_MEMORY_POLICY_SWAP &&
 	       session->memory == SESSION_MEMORY_HERE && session_is_live(session) && !session->request &&
-	       beyond(session);
+	       !session->holdings.backed_count && beyond(session);
 }
 
 /* When it was last seen to do something. */
@@ -267,5 +267,5 @@ uint64_t swap_spare(const struct session *asker)
 	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
 		if (may_go(session, asker) && is_at_rest(session, now_us))
 			spare += beyond(session);
-	return spare;
+	return spare < swap_room(asker->daemon) ? spare : swap_room(asker->daemon);
 }

@@ -51,11 +51,16 @@ struct swap_bytes swap_all_bytes(const struct daemon *daemon)
 	return bytes;
 }
 
-static bool fits_host(const struct daemon *daemon, uint64_t bytes)
+static uint64_t host_room(const struct daemon *daemon)
 {
 	uint64_t most = swap_most_bytes(daemon), has = swap_all_bytes(daemon).host;
 
-	return has <= most && bytes <= most - has;
+	return most > has ? most - has : 0;
+}
+
+uint64_t swap_room(const struct daemon *daemon)
+{
+	return *daemon->config->swap_directory ? UINT64_MAX : host_room(daemon);
 }
 
 /*
@@ -120,7 +125,7 @@ const char *swap_make_files(struct session *session, uint64_t bytes)
 	unsigned made = 0;
 	int folder;
 
-	if (fits_host(session->daemon, bytes))
+	if (bytes <= host_room(session->daemon))
 		directory = NULL;
 	else if (!*directory)
 		return "there would be more device memory in host memory than swap_host_bytes allows";

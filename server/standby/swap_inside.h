@@ -96,6 +96,8 @@ void swap_fail_by(struct swap *swap, const struct wire_reply *reply);
 /** All that is done with an answer which says no more than whether it goes on. */
 void swap_go_on(struct ticket *ticket, const struct wire_reply *reply, void (*next)(struct swap *swap));
 
+/** How much more may be suspended, as far as is known, bytes. */
+uint64_t swap_room(const struct daemon *daemon);
 /** Makes the session's files, for so many bytes each. Return: NULL, or why they cannot be (static
  * text) */
 const char *swap_make_files(struct session *session, uint64_t bytes);

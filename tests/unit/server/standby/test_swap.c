@@ -38,7 +38,8 @@ static uint64_t handles; /* given out */
 static unsigned live;	 /* of these, not released */
 static unsigned carried[2];
 static uint64_t free_bytes;
-static unsigned chunks_most; /* that the device has room for */
+static unsigned starts_short; /* 0: executors have room for a context; else 1 and how many had not */
+static unsigned chunks_most;  /* that the device has room for */
 /* Another session, which has one place. */
 static struct fake_client asker;
 static struct session *asking;
@@ -171,6 +172,21 @@ static void answer(unsigned index)
 	}
 }
 
+/* One that starts: it may find no device memory for its context while the session has its own. */
+static void start_up(struct fake_child *child)
+{
+	struct wire_message lost = {
+		.type = WIRE_LOST, .trouble = {.code = CUDA_ERROR_OUT_OF_MEMORY, .text = "no room"}};
+
+	if (!starts_short || !live) {
+		fake_ready(fake, child);
+		return;
+	}
+	starts_short++;
+	fake_send(fake, child->socket, &lost, NULL, 0);
+	fake_reap(fake, child, 0);
+}
+
 /* Return: whether some child had something to do */
 static bool serve_one(void)
 {
@@ -185,7 +201,7 @@ static bool serve_one(void)
 		}
 		if (child->worker && !ready[i]) {
 			ready[i] = true;
-			fake_ready(fake, child);
+			start_up(child);
 			return true;
 		}
 		packet_close_fds(&fake->packet);
@@ -231,6 +247,7 @@ static void boot(void)
 	ends = failures = 0;
 	free_bytes = UINT64_C(1) << 35;
 	chunks_most = UINT_MAX;
+	starts_short = 0;
 	asking = NULL;
 	asking_number = 0;
 	fake_with_records = true;
@@ -739,6 +756,27 @@ START_TEST(who_came_back_stays)
 }
 END_TEST
 
+START_TEST(the_executor_of_a_newcomer_has_room)
+{
+	boot();
+	fake->daemon.rules.general.memory_policy = CONFIG_MEMORY_POLICY_SWAP;
+	session_set_terms(session);
+	starts_short = 1;
+	fake_hello_as(fake, &asker, 4711);
+	AWAIT(session->memory == SESSION_MEMORY_AWAY);
+	ck_assert_uint_gt(starts_short, 1);
+	AWAIT(fake->daemon.counters.sessions_opened == 2);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_refused, 0);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_displaced, 1);
+	serve_all();
+	fake_welcome(fake, &asker);
+	fake_leave(fake, &asker);
+	swap_end(session, on_done, NULL);
+	AWAIT(session->memory == SESSION_MEMORY_HERE);
+	end(true);
+}
+END_TEST
+
 START_TEST(who_has_work_does_not_go)
 {
 	boot_short();
@@ -797,6 +835,7 @@ int main(void)
 	tcase_add_test(tests, every_message_was_there);
 	tcase_add_test(tests, another_session_has_the_room_meanwhile);
 	tcase_add_test(tests, who_came_back_stays);
+	tcase_add_test(tests, the_executor_of_a_newcomer_has_room);
 	tcase_add_test(tests, who_has_work_does_not_go);
 	tcase_add_test(tests, what_is_guaranteed_does_not_go);
 	/* What a dead daemon had open stays so here. */
