@@ -43,6 +43,11 @@ void reclaim_begin(struct daemon *daemon)
 	daemon->reclaim.under_way++;
 }
 
+void reclaim_cancel(struct daemon *daemon)
+{
+	daemon->reclaim.under_way--;
+}
+
 void reclaim_note_freed(struct session *session, struct chunk *chunk)
 {
 	if (chunk->freed_by)

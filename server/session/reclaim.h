@@ -47,6 +47,8 @@ void reclaim_released(struct daemon *daemon, uint64_t freed_by);
 void reclaim_synced(struct daemon *daemon, unsigned count);
 /** A session gives a chunk back: its next question how much is free waits for that. */
 void reclaim_note_freed(struct session *session, struct chunk *chunk);
+/** It will not: undoes reclaim_begin(). */
+void reclaim_cancel(struct daemon *daemon);
 /** So many things have given it back. */
 void reclaim_done(struct daemon *daemon, unsigned count);
 /** Whether a request waits that was refused memory. */

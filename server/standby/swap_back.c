@@ -204,7 +204,7 @@ static bool comes_later(const struct swap *swap)
 		if (other->swap && other->swap != swap && other->swap->is_awaiting_room &&
 			other->swap->wanted_us < swap->wanted_us && domain_serving(other->domain))
 			return true;
-	return reclaim_is_short(swap->session->daemon);
+	return swap_is_displacing(swap->session->daemon) && reclaim_is_short(swap->session->daemon);
 }
 
 /* If it can begin now. */

@@ -61,7 +61,8 @@ static uint64_t worked_us(const struct session *session)
 	return active > session->asked_us ? active : session->asked_us;
 }
 
-/* One that is paused does nothing, whatever it has in its ring. */
+/* For certain: looks at all of its streams, which takes a while. One that is paused does nothing,
+ * whatever it has in its ring. */
 static bool has_work(const struct session *session)
 {
 	return shm_view_in_doubt(&session->view) || (!session_is_paused(session) && swap_has_work(session));
@@ -73,11 +74,6 @@ static uint64_t free_to_go_us(const struct session *session)
 	uint64_t rested = worked_us(session) + REST_US + session->holdings.owned_bytes / REST_BYTES_PER_US;
 
 	return rested > session->stays_until_us ? rested : session->stays_until_us;
-}
-
-static bool is_at_rest(const struct session *session, uint64_t now_us)
-{
-	return free_to_go_us(session) <= now_us && !has_work(session);
 }
 
 /* Whether `left` goes before `right`. @by: of a session, less goes first */
@@ -94,7 +90,7 @@ static uint64_t stays_until(const struct session *session)
 	return session->stays_until_us;
 }
 
-/* Return: NULL: there is none */
+/* As far as its latest command says. Return: NULL: there is none */
 static struct session *find_resting(const struct session *asker, uint64_t choice)
 {
 	struct session *session, *found = NULL;
@@ -102,8 +98,8 @@ static struct session *find_resting(const struct session *asker, uint64_t choice
 
 	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
 		if (may_go(session, asker) && domain_serving(session->domain) &&
-			session->passed_over != choice &&
-			(!found || goes_before(session, found, worked_us)) && is_at_rest(session, now_us))
+			session->passed_over != choice && free_to_go_us(session) <= now_us &&
+			(!found || goes_before(session, found, worked_us)))
 			found = session;
 	return found;
 }
@@ -154,12 +150,14 @@ static bool displace(struct session *session, struct session *asker, enum swap_m
 	char what[160];
 
 	session->passed_over = choice;
+	if (manner == SWAP_AT_REST && has_work(session))
+		return false;
 	daemon->displacing++;
 	reclaim_begin(daemon);
 	obstacle = swap_begin(session, manner, on_displaced, daemon);
 	if (obstacle) {
 		daemon->displacing--;
-		reclaim_done(daemon, 1);
+		reclaim_cancel(daemon);
 		return false;
 	}
 	if (session->memory != SESSION_MEMORY_LEAVES)
@@ -171,24 +169,33 @@ static bool displace(struct session *session, struct session *asker, enum swap_m
 	return true;
 }
 
-/* When the first one will have rested that has done nothing since then, and be served; UINT64_MAX:
- * none. */
+static uint64_t rested_us(const struct session *session)
+{
+	return domain_serving(session->domain) ? free_to_go_us(session) : timer_now_us() + SERVED_US;
+}
+
+/* The one that will have rested first, and be served, of those that have done nothing since then.
+ * Return: NULL: there is none */
+static struct session *find_next(const struct session *asker, uint64_t since_us, uint64_t choice)
+{
+	struct session *session, *found = NULL;
+
+	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
+		if (may_go(session, asker) && session->passed_over != choice &&
+			session->stays_until_us <= since_us && worked_us(session) <= since_us &&
+			(!found || rested_us(session) < rested_us(found)))
+			found = session;
+	return found;
+}
+
+/* When that will be; UINT64_MAX: never. */
 static uint64_t next_rested_us(const struct session *asker, uint64_t since_us, uint64_t choice)
 {
-	const struct session *session;
-	uint64_t next = UINT64_MAX;
+	struct session *session;
 
-	TAILQ_FOREACH (session, &asker->daemon->sessions, link) {
-		uint64_t at;
-
-		if (!may_go(session, asker) || session->passed_over == choice ||
-			session->stays_until_us > since_us || worked_us(session) > since_us ||
-			has_work(session))
-			continue;
-		at = domain_serving(session->domain) ? free_to_go_us(session) : timer_now_us() + SERVED_US;
-		next = at < next ? at : next;
-	}
-	return next;
+	while ((session = find_next(asker, since_us, choice)) && has_work(session))
+		session->passed_over = choice;
+	return session ? rested_us(session) : UINT64_MAX;
 }
 
 /* When the first one need not stay any more; UINT64_MAX: none. */
@@ -204,36 +211,49 @@ static uint64_t next_stayed_us(const struct session *asker, uint64_t now_us)
 	return next;
 }
 
-static bool displace_one(struct session *asker, bool returns, uint64_t choice)
+static bool displace_resting(struct session *asker)
 {
+	uint64_t choice = ++asker->daemon->choices;
 	struct session *session;
 
 	while ((session = find_resting(asker, choice)))
 		if (displace(session, asker, SWAP_AT_REST, choice))
 			return true;
-	if (!returns || next_rested_us(asker, asker->swap->wanted_us, choice) != UINT64_MAX)
-		return false;
+	return false;
+}
+
+static bool displace_working(struct session *asker)
+{
+	uint64_t choice = ++asker->daemon->choices;
+	struct session *session;
+
 	while ((session = find_working(asker, choice)))
 		if (displace(session, asker, SWAP_NOW, choice))
 			return true;
 	return false;
 }
 
+bool swap_is_displacing(const struct daemon *daemon)
+{
+	return daemon->displacing || timer_now_us() < daemon->displaced_us + HOPE_US;
+}
+
 uint64_t swap_make_room(struct session *asker, uint64_t bytes, uint64_t since_us)
 {
 	struct daemon *daemon = asker->daemon;
-	uint64_t now_us = timer_now_us(), choice, next;
+	uint64_t now_us = timer_now_us(), next;
 	bool returns = asker->memory != SESSION_MEMORY_HERE;
 
 	if (asker->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP || !can_fit(asker, bytes))
 		return 0;
 	/* What comes free now may be enough. */
-	if (daemon->displacing || (reclaim_expects(daemon) && now_us < daemon->displaced_us + HOPE_US))
+	if (swap_is_displacing(daemon) && (daemon->displacing || reclaim_expects(daemon)))
 		return LOOK_MS;
-	choice = ++daemon->choices;
-	if (displace_one(asker, returns, choice))
+	if (displace_resting(asker))
 		return LOOK_MS;
-	next = next_rested_us(asker, since_us, choice);
+	next = next_rested_us(asker, since_us, daemon->choices);
+	if (returns && next == UINT64_MAX && displace_working(asker))
+		return LOOK_MS;
 	if (returns && next_stayed_us(asker, now_us) < next)
 		next = next_stayed_us(asker, now_us);
 	if (next == UINT64_MAX)
@@ -265,7 +285,7 @@ uint64_t swap_spare(const struct session *asker)
 	if (asker->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP)
 		return 0;
 	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
-		if (may_go(session, asker) && is_at_rest(session, now_us))
+		if (may_go(session, asker) && free_to_go_us(session) <= now_us)
 			spare += beyond(session);
 	return spare < swap_room(asker->daemon) ? spare : swap_room(asker->daemon);
 }

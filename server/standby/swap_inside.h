@@ -124,6 +124,8 @@ void swap_stay(struct swap *swap, int32_t code, const char *text);
 void swap_want(struct swap *swap);
 /** Begins to bring it back if that is wanted and can begin now (swap_back.c). */
 void swap_begin_return(struct session *session);
+/** Whether a session makes room for others, or has done so a moment ago. */
+bool swap_is_displacing(const struct daemon *daemon);
 /** Others do not displace it for so long (swap_choose.c). */
 void swap_stays(struct session *session, uint64_t least_us);
 /** It is back, which took so long. */
