@@ -88,6 +88,7 @@ static void unmap_standbys(struct session *session, const struct piece *piece)
 static void gone_away(struct swap *swap)
 {
 	struct session *session = swap->session;
+	struct swap_bytes bytes = {0};
 
 	swap_empty_all(swap);
 	for (uint32_t i = 0; i < swap->pieces.count; i++)
@@ -98,7 +99,9 @@ static void gone_away(struct swap *swap)
 	swap_round(swap);
 	session->daemon->counters.sessions_suspended++;
 	session->left_us = timer_now_us() - swap->begun_us;
-	swap_note_moved(session, "is suspended, and its device memory in host memory");
+	swap_add_bytes(session, &bytes);
+	swap_note_moved(session, bytes.directory ? "is suspended, and its device memory in swap_directory"
+						 : "is suspended, and its device memory in host memory");
 	if (swap->manner == SWAP_PAUSED || swap->manner == SWAP_PAUSED_BY_US)
 		session_pause(session, true, swap->manner == SWAP_PAUSED_BY_US);
 	swap->refs++;

@@ -93,7 +93,7 @@ def play(system, options):
     said = subprocess.run([str(system.build / "server" / "frmpsctl"), "--socket", system.socket, "events", "--json"],
                           capture_output=True, text=True, check=True).stdout
     for event in json.loads(said)["events"]:
-        if "host memory" in event["text"] or "on the device again" in event["text"]:
+        if event["kind"] == "memory":
             print("     ", event["text"])
 
 

@@ -348,6 +348,7 @@ START_TEST(what_the_host_has_no_room_for_goes_to_a_folder)
 		ck_assert_int_eq(swapped_by_all(), 0);
 		see_it_work(&child);
 	}
+	ck_assert_int_eq(service_log_count(&service, "its device memory in swap_directory"), 2);
 	see_it_end_well(&child);
 }
 END_TEST
