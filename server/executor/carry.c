@@ -10,6 +10,11 @@
 //                            │ piece 0 ──► file   │ piece 1 ──► file   …
 //   into  the same from right to left
 //
+// Host memory bounds the way out: pages are allocated, then written. With fallocate() the kernel
+// does not clear pages, unlike for writes through a mapping. Huge pages make the way several times
+// faster (standby/swap_files.c). The answer to a request has the times of its thread for the pages,
+// the device and the file.
+//
 // Requests of one session are copied by several carriers at a time. Their order does not matter:
 // the daemon asks for each range once, and releases the memory of a range that may be copied to
 // twice (standby/swap.c).
@@ -23,6 +28,7 @@
 
 #include "server/executor/carry.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -48,8 +54,12 @@ struct carrier_pages {
 	uint8_t pieces[2][PIECE];
 };
 
+/* The parts of a carrier's time, as in the answer. */
+enum { PAGES, DEVICE, FILES, TIMES };
+
 struct carrier {
 	struct executor *executor;
+	uint64_t times[TIMES]; /* ns, of the present request */
 	pthread_t thread;
 	struct backend_stream *stream;
 	struct carrier_pages *pages; /* registered */
@@ -120,8 +130,24 @@ static CUresult read_piece(const struct load *load, uint64_t at, uint8_t *piece)
 		       : CUDA_SUCCESS;
 }
 
+/* Allocates pages of the file. A failure shows again at the write, if it matters. */
+static void make_pages(const struct load *load, uint64_t at)
+{
+	fallocate(load->fd, 0, (off_t)(load->wish->offset + at), (off_t)piece_bytes(load->wish, at));
+}
+
+/* Adds the time since `*since` to a part. */
+static void spent(struct carrier *carrier, unsigned what, uint64_t *since)
+{
+	uint64_t now = clock_now();
+
+	carrier->times[what] += now - *since;
+	*since = now;
+}
+
 static CUresult carry_out(struct carrier *carrier, const struct load *load)
 {
+	uint64_t since = clock_now();
 	CUresult code = begin_piece(carrier, load->wish, 0);
 
 	for (uint64_t at = 0; !code && at < load->wish->bytes; at += PIECE) {
@@ -129,24 +155,33 @@ static CUresult carry_out(struct carrier *carrier, const struct load *load)
 
 		if (load->wish->bytes - at > PIECE)
 			code = begin_piece(carrier, load->wish, at + PIECE);
+		spent(carrier, DEVICE, &since);
+		if (!code)
+			make_pages(load, at);
+		spent(carrier, PAGES, &since);
 		if (!code)
 			code = await_half(carrier, half);
+		spent(carrier, DEVICE, &since);
 		if (!code)
 			code = write_piece(load, at, carrier->pages->pieces[half]);
+		spent(carrier, FILES, &since);
 	}
 	return code;
 }
 
 static CUresult carry_into(struct carrier *carrier, const struct load *load)
 {
+	uint64_t since = clock_now();
 	CUresult code = CUDA_SUCCESS;
 
 	for (uint64_t at = 0; !code && at < load->wish->bytes; at += PIECE) {
 		unsigned half = at / PIECE % 2;
 
 		code = await_half(carrier, half);
+		spent(carrier, DEVICE, &since);
 		if (!code)
 			code = read_piece(load, at, carrier->pages->pieces[half]);
+		spent(carrier, FILES, &since);
 		if (!code)
 			code = begin_piece(carrier, load->wish, at);
 	}
@@ -170,7 +205,7 @@ static const char *text_of(CUresult code)
 	case CUDA_SUCCESS:
 		return NULL;
 	case CUDA_ERROR_OUT_OF_MEMORY:
-		return "the machine has no memory for it";
+		return "there is no room for it in host memory, or in swap_directory";
 	default:
 		return "its device memory could not be copied";
 	}
@@ -182,16 +217,21 @@ static void carry(struct carrier *carrier, struct job *job)
 	const struct range range = {wish->address, wish->address + wish->bytes};
 	struct load load = {wish, packet_take_fd(&job->packet, 0)};
 	struct tenant *tenant = job->tenant;
-	CUresult code = wish->into ? carry_into(carrier, &load) : carry_out(carrier, &load);
+	uint64_t since;
+	CUresult code;
 
+	memset(carrier->times, 0, sizeof(carrier->times));
+	code = wish->into ? carry_into(carrier, &load) : carry_out(carrier, &load);
+	since = clock_now();
 	code = settle(carrier, code);
+	spent(carrier, DEVICE, &since);
 	if (!code && wish->into && !constant_refresh_in(tenant, &range))
 		code = CUDA_ERROR_NOT_READY;
 	close(load.fd);
 	/* Pairs with the acquire in carry_is_busy(). */
 	atomic_fetch_sub_explicit(&tenant->carrying, 1, memory_order_release);
 	job_board_kick(&job->executor->board);
-	job_reply(job, code, NULL, 0, text_of(code));
+	job_reply(job, code, carrier->times, TIMES, text_of(code));
 }
 
 /* ---- carriers ---- */

@@ -1,6 +1,7 @@
 // A piece of device memory that the keeper made for a session, counted by those who need it: the
 // holding, the request that asks for it, unmappings that standbys have not answered yet. With the
-// last reference its descriptor is closed and the keeper lets it go, if it is still there. Daemon,
+// last reference its descriptor is closed and the keeper lets it go, if it is still there. Or a
+// piece of pinned host memory with a handle: a file of the daemon, which no keeper knows. Daemon,
 // loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_CHUNK_H
@@ -31,7 +32,7 @@ struct chunk {
 	unsigned refs;
 	bool doomed;	   /* unmapped, on its way back (reclaim.h) */
 	uint64_t handle;   /* the keeper's, which no other one knows */
-	uint32_t keeper;   /* which keeper of the service's life made it; it may have ended since */
+	uint32_t keeper;   /* which keeper of the service's life made it; it may have ended since; 0: none */
 	uint64_t token[2]; /* proves the right to import it (ExportMemory) */
 	unsigned holders;  /* holdings that have it, of any session */
 	uint64_t freed_by; /* number of the session that gave it back; 0: it is there, or its holder ended */
@@ -46,12 +47,19 @@ struct chunk {
 /** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at
  * once. @fd: -1: there was no room for it, which is a failure */
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
+/** One of host memory. @fd: a reference is taken. */
+struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd);
 struct chunk *chunk_ref(struct chunk *chunk);
 /** One that is empty, and has been since an earlier life of the daemon. */
 struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2]);
 /** Empties a chunk. Return: another one that has its memory, and that nothing else refers to. It is
  * to be doomed when the first one's records say that it is empty. */
 struct chunk *chunk_split(struct chunk *chunk);
+/** Whether it is host memory: that is never emptied. NULL is fine. */
+static inline bool chunk_is_host(const struct chunk *chunk)
+{
+	return chunk && chunk->fd && !chunk->keeper;
+}
 /** Gives an empty chunk memory. @fd: taken over, on failure too; the keeper's handle is then
  * released. Return: whether it has it */
 bool chunk_fill(struct chunk *chunk, uint64_t handle, int fd);

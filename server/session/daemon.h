@@ -90,6 +90,10 @@ struct daemon {
 	uint64_t latest_offender; /* number of the latest one */
 	struct events events;
 	struct reclaim reclaim;
+	/* standby/swap_choose.c */
+	unsigned displacing;   /* sessions on their way out for others */
+	uint64_t displaced_us; /* when the latest one was away */
+	uint64_t choices;      /* of such, so far */
 	struct userlog userlog;
 	struct handouts handouts;
 	struct compiling compiling;

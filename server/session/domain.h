@@ -52,7 +52,8 @@ struct domain {
 	uint32_t generation;	     /* the latest given out to an executor */
 	struct promotion *promotion; /* what fault/ knows of it (fault/promote.h) */
 	unsigned start_failures;
-	char start_error[256]; /* why the latest start failed */
+	uint64_t start_short_us; /* when an executor first had no device memory for its start; 0: none */
+	char start_error[256];	 /* why the latest start failed */
 	struct timer *respawn;
 	struct timer *telling; /* until standbys are told of what is untold (standby/warm.h) */
 	struct timer *idle;    /* runs while a user's domain has no sessions */

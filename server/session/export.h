@@ -1,4 +1,4 @@
-// Exported device memory, which lives as long as somebody has it or its descriptor. The descriptor
+// Exported memory, which lives as long as somebody has it or its descriptor. The descriptor
 // that a program gets is a file of the service's that says which memory it stands for. When nobody
 // holds the memory any more, the service asks the kernel whether somebody has that file open:
 //
@@ -8,9 +8,9 @@
 //                                (an import)          closed (looked at each second), or
 //                                                     needed for what is guaranteed to others
 //
-// What is unheld counts for the user who exported it, up to the memory_limit of that program: more
-// is released at once. It does not outlive the daemon. Daemon, loop thread only; belongs to the
-// daemon.
+// What is unheld counts for the user who exported it, up to the memory_limit of that program, of
+// host memory its pinned_limit: more is released at once. It does not outlive the daemon. Daemon,
+// loop thread only; belongs to the daemon.
 
 #ifndef FRMPS_SERVER_SESSION_EXPORT_H
 #define FRMPS_SERVER_SESSION_EXPORT_H
@@ -47,10 +47,10 @@ uint64_t exports_bytes_of(const struct chunk *chunk);
 /** It was imported. @chunk: a reference of its new owner's; may be held already */
 void exports_claim(struct chunk *chunk);
 
-/** Releases the memory that has been unheld for longest. Return: whether there was any. */
+/** Releases the device memory that has been unheld for longest. Return: whether there was any. */
 bool exports_release_one(struct exports *exports);
 
-/** Bytes that are unheld. */
+/** Bytes of device memory that are unheld. */
 uint64_t exports_unheld_bytes(const struct exports *exports);
 /** Descriptors of files and of what is unheld. @owner: NULL: all users' */
 uint64_t exports_fds(const struct exports *exports, const uid_t *owner);

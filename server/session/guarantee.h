@@ -1,7 +1,7 @@
 // Memory that sessions have for certain (memory_guarantee). What a session is guaranteed and does
 // not hold is kept free for it: others are refused beyond their own guarantees (memory_policy =
-// refuse), or may take it and end when it is needed (evict). Only looks and computes; daemon, loop
-// thread only.
+// refuse, swap), or may take it and end when it is needed (evict). Only looks and computes; daemon,
+// loop thread only.
 //
 // All figures are what sessions hold: whole chunks. One that several have counts for who has had it
 // longest. What a session gave back and executors have not unmapped yet is free here: a request for
@@ -29,6 +29,9 @@ uint64_t guarantee_wish(const struct session *session, const struct wire_message
 /** Most that a session may still take without what is kept for others, bytes. UINT64_MAX: nothing
  * is kept for anybody. */
 uint64_t guarantee_room(const struct session *session);
+
+/** Whether what its request is about to bring takes nothing that is kept for others. */
+bool guarantee_fits(const struct session *session);
 
 /** Whether so many more executors take nothing that is kept for anybody. */
 bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count);

@@ -45,6 +45,10 @@ void linger_ask(struct linger *linger);
  * and its sinks are mapped there. Return: how many, `room` at most */
 uint32_t linger_list(const struct session *session, uint32_t *pids, uint32_t room);
 
+/** Whether pinned memory that a session gave back lingers at some of these addresses, in the active
+ * executor. The session's request is advanced when that is over. */
+bool linger_touches(const struct session *session, uint64_t address, uint64_t bytes);
+
 /** Bytes that linger in the domain's active executor. */
 uint64_t linger_bytes(const struct domain *domain);
 

@@ -47,13 +47,21 @@ void reclaim_released(struct daemon *daemon, uint64_t freed_by);
 void reclaim_synced(struct daemon *daemon, unsigned count);
 /** A session gives a chunk back: its next question how much is free waits for that. */
 void reclaim_note_freed(struct session *session, struct chunk *chunk);
+/** It will not: undoes reclaim_begin(). */
+void reclaim_cancel(struct daemon *daemon);
 /** So many things have given it back. */
 void reclaim_done(struct daemon *daemon, unsigned count);
+/** Whether a request waits that was refused memory. */
+bool reclaim_is_short(const struct daemon *daemon);
 /** Whether anything is on its way. */
 bool reclaim_expects(const struct daemon *daemon);
 
 /** The request waits, behind those that do already. */
 void reclaim_await(struct request *request);
+/** The same, so many milliseconds or a little longer at most. */
+void reclaim_await_for(struct request *request, uint64_t milliseconds);
+/** Whoever waits looks again after so many milliseconds, or before. */
+void reclaim_look_in(struct daemon *daemon, uint64_t milliseconds);
 /** The keeper has no memory for the request, which waits if some is on its way. Return: whether it
  * waits. */
 bool reclaim_hope(struct request *request);

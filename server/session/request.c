@@ -17,6 +17,7 @@
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
 #include "server/session/answer.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
@@ -103,19 +104,28 @@ static void send_reply(
 		session_reject(session, "an answer could not be sent");
 }
 
+/* The file that the request is about: that of a mapping with a handle is the handle's. */
+static struct shared_fd *file_of(const struct request *request)
+{
+	return chunk_is_host(request->chunk) && request->message.type == WIRE_MAP_HOST ? request->chunk->fd
+										       : request->fd;
+}
+
 /* What comes with the answer. What stays the service's is an open file of its own for the program,
  * which takes an answer without one for an error. */
 static struct shared_fd *file_for_session(const struct request *request, const struct wire_reply *reply)
 {
 	enum wire_type type = request->message.type;
 
-	if (reply->code || !request->fd)
+	struct shared_fd *fd = file_of(request);
+
+	if (reply->code || !fd)
 		return NULL;
 	if (type == WIRE_MAKE_FILE)
-		return shared_fd_ref(request->fd);
+		return shared_fd_ref(fd);
 	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE || type == WIRE_EXPORT_MEMORY ||
 			       (type == WIRE_LOAD_MODULE && request->code_bytes)
-		       ? shared_fd_new(handout_open(request->fd))
+		       ? shared_fd_new(handout_open(fd))
 		       : NULL;
 }
 
@@ -158,6 +168,7 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 		chunk_leave(request->chunk);
 		session->request = NULL;
 		session->answered = request->session_id;
+		session->asked_us = timer_now_us();
 		session->crashes = session->deaths = 0;
 		session_keep(session);
 		request_free(request);
@@ -184,6 +195,9 @@ static void limit_memory(const struct session *session, const struct wire_reply 
 	values[1] = reply->values.at[1];
 	if (values[0] > room)
 		values[0] = room;
+	values[0] += session->daemon->standby_room->spare_room(session);
+	if (values[0] > values[1])
+		values[0] = values[1];
 	if (!limit || limit >= values[1])
 		return;
 	values[1] = limit;
@@ -349,6 +363,18 @@ static void take_chunk(struct request *request, const struct wire_reply *reply, 
 		close(fd);
 }
 
+/* Return: whether the request waits for somebody's memory. */
+static bool displace_for(struct request *request)
+{
+	struct session *session = request->session;
+	uint64_t wait_ms = session->daemon->standby_room->make_room(
+		session, guarantee_wish(session, &request->message), request->refused_memory_us);
+
+	if (wait_ms)
+		reclaim_await_for(request, wait_ms);
+	return wait_ms;
+}
+
 /* Return: whether there will be more memory. */
 static bool evict_for(struct request *request)
 {
@@ -378,6 +404,12 @@ static bool evict_for(struct request *request)
 	return reclaim_hope(request);
 }
 
+/* The device has none. Return: whether the request waits for some */
+static bool may_get_more(struct request *request)
+{
+	return reclaim_hope(request) || displace_for(request) || evict_for(request);
+}
+
 static void on_chunk(
 	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
 {
@@ -396,7 +428,7 @@ static void on_chunk(
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 	else if (!reply)
 		reclaim_await(request);
-	else if (reply->code == CUDA_ERROR_OUT_OF_MEMORY && (reclaim_hope(request) || evict_for(request)))
+	else if (reply->code == CUDA_ERROR_OUT_OF_MEMORY && may_get_more(request))
 		return;
 	else if (reply->code || !request->chunk)
 		finish_with(request, reply->code ? (CUresult)reply->code : CUDA_ERROR_OUT_OF_MEMORY);
@@ -420,6 +452,17 @@ static void ask_keeper(struct request *request)
 	request->sent = true;
 	record_sent(request, daemon->keeper);
 	worker_request(daemon->keeper, &message, NULL, 0, on_chunk, request);
+}
+
+/* Room within what is guaranteed to others is made first, too. */
+static void get_chunk(struct request *request)
+{
+	const struct session *session = request->session;
+
+	if (session->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP || guarantee_fits(session))
+		ask_keeper(request);
+	else if (!may_get_more(request))
+		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 void request_send_again(struct request *request, struct worker *worker)
@@ -464,19 +507,39 @@ static void export_memory(struct request *request)
 static void import_memory(struct request *request)
 {
 	struct wire_memory *wish = &request->message.memory;
-	const struct wire_reply reply = {.values = {&wish->bytes, 1}};
+	struct session *session = request->session;
+	uint64_t values[2];
+	const struct wire_reply reply = {.values = {values, 2}};
 	struct chunk *chunk;
-	CUresult code = sharing_import(request->session, wish, &chunk, &wish->bytes);
+	CUresult code = sharing_import(session, wish, &chunk, &wish->bytes);
 
+	if (!code && chunk_is_host(chunk) &&
+		handout_add(&session->daemon->handouts, session->owner, chunk->fd) < 0)
+		code = CUDA_ERROR_OUT_OF_MEMORY;
 	if (code) {
 		finish_with(request, code);
 		return;
 	}
+	values[0] = wish->bytes;
+	values[1] = chunk_is_host(chunk);
 	request->chunk = chunk_ref(chunk);
 	effect_note(request, &reply);
 	/* Its holding is recorded. */
 	exports_claim(chunk);
 	request_finish(request, &reply);
+}
+
+static bool is_host_memory(const struct wire_message *message)
+{
+	return message->type == WIRE_CREATE_MEMORY && message->memory.host;
+}
+
+/* Its file is there, and the chunk's from here on. */
+static void create_host_memory(struct request *request)
+{
+	request->chunk = chunk_new_host(request->session->daemon, request->fd);
+	request->fd = shared_fd_unref(request->fd);
+	succeed_here(request, NULL, 0);
 }
 
 static void make_file(struct request *request)
@@ -511,6 +574,17 @@ static void serve_here(struct request *request)
 	}
 }
 
+/* Pinned memory that it gave back still is where it wants some: it goes on when that is over. */
+static bool awaits_unpinning(const struct request *request)
+{
+	const struct wire_message *message = &request->message;
+
+	if (message->type == WIRE_MAP_HANDLE)
+		return linger_touches(request->session, message->memory.address, message->memory.bytes);
+	return message->type == WIRE_MAP_HOST &&
+	       linger_touches(request->session, message->range.address, message->range.bytes);
+}
+
 void request_advance(struct request *request)
 {
 	struct worker *worker = domain_serving(request->session->domain);
@@ -526,13 +600,16 @@ void request_advance(struct request *request)
 		serve_here(request);
 	else if (route == ROUTE_COMPILER || request->is_text)
 		compiling_begin(request);
+	else if (is_host_memory(&request->message) && !request->chunk)
+		create_host_memory(request);
 	else if (route != ROUTE_ACTIVE && !request->chunk)
-		ask_keeper(request);
+		get_chunk(request);
 	else if (route == ROUTE_KEEPER)
 		succeed_here(request, NULL, 0);
 	else if (request->message.type == WIRE_SET_LIMIT && !request->session->domain->alone)
 		limit_begin(request);
-	else if (worker && (request->message.type != WIRE_QUERY_MEMORY || !reclaim_defer(request)))
+	else if (worker && !awaits_unpinning(request) &&
+		 (request->message.type != WIRE_QUERY_MEMORY || !reclaim_defer(request)))
 		send_to_active(request, worker);
 }
 
@@ -599,12 +676,24 @@ static bool become_mapping(struct request *request)
 	return request->fd;
 }
 
+static bool makes_file(const struct wire_message *message)
+{
+	return message->type == WIRE_MAP_HOST || message->type == WIRE_LINK_COMPLETE ||
+	       is_host_memory(message);
+}
+
+static int make_file_for(const struct wire_message *message)
+{
+	if (message->type == WIRE_LINK_COMPLETE)
+		return make_target();
+	return make_host_memory(is_host_memory(message) ? message->memory.bytes : message->range.bytes);
+}
+
 /* The file of what is asked for, where it was not kept from before the daemon died: the program has
  * filled it, or it is made, and counts as the program's. Return: 0 or -errno */
 static int take_file(struct request *request)
 {
 	struct session *session = request->session;
-	enum wire_type type = request->message.type;
 	struct shared_fd *file = uploads_find(&session->uploads, &request->message);
 	struct compiled code = uploads_take_code(&session->uploads, &request->message);
 	int fd;
@@ -613,10 +702,10 @@ static int take_file(struct request *request)
 		become_code(request, &code);
 	if (!request->fd && file)
 		request->fd = shared_fd_ref(file);
-	if (type != WIRE_MAP_HOST && type != WIRE_LINK_COMPLETE)
+	if (!makes_file(&request->message))
 		return 0;
 	if (!request->fd) {
-		fd = type == WIRE_MAP_HOST ? make_host_memory(request->message.range.bytes) : make_target();
+		fd = make_file_for(&request->message);
 		if (fd < 0)
 			return fd;
 		request->fd = shared_fd_new(fd);
@@ -671,7 +760,7 @@ static uint64_t kept_bytes(const struct session *session, const struct wire_mess
 {
 	struct handouts *handouts = &session->daemon->handouts;
 
-	if (message->type != WIRE_MAP_HOST)
+	if (message->type != WIRE_MAP_HOST && !is_host_memory(message))
 		return 0;
 	handouts_look(handouts, session->owner);
 	return handouts_bytes(handouts, session->owner);
@@ -692,6 +781,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 	struct check_finding finding;
 	int r;
 
+	session->asked_us = timer_now_us();
 	/* What was under way when the daemon died has been checked, and may have been carried
 	 * out. */
 	if (session->again.asked && session->again.asked == message->id) {
@@ -705,7 +795,8 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		answer_at_once(session, message, &finding);
 	else if (!quota_allows(session, message))
 		refuse(session, message, CUDA_ERROR_OUT_OF_MEMORY);
-	else if (wish && wish > guarantee_room(session))
+	else if (wish && wish > guarantee_room(session) &&
+		 wish - guarantee_room(session) > session->daemon->standby_room->spare_room(session))
 		answer_at_once(session, message,
 			&(struct check_finding){.code = CUDA_ERROR_OUT_OF_MEMORY,
 				.limit = "memory_guarantee of others",

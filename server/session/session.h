@@ -140,7 +140,10 @@ struct session {
 	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
 	struct holdings holdings;
 	struct uploads uploads;
-	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
+	struct chunk *sinks[2];	 /* near, far (session/sink.c); NULL: none */
+	unsigned sinks_asked;	 /* answers of keepers to come */
+	bool sinks_short;	 /* others make room for them */
+	uint64_t sinks_short_us; /* since when; 0: never */
 	struct request *request;
 	struct move *move; /* on its way into a domain of its own (standby/move.h); NULL: it is not */
 	struct worker *destination; /* while it moves: the executor there, which knows it; NULL: none yet */
@@ -153,9 +156,14 @@ struct session {
 	struct timer *close_timer;
 	uint64_t freed_us; /* when it last freed something; 0: never */
 	unsigned freeing;  /* pieces of device memory that it has freed, and that are not free yet */
-	uint64_t apart_us; /* when it last began to move because of its guard; 0: never */
-	bool given_up;	   /* it could not be adopted, and is ended when everything else is */
-	bool adopted;	   /* nothing was read from it in this life: it may be what is over */
+	uint64_t asked_us; /* when its latest request began or ended */
+	/* standby/swap_choose.c */
+	uint64_t stays_until_us; /* nobody displaces it before */
+	uint64_t left_us;	 /* how long its memory was on its way out */
+	uint64_t passed_over;	 /* the latest choice in which it could not be suspended */
+	uint64_t apart_us;	 /* when it last began to move because of its guard; 0: never */
+	bool given_up;		 /* it could not be adopted, and is ended when everything else is */
+	bool adopted;		 /* nothing was read from it in this life: it may be what is over */
 	struct session_again again;
 	struct session_compilation crashed; /* at which a compiler was lost, and none since (compiling.h) */
 	struct session_evidence *evidence;  /* what fault/ knows of it (fault/evidence.h) */

@@ -39,6 +39,8 @@ static inline uint64_t sink_bytes(uint64_t total_bytes)
 void sink_request(struct session *session);
 /** The same for every session that is served: there is another keeper. */
 void sink_request_all(struct daemon *daemon);
+/** Device memory has come back: the same for sessions that wait for some. */
+void sink_retry(struct daemon *daemon);
 /** There is another daemon, and no record of what was on its way: besides, executors are told of
  * what there is. */
 void sink_resume_all(struct daemon *daemon);

@@ -1,6 +1,7 @@
-// Suspending a session: all its device memory goes to files in host memory, and the device has the
-// pages for others. Its program stops at its next call that needs the device, which brings the
-// memory back to the same addresses. A session that is paused comes back when it is resumed.
+// Suspending a session: all its device memory goes to files, in host memory as a rule
+// (swap_files.c), and the device has the pages for others. Its program stops at its next call that
+// needs the device, which brings the memory back to the same addresses. A session that is paused
+// comes back when it is resumed. Who is suspended for others: swap_choose.c.
 //
 //            swap_begin()          all is copied                 wanted, and there is room
 //     HERE ──────────────► LEAVES ───────────────► AWAY ◄─────────────────────────────┐
@@ -12,7 +13,9 @@
 //
 //   HERE     as ever
 //   LEAVES   the executor issues nothing more of it (SHM_SHARE_AWAY), waits for what it has on the
-//            device, and copies its memory to files (executor/carry.c). All of it stays mapped
+//            device, for five seconds at most, and copies its memory to files (executor/carry.c).
+//            All of it stays mapped. What comes meanwhile is the end of that, or, where it is to go
+//            at once, waits (enum swap_manner)
 //   AWAY     executors have nothing of it mapped, its chunks are empty. All else that they know of
 //            it stays: modules, streams, graphs, and what is pinned
 //   RETURNS  the executor says how much is free; the keeper makes memory, the serving executor maps
@@ -33,8 +36,8 @@
 //                 both
 //
 // What is not suspended: a session that shares device memory with another one, that has CUDA arrays
-// or memory that is mapped nowhere; and, unless it is paused, one that has commands, also such as
-// wait for something of its own.
+// or memory that is mapped nowhere; one whose work on the device does not end; and, unless it is
+// paused or goes at once, one that has commands, also such as wait for something of its own.
 
 #include "server/standby/swap_inside.h"
 
@@ -60,7 +63,7 @@ void swap_end(struct session *session, swap_done_fn *done, void *context)
 	swap_say(swap, CUDA_ERROR_NOT_READY, "somebody else has asked for the same");
 	swap->done = done;
 	swap->context = context;
-	swap->wanted = true;
+	swap_want(swap);
 	swap_begin_return(session);
 }
 
@@ -70,19 +73,25 @@ void swap_forget(struct session *session, const void *context)
 		session->swap->done = NULL;
 }
 
+static bool is_being_paused(const struct swap *swap)
+{
+	return swap->session->memory == SESSION_MEMORY_LEAVES &&
+	       (swap->manner == SWAP_PAUSED || swap->manner == SWAP_PAUSED_BY_US);
+}
+
 bool swap_holds(struct session *session)
 {
 	struct swap *swap = session->swap;
 
 	if (!swap)
 		return false;
-	if (session_is_paused(session))
+	if (session_is_paused(session) || is_being_paused(swap))
 		return true;
-	if (session->memory == SESSION_MEMORY_LEAVES) {
+	if (session->memory == SESSION_MEMORY_LEAVES && swap->manner == SWAP_AT_REST) {
 		swap_stay(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
 		return false;
 	}
-	swap->wanted = true;
+	swap_want(swap);
 	swap_begin_return(session);
 	return true;
 }
@@ -92,13 +101,13 @@ void swap_take_wanted(struct worker *worker, uint64_t number)
 	struct session *session = domain_find_session(worker->domain, number);
 	struct swap *swap = session ? session->swap : NULL;
 
-	if (!swap || session_is_paused(session))
+	if (!swap || session_is_paused(session) || is_being_paused(swap))
 		return;
-	if (session->memory == SESSION_MEMORY_LEAVES) {
+	if (session->memory == SESSION_MEMORY_LEAVES && swap->manner == SWAP_AT_REST) {
 		swap->way->failed(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
 		return;
 	}
-	swap->wanted = true;
+	swap_want(swap);
 	swap_begin_return(session);
 }
 
@@ -148,8 +157,9 @@ void swap_adopt(struct session *session)
 {
 	struct swap *swap = swap_new(session, swap_on_retry);
 
-	swap->wanted = session->memory == SESSION_MEMORY_RETURNS ||
-		       (!session_is_paused(session) && (session->request || swap_has_work(session)));
+	if (session->memory == SESSION_MEMORY_RETURNS ||
+		(!session_is_paused(session) && (session->request || swap_has_work(session))))
+		swap_want(swap);
 	swap_fall_back(swap);
 	swap_begin_return(session);
 }

@@ -19,11 +19,19 @@ struct worker;
  */
 typedef void swap_done_fn(void *context, int32_t code, const char *text);
 
+/* When a session goes, and until when it is away. */
+enum swap_manner {
+	SWAP_AT_REST, /* if it has no commands; until it has some */
+	SWAP_NOW,     /* its commands are held, and what is on the device ends; as soon as there is room */
+	SWAP_PAUSED,  /* the same; it is paused then, as by session_pause(): until it is resumed */
+	SWAP_PAUSED_BY_US, /* by an operator of the service */
+};
+
 /**
  * Begins to suspend a session.
  * Return: NULL, or why it cannot be (static text); then `done` is not called
  */
-const char *swap_begin(struct session *session, swap_done_fn *done, void *context);
+const char *swap_begin(struct session *session, enum swap_manner manner, swap_done_fn *done, void *context);
 
 /**
  * Brings the memory of a session back, or keeps it where it is if it has not gone yet. `done` is
@@ -34,10 +42,28 @@ void swap_end(struct session *session, swap_done_fn *done, void *context);
 /** Whoever asked is not there any more. */
 void swap_forget(struct session *session, const void *context);
 
-/** Bytes of host memory that the device memory of all sessions takes, and that it may take
- * (swap_host_bytes). */
-uint64_t swap_all_bytes(const struct daemon *daemon);
+/* Device memory that is, or is about to be, in host memory and in swap_directory, bytes. */
+struct swap_bytes {
+	uint64_t host, directory;
+};
+
+/** Adds what a session has there. */
+void swap_add_bytes(const struct session *session, struct swap_bytes *bytes);
+/** What all sessions have there. */
+struct swap_bytes swap_all_bytes(const struct daemon *daemon);
+/** Most that may be in host memory (swap_host_bytes). */
 uint64_t swap_most_bytes(const struct daemon *daemon);
+
+/**
+ * Makes room for so many bytes of a session on the device, if its policy says so (memory_policy =
+ * swap): suspends another one. Rules: swap_choose.c.
+ * @since_us: when it began to wait: who rests from then on is waited for
+ * Return: milliseconds after which, at the latest, the session looks again whether it fits; 0: no
+ * room can be made
+ */
+uint64_t swap_make_room(struct session *asker, uint64_t bytes, uint64_t since_us);
+/** Device memory of others that would be made free for it at this moment, bytes. */
+uint64_t swap_spare(const struct session *asker);
 
 /** A request of the session is to be made. Return: whether it waits until the memory is back, which
  * this calls for unless the session is paused. */

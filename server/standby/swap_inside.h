@@ -16,7 +16,11 @@
 struct timer;
 
 #define SWAP_MIB      (UINT64_C(1) << 20)
-#define SWAP_HAS_WORK "it has work, which may wait for something of its own: pause it first"
+#define SWAP_HAS_WORK "it has work (suspend --now does not wait for a rest)"
+
+/* What threads that copy spend their time with: host pages, the device, reading and writing files
+ * (CarryMemory's answer). */
+#define SWAP_TIMES 3u
 
 /* Steps of RETURNS. */
 enum swap_step { SWAP_QUERIES, SWAP_MAPS, SWAP_CARRIES };
@@ -46,7 +50,11 @@ struct swap {
 	uint64_t at;		/* and byte in it, that is next */
 	bool wanted;		/* it is to come back, */
 	bool is_awaiting_unmap; /* and would be on its way if that were over */
+	bool is_awaiting_room;	/* that is being made for it */
+	uint64_t wanted_us;	/* since when */
 	uint64_t begun_us;
+	uint64_t times[SWAP_TIMES]; /* that copying has taken since: of the threads together, ns */
+	enum swap_manner manner;
 	struct timer *retry;
 	swap_done_fn *done;
 	void *context;
@@ -88,6 +96,11 @@ void swap_fail_by(struct swap *swap, const struct wire_reply *reply);
 /** All that is done with an answer which says no more than whether it goes on. */
 void swap_go_on(struct ticket *ticket, const struct wire_reply *reply, void (*next)(struct swap *swap));
 
+/** How much more may be suspended, as far as is known, bytes. */
+uint64_t swap_room(const struct daemon *daemon);
+/** Makes the session's files, for so many bytes each. Return: NULL, or why they cannot be (static
+ * text) */
+const char *swap_make_files(struct session *session, uint64_t bytes);
 /** Copies all of it on the way that it is on. */
 void swap_copy(struct swap *swap);
 
@@ -107,8 +120,16 @@ bool swap_has_work(const struct session *session);
 /** It stays on the device: LEAVES is over. */
 void swap_stay(struct swap *swap, int32_t code, const char *text);
 
+/** It is to come back. */
+void swap_want(struct swap *swap);
 /** Begins to bring it back if that is wanted and can begin now (swap_back.c). */
 void swap_begin_return(struct session *session);
+/** Whether a session makes room for others, or has done so a moment ago. */
+bool swap_is_displacing(const struct daemon *daemon);
+/** Others do not displace it for so long (swap_choose.c). */
+void swap_stays(struct session *session, uint64_t least_us);
+/** It is back, which took so long. */
+void swap_note_return(struct session *session, uint64_t took_us);
 /** Gives back what has come already: RETURNS is AWAY again. */
 void swap_fall_back(struct swap *swap);
 /** The same. @context: a swap */

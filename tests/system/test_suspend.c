@@ -83,10 +83,26 @@ static CUresult is_whole(CUdeviceptr memory, uint64_t count, bool *ret_whole)
 /* What it has of everything that lies in device memory or names it. */
 struct belongings {
 	CUdeviceptr big, second, small, counter;
+	CUdeviceptr host; /* host memory with a handle, which stays where it is */
 	CUgraphExec graph;
 	CUstream stream;
 	uint32_t counted;
 };
+
+/* Words of host memory; another piece of it is mapped nowhere. */
+static CUdeviceptr host_words(void)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+	CUmemGenericAllocationHandle handle, spare;
+	CUdeviceptr address;
+
+	ck_cuda(cuMemCreate(&spare, 2 << 20, &properties, 0));
+	ck_cuda(cuMemCreate(&handle, 2 << 20, &properties, 0));
+	ck_cuda(cuMemAddressReserve(&address, 2 << 20, 0, 0, 0));
+	ck_cuda(cuMemMap(address, 2 << 20, 0, handle, 0));
+	return address;
+}
 
 static void settle_in(struct belongings *own)
 {
@@ -94,17 +110,20 @@ static void settle_in(struct belongings *own)
 	CUgraphNode node;
 	CUgraph graph;
 	CUDA_KERNEL_NODE_PARAMS params = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
-	void *arguments[] = {&own->counter, &one};
+	void *arguments[] = {&own->counter, &one}, *host_arguments[] = {&own->host, &one};
 
 	own->big = filled(BIG_WORDS);
 	own->second = filled(BIG_WORDS);
 	own->small = filled(1000);
 	own->counter = device_words(1, 0);
+	own->host = host_words();
 	own->counted = 0;
 	params.func = kernel("count_up");
 	params.blockDimX = params.blockDimY = params.blockDimZ = 1;
 	params.kernelParams = arguments;
 	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	params.kernelParams = host_arguments;
 	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
 	ck_cuda(cuGraphInstantiateWithFlags(&own->graph, graph, 0));
 	ck_cuda(cuStreamCreate(&own->stream, CU_STREAM_NON_BLOCKING));
@@ -125,7 +144,7 @@ static int look_round(struct belongings *own)
 	own->counted++;
 	if (r)
 		return r == CUDA_ERROR_MPS_CLIENT_TERMINATED ? TAKEN : 3;
-	return whole && count == own->counted ? 0 : 2;
+	return whole && count == own->counted && *(uint32_t *)(uintptr_t)own->host == own->counted ? 0 : 2;
 }
 
 /* Looks round at each order, `rounds` times. */
@@ -177,13 +196,15 @@ static int trap(int number)
  * Orders and what is to be seen
  */
 
-/* Return: whether the service did it; ret_text: why not */
+/* @command: may have " now" behind it. Return: whether the service did it; ret_text: why not */
 static bool order_number(const char *command, long long session, char *ret_text, size_t size)
 {
+	bool now = strstr(command, " now");
 	char number[24];
-	const char *argument = number;
-	const struct wire_names arguments = {&argument, 1};
+	const char *words[] = {number, "now"};
+	const struct wire_names arguments = {words, now ? 2 : 1};
 
+	command = now ? "suspend" : command;
 	snprintf(number, sizeof(number), "%lld", session);
 	return !ask_with(service.socket, command, &arguments, ASK_LONG, NULL, ret_text, size);
 }
@@ -328,6 +349,25 @@ START_TEST(others_have_the_room_and_it_waits_for_it)
 	child_order(&other);
 	ck_assert_int_eq(child_end(&other), 0);
 	child_wait(&child, 1);
+	see_it_end_well(&child);
+}
+END_TEST
+
+START_TEST(what_the_host_has_no_room_for_goes_to_a_folder)
+{
+	struct child child;
+
+	start_with(CONFIG "swap_host_bytes = 100M\nswap_directory = /var/tmp\n");
+	child = start_keeper(2);
+	for (int i = 0; i < 2; i++) {
+		order("suspend", &child);
+		ck_assert(is_in_state(&child, "suspended"));
+		ck_assert_int_gt(figure(&child, "swap_directory_bytes"), 0);
+		ck_assert_int_eq(figure(&child, "swap_directory_bytes"), figure(&child, "swapped_bytes"));
+		ck_assert_int_eq(swapped_by_all(), 0);
+		see_it_work(&child);
+	}
+	ck_assert_int_eq(service_log_count(&service, "its device memory in swap_directory"), 2);
 	see_it_end_well(&child);
 }
 END_TEST
@@ -587,6 +627,66 @@ START_TEST(one_that_works_is_not_suspended)
 }
 END_TEST
 
+/* Works all the time, until it is ordered to end. */
+static int busy(int progress, int orders)
+{
+	struct belongings own;
+	int r = 0;
+
+	driver_open();
+	settle_in(&own);
+	while (!r && !ordered(orders, false)) {
+		for (int i = 0; i < 300; i++, own.counted++)
+			ck_cuda(cuGraphLaunch(own.graph, own.stream));
+		r = look_round(&own);
+		report(progress);
+	}
+	return r;
+}
+
+START_TEST(one_that_works_goes_at_once_if_it_must)
+{
+	struct child child;
+
+	start();
+	child = child_start(busy);
+	for (int i = 0; i < 3; i++) {
+		child_wait(&child, 1);
+		/* At the first try. */
+		ck_assert(order_number(
+			"suspend now", status_session(&service, child.pid), (char[400]){""}, 400));
+		see_it_suspended(&child);
+		child_drain(&child);
+		pass_time(200);
+		ck_assert(!child_progresses(&child));
+		see_it_suspended(&child);
+		order("resume", &child);
+	}
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	status_await_no_sessions(&service);
+	ck_assert_int_eq(swapped_by_all(), 0);
+}
+END_TEST
+
+START_TEST(what_does_not_end_is_left_alone_at_once_too)
+{
+	struct child child;
+	char text[400] = "";
+
+	start();
+	child = child_start(with_kernel);
+	child_wait(&child, 1);
+	status_await_commands(&service, child.pid, 2);
+	ck_assert(!order_number("suspend now", status_session(&service, child.pid), text, sizeof(text)));
+	ck_assert_msg(strstr(text, "does not end"), "%s", text);
+	/* It is not paused either. */
+	ck_assert(is_in_state(&child, "running"));
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
 /*
  * Kills
  */
@@ -664,6 +764,7 @@ int main(void)
 	/* A small device is one of the host backend. */
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
 		tcase_add_test(tests, others_have_the_room_and_it_waits_for_it);
+	tcase_add_test(tests, what_the_host_has_no_room_for_goes_to_a_folder);
 	tcase_add_test(tests, one_that_is_paused_stays_until_it_is_resumed);
 	tcase_add_test(tests, its_end_frees_everything);
 	tcase_add_test(tests, faults_and_losses_meanwhile_harm_nothing);
@@ -671,6 +772,8 @@ int main(void)
 	tcase_add_test(tests, variables_and_constants_come_along);
 	tcase_add_test(tests, what_cannot_move_is_refused_by_name);
 	tcase_add_test(tests, one_that_works_is_not_suspended);
+	tcase_add_test(tests, one_that_works_goes_at_once_if_it_must);
+	tcase_add_test(tests, what_does_not_end_is_left_alone_at_once_too);
 	tcase_add_test(tests, kills_at_any_moment_harm_nothing);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
