@@ -43,13 +43,13 @@ void compiling_init(struct daemon *daemon,
 /** Ends all compilers. */
 void compiling_deinit(struct daemon *daemon);
 
-/** Has a compiler do it. The request is not under way anywhere, and may be over when this returns.
- */
+/** Hands the request to a compiler. The request is not under way anywhere, and may be over when
+ * this returns. */
 void compiling_begin(struct request *request);
-/** Nobody waits for the request any more. */
+/** The request is cancelled: nobody waits for the result. */
 void compiling_forget(struct request *request);
 
-/** A session begins: sees to it that a compiler is ready for its user. */
+/** A session begins: ensures that a compiler is ready for the user. */
 void compiling_await(struct session *session);
 /** The session ends. */
 void compiling_leave(struct session *session);
