@@ -1,5 +1,5 @@
-// The holdings. See holdings.h. A list, searched from its end where requests look for what is
-// young; what each mapping asks for is found without it, for a session may have very many
+// The holdings. See holdings.h. A list, searched from its end where requests look for recent
+// entries. The look-ups of each mapping do not search the list, for a session may have very many
 // functions.
 
 #include "server/session/holdings.h"
@@ -49,8 +49,8 @@ static struct holding *find_behind(const struct holdings *holdings, uint64_t add
 	return found;
 }
 
-/* What a limit takes of the device beyond what each context has. The stack is there for all threads
- * that can run at a time. */
+/* Device memory that a limit needs beyond the need of each context. The stack exists for all
+ * threads that can run at a time. */
 static uint64_t limit_bytes(const struct backend_device *device, const struct wire_limit *limit)
 {
 	uint64_t threads, bytes;
@@ -66,14 +66,14 @@ static uint64_t limit_bytes(const struct backend_device *device, const struct wi
 	return bytes;
 }
 
-/* Mappings of a handle are counted with it. */
+/* Mappings of a handle count with the handle. */
 static bool counts(const struct holding *entry)
 {
 	return entry->type == WIRE_CREATE_MEMORY || entry->type == WIRE_SET_LIMIT ||
 	       (entry->type == WIRE_MAP_MEMORY && !entry->memory);
 }
 
-/* As what an entry counts that owns its memory. */
+/* The sum to which an entry adds that owns its memory. */
 static uint64_t *sum_of(struct holdings *holdings, const struct holding *entry)
 {
 	return entry->chunk && holdings->away ? &holdings->away_bytes : &holdings->owned_bytes;
@@ -103,7 +103,7 @@ static void disown(struct holdings *holdings, struct holding *entry)
 		TAILQ_FIRST(&chunk->owners)->holdings->owned_bytes += entry->range.bytes;
 }
 
-/* The words that say which ids of the entry's kind are in use; NULL: it has none. */
+/* The bits of the ids in use, for the entry's kind; NULL: entries of this kind have no id. */
 static uint64_t *id_words(struct holdings *holdings, const struct holding *entry)
 {
 	switch (entry->type) {
@@ -476,7 +476,7 @@ bool holdings_has(const struct holdings *holdings, const struct wire_message *me
 	case WIRE_DROP_OBJECT:
 		return holdings_has_object(holdings, message->object.object);
 	default:
-		return false; /* settings and globals are noted as often as one likes */
+		return false; /* settings and globals may be noted any number of times */
 	}
 }
 
@@ -542,7 +542,7 @@ static void drop_module(struct holdings *holdings, uint32_t module)
 {
 	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
 
-	/* The module itself is the last to go: as long as it is there, this can be done again. */
+	/* The module itself goes last: while the module is there, this can be repeated. */
 	for (; entry; entry = previous) {
 		previous = TAILQ_PREV(entry, holding_list, link);
 		if (entry->module == module && entry->module)
@@ -574,7 +574,7 @@ static void drop_array(struct holdings *holdings, uint32_t array)
 {
 	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
 
-	/* The array itself is the last to go: as long as it is there, this can be done again. */
+	/* The array itself goes last: while the array is there, this can be repeated. */
 	for (; entry; entry = previous) {
 		previous = TAILQ_PREV(entry, holding_list, link);
 		if (is_over(entry, array) || (entry->type == WIRE_BACK_ARRAY && entry->attribute == array))

@@ -43,19 +43,21 @@ struct request {
 	struct shared_fd *fd;	     /* image or host memory */
 	struct chunk *chunk;
 	bool sent;	    /* an answer will come, from keeper or executor */
-	uint32_t worker;    /* to whom it was sent, */
-	uint64_t worker_id; /* and as which request */
-	uint64_t thirst;    /* its number among those that wait for memory (reclaim.h); 0: it does not */
-	uint64_t refused_memory_us; /* when the keeper first had none for it; 0: it had not */
+	uint32_t worker;    /* the worker that has the request, */
+	uint64_t worker_id; /* and the number of the request there */
+	/* place among the requests that wait for memory (reclaim.h); 0: does not wait */
+	uint64_t thirst;
+	uint64_t refused_memory_us; /* when the keeper first had none for the request; 0: never */
 	bool cancelled;
-	uint64_t window; /* RESERVE_WINDOW: taken, until a holding has it (effect.h); else WINDOW_NONE */
+	/* RESERVE_WINDOW: taken, until a holding has the window (effect.h); else WINDOW_NONE */
+	uint64_t window;
 	/* compiling.h */
-	bool is_text;		   /* it has to become code before an executor takes it */
-	uint64_t code_bytes;	   /* it did: of `fd`; 0: it did not */
-	char *log;		   /* of the compiler, then */
+	bool is_text;		   /* the module must become code before an executor loads it */
+	uint64_t code_bytes;	   /* bytes of the code in `fd`; 0: `fd` is no compiled code */
+	char *log;		   /* of that compilation */
 	bool waits_for_compiler;   /* in compiling.waiting */
-	struct compiler *compiler; /* that has it; NULL: none */
-	struct shared_fd *target;  /* where that writes code */
+	struct compiler *compiler; /* has the request; NULL: none */
+	struct shared_fd *target;  /* the compiler writes code there */
 	TAILQ_ENTRY(request) compile_link;
 	_Alignas(8) uint8_t bytes[];
 };
@@ -63,19 +65,20 @@ struct request {
 /** Takes a program's message: checks it, answers, forwards or rejects. */
 void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet);
 
-/** Sends the request to whom it is for, if it is not with anybody and can be sent. */
+/** Sends the request to its next destination, if the request is not with anybody and can be
+ * sent. */
 void request_advance(struct request *request);
 
-/** Answers, which is the end of the request: the program may send its next one. */
+/** Answers, which ends the request: the program may send the next. */
 void request_finish(struct request *request, const struct wire_reply *reply);
 
-/** Sends what was with this worker when the daemon died, as worker->next_request. */
+/** Repeats a request that this worker had when the daemon died, as worker->next_request. */
 void request_send_again(struct request *request, struct worker *worker);
 
-/** Its text has become code, which is taken over: goes on with that. */
+/** The text of the request has become code, which is taken over: goes on with the code. */
 void request_compiled(struct request *request, const struct compiled *code);
 
-/** The session ends: the request is freed, now or when its answer comes. */
+/** The session ends: frees the request now, or with the answer to come. */
 void request_cancel(struct request *request);
 
 #endif
