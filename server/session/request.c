@@ -291,7 +291,7 @@ static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct request *request = context;
-	/* The session may end with the request: until then the request counts as sent. */
+	/* These checks may end the session: meanwhile the request counts as sent. */
 	bool lost = !request->cancelled && is_void(request, worker, reply);
 	bool flawed = !request->cancelled && !lost && is_flawed(request, worker, reply, packet);
 

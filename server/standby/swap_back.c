@@ -29,8 +29,8 @@ static void back_here(struct swap *swap)
 {
 	struct session *session = swap->session;
 
-	/* Standbys are told of it from now on, and of what they have missed before it is
-	 * recorded. */
+	/* From now on standbys get changes again. The memory that they missed is sent before the
+	 * record changes. */
 	session->memory = SESSION_MEMORY_HERE;
 	for (uint32_t i = 0; i < swap->pieces.count; i++)
 		map_standbys(session, &swap->pieces.at[i]);
@@ -42,7 +42,7 @@ static void back_here(struct swap *swap)
 		request_advance(session->request);
 }
 
-/* What has come already is given back. */
+/* Releases the memory that has come already. */
 void swap_fall_back(struct swap *swap)
 {
 	struct session *session = swap->session;
@@ -76,7 +76,7 @@ static void on_mapped(
 	swap_go_on(context, reply, make_next);
 }
 
-/* The record says whose the memory is before an executor has it. */
+/* The record names the memory before an executor maps it. */
 static void map(struct swap *swap, struct piece *piece)
 {
 	struct session *session = swap->session;
@@ -122,7 +122,7 @@ static void make_next(struct swap *swap)
 {
 	struct worker *keeper = swap->session->daemon->keeper;
 
-	/* The keeper is nobody's executor: what cannot be sent to it ends no round. */
+	/* The keeper is no executor: a failure to send to the keeper ends no round. */
 	for (; swap->pending < MAKES && swap->next < swap->pieces.count; swap->next++) {
 		struct piece *piece = &swap->pieces.at[swap->next];
 		struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = piece->bytes}};
@@ -166,7 +166,7 @@ static void on_free_memory(
 	swap_drop_ticket(ticket);
 }
 
-/* If it can begin now. */
+/* Begins the return if possible now. */
 void swap_begin_return(struct session *session)
 {
 	struct wire_message message = {.type = WIRE_QUERY_MEMORY, .session = session->number};
@@ -176,7 +176,7 @@ void swap_begin_return(struct session *session)
 
 	if (session->memory != SESSION_MEMORY_AWAY || !swap->wanted || !active)
 		return;
-	/* What is mapped before that is an error. */
+	/* Mapping before the end of unmapping would be an error. */
 	swap->is_awaiting_unmap = swap->unmapping;
 	if (swap->is_awaiting_unmap)
 		return;

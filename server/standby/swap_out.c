@@ -31,7 +31,7 @@ static uint64_t bytes_of(const struct session *session)
 {
 	struct stat status;
 
-	/* All of them are as long. */
+	/* All files have the same size. */
 	return session->swap_files[0] && fstat(session->swap_files[0]->fd, &status) == 0
 		       ? (uint64_t)status.st_size
 		       : 0;
@@ -48,7 +48,7 @@ uint64_t swap_all_bytes(const struct daemon *daemon)
 }
 
 /*
- * Whether it may go
+ * May the memory go?
  */
 
 /* In the ring, or taken from there. */
