@@ -11,8 +11,8 @@
 // compilers that have been idle for longest make room, and idle compilers end after IDLE_MS. The
 // links of a compiler are a cache: if they are lost, the program begins a link again.
 //
-// A text that crashes a compiler twice, a fresh process the second time, is an error for its program
-// alone: CUDA_ERROR_INVALID_PTX for the failed compilation, and a log with the cause.
+// A text that crashes a compiler twice, a fresh process the second time, is an error for its
+// program alone: CUDA_ERROR_INVALID_PTX for the failed compilation, and a log with the cause.
 
 #ifndef FRMPS_SERVER_SESSION_COMPILING_H
 #define FRMPS_SERVER_SESSION_COMPILING_H

@@ -4,15 +4,15 @@
 //   daemon_main ──► RUNNING ── SIGTERM ──► DRAINING
 //                      │                      │ last session gone, or stop_seconds over, or second SIGTERM
 //                      │ daemon_fail          ▼
-//                      └──────────────────► LEAVING (children are told to go) ── all reaped ──► exit
+//                      └──────────────────► LEAVING (children get Leave) ── all reaped ──► exit
 //
 // RUNNING   programs are accepted. `ready` once keeper and a first executor were up: before that, a
 //           child that cannot start is the end (exit code 1); afterwards it is started again.
 // DRAINING  no listener; sessions go on, promotions included.
 // LEAVING   sessions are closed; the end of a child is expected.
 //
-// server/daemon_main.c is the process around it, adopt/adopt.c its second life, keeping.c the
-// keeper's place in it, daemon_registry.c what it has and what its record says.
+// server/daemon_main.c is the process around the daemon, adopt/adopt.c its second life; keeping.c
+// has the keeper, daemon_registry.c look-ups and the daemon's record.
 
 #ifndef FRMPS_SERVER_SESSION_DAEMON_H
 #define FRMPS_SERVER_SESSION_DAEMON_H

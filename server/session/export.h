@@ -8,9 +8,9 @@
 //                                (an import)          closed (checked each second), or
 //                                                     needed for guarantees of others
 //
-// Unheld memory counts for the user who exported it, up to the memory_limit of that program: more is
-// released at once. Unheld memory does not outlive the daemon. Daemon, loop thread only; belongs to
-// the daemon.
+// Unheld memory counts for the user who exported it, up to the memory_limit of that program: more
+// is released at once. Unheld memory does not outlive the daemon. Daemon, loop thread only; belongs
+// to the daemon.
 
 #ifndef FRMPS_SERVER_SESSION_EXPORT_H
 #define FRMPS_SERVER_SESSION_EXPORT_H

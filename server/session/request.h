@@ -1,22 +1,22 @@
 // A program's request under way: checked, perhaps given memory by the keeper, answered by the
-// active executor, noted in the holdings, told to the standbys. Daemon, loop thread only; at most
+// active executor, noted in the holdings, sent to the standbys. Daemon, loop thread only; at most
 // one per session.
 //
 //   request_begin ─► (ROUTE_CHUNK: keeper makes memory) ─► with the active executor ─► answered, noted,
 //                      │ no keeper; no memory, but some       │ executor dies         mirrored (effect.h)
 //                      ▼ is being given back (reclaim.h)      ▼
-//                    thirsty                      waits for the promoted one, is sent again:
-//                                                 standbys are told only of successes, so to them
-//                                                 it is new. Where that one crashes at it as well,
-//                                                 the session is rejected
+//                    thirsty                      waits for the promoted executor, is sent again:
+//                                                 standbys get only successes, so to them the
+//                                                 request is new. If the request crashes that
+//                                                 executor as well, the session is rejected
 //
-// A module that an executor says is text goes to a compiler, and comes back to the executor as
-// code. All about links is the compiler's alone (compiling.h).
+// A module that is text, as an executor answers, goes to a compiler, and comes back to the executor
+// as code. All about links is the compiler's alone (compiling.h).
 //
-// A question how much memory is free waits like that, for a moment, if its program has just freed
-// some.
+// A question for the free memory waits like that, for a moment, if the program has just freed
+// memory.
 //
-// A session that ends takes its request along: the answer of the executor is then only waited for.
+// The end of a session cancels its request: the daemon then only waits for the executor's answer.
 
 #ifndef FRMPS_SERVER_SESSION_REQUEST_H
 #define FRMPS_SERVER_SESSION_REQUEST_H

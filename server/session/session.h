@@ -1,9 +1,9 @@
-// A program's session, from its Hello until the last executor has let go of it. Daemon, loop thread
+// A program's session, from its Hello until the last executor has closed it. Daemon, loop thread
 // only.
 //
 //   session_new            OpenSession answered
 //   ──────────► OPENING ───────────────────────► SERVED ──┐
-//                  │ (refused: Refuse is sent)            │ session_end: program gone, cut off, service stops
+//                  │ (refused: Refuse is sent)            │ session_end: program ended or disconnected, service stops
 //                  └──────────────────┬───────────────────┘
 //                                     ▼
 //                                  CLOSING ── every executor that knew it answered CloseSession, or died
@@ -11,15 +11,14 @@
 //
 // OPENING  (session_make.c, session_open.c) waits for an active executor; nothing but the socket,
 //          regions and a window exist. `opened` is false.
-// SERVED   executors and standbys know it; its holdings are what they are told. At most one request
-//          is under way; the connection is paused meanwhile, so a program cannot make the daemon
-//          queue for it.
+// SERVED   executors and standbys know the session; they get its holdings. At most one request is
+//          under way; the connection is paused meanwhile, so a program cannot make the daemon queue
+//          requests.
 // CLOSING  (session_close.c) the connection is closed; memory and window stay taken until no
 //          executor can touch them any more.
 //
-// What the program sees is a word in its server region. Executors write it; the daemon writes it
-// only while no executor serves the session: when it holds sessions for a promotion, and at the
-// end.
+// The program sees a state word in its server region. Executors write this word; the daemon writes
+// it only while no executor serves the session: at the begin of a promotion (HELD), and at the end.
 
 #ifndef FRMPS_SERVER_SESSION_SESSION_H
 #define FRMPS_SERVER_SESSION_SESSION_H

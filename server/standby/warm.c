@@ -1,12 +1,12 @@
 // Warming. See warm.h. The order of messages on a worker's socket is the order of history; nothing
-// waits for answers. An answer that differs from the active executor's makes the one session
-// immovable to that one standby. A session at which executors die is left out (leave_out.c).
+// waits for answers. An answer that differs from the active executor's makes that session immovable
+// to that standby. A session that crashes executors is left out (leave_out.c).
 //
 // Programs load code, make graphs and drop both again, thousands of times a second at times.
-// Standbys are told of these a little later (LATER_MS), not at all if they are gone by then, and of
-// no more at a time than they can take (MIRRORS_MOST). Meanwhile such a standby counts as not in
-// step: `mirrors` counts one answer more. Where the active executor is in trouble they are told at
-// once.
+// Standbys get such entries a little later (LATER_MS), never if they are dropped by then, and only
+// as many at a time as a standby can handle (MIRRORS_MOST). Meanwhile the standby is not in step:
+// `mirrors` counts one answer more. When the active executor is in trouble, standbys get all
+// entries at once.
 
 #include "server/standby/warm.h"
 
