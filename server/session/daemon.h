@@ -90,7 +90,7 @@ struct daemon {
 	struct reload *reload;	       /* control/reload.h; NULL: none is under way */
 	struct turns *turns;	       /* of operators (control/turn.h) */
 	TAILQ_HEAD(offender_list, offender) offenders;
-	uint64_t latest_offender; /* number of the latest offender */
+	uint64_t latest_offender; /* latest number of an offender's entry */
 	struct events events;
 	struct reclaim reclaim;
 	struct userlog userlog;

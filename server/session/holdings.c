@@ -366,8 +366,8 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 	return NULL;
 }
 
-/* The entry that says the same thing: a setting's earlier value, a global that is known. NULL for
- * all other requests. */
+/* The entry for the same thing: a setting's earlier value, a known global. NULL for all other
+ * requests. */
 static struct holding *find_same(const struct holdings *holdings, const struct wire_message *message)
 {
 	struct holding *entry;

@@ -94,7 +94,7 @@ static void on_answer(
 {
 	struct linger *linger = context;
 	struct wire_message again = message_of(&linger->kept);
-	/* The end of a process needs no word. */
+	/* The end of a process needs no notice. */
 	bool unmapped = reply && is_mapped(linger);
 
 	(void)packet;

@@ -48,7 +48,7 @@ void linger_ask(struct linger *linger);
  * its memory and its sinks are mapped there. Return: their number, `room` at most */
 uint32_t linger_list(const struct session *session, uint32_t *pids, uint32_t room);
 
-/** Bytes that linger in the domain's active executor. */
+/** Bytes that stay pinned in the domain's active executor. */
 uint64_t linger_bytes(const struct domain *domain);
 
 #endif

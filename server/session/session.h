@@ -158,7 +158,7 @@ struct session {
 	unsigned closings;	/* CloseSession answers to come */
 	struct timer *close_timer;
 	uint64_t freed_us; /* time of the latest free; 0: never */
-	/* pieces of device memory that the program freed, and that are not free yet */
+	/* pieces of device memory that the program freed, and that are still in use */
 	unsigned freeing;
 	uint64_t apart_us; /* begin of the latest move because of a guard hit; 0: never */
 	bool given_up;	   /* could not be adopted, and ends after the adoption of the others */

@@ -74,7 +74,7 @@ static void on_close_timer(void *context)
 	struct domain *domain = session->domain;
 	bool owed = domain->active && worker_owes(domain->active, session);
 
-	/* Also for whoever is active then. */
+	/* Also for the executor that is active then. */
 	await_closing(session);
 	if (owed)
 		domain->daemon->fault_room->close_overdue(domain);

@@ -39,7 +39,7 @@ void move_look_into(struct domain *domain);
 void move_call_off(struct domain *domain);
 /** The session ends. */
 void move_abandon(struct session *session);
-/** A worker of the domain is gone. */
+/** A worker of the domain was reaped. */
 void move_lost(struct domain *domain, const struct worker *worker);
 
 /**
