@@ -1,17 +1,17 @@
-// What one program pays on its way to the device: issuing a launch, many launches, launch and wait,
-// copies, and the time from process start to the first finished kernel. The same binary measures
-// whatever libcuda.so.1 is found.
+// Costs of a program's way to the device: issuing a launch, many launches, launch and wait, copies,
+// and the time from process start to the first finished kernel. The same binary measures whatever
+// libcuda.so.1 the loader finds.
 //
 //   driver_path issue | wait | urgent | elapsed | rate | rate-for | allocate | copies |
 //               first | gap | flood | loads
 //
-// Those that run beside other programs (urgent, rate-for, gap, flood, loads) begin as
-// driver_wait_for_start() says.
+// Modes that run beside other programs (urgent, rate-for, gap, flood, loads) start with
+// driver_wait_for_start().
 //
-// Environment: FRMPS_BENCH_SECONDS is how long rate-for, gap and flood go on, and wait and urgent
-// at most; FRMPS_BENCH_WAITS how often those wait; FRMPS_BENCH_IMAGE is what loads loads,
-// FRMPS_BENCH_KERNEL the kernel of it that it launches; FRMPS_BENCH_START_NS (monotonic clock) is
-// for first, when the process was started.
+// Environment: FRMPS_BENCH_SECONDS is the duration of rate-for, gap and flood, and the limit of
+// wait and urgent; FRMPS_BENCH_WAITS is the number of waits of these two; FRMPS_BENCH_IMAGE is the
+// image that the mode "loads" loads, FRMPS_BENCH_KERNEL its kernel; FRMPS_BENCH_START_NS (monotonic
+// clock) is the start of the process, for "first".
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -43,8 +43,8 @@ static void launch_spin(CUdeviceptr out, uint64_t ns)
 	driver_check(cu.launch(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
 }
 
-/* Bursts short enough that no queue is ever full: what is timed is the call, not the device. Calls
- * are timed in groups, since reading the clock costs as much as the fastest of them. */
+/* Bursts are short enough that no queue is ever full: this times the call, not the device. Calls
+ * are timed in groups, since reading the clock costs as much as the fastest call. */
 static void issue(void)
 {
 	enum { BURSTS = 200, GROUPS = 25, GROUP = 16 };
@@ -83,7 +83,7 @@ static void wait_each(void)
 	samples_deinit(&samples);
 }
 
-/* The same in a stream of the highest priority, beside others. */
+/* As wait_each(), in a stream of the highest priority, beside other programs. */
 static void urgent(void)
 {
 	int least, greatest;
@@ -94,9 +94,9 @@ static void urgent(void)
 	wait_each();
 }
 
-/* The time between two events: the first question behind a wait, and later ones, in groups; and all
- * that a program does to time one launch, since a time that the wait has waited for is no cheaper
- * than one that the question waits for. */
+/* Queries of the time between two events: the first query after a wait, and later ones, in groups.
+ * Also the whole sequence of a program that times a launch, since either the wait or the query has
+ * to wait for the time. */
 static void elapsed(void)
 {
 	enum { ROUNDS = 5000, GROUP = 16 };
@@ -180,8 +180,8 @@ static void rate_for(void)
 		(double)(begin - start) / 1e9);
 }
 
-/* A program that fills the device: four kernels ahead, each of more blocks than a device holds, a
- * block of 1 ms. */
+/* A program that fills the device: four kernels in flight, each of more blocks than a device holds,
+ * a block of 1 ms. */
 static void flood(void)
 {
 	enum { AHEAD = 4, BLOCKS = 8192 };
@@ -245,7 +245,7 @@ static void allocate_pinned(void)
 	samples_deinit(&samples);
 }
 
-/* In the order of a stream, with a kernel in between. What is timed is the two calls. */
+/* In stream order, with a kernel in between. Only the two calls are timed. */
 static void allocate_ordered(void)
 {
 	enum { PAIRS = 1000 };
@@ -278,8 +278,8 @@ static void allocate(void)
 	allocate_ordered();
 }
 
-/* What one copy costs its caller while nothing else is under way: a call may return before the copy
- * has ended, and what is left of it must not be counted for the next one. */
+/* Cost of a copy to its caller on an idle device: a call may return before the end of the copy, and
+ * the rest must not count for the next copy. */
 static void copy_one_way(bool to_device, CUdeviceptr device, void *host, size_t bytes, const char *kind)
 {
 	int rounds = bytes >= 16u << 20 ? 10 : 200;
@@ -339,8 +339,8 @@ static void first(uint64_t opened)
 		(double)(now_ns() - start) / 1e6, (double)(opened - start) / 1e6);
 }
 
-/* Keeps four 1 ms kernels queued; each writes when it ended. The longest distance between two ends
- * is the gap. */
+/* Keeps four kernels of 1 ms queued; each stores the time of its end. The gap is the longest
+ * distance between two ends. */
 static void gap(void)
 {
 	double seconds = driver_environment("FRMPS_BENCH_SECONDS", 3);
@@ -369,8 +369,8 @@ static void gap(void)
 	samples_deinit(&samples);
 }
 
-/* The driver and the service put code on the device when it is first looked up, or launched: that
- * is part of a load. */
+/* The driver and the service put code on the device at its first lookup or launch: that is part of
+ * a load. */
 static void loads(void)
 {
 	const char *path = getenv("FRMPS_BENCH_IMAGE"), *kernel = getenv("FRMPS_BENCH_KERNEL");

@@ -1,21 +1,21 @@
-// What a fault, or the end of a program, costs those that share the device with it: when each
-// kernel of a survivor ended, and whether all that it computed is right.
+// Cost of a fault, or of the end of a program, for the programs that share the device: the end of
+// each kernel of a survivor, and the correctness of its results.
 //
 //   fault survivor [--kernel-us N] [--modules N]
 //   fault culprit trap | write | null | misaligned | shared | killed | none
 //
-// All begin together (driver_wait_for_start). A survivor keeps four kernels on the device for
-// FRMPS_BENCH_SECONDS. With --modules it has loaded FRMPS_BENCH_IMAGE so often before, and run
-// FRMPS_BENCH_KERNEL of each. Every kernel checks and counts the one before it (tally). Its last
-// line says how it ended:
+// All programs start together (driver_wait_for_start). A survivor keeps four kernels on the device
+// for FRMPS_BENCH_SECONDS. With --modules it first loads FRMPS_BENCH_IMAGE so many times, and runs
+// FRMPS_BENCH_KERNEL of each. Every kernel checks and counts the previous kernel (tally). The last
+// line has the result:
 //   exact   no call failed, and every kernel ran once and in order
 //   error   a call failed
 //   wrong   no call failed, and some kernel was lost, cut, repeated or out of order
-// with the longest times between two ends of kernels, and how many ended in each millisecond.
+// with the longest times between two ends of kernels, and the number of ends in each millisecond.
 //
-// A culprit launches its kernel FRMPS_BENCH_DELAY seconds behind the beginning and calls the driver
-// until it gets an error; with `killed` it ends by SIGKILL with 64 kernels under way. Times are ms
-// since the beginning.
+// A culprit launches its kernel FRMPS_BENCH_DELAY seconds after the start and calls the driver
+// until an error; with `killed` the culprit ends by SIGKILL with 64 kernels in flight. Times are ms
+// since the start.
 
 #include <signal.h>
 #include <stdbool.h>
@@ -27,16 +27,16 @@
 #include "bench/lib/driver.h"
 
 #define DEPTH	  4u
-#define GAPS	  16u /* longest ones that are printed */
+#define GAPS	  16u /* number of longest gaps that are printed */
 #define BINS_MAX  4000u
 #define PATIENCE  10.0 /* seconds that a culprit waits for its error */
 #define CULPRIT_S 0.5
-/* Where nobody has memory. The device does not fault at the first, a process with a sanitizer may
- * have the second. */
+/* Addresses without memory. The device does not fault at the first; a process with a sanitizer may
+ * use the second. */
 #define FAR_ADDRESS_HOST   (UINT64_C(1) << 40)
 #define FAR_ADDRESS_DEVICE (UINT64_C(6) << 40)
 
-/* One thread each; the same names as in bench/host_kernels.c. */
+/* A single thread each; the same names as in bench/host_kernels.c. */
 static const char faults_ptx[] =
 	".version 8.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry fault_write(.param .u64 address) {\n"
@@ -60,8 +60,8 @@ struct survivor {
 	uint64_t begin_ns, last_ns;
 	struct gap gaps[GAPS]; /* longest first */
 	uint32_t bins[BINS_MAX];
-	CUresult code;	  /* the first that was not success */
-	const char *call; /* which gave it */
+	CUresult code;	  /* the first error */
+	const char *call; /* the call that returned it */
 };
 
 static bool failed(struct survivor *survivor, CUresult code, const char *call)
@@ -247,7 +247,7 @@ static void culprit_open(struct culprit *culprit)
 	driver_check(cu.sync(), "cuCtxSynchronize");
 }
 
-/* With work under way, and nobody left to wait for it. */
+/* With work in flight that no call waits for. */
 static void end_in_flight(uint64_t begin)
 {
 	CUfunction spin = driver_function(driver_module(), "spin");

@@ -1,15 +1,15 @@
-// What a launch of a graph costs of which nodes were changed since the last one.
+// Cost of a graph launch after changes of its nodes.
 //
 //   graphs NODES
 //
-// The graph is a chain of NODES small kernels. Before each launch the program changes none of them,
-// one in ten, or all, as programs do that gather their steps in graphs whose memory moves. It waits
-// once per BURST launches; with "wait" in the name, for each. "change" is one change, as the caller
-// sees it, and "submit" a launch behind changes of all nodes.
+// The graph is a chain of NODES small kernels. Before each launch the program changes no node,
+// every tenth, or all, like programs that collect their steps in graphs whose memory moves. The
+// program waits once per BURST launches; with "wait" in the name, for each. "change" is the cost of
+// a change to the caller, and "submit" of a launch after changes of all nodes.
 //
-// "captured" is a step of another graph, of NODES children: each is captured anew before each
-// launch, as a kernel that a library launches with an attribute, and replaces the former.
-// It tells what a step costs whose memory moves.
+// "captured" is a step of another graph with NODES children: before each launch each child is
+// captured again, as a kernel that a library launches with an attribute, and replaces the former.
+// This is the cost of a step whose memory moves.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #include "bench/lib/stats.h"
 
 #define BURST 16u
-/* Of each kind of change. */
+/* For each kind of change. */
 #define SECONDS_MOST 0.3
 #define BURSTS_MOST  4096u
 
@@ -29,7 +29,7 @@ static CUgraphExec exec;
 static CUgraphNode *nodes;
 static CUdeviceptr out;
 
-/* What a step does before its launch, to a graph of so many nodes. */
+/* The part of a step before its launch, for a graph of so many nodes. */
 typedef void step_fn(uint32_t count, uint64_t number);
 
 /* Changes every `every`-th node (0: none). */
@@ -68,7 +68,7 @@ static void change_all(uint32_t count, uint64_t number)
 	change(count, 1, number);
 }
 
-/* A graph of one kernel, launched with an attribute. */
+/* A graph of a single kernel, launched with an attribute. */
 static CUgraph capture_one(uint64_t number)
 {
 	CUdeviceptr place = out + number % 16 * 8;
@@ -86,7 +86,7 @@ static CUgraph capture_one(uint64_t number)
 		.numAttrs = 1};
 	CUgraph graph;
 
-	/* What libraries leave behind the value, on their stacks, is not always the same. */
+	/* The bytes behind the value, from the libraries' stacks, vary between calls. */
 	memset(&attribute, (int)(number % 16), sizeof(attribute));
 	attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
 	attribute.value.priority = 0;
@@ -119,7 +119,7 @@ static void measure(const char *name, uint32_t count, step_fn *prepare, uint32_t
 	struct samples samples;
 
 	samples_init(&samples, BURSTS_MOST);
-	/* The first change of all is another matter. */
+	/* The very first change costs more. */
 	for (uint32_t i = 0; i < 4; i++)
 		step(prepare, count, number++);
 	driver_check(cu.stream_sync(stream), "cuStreamSynchronize");

@@ -1,13 +1,12 @@
-// The benchmarks' kernels for the host backend; bench/lib/driver.c, bench/fault.c and
-// bench/shares.c have them as PTX. The same names
-// and parameters; a fault is a real signal.
+// The benchmarks' kernels for the host backend, with the names and parameters of the PTX kernels in
+// bench/lib/driver.c, bench/fault.c and bench/shares.c. A fault is a real signal.
 
 #include <stdlib.h>
 #include <time.h>
 
 #include "server/backend/host/kernel.h"
 
-/* Faults are meant: no sanitizer may report them instead. */
+/* These faults are deliberate: no sanitizer may report them instead. */
 #define MEANT __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
 
 static uint64_t nanoseconds(void)
@@ -46,7 +45,7 @@ struct tally_params {
 	uint32_t round;
 };
 
-/* Waits asleep: there may be more of them than processors. */
+/* Waits asleep: there may be more blocks than processors. */
 static void tally(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
 	volatile uint32_t *cells = HOST_POINTER(volatile uint32_t, params[0]);
@@ -96,7 +95,7 @@ static MEANT void fault_write(
 	*(volatile uint32_t *)(uintptr_t)HOST_VALUE(uint64_t, params[0]) = 1;
 }
 
-/* All that a driver says of it is that the launch failed. */
+/* The driver reports such a fault only as a failed launch. */
 static MEANT void fault_trap(
 	const struct host_grid *grid, const struct host_block_index *block, void **params)
 {

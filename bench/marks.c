@@ -1,20 +1,20 @@
-// What the driver's ways cost to tell that a kernel has ended, from so many threads of one context
-// at once, as an executor's serving threads are. Natively: it is the driver that is measured, and
-// the mutexes of it that the executor's spinning lock (server/executor/mutex.h) is for.
+// Costs of the driver's ways to report the end of a kernel, from several threads of the same
+// context at once, like an executor's serving threads. Natively: this measures the driver, and its
+// mutexes, for which the executor has a spinning lock (server/executor/mutex.h).
 //
-//   marks SPIN_NS       how long a thread looks at a mutex before it sleeps; 0: the C library's way
+//   marks SPIN_NS       how long a thread spins on a mutex before it sleeps; 0: the C library's way
 //
-// Each thread has a stream of its own and does one thing for SECONDS; "launch" is a kernel without
-// a mark, for comparison:
+// Each thread has a stream of its own and repeats an action for SECONDS; "launch" is a kernel
+// without a mark, for comparison:
 //
 //   write    behind each kernel the device writes a word (cuStreamWriteValue32)
 //   record   … an event
 //   kernel   … another kernel runs, which would write the word
-//   WAY_wait the same, and the thread waits for it each time before it goes on: it looks at the
-//            word, asks for the event, or synchronises ("launch")
+//   WAY_wait the same, and the thread waits each time before it continues: it polls the word,
+//            queries the event, or synchronises ("launch")
 //
-// "make", "first" and "next" are of streams: making one of many, the first launch in it with a wait
-// for it, and another one.
+// "make", "first" and "next" are of streams: making a stream of many, its first launch with a wait,
+// and another launch.
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -27,7 +27,7 @@
 #include "server/executor/mutex.h"
 
 #define SECONDS 0.25
-/* Launches ahead of the device: below what blocks in the driver. */
+/* Launches ahead of the device: too few to block in the driver. */
 #define AHEAD 256u
 
 enum { THREADS_MAX = 16, STREAMS = 64 };
@@ -45,7 +45,7 @@ struct thread {
 	bool waits;
 	CUstream stream;
 	CUevent event;
-	volatile uint32_t *word; /* in pinned memory, a line of its own */
+	volatile uint32_t *word; /* in pinned memory, on a cache line of its own */
 	uint32_t number;
 	uint64_t done;
 };

@@ -1,9 +1,9 @@
-// One heavy program of a mix: takes and frees memory, loads and unloads code, makes and ends
-// streams, and runs kernels of 1 ms to 5 s. FRMPS_BENCH_SEED decides the order. It checks what it
-// left in memory, and that each kernel ran once and in its turn.
+// A heavy program of a mix: allocates and frees memory, loads and unloads code, makes and destroys
+// streams, and runs kernels of 1 ms to 5 s. FRMPS_BENCH_SEED decides the order. The program checks
+// the contents of its memory, and that each kernel ran once and in order.
 //
-// FRMPS_BENCH_STEPS: how many things it does (40); FRMPS_BENCH_IMAGE, FRMPS_BENCH_KERNEL: a module
-// and a kernel of it. Prints {"name": "mix", "seconds": …, "kernel_seconds": …}.
+// FRMPS_BENCH_STEPS: number of steps (40); FRMPS_BENCH_IMAGE, FRMPS_BENCH_KERNEL: a module and its
+// kernel. Prints {"name": "mix", "seconds": …, "kernel_seconds": …}.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #define MIB    (UINT64_C(1) << 20)
 #define HELD   4u
 #define CODES  3u
-#define PIECES 5u /* kinds of things */
-/* The first half is for what kernels count, the other for what the module's kernel writes. */
+#define PIECES 5u /* kinds of steps */
+/* The first half is for tally(), the other half for the module's kernel. */
 #define CELLS_BYTES 8192u
 
 struct held {
@@ -118,7 +118,7 @@ static void run_kernels(CUstream stream)
 	}
 }
 
-/* Kernels of one stream follow those of another. */
+/* Kernels of different streams follow each other. */
 static void use_stream(void)
 {
 	CUstream stream;
@@ -190,7 +190,7 @@ int main(void)
 	mix.seed = (uint64_t)driver_environment("FRMPS_BENCH_SEED", 1);
 	mix.image = driver_read_file(image);
 	begin = driver_wait_for_start();
-	/* Opening the driver is a part of what a program does. */
+	/* Opening the driver is a part of the program's time. */
 	driver_open();
 	mix.tally = driver_function(driver_module(), "tally");
 	driver_check(cu.alloc(&mix.cells, CELLS_BYTES), "cuMemAlloc");

@@ -1,6 +1,6 @@
-// The ring alone, between two processes: what the writer pays per record, how many records a second
-// go through, and how long a record and its answering word take (round trip). The reader does what
-// an executor does before it calls the driver: take the head once, copy the record, free the slot.
+// The ring alone, between two processes: the writer's cost per record, records per second, and the
+// round trip of a record and its answering word. The reader does the work of an executor before the
+// driver's call: read the head once, copy the record, free the slot.
 //
 //   ring
 
@@ -29,7 +29,7 @@ static uint64_t now(void)
 }
 
 /* Copies every record out; answers each with its number in stream 0's done word, until number 0
- * comes. */
+ * arrives. */
 static void serve(void)
 {
 	static uint8_t copy[FRMPS_RECORD_MAX];
@@ -87,7 +87,7 @@ static void throughput(struct ring_writer *writer)
 			put(writer, ++seq);
 		wait_done(seq);
 		samples_add(&rate, RECORDS / 10 / ((double)(now() - begin) / 1e9) / 1e6);
-		/* The writer's own cost, while the ring has room for all of it. */
+		/* The writer's own cost, while the ring has room for all records. */
 		for (int i = 0; i < 1000; i++) {
 			begin = now();
 			put(writer, ++seq);

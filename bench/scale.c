@@ -1,11 +1,12 @@
-// What a launch costs a program that has many streams, modules or allocations, and what one more of
-// them costs.
+// Cost of a launch for a program with many streams, modules or allocations, and cost of another
+// such object.
 //
 //   scale streams | modules | allocations NUMBER
 //
-// It makes NUMBER of them, launches in one stream while they are there, and releases them. Streams
-// and modules are all used once: whoever puts things on the device at their first use does so.
-// Where one cannot be made it prints {"name": "limit", "made": …, "code": …} and ends with 3.
+// The program makes NUMBER objects, launches in a stream while these exist, and releases them. Each
+// stream and module is used once, because drivers may put objects on the device at their first use.
+// If an object cannot be made, the program prints {"name": "limit", "made": …, "code": …} and exits
+// with 3.
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@ union item {
 struct kind {
 	const char *name;
 	CUresult (*make)(union item *);
-	CUresult (*use)(union item *); /* NULL: there is nothing to use */
+	CUresult (*use)(union item *); /* NULL: without a use */
 	CUresult (*release)(union item *);
 };
 
@@ -85,7 +86,7 @@ static const struct kind kinds[] = {
 	{"allocations", make_allocation, NULL, release_allocation},
 };
 
-/* Few of them are made and released so often that there is something to measure. */
+/* Small numbers are made and released repeatedly, for a measurable time. */
 #define LEAST 64u
 
 struct times {
@@ -134,7 +135,7 @@ static uint64_t use_all(const struct kind *kind, union item *items, size_t count
 	return now_ns() - begin;
 }
 
-/* Makes all, uses them, and releases them. @last: measures what is measured while they are there */
+/* Makes all objects, uses them, and releases them. @last: measure the launches, too */
 static void cycle(const struct kind *kind, union item *items, size_t count, bool last, struct times *times)
 {
 	uint64_t begin = now_ns();

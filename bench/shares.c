@@ -1,23 +1,23 @@
-// Programs that share the device with others: greedy ones, one that serves requests, and one of
-// many.
+// Programs that share the device with others: greedy programs, a program that serves requests, and
+// a program of a crowd.
 //
 //   shares length
 //   shares greedy work | product
 //   shares serve
 //   shares crowd
 //
-// length says how long a kernel of `work` takes where nobody else is: of FRMPS_BENCH_ROUNDS rounds
-// in each thread, with blocks that fill the device once. The others begin as
-// driver_wait_for_start() says and go on for FRMPS_BENCH_SECONDS.
+// length measures a kernel of `work` on an idle device: of FRMPS_BENCH_ROUNDS rounds in each
+// thread, with blocks that fill the device once. The other modes start with driver_wait_for_start()
+// and run for FRMPS_BENCH_SECONDS.
 //
 // greedy keeps kernels on the device: of `work`, FRMPS_BENCH_BLOCKS blocks of FRMPS_BENCH_ROUNDS
-// rounds, or products of large matrices, whose first and last element it checks in the end. It
-// prints how many ended in each 10 ms. A kernel of `work` is so much work, not so much time:
-// programs that the device runs in turn do not make it shorter.
+// rounds, or products of large matrices, whose first and last element are checked at the end. The
+// mode prints the number of kernels that ended in each 10 ms. A kernel of `work` is a fixed amount
+// of work, not of time: it does not get shorter when the device runs programs in turn.
 //
-// serve issues a request every FRMPS_BENCH_PERIOD_MS, but none before the last one is answered:
-// small kernels one after the other, and a wait. crowd launches and waits; every kernel checks and
-// counts the one before it (tally).
+// serve issues a request every FRMPS_BENCH_PERIOD_MS, but only after the last request is answered:
+// small kernels in sequence, and a wait. crowd launches and waits; every kernel checks and counts
+// the previous kernel (tally).
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,22 +32,22 @@
 #define BIN_NS		UINT64_C(10000000)
 #define BINS_MAX	3000u
 #define ORDER		4096u /* of the matrices */
-#define TILE_ROWS	32u   /* of the product, that a block computes */
+#define TILE_ROWS	32u   /* of the product that a block computes */
 #define TILE_COLUMNS	64u
 #define PRODUCT_THREADS 256u
 #define TWO_ONES	0x3c003c00u /* a pair of binary16 */
 #define REQUEST_KERNELS 20
 #define REQUEST_THREADS 128u
-#define REQUEST_NS	UINT64_C(10000) /* that each of them takes */
-#define RANKS		1000u		/* of a program's waits, that are printed */
+#define REQUEST_NS	UINT64_C(10000) /* duration of each */
+#define RANKS		1000u		/* of a program's waits: printed */
 
-/* work(out, rounds): each thread computes eight steps a round, each from the one before. Its store
- * keeps the compiler from dropping the loop. Compilers unroll loops differently, and systems may
- * have different ones: none may unroll this.
+/* work(out, rounds): each thread computes eight steps a round, each from the previous step. Its
+ * store keeps the compiler from dropping the loop. Compilers unroll loops differently, and systems
+ * may have different compilers: none may unroll this loop.
  *
  * product(a, b, c, n): c = a * b by the tensor cores; a and c by rows, b by columns, of order n, a
  * multiple of both sides of a block's tile. a and b are binary16, c is binary32. A warp computes 16
- * times 16 elements, the eight of a block two by four of these. */
+ * times 16 elements, the eight warps of a block two by four such tiles. */
 static const char ptx[] =
 	".version 8.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry work(.param .u64 out, .param .u32 rounds) .maxntid 1024, 1, 1 {\n"
@@ -122,7 +122,7 @@ static uint32_t attribute(CUdevice_attribute which)
 	return (uint32_t)value;
 }
 
-/* ---- what a greedy program does ---- */
+/* ---- greedy programs ---- */
 
 struct work {
 	CUfunction kernel;
@@ -190,7 +190,7 @@ static const struct kind {
 	const char *name;
 	void (*init)(struct work *);
 	void (*launch)(const struct work *);
-	bool (*is_exact)(const struct work *); /* NULL: there is nothing to check */
+	bool (*is_exact)(const struct work *); /* NULL: without a check */
 } kinds[] = {
 	{"work", work_init, launch_work, NULL},
 	{"product", product_init, launch_product, product_is_exact},
@@ -240,7 +240,7 @@ static void greedy(const struct kind *kind)
 	printf("]}\n");
 }
 
-/* Of so many kernels one after the other, behind some that wake the device up. */
+/* A series of kernels, after some that wake the device up. */
 static void length(void)
 {
 	enum { BEFORE = 100, KERNELS = 50 };
@@ -271,7 +271,7 @@ struct request {
 	uint32_t blocks;
 };
 
-/* Return: how long it took, ns */
+/* Return: the request's time, ns */
 static uint64_t answer(const struct request *request)
 {
 	CUdeviceptr nowhere = 0;
@@ -308,7 +308,7 @@ static void serve(void)
 		(unsigned long long)now);
 }
 
-/* ---- one of many ---- */
+/* ---- the crowd ---- */
 
 static bool crowd_is_exact(CUdeviceptr cells, uint32_t count)
 {
@@ -318,7 +318,7 @@ static bool crowd_is_exact(CUdeviceptr cells, uint32_t count)
 	return found[0] == count && found[1] == count && !found[2];
 }
 
-/* Return: how long it took, ns */
+/* Return: the time of launch and wait, ns */
 static uint64_t count_and_wait(CUfunction tally, CUdeviceptr cells, uint32_t round)
 {
 	uint64_t ns = 0, begin = now_ns();

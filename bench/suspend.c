@@ -1,8 +1,8 @@
-// A program that is suspended and resumed from outside: has device memory, waits until it is told
-// to end, and then looks whether all of it is as it was.
+// A program for a suspend and a resume from outside: allocates device memory, waits for the command
+// to end, and then checks that the memory is unchanged.
 //
-// FRMPS_BENCH_MIB: how much memory (16384), in pieces of FRMPS_BENCH_PIECE_MIB (1024). Prints
-// {"name": "suspended", "mib": …} when all is well, and ends with 1 otherwise.
+// FRMPS_BENCH_MIB: amount of memory (16384), in pieces of FRMPS_BENCH_PIECE_MIB (1024). Prints
+// {"name": "suspended", "mib": …} on success, and exits with 1 otherwise.
 
 #include <stdio.h>
 #include <stdlib.h>

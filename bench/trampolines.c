@@ -1,21 +1,21 @@
-// What it costs that code in ordinary memory is entered by a trampoline, and how that grows with
-// the bytes that a launch carries. For a device that runs the service's trampolines, natively: it
-// is the driver and the device that are measured, not the service.
+// Cost of entering code in ordinary memory by a trampoline, and its growth with the bytes that a
+// launch carries. For a device that runs the service's trampolines, natively: this measures the
+// driver and the device, not the service.
 //
 //   trampolines
 //
 // The kernel reads its first parameter and ends. "direct" is that kernel as the driver loads it,
 // with so many bytes of parameters; "entered" is the same code in memory, entered by a trampoline
-// that carries so many. "entered_SIZE_shared" may have all of the shared memory, as the service's
+// with as many bytes. "entered_SIZE_shared" may have all of the shared memory, as the service's
 // trampolines may.
 //
-//   issue   one launch of a burst, as its caller sees it, until all are done
-//   wait    a launch and a wait for it
-//   mark    the same as an executor and a program do it: the device writes a word behind the kernel
-//   node    a node of a graph that is a chain of them
-//   change  one change of such a node, as its caller sees it
-//   renew   a node of the chain again, launched behind changes of all
-//   load    how long the driver needs for one trampoline
+//   issue   a launch of a burst: its share of the time from the first call to the last end
+//   wait    a launch and a wait for its end
+//   mark    as executor and program wait: the device writes a word behind the kernel
+//   node    a node of a graph that is a chain of such kernels
+//   change  cost of a change of such a node to its caller
+//   renew   a node of the chain, launched after changes of all nodes
+//   load    the driver's time for a trampoline
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ enum { ROUNDS = 400, BURST = 256, WAITS = 5000, NODES = 100, LOADED = 60 };
 static const uint32_t sizes[] = {32, 64, 128, 256, 512, 1024, 4096, 32760};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-/* LDC.64 R2, c[0][0x210]; EXIT, once that is there */
+/* LDC.64 R2, c[0][0x210]; EXIT, once the load is done */
 static const uint64_t body[] = {UINT64_C(0x00008400ff027b82), UINT64_C(0x000e300000000a00),
 	UINT64_C(0x000000000000794d), UINT64_C(0x001fea0003800000)};
 
@@ -39,7 +39,7 @@ static CUstream stream;
 static CUdeviceptr code;
 static volatile uint32_t *word; /* in pinned memory */
 
-/* A kernel and what its launches carry. */
+/* A kernel and the parameters of its launches. */
 struct entry {
 	CUfunction function;
 	size_t bytes;
@@ -193,8 +193,8 @@ static void measure_graph(const char *name, struct entry *entry)
 
 /* ---- images ---- */
 
-/* Puts the kernel's code in the place of the trampoline's, which begins with the only instruction
- * that reads the last of so many bytes. */
+/* Replaces the trampoline's code by the kernel's, which begins with the only instruction that reads
+ * the last of so many bytes. */
 static void make_direct(uint8_t *image, size_t bytes, uint32_t carried)
 {
 	const uint64_t first[] = {(uint64_t)(0x210 + carried - 8) << 38 | UINT64_C(0xff027b82), body[1]};
@@ -242,7 +242,7 @@ static void measure(uint32_t bytes, bool direct, bool shared)
 	free(entry);
 }
 
-/* As many as a set of the service has of one size, twice. */
+/* Twice as many as a set of the service has of a size. */
 static void measure_load(void)
 {
 	struct trampoline_class classes[LOADED];

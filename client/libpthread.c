@@ -1,12 +1,12 @@
-// What the shim is linked with in place of glibc's libpthread.so.0; it is never loaded. The
-// functions for threads moved into libc.so.6 with glibc 2.32 and 2.34, under new versions, and a
-// library that is linked with those does not load where the C library is older. This file has the
-// names with the versions that they had before (libpthread.map), so that the shim asks for these:
-// an older glibc has them in libpthread.so.0, which NVIDIA's library needs too, and a newer one
-// keeps both the file and the versions.
+// The library is linked with this file in place of glibc's libpthread.so.0; no program ever loads
+// it. With glibc 2.32 and 2.34 the thread functions moved into libc.so.6, under new versions, and a
+// library linked with those does not load where the C library is older. This file has the names
+// with their former versions (libpthread.map), so that the library needs only these: an older glibc
+// has them in libpthread.so.0, which NVIDIA's library needs too, and a newer glibc keeps both the
+// file and the versions.
 //
-// A function that the shim begins to use is added here and in libpthread.map;
-// tests/contract/symbols.sh notices.
+// A thread function that the library starts to use must be added here and in libpthread.map;
+// tests/contract/symbols.sh checks this.
 
 #define FUNCTION(name)                                                                                       \
 	void name(void);                                                                                     \

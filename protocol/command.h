@@ -14,14 +14,15 @@
 #define FRMPS_PROTOCOL_MINOR 0u
 
 /* Feature bits of Hello and Welcome. */
-#define FRMPS_FEATURE_TEXT	UINT64_C(1) /* the client takes its kernels' text out of a ring (shm/text.h) */
-#define FRMPS_FEATURE_LIMIT	UINT64_C(2)  /* Hello.memory_limit is heeded */
-#define FRMPS_FEATURE_SMS	UINT64_C(4)  /* Hello.sm_percent is heeded */
-#define FRMPS_FEATURE_PARTITION UINT64_C(8)  /* Hello.sm_partition is heeded */
-#define FRMPS_FEATURE_PRIORITY	UINT64_C(16) /* Hello.priority is heeded */
+#define FRMPS_FEATURE_TEXT	UINT64_C(1)  /* the client reads its kernels' text from a ring (shm/text.h) */
+#define FRMPS_FEATURE_LIMIT	UINT64_C(2)  /* Hello.memory_limit is respected */
+#define FRMPS_FEATURE_SMS	UINT64_C(4)  /* Hello.sm_percent is respected */
+#define FRMPS_FEATURE_PARTITION UINT64_C(8)  /* Hello.sm_partition is respected */
+#define FRMPS_FEATURE_PRIORITY	UINT64_C(16) /* Hello.priority is respected */
 #define FRMPS_FEATURE_WINDOWS	UINT64_C(32) /* ReserveWindow of any size, at any address; ReleaseWindow */
+#define FRMPS_FEATURE_HOST	UINT64_C(64) /* CreateMemory.host is heeded */
 
-/* Records start at multiples of this and have sizes that are multiples of it. */
+/* Start and size of each record are multiples of this. */
 #define FRMPS_RECORD_ALIGN 16u
 /* Largest record: 32 764 bytes of kernel arguments (the driver's limit), attributes, head and
  * body. */
@@ -31,23 +32,22 @@
 
 #define FRMPS_NO_EVENT UINT32_MAX
 
-/* Ids of a session's graphs are 1 … this - 1; nodes of one, and bytes of its description, at
- * most. */
+/* Ids of a session's graphs are 1 … FRMPS_GRAPH_IDS - 1; most nodes of a graph, and most bytes of
+ * its description. */
 #define FRMPS_GRAPH_IDS	      16384u
 #define FRMPS_GRAPH_NODES_MAX (1u << 20)
 #define FRMPS_GRAPH_BYTES_MAX (UINT64_C(256) << 20)
-/* Bytes of the description of a graph that is changed, and of the changes of one command, at
- * most. */
+/* Most bytes of a changeable graph's description, and of the changes of a command. */
 #define FRMPS_GRAPH_CHANGED_MAX (UINT64_C(2) << 20)
 #define FRMPS_CHANGES_MAX	18400u
 
-/* Ids of a session's arrays, and of its texture and surface objects, are 1 … these - 1; levels of
- * one array at most. */
+/* Ids of a session's arrays, and of its texture and surface objects, are 1 … these - 1; most levels
+ * of an array. */
 #define FRMPS_ARRAY_IDS	   16384u
 #define FRMPS_OBJECT_IDS   65536u
 #define FRMPS_ARRAY_LEVELS 32u
 
-/* Bodies of one condition, and conditions in conditions, at most. */
+/* Most bodies of a condition, and most nested conditions. */
 #define FRMPS_CONDITION_BODIES_MAX 1024u
 #define FRMPS_CONDITION_DEPTH_MAX  16u
 
@@ -60,7 +60,7 @@ enum frmps_op {
 /* head.flags */
 #define FRMPS_CMD_MARK	      UINT16_C(1) /* put a completion mark behind this command */
 #define FRMPS_CMD_COOPERATIVE UINT16_C(2) /* LAUNCH: all blocks resident together */
-#define FRMPS_CMD_DISABLED    UINT16_C(4) /* of nodes of graphs alone: does nothing for now */
+#define FRMPS_CMD_DISABLED    UINT16_C(4) /* only nodes of graphs: currently without effect */
 
 /* copy.kind */
 #define FRMPS_COPY_DST_ARENA UINT32_C(1) /* dst is an offset into the session's arena */
@@ -72,8 +72,8 @@ enum frmps_op {
 #define FRMPS_EVENT_TIMING UINT32_C(1) /* a later EventElapsed may name this record */
 
 /* graph_head.flags */
-#define FRMPS_GRAPH_PRIORITIES UINT32_C(1) /* nodes run at priorities of their own, not at the stream's */
-#define FRMPS_GRAPH_CHANGES    UINT32_C(2) /* GRAPH_UPDATE commands may name it */
+#define FRMPS_GRAPH_PRIORITIES UINT32_C(1) /* nodes run at their own priorities, not at the stream's */
+#define FRMPS_GRAPH_CHANGES    UINT32_C(2) /* GRAPH_UPDATE commands may name the graph */
 
 struct frmps_head {
 	uint32_t size;

@@ -1,8 +1,8 @@
 // Proof that command.h and command.fbs describe the same bytes: size, alignment and the offset and
 // size of every member of every struct, and that the listed members fill the struct, so that
-// neither side can have one more. Produces no code; it is compiled with -fno-access-control,
-// because flatc makes the members private. That every struct of the schema has its line here, and
-// is what it was in every frozen schema, is checked by tests/contract/conform.sh.
+// neither side can have another member. Produces no code; compiled with -fno-access-control,
+// because flatc makes the members private. tests/contract/conform.sh checks that every struct of
+// the schema has its line here, and is unchanged since every frozen schema.
 
 #include "protocol/command.h"
 
@@ -15,7 +15,7 @@ namespace fb = frmps::protocol;
 namespace
 {
 
-/* One list per struct, members in order. */
+/* A list per struct, members in order. */
 // clang-format off
 #define HEAD(X)             X(size) X(op) X(flags) X(stream) X(reserved) X(seq)
 #define LAUNCH(X)                                                                                            \

@@ -1,14 +1,14 @@
-// The binary interface of the CUDA 13.0 driver, as far as frmps speaks it, in our own declarations:
-// programs call the shim through it, and the service calls the real driver through it. No CUDA
-// package is needed to build.
+// The binary interface of the CUDA 13.0 driver, as far as frmps uses it, in the project's own
+// declarations: programs call the client library through this interface, and the service calls the
+// real driver. No CUDA package is needed to build.
 //
-// Names and values are the ones that programs were compiled against; a difference is a crash in
-// somebody's process. tests/contract/cuda_abi.sh compares every enumerator, size and offset of this
-// file with an installed <cuda.h>. Only for x86-64 and other LP64 machines (device pointers have 64
-// bits).
+// Names and values are those that programs were compiled against; a difference is a crash in a
+// program. tests/contract/cuda_abi.sh compares every enumerator, size and offset of this file with
+// an installed <cuda.h>. Only for x86-64 and other LP64 machines (device pointers have 64 bits).
 //
 // Unlike <cuda.h> this file renames nothing: cuMemAlloc is the old 32-bit form and cuMemAlloc_v2
-// the current one. It cannot be included beside <cuda.h>; both declare the same names.
+// the current form. A file cannot include both this header and <cuda.h>, which declare the same
+// names.
 
 #ifndef FRMPS_PROTOCOL_CUDA_ABI_H
 #define FRMPS_PROTOCOL_CUDA_ABI_H
@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-/* The driver version this interface belongs to: what cuDriverGetVersion answers and
- * cuGetProcAddress accepts at most. */
+/* The driver version of this interface: the result of cuDriverGetVersion and the most that
+ * cuGetProcAddress accepts. */
 #define CUDA_ABI_VERSION 13000
 
 /*
@@ -137,9 +137,7 @@ typedef enum CUresult {
 	CUDA_ERROR_UNKNOWN = 999,
 } CUresult;
 
-/*
- * Handles. All are opaque: a program never looks behind one.
- */
+/* Handles. All are opaque to programs. */
 
 typedef unsigned long long CUdeviceptr;
 typedef int CUdevice;
@@ -165,12 +163,12 @@ typedef unsigned long long CUtexObject;
 typedef unsigned long long CUsurfObject;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
-/* 16 raw bytes, in the order they are written in text. */
+/* 16 raw bytes, in the order of their text. */
 typedef struct CUuuid {
 	char bytes[16];
 } CUuuid;
 
-/* Handle values with a meaning of their own. */
+/* Handle values with a special meaning. */
 #define CU_STREAM_LEGACY     ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 #define CU_DEVICE_CPU	     ((CUdevice)-1)
@@ -185,7 +183,7 @@ typedef size_t (*CUoccupancyB2DSize)(int block_size);
  * Devices
  */
 
-/* Some numbers have two names; the newer name stands first or second as history had it. */
+/* Some numbers have two names; the newer name stands first or second for historical reasons. */
 typedef enum CUdevice_attribute {
 	CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
 	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2,
@@ -606,7 +604,7 @@ typedef struct CUDA_MEMCPY3D_PEER {
 	size_t Depth;
 } CUDA_MEMCPY3D_PEER;
 
-/* Virtual memory management: physical chunks, address ranges, and who may touch what. */
+/* Virtual memory management: physical chunks, address ranges, and access rights. */
 typedef enum CUmemAllocationHandleType {
 	CU_MEM_HANDLE_TYPE_NONE = 0,
 	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
@@ -650,7 +648,7 @@ typedef enum CUmemAllocationCompType {
 	CU_MEM_ALLOCATION_COMP_GENERIC = 1,
 } CUmemAllocationCompType;
 
-/* `id` is a device ordinal or a NUMA node; it means nothing for the other types. */
+/* `id` is a device ordinal or a NUMA node; ignored for the other types. */
 typedef struct CUmemLocation {
 	CUmemLocationType type;
 	int id;
@@ -832,7 +830,7 @@ typedef struct CUDA_ARRAY_SPARSE_PROPERTIES {
 	unsigned int reserved[4];
 } CUDA_ARRAY_SPARSE_PROPERTIES;
 
-/* Memory of other interfaces, and arrays in it. */
+/* Memory of other interfaces, and arrays in that memory. */
 typedef enum CUexternalMemoryHandleType {
 	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD = 1,
 } CUexternalMemoryHandleType;
@@ -1142,8 +1140,7 @@ typedef enum CUstreamCaptureMode {
 	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 } CUstreamCaptureMode;
 
-/* Only passed through by address: capture queries fill it for graphs, which the shim does not
- * have. */
+/* The edge of a graph: the ports at both ends, and the type. */
 typedef struct CUgraphEdgeData {
 	unsigned char from_port;
 	unsigned char to_port;
@@ -1180,7 +1177,7 @@ typedef enum CUstreamMemoryBarrier_flags {
 	CU_STREAM_MEMORY_BARRIER_TYPE_GPU = 1,
 } CUstreamMemoryBarrier_flags;
 
-/* One operation of cuStreamBatchMemOp. `alias` is for the driver's own use. */
+/* An operation of cuStreamBatchMemOp. `alias` is for the driver's own use. */
 typedef union CUstreamBatchMemOpParams {
 	CUstreamBatchMemOpType operation;
 	struct CUstreamMemOpWaitValueParams_st {
@@ -1280,8 +1277,8 @@ typedef struct CUlaunchMemSyncDomainMap {
 	unsigned char remote;
 } CUlaunchMemSyncDomainMap;
 
-/* Which member counts follows from the id. The two events and devNode are handles, everything else
- * is plain data. */
+/* The id determines the valid member. The two events and devNode are handles, everything else is
+ * plain data. */
 typedef union CUlaunchAttributeValue {
 	char pad[64];
 	CUaccessPolicyWindow accessPolicyWindow;

@@ -1,5 +1,6 @@
 // The frame of a fat binary, as nvcc writes it: a header and, behind it, members with a header
-// each. The shim measures images by it; the service takes them apart (server/backend/fatbin.h).
+// each. The client library measures images with these headers; the service takes images apart
+// (server/backend/fatbin.h).
 
 #ifndef FRMPS_PROTOCOL_FATBIN_H
 #define FRMPS_PROTOCOL_FATBIN_H
@@ -26,7 +27,7 @@ struct fatbin_entry {
 
 /* Behind a struct fatbin_entry, in the entry's header. */
 struct fatbin_target {
-	uint32_t packed_bytes; /* of what is compressed; the payload is padded */
+	uint32_t packed_bytes; /* bytes of compressed contents; the payload is padded */
 	uint32_t unused[2];
 	uint32_t arch; /* 10 * major + minor */
 	uint32_t unused_too[2];

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /**
- * Reads a number from 1 to 100. Parts of a percent are let go: who says 12.5 gets no more than 12.
- * Return: whether it is one
+ * Reads a number from 1 to 100. Fractions of a percent are dropped: 12.5 means 12, never more.
+ * Return: false if the text is no such number
  */
 bool percentage_parse(const char *text, uint32_t *ret_percent);
 

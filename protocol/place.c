@@ -9,10 +9,11 @@
 
 #include "protocol/socket.h"
 
-/* Where stock MPS puts its sockets: root's daemon, and a user's (or anybody's in older drivers). */
+/* Folders in which stock MPS has its sockets: of root's daemon, and of a user's (or of any daemon
+ * of older drivers). */
 static const char *const mps_folders[2] = {"/run/nvidia-mps", "/tmp/nvidia-mps"};
 
-/* Return: the value of a variable; NULL if it is not set or empty */
+/* Return: the value of a variable; NULL if unset or empty */
 static const char *variable(const char *name)
 {
 	const char *value = getenv(name);
@@ -31,7 +32,7 @@ static bool exists_in(const char *folder, char path[PLACE_BYTES])
 	return !access(path, F_OK);
 }
 
-/* Return: whether a variable names the place */
+/* Return: true if a variable names the place */
 static bool is_named(char path[PLACE_BYTES])
 {
 	const char *socket = variable("FRMPS_SOCKET"), *folder = variable("CUDA_MPS_PIPE_DIRECTORY");
@@ -43,7 +44,7 @@ static bool is_named(char path[PLACE_BYTES])
 	return socket || folder;
 }
 
-/* Whether somebody else could have made the socket that the variable of stock MPS names. */
+/* True if another user could have made the socket that the variable of stock MPS names. */
 static bool is_strangers(const char *path)
 {
 	return !variable("FRMPS_SOCKET") && !access(path, F_OK) &&

@@ -1,6 +1,6 @@
-// How a libcuda.so.1 says that it is ours. The shim exports exactly the driver's symbols, so the
-// service could open it by accident in place of the real driver and wait for itself.
-// cuGetExportTable(&table, FRMPS_SHIM_UUID) is the question: the shim returns CUDA_SUCCESS and a
+// The mark of the project's own libcuda.so.1. The library exports exactly the driver's symbols, so
+// the service could open it by accident in place of the real driver and wait for itself. The
+// service calls cuGetExportTable(&table, FRMPS_SHIM_UUID): the library returns CUDA_SUCCESS and a
 // non-NULL table, before cuInit too; a real driver knows no such table.
 
 #ifndef FRMPS_PROTOCOL_SHIM_UUID_H

@@ -1,6 +1,6 @@
-// Packets with descriptors over SOCK_SEQPACKET. Runs in every process of the house, in the thread
-// of the caller. Invariant: a descriptor that the kernel handed over is either in packet->fds or
-// closed, on every path.
+// Packets with descriptors over SOCK_SEQPACKET. Runs in every process of the project, in the thread
+// of the caller. Invariant: on every path, a descriptor that the kernel delivered is in packet->fds
+// or closed.
 
 #include "protocol/socket.h"
 
@@ -14,15 +14,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Room for one descriptor more than a packet may carry would hide nothing: the kernel closes what
- * does not fit and says MSG_CTRUNC. */
+/* Room for a descriptor more than a packet may carry hides nothing: the kernel closes descriptors
+ * that do not fit and sets MSG_CTRUNC. */
 union control {
 	struct cmsghdr align;
 	char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
 };
 
-/* Moves the descriptors of one control message into the packet. What is beyond its room is closed
- * and counted. */
+/* Moves the descriptors of a control message into the packet. Closes and counts descriptors beyond
+ * its room. */
 static unsigned take_rights(struct packet *packet, const struct cmsghdr *c)
 {
 	size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -68,14 +68,14 @@ static int receive_error(int error)
 	return -error;
 }
 
-/* A peer that ends with unread packets of ours resets the connection, and the kernel says so, once,
- * before it gives what the peer had sent. */
+/* If the peer ends with unread packets from this side, the kernel reports a reset, once, before it
+ * delivers the peer's packets. */
 static bool is_to_be_repeated(int error)
 {
 	return error == EINTR || error == ECONNRESET;
 }
 
-/* @room: for descriptors; 0: the kernel does not even make them */
+/* @room: for descriptors; 0: the kernel does not even install any */
 static int receive(int socket, struct packet *packet, int flags, size_t room)
 {
 	union control control;
@@ -105,8 +105,8 @@ static int receive(int socket, struct packet *packet, int flags, size_t room)
 		packet_close_fds(packet);
 		return PACKET_E_NO_FDS;
 	}
-	/* No packet of the protocol is empty, so nothing means the end. A peer that does send an
-	 * empty packet is treated as gone, which it deserves. */
+	/* No packet of the protocol is empty, so 0 bytes mean the end. A peer that does send an
+	 * empty packet counts as gone. */
 	return n == 0 ? PACKET_E_CLOSED : 0;
 }
 
@@ -129,7 +129,8 @@ void packet_discard(int socket)
 {
 	uint8_t byte;
 
-	/* Without room for them the kernel drops the rest of the packet and its descriptors. */
+	/* Without room for descriptors the kernel drops the rest of the packet and its
+	 * descriptors. */
 	while (recv(socket, &byte, sizeof(byte), MSG_DONTWAIT) < 0 && is_to_be_repeated(errno))
 		continue;
 }
@@ -212,15 +213,15 @@ int message_send(int socket, const struct wire_message *message, const int *fds,
 
 bool socket_directory_is_trusted(const char *directory)
 {
-	struct statx status; /* older C libraries have no other symbol for it that newer ones have */
+	struct statx status; /* the symbols of other calls differ between old and new C libraries */
 	char path[PATH_MAX];
 	size_t length = strlen(directory);
 
 	if (length >= sizeof(path))
 		return false;
 	memcpy(path, directory, length + 1);
-	/* Behind a slash a link would be followed, and whoever made it could lead it elsewhere
-	 * later. */
+	/* With a slash at the end the call would follow a link, and the link's owner could redirect
+	 * it later. */
 	while (length > 1 && path[length - 1] == '/')
 		path[--length] = '\0';
 	return !statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID, &status) &&

@@ -1,6 +1,6 @@
 // Packets with descriptors on a SOCK_SEQPACKET socket: the transport under wire.h, for every
-// process of the house. Blocking or not follows the socket. No state; one caller per direction of a
-// socket at a time.
+// process of the project. Blocking or not follows the socket. No state; a single caller per
+// direction of a socket at a time.
 
 #ifndef FRMPS_PROTOCOL_SOCKET_H
 #define FRMPS_PROTOCOL_SOCKET_H
@@ -15,37 +15,41 @@
 struct packet {
 	_Alignas(8) uint8_t bytes[WIRE_PACKET_MAX];
 	size_t length;
-	int fds[WIRE_FDS_MAX]; /* owned by the holder of the packet, close-on-exec; -1 where none */
+	int fds[WIRE_FDS_MAX]; /* owned by the holder of the packet, close-on-exec; -1 for none */
 	unsigned fd_count;
 };
 
 /* Outcomes of packet_receive() beside 0. */
-#define PACKET_E_CLOSED 1 /* the peer hung up (or sent an empty packet, which nobody can tell apart) */
-#define PACKET_E_AGAIN	2 /* nothing there (non-blocking socket), or a full buffer when sending */
+#define PACKET_E_CLOSED 1 /* the peer closed the socket (or sent an empty packet, which looks the same) */
+#define PACKET_E_AGAIN	2 /* no packet (non-blocking socket), or a full buffer when sending */
 /* Receiving: truncated or with too many descriptors, which were closed; sending: not encodable */
 #define PACKET_E_INVALID 3
-/* Receiving: the bytes are there; this process has no room for their descriptors, and gets none. */
+/* Receiving: the bytes are there; this process has no room for their descriptors, which are
+ * lost. */
 #define PACKET_E_NO_FDS 4
 
-/** Receives one packet. Return: 0, a PACKET_E_*, or -errno. */
+/** Receives a packet. Return: 0, a PACKET_E_*, or -errno. */
 int packet_receive(int socket, struct packet *packet);
 /**
- * The same, but the packet stays on the socket: it is received again, with new descriptors, until
- * packet_discard() takes it off. For a receiver that must not lose it if it dies with the packet in
- * hand.
+ * As packet_receive(), but the packet stays on the socket: each call receives it again, with new
+ * descriptors, until packet_discard() removes it. For a receiver that must not lose a packet if it
+ * dies while handling that.
  */
 int packet_peek(int socket, struct packet *packet);
-/** The same for who takes no descriptors: none is received, and a packet that has some is
- * PACKET_E_INVALID. */
+/** As packet_peek(), without descriptors: a packet with descriptors is PACKET_E_INVALID. */
 int packet_peek_bare(int socket, struct packet *packet);
-/** Takes the first packet off the socket. */
+/** Removes the first packet from the socket. */
 void packet_discard(int socket);
-/** Closes the descriptors that are still there. */
+/** Closes the descriptors that were not taken. */
 void packet_close_fds(struct packet *packet);
-/** Takes descriptor `index` out of the packet; -1 if there is none. The caller owns it. */
+/**
+ * Takes descriptor `index` out of the packet; -1 for an absent descriptor. The caller closes it.
+ */
 int packet_take_fd(struct packet *packet, unsigned index);
-/** Sends what is encoded, with at most WIRE_FDS_MAX descriptors (still owned by the caller).
- * Return: 0, PACKET_E_*, -errno. */
+/**
+ * Sends an encoded packet, with at most WIRE_FDS_MAX descriptors (still owned by the caller).
+ * Return: 0, PACKET_E_*, -errno.
+ */
 int packet_send(int socket, const uint8_t *bytes, size_t length, const int *fds, unsigned fd_count);
 /** Encodes and sends a message with descriptors (still owned by the caller). Return: 0, PACKET_E_*,
  * -errno.
@@ -53,8 +57,8 @@ int packet_send(int socket, const uint8_t *bytes, size_t length, const int *fds,
 int message_send(int socket, const struct wire_message *message, const int *fds, unsigned fd_count);
 
 /**
- * Whether nobody but root and this user can have put a socket into a directory: one in /tmp whoever
- * comes first makes. Any thread.
+ * True if only root and this user can have put a socket into a directory: any user may be the first
+ * to make a directory in /tmp. Any thread.
  */
 bool socket_directory_is_trusted(const char *directory);
 

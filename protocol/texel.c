@@ -12,7 +12,7 @@ static bool is_compressed(uint32_t format)
 	return format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB;
 }
 
-/* Formats of any of 1, 2 and 4 channels: bytes of one. */
+/* Formats of any of 1, 2 and 4 channels: bytes of a channel. */
 static uint32_t channel_bytes(uint32_t format)
 {
 	switch (format) {
@@ -32,7 +32,8 @@ static uint32_t channel_bytes(uint32_t format)
 	}
 }
 
-/* UNORM_INT8X1, X2, X4, UNORM_INT16X1 …, then the same of SNORM: the format says the channels. */
+/* UNORM_INT8X1, X2, X4, UNORM_INT16X1 …, then the same of SNORM: the format determines the
+ * channels. */
 static uint32_t normalized_bytes(uint32_t format, uint32_t channels)
 {
 	uint32_t number = format - CU_AD_FORMAT_UNORM_INT8X1;

@@ -1,22 +1,22 @@
 // Control packets: plain structs of wire.h in, FlatBuffers tables out, and back. Runs in every
-// process of the house, in the thread of the caller; keeps nothing between calls.
+// process of the project, in the thread of the caller; keeps nothing between calls.
 //
 // Decoding trusts nothing: flatbuffers' verifier proves that every table, string and vector lies
-// inside the packet, and the Reader adds what the verifier leaves open: alignment of wide vector
-// elements, limits of wire.h, a known union member that is really there. Both directions carry a
+// inside the packet, and the Reader adds the checks that the verifier lacks: alignment of wide
+// vector elements, limits of wire.h, the presence of a known union member. Both directions carry a
 // sticky status.
 //
-// The rows of wire.def say what is in each message; both directions are made from them. A row that
-// does not match its table in control.fbs does not compile, or does not come back as it was sent
-// (test_wire).
+// The rows of wire.def list the fields of each message; both directions are generated from these. A
+// row that does not match its table in control.fbs does not compile, or fails in test_wire.
 //
-// Encoding builds in one buffer that can never grow: the Builder asks for room before every string
-// and vector, and WIRE_BUILD_SLACK covers the tables and the library's scratch space of the largest
-// message. So no allocation can fail halfway, which matters because this also runs inside the
-// programs of others, where nothing may abort.
+// Encoding uses a single buffer that can never grow: the Builder checks the room before every
+// string and vector, and WIRE_BUILD_SLACK covers the tables and the library's scratch space of the
+// largest message. So no allocation can fail halfway. That matters because this also runs inside
+// other people's programs, where nothing may abort.
 //
-// The C++ library is not linked into the shim, because it needs a newer C library than programs may
-// have. What flatbuffers' templates refer to and nobody calls is defined below.
+// The C++ library is not linked into the client library, because it needs a newer C library than
+// programs may have. Functions that flatbuffers' templates refer to and never call are defined
+// below.
 
 #include "protocol/wire.h"
 
@@ -30,7 +30,7 @@
 #include "control_generated.h"
 #include "protocol/command.h"
 
-/* For an allocator that the library falls back to and for deleting destructors. */
+/* For an allocator that the library falls back to, and for deleting destructors. */
 void *operator new[](size_t)
 {
 	__builtin_trap();
@@ -60,7 +60,7 @@ static_assert(offsetof(wire_option, id) == 0 && offsetof(wire_option, reserved) 
 		      offsetof(wire_option, value) == 8,
 	"options are handed out in place");
 
-/* Message, body and devices; the verifier gives up beyond. */
+/* Message, body and devices; the verifier refuses more. */
 static const flatbuffers::uoffset_t TABLES_MAX = 2 + WIRE_DEVICES_MAX;
 static const flatbuffers::uoffset_t DEPTH_MAX = 8;
 /* Tables and scratch of the largest message: below 512 bytes per table. */
@@ -86,7 +86,7 @@ const char *wire_type_name(enum wire_type type)
 	}
 }
 
-/* What a message must be beside the limits in its row, in both directions. */
+/* Rules of a message beyond the limits in its row, in both directions. */
 template <typename T> static bool is_valid(const T &)
 {
 	return true;
@@ -114,9 +114,8 @@ static bool is_valid(const wire_tensor_map &m)
 namespace
 {
 
-/* Hands out the caller's one buffer. The library asks exactly once, because Builder never lets it
- * run full.
- */
+/* Allocates the caller's only buffer. The library asks exactly once, because Builder never lets the
+ * buffer run full. */
 class OneBuffer final : public flatbuffers::Allocator
 {
       public:
@@ -170,8 +169,8 @@ struct Builder {
 		return room(length) ? fbb.CreateString(s, length) : 0;
 	}
 
-	/* A vector of at most `most` numbers, and no more than fit a packet; none at all is sent as
-	 * absent. */
+	/* A vector of at most `most` numbers, and no more than fit a packet; an empty vector is
+	 * sent as absent. */
 	template <typename T> offsets<T> numbers(const T *at, uint32_t count, uint32_t most)
 	{
 		if (count > most || (count && !at))
@@ -344,7 +343,7 @@ struct Reader {
 		ret->count = vector->size();
 	}
 
-	/* A block of exactly this size, or none. */
+	/* A block of exactly this size, or an absent block. */
 	bool block(const flatbuffers::Vector<uint8_t> *from, uint8_t *to, uint32_t size)
 	{
 		wire_bytes bytes;
@@ -386,8 +385,8 @@ struct Reader {
 
 } // namespace
 
-/* Reads the body; false for a type that this version does not know. What a message lacks is 0: all
- * of it, padding too, because some bodies are compared. */
+/* Reads the body; false for a type unknown to this version. Absent fields are 0: the whole struct,
+ * padding too, because some bodies are compared. */
 static bool read_body(Reader *r, const fb::Message *message, wire_message *ret_message)
 {
 	switch (message->body_type()) {
@@ -419,7 +418,7 @@ static bool read_body(Reader *r, const fb::Message *message, wire_message *ret_m
 	}
 }
 
-/* Proves the packet's structure; NULL if it is not one. */
+/* Verifies the packet's structure; NULL for an invalid packet. */
 static const fb::Message *verify(const uint8_t *packet, size_t length)
 {
 	flatbuffers::Verifier::Options options;
@@ -436,7 +435,7 @@ int wire_decode(const uint8_t *packet, size_t length, struct wire_message *ret_m
 	Reader r;
 	ret_message->type = WIRE_NONE;
 	const fb::Message *t = verify(packet, length);
-	/* The verifier accepts unknown union members, and known ones that are absent. */
+	/* The verifier accepts unknown union members, and known members that are absent. */
 	if (!t || !t->body() || !read_body(&r, t, ret_message) || r.bad)
 		return WIRE_E_INVALID;
 	ret_message->id = t->id();

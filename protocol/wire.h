@@ -1,12 +1,12 @@
-// The C view of control.fbs: one plain struct per message body, and the two functions that turn a
+// The C view of control.fbs: a plain struct per message body, and the two functions that turn a
 // packet into such a struct and back. wire.cc is the only C++ code that runs and the only user of
-// flatc's generated tables. Meaning of every field: control.fbs.
+// flatc's generated tables. control.fbs has the meaning of every field.
 //
-// A decoded message points into the packet it was decoded from (strings, vectors) and is valid as
-// long as that buffer; its lists of names point into the message itself, so a decoded message must
-// not be copied as a struct. Strings are NUL-terminated inside the packet (verified); absent
-// strings decode to "". Vectors have a count; an absent vector has count 0. Both functions are
-// reentrant, keep no state and never throw.
+// A decoded message points into its packet (strings, vectors) and is valid as long as that buffer;
+// its lists of names point into the message itself, so a decoded message must not be copied as a
+// struct. Strings are NUL-terminated inside the packet (verified); absent strings decode to "".
+// Vectors have a count; an absent vector has count 0. Both functions are reentrant, keep no state
+// and never throw.
 
 #ifndef FRMPS_PROTOCOL_WIRE_H
 #define FRMPS_PROTOCOL_WIRE_H
@@ -19,9 +19,9 @@
 extern "C" {
 #endif
 
-/* Largest packet, bytes; larger ones are refused on both sides. */
+/* Bytes of the largest packet; both sides refuse larger packets. */
 #define WIRE_PACKET_MAX 65536u
-/* Descriptors beside one packet. */
+/* Most descriptors beside a packet. */
 #define WIRE_FDS_MAX 4u
 
 enum wire_type {
@@ -57,7 +57,7 @@ struct wire_shape {
 	uint64_t ring_offset, ring_bytes, arena_offset, arena_bytes, client_bytes;
 	uint64_t states_offset, timelines_offset, journal_offset, server_bytes;
 	uint32_t journal_blocks;
-	uint64_t times_offset;
+	uint64_t times_offset, more_offset;
 };
 
 struct wire_device {
@@ -69,10 +69,10 @@ struct wire_device {
 	struct wire_u64s limits;
 };
 
-/* Limits of vectors; both functions refuse more with WIRE_E_INVALID. What has no limit here is
- * limited by the packet. */
+/* Limits of vectors; beyond these both functions return WIRE_E_INVALID. The packet limits all other
+ * vectors. */
 #define WIRE_DEVICES_MAX	   16u
-#define WIRE_NAMES_MAX		   512u /* names of one Reply */
+#define WIRE_NAMES_MAX		   512u /* names of a Reply */
 #define WIRE_ARGUMENTS_MAX	   16u	/* arguments of an Admin command */
 #define WIRE_WINDOW_WORDS_MAX	   64u	/* words of Hello.free_windows */
 #define WIRE_DEVICE_ATTRIBUTES_MAX 512u
@@ -82,7 +82,7 @@ struct wire_device {
 #define WIRE_TENSOR_RANK_MAX	   5u
 #define WIRE_TENSOR_MAP_WORDS	   16u
 #define WIRE_TEXTURE_BYTES	   104u /* exactly: the driver's description of a texture */
-#define WIRE_VIEW_BYTES		   112u /* exactly: of a view of its resource */
+#define WIRE_VIEW_BYTES		   112u /* exactly: the driver's description of a resource view */
 
 struct wire_option {
 	uint32_t id, reserved;
@@ -142,10 +142,10 @@ struct wire_load_module {
 	bool is_filled;
 	uint64_t file, code;
 };
-/* Where a module's code is to be, if not at an address. */
+/* A module's place of code that is not an address. */
 #define WIRE_CODE_ASKED	    UINT64_C(0)
 #define WIRE_CODE_OF_DRIVER UINT64_C(1)
-/* Where a module's variables are to be, if not in a block. */
+/* A module's place of variables that is not a block. */
 #define WIRE_VARIABLES_ASKED	 UINT64_C(0)
 #define WIRE_VARIABLES_OF_DRIVER UINT64_C(1)
 /* UnloadModule, FindFunction, FindGlobal, ListFunctions: fields that the message lacks are 0 /
@@ -177,7 +177,7 @@ struct wire_open_session {
 	const char *program;
 	int32_t pid;
 	uint64_t text;
-	uint32_t user; /* 0: as the executor was started */
+	uint32_t user; /* 0: the id of the executor's start */
 };
 /* CloseSession, DetachSession. */
 struct wire_close_session {
@@ -227,9 +227,9 @@ struct wire_stray {
 struct wire_memory {
 	uint64_t handle, address, bytes;
 	uint64_t token[2];
+	bool host;
 };
-/* What the descriptor of exported memory holds, which comes with the reply to ExportMemory by
- * handle: a sealed file in memory. */
+/* Contents of the descriptor that the reply to ExportMemory by handle carries: a sealed memfd. */
 #define WIRE_EXPORT_MAGIC "frmpsmem"
 #define WIRE_EXPORT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 struct wire_export {
@@ -295,7 +295,7 @@ struct wire_tensor_map {
 /* Multiples of the page size. */
 struct wire_carry {
 	uint64_t address, bytes, offset; /* offset: in the file */
-	bool into;			 /* the memory; else out of it */
+	bool into;			 /* into the memory; else out of it */
 };
 struct wire_admin {
 	const char *command;
@@ -353,20 +353,23 @@ struct wire_message {
 
 /**
  * Encodes a message.
- * @message: what to say; NULL strings are sent as absent
- * @buffer, @size: where to; at most WIRE_PACKET_MAX bytes are ever written, none on failure
+ * @message: NULL strings are sent as absent
+ * @buffer, @size: at most WIRE_PACKET_MAX bytes are ever written, none on failure
  * @ret_length: bytes of the packet; written only on success
  * Return: 0, WIRE_E_INVALID or WIRE_E_SPACE, -ENOMEM
  */
 int wire_encode(const struct wire_message *message, uint8_t *buffer, size_t size, size_t *ret_length);
 
-/* Where a message is built. */
+/* Room for building a message. */
 #define WIRE_BUILD_SLACK 16384
 struct wire_room {
 	uint64_t words[(WIRE_PACKET_MAX + WIRE_BUILD_SLACK) / 8];
 };
 
-/** The same for who has room, and so always gets an answer out: never -ENOMEM. */
+/**
+ * As wire_encode(), with the caller's room, for callers that must always send an answer: never
+ * -ENOMEM.
+ */
 int wire_encode_in(struct wire_room *room, const struct wire_message *message, uint8_t *buffer, size_t size,
 	size_t *ret_length);
 

@@ -32,7 +32,7 @@ void doorbell_drain(int eventfd)
 {
 	uint64_t count;
 	struct iovec part = {&count, sizeof(count)};
-	/* The client has the same open file: it may have made it one that blocks, and emptied it by
+	/* The client has the same open file, and may have made it blocking and emptied it by
 	 * now. */
 	ssize_t r = preadv2(eventfd, &part, 1, -1, RWF_NOWAIT);
 

@@ -20,25 +20,32 @@
 
 #include "shm/order.h"
 
-/** Rings if the other side sleeps. Call after publishing; contains the fence. Any thread; no
- * cancellation point. */
+/**
+ * Rings if the other side sleeps. Call after publishing; contains the fence. Any thread; no
+ * cancellation point.
+ */
 void doorbell_ring(int eventfd, const word32 *asleep);
 
-/** Rings without asking. */
+/** Rings in any case. */
 void doorbell_force(int eventfd);
 
-/** Empties an eventfd after epoll named it; never waits, whatever the other side has done to it. */
+/**
+ * Empties an eventfd that epoll reported; never waits, whatever the other side has done to the
+ * eventfd.
+ */
 void doorbell_drain(int eventfd);
 
 /**
- * Sleeps until the word differs from `seen` or the time is over; may return early for no reason.
- * The word may be in memory that this process can only read.
+ * Sleeps until the word differs from `seen` or the time is over; may return early without a reason.
+ * This process may have only read access to the word.
  * @timeout_us: microseconds, 0 = do not sleep
  */
 void wake_wait(const word32 *word, uint32_t seen, uint64_t timeout_us);
 
-/** Changes the word and wakes everyone who sleeps on it. Only the word's one writer process calls
- * this. */
+/**
+ * Changes the word and wakes all threads that sleep on it. Only the word's writer process calls
+ * this.
+ */
 void wake_all(word32 *word);
 
 #endif

@@ -1,8 +1,8 @@
-// The only place that spells memory orders. Every shared word has one writer; a reader that acts on
-// what the word announces uses word_acquire(), which pairs with the writer's word_release().
+// The only place that names memory orders. Every shared word has a single writer; a reader that
+// acts on a word's announcement uses word_acquire(), which pairs with the writer's word_release().
 // word_relaxed() is for a word's own writer and for hints. word_fence() is the full fence of the
-// two sleep protocols (doorbell.h): "publish, fence, look whether the other side sleeps" against
-// "say that I sleep, fence, look again for work".
+// two sleep protocols (doorbell.h): "publish, fence, check that the other side sleeps" against
+// "announce sleep, fence, check again for work".
 
 #ifndef FRMPS_SHM_ORDER_H
 #define FRMPS_SHM_ORDER_H
@@ -10,18 +10,18 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Shared words. The type says nothing about the writer; layout.h does, per region. */
+/* Shared words. layout.h names the writer of each, per region. */
 typedef _Atomic uint32_t word32;
 typedef _Atomic uint64_t word64;
 
-/* Bytes that one processor takes from the others when it writes one of them. */
+/* Bytes of a cache line: a write by a processor takes the line from all others. */
 #define SHM_LINE 64
 
 #define word_acquire(w)	   atomic_load_explicit((w), memory_order_acquire)
 #define word_relaxed(w)	   atomic_load_explicit((w), memory_order_relaxed)
 #define word_release(w, v) atomic_store_explicit((w), (v), memory_order_release)
 #define word_set(w, v)	   atomic_store_explicit((w), (v), memory_order_relaxed)
-/* For a word of several writers, each with bits of its own. */
+/* For a word with several writers, each with bits of its own. */
 #define word_add(w, bits)    atomic_fetch_or_explicit((w), (bits), memory_order_release)
 #define word_remove(w, bits) atomic_fetch_and_explicit((w), ~(bits), memory_order_release)
 #define word_fence()	     atomic_thread_fence(memory_order_seq_cst)
@@ -36,8 +36,8 @@ static inline void word_pause(void)
 #endif
 }
 
-/* Between two looks of a loop that must see a change at once: a pause can be 140 cycles long. The
- * fence costs a few, and keeps looks from being begun ahead, which would be thrown away when the
+/* Between two looks of a loop that must see a change at once: a pause can take 140 cycles. The
+ * fence costs a few, and prevents speculative looks, which the processor would discard when the
  * word changes. */
 static inline void word_glance(void)
 {

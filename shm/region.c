@@ -1,6 +1,6 @@
 // Making, checking and mapping a session's regions. Runs in the daemon (make), in clients and
-// executors (map). The memory itself is never asked for offsets: shapes come from the handshake and
-// stay in private memory.
+// executors (map). No process reads offsets from the memory itself: shapes come from the handshake
+// and stay in private memory.
 
 #include "shm/region.h"
 
@@ -34,11 +34,13 @@ void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t aren
 		.ring_bytes = ring_bytes, .arena_bytes = arena_bytes, .journal_blocks = blocks};
 	shape->ring_offset = page_up(sizeof(struct shm_client_header));
 	shape->arena_offset = page_up(shape->ring_offset + ring_bytes);
-	shape->client_bytes = page_up(shape->arena_offset + arena_bytes);
+	shape->more_offset = page_up(shape->arena_offset + arena_bytes);
+	shape->client_bytes = page_up(shape->more_offset + sizeof(struct shm_client_more));
 	shape->states_offset = page_up(sizeof(struct shm_server_header));
 	shape->timelines_offset =
 		page_up(shape->states_offset + SHM_STREAMS * sizeof(struct shm_stream_state));
-	shape->times_offset = page_up(shape->timelines_offset + SHM_TIMELINES * sizeof(struct shm_timeline));
+	shape->times_offset =
+		page_up(shape->timelines_offset + SHM_TIMELINE_PIECES * sizeof(struct shm_timeline));
 	shape->journal_offset = page_up(shape->times_offset + SHM_EVENTS * sizeof(struct shm_time));
 	shape->server_bytes = journal_end(shape) + FRMPS_GRAPH_IDS * SHM_GRAPH_BYTES;
 }
@@ -53,26 +55,35 @@ uint64_t shm_graph_place(const struct wire_shape *shape, uint32_t graph, uint64_
 		       : 0;
 }
 
-/* Whether [offset, offset + bytes) starts on a page at or behind `from` and ends at or before
+/* True if [offset, offset + bytes) starts on a page at or behind `from` and ends at or before
  * `end`. */
 static bool fits(uint64_t offset, uint64_t bytes, uint64_t from, uint64_t end)
 {
 	return offset % PAGE == 0 && offset >= from && offset <= end && bytes <= end - offset;
 }
 
+/* Streams that there is room for in the client's region. */
+static uint64_t slots_of(const struct wire_shape *s)
+{
+	return s->more_offset ? SHM_STREAMS : SHM_PIECE;
+}
+
 int shm_shape_check(const struct wire_shape *s)
 {
+	uint64_t slots = slots_of(s);
 	bool ok = s->client_bytes <= REGION_MAX && s->server_bytes <= REGION_MAX;
 
 	ok = ok && s->ring_bytes >= 8 * FRMPS_RECORD_MAX && (s->ring_bytes & (s->ring_bytes - 1)) == 0;
 	ok = ok && fits(s->ring_offset, s->ring_bytes, sizeof(struct shm_client_header), s->client_bytes);
 	ok = ok && s->arena_bytes > 0;
 	ok = ok && fits(s->arena_offset, s->arena_bytes, s->ring_offset + s->ring_bytes, s->client_bytes);
+	ok = ok && (!s->more_offset || fits(s->more_offset, sizeof(struct shm_client_more),
+					       s->arena_offset + s->arena_bytes, s->client_bytes));
 	ok = ok && s->journal_blocks > 0;
-	ok = ok && fits(s->states_offset, SHM_STREAMS * sizeof(struct shm_stream_state),
+	ok = ok && fits(s->states_offset, slots * sizeof(struct shm_stream_state),
 			   sizeof(struct shm_server_header), s->timelines_offset);
-	ok = ok && fits(s->timelines_offset, SHM_TIMELINES * sizeof(struct shm_timeline), s->states_offset,
-			   s->times_offset);
+	ok = ok && fits(s->timelines_offset, slots / SHM_PIECE * SHM_TIMELINES * sizeof(struct shm_timeline),
+			   s->states_offset, s->times_offset);
 	ok = ok && fits(s->times_offset, SHM_EVENTS * sizeof(struct shm_time), s->timelines_offset,
 			   s->journal_offset);
 	ok = ok && fits(s->journal_offset, (uint64_t)s->journal_blocks * SHM_BLOCK_BYTES, s->timelines_offset,
@@ -86,7 +97,7 @@ static int nospace(int error)
 											: -error;
 }
 
-/* A memfd of `bytes` bytes that nobody can resize and no other user open again. */
+/* A memfd of `bytes` bytes that no process can resize and no other user can open again. */
 static int sealed_memfd(const char *name, uint64_t bytes, int *ret_fd)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -110,10 +121,6 @@ static void write_headers(struct shm_view *view)
 	view->client->major = FRMPS_PROTOCOL_MAJOR;
 	view->server->magic = SHM_SERVER_MAGIC;
 	view->server->major = FRMPS_PROTOCOL_MAJOR;
-	for (uint32_t i = 0; i < SHM_STREAMS; i++) {
-		word_set(&view->states[i].head_block, SHM_NO_BLOCK);
-		word_set(&view->states[i].tail_block, SHM_NO_BLOCK);
-	}
 	word_set(&view->server->generation, 1);
 	word_release(&view->server->state, SHM_SESSION_RUNNING);
 }
@@ -130,8 +137,8 @@ static int map_both(struct shm_view *view, int client_fd, int server_fd, enum sh
 {
 	const struct wire_shape *s = &view->shape;
 	int server_protection = side == SHM_SIDE_CLIENT ? PROT_READ : PROT_READ | PROT_WRITE;
-	/* The client has no use for the journal: it maps what lies before it. Places of graphs are
-	 * mapped by who needs them. */
+	/* The client does not need the journal, and maps only the part before it. Executors map the
+	 * places of graphs when needed. */
 	uint64_t server_bytes = side == SHM_SIDE_CLIENT ? s->journal_offset : journal_end(s);
 	uint8_t *client = map_file(client_fd, s->client_bytes, PROT_READ | PROT_WRITE);
 	uint8_t *server = map_file(server_fd, server_bytes, server_protection);
@@ -147,6 +154,8 @@ static int map_both(struct shm_view *view, int client_fd, int server_fd, enum sh
 	}
 	view->ring = client + s->ring_offset;
 	view->arena = client + s->arena_offset;
+	if (s->more_offset)
+		view->more = (struct shm_client_more *)(client + s->more_offset);
 	view->states = (struct shm_stream_state *)(server + s->states_offset);
 	view->timelines = (struct shm_timeline *)(server + s->timelines_offset);
 	view->times = (struct shm_time *)(server + s->times_offset);
@@ -190,7 +199,7 @@ int shm_region_readonly(int server_fd, int *ret_fd)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", server_fd);
-	/* For a Welcome that is sent again it has been taken away already. */
+	/* A Welcome that is sent again finds the mode cleared already. */
 	if (fchmod(server_fd, 0400) < 0)
 		return -errno;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -229,8 +238,8 @@ int shm_view_map(struct shm_view *ret_view, const struct wire_shape *shape, int 
 		r = map_both(&view, client_fd, server_fd, side);
 	if (r)
 		return r;
-	/* The client's own header may hold anything by now; only the side that wrote it can vouch
-	 * for it. */
+	/* The client's own header may hold anything by now; only the side that wrote it can trust
+	 * it. */
 	if (view.server->magic != SHM_SERVER_MAGIC || view.server->major != FRMPS_PROTOCOL_MAJOR) {
 		shm_view_unmap(&view);
 		return SHM_E_SHAPE;

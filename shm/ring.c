@@ -1,5 +1,5 @@
-// The less travelled half of the ring; see ring.h for the picture. Writer functions run in the
-// client under its ring lock, reader functions on the executor thread that serves the session.
+// The slow half of the ring; see ring.h for the picture. Writer functions run in the client under
+// its ring lock, reader functions on the executor thread that serves the session.
 
 #include "shm/ring.h"
 
@@ -20,7 +20,7 @@ static bool has_room(struct ring_writer *ring, uint64_t bytes)
 {
 	if (ring->tail + bytes - ring->seen <= ring->mask + 1)
 		return true;
-	/* Pairs with ring_consume(): what the reader is done with may be overwritten. */
+	/* Pairs with ring_consume(): the writer may overwrite consumed bytes. */
 	ring->seen = word_acquire(&ring->view->server->head);
 	return ring->tail + bytes - ring->seen <= ring->mask + 1;
 }
@@ -33,17 +33,17 @@ void *ring_reserve_slow(struct ring_writer *ring, uint32_t size)
 	if (size <= left)
 		return has_room(ring, size) ? ring->view->ring + at : NULL;
 	/* A pad can be longer than the largest record allows: the room before the end is below the
-	 * size asked for, and that is at most FRMPS_RECORD_MAX. */
+	 * requested size, which is at most FRMPS_RECORD_MAX. */
 	if (!has_room(ring, left))
 		return NULL;
-	/* 16 bytes hold a head without its last word, seq, which a pad does not have. */
+	/* 16 bytes hold a head without its last word, seq, which a pad lacks. */
 	memcpy(ring->view->ring + at, &(struct frmps_head){.size = (uint32_t)left, .op = FRMPS_OP_PAD},
 		left < sizeof(struct frmps_head) ? left : sizeof(struct frmps_head));
 	ring_publish(ring, (uint32_t)left);
 	return has_room(ring, size) ? ring->view->ring : NULL;
 }
 
-/* Everything that was seen is read: looks whether there is more. */
+/* All bytes up to the known tail are read: looks for more. */
 static int look(struct ring_reader *ring)
 {
 	uint64_t tail = word_acquire(&ring->view->client->tail);
@@ -68,7 +68,8 @@ int ring_peek(struct ring_reader *ring, struct frmps_head *ret_head, const uint8
 	memcpy(&head, ring->view->ring + at, sizeof(head));
 	/* The copy above is the only look at the head; keep the compiler from looking again. */
 	__asm__ __volatile__("" : "+m"(head));
-	/* The last 16 bytes of the ring can only be a pad; what follows them is not its seq. */
+	/* The last 16 bytes of the ring can only be a pad; the bytes behind these are not its
+	 * seq. */
 	if (head.op == FRMPS_OP_PAD)
 		head.seq = 0;
 	else if (head.size < sizeof(head))

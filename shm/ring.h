@@ -1,17 +1,17 @@
-// The command ring: bytes from one writer (the client, under its own lock) to one reader (the
-// executor thread that serves the session). Positions are byte counts that only grow; a record
-// never wraps: what is left before the end of the ring is filled with a PAD record.
+// The command ring: bytes from a single writer (the client, under its own lock) to a single reader
+// (the executor thread that serves the session). Positions are byte counts that only grow; a record
+// never wraps: a PAD record fills the rest up to the end of the ring.
 //
 //            head (server region)                tail (client region)
 //              │                                   │
 //     ░░░░░░░░░▼▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▼░░░░░░░░░░░
 //              └ not yet consumed ─────────────────┘ free
 //
-// The writer trusts the reader's head (it cannot be forged by anyone else). The reader trusts
-// nothing: the tail may be any number, and the bytes may change while it looks; it takes each word
-// once and checks its own copy. Each side looks at the other's word only when what it saw of it is
-// used up, so that a writer and a reader who work at the same time do not take the line from each
-// other for every record.
+// The writer trusts the reader's head, which only the reader can write. The reader trusts nothing:
+// the tail may be any number, and the bytes may change at any moment; the reader copies each word
+// once and checks its copy. Each side reads the other's word only when its last value is used up,
+// so that a writer and a reader at work do not take the cache line from each other for every
+// record.
 
 #ifndef FRMPS_SHM_RING_H
 #define FRMPS_SHM_RING_H
@@ -28,35 +28,36 @@ struct ring_writer {
 	struct shm_view *view;
 	uint64_t mask;
 	uint64_t tail; /* bytes published */
-	uint64_t seen; /* a head that was true once: less free room than there is, never more */
+	uint64_t seen; /* an earlier head: never more free room than there is */
 };
 
-/* Reader's private half. One thread. */
+/* Reader's private half. A single thread. */
 struct ring_reader {
 	struct shm_view *view;
 	uint64_t mask;
 	uint64_t head;
-	uint64_t seen; /* a tail that was there once, checked: there is as much to read, or more */
+	uint64_t seen; /* an earlier tail, checked: at least so much to read */
 };
 
 /* Outcomes of ring_peek(). */
 #define RING_E_EMPTY   1
-#define RING_E_INVALID 2 /* the writer broke the rules: offence */
+#define RING_E_INVALID 2 /* the writer broke the protocol */
 
 /** Starts writing at the position that the region holds (0 in a new session). */
 void ring_writer_init(struct ring_writer *ring, struct shm_view *view);
 
-/** Starts reading at the position that the region holds: a later executor goes on where the former
- * ended. */
+/**
+ * Starts reading at the position that the region holds: a later executor continues where the former
+ * ended.
+ */
 void ring_reader_init(struct ring_reader *ring, struct shm_view *view);
 
-/* Slow path of ring_reserve(): looks at the head again, pads up to the end of the ring if
- * needed. */
+/* Slow path of ring_reserve(): reads the head again, pads up to the end of the ring if needed. */
 void *ring_reserve_slow(struct ring_writer *ring, uint32_t size);
 
 /**
  * Room for a record of `size` bytes (a multiple of FRMPS_RECORD_ALIGN, at most FRMPS_RECORD_MAX).
- * Return: where to write it, or NULL while the ring is full. Nothing is published before
+ * Return: the record's place, or NULL while the ring is full. Nothing is published before
  * ring_publish().
  */
 static inline void *ring_reserve(struct ring_writer *ring, uint32_t size)
@@ -75,7 +76,7 @@ static inline void ring_publish(struct ring_writer *ring, uint32_t size)
 	word_release(&ring->view->client->tail, ring->tail);
 }
 
-/** Whether there may be something to read: one load, no checks. */
+/** True if there may be something to read: a single load, no checks. */
 static inline bool ring_has_work(const struct ring_reader *ring)
 {
 	return word_acquire(&ring->view->client->tail) != ring->head;
@@ -83,14 +84,17 @@ static inline bool ring_has_work(const struct ring_reader *ring)
 
 /**
  * Looks at the next record.
- * @ret_head: private copy of its head, checked: size in bounds, aligned, inside what was published
+ * @ret_head: private copy of its head, checked: size in bounds, aligned, inside the published bytes
  * and inside the ring
  * @ret_record: the record's bytes on the ring, valid until ring_consume(); they may change at any
- * moment, copy them once Return: 0, RING_E_EMPTY, RING_E_INVALID.
+ * moment, copy them once
+ * Return: 0, RING_E_EMPTY, RING_E_INVALID.
  */
 int ring_peek(struct ring_reader *ring, struct frmps_head *ret_head, const uint8_t **ret_record);
 
-/** Whether the writer was seen to be beyond the record of `size` bytes that was peeked last. */
+/**
+ * True if the reader has seen the writer beyond the record of `size` bytes that was peeked last.
+ */
 static inline bool ring_has_seen_next(const struct ring_reader *ring, uint32_t size)
 {
 	return ring->seen - ring->head > size;

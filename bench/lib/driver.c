@@ -10,11 +10,10 @@
 
 struct driver cu;
 
-/* empty: nothing. spin(out, ns): one thread of each block waits ns nanoseconds of the device's
- * timer, then the last thing each does is to store the timer at *out, if out is not null.
- * tally(cells, ns, round): counts itself in cells[0], waits, counts itself in cells[1]; cells[2]
- * becomes 1 if it finds another count than its own number, because a kernel was lost, cut, repeated
- * or out of order. Of one thread. */
+/* empty: nothing. spin(out, ns): a thread of each block waits ns nanoseconds of the device's timer,
+ * and finally stores the timer at *out, if out is not null. tally(cells, ns, round): counts itself
+ * in cells[0], waits, counts itself in cells[1]; sets cells[2] to 1 if either count is not its own
+ * number, because a kernel was lost, cut, repeated or out of order. A single thread. */
 static const char ptx[] =
 	".version 8.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry empty() { ret; }\n"

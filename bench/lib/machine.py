@@ -1,4 +1,4 @@
-"""What a result was measured on. A number without it is not worth keeping."""
+"""Description of the machine of a result. A number without its machine is worthless."""
 
 import contextlib
 import importlib.metadata
@@ -12,7 +12,7 @@ FRAMEWORKS = ("torch", "triton", "transformers", "jax", "cupy-cuda12x", "cupy-cu
 
 
 def frameworks():
-    """Those that are installed, with their versions."""
+    """The installed packages, with their versions."""
     found = []
     for name in FRAMEWORKS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -1,8 +1,8 @@
-"""How scenarios measure: programs of the build folder, started under one system, that print what they found.
+"""Measurements of scenarios: programs of the build folder, started under a system, that print their results.
 
-A measurement is a generator: given a session and the points that are wanted it yields (point, values), or (point,
+A measurement is a generator: for a session and the wanted points it yields (point, values), or (point,
 Failed). Values are numbers by name: a number, or the summary of a distribution as a program printed it ("median",
-"p99", …). What belongs to the report and is no number is in values["detail"].
+"p99", …). values["detail"] has data for the report that are no numbers.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from program import Program
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 PATIENCE = 120  # seconds that a program may take to get ready, or to end
-AHEAD_NS = 100_000_000  # how long before its beginning a common start is said
+AHEAD_NS = 100_000_000  # a common start is announced so long ahead
 WORKLOAD = [sys.executable, "-B", str(BENCH / "workload.py")]
 LAST_LINES = 6
 
 
 class Failed(RuntimeError):
-    """What could not be measured, with the last lines of whoever failed."""
+    """A failed measurement, with the last lines of the failed program."""
 
 
 def now_ns():
@@ -38,7 +38,7 @@ def last_lines(text):
 
 
 class Child:
-    """A program that prints JSON lines. The ones that begin together say {"name": "ready"} and read when to begin."""
+    """A program that prints JSON lines. For a common start it prints {"name": "ready"} and reads the time."""
 
     def __init__(self, command, environment):
         self.name = " ".join([pathlib.Path(command[0]).name, *command[1:]])
@@ -64,7 +64,7 @@ class Child:
             self.process.stdin.flush()
 
     def finish(self, also=()):
-        """Waits for the end. @also: exit statuses that are no failure
+        """Waits for the program's end. @also: exit statuses that are no failure
 
         Return: its JSON lines by name, the last of each."""
         try:
@@ -89,7 +89,7 @@ class Child:
 
 
 class Session:
-    """One scenario under one system; whatever it started has ended when it is left."""
+    """A scenario under a system; all its processes have ended when the context ends."""
 
     def __init__(self, system, quick=False, image=None):
         """@image: a module of many kernels, or None"""
@@ -104,7 +104,7 @@ class Session:
             child.close()
 
     def start(self, program, *arguments, background=False, called=None, settings=None, **variables):
-        """@background: the system may give it a lower priority; called: by that name; settings: more of its
+        """@background: the system may lower the program's priority; called: the program's name; settings: more of its
         environment"""
         environment = {**self.system.environment(background), **(settings or {})}
         environment.update({f"FRMPS_BENCH_{name}": str(value) for name, value in variables.items()})
@@ -114,7 +114,7 @@ class Session:
 
     @staticmethod
     def together(children, later=None):
-        """Lets them begin at the same time. @later: ns that some begin later, by child. Return: that time, ns."""
+        """Starts programs at the same time. @later: ns of a later start, by child. Return: the start time, ns."""
         until = time.monotonic() + PATIENCE
         for child in children:
             child.expect_ready(until)
@@ -125,7 +125,7 @@ class Session:
 
 
 def point_by_point(measure):
-    """Makes a measurement of a function of a session and one point that returns values."""
+    """Makes a measurement of a function of a session and a point that returns values."""
 
     def measure_all(session, points):
         for point in points:
@@ -141,7 +141,7 @@ def point_by_point(measure):
 
 
 def summaries(program, *arguments, **variables):
-    """One program that prints summaries, of which each is a number."""
+    """A program that prints summaries; each is a number."""
 
     @point_by_point
     def measure(session, _):
@@ -157,7 +157,7 @@ def first_kernel(session, _):
 
 
 def copies(session, points):
-    """One program copies all sizes; points are bytes."""
+    """A single program copies all sizes; points are bytes."""
     try:
         found = session.start("driver_path", "copies").finish()
     except Failed as problem:
@@ -189,7 +189,7 @@ def launching_clients(session, count):
 
 @point_by_point
 def idle_clients(session, count):
-    """One program works; the others are connected, have a context and do nothing."""
+    """A single program works; the others are connected, have a context and do nothing."""
     others = [session.start("driver_path", "rate-for", SECONDS=0) for _ in range(count - 1)]
     until = time.monotonic() + PATIENCE
     for child in others:
@@ -203,7 +203,7 @@ def idle_clients(session, count):
 
 @point_by_point
 def idle_service(session, count):
-    """Processor time of the service while so many programs are connected and do nothing, percent of one processor."""
+    """Processor time of the service while so many programs are connected and do nothing, percent of a processor."""
     children = [session.start("driver_path", "rate-for", SECONDS=0) for _ in range(count)]
     until = time.monotonic() + PATIENCE
     for child in children:
@@ -219,7 +219,7 @@ def idle_service(session, count):
 
 
 def scale(kind):
-    """@kind: what there is so much of, as scale.c calls it"""
+    """@kind: the kind of objects, in scale.c's words"""
 
     @point_by_point
     def measure(session, count):
@@ -233,13 +233,13 @@ def scale(kind):
 
 @point_by_point
 def graphs(session, count):
-    """Launches of a graph of so many nodes, some of them changed before each."""
+    """Launches of a graph of so many nodes; some nodes are changed before each launch."""
     return session.start("graphs", count).finish()
 
 
 @point_by_point
 def loading(session, _):
-    """A program with 1 ms kernels while another one loads a module and launches a kernel of it, ten times."""
+    """A program with 1 ms kernels while another program loads a module and launches its kernel, ten times."""
     busy = session.start("driver_path", "gap", SECONDS=3)
     loader = session.start("driver_path", "loads", IMAGE=session.image, KERNEL="k7")
     session.together([busy, loader], {loader: 1_000_000_000})
@@ -248,13 +248,13 @@ def loading(session, _):
     return {"gap": gap, "gap_max": gap["max"], "load": loads["load"], "use": loads["use"]}
 
 
-ENDLESS = 600_000  # ms: a kernel that is ended with its program
+ENDLESS = 600_000  # ms: a kernel that ends with its program
 
 
 @point_by_point
 def loading_beside(session, kernel_ms):
-    """A program loads a module, launches a kernel of it and releases it, three times, beside kernels of another one.
-    @kernel_ms: 0: alone; ENDLESS: that one is killed afterwards"""
+    """A program loads a module, launches its kernel and unloads the module, three times, beside another's kernels.
+    @kernel_ms: 0: alone; ENDLESS: the other program is killed afterwards"""
     loader = session.start("driver_path", "loads", IMAGE=session.image, KERNEL="k7", LOADS=3)
     children = [loader]
     if kernel_ms:
@@ -283,7 +283,7 @@ def urgent(session, _):
 
 @point_by_point
 def mix(session, count):
-    """So many heavy programs at a time. Each checks all that it does, so one that ends has been served exactly."""
+    """So many heavy programs at a time. Each checks all its results, so a program that ends was served exactly."""
     children = [session.start("mix", SEED=seed + 1, IMAGE=session.image, KERNEL="k7") for seed in range(count)]
     session.together(children)
     found = [child.finish()["mix"] for child in children]
@@ -342,7 +342,7 @@ SHOWN = 4  # survivors, at most
 
 
 def survivor_found(found, launched_ms, kernel_ms):
-    """What became of one survivor. @found: its last line, or None if it said nothing"""
+    """The result of a survivor. @found: the survivor's last line, or None without output"""
     if not found:
         return {"outcome": "no answer", "pause_ms": None, "before_ms": None, "ended_per_ms": []}
     first = max(0, int(launched_ms) - WINDOW_MS[0])
@@ -356,7 +356,7 @@ def survivor_found(found, launched_ms, kernel_ms):
 
 
 def fault(kind, survivors, kernel_us=100):
-    """A fault beside so many survivors. The point, if there is one, is how often each has loaded the large module."""
+    """A fault beside so many survivors. The point, if any, is the number of large modules that each has loaded."""
 
     @point_by_point
     def measure(session, modules):
@@ -382,7 +382,7 @@ def fault(kind, survivors, kernel_us=100):
 
 
 def answer(survivor):
-    """Its last line; None if it crashed or hangs."""
+    """The program's last line; None if it crashed or hangs."""
     try:
         return survivor.finish().get("survivor")
     except Failed:
@@ -427,7 +427,7 @@ def torch_workload(session, programs, name):
 
 
 def torch_programs(count):
-    """So many programs at a time do one workload after the other; points are their names."""
+    """So many programs at a time do workload after workload; points are the workloads' names."""
 
     def measure(session, points):
         programs = [Program(WORKLOAD, session.system.environment()) for _ in range(count)]
@@ -444,7 +444,7 @@ def torch_programs(count):
 
 
 def device_mib():
-    """Device memory in use, whoever has it, MiB."""
+    """Device memory in use by all processes, MiB."""
     found = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"],
                            capture_output=True, text=True, check=True)
     return int(found.stdout)
@@ -452,7 +452,7 @@ def device_mib():
 
 @point_by_point
 def torch_memory(session, count):
-    """What a system needs for itself, an executor and a standby say, is there before the programs are."""
+    """Memory of programs. The system's own memory, of executor and standby for instance, is in use before them."""
     before = device_mib()
     programs = [Program(WORKLOAD, session.system.environment()) for _ in range(count)]
     try:

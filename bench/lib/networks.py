@@ -1,7 +1,7 @@
-"""Networks of the usual kinds with random weights, the same ones at each start. Nothing is downloaded.
+"""Networks of the usual kinds with random weights, the same at each start. Nothing is downloaded.
 
-A step of each is one call that may be recorded in a CUDA graph: whatever it changes (weights, caches, counters), it
-changes in place and on the device.
+A step of each is a call that may be recorded in a CUDA graph: all changes (of weights, caches, counters) are in
+place and on the device.
 """
 
 import torch
@@ -50,7 +50,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """GPT-2's shape: a token in, the likeliest next one out. The last `context` tokens are seen."""
+    """GPT-2's shape: a token in, the likeliest next token out. The network sees the last `context` tokens."""
 
     def __init__(self, layers=12, width=768, heads=12, context=256, words=50257):
         super().__init__()
@@ -99,7 +99,7 @@ class Training:
 
 
 def graph_of(step, before=3):
-    """The step as a CUDA graph; it has been done `before` times then."""
+    """The step as a CUDA graph; first runs the step `before` times."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -1,4 +1,4 @@
-"""The report as one page: no network, no script, no other file. What frmps is behind in comes first."""
+"""The report as a single page: no network, no script, no other file. The comparisons that frmps loses come first."""
 
 import html as escaping
 import statistics
@@ -70,7 +70,7 @@ def escape(value):
 
 
 def colour(result, system):
-    """Native, MPS and frmps have theirs wherever they are."""
+    """Native, MPS and frmps have the same class everywhere."""
     first = ["native", "MPS", "frmps"]
     return (first + [name for name in result["systems"] if name not in first]).index(system) % 5
 
@@ -268,7 +268,7 @@ PLOTS = {"strips": plot_strips, "bars": plot_bars, "lines": plot_lines, "timelin
 
 
 def fault_table(result, chosen):
-    """What becomes of everybody, at a glance."""
+    """The results of all programs, at a glance."""
     top = tag("tr", tag("th", "") + "".join(tag("th", escape(system)) for system in result["systems"]))
     rows = []
     for scenario in chosen:

@@ -1,8 +1,8 @@
-"""Which scenario runs when: rounds, alternating order, a limit of time, and going on where an earlier run stopped.
+"""The order of scenarios: rounds, alternating systems, a time limit, and continuing an earlier run.
 
-A part is one group of scenarios in one round, under all systems; it is measured wholly or not at all, so that systems
-are compared within minutes. Systems take turns (native, MPS, frmps, frmps, MPS, native, …): a machine that drifts does
-so for all. The result is a dictionary, and the file of a run after each part.
+A part is a group of scenarios in a round, under all systems; it is measured completely or not at all, so that the
+systems are compared within minutes. Systems take turns (native, MPS, frmps, frmps, MPS, native, …): the drift
+of a machine affects all. The result is a dictionary, and the file of a run after each part.
 """
 
 import json
@@ -39,16 +39,16 @@ def left(result):
 
 
 def save(path, result):
-    """The file is always a whole one."""
+    """The file is always complete."""
     text = json.dumps(result, separators=(",", ":"), ensure_ascii=False)
-    # A line for each run: a change of one is a change of one line.
+    # A line for each run: the change of a run changes a single line.
     text = text.replace('{"scenario":', '\n{"scenario":')
     path.with_suffix(".tmp").write_text(text + "\n")
     os.replace(path.with_suffix(".tmp"), path)
 
 
 class Progress:
-    """One line that is rewritten on a terminal, else a line for each measurement."""
+    """A single line that is rewritten on a terminal, else a line for each measurement."""
 
     def __init__(self, total, stream=sys.stderr):
         self.total, self.stream, self.done = total, stream, 0
@@ -104,7 +104,7 @@ class Player:
         return sum(counts) if fresh else sum(map(bool, counts))
 
     def expected(self, group):
-        """Seconds that its next part takes: as long as the last one, or, where a full round measures more than a quick
+        """Seconds of the group's next part: as long as the last part, or, if a full round measures more than a quick
         one, as much longer."""
         quick = sum(len(self.points(scenario, system, "quick")) for scenario in known.BY_NAME.values()
                     if scenario.group == group.name for system in self.systems)
@@ -116,7 +116,7 @@ class Player:
         return self.limit is None or time.monotonic() - self.begin + self.expected(group) <= self.limit
 
     def play(self):
-        """Return: whether all parts are done. An interrupt ends it; what there is by then counts."""
+        """Return: True if all parts are done. An interrupt ends the run; finished parts count."""
         groups = {group.name: group for group in known.GROUPS}
         try:
             for number, name in left(self.result):
@@ -179,7 +179,7 @@ class Player:
                 for point, values in scenario.measure(session, wanted):
                     runs.append(self.run(number, system, scenario, point, values, time.monotonic() - begin))
                     begin = time.monotonic()
-            except Exception as problem:  # pylint: disable=broad-except  # whatever it was, the others go on
+            except Exception as problem:  # pylint: disable=broad-except  # after any failure the others continue
                 been = [run["point"] for run in runs]
                 text = Failed(last_lines(f"{type(problem).__name__}: {problem}"))
                 runs += [self.run(number, system, scenario, point, text, 0) for point in wanted if point not in been]

@@ -1,15 +1,15 @@
 """Plots as SVG text: strips for distributions, bars, lines over points, and timelines. Nothing but the standard
 library.
 
-Colours are classes that the page's style sheet knows (s0, s1, …: the systems in their order); each system has a marker
-of its own as well. Texts have the size that they are drawn at: a plot is as wide as it is, and the page may scroll it.
+Colours are classes of the page's style sheet (s0, s1, …: the systems in their order); each system also has a marker
+of its own. Texts are drawn at their size: a plot has a fixed width, and the page may scroll.
 """
 
 import html
 import math
 
 MARKERS = ("square", "diamond", "circle", "up", "down")
-LETTER = 6.4  # about as wide as one of them, px
+LETTER = 6.4  # the width of a character, about, px
 FAR = 1e-12
 
 
@@ -18,7 +18,7 @@ def escape(value):
 
 
 def tag(name, content=None, **attributes):
-    """An element. Attributes: _ is -, a trailing one is dropped (class_); numbers have two digits behind the point."""
+    """An element. Attributes: _ is -, a trailing _ is dropped (class_); numbers have two digits behind the point."""
     words = ""
     for key, value in attributes.items():
         if value is not None:
@@ -118,7 +118,7 @@ WIDTH, NAME, VALUE, ROW, HEAD = 498, 62, 150, 21, 24
 
 def strips(title, unit, blocks):
     """@blocks: (heading, rows); a row is (index of the system, its name, quantiles, text). Quantiles: by name, of which
-    "median" must be there, low and high are the spread of what has no distribution."""
+    "median" must be there, low and high are the spread of values without a distribution."""
     every = [value for _, rows in blocks for _, _, q, _ in rows for value in q.values() if value and value > 0]
     left, right = NAME, WIDTH - VALUE
     axis = scale(every, left, right) if every else Linear([1], left, right)
@@ -239,7 +239,7 @@ TIME_WIDTH, LANE, TIME_LEFT, TIME_VALUE = 1040, 26, 62, 196
 
 
 def timelines(title, what, from_ms, to_ms, blocks):
-    """@blocks: one a system: (its index, name, lanes); a lane is one survivor: (first ms of its counts, counts a ms,
+    """@blocks: a block per system: (its index, name, lanes); a lane per survivor: (first ms of its counts, counts a ms,
     text). what: happens at time 0"""
     left, right = TIME_LEFT, TIME_WIDTH - TIME_VALUE
     top = 20

@@ -1,11 +1,11 @@
-"""Processes and what they have started."""
+"""Processes and their descendants."""
 
 import contextlib
 import pathlib
 
 
 def with_children(pids):
-    """These, and all that they have started, at any depth. One that is gone has started nothing."""
+    """These processes and their descendants, at any depth. A process that has ended has none."""
     found = list(pids)
     for pid in found:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A program that is told what to do in lines and answers in lines; its last words are a JSON object."""
+"""A program that reads commands and prints answers, line by line; its last line is a JSON object."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import time
 
 
 class Program:
-    """Its output is read by threads of ours, so that neither side waits for the other's pipe."""
+    """Threads of this process read its output, so that neither side waits for the other's pipe."""
 
     def __init__(self, arguments, environment):
         self.process = subprocess.Popen(arguments, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -17,7 +17,7 @@ class Program:
         self.pid = self.process.pid
         self.lines = queue.Queue()
         self.errors = []
-        self.result = None  # of its last words, a JSON object
+        self.result = None  # of the last line, a JSON object
         self.threads = [threading.Thread(target=self._read, daemon=True),
                         threading.Thread(target=self._read_errors, daemon=True)]
         for thread in self.threads:
@@ -36,13 +36,13 @@ class Program:
             self.process.stdin.write(text + "\n")
 
     def say_no_more(self):
-        """The end of its orders."""
+        """Ends the program's input."""
         with contextlib.suppress(OSError, ValueError):
             self.process.stdin.close()
 
     def hear(self, word, until):
-        """The next line if it begins with `word`; None if the program ended (self.result has its last words, if any) or
-        did not say anything in time (then it still runs)."""
+        """The next line if it begins with `word`; None if the program ended (self.result has the last line, if any) or
+        printed nothing in time (then it still runs)."""
         while True:
             try:
                 line = self.lines.get(timeout=max(0.0, until - time.monotonic()))
@@ -57,7 +57,7 @@ class Program:
                 return line
 
     def end(self, until):
-        """Waits for its end. Return: its last words; None if there are none, or if it had to be killed."""
+        """Waits for the program's end. Return: its last line; None without one, or if the program had to be killed."""
         self.hear("nothing else is said", until)
         try:
             self.process.wait(timeout=max(0.0, until - time.monotonic()))

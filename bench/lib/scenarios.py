@@ -1,7 +1,7 @@
-"""What is measured: one entry a scenario. How is in measure.py, in which order in play.py.
+"""The scenarios, an entry each. measure.py has the measurements, play.py the order.
 
-A new scenario is an entry here. Its numbers say their unit and which direction is better; the report makes a plot of
-them by their form: a strip for distributions, bars for single numbers, lines over points, a timeline for faults.
+A new scenario is an entry here. Its numbers have a unit and a better direction; the report plots numbers by their
+form: a strip for distributions, bars for single numbers, lines over points, a timeline for faults.
 """
 
 import dataclasses
@@ -19,16 +19,16 @@ class Number:
     title: str
     unit: str
     better: str = LESS
-    ours: bool = False  # native and stock MPS do not offer what it is of
+    ours: bool = False  # its subject does not exist natively or with stock MPS
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Scenarios that one service serves, one after the other. All systems measure a group before the next begins."""
+    """Scenarios that a single service serves in sequence. All systems measure a group before the next begins."""
 
     name: str
     title: str
-    seconds: int  # that all systems need for it, about, in a quick round; until a round has shown it
+    seconds: int  # of all systems in a quick round, about; until a round has measured it
     fresh: bool = False  # a service of its own for each scenario and point
 
 
@@ -37,17 +37,17 @@ class Scenario:
     name: str
     group: str
     title: str
-    text: str  # what it means, a sentence or two
+    text: str  # its meaning, a sentence or two
     measure: typing.Callable
     numbers: tuple
     plot: str  # strips, bars, lines, timeline
     points: tuple = (None,)
     quick: typing.Optional[tuple] = (None,)  # its points with --quick; None: not run
-    host: typing.Optional[tuple] = None  # its points on the host backend; None: says nothing there
-    axis: str = ""  # what points are
+    host: typing.Optional[tuple] = None  # its points on the host backend; None: meaningless there
+    axis: str = ""  # meaning of the points
     most: typing.Mapping = dataclasses.field(default_factory=dict)  # largest point of a system
-    systems: tuple = ()  # that it is about; none: all
-    only: typing.Mapping = dataclasses.field(default_factory=dict)  # the systems of a point, if it is not for all
+    systems: tuple = ()  # the compared systems; none: all
+    only: typing.Mapping = dataclasses.field(default_factory=dict)  # the systems of a point, if not all
     needs: str = ""  # "nvcc" or "torch"
 
 
@@ -96,7 +96,7 @@ PORTION_NUMBERS = (Number("granted", "multiprocessors that the program sees", ""
 PORTION_POINTS = (shares.ALONE, *shares.CAPS, *shares.PARTITIONS)
 ONLINE_ONLY = {**dict.fromkeys(shares.MPS_SETTINGS, ("MPS",)), **dict.fromkeys(shares.CALLED, ("frmps",))}
 ONLINE_POINTS = (shares.ALONE, shares.BESIDE, *shares.CALLED, *shares.MPS_SETTINGS)
-MPS_CLIENTS = {"native": 48, "MPS": 48}  # stock MPS admits 48 clients before CUDA 13.1; each native one is a context
+MPS_CLIENTS = {"native": 48, "MPS": 48}  # stock MPS admits 48 clients before CUDA 13.1; native: contexts
 CODE_POINTS = (0, 16, 64, 256)
 WORKLOADS = ("resnet50_batch1", "resnet50_batch8", "resnet50_batch64", "training", "decoding", "decoding_graph")
 

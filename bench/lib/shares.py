@@ -1,4 +1,4 @@
-"""How programs share a device: weights, parts of it, an online program beside an offline one, and very many (bench/shares.c)."""
+"""Sharing of a device: weights, partitions, online beside offline programs, and crowds (bench/shares.c)."""
 
 import bisect
 import contextlib
@@ -11,7 +11,7 @@ from program import Program
 from systems import WEIGHTS
 
 SETTLE_S, WINDOWS = 1, 3  # seconds before the first window, and windows of a second
-LEAD_S, SERVED_S, TRAIL_S = 0.3, 2.5, 0.5  # of offline work: alone, beside requests, and what may be left of them
+LEAD_S, SERVED_S, TRAIL_S = 0.3, 2.5, 0.5  # of offline work: alone, beside requests, and a rest of requests
 PERIOD_MS = 4
 SECOND_NS = 1_000_000_000
 LONG_MS = 20
@@ -30,7 +30,7 @@ MPS_SETTINGS = {"beside_percentage": {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}
 
 
 def quantiles(values):
-    """The summary of a distribution, as programs print it. @values: (value, how many of it)"""
+    """The summary of a distribution, in the programs' form. @values: (value, its number)"""
     ordered = sorted(values)
     below = list(itertools.accumulate(count for _, count in ordered))
     parts = {"min": 0, "p10": .1, "median": .5, "p90": .9, "p99": .99, "p999": .999, "max": 1}
@@ -39,14 +39,14 @@ def quantiles(values):
 
 
 def merged(found):
-    """Of the waits of many programs. Each printed its longest and some of the others, at equal distances in their order:
-    one of these stands for as many as there are between them."""
+    """The waits of many programs. Each printed the longest and some others, at equal distances in sorted order:
+    each of these stands for the waits between two."""
     return quantiles((rank, one["n"] / len(one["ranks"])) for one in found for rank in one["ranks"])
 
 
 # Kernels of known length.
 
-KNOWN = {}  # what `shares length` said: once, so that kernels are the same under all systems
+KNOWN = {}  # output of `shares length`: once, so that kernels are the same under all systems
 
 
 def kernels(session, ms):
@@ -57,7 +57,7 @@ def kernels(session, ms):
 
 
 def ended_between(found, begin_ns, end_ns):
-    """How many kernels of a greedy program ended from one time to another. @found: what it printed"""
+    """Number of a greedy program's kernels that ended between two times. @found: the program's output"""
     first, last = ((moment - found["begin_ns"]) / found["bin_ns"] for moment in (begin_ns, end_ns))
     return sum(count * max(0.0, min(last, i + 1) - max(first, i)) for i, count in enumerate(found["ended"]))
 
@@ -77,13 +77,13 @@ def deviation(windows, weights):
 
 
 def greedy_results(session, children):
-    """Lets greedy programs run to their end. Return: when they had settled, ns, and what each printed"""
+    """Runs greedy programs to their end. Return: time of a steady state, ns, and the output of each"""
     settled = session.together(children) + SETTLE_S * SECOND_NS
     return settled, [child.finish()["greedy"] for child in children]
 
 
 def greedy_windows(session, names):
-    """Kernels of each program in each window. @names: that the programs are called by; None: by their own"""
+    """Kernels of each program in each window. @names: of the programs; None: their own"""
     children = [session.start("shares", "greedy", "work", called=name, SECONDS=SETTLE_S + WINDOWS,
                               **kernels(session, 1)) for name in names]
     begin, found = greedy_results(session, children)
@@ -120,7 +120,7 @@ def weights(count):
 
 def portion_rates(session, settings):
     """Greedy programs with kernels of 10 ms, of blocks of 0.1 ms: all multiprocessors of a part have the same to do.
-    @settings: of each the environment. Return: of each what it printed, and its kernels a second"""
+    @settings: the environment of each. Return: the output of each, and its kernels a second"""
     fine = kernels(session, PORTION_MS / WAVES)
     children = [session.start("shares", "greedy", "work", settings=one, SECONDS=SETTLE_S + PORTION_S,
                               BLOCKS=fine["BLOCKS"] * WAVES, ROUNDS=fine["ROUNDS"]) for one in settings]
@@ -147,7 +147,7 @@ def portion(session, point, whole):
 
 
 def portions(session, points):
-    """One program on the whole device, then with a part of it; with a partition of its own beside another program."""
+    """A program on the whole device, then with a part; with a partition of its own beside another program."""
     whole = None
     for point in points:
         try:
@@ -164,7 +164,7 @@ def portions(session, points):
 
 
 def serve_kernels(session, offline):
-    """Small kernels. Return: the latencies of requests, and from when to when they were issued, ns"""
+    """Small kernels. Return: the latencies of requests, and the first and last time of issue, ns"""
     child = session.start("shares", "serve", SECONDS=SERVED_S, PERIOD_MS=PERIOD_MS)
     session.together([child, *offline], {child: int(LEAD_S * 1e9)})
     found = child.finish()
@@ -196,7 +196,7 @@ class Torch:
 
 @contextlib.contextmanager
 def online(session):
-    """The online program of a session: called with it and with offline programs that begin, it serves."""
+    """The online program of a session: serves when called with the session and with offline programs that start."""
     if session.system.backend == "host" or not has_torch():
         yield serve_kernels
         return
@@ -205,7 +205,7 @@ def online(session):
 
 
 def serve_at(session, serve, point, work, ms):
-    """@work: what the offline program does; ms: how long its kernels are, if that can be said"""
+    """@work: of the offline program; ms: length of its kernels, if fixed"""
     offline = [] if point == ALONE else [
         session.start("shares", "greedy", work, called=CALLED.get(point, "offline"), settings=MPS_SETTINGS.get(point),
                       SECONDS=LEAD_S + SERVED_S + TRAIL_S, **(kernels(session, ms) if ms else {}))]
@@ -219,7 +219,7 @@ def serve_at(session, serve, point, work, ms):
 
 
 def online_beside(work, ms=None):
-    """Requests alone and beside an offline program; points say how that one is started."""
+    """Requests alone and beside an offline program; points are the ways to start the latter."""
 
     def measure(session, points):
         alone = None

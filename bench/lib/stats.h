@@ -21,9 +21,11 @@ void samples_add(struct samples *samples, double value);
  * "p999": …, "max": …} on a line of standard output. Sorts the samples. */
 void samples_print(struct samples *samples, const char *name, const char *unit);
 
-/** Prints {"name": …, "unit": …, "n": …, "ranks": […]} on a line of standard output: the samples in
- * their order, or `most` of them at equal distances, the least and the largest among them. Sorts
- * the samples. @most: 2 at least */
+/**
+ * Prints {"name": …, "unit": …, "n": …, "ranks": […]} on a line of standard output: the sorted
+ * samples, or `most` of these at equal distances, with the least and the largest. Sorts the
+ * samples. @most: 2 at least
+ */
 void samples_print_ranks(struct samples *samples, const char *name, const char *unit, size_t most);
 
 #endif

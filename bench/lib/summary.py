@@ -1,7 +1,7 @@
-"""What the runs of a result say together: medians and spread of each number, ratios of systems, and where frmps is
+"""Summary of a result's runs: medians and spread of each number, ratios of systems, and the numbers in which frmps is
 behind.
 
-Of a distribution the median counts, as the program printed it. A ratio is the median of the ratios of all rounds that
+The median of a distribution counts, as printed by the program. A ratio is the median of the ratios of all rounds that
 have both numbers, since machines drift from round to round.
 """
 
@@ -19,7 +19,7 @@ MARGIN = 0.01  # of a ratio, below which two numbers are the same
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """Of what the rounds said."""
+    """Of the values of all rounds."""
 
     median: float
     low: float
@@ -33,7 +33,7 @@ def spread(values):
 
 @dataclasses.dataclass
 class Row:
-    """One number of one scenario at one point. @values: by system, the value of each round, by its number"""
+    """A number of a scenario at a point. @values: by system, the value of each round, by its number"""
 
     scenario: known.Scenario
     point: typing.Any
@@ -69,7 +69,7 @@ def bytes_text(count):
 
 
 def absent_text(row, system):
-    """What stands where a system has no value."""
+    """The text for a missing value of a system."""
     return "not offered" if row.number.ours and system in BASES else "-"
 
 
@@ -78,7 +78,7 @@ def central(value):
 
 
 def scenarios_of(result):
-    """Those that were asked for and are known, in their order."""
+    """The requested systems that are known, in their order."""
     return [scenario for scenario in known.SCENARIOS if scenario.name in result["names"]]
 
 
@@ -88,13 +88,13 @@ def runs_of(result, scenario, point="any", system=None):
 
 
 def points_of(result, scenario):
-    """In their order: as the scenario has them, or as they come."""
+    """In the scenario's order, else in order of appearance."""
     found = list(dict.fromkeys(run["point"] for run in runs_of(result, scenario)))
     return sorted(found) if all(isinstance(point, (int, float)) for point in found) else found
 
 
 def rows_of(result, scenario):
-    """Its numbers, point by point."""
+    """Its numbers, point after point."""
     values = {(point, number.name): collections.defaultdict(dict)
               for point in points_of(result, scenario) for number in scenario.numbers}
     for run in runs_of(result, scenario):
@@ -111,7 +111,7 @@ def rows(result):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One comparison of frmps. @factor: how many times worse (above 1) or better (below 1) it is"""
+    """A comparison of frmps. @factor: so many times worse (above 1) or better (below 1)"""
 
     row: Row
     base: str
@@ -138,7 +138,7 @@ class Finding:
 def finding(row, base):
     ratio = row.ratio(base)
     if not ratio and row.spread(base) and row.spread(OURS) and row.spread(OURS).median > 0:
-        infinite = [float("inf")] * min(row.spread(base).rounds, row.spread(OURS).rounds)  # it is 0 there
+        infinite = [float("inf")] * min(row.spread(base).rounds, row.spread(OURS).rounds)  # the value is 0 there
         ratio = spread(infinite)
     if not ratio or row.number.better == known.NEITHER:
         return None
@@ -153,7 +153,7 @@ def findings(result):
 
 
 def of_each(found):
-    """One finding of each number and base: the first one, which says of how many further points the same is true."""
+    """A finding for each number and base: the first, with the number of further points to which it applies."""
     kept = {}
     for one in found:
         key = (one.row.scenario.name, one.row.number.name, one.base)
@@ -175,7 +175,7 @@ def ahead(result):
 
 @dataclasses.dataclass
 class Failure:
-    """Of a scenario under one system, at one point or at several for the same reason."""
+    """Of a scenario under a system, at a point or at several for the same reason."""
 
     scenario: known.Scenario
     points: list
@@ -208,7 +208,7 @@ def outcomes(result, scenario, system, point="any"):
 
 
 def share_lines(result, scenario):
-    """What each program of a scenario of weights got, percent: the median over the windows of all rounds."""
+    """The share of each program in a scenario of weights, percent: the median over the windows of all rounds."""
     details = {system: [run.get("detail", {}) for run in runs_of(result, scenario, system=system)]
                for system in result["systems"]}
     due = [detail["due"] for those in details.values() for detail in those if "due" in detail]

@@ -1,6 +1,6 @@
-"""The ways to reach the GPU that are compared: natively, through stock MPS, through frmps.
+"""The compared ways to reach the GPU: natively, through stock MPS, through frmps.
 
-A program is the same for all of them: it opens whatever libcuda.so.1 the loader finds.
+All systems run the same programs, which open whatever libcuda.so.1 the loader finds.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ def is_gpu_here():
 
 
 def processor_seconds(pid):
-    """What a process has used so far; 0 if there is none."""
+    """Processor time of a process so far; 0 without the process."""
     with contextlib.suppress(OSError):
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -37,7 +37,7 @@ SECTIONS = "".join(f"[program */weight_{weight}]\nweight = {weight}\n" for weigh
 
 
 class System:
-    """One way to reach the GPU: environment for programs, and what runs in the background meanwhile."""
+    """A way to reach the GPU: environment for programs, and processes in the background."""
 
     name = "native"
     backend = "cuda"
@@ -49,7 +49,7 @@ class System:
         weakref.finalize(self, shutil.rmtree, self.work, ignore_errors=True)
 
     def environment(self, background=False):
-        """Of a program. @background: it is one that others should not wait for"""
+        """Of a program. @background: other programs should not wait for it"""
         env = {key: value for key, value in os.environ.items()
                if key != "FRMPS_SOCKET" and not key.startswith("CUDA_MPS_")}
         shim = (self.build / "client").resolve()
@@ -58,7 +58,7 @@ class System:
         return {**env, "LD_LIBRARY_PATH": ":".join(folders)} if folders else env
 
     def executable(self, program, called=None):
-        """@called: a name; the program is a copy then, which services know by it"""
+        """@called: a name; the program is then a copy with this name, for the service"""
         path = self.build / "bench" / program
         if not called:
             return path
@@ -73,7 +73,7 @@ class System:
         return []
 
     def service_cpu(self):
-        """Processor seconds that they have used so far."""
+        """Processor seconds of the background processes so far."""
         return sum(processor_seconds(pid) for pid in self.processes())
 
     @contextlib.contextmanager
@@ -82,7 +82,7 @@ class System:
 
 
 class StockMps(System):
-    """With the settings that suit it best: a control daemon of its own, its server started ahead, no limit of threads
+    """With the best settings: a control daemon of its own, its server started ahead, no limit of threads
     or memory, and its lower client priority for programs in the background."""
 
     name = "MPS"
@@ -106,7 +106,7 @@ class StockMps(System):
         return [int(word) for word in self.control("get_server_list").split() if word.isdigit()]
 
     def start(self):
-        """It starts its server with the first program: that one is not to be measured."""
+        """MPS starts its server with the first program, which must not be measured."""
         os.makedirs(self.work + "/pipe", exist_ok=True)
         os.makedirs(self.work + "/log", exist_ok=True)
         first = [str(self.build / "bench" / "driver_path"), "first"]
@@ -126,9 +126,9 @@ class StockMps(System):
 
 
 class Frmps(System):
-    """Its configuration has sections for programs that are called weight_NUMBER, offline or half, and for nobody else.
-    @settings: keys of the configuration, or (in capitals) of the service's environment; BUILD is where service and
-    library come from, if they are not those of the programs."""
+    """Its configuration has sections only for programs with the names weight_NUMBER, offline or half.
+    @settings: keys of the configuration, or (in capitals) of the service's environment; BUILD is the folder
+    of service and library, if not that of the programs."""
 
     name = "frmps"
     has_weights = True
@@ -152,11 +152,11 @@ class Frmps(System):
         return env
 
     def processes(self):
-        """The service's own and all that it has started, at any depth."""
+        """The service's process and its descendants, at any depth."""
         return with_children([self.server.pid])
 
     def is_complete(self):
-        """Whether no executor is starting any more: what is measured is not to pay for it."""
+        """True if no executor is starting any more: a start would disturb the measurement."""
         try:
             domains = json.loads(self.order("status", "--json"))["domains"]
         except OSError:
@@ -191,7 +191,7 @@ class Frmps(System):
 
     @contextlib.contextmanager
     def partition(self, chunks):
-        """Of so many chunks of multiprocessors. Return: what CUDA_MPS_SM_PARTITION is for programs in it"""
+        """Makes a partition of so many chunks of multiprocessors. Return: CUDA_MPS_SM_PARTITION for its programs"""
         name = self.order("sm_partition", "add", "0", str(chunks)).split()[1]
         try:
             yield name
@@ -199,7 +199,7 @@ class Frmps(System):
             self.order("sm_partition", "rm", "0", name)
 
     def order(self, *words):
-        """Return: what frmpsctl prints"""
+        """Return: the output of frmpsctl"""
         done = subprocess.run([str(self.service / "server" / "frmpsctl"), "--socket", self.socket, *words],
                               capture_output=True, text=True)
         if done.returncode:

@@ -1,14 +1,14 @@
-// Prototypes of every driver call that the shim implements: the FULL and LOCAL rows of
-// client/api.def. The REFUSED ones are made in client/entry/refused.c and are called by nobody
-// here. tests/contract/cuda_abi.sh compiles this file against an installed <cuda.h>, so a wrong
+// Prototypes of every driver call that the library implements: the FULL and LOCAL rows of
+// client/api.def. The REFUSED rows are functions of client/entry/refused.c, which no code here
+// calls. tests/contract/cuda_abi.sh compiles this file against an installed <cuda.h>, so a wrong
 // prototype is a compile error there.
 //
-// Contract of all of them: callable from any thread; results are CUresult codes; out parameters are
-// written only on success unless the driver's rules say otherwise; no call aborts, prints to stdout
-// or changes errno.
+// Contract of all calls: any thread may call; results are CUresult codes; out parameters are
+// written only on success unless the driver's rules say otherwise; no call aborts, prints on
+// standard output or changes errno.
 //
-// Visibility is "protected": the symbol is exported, and references to it from inside the shim,
-// above all the table of client/entry/proc_address.c, bind to the shim's own function even where a
+// Visibility is "protected": the symbol is exported, and references to it from inside the library,
+// above all the table of client/entry/proc_address.c, bind to its own function even where a
 // preloaded object defines the same name.
 
 #ifndef FRMPS_CLIENT_ENTRY_API_H
@@ -20,7 +20,8 @@
 extern "C" {
 #endif
 
-/* Programs of ours that call the driver define this: to them the calls are somebody else's. */
+/* Programs of the project that call the driver define this: for them the calls are another
+ * library's. */
 #ifndef CUDA_API_CALLER
 #pragma GCC visibility push(protected)
 #endif

@@ -1,6 +1,5 @@
-// Entry points: CUDA arrays and mipmapped arrays. There are no sparse ones, none of deferred
-// mapping and none of several planes, so questions about those are refused as the driver refuses
-// them of other arrays.
+// Entry points: CUDA arrays and mipmapped arrays. Sparse arrays, deferred mapping and several
+// planes are not supported: questions about those return the driver's errors for other arrays.
 
 #include "client/entry/entry.h"
 
@@ -22,6 +21,7 @@ static CUresult create(const void *must_be, const CUDA_ARRAY3D_DESCRIPTOR *form,
 
 CUDA_EXPORT CUresult cuArray3DCreate_v2(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *form)
 {
+	TRACE_CALL();
 	struct client_array *array;
 	CUresult r = create(ret_array, form, 0, &array);
 
@@ -45,6 +45,7 @@ CUDA_EXPORT CUresult cuArrayCreate_v2(CUarray *ret_array, const CUDA_ARRAY_DESCR
 CUDA_EXPORT CUresult cuMipmappedArrayCreate(
 	CUmipmappedArray *ret_mipmap, const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned int levels)
 {
+	TRACE_CALL();
 	struct client_array *array;
 	CUresult r = create(ret_mipmap, form, levels ? levels : 1, &array);
 
@@ -57,12 +58,13 @@ static CUresult destroy(struct client_array *array)
 {
 	if (!array)
 		return CUDA_ERROR_INVALID_HANDLE;
-	/* A level goes with the whole. */
+	/* A level ends with the whole array. */
 	return array->whole ? CUDA_SUCCESS : array_destroy(array);
 }
 
 CUDA_EXPORT CUresult cuArrayDestroy(CUarray handle)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? destroy(array_find(handle)) : r;
@@ -70,6 +72,7 @@ CUDA_EXPORT CUresult cuArrayDestroy(CUarray handle)
 
 CUDA_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? destroy(array_find_mipmapped(handle)) : r;
@@ -120,7 +123,7 @@ CUDA_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *ret_form, CU
 	return CUDA_SUCCESS;
 }
 
-/* The answer to questions that only other arrays can be asked. */
+/* The answer to questions about sparse, deferred or planar arrays. */
 static CUresult not_of_this_kind(const struct client_array *array)
 {
 	CUresult r = process_enter_context();

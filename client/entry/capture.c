@@ -69,13 +69,13 @@ static CUresult is_capturing(CUstream handle, CUstreamCaptureStatus *status, boo
 ENTRY_PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream stream, CUstreamCaptureStatus *status), stream,
 	status)
 
-/* What the later forms have and the earlier ones lack. */
+/* Outputs of the later forms that the earlier forms lack. */
 struct more {
 	CUgraph *graph;
 	const CUgraphNode **nodes;
 	const CUgraphEdgeData **data;
 	size_t *count;
-	bool can_tell; /* the form has a place for edges that are not ordinary */
+	bool can_tell; /* the form has an output for edge data */
 };
 
 static bool are_ordinary(const struct capture_info *info)
@@ -86,7 +86,7 @@ static bool are_ordinary(const struct capture_info *info)
 	return true;
 }
 
-/* The outputs beside the status are only written for a stream that captures. */
+/* Writes the outputs beside the status only for a stream that captures. */
 static CUresult get_info(
 	CUstream handle, CUstreamCaptureStatus *status, uint64_t *id, struct more more, bool per_thread)
 {

@@ -1,5 +1,5 @@
-// Entry points: contexts and the calling thread's stack of them. Questions are answered here; only
-// the end of a context and cuCtxSynchronize wait for work.
+// Entry points: contexts and the calling thread's stack of them. The library answers questions
+// itself; only the end of a context and cuCtxSynchronize wait for work.
 
 #include "client/entry/entry.h"
 
@@ -13,10 +13,10 @@
 #include "client/state/thread.h"
 #include "client/submit/wait.h"
 
-/* What cuCtxGetApiVersion answers: the interface that contexts of this form have had since. */
+/* The answer of cuCtxGetApiVersion: contexts have had this interface since driver 3.2. */
 #define CONTEXT_API_VERSION 3020
 
-/* First lines of every question about the current context, also of a faulted one. */
+/* First lines of every question about the current context, also about a faulted context. */
 static CUresult enter_question(const void *output)
 {
 	CUcontext context = context_current();
@@ -31,7 +31,7 @@ static CUresult enter_question(const void *output)
 	return output ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The context that a handle means: NULL is the current one. */
+/* The context of a handle: NULL is the current context. */
 static CUresult enter_context(CUcontext handle, const void *output, CUcontext *ret_context)
 {
 	CUresult r = process_enter();
@@ -66,17 +66,22 @@ static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 
 CUDA_EXPORT CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 {
+	TRACE_CALL();
+
 	return create(context, flags, device);
 }
 
 CUDA_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 {
+	TRACE_CALL();
+
 	return create(context, flags, device);
 }
 
 CUDA_EXPORT CUresult cuCtxCreate_v3(
 	CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags, CUdevice device)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -89,6 +94,7 @@ CUDA_EXPORT CUresult cuCtxCreate_v3(
 CUDA_EXPORT CUresult cuCtxCreate_v4(
 	CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -102,6 +108,7 @@ CUDA_EXPORT CUresult cuCtxCreate_v4(
 
 CUDA_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 {
+	TRACE_CALL();
 	CUcontext popped;
 	CUresult r = process_enter();
 
@@ -178,7 +185,7 @@ CUDA_EXPORT CUresult cuCtxPopCurrent(CUcontext *context)
 	return cuCtxPopCurrent_v2(context);
 }
 
-/* A primary context may be made current before anybody retains it. */
+/* A primary context may be made current before any call retains it. */
 CUDA_EXPORT CUresult cuCtxSetCurrent(CUcontext context)
 {
 	CUresult r = process_enter();
@@ -255,8 +262,8 @@ CUDA_EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* Of one that was destroyed, too: the runtime asks before it resets a device, and passes
-	 * any other error on. */
+	/* Answers for a destroyed context, too: the runtime asks before a reset of the device, and
+	 * passes any other error on. */
 	if (!context_is_live(context ? context : context_current()))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!version)
@@ -355,6 +362,7 @@ static CUresult synchronize(CUcontext context)
 
 CUDA_EXPORT CUresult cuCtxSynchronize(void)
 {
+	TRACE_CALL();
 	CUresult r = process_enter_context();
 
 	return r == CUDA_SUCCESS ? synchronize(context_current()) : r;
@@ -362,6 +370,7 @@ CUDA_EXPORT CUresult cuCtxSynchronize(void)
 
 CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 {
+	TRACE_CALL();
 	CUcontext named;
 	CUresult r;
 

@@ -47,13 +47,13 @@ ENTRY_PAIR(
 ENTRY_PAIR(cuMemcpyHtoDAsync_v2, _ptsz, line, (CUdeviceptr dst, const void *src, size_t n, CUstream stream),
 	dst, H(src), n, stream, TO | COPY_ASYNC)
 
-/* NULL stands for the current one. */
+/* NULL stands for the current context. */
 static bool is_context(CUcontext context)
 {
 	return !context || context_is_live(context);
 }
 
-/* All contexts are on the one device. */
+/* All contexts are on the same device. */
 static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t n,
 	CUstream stream, unsigned int how, bool per_thread)
 {

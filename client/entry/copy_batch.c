@@ -1,9 +1,9 @@
-// Entry points: several copies in one call. The driver may make them in any order; here they are
-// made in that of the call, each as if it had been asked for alone. That also fulfils every order
-// of access to the sources that a program can ask for, but one: sources that it may change as soon
-// as the call returns. Pinned memory is read later, so such a call waits for what it gave.
+// Entry points: several copies in a call. The driver may reorder the copies; the library makes each
+// as if it were a call of its own, in the batch's order. So every access order of sources holds
+// that a program can ask for, except the order for sources that may change as soon as the call
+// returns: pinned memory is read later, so such a call waits for its copies.
 //
-// A list is checked before anything of it is given to the stream.
+// The library checks the whole list before the stream gets any of the copies.
 
 #include "client/entry/entry.h"
 
@@ -11,7 +11,7 @@
 #include "client/state/stream.h"
 #include "client/submit/wait.h"
 
-/* A batch belongs to a stream that is neither the legacy one nor capturing. */
+/* A batch needs a stream that is not the legacy stream and does not capture. */
 static CUresult enter(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
 	CUresult r = process_enter_object(stream_has_context(handle));
@@ -26,7 +26,7 @@ static CUresult enter(CUstream handle, bool per_thread, struct client_stream **r
 	return r;
 }
 
-/* Where memory lies is known; a hint has to be a place, though. */
+/* The library knows where memory lies; a hint is only checked to be a place. */
 static bool is_hint(const CUmemLocation *hint)
 {
 	switch (hint->type) {
@@ -48,7 +48,7 @@ static bool is_order(CUmemcpySrcAccessOrder order, unsigned int flags)
 	       !(flags & ~(unsigned int)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE);
 }
 
-/* Attributes are for the copies from their index to the next one's. */
+/* Attributes apply to the copies from their index to the next attribute's index. */
 static bool are_attributes(
 	const CUmemcpyAttributes *attributes, const size_t *first, size_t number, size_t count)
 {
@@ -62,7 +62,7 @@ static bool are_attributes(
 	return true;
 }
 
-/* Whether a source may change when the call has returned. */
+/* True if a source may change once the call has returned. */
 static bool any_is_read_at_once(const CUmemcpyAttributes *attributes, size_t number)
 {
 	for (size_t i = 0; i < number; ++i)
@@ -97,7 +97,7 @@ ENTRY_PAIR(cuMemcpyBatchAsync_v2, _ptsz, lines,
 		size_t *first, size_t number, CUstream stream),
 	dst, src, bytes, count, attributes, first, number, stream)
 
-/* The form of 12.8 says which copy is wrong; it need not know. */
+/* The form of 12.8 has an output for the index of the failed copy; SIZE_MAX: not known. */
 static CUresult lines_failing(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, size_t count,
 	CUmemcpyAttributes *attributes, size_t *first, size_t number, size_t *fail, CUstream stream,
 	bool per_thread)
@@ -123,7 +123,7 @@ struct side {
 	size_t x, y, z, pitch, height;
 };
 
-/* A row or layer without a length is as long as what is copied of it. */
+/* A row or layer without a length is as long as the part that the copy reads or writes. */
 static bool read_side(const CUmemcpy3DOperand *operand, const CUextent3D *extent, struct side *ret_side)
 {
 	size_t row = operand->op.ptr.rowLength, layer = operand->op.ptr.layerHeight;
@@ -145,7 +145,7 @@ static bool read_side(const CUmemcpy3DOperand *operand, const CUextent3D *extent
 	       ret_side->height >= extent->height;
 }
 
-/* Lengths of a batch are elements of the array that takes part; without one, bytes. */
+/* Lengths of a batch are in elements of the array that takes part, in bytes without an array. */
 static bool read_box(const CUDA_MEMCPY3D_BATCH_OP *op, CUDA_MEMCPY3D *ret_copy)
 {
 	struct side src, dst;

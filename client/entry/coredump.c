@@ -1,11 +1,11 @@
 // Entry points: core dumps of the device. Programs get none. So the settings say that nothing is
-// dumped, and can be set to that.
+// dumped, and accept only that.
 
 #include "client/entry/entry.h"
 
 #include <string.h>
 
-/* What was set of those that make no difference; written as whole words. */
+/* Values of the settings without effect; written as whole words. */
 static _Atomic char trigger_host = 1, lightweight;
 static _Atomic int generation;
 
@@ -65,7 +65,7 @@ static CUresult get(CUcoredumpSettings setting, void *value, size_t *size)
 	return CUDA_SUCCESS;
 }
 
-/* Asking for dumps, or saying where they go, is refused. */
+/* A request for dumps, or for a place of dumps, is refused. */
 static CUresult set(CUcoredumpSettings setting, const void *value, const size_t *size)
 {
 	CUresult r = process_enter();

@@ -1,4 +1,4 @@
-// Entry points: devices. All answered from the snapshot of the handshake, but for the number of
+// Entry points: devices. The handshake's snapshot answers every question, except the number of
 // multiprocessors.
 
 #include "client/entry/entry.h"
@@ -197,7 +197,7 @@ CUDA_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *support, CUexecAffinity
 	return CUDA_SUCCESS;
 }
 
-/* There is one device, so there are no peers. */
+/* With a single device there are no peers. */
 CUDA_EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
 	const struct client_device *d;
@@ -235,6 +235,6 @@ CUDA_EXPORT CUresult cuFlushGPUDirectRDMAWrites(
 	if (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
 		scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* No third device can reach this program's memory, so nothing can be on its way. */
+	/* No third device can reach this program's memory, so no such write is in flight. */
 	return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -1,6 +1,6 @@
-// How an entry point is written. Every exported function is marked CUDA_EXPORT (api.h gives the
-// same visibility to the ones it declares) and is only a checked call of a plain static or shared
-// function. Nothing else of the shim is visible from outside.
+// The form of an entry point. Every exported function is marked CUDA_EXPORT (api.h gives the same
+// visibility to the functions that it declares) and only makes a checked call of a plain static or
+// shared function. Nothing else of the library is visible from outside.
 
 #ifndef FRMPS_CLIENT_ENTRY_ENTRY_H
 #define FRMPS_CLIENT_ENTRY_ENTRY_H
@@ -12,32 +12,42 @@
 #include "client/state/process.h"
 #include "client/state/stream.h"
 #include "client/submit/wait.h"
+#include "client/trace/trace.h"
 
-/* Exported, but references from inside the shim bind to the shim's own function. */
+/* Exported, but references from inside the library bind to its own function. */
 #define CUDA_EXPORT __attribute__((visibility("protected")))
 
 /*
- * Both forms of an entry point that takes a stream (or uses the default stream): the plain one, for
- * which stream 0 is the legacy default stream, and the one with a suffix (_ptsz, _ptds), for which
- * it is the calling thread's own.
+ * Both forms of an entry point that uses a stream: in the plain form stream 0 is the legacy default
+ * stream; in the form with a suffix (_ptsz, _ptds) stream 0 is the calling thread's own.
  *
  *   ENTRY_PAIR(cuStreamQuery, _ptsz, stream_query, (CUstream stream), stream)
  *
- * calls stream_query(stream, per_thread). The body is an ordinary function with one more parameter,
+ * calls stream_query(stream, per_thread). The body is an ordinary function with a last parameter,
  * bool per_thread.
  */
 #define ENTRY_PAIR(name, suffix, body, parameters, ...)                                                      \
+	ENTRY_PAIR_BY(ENTRY_TRACED, name, suffix, body, parameters, __VA_ARGS__)
+/* The same where the body tells the trace itself, or has nothing to tell. */
+#define ENTRY_PAIR_UNTRACED(name, suffix, body, parameters, ...)                                             \
+	ENTRY_PAIR_BY(ENTRY_RETURN, name, suffix, body, parameters, __VA_ARGS__)
+
+#define ENTRY_PAIR_BY(RETURN, name, suffix, body, parameters, ...)                                           \
 	CUDA_EXPORT CUresult name parameters                                                                 \
 	{                                                                                                    \
-		return body(__VA_ARGS__, false);                                                             \
+		RETURN(body(__VA_ARGS__, false));                                                            \
 	}                                                                                                    \
 	CUDA_EXPORT CUresult name##suffix parameters                                                         \
 	{                                                                                                    \
-		return body(__VA_ARGS__, true);                                                              \
+		RETURN(body(__VA_ARGS__, true));                                                             \
 	}
+#define ENTRY_RETURN(call) return call
+#define ENTRY_TRACED(call)                                                                                   \
+	TRACE_CALL();                                                                                        \
+	return call
 
-/* Whether a handle names a stream that the program made. Such a stream belongs to a context; the
- * default streams are those of the current one. */
+/* True for the handle of a stream that the program made. Such a stream belongs to a context; the
+ * default streams are those of the current context. */
 static inline bool stream_has_context(CUstream handle)
 {
 	return handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD;

@@ -34,8 +34,8 @@ static const char *error_text(CUresult error)
 	return NULL;
 }
 
-/* An unknown code is answered with NULL and an error: programs print the string without looking at
- * the result. */
+/* An unknown code gives NULL and an error: programs print the string without a look at the
+ * result. */
 static CUresult answer(const char *string, const char **ret_string)
 {
 	if (!ret_string)

@@ -37,8 +37,8 @@ CUDA_EXPORT CUresult cuEventDestroy(CUevent event)
 	return cuEventDestroy_v2(event);
 }
 
-/* An event is recorded in streams of its own context. Default streams are of the current one; the
- * thread of host functions has none. */
+/* True if the stream is not of the event's context. Default streams belong to the current context;
+ * the thread of host functions has none. */
 static bool is_foreign(CUevent event, const struct client_stream *stream)
 {
 	CUcontext own = event_context(event);
@@ -59,7 +59,7 @@ static CUresult record(CUevent event, CUstream handle, unsigned int flags, bool 
 		return r;
 	if (is_foreign(event, stream))
 		return CUDA_ERROR_INVALID_HANDLE;
-	/* An external record is a node of a graph; outside a capture it is refused. */
+	/* An external record becomes a node of a graph; outside a capture the call is refused. */
 	if (flags == CU_EVENT_RECORD_EXTERNAL && capture_is_on(stream))
 		return capture_external(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
 	return flags == CU_EVENT_RECORD_DEFAULT ? event_record(event, stream) : CUDA_ERROR_INVALID_VALUE;
@@ -80,6 +80,7 @@ CUDA_EXPORT CUresult cuEventQuery(CUevent event)
 
 CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
+	TRACE_CALL();
 	CUresult r = process_enter_object(true);
 
 	/* In a forked child there is nothing to look at. */

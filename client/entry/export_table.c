@@ -1,18 +1,18 @@
 // cuGetExportTable: the unnamed functions that NVIDIA's own libraries call beside the public
 // interface. Runs on the program's threads, also before cuInit, and always locally. Owns constant
-// tables: a caller keeps the pointer it got, so a table has one address for the life of the
+// tables: callers keep the returned pointer, so a table has the same address for the life of the
 // process.
 //
 // A table is an array of words: word 0 is its size in bytes, functions stand from word 1 on. Only
-// the table for context-local storage has a function in word 0. Which slots must work was learned
-// by watching which ones the libraries call; what they mean is in the comments. Every other slot
-// returns CUDA_ERROR_NOT_SUPPORTED, so that a caller that goes further than those watched is told
-// so instead of jumping to 0. Sizes are those of the real driver (13.0), because callers compare
-// the size word before they trust a slot.
+// the table for context-local storage has a function in word 0. Observing the libraries has shown
+// which slots must work; comments say what these mean. Every other slot returns
+// CUDA_ERROR_NOT_SUPPORTED: a caller that uses an unknown slot gets an error instead of a jump to
+// 0. Sizes are those of the real driver (13.0), because callers compare the size word before they
+// trust a slot.
 //
-// A table that is not here does not exist: CUDA_ERROR_INVALID_VALUE, as the driver (580) says. That
-// is where profilers end, on purpose: CUPTI then answers each call with CUPTI_ERROR_UNKNOWN. They
-// would attach to the shim and see nothing.
+// For an unknown table the call returns CUDA_ERROR_INVALID_VALUE, as the driver (580) does.
+// Profilers stop there, on purpose: CUPTI then answers each call with CUPTI_ERROR_UNKNOWN.
+// Otherwise a profiler would attach to this library and see nothing.
 
 #include "client/entry/api.h"
 #include "client/link/integrity.h"
@@ -29,13 +29,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Word 0 and the others. Functions and data pointers have one size on every machine that CUDA runs
- * on. */
+/* Word 0 and the other words. Functions and data pointers have the same size on every machine that
+ * CUDA runs on. */
 #define TABLE_BYTES(table)	   ((const void *)sizeof(table))
 #define SLOT(function)		   ((const void *)(function))
 #define REFUSED_SLOTS(first, last) [first... last] = SLOT(slot_refused)
 
-/* Every slot without a meaning here. Callers pass up to six words, which need not be looked at. */
+/* Every slot without a known meaning. Callers pass up to six words, which the function ignores. */
 static CUresult slot_refused(void)
 {
 	static atomic_bool said;
@@ -55,9 +55,9 @@ static CUcontext context_argument(CUcontext context)
 }
 
 /*
- * The runtime's own table. [2]: the handle of a device's primary context, which the runtime then
- * makes current before it retains it; asking must not activate it. The others load modules for
- * runtimes older than CUDA 12.
+ * The runtime's own table. [2]: the handle of a device's primary context, which the runtime makes
+ * current before a retain; the question must not activate the context. The other slots load modules
+ * for runtimes older than CUDA 12.
  */
 static CUresult runtime_primary(CUcontext *ret_context, CUdevice device)
 {
@@ -79,9 +79,9 @@ static const void *const runtime_table[13] = {
 };
 
 /*
- * Where tools would hang their callbacks. [2] and [6] hand out arrays that the runtime indexes and
- * tests for non-zero entries; all zero means that no tool is attached. The entries' width is
- * unknown, so the arrays are of whole words.
+ * Callback tables for tools. [2] and [6] return arrays in which the runtime looks for non-zero
+ * entries; all zero means that no tool is attached. The entries' width is unknown, so the arrays
+ * are of whole words.
  */
 static uint64_t hooks_functions[1024];
 static uint64_t hooks_domains[14];
@@ -122,8 +122,8 @@ static const void *const thread_table[3] = {
 };
 
 /*
- * Context-local storage. A failing "get" is how the runtime learns that it has not met this context
- * yet, so the failures below are ordinary and not logged.
+ * Context-local storage. A failing "get" tells the runtime that the context is new, so these
+ * failures are ordinary and not logged.
  */
 static struct cls_map *storage(CUcontext context)
 {
@@ -164,8 +164,8 @@ static const void *const storage_table[4] = {
 	SLOT(slot_refused),
 };
 
-/* Asked once per context ([2]) and once per runtime ([3]); zeroes mean that there is nothing
- * special about either. */
+/* The runtime asks [2] once per context and [3] once per runtime instance; zeroes mean that neither
+ * is special. */
 static CUresult checks_context(CUcontext context, uint32_t *ret_flags, const void **ret_extra)
 {
 	(void)context;
@@ -239,9 +239,9 @@ static CUresult integrity_ask(uint32_t version, uint64_t seconds, uint8_t *ret_d
 }
 
 /*
- * Tools' view of contexts and streams; cuBLAS and cuFFT number both with it. [4]: the id of a
- * context. [51] turns a stream into a token and [39] a token into the stream's id; the token is the
- * id itself.
+ * Tools' view of contexts and streams; cuBLAS and cuFFT number both with this table. [4]: the id of
+ * a context. [51] turns a stream into a token and [39] a token into the stream's id; the token is
+ * the id itself.
  */
 static CUresult tools_context_id(CUcontext context, uint64_t *ret_id)
 {
@@ -293,9 +293,9 @@ static const void *const tools_context_table[93] = {
 };
 
 /*
- * Tools' view of modules; cuFFT walks the functions of the module it loaded for a plan. [7] calls
- * back for each one and returns how many there were. 0 also stands for a module that is not one:
- * the slot has no other way to fail.
+ * Tools' view of modules; cuFFT walks the functions of the module of a plan. [7] calls the visitor
+ * for each function and returns their number. 0 also stands for an invalid module: the slot has no
+ * other way to fail.
  */
 typedef void module_visitor(void *user, CUfunction function);
 
@@ -325,10 +325,10 @@ static const void *const tools_module_table[8] = {
 };
 
 /*
- * Tables whose callers look for an error and then do without, but crash when the table itself is
- * missing: topology: [4] would tell cuBLASLt which part of the chip each pair of SMs belongs to;
- * refused, it uses a default. The other two are asked for by frameworks at their start and by
- * compiled kernels; their meaning is not known.
+ * Tables whose callers do without the functions after an error, but crash without the table itself:
+ * topology: [4] would tell cuBLASLt which part of the chip each pair of SMs belongs to; refused,
+ * cuBLASLt uses a default. Frameworks at their start and compiled kernels ask for the other two
+ * tables, whose meaning is not known.
  */
 static const void *const topology_table[17] = {
 	TABLE_BYTES(topology_table),
@@ -345,15 +345,15 @@ static const void *const unnamed_da_table[7] = {
 	REFUSED_SLOTS(1, 6),
 };
 
-/* Our own mark, by which the service notices that it opened the shim in place of the real driver.
- * No functions. */
+/* The mark of this library: the service asks for this table to notice that it opened this library
+ * instead of the real driver. No functions. */
 static const void *const shim_table[1] = {
 	TABLE_BYTES(shim_table),
 };
 
 struct export_table {
 	uint8_t uuid[16];
-	const void *const *table; /* NULL: known to be asked for and not missed */
+	const void *const *table; /* NULL: callers ask for the table and do without */
 };
 
 static const struct export_table tables[] = {
@@ -380,12 +380,12 @@ static const struct export_table tables[] = {
 	{{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28},
 		unnamed_da_table},
 	{FRMPS_SHIM_UUID_BYTES, shim_table},
-	/* The runtime's first question, whose answer it does not use. */
+	/* The runtime's first question; the runtime ignores the answer. */
 	{{0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9},
 		NULL},
 };
 
-/* True the first time for each of a few UUIDs; the rest of a flood goes unmentioned. */
+/* True the first time for each of a few UUIDs; false when the list is full. */
 static bool first_mention(const uint8_t uuid[16])
 {
 	static _Atomic uint64_t mentioned[16];

@@ -1,5 +1,5 @@
-// Entry points of functions. Kernels of libraries are taken everywhere, because the runtime passes
-// them.
+// Entry points of functions. Every call accepts kernels of libraries too, because the runtime
+// passes these.
 
 #include "client/entry/entry.h"
 #include "client/state/function.h"
@@ -39,8 +39,8 @@ CUDA_EXPORT CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config
 	return result != CUDA_SUCCESS ? result : function_set_cache_config(function, (int)config);
 }
 
-/* Banks of shared memory have one width on every device that the service drives: checked and
- * forgotten. */
+/* Banks of shared memory have the same width on every device of the service: the value is checked
+ * and ignored. */
 CUDA_EXPORT CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config)
 {
 	struct client_function *function;
@@ -72,7 +72,7 @@ CUDA_EXPORT CUresult cuFuncGetName(const char **ret_name, CUfunction handle)
 	struct client_function *function;
 	CUresult result = enter(handle, &function);
 
-	/* So the driver calls no handle at all, here alone. */
+	/* The driver returns this error for NULL, in this call alone. */
 	if (result == CUDA_ERROR_INVALID_HANDLE && !handle)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (result != CUDA_SUCCESS)
@@ -91,7 +91,7 @@ CUDA_EXPORT CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t 
 	return result != CUDA_SUCCESS ? result : function_param_info(function, index, ret_offset, ret_size);
 }
 
-/* The service has every kernel loaded before the program has a handle of it. */
+/* The service loads every kernel before the program has its handle. */
 CUDA_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *ret_state, CUfunction handle)
 {
 	struct client_function *function;
@@ -107,6 +107,7 @@ CUDA_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *ret_state, CUfunctio
 
 CUDA_EXPORT CUresult cuFuncLoad(CUfunction handle)
 {
+	TRACE_CALL();
 	struct client_function *function;
 
 	return enter(handle, &function);

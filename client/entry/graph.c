@@ -1,4 +1,4 @@
-// Entry points: graphs as a whole, their edges, questions about them, and the memory of graphs.
+// Entry points: graphs as a whole, their edges, questions about graphs, and the memory of graphs.
 
 #include "client/entry/entry.h"
 
@@ -64,7 +64,7 @@ CUDA_EXPORT CUresult cuGraphDestroy(CUgraph handle)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* A child graph is its node's. */
+	/* A child graph belongs to its node. */
 	if (graph->parent || graph_is_captured(graph))
 		r = CUDA_ERROR_INVALID_VALUE;
 	else
@@ -108,7 +108,7 @@ CUDA_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *found, CUgraphNode orig
 	return copy ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Nothing is taken out of a graph with nodes for memory, neither nodes nor edges. */
+/* From a graph with memory nodes neither nodes nor edges can be removed. */
 static CUresult check_removal(const struct client_graph *graph)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -119,7 +119,7 @@ static CUresult check_removal(const struct client_graph *graph)
 	return r;
 }
 
-/* Nothing that captures still need is taken out. */
+/* A node that a capture still needs cannot be removed. */
 static bool is_captured(const struct graph_node *node)
 {
 	struct client_graph *const *inside;
@@ -160,7 +160,7 @@ CUDA_EXPORT CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *typ
 /* ---- lists ---- */
 
 /* An array of the program's with room for some, of which fewer or more are there. Without an array
- * only the number is told; room that is left over is filled with nothing. */
+ * the call only returns the number; unused room is filled with zeros. */
 struct list {
 	CUgraphNode *nodes, *others;
 	CUgraphEdgeData *data;
@@ -347,8 +347,8 @@ static CUresult add_edges(CUgraph handle, const CUgraphNode *from, const CUgraph
 	return r;
 }
 
-/* As the driver does it: an edge goes whatever data it has, and those before one that cannot be
- * removed are removed. */
+/* Matches the driver: the edge's data is ignored, and the edges before a failing edge are
+ * removed. */
 static CUresult remove_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
 	struct client_graph *graph;
@@ -396,7 +396,7 @@ CUDA_EXPORT CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsi
 	struct client_graph *graph;
 	CUresult r = begin(handle, path, &graph);
 
-	(void)flags; /* how much is said about each node */
+	(void)flags; /* the level of detail */
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = dot_write(graph, path);
@@ -421,7 +421,7 @@ CUDA_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* Graphs that ran when they were destroyed have memory, too. */
+	/* Builds that ran when their graphs were destroyed have memory, too. */
 	build_reap();
 	graph_memory_trim();
 	return CUDA_SUCCESS;

@@ -30,9 +30,10 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, uint64_t flags, CU
 
 CUDA_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
+	TRACE_CALL();
 	CUgraphNode bad;
 
-	/* Uploading wants a stream, which is in the other form. */
+	/* An upload needs a stream, which only the other form has. */
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 		return CUDA_ERROR_INVALID_VALUE;
 	return instantiate(exec, graph, flags, &bad);
@@ -41,6 +42,7 @@ CUDA_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph grap
 CUDA_EXPORT CUresult cuGraphInstantiate(
 	CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_bytes)
 {
+	TRACE_CALL();
 	CUgraphNode bad;
 	CUresult r = instantiate(exec, graph, 0, &bad);
 
@@ -83,6 +85,7 @@ ENTRY_PAIR(cuGraphInstantiateWithParams, _ptsz, instantiate_with,
 
 CUDA_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	return r == CUDA_SUCCESS ? exec_destroy(exec) : r;
@@ -151,6 +154,7 @@ ENTRY_PAIR(cuGraphUpload, _ptsz, upload, (CUgraphExec exec, CUstream stream), ex
 CUDA_EXPORT CUresult cuGraphExecUpdate_v2(
 	CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
+	TRACE_CALL();
 	struct client_exec *exec;
 	CUresult r = begin(handle, info, &exec);
 
@@ -160,6 +164,7 @@ CUDA_EXPORT CUresult cuGraphExecUpdate_v2(
 CUDA_EXPORT CUresult cuGraphExecUpdate(
 	CUgraphExec handle, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *result)
 {
+	TRACE_CALL();
 	CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
 	CUresult r = cuGraphExecUpdate_v2(handle, graph, result ? &info : NULL);
 
@@ -170,7 +175,7 @@ CUDA_EXPORT CUresult cuGraphExecUpdate(
 	return r;
 }
 
-/* Sets what a node does; `maker` makes it. */
+/* Sets the parameters of a node; `maker` makes these. */
 #define SET(handle, node, maker)                                                                             \
 	do {                                                                                                 \
 		struct graph_params params;                                                                  \

@@ -59,7 +59,7 @@ static CUresult add(const struct where *where, struct graph_params *params)
 		return r == CUDA_SUCCESS ? add(where, &params) : r;                                          \
 	} while (0)
 
-/* Replaces what a node of this type does. Takes the parameters over. */
+/* Replaces the parameters of a node of this type. Takes the new parameters over. */
 static CUresult set(CUgraphNode handle, struct graph_params *params)
 {
 	struct graph_node *node;
@@ -148,7 +148,7 @@ CUDA_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NO
 	return r;
 }
 
-/* Attributes stay; the driver sets them apart from the parameters. */
+/* Attributes stay; the driver sets these apart from the parameters. */
 static CUresult set_kernel(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS *given)
 {
 	struct graph_params keep, params;
@@ -311,7 +311,7 @@ CUDA_EXPORT CUresult cuGraphAddEmptyNode(
 
 /* ---- child graphs ---- */
 
-/* A copy of the child is the node's. */
+/* The node owns a copy of the child. */
 static CUresult make_child(CUgraph child, struct graph_params *ret_params)
 {
 	const struct client_graph *graph;
@@ -327,7 +327,7 @@ static CUresult make_child(CUgraph child, struct graph_params *ret_params)
 	return r;
 }
 
-/* Whether a graph of the program's may become a node's of another one. */
+/* CUDA_SUCCESS if a graph of the program's may become the child of a node of another graph. */
 static CUresult check_move(const struct client_graph *child, const struct client_graph *to)
 {
 	if (!child || !to || child->parent || graph_is_captured(child) || graph_is_inside(to, child))
@@ -338,7 +338,8 @@ static CUresult check_move(const struct client_graph *child, const struct client
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* The child itself becomes the node's, if there is one: it is made with another. Under the lock. */
+/* Moves the child itself into the node: the node is made with a placeholder first. Under the
+ * lock. */
 static CUresult move_child(
 	const struct where *where, struct client_graph *child, struct graph_node **ret_node)
 {
@@ -384,7 +385,7 @@ static CUresult replace_child(CUgraphNode handle, CUgraph child, struct graph_pa
 
 	graph_enter();
 	node = graph_find_node(handle);
-	/* Not by itself, and not while something is captured into it. */
+	/* A child that is the graph itself, or that a capture writes into, is refused. */
 	if (node && node->params.type == CU_GRAPH_NODE_TYPE_GRAPH &&
 		node->params.child != graph_find(child) && !graph_is_captured(node->params.child)) {
 		graph_set_child(node, params->child);
@@ -600,7 +601,7 @@ CUDA_EXPORT CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *ha
 	return r;
 }
 
-/* The bodies are an output, and the node's. */
+/* The bodies are an output; the node owns them. */
 static CUresult add_conditional(const struct where *where, CUDA_CONDITIONAL_NODE_PARAMS *given)
 {
 	const struct graph_params *made;

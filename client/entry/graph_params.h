@@ -1,12 +1,12 @@
-// Parameters of graph nodes as the entry points get them: NULL and unknown types are refused, the
-// rest is graph/params.h.
+// Parameters of graph nodes as the entry points get them. These functions refuse NULL and unknown
+// types; graph/params.h does the rest.
 
 #ifndef FRMPS_CLIENT_ENTRY_GRAPH_PARAMS_H
 #define FRMPS_CLIENT_ENTRY_GRAPH_PARAMS_H
 
 #include "client/graph/params.h"
 
-/** The earlier form as the later one, in `wide`; NULL for NULL. */
+/** Converts the earlier form into the later form, in `wide`; NULL for NULL. */
 const CUDA_KERNEL_NODE_PARAMS *graph_params_widen(
 	const CUDA_KERNEL_NODE_PARAMS_v1 *given, CUDA_KERNEL_NODE_PARAMS *wide);
 CUresult graph_params_copy(const CUDA_MEMCPY3D *given, struct graph_params *ret_params);

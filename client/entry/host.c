@@ -23,13 +23,14 @@ static int lookup_host(const void *pointer, struct range *ret_range)
 
 CUDA_EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!pointer || (flags & ~(unsigned int)ALLOC_FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Nothing is no error, unlike with device memory; cuMemFreeHost() takes NULL. */
+	/* Unlike with device memory 0 bytes are no error; cuMemFreeHost() accepts NULL. */
 	if (bytes == 0) {
 		*pointer = NULL;
 		return CUDA_SUCCESS;
@@ -44,6 +45,7 @@ CUDA_EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
 
 CUDA_EXPORT CUresult cuMemFreeHost(void *pointer)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? host_free(pointer) : r;
@@ -91,14 +93,15 @@ CUDA_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 		return r;
 	if (!flags || lookup_host(pointer, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* All that was allocated is mapped for the device, as on every device with one address
-	 * space. */
+	/* All allocated memory is mapped for the device, as on every device with unified
+	 * addressing. */
 	*flags = range.flags | (range.kind == RANGE_HOST ? CU_MEMHOSTALLOC_DEVICEMAP : 0u);
 	return CUDA_SUCCESS;
 }
 
 CUDA_EXPORT CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -116,12 +119,13 @@ CUDA_EXPORT CUresult cuMemHostRegister(void *pointer, size_t bytes, unsigned int
 
 CUDA_EXPORT CUresult cuMemHostUnregister(void *pointer)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 	struct range range;
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* What was allocated pinned is no registration. */
+	/* Allocated pinned memory is no registration. */
 	if (!pointer || (lookup_host(pointer, &range) == 0 && range.kind == RANGE_HOST))
 		return CUDA_ERROR_INVALID_VALUE;
 	return registered_remove((uint64_t)(uintptr_t)pointer);

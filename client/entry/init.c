@@ -14,7 +14,7 @@ CUDA_EXPORT CUresult cuDriverGetVersion(int *version)
 {
 	if (!version)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* The version whose interface this library has, whatever the service's driver is. */
+	/* The version of this library's interface, whatever version the service's driver has. */
 	*version = CUDA_ABI_VERSION;
 	return CUDA_SUCCESS;
 }

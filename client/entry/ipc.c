@@ -17,6 +17,7 @@ CUDA_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr addre
 
 CUDA_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
 {
+	TRACE_CALL();
 	CUresult r = process_enter_context();
 
 	if (r != CUDA_SUCCESS)
@@ -33,6 +34,7 @@ CUDA_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle han
 
 CUDA_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
+	TRACE_CALL();
 	CUresult r = process_enter_context();
 
 	return r == CUDA_SUCCESS ? ipc_close(context_current(), address) : r;

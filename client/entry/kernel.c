@@ -1,5 +1,5 @@
-// Entry points of kernels (functions of libraries). They need no context; what is asked per device
-// is the same for the one device that a program sees.
+// Entry points of kernels (functions of libraries). These calls need no context; questions per
+// device have the same answer for the only device that a program sees.
 
 #include "client/entry/entry.h"
 #include "client/state/device.h"
@@ -60,6 +60,7 @@ CUDA_EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config
 
 CUDA_EXPORT CUresult cuKernelGetFunction(CUfunction *ret_handle, CUkernel kernel)
 {
+	TRACE_CALL();
 	struct client_function *function;
 	CUresult result = process_enter_context();
 

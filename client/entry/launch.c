@@ -1,6 +1,6 @@
-// Kernel launches: look the handles up, check what the driver checks at the call, write one record.
-// The shortest path of the shim; a launch takes no lock but the ring's and asks the service
-// nothing, except a cooperative one the first time (do its blocks fit the device at once?).
+// Kernel launches: look the handles up, make the driver's checks, write a record. The shortest path
+// of the library; a launch takes no lock but the ring's and asks the service nothing, except for
+// the first launch of a cooperative kernel (do its blocks fit the device at once?).
 
 #include "client/entry/entry.h"
 #include "client/graph/capture.h"
@@ -12,8 +12,9 @@
 #include "client/state/stream.h"
 #include "client/submit/encode.h"
 #include "client/submit/submit.h"
+#include "client/trace/trace.h"
 
-/* Blocks that run at the same time when they come in clusters. */
+/* Number of blocks that run at the same time if the launch has clusters. */
 static CUresult count_clustered(const struct launch *launch, uint32_t cluster, uint64_t *ret_blocks)
 {
 	struct occupancy question = {.query = OCCUPANCY_ACTIVE_CLUSTERS,
@@ -62,7 +63,7 @@ static CUresult check_cooperative(const struct launch *launch)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	/* Two factors of 32 bits; the third one may not overflow the product either. */
+	/* The product of two factors of 32 bits fits; the third factor must not overflow either. */
 	if ((uint64_t)launch->grid[0] * launch->grid[1] > blocks ||
 		(uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2] > blocks)
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -89,36 +90,46 @@ static CUresult check_event(CUevent event, struct client_stream *stream)
 	return event_check_launch(event);
 }
 
-static inline CUresult submit_launch(const struct launch *launch, struct client_stream *stream)
+/* A launch asks once for the trace; from then on the answer is a constant. */
+#define LAUNCH_INLINE inline __attribute__((always_inline))
+
+static LAUNCH_INLINE CUresult submit_launch(
+	const struct launch *launch, struct client_stream *stream, bool traced)
 {
+	struct submit_timing *timing = traced ? trace_launch(launch, stream) : NULL;
+	uint32_t bytes = encode_bytes(launch);
 	struct submit submit;
-	CUresult result = submit_begin(stream, FRMPS_OP_LAUNCH, encode_bytes(launch), &submit);
+	CUresult result = traced ? submit_begin_timed(stream, FRMPS_OP_LAUNCH, bytes, timing, &submit)
+				 : submit_begin(stream, FRMPS_OP_LAUNCH, bytes, &submit);
 
 	if (result != CUDA_SUCCESS)
-		return result;
+		return traced ? trace_submitted(timing, result) : result;
 	if (launch->cooperative)
 		submit.head->flags |= FRMPS_CMD_COOPERATIVE;
 	encode_launch(launch, submit.body);
 	function_launched(launch->function);
-	submit_commit(&submit);
-	return CUDA_SUCCESS;
+	if (!traced) {
+		submit_commit(&submit);
+		return CUDA_SUCCESS;
+	}
+	submit_commit_timed(&submit, timing, false);
+	return trace_submitted(timing, CUDA_SUCCESS);
 }
 
 /* Events that a launch says are to be recorded when its blocks have begun, or say so themselves, at
  * the earliest: here they are recorded behind it. */
-static CUresult launch_with_events(const struct launch *launch, struct client_stream *stream)
+static CUresult launch_with_events(const struct launch *launch, struct client_stream *stream, bool traced)
 {
 	CUresult result = each_event(launch, stream, check_event);
 
 	if (result == CUDA_SUCCESS)
 		result = capture_is_on(stream) ? capture_launch(stream, launch)
-					       : submit_launch(launch, stream);
+					       : submit_launch(launch, stream, traced);
 	return result == CUDA_SUCCESS ? each_event(launch, stream, event_record) : result;
 }
 
-/* Everything in `launch` but the arguments is filled in and its handles are valid. */
-static CUresult launch_checked(
-	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra)
+static LAUNCH_INLINE CUresult run(
+	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra, bool traced)
 {
 	struct client_stream *stream;
 	CUresult result;
@@ -138,11 +149,31 @@ static CUresult launch_checked(
 			return result;
 	}
 	if (__builtin_expect(launch->event_count, 0))
-		result = launch_with_events(launch, stream);
+		result = launch_with_events(launch, stream, traced);
 	else
 		result = capture_is_on(stream) ? capture_launch(stream, launch)
-					       : submit_launch(launch, stream);
+					       : submit_launch(launch, stream, traced);
 	return leave_launch(result, stream);
+}
+
+static TRACE_COLD CUresult run_traced(
+	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra)
+{
+	struct trace_call call = trace_enter(launch->extended	   ? "cuLaunchKernelEx"
+					     : launch->cooperative ? "cuLaunchCooperativeKernel"
+								   : "cuLaunchKernel");
+	CUresult result = run(launch, handle, per_thread, params, extra, true);
+
+	trace_leave(&call);
+	return result;
+}
+
+/* Everything in `launch` but the arguments is filled in and its handles are valid. */
+static CUresult launch_checked(
+	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra)
+{
+	return trace_is_on() ? run_traced(launch, handle, per_thread, params, extra)
+			     : run(launch, handle, per_thread, params, extra, false);
 }
 
 /* The context that a launch belongs to: the stream's, for a default stream the current one
@@ -213,6 +244,7 @@ static inline CUresult launch_ex(
 	launch.block[1] = config->blockDimY;
 	launch.block[2] = config->blockDimZ;
 	launch.shared_bytes = config->sharedMemBytes;
+	launch.extended = true;
 	if (config->numAttrs > 0) {
 		result = encode_attributes(&launch, config->attrs, config->numAttrs);
 		if (result != CUDA_SUCCESS)
@@ -221,15 +253,15 @@ static inline CUresult launch_ex(
 	return launch_checked(&launch, config->hStream, per_thread, params, extra);
 }
 
-ENTRY_PAIR(cuLaunchKernel, _ptsz, launch_kernel,
+ENTRY_PAIR_UNTRACED(cuLaunchKernel, _ptsz, launch_kernel,
 	(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
 		unsigned int bz, unsigned int shared, CUstream stream, void **params, void **extra),
 	f, gx, gy, gz, bx, by, bz, shared, stream, params, extra)
 
-ENTRY_PAIR(cuLaunchCooperativeKernel, _ptsz, launch_cooperative,
+ENTRY_PAIR_UNTRACED(cuLaunchCooperativeKernel, _ptsz, launch_cooperative,
 	(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
 		unsigned int bz, unsigned int shared, CUstream stream, void **params),
 	f, gx, gy, gz, bx, by, bz, shared, stream, params)
 
-ENTRY_PAIR(cuLaunchKernelEx, _ptsz, launch_ex,
+ENTRY_PAIR_UNTRACED(cuLaunchKernelEx, _ptsz, launch_ex,
 	(const CUlaunchConfig *config, CUfunction f, void **params, void **extra), config, f, params, extra)

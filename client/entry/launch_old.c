@@ -1,7 +1,7 @@
-// Entry points: launches as they were before CUDA 4.0, with the block's shape and the arguments set
-// on the function beforehand. What was set is kept beside the function; a launch hands it to
-// today's call, which judges it. Any thread; two threads that set up one function at once get a
-// mixture, as with the driver.
+// Entry points: launches as before CUDA 4.0, with the block's shape and the arguments set on the
+// function beforehand. The library keeps these settings beside the function; a launch passes them
+// to today's call, which checks them. Any thread; two threads that set up the same function at once
+// get a mixture, as with the driver.
 
 #include "client/entry/entry.h"
 
@@ -12,20 +12,20 @@
 #include "client/state/function.h"
 #include "client/state/instance.h"
 
-/* All that such a function could have. */
+/* The most bytes of arguments that such a function could have. */
 #define ARGUMENT_BYTES 4096u
 
 struct setup {
 	struct setup *next;
 	const void *handle;
-	uint64_t serial; /* of the function: the place may have another one by now */
+	uint64_t serial; /* of the function: a later function may reuse the place */
 	unsigned int block[3], shared_bytes;
 	size_t argument_bytes;
 	uint8_t arguments[ARGUMENT_BYTES];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct setup *setups; /* guarded by lock, with all that is in them */
+static struct setup *setups; /* guarded by lock, with all contents */
 
 /* Under the lock. NULL without memory. */
 static struct setup *find(const struct client_function *function)

@@ -1,5 +1,5 @@
-// Entry points of libraries: modules that belong to no context. They need an initialised driver and
-// nothing else.
+// Entry points of libraries: modules that belong to no context. These calls need an initialised
+// driver and nothing else.
 
 #include "client/entry/entry.h"
 #include "client/state/context.h"
@@ -9,10 +9,10 @@
 #include "client/state/module.h"
 
 /*
- * Whether the program keeps its image makes no difference to a copy. The table of host functions
- * and data is for devices that share the host's page tables; the service offers none, and asking
- * for such a function finds nothing. Neither option's value is looked at, and cuBLAS has none for
- * the first.
+ * An image that the program keeps makes no difference to a copy. The table of host functions and
+ * data is for devices that share the host's page tables; the service offers none, and lookups of
+ * such functions find nothing. Neither option's value is read; cuBLAS passes none for the first
+ * option.
  */
 static CUresult check_options(unsigned int count, const CUlibraryOption *options)
 {
@@ -47,6 +47,7 @@ CUDA_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUj
 	void **values, unsigned int count, CUlibraryOption *library_options, void **library_values,
 	unsigned int library_count)
 {
+	TRACE_CALL();
 	struct jit jit;
 	CUresult result = process_enter();
 
@@ -66,6 +67,7 @@ CUDA_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path,
 	void **values, unsigned int count, CUlibraryOption *library_options, void **library_values,
 	unsigned int library_count)
 {
+	TRACE_CALL();
 	struct jit jit;
 	CUresult result = process_enter();
 
@@ -93,6 +95,7 @@ static CUresult enter(CUlibrary handle, struct client_module **ret_library)
 
 CUDA_EXPORT CUresult cuLibraryUnload(CUlibrary handle)
 {
+	TRACE_CALL();
 	struct client_module *library;
 	CUresult result = enter(handle, &library);
 
@@ -101,6 +104,7 @@ CUDA_EXPORT CUresult cuLibraryUnload(CUlibrary handle)
 
 CUDA_EXPORT CUresult cuLibraryGetKernel(CUkernel *ret_handle, CUlibrary handle, const char *name)
 {
+	TRACE_CALL();
 	struct client_function *function;
 	struct client_module *library;
 	CUresult result = enter(handle, &library);
@@ -140,7 +144,7 @@ CUDA_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *ret_handles, unsigned i
 	return module_functions(library, (struct client_function **)ret_handles, room, &count);
 }
 
-/* The library as it is in the current context. */
+/* The library's instance in the current context. */
 static CUresult enter_instance(CUlibrary handle, struct client_module **ret_instance)
 {
 	CUresult result = process_enter_context();

@@ -14,6 +14,7 @@
 CUDA_EXPORT CUresult cuLinkCreate_v2(
 	unsigned int count, CUjit_option *options, void **values, CUlinkState *ret_handle)
 {
+	TRACE_CALL();
 	CUresult r = process_enter_context();
 	struct jit jit;
 
@@ -64,6 +65,7 @@ static CUresult enter_input(CUlinkState handle, CUjitInputType type, unsigned in
 CUDA_EXPORT CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, size_t bytes,
 	const char *name, unsigned int count, CUjit_option *options, void **values)
 {
+	TRACE_CALL();
 	struct client_link *link;
 	struct jit own;
 	CUresult r = enter_input(handle, type, count, options, values, &link, &own);
@@ -94,7 +96,7 @@ static bool read_all(int fd, char *to, size_t bytes)
 	return true;
 }
 
-/* The whole of a file; free() it. */
+/* Reads a whole file; the caller frees the data. */
 static CUresult read_file(const char *path, char **ret_data, size_t *ret_bytes)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), saved = errno;
@@ -123,6 +125,7 @@ static CUresult read_file(const char *path, char **ret_data, size_t *ret_bytes)
 CUDA_EXPORT CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *path,
 	unsigned int count, CUjit_option *options, void **values)
 {
+	TRACE_CALL();
 	struct client_link *link;
 	struct jit own;
 	size_t bytes;
@@ -147,6 +150,7 @@ CUDA_EXPORT CUresult cuLinkAddFile(CUlinkState handle, CUjitInputType type, cons
 
 CUDA_EXPORT CUresult cuLinkComplete(CUlinkState handle, void **ret_image, size_t *ret_bytes)
 {
+	TRACE_CALL();
 	struct client_link *link;
 	CUresult r = enter(handle, &link);
 

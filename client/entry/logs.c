@@ -1,4 +1,4 @@
-// Entry points: what the driver has to say of errors, kept for the program (state/logbook.h).
+// Entry points: the driver's log of errors, kept for the program (state/logbook.h).
 
 #include "client/state/logbook.h"
 

@@ -1,5 +1,5 @@
 // Entry points: managed memory. Advice and prefetches are checked and remembered; state/managed.h
-// says why they do no more.
+// says why they have no other effect.
 
 #include "client/state/managed.h"
 
@@ -12,6 +12,7 @@
 
 CUDA_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
@@ -42,7 +43,7 @@ static CUresult check_place(const CUmemLocation *location)
 	}
 }
 
-/* Whether advice is about a place. */
+/* True if the advice names a place. */
 static bool names_place(CUmem_advise advice)
 {
 	return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
@@ -68,7 +69,7 @@ CUDA_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise
 	return cuMemAdvise_v2(address, bytes, advice, place_of(device));
 }
 
-/* There are no nodes for what is done to managed memory in stream order. */
+/* Graphs have no nodes for operations on managed memory in stream order. */
 static CUresult check_stream(CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;
@@ -99,7 +100,7 @@ ENTRY_PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
 	(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags, CUstream stream),
 	address, bytes, location, flags, stream)
 
-/* Ranges of one call: all of them managed, on a stream of the program's. */
+/* Checks the ranges of a call: all of managed memory, on a stream that the program made. */
 static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *bytes, size_t count,
 	unsigned long long flags, CUstream handle, bool per_thread)
 {
@@ -116,7 +117,7 @@ static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *bytes, 
 	return check_stream(handle, per_thread);
 }
 
-/* Places are for the ranges from their index to the next one's. */
+/* Places apply to the ranges from their index to the next place's index. */
 static CUresult check_places(const CUmemLocation *places, const size_t *first, size_t number, size_t count)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -147,7 +148,7 @@ static CUresult prefetch_batch(CUdeviceptr *addresses, size_t *bytes, size_t cou
 	return r;
 }
 
-/* What was discarded may be read as anything; as it is, for instance. */
+/* Discarded memory may have any contents; this library leaves it unchanged. */
 static CUresult discard_batch(CUdeviceptr *addresses, size_t *bytes, size_t count, unsigned long long flags,
 	CUstream stream, bool per_thread)
 {
@@ -188,7 +189,7 @@ CUDA_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_r
 	return r;
 }
 
-/* Who may touch managed memory when does not depend on streams here: everybody may, always. */
+/* Access to managed memory never depends on streams here: all threads always have access. */
 static CUresult attach(
 	CUstream handle, CUdeviceptr address, size_t bytes, unsigned int flags, bool per_thread)
 {

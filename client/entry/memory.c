@@ -11,6 +11,7 @@
 
 CUDA_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
@@ -21,6 +22,7 @@ CUDA_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 CUDA_EXPORT CUresult cuMemAllocPitch_v2(
 	CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element_bytes)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 	uint64_t row, bytes;
 
@@ -46,6 +48,7 @@ static CUresult release_of_graph(CUdeviceptr address)
 
 CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 {
+	TRACE_CALL();
 	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
@@ -58,6 +61,7 @@ CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 
 CUDA_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
+	TRACE_CALL();
 	CUresult r = process_enter_context();
 	size_t available, total;
 

@@ -21,7 +21,7 @@ static CUresult check_location(const CUmemLocation *location)
 		       : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Pools of managed memory are not made. */
+/* Only pools of device memory are supported. */
 CUresult mempool_check_kind(const CUmemLocation *location, CUmemAllocationType type)
 {
 	if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
@@ -142,6 +142,7 @@ CUDA_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 CUDA_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	return r == CUDA_SUCCESS ? mempool_trim(pool, keep) : r;
@@ -198,7 +199,7 @@ CUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool p
 	return r;
 }
 
-/* @pool: NULL: the current one */
+/* @pool: NULL: the current pool */
 static CUresult alloc_from(
 	CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream handle, bool per_thread)
 {
@@ -209,7 +210,8 @@ static CUresult alloc_from(
 		return r;
 	if (!address)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Who wants nothing gets it, unlike with cuMemAlloc(); cuMemFreeAsync() takes it. */
+	/* A request for 0 bytes succeeds, unlike with cuMemAlloc(); cuMemFreeAsync() accepts its
+	 * address. */
 	if (bytes == 0) {
 		*address = 0;
 		return CUDA_SUCCESS;

@@ -39,22 +39,30 @@ static CUresult load(CUmodule *ret_handle, const char *path, const void *code, u
 
 CUDA_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *path)
 {
+	TRACE_CALL();
+
 	return load(module, path, NULL, 0, NULL, NULL);
 }
 
 CUDA_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
+	TRACE_CALL();
+
 	return load(module, NULL, image, 0, NULL, NULL);
 }
 
 CUDA_EXPORT CUresult cuModuleLoadDataEx(
 	CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values)
 {
+	TRACE_CALL();
+
 	return load(module, NULL, image, count, options, values);
 }
 
 CUDA_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatbin)
 {
+	TRACE_CALL();
+
 	return load(module, NULL, fatbin, 0, NULL, NULL);
 }
 
@@ -71,12 +79,13 @@ static CUresult enter(CUmodule handle, struct client_module **ret_module)
 
 CUDA_EXPORT CUresult cuModuleUnload(CUmodule handle)
 {
+	TRACE_CALL();
 	struct client_module *module;
 	CUresult result = enter(handle, &module);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	/* A library's module goes with the library. */
+	/* A library's module is unloaded with the library. */
 	if (module->library)
 		return CUDA_ERROR_NOT_PERMITTED;
 	return module_unload(module);
@@ -84,6 +93,7 @@ CUDA_EXPORT CUresult cuModuleUnload(CUmodule handle)
 
 CUDA_EXPORT CUresult cuModuleGetFunction(CUfunction *ret_handle, CUmodule handle, const char *name)
 {
+	TRACE_CALL();
 	struct client_function *function;
 	struct client_module *module;
 	CUresult result = enter(handle, &module);
@@ -103,6 +113,7 @@ CUDA_EXPORT CUresult cuModuleGetFunction(CUfunction *ret_handle, CUmodule handle
 CUDA_EXPORT CUresult cuModuleGetGlobal_v2(
 	CUdeviceptr *ret_address, size_t *ret_bytes, CUmodule handle, const char *name)
 {
+	TRACE_CALL();
 	struct client_module *module;
 	CUresult result = enter(handle, &module);
 
@@ -136,9 +147,8 @@ CUDA_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *ret_handles, unsigne
 	return module_functions(module, (struct client_function **)ret_handles, room, &count);
 }
 
-/* The variable is the driver's own, so the shim reads it for the program. The service loads as it
- * sees fit.
- */
+/* The driver defines this environment variable, so the library reads it for the program. The
+ * service has its own loading mode. */
 CUDA_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret_mode)
 {
 	const char *wish = getenv("CUDA_MODULE_LOADING");

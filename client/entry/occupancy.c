@@ -1,5 +1,5 @@
-// Entry points of occupancy. Single questions go to the service once; the search for a block size,
-// with the program's own function for dynamic shared memory, runs here.
+// Entry points of occupancy. The service answers each single question once; the search for a block
+// size, with the program's own function for dynamic shared memory, runs here.
 
 #include "client/state/occupancy.h"
 
@@ -60,7 +60,7 @@ CUDA_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(
 	return result;
 }
 
-/* What a search for the best block size goes through. */
+/* State of a search for the best block size. */
 struct search {
 	const struct client_function *function;
 	CUoccupancyB2DSize size_of; /* dynamic shared memory of a block size; NULL: the same for all */
@@ -68,7 +68,7 @@ struct search {
 	unsigned int flags;
 	int largest; /* block size to begin with */
 	int warp;    /* threads of a warp: the step */
-	int most;    /* threads that one multiprocessor holds: no result can be better */
+	int most;    /* threads that a multiprocessor holds: the upper bound of a result */
 	int processors;
 };
 
@@ -146,7 +146,8 @@ CUDA_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *ret_grid_size, int *r
 		ret_grid_size, ret_block_size, handle, size_of, shared_bytes, limit, 0);
 }
 
-/* Bytes of an attribute's value that count: programs leave the rest of the 64 as it was. */
+/* Bytes that count of an attribute's value: programs leave the rest of the 64 bytes
+ * uninitialised. */
 static size_t value_bytes(CUlaunchAttributeID id)
 {
 	switch ((int)id) {
@@ -164,7 +165,7 @@ static size_t value_bytes(CUlaunchAttributeID id)
 	}
 }
 
-/* Attributes with handles have no bearing on what fits. */
+/* Attributes with handles do not change the occupancy. */
 static CUresult take_attributes(
 	struct occupancy *question, const CUlaunchAttribute *attributes, uint32_t count)
 {

@@ -1,4 +1,4 @@
-// Entry points: peers. A program sees one device, and a device is no peer of itself: access to
+// Entry points: peers. A program sees a single device, which is no peer of itself: access to
 // another context of the same device needs no permission and can be given none. Copies "between"
 // contexts are copies on the device.
 
@@ -32,8 +32,8 @@ CUDA_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
 	return r == CUDA_SUCCESS ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : r;
 }
 
-/* The contexts of memory sides have to be live ones, or none for the current one; arrays have
- * theirs. */
+/* The context of a memory side must be live, or NULL for the current context; arrays have their
+ * own. */
 static bool are_contexts(const CUDA_MEMCPY3D_PEER *copy)
 {
 	return (copy->srcMemoryType != CU_MEMORYTYPE_DEVICE || !copy->srcContext ||
@@ -123,7 +123,7 @@ CUDA_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities
 }
 
 /* None: pinned host memory, and so managed memory, may lose updates where program and device change
- * it at once. */
+ * a word at once. */
 CUDA_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(
 	unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice device)
 {

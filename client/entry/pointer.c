@@ -1,6 +1,6 @@
-// Entry points: questions about pointers, answered from the map of ranges. A pointer that is not in
-// it is ordinary memory of the program: an error for one question, empty answers for a list of
-// them.
+// Entry points: questions about pointers, answered from the map of ranges. A pointer outside the
+// map is ordinary memory of the program: a single question returns an error, a list of questions
+// empty answers.
 
 #include "client/entry/entry.h"
 
@@ -13,10 +13,10 @@
 #include "client/state/registered.h"
 
 #define ANSWER_MOST 16
-/* What CU_POINTER_ATTRIBUTE_ACCESS_FLAGS says of memory that the device may read and write. */
+/* CU_POINTER_ATTRIBUTE_ACCESS_FLAGS of memory that the device may read and write. */
 #define ACCESS_READWRITE 3
 
-/* An answer and how many bytes of it the caller gets. */
+/* An answer and its number of bytes that the caller gets. */
 struct answer {
 	uint8_t bytes[ANSWER_MOST];
 	uint32_t length;
@@ -46,7 +46,7 @@ static struct answer make_bool(bool value)
 	return make_int(value);
 }
 
-/* Globals belong to a module; the program sees the context they are used in. */
+/* Globals belong to a module; the program gets the context of the module. */
 static CUcontext owner_of(const struct range *range)
 {
 	if (range->kind == RANGE_POOL)
@@ -66,14 +66,16 @@ static CUresult answer_device_pointer(const struct range *range, uint64_t addres
 	return CUDA_SUCCESS;
 }
 
-/* The answer for memory that is known. CUDA_ERROR_INVALID_VALUE when the question does not fit
- * it. */
+/* The answer for known memory. CUDA_ERROR_INVALID_VALUE for a question that does not fit the
+ * memory. */
 static CUresult answer_known(
 	CUpointer_attribute attribute, const struct range *range, uint64_t address, struct answer *ret_answer)
 {
 	bool managed = range->kind == RANGE_MANAGED;
 	bool registered = range->kind == RANGE_REGISTERED;
-	bool host = range->kind == RANGE_HOST || range->kind == RANGE_BEHIND || registered;
+	bool mapped = range->kind == RANGE_MAPPED || range->kind == RANGE_MAPPED_HOST;
+	bool host = range->kind == RANGE_HOST || range->kind == RANGE_MAPPED_HOST ||
+		    range->kind == RANGE_BEHIND || registered;
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -117,13 +119,13 @@ static CUresult answer_known(
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*ret_answer = make_bool(range->kind == RANGE_DEVICE);
 		return CUDA_SUCCESS;
-	/* Other devices cannot be given this memory. */
+	/* No other device can get this memory. */
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		*ret_answer = make_bool(false);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		*ret_answer = make_word(range->kind == RANGE_MAPPED ? range->flags : 0);
+		*ret_answer = make_word(mapped ? range->flags : 0);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*ret_answer = make_word(range->kind == RANGE_POOL ? (uint64_t)(uintptr_t)range->owner : 0);
@@ -134,9 +136,8 @@ static CUresult answer_known(
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The range that holds an address, as the program knows it: what it was given beyond its wish is
- * not in it.
- * Return: whether there is one. */
+/* Finds the range of an address as the program asked for it, without the excess of rounding.
+ * Return: false without such a range. */
 static bool look_up(CUdeviceptr pointer, struct range *ret_range)
 {
 	if (ranges_lookup(pointer, ret_range) != 0 || pointer - ret_range->address >= ret_range->bytes)
@@ -145,7 +146,7 @@ static bool look_up(CUdeviceptr pointer, struct range *ret_range)
 	return true;
 }
 
-/* The answer of a list for a pointer that is not known, or to a question that does not fit. */
+/* The answer of a list for an unknown pointer, or for a question that does not fit the memory. */
 static struct answer answer_empty(CUpointer_attribute attribute, bool known, uint64_t pointer)
 {
 	const struct range nothing = {.kind = RANGE_HOST};
@@ -206,8 +207,8 @@ static bool is_device_memory(enum range_kind kind)
 	return kind == RANGE_DEVICE || kind == RANGE_POOL || kind == RANGE_MAPPED || kind == RANGE_MANAGED;
 }
 
-/* The one attribute that can be set asks that synchronous copies are; they never are less here than
- * in the driver. */
+/* The only attribute that can be set asks for synchronous copies; here synchronous copies are at
+ * least as synchronous as the driver's. */
 CUDA_EXPORT CUresult cuPointerSetAttribute(
 	const void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
 {

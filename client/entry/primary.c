@@ -16,6 +16,7 @@ static CUresult enter(CUdevice device)
 
 CUDA_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
+	TRACE_CALL();
 	CUresult r = enter(device);
 
 	if (r != CUDA_SUCCESS)
@@ -25,6 +26,7 @@ CUDA_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice devic
 
 CUDA_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
+	TRACE_CALL();
 	CUresult r = enter(device);
 
 	return r == CUDA_SUCCESS ? context_primary_release(device) : r;
@@ -37,6 +39,7 @@ CUDA_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 
 CUDA_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
+	TRACE_CALL();
 	CUresult r = enter(device);
 
 	return r == CUDA_SUCCESS ? context_primary_reset(device) : r;

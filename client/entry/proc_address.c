@@ -1,13 +1,13 @@
-// cuGetProcAddress: from a base name, a driver version and flags to one of the shim's own
-// functions. Runs on the program's threads, at any time: before cuInit, in a forked child, after
-// the service is gone. Owns a constant table.
+// cuGetProcAddress: from a base name, a driver version and flags to a function of this library.
+// Runs on the program's threads, at any time: before cuInit, in a forked child, after the service
+// has ended. Owns a constant table.
 //
-// The rule. A base name has one or more forms, each with the driver version that introduced it
-// (client/api.def). The newest form that is not newer than the requested version is the one whose
-// prototype the caller was compiled with, so that one is the answer, never simply the newest. With
-// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM the answer is that form's per-thread variant where
-// it has one. A call that the shim refuses resolves to its refusing function: callers take a
-// missing address for an old driver and crash or give up, but deal with CUDA_ERROR_NOT_SUPPORTED.
+// The rule. A base name has at least one form, each with the driver version that introduced it
+// (client/api.def). The caller was compiled with the prototype of the newest form that is not newer
+// than the requested version, so the answer is that form, never simply the newest. With
+// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM the answer is that form's per-thread variant if
+// there is one. A call that the library refuses resolves to its refusing function: callers take a
+// missing address for an old driver and crash or fail, but handle CUDA_ERROR_NOT_SUPPORTED.
 //
 // All functions named here are "protected" (client/entry/api.h): the addresses are fixed when the
 // library is linked, so no preloaded or interposed object of the same name can slip into the table.
@@ -74,7 +74,7 @@ static bool is_variant_of(const struct form *form, const struct form *legacy)
 	       (!strcmp(form->symbol + length, "_ptsz") || !strcmp(form->symbol + length, "_ptds"));
 }
 
-/* Among the rows of one base name, from `first` on. NULL where every form is newer than
+/* Chooses among the rows of a base name, from `first` on. NULL where every form is newer than
  * `version`. */
 static const struct form *choose(size_t first, int version, bool per_thread)
 {
@@ -92,10 +92,10 @@ static const struct form *choose(size_t first, int version, bool per_thread)
 }
 
 /*
- * A name without an answer: the real driver (580) says CUDA_SUCCESS, a NULL address and the reason
- * in the status. A caller that hands in no status cannot see a reason, and one that looks at
- * nothing but the result would call address 0: it gets CUDA_ERROR_NOT_FOUND, which the CUDA runtime
- * accepts as well.
+ * A name without an answer: the real driver (580) returns CUDA_SUCCESS, a NULL address and the
+ * reason in the status. A caller that passes no status cannot see the reason and, with a look at
+ * the result alone, would call address 0. Such a caller gets CUDA_ERROR_NOT_FOUND, which the CUDA
+ * runtime accepts as well.
  */
 static CUresult resolve(const char *base, int version, uint64_t flags, void **ret_address,
 	CUdriverProcAddressQueryResult *ret_status)
@@ -122,7 +122,7 @@ CUresult cuGetProcAddress_v2(const char *base, void **ret_address, int version, 
 	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 	CUresult result;
 
-	/* A version from the future: nothing is written, as the real driver does it. */
+	/* A future version: like the real driver, the call writes nothing. */
 	if (!base || !ret_address || version > CUDA_ABI_VERSION)
 		return CUDA_ERROR_INVALID_VALUE;
 	result = resolve(base, version, flags, ret_address, &status);
@@ -133,7 +133,7 @@ CUresult cuGetProcAddress_v2(const char *base, void **ret_address, int version, 
 	return result;
 }
 
-/* The form of CUDA 11.3, for callers that never heard of the status. */
+/* The form of CUDA 11.3, whose callers pass no status. */
 CUresult cuGetProcAddress(const char *base, void **ret_address, int version, uint64_t flags)
 {
 	return cuGetProcAddress_v2(base, ret_address, version, flags, NULL);

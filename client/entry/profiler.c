@@ -1,4 +1,4 @@
-// Entry points: profiler control. There is no profiler behind it.
+// Entry points: profiler control. There is no profiler, so the calls do nothing.
 
 #include "client/entry/entry.h"
 

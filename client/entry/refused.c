@@ -1,9 +1,8 @@
-// The driver calls that frmps does not have: the REFUSED rows of client/api.def. Each is a function
-// that says so once on stderr and returns CUDA_ERROR_NOT_SUPPORTED, whatever its arguments; it
-// writes to none of them. A program that merely looks such a call up, as the CUDA runtime does with
-// hundreds, is told nothing and works.
+// The driver calls that frmps does not have: the REFUSED rows of client/api.def. Each function logs
+// the refusal once and returns CUDA_ERROR_NOT_SUPPORTED, whatever its arguments; no output is
+// written. A lookup alone, as the CUDA runtime makes for hundreds of such calls, logs nothing.
 //
-// Runs on the program's threads. Owns one "already said" flag per call.
+// Runs on the program's threads. Owns a "logged" flag per call.
 
 #include "client/state/log.h"
 #include "protocol/cuda_abi.h"
@@ -11,10 +10,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Kept out of line: the functions below are then a handful of instructions each. */
+/* Not inlined: the functions below are then a handful of instructions each. */
 static __attribute__((noinline)) CUresult refuse(atomic_bool *said, const char *symbol, const char *reason)
 {
-	/* The load alone keeps threads that hammer a refused call from fighting over the line. */
+	/* The plain load keeps threads that repeat a refused call from contending for the cache
+	 * line. */
 	if (!atomic_load_explicit(said, memory_order_relaxed) &&
 		!atomic_exchange_explicit(said, true, memory_order_relaxed))
 		client_log(CLIENT_LOG_ERROR, "%s is not supported (%s)", symbol, reason);
@@ -22,8 +22,8 @@ static __attribute__((noinline)) CUresult refuse(atomic_bool *said, const char *
 }
 
 /*
- * No parameters are declared: the caller passes what the call's real prototype says, in registers
- * and on its own stack, and this side reads none of it.
+ * No parameters are declared: the caller passes the arguments of the call's real prototype in
+ * registers and on its own stack, and this side reads none.
  */
 #define MAKE_REFUSED(symbol, note)                                                                           \
 	CUresult symbol(void) __attribute__((visibility("protected")));                                      \

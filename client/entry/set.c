@@ -1,5 +1,5 @@
-// Entry points: fills. A fill without a stream goes to the default stream and returns when it is
-// given to it.
+// Entry points: fills. A fill without a stream goes to the default stream; the call returns once
+// the fill is submitted.
 
 #include "client/entry/entry.h"
 
@@ -32,7 +32,7 @@ static CUresult fill_async(CUdeviceptr dst, size_t pitch, unsigned int value, un
 }
 
 /*
- * The eight entry points of one element type: one and two dimensions, on the default and on a given
+ * The eight entry points of an element type: one and two dimensions, on the default and on a given
  * stream, both meanings of stream 0.
  */
 #define FILLS(bits, type)                                                                                    \

@@ -1,4 +1,4 @@
-// Entry points: streams. Captures have a file of their own (capture.c).
+// Entry points: streams. Entry points of captures are in capture.c.
 
 #include "client/entry/entry.h"
 
@@ -15,6 +15,7 @@
 
 CUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
+	TRACE_CALL();
 	struct client_stream *made;
 	CUresult r = process_enter_context();
 
@@ -35,6 +36,7 @@ CUDA_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 
 CUDA_EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
 {
+	TRACE_CALL();
 	struct client_stream *stream;
 	CUresult r = enter_stream(handle, false, &stream);
 
@@ -48,7 +50,7 @@ CUDA_EXPORT CUresult cuStreamDestroy(CUstream handle)
 	return cuStreamDestroy_v2(handle);
 }
 
-/* The same for what a host function may call. */
+/* The same for calls that a host function may make. */
 static CUresult enter_host(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
 	CUresult r = process_enter_host(stream_has_context(handle));
@@ -81,7 +83,7 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 	struct client_stream *stream;
 	CUresult r = enter_host(handle, per_thread, &stream);
 
-	/* In a forked child there is nothing to look at. */
+	/* A forked child has nothing to look at. */
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = capture_is_on(stream) ? capture_refuse(stream) : capture_unsafe();
@@ -104,7 +106,7 @@ static CUresult wait_event(CUstream handle, CUevent event, unsigned int flags, b
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* An external wait is a node of a graph. */
+	/* An external wait becomes a node of a graph. */
 	if (flags == CU_EVENT_WAIT_EXTERNAL && capture_is_on(stream))
 		return capture_external(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 	return flags == CU_EVENT_WAIT_DEFAULT ? event_wait(event, stream) : CUDA_ERROR_INVALID_VALUE;
@@ -155,7 +157,7 @@ static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
 
 ENTRY_PAIR(cuStreamGetId, _ptsz, get_id, (CUstream stream, unsigned long long *id), stream, id)
 
-/* Default streams belong to whatever context is current. */
+/* Default streams belong to the current context. */
 static CUresult get_context(CUstream handle, CUcontext *context, CUgreenCtx *green, bool per_thread)
 {
 	struct client_stream *stream;
@@ -175,7 +177,7 @@ ENTRY_PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream stream, CUcontext *cont
 ENTRY_PAIR(cuStreamGetCtx_v2, _ptsz, get_context, (CUstream stream, CUcontext *context, CUgreenCtx *green),
 	stream, context, green)
 
-/* A stream has one only if it was made in one. */
+/* Only a stream of a green context has one, and the library makes none. */
 CUDA_EXPORT CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
 {
 	struct client_stream *stream;

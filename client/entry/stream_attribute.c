@@ -1,6 +1,6 @@
-// Entry points: attributes of streams. All of them are hints: about caches, about how to wait,
-// about which fences must see which writes. They are kept for the program to read; kernels run
-// without them. Two threads that set attributes of one stream at once get one or the other value.
+// Entry points: attributes of streams. All of them are hints: about caches, the way to wait, and
+// fences between writes. The library keeps them only for the program to read; kernels run without
+// them. Two threads that set an attribute of the same stream at once leave either value.
 
 #include "client/entry/entry.h"
 
@@ -8,7 +8,7 @@
 #include "client/state/stream.h"
 
 struct attributes {
-	uint64_t stream; /* whose: ids are never used again */
+	uint64_t stream; /* the owner: stream ids are never used again */
 	CUlaunchAttributeValue window, policy, domain, map;
 };
 
@@ -66,7 +66,7 @@ static CUresult get(CUstream handle, CUlaunchAttributeID id, CUlaunchAttributeVa
 ENTRY_PAIR(cuStreamGetAttribute, _ptsz, get,
 	(CUstream stream, CUlaunchAttributeID id, CUlaunchAttributeValue *value), stream, id, value)
 
-/* What the device would not take. */
+/* False for a value that the device would refuse. */
 static bool is_possible(CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
 {
 	const struct client_device *device = device_get(0);
@@ -90,8 +90,7 @@ static CUresult set(
 		return r;
 	if (!value)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) /* a stream of the service has the priority that it was made
-						   with */
+	if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) /* fixed at the creation of the service's stream */
 		return value->priority == stream->priority ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 	kept = value_of(stream, id);
 	if (!kept || !is_possible(id, value))

@@ -1,4 +1,5 @@
-// Entry points: words written and waited for in stream order. A single operation is a batch of one.
+// Entry points: writes of words, and waits for words, in stream order. A single operation is a
+// batch of one.
 
 #include "client/entry/entry.h"
 

@@ -1,6 +1,6 @@
-// Entry points: tensor maps. The driver alone knows their encoding, so each is asked of the service
-// once; programs encode the same map before every launch, so the latest ones are kept. An encoding
-// depends on nothing but the arguments.
+// Entry points: tensor maps. Only the driver knows their encoding, so the library asks the service
+// once for each. Programs encode the same map before every launch, so the latest maps are cached.
+// An encoding depends on nothing but the arguments.
 
 #include "client/entry/entry.h"
 
@@ -11,13 +11,13 @@
 #include "client/link/control.h"
 
 #define RANK_MAX WIRE_TENSOR_RANK_MAX
-/* Maps that are kept, by a hash of their arguments; a power of two. */
-#define KEPT	  64u
+/* Cached maps, by a hash of their arguments; a power of two. */
+#define CACHED	  64u
 #define MAP_BYTES (WIRE_TENSOR_MAP_WORDS * sizeof(uint64_t))
 
 enum kind { TILED, IM2COL, OTHER_ADDRESS };
 
-/* All arguments, unused ones and padding zero, so that two are equal byte by byte. */
+/* All arguments. Unused fields and padding are zero, so that equal arguments have equal bytes. */
 struct arguments {
 	uint64_t address, dims[RANK_MAX], strides[RANK_MAX], map[WIRE_TENSOR_MAP_WORDS];
 	uint32_t kind, type, rank, channels, pixels, interleave, swizzle, promotion, fill;
@@ -30,7 +30,7 @@ static struct {
 	struct arguments arguments;
 	uint64_t words[WIRE_TENSOR_MAP_WORDS];
 	bool valid;
-} kept[KEPT]; /* guarded by lock */
+} cached[CACHED]; /* guarded by lock */
 
 static uint32_t place_of(const struct arguments *a)
 {
@@ -39,7 +39,7 @@ static uint32_t place_of(const struct arguments *a)
 
 	for (size_t i = 0; i < sizeof(*a); ++i)
 		hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-	return (uint32_t)(hash >> 32) % KEPT;
+	return (uint32_t)(hash >> 32) % CACHED;
 }
 
 static bool recall(const struct arguments *a, uint32_t place, CUtensorMap *ret_map)
@@ -47,9 +47,9 @@ static bool recall(const struct arguments *a, uint32_t place, CUtensorMap *ret_m
 	bool found;
 
 	pthread_mutex_lock(&lock);
-	found = kept[place].valid && memcmp(&kept[place].arguments, a, sizeof(*a)) == 0;
+	found = cached[place].valid && memcmp(&cached[place].arguments, a, sizeof(*a)) == 0;
 	if (found)
-		memcpy(ret_map, kept[place].words, MAP_BYTES);
+		memcpy(ret_map, cached[place].words, MAP_BYTES);
 	pthread_mutex_unlock(&lock);
 	return found;
 }
@@ -57,9 +57,9 @@ static bool recall(const struct arguments *a, uint32_t place, CUtensorMap *ret_m
 static void keep(const struct arguments *a, uint32_t place, const uint64_t *words)
 {
 	pthread_mutex_lock(&lock);
-	kept[place].arguments = *a;
-	memcpy(kept[place].words, words, MAP_BYTES);
-	kept[place].valid = true;
+	cached[place].arguments = *a;
+	memcpy(cached[place].words, words, MAP_BYTES);
+	cached[place].valid = true;
 	pthread_mutex_unlock(&lock);
 }
 

@@ -95,7 +95,7 @@ CUDA_EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *ret_texture, C
 	return r;
 }
 
-/* Without a view the driver tells one that is all zero. */
+/* Without a view the driver returns a view that is all zero. */
 CUDA_EXPORT CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *ret_view, CUtexObject object)
 {
 	struct object_form form;
@@ -116,8 +116,8 @@ CUDA_EXPORT CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *ret_resourc
 	return r;
 }
 
-/* The attribute counts elements of 16 bytes; of smaller ones there are more, four times as many at
- * most (H200, driver 580). */
+/* The attribute counts elements of 16 bytes; smaller elements may be more, at most four times as
+ * many (H200, driver 580). */
 CUDA_EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(
 	size_t *ret_width, CUarray_format format, unsigned channels, CUdevice device)
 {

@@ -12,7 +12,7 @@ CUDA_EXPORT CUresult cuUserObjectCreate(
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* The flag has to be given: nobody waits for the destructor. */
+	/* The flag is required: no call waits for the destructor. */
 	if (!object || !destroy || references == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
 		return CUDA_ERROR_INVALID_VALUE;
 	return object_new(user, destroy, references, object);

@@ -1,18 +1,25 @@
-// Entry points: virtual memory management. Device memory only; a shareable handle is a descriptor
-// that other programs of the same user can import.
+// Entry points: virtual memory management. A shareable handle is a descriptor that other programs
+// of the same user can import.
+//
+// Addresses for host memory lie elsewhere than those for device memory, and a program says only
+// later what it maps there. So the thread remembers what it has made, imported or asked about last.
 
 #include "client/entry/entry.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "client/link/connect.h"
 #include "client/state/device.h"
 #include "client/state/space.h"
+#include "client/state/thread.h"
 #include "client/state/virtual.h"
 
 #define PAGE UINT64_C(4096)
 
-/* Whether a place is the program's device. */
+/* Who may have access: the program's device, or its processors. */
 static CUresult check_location(const CUmemLocation *location)
 {
 	switch (location->type) {
@@ -21,21 +28,42 @@ static CUresult check_location(const CUmemLocation *location)
 	case CU_MEM_LOCATION_TYPE_HOST:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
-static CUresult check_properties(const CUmemAllocationProp *properties)
+/* Without NUMA there is node 0. */
+static bool is_node(int id)
 {
-	if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
-		return CUDA_ERROR_INVALID_VALUE;
-	return check_location(&properties->location);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d", id);
+	return id == 0 || (id > 0 && access(path, F_OK) == 0);
 }
 
-/* What a device without a fabric, without remote access to its memory and on Linux does not
- * make. */
+static CUresult check_properties(const CUmemAllocationProp *properties)
+{
+	const CUmemLocation *location = properties ? &properties->location : NULL;
+
+	if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+		location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ||
+		(location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !is_node(location->id)) ||
+		(location->type == CU_MEM_LOCATION_TYPE_HOST && properties->requestedHandleTypes))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (virtual_is_host(location) && !connection.has_host_memory)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return check_location(location);
+}
+
+static void remember(const CUmemLocation *location)
+{
+	thread_self()->reserves_host = location && virtual_is_host(location);
+}
+
+/* Refuses wishes that a device without a fabric, without remote access to its memory and on Linux
+ * cannot fulfil. */
 static CUresult check_wishes(const CUmemAllocationProp *properties)
 {
 	if (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -48,6 +76,7 @@ static CUresult check_wishes(const CUmemAllocationProp *properties)
 CUDA_EXPORT CUresult cuMemAddressReserve(
 	CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 	uint64_t reserved;
 
@@ -55,7 +84,12 @@ CUDA_EXPORT CUresult cuMemAddressReserve(
 		return r;
 	if (!address || bytes == 0 || bytes % PAGE != 0 || (alignment & (alignment - 1)) != 0 || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = space_reserve(bytes, alignment, hint, &reserved);
+	if (thread_self()->reserves_host)
+		r = space_reserve_host(bytes, alignment, &reserved);
+	/* Where there is no such room, what is so large is for something else. */
+	if (!thread_self()->reserves_host || r != CUDA_SUCCESS)
+		r = space_reserve(bytes, alignment, hint, &reserved);
+	remember(NULL);
 	if (r == CUDA_SUCCESS)
 		*address = reserved;
 	return r;
@@ -63,6 +97,7 @@ CUDA_EXPORT CUresult cuMemAddressReserve(
 
 CUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -85,12 +120,14 @@ CUDA_EXPORT CUresult cuMemGetAllocationGranularity(
 				    option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
 		return CUDA_ERROR_INVALID_VALUE;
 	*granularity = VIRTUAL_GRANULE;
+	remember(&properties->location);
 	return CUDA_SUCCESS;
 }
 
 CUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	const CUmemAllocationProp *properties, unsigned long long flags)
 {
+	TRACE_CALL();
 	CUmemAllocationProp made;
 	CUresult r = process_enter();
 
@@ -106,11 +143,15 @@ CUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t by
 	made = *properties;
 	/* A hint, and the memory is not compressible. */
 	made.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;
-	return virtual_create(bytes, &made, handle);
+	r = virtual_create(bytes, &made, handle);
+	if (r == CUDA_SUCCESS)
+		remember(&made.location);
+	return r;
 }
 
 CUDA_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	return r == CUDA_SUCCESS ? virtual_release(handle) : r;
@@ -119,6 +160,7 @@ CUDA_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 CUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 	CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -127,11 +169,15 @@ CUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 		return CUDA_ERROR_INVALID_VALUE;
 	if (offset != 0)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return virtual_map(address, bytes, handle);
+	r = virtual_map(address, bytes, handle);
+	if (r == CUDA_SUCCESS && space_is_host(address))
+		remember(NULL);
+	return r;
 }
 
 CUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	return r == CUDA_SUCCESS ? virtual_unmap(address, bytes) : r;
@@ -140,6 +186,7 @@ CUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 CUDA_EXPORT CUresult cuMemSetAccess(
 	CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
+	TRACE_CALL();
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -154,7 +201,7 @@ CUDA_EXPORT CUresult cuMemSetAccess(
 			flags != CU_MEM_ACCESS_FLAGS_PROT_READ && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 			r = CUDA_ERROR_INVALID_VALUE;
 		if (r == CUDA_SUCCESS)
-			r = virtual_set_access(address, bytes, flags);
+			r = virtual_set_access(address, bytes, virtual_is_host(&access[i].location), flags);
 	}
 	return r;
 }
@@ -171,7 +218,7 @@ CUDA_EXPORT CUresult cuMemGetAccess(
 		return CUDA_ERROR_INVALID_VALUE;
 	r = check_location(location);
 	if (r == CUDA_SUCCESS)
-		r = virtual_get_access(address, &access);
+		r = virtual_get_access(address, virtual_is_host(location), &access);
 	if (r == CUDA_SUCCESS)
 		*flags = access;
 	return r;
@@ -218,6 +265,7 @@ CUDA_EXPORT CUresult cuMemImportFromShareableHandle(
 	CUmemGenericAllocationHandle *handle, void *shareable, CUmemAllocationHandleType type)
 {
 	CUresult r = process_enter();
+	CUmemAllocationProp properties;
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -226,5 +274,8 @@ CUDA_EXPORT CUresult cuMemImportFromShareableHandle(
 	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	/* The descriptor itself, not a pointer to it. */
-	return virtual_import((int)(intptr_t)shareable, handle);
+	r = virtual_import((int)(intptr_t)shareable, handle);
+	if (r == CUDA_SUCCESS && virtual_properties(*handle, &properties) == CUDA_SUCCESS)
+		remember(&properties.location);
+	return r;
 }

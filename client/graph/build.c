@@ -1,4 +1,4 @@
-// See build.h. Ids of the service's graphs are given out here.
+// See build.h. This file gives out the ids of the service's graphs.
 
 #include "client/graph/build.h"
 
@@ -12,7 +12,7 @@
 #include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/state/event.h"
-#include "client/state/grave.h"
+#include "client/state/reclaim.h"
 #include "client/state/ids.h"
 #include "client/state/image.h"
 #include "client/state/process.h"
@@ -22,16 +22,17 @@
 #include "client/submit/operation.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
+#include "client/trace/trace.h"
 
-/* Commands of changes ahead of one launch: they take of the stream's credit. */
+/* Most commands of changes ahead of a launch: these use the stream's credit. */
 #define AHEAD_COMMANDS 32u
 
 struct graph_build {
-	struct grave grave;
+	struct reclaim reclaim;
 	struct graph_form form;
-	struct client_graph *graph;   /* in a grave: goes with it; may be NULL */
+	struct client_graph *graph;   /* freed with the build on the reclaim list; may be NULL */
 	struct client_stream *stream; /* of the latest launch; NULL: none */
-	uint64_t seq;		      /* of that, or of the latest change that went ahead of the next */
+	uint64_t seq;		      /* of the launch, or of a later change sent ahead */
 	uint32_t ahead;		      /* commands of such changes */
 };
 
@@ -57,7 +58,7 @@ static CUresult send_description(struct graph_step *step, uint32_t id)
 	return r;
 }
 
-/* If it has a place that executors share, it may be changed. */
+/* A graph with a place that executors share may be changed. */
 static void let_change(struct graph_step *step, uint32_t id)
 {
 	static _Atomic uint32_t serials;
@@ -121,36 +122,36 @@ static void build_free(struct graph_build *build)
 	free(build);
 }
 
-static bool is_over(const struct grave *grave)
+static bool is_over(const struct reclaim *reclaim)
 {
-	const struct graph_build *build = (const struct graph_build *)grave;
+	const struct graph_build *build = (const struct graph_build *)reclaim;
 
 	if (!build->stream || wait_is_done(build->stream, build->seq))
 		return true;
-	/* After a fault nothing is known done any more, but a function or a copy of it may be
-	 * running here. */
+	/* After a fault no completion is known any more, but a host function or copy of the build
+	 * may still run in this process. */
 	return process_error() != CUDA_SUCCESS && callback_is_idle();
 }
 
-static struct graveyard graves = GRAVEYARD_INIT(is_over);
+static struct reclaim_list pending = RECLAIM_LIST_INIT(is_over);
 
 void build_reap(void)
 {
-	struct grave *grave;
+	struct reclaim *reclaim;
 
-	while ((grave = graveyard_take(&graves)))
-		build_free((struct graph_build *)grave);
+	while ((reclaim = reclaim_take(&pending)))
+		build_free((struct graph_build *)reclaim);
 	graph_memory_reap();
 }
 
 /* Freed now or when its last launch is done. */
-void build_bury(struct graph_build *build, struct client_graph *graph)
+void build_retire(struct graph_build *build, struct client_graph *graph)
 {
 	build->graph = graph;
-	/* A mark behind the launch, so that its end is seen. */
-	if (build->stream && !is_over(&build->grave))
+	/* A mark behind the launch makes its completion visible. */
+	if (build->stream && !is_over(&build->reclaim))
 		submit_mark(build->stream, build->seq);
-	graveyard_add(&graves, &build->grave);
+	reclaim_add(&pending, &build->reclaim);
 	build_reap();
 }
 
@@ -218,27 +219,29 @@ CUresult build_await(struct client_stream *stream, struct client_stream *other, 
 	return CUDA_SUCCESS;
 }
 
-static CUresult launch_graph(struct client_stream *stream, uint32_t graph)
+static CUresult launch_graph(struct client_stream *stream, uint32_t graph, uint32_t nodes)
 {
+	struct submit_timing *timing = trace_is_on() ? trace_graph(nodes, stream) : NULL;
 	struct submit submit;
-	CUresult r = submit_begin(stream, FRMPS_OP_GRAPH_LAUNCH, sizeof(struct frmps_graph_launch), &submit);
+	CUresult r = submit_begin_timed(
+		stream, FRMPS_OP_GRAPH_LAUNCH, sizeof(struct frmps_graph_launch), timing, &submit);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	*(struct frmps_graph_launch *)submit.body = (struct frmps_graph_launch){.graph = graph};
-	submit_commit(&submit);
-	return CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS) {
+		*(struct frmps_graph_launch *)submit.body = (struct frmps_graph_launch){.graph = graph};
+		submit_commit_timed(&submit, timing, false);
+	}
+	return trace_submitted(timing, r);
 }
 
-/* Nodes that were changed since the latest launch; those from `next` on are not sent yet. */
+/* Nodes that were changed since the latest launch. */
 struct changes {
 	struct graph_node *const *nodes;
 	uint32_t count;
 };
 
-/* Changes of a step that fit one command. */
+/* Changes of a step that fit a command. */
 struct batch {
-	uint32_t end; /* behind the last of them */
+	uint32_t end; /* index behind the last change */
 	uint32_t count, bytes;
 };
 
@@ -280,7 +283,7 @@ static void write_changes(struct frmps_graph_update *ret_update, uint32_t graph,
 	}
 }
 
-/* As many changes of a step as fit one command, from *next on. */
+/* Sends as many changes of a step as fit a command, from *next on. */
 static CUresult send_changes(struct client_stream *stream, uint32_t graph, uint32_t step,
 	const struct changes *changes, uint32_t *next)
 {
@@ -313,8 +316,8 @@ bool build_change_ahead(struct graph_build *build, struct graph_node *const *cha
 	if (!submit_try_own(build->stream, FRMPS_OP_GRAPH_UPDATE, update_bytes(&batch), build->seq, &submit))
 		return false;
 	write_changes(submit.body, step->device.graph, 0, &changes, 0, &batch);
-	/* The first one wakes the executor while the program goes on; the launch wakes it at the
-	 * latest. */
+	/* The first change wakes the executor while the program continues; the launch wakes the
+	 * executor at the latest. */
 	if (build->ahead++)
 		submit_commit_quietly(&submit);
 	else
@@ -338,7 +341,7 @@ static CUresult launch_step(struct client_stream *stream, struct graph_step *ste
 {
 	switch (step->kind) {
 	case STEP_DEVICE:
-		return launch_graph(stream, step->device.graph);
+		return launch_graph(stream, step->device.graph, step->device.nodes);
 	case STEP_HOST:
 		return callback_host_function(stream, step->host.fn, step->host.userData);
 	case STEP_COPY:
@@ -369,7 +372,7 @@ static CUresult launch_steps(struct graph_build *build, struct client_stream *st
 		*ret_begun |= r == CUDA_SUCCESS;
 	}
 	last = word_acquire(&stream->last);
-	/* Where nothing of it was submitted, what went ahead is the latest. */
+	/* If no step was submitted, the changes sent ahead are the latest. */
 	if (build->stream != stream || last > build->seq)
 		build->seq = last;
 	build->stream = stream;
@@ -377,7 +380,7 @@ static CUresult launch_steps(struct graph_build *build, struct client_stream *st
 	return r;
 }
 
-/* Without one of its events nothing of a graph runs. */
+/* If an event of the graph is destroyed, no part of the graph runs. */
 static bool has_events(const struct graph_form *form)
 {
 	bool has = true;
@@ -398,10 +401,10 @@ CUresult build_launch(struct graph_build *build, struct client_stream *stream,
 					      : CUDA_ERROR_INVALID_HANDLE;
 
 	*ret_begun = false;
-	/* For the program a launch is one command of the stream. */
+	/* A launch counts as a single command of the stream for the program. */
 	if (r == CUDA_SUCCESS && claims)
 		r = submit_claim(stream);
-	/* Then the latest launch is still the former one. */
+	/* On an error the former launch is still the latest. */
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = launch_steps(build, stream, &changes, ret_begun);

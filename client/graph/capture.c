@@ -8,7 +8,7 @@
 #include "client/graph/graph.h"
 #include "client/graph/memory.h"
 #include "client/graph/params.h"
-#include "client/graph/tips.h"
+#include "client/graph/frontier.h"
 #include "client/state/thread.h"
 #include "client/submit/encode.h"
 
@@ -19,26 +19,26 @@ struct capture {
 	struct capture *next;
 	uint64_t id;
 	CUstreamCaptureMode mode;
-	const struct thread *thread; /* that began it; never followed */
-	struct client_graph *graph;  /* NULL: it went with the graph around it, and the capture is invalid */
-	bool owns_graph;	     /* until the program gets it */
+	const struct thread *thread; /* the thread that began the capture; never dereferenced */
+	struct client_graph *graph;  /* NULL: freed with the graph around it; then the capture is invalid */
+	bool owns_graph;	     /* until the program gets the graph */
 	bool invalid;
 	struct client_stream *origin;
-	struct tips left; /* the last nodes of streams that were destroyed meanwhile */
+	struct frontier left; /* the last nodes of streams that were destroyed meanwhile */
 };
 
 struct capture_stream {
 	struct capture *capture;
-	struct tips tips;
-	/* Its own latest node, as long as only the stream's order makes the next one wait for
+	struct frontier frontier;
+	/* The stream's own latest node, as long as only stream order makes the next node wait for
 	 * it. */
 	CUgraphNode latest;
 };
 
-/* An event that was recorded in a capture, which may be over. */
+/* An event that was recorded in a capture, which may have ended. */
 struct captured {
 	uint64_t id;
-	struct tips tips;
+	struct frontier frontier;
 };
 
 word32 capture_strict;
@@ -74,7 +74,7 @@ static bool is_blocking(const struct capture *capture)
 	return false;
 }
 
-/* The words that others look at without the lock. */
+/* Updates the words that other threads read without the lock. */
 static void publish(void)
 {
 	uint32_t strict = 0, count = 0;
@@ -106,14 +106,13 @@ static void invalidate_blocking(void)
 static void join(struct client_stream *stream, struct capture *capture)
 {
 	of(stream)->capture = capture;
-	of(stream)->tips.count = 0;
+	of(stream)->frontier.count = 0;
 	of(stream)->latest = NULL;
 	word_set(&stream->capturing, CAPTURES);
 	publish();
 }
 
-/* A graph is about to be freed; captures into the children of its nodes have nowhere to go any
- * more. */
+/* A graph is about to be freed: captures into the children of its nodes lose their graph. */
 static void orphan(const struct client_graph *graph)
 {
 	for (struct capture *c = captures; c; c = c->next) {
@@ -124,7 +123,7 @@ static void orphan(const struct client_graph *graph)
 	}
 }
 
-/* Takes a capture and all its streams away, and a graph that nobody gets. */
+/* Removes a capture from all its streams, and frees a graph that the program does not get. */
 static void finish(struct capture *capture, struct graph_object **ret_objects)
 {
 	struct capture **at = &captures;
@@ -145,7 +144,7 @@ static void finish(struct capture *capture, struct graph_object **ret_objects)
 		orphan(capture->graph);
 		graph_free(capture->graph, ret_objects);
 	}
-	tips_deinit(&capture->left);
+	frontier_deinit(&capture->left);
 	free(capture);
 	publish();
 }
@@ -167,7 +166,7 @@ static CUresult enter(struct client_stream *stream, struct capture **ret_capture
 	return CUDA_SUCCESS;
 }
 
-/* A command or a dependency that is lost is missing in the graph. Return: r */
+/* A lost command or dependency would be missing in the graph. Return: r */
 static CUresult confirm(struct capture *capture, CUresult r)
 {
 	if (r != CUDA_SUCCESS)
@@ -175,19 +174,19 @@ static CUresult confirm(struct capture *capture, CUresult r)
 	return r;
 }
 
-/* The stream's next node waits for these for another reason than that they are in front of it. */
+/* Makes the stream's next node wait for these nodes explicitly, not only by stream order. */
 static CUresult depend(
 	struct capture_stream *s, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count)
 {
 	for (size_t i = 0; i < count; ++i)
 		if (nodes[i] == s->latest)
 			s->latest = NULL;
-	return confirm(s->capture, tips_add_all(&s->tips, nodes, data, count));
+	return confirm(s->capture, frontier_add_all(&s->frontier, nodes, data, count));
 }
 
-/* A kernel that may begin before the kernel in front of it in the stream has ended says so in that
- * edge. Other edges stay as they are: what the program waited for by an event has to be over when
- * the kernel begins. */
+/* A kernel that may begin before the preceding kernel of the stream has ended says so in that edge.
+ * Other edges stay as they are: nodes that the program waited for by an event must end before the
+ * kernel begins. */
 static void take_programmatic(struct capture_stream *s, struct graph_params *params)
 {
 	const struct graph_node *latest = graph_find_node(s->latest);
@@ -197,16 +196,16 @@ static void take_programmatic(struct capture_stream *s, struct graph_params *par
 		return;
 	if (!latest || latest->params.type != CU_GRAPH_NODE_TYPE_KERNEL)
 		return;
-	for (size_t i = 0; i < s->tips.count; ++i) {
-		if (s->tips.nodes[i] != s->latest)
+	for (size_t i = 0; i < s->frontier.count; ++i) {
+		if (s->frontier.nodes[i] != s->latest)
 			continue;
-		s->tips.data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
-		s->tips.data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+		s->frontier.data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+		s->frontier.data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
 	}
 }
 
-/* A kernel keeps the priority of the stream in which it is captured: graphs may run at those of
- * their nodes. */
+/* A kernel keeps the priority of the stream that captures: graphs may use the priorities of their
+ * nodes. */
 static CUresult take_priority(const struct client_stream *stream, struct graph_params *params)
 {
 	const CUlaunchAttributeValue value = {.priority = stream->priority};
@@ -230,11 +229,11 @@ static CUresult add(struct client_stream *stream, struct graph_params *params)
 		return r;
 	}
 	take_programmatic(s, params);
-	r = graph_add(capture->graph, params, s->tips.nodes, s->tips.data, s->tips.count, &node);
+	r = graph_add(capture->graph, params, s->frontier.nodes, s->frontier.data, s->frontier.count, &node);
 	if (r == CUDA_SUCCESS) {
-		s->tips.count = 0;
+		s->frontier.count = 0;
 		s->latest = graph_node_handle(node);
-		r = tips_add(&s->tips, s->latest, NULL);
+		r = frontier_add(&s->frontier, s->latest, NULL);
 	}
 	return confirm(capture, r);
 }
@@ -269,15 +268,15 @@ CUresult capture_refuse(struct client_stream *stream)
 static CUresult record(
 	const struct client_stream *stream, const struct capture *capture, struct captured **captured)
 {
-	const struct tips *tips = &of(stream)->tips;
+	const struct frontier *frontier = &of(stream)->frontier;
 	struct captured *c = *captured ? *captured : calloc(1, sizeof(*c));
 
 	if (!c)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*captured = c;
 	c->id = capture->id;
-	c->tips.count = 0;
-	return tips_add_all(&c->tips, tips->nodes, tips->data, tips->count);
+	c->frontier.count = 0;
+	return frontier_add_all(&c->frontier, frontier->nodes, frontier->data, frontier->count);
 }
 
 CUresult capture_record(struct client_stream *stream, struct captured **captured)
@@ -293,7 +292,7 @@ CUresult capture_record(struct client_stream *stream, struct captured **captured
 	return r;
 }
 
-/* The event was recorded in a capture. */
+/* Waits for an event that was recorded in a capture. */
 static CUresult wait_captured(struct client_stream *stream, const struct captured *captured)
 {
 	struct capture *theirs = find(captured->id), *mine = of(stream)->capture;
@@ -318,10 +317,11 @@ static CUresult wait_captured(struct client_stream *stream, const struct capture
 	}
 	if (!mine)
 		join(stream, theirs);
-	return depend(of(stream), captured->tips.nodes, captured->tips.data, captured->tips.count);
+	return depend(
+		of(stream), captured->frontier.nodes, captured->frontier.data, captured->frontier.count);
 }
 
-/* The stream captures and the event is of the world outside. */
+/* A stream that captures waits for an event from outside. */
 static CUresult wait_outside(struct client_stream *stream, bool recorded)
 {
 	struct capture *capture;
@@ -347,7 +347,7 @@ void capture_forget(struct captured **captured)
 {
 	graph_enter();
 	if (*captured) {
-		tips_deinit(&(*captured)->tips);
+		frontier_deinit(&(*captured)->frontier);
 		free(*captured);
 		*captured = NULL;
 	}
@@ -366,7 +366,7 @@ CUresult capture_refuse_event(struct captured **captured)
 	return capture ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- what other calls may do ---- */
+/* ---- permissions of other calls ---- */
 
 /* See cuThreadExchangeStreamCaptureMode. */
 static bool forbids(const struct capture *capture, const struct thread *thread)
@@ -467,7 +467,7 @@ static CUresult begin(struct client_stream *stream, CUstreamCaptureMode mode, CU
 	if (r != CUDA_SUCCESS || !count)
 		return r;
 	r = depend(of(stream), nodes, data, count);
-	/* The graph is the program's. */
+	/* The graph belongs to the program. */
 	if (r != CUDA_SUCCESS)
 		finish(capture, NULL);
 	return r;
@@ -488,10 +488,10 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
 	return r;
 }
 
-static bool are_marked(const struct tips *tips)
+static bool are_marked(const struct frontier *frontier)
 {
-	for (size_t i = 0; i < tips->count; ++i)
-		if (!graph_find_node(tips->nodes[i])->mark)
+	for (size_t i = 0; i < frontier->count; ++i)
+		if (!graph_find_node(frontier->nodes[i])->mark)
 			return false;
 	return true;
 }
@@ -500,18 +500,18 @@ static bool are_marked(const struct tips *tips)
  * the end of the origin. */
 static CUresult check_joined(const struct capture *capture)
 {
-	const struct tips *ends = &of(capture->origin)->tips;
+	const struct frontier *ends = &of(capture->origin)->frontier;
 	uint32_t used = stream_slots_used();
 
 	if (!graph_mark_before(capture->graph, ends->nodes, ends->count))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (uint32_t slot = 1; slot < used; ++slot)
-		if (streams[slot].capture == capture && !are_marked(&streams[slot].tips))
+		if (streams[slot].capture == capture && !are_marked(&streams[slot].frontier))
 			return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 	return are_marked(&capture->left) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
 
-/* @ret_objects: of a graph that nobody gets */
+/* @ret_objects: of a graph that the program does not get */
 static CUresult end(struct client_stream *stream, CUgraph *ret_graph, struct graph_object **ret_objects)
 {
 	struct capture *capture = of(stream)->capture;
@@ -551,12 +551,13 @@ CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph)
 	return r;
 }
 
-/* What the stream captured stays in the graph. */
+/* Nodes that the stream captured stay in the graph. */
 static void leave(struct client_stream *stream, struct capture *capture)
 {
-	const struct tips *tips = &of(stream)->tips;
+	const struct frontier *frontier = &of(stream)->frontier;
 
-	if (tips_add_all(&capture->left, tips->nodes, tips->data, tips->count) != CUDA_SUCCESS)
+	if (frontier_add_all(&capture->left, frontier->nodes, frontier->data, frontier->count) !=
+		CUDA_SUCCESS)
 		capture->invalid = true;
 	of(stream)->capture = NULL;
 	word_set(&stream->capturing, OFF);
@@ -575,8 +576,8 @@ void capture_leave(struct client_stream *stream)
 	else if (capture)
 		leave(stream, capture);
 	graph_leave();
-	/* Memory of its nodes is freed when somebody reaps next: here nobody may wait for the
-	 * device. */
+	/* The next graph_memory_reap() frees the memory of the nodes: this call must not wait for
+	 * the device. */
 	graph_objects_drop(objects, false);
 }
 
@@ -596,7 +597,8 @@ CUresult capture_query(struct client_stream *stream, struct capture_info *ret_in
 		ret_info->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 	else if (s->capture)
 		*ret_info = (struct capture_info){CU_STREAM_CAPTURE_STATUS_ACTIVE, s->capture->id,
-			graph_handle(s->capture->graph), s->tips.nodes, s->tips.data, s->tips.count};
+			graph_handle(s->capture->graph), s->frontier.nodes, s->frontier.data,
+			s->frontier.count};
 	graph_leave();
 	return CUDA_SUCCESS;
 }
@@ -613,7 +615,7 @@ static CUresult update(struct client_stream *stream, const CUgraphNode *nodes, c
 	if (!are_nodes_of(s->capture->graph, nodes, count))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (replaces) {
-		s->tips.count = 0;
+		s->frontier.count = 0;
 		s->latest = NULL;
 	}
 	return depend(s, nodes, data, count);

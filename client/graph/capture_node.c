@@ -7,7 +7,7 @@
 #include "client/state/context.h"
 #include "client/submit/encode.h"
 
-/* What making the parameters has returned comes first. */
+/* An error of making the parameters takes precedence. */
 static CUresult append(struct client_stream *stream, struct graph_params *params, CUresult r)
 {
 	return r == CUDA_SUCCESS ? capture_add(stream, params) : r;

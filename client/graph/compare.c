@@ -14,11 +14,11 @@ static CUgraphExecUpdateResult blame(struct graph_node *node, const struct graph
 	return result;
 }
 
-/* Partners in two graphs: by the index of mine, which is its mark; the mark of theirs is that too,
- * once it has a partner. */
+/* Pairs of nodes of two graphs, by the index of my node, which is its mark. A node of theirs has
+ * the same mark once it is paired. */
 struct pairs {
 	struct graph_node **theirs;
-	struct graph_node **stack; /* of mine, whose edges are still to be followed */
+	struct graph_node **stack; /* nodes of mine whose edges are still to be followed */
 	uint32_t depth, count;
 };
 
@@ -44,7 +44,7 @@ static struct graph_node *next_end(const struct client_graph *graph, uint32_t *a
 	return *at < graph->count ? graph->nodes[(*at)++] : NULL;
 }
 
-/* From the last nodes along the edges. Return: whether all have partners. */
+/* From the last nodes along the edges. Return: true if all nodes have partners. */
 static bool pair_all(struct pairs *pairs, const struct client_graph *mine, const struct client_graph *theirs)
 {
 	uint32_t i = 0, j = 0;
@@ -63,9 +63,9 @@ static bool pair_all(struct pairs *pairs, const struct client_graph *mine, const
 	return fits && pairs->count == mine->count;
 }
 
-/* The driver asks for the same order of the last nodes and of each node's edges. That in which the
- * nodes were made may differ, with streams that capture side by side. Theirs is a copy with as many
- * nodes: it gets the order of mine, if the graphs have the same form. */
+/* The driver demands the same order of the last nodes and of each node's edges. The order of
+ * creation may differ if streams capture side by side. Theirs is a copy with as many nodes, and
+ * gets the order of mine if the graphs have the same form. */
 static void arrange(const struct client_graph *mine, const struct client_graph *theirs)
 {
 	struct graph_node **room = calloc(2 * (size_t)mine->count + 1, sizeof(struct graph_node *));

@@ -1,5 +1,5 @@
-// See exec.h. The copy's nodes have the nodes of the program's graph as their origins; what the
-// service has of it is build.c's.
+// See exec.h. The origins of the copy's nodes are the nodes of the program's graph; build.c owns
+// the service's graphs.
 
 #include "client/graph/exec.h"
 
@@ -16,7 +16,7 @@
 #define EXEC_MAGIC UINT32_C(0x45584543)
 #define EXEC_SHIFT 8
 #define EXECS	   (1u << 16)
-/* Changed nodes that are sent ahead of a launch at a time: first so many, in the end so many. */
+/* Number of changed nodes that are sent ahead of a launch at a time: first and most. */
 #define AHEAD_LEAST 16u
 #define AHEAD_MOST  64u
 
@@ -24,16 +24,16 @@ struct client_exec {
 	struct slab_object object;
 	pthread_mutex_t lock;
 	struct client_graph *graph;
-	CUgraph source;		   /* what was instantiated; it may be gone since */
+	CUgraph source;		   /* the graph that was instantiated; may be destroyed since */
 	struct graph_build *build; /* replaced as a whole, never changed */
 	uint64_t flags;
-	uint64_t unloads; /* modules that had been unloaded when the build was looked at */
-	bool changed;	  /* the build is not the graph's any more, */
-	bool changes;	  /* and the next one is to be one that can be changed */
-	/* Or it is but for these nodes, which the next launch sends. */
+	uint64_t unloads; /* module_unloads() when the build was last checked */
+	bool changed;	  /* the build does not match the graph any more, and */
+	bool changes;	  /* the next build must allow changes */
+	/* Else the build matches but for these nodes, which the next launch sends, */
 	struct graph_node **pending;
 	uint32_t pending_count, pending_room;
-	uint32_t ahead_at; /* or which go ahead of it, once they are so many */
+	uint32_t ahead_at; /* or which are sent ahead of it once there are so many */
 };
 
 _Static_assert(sizeof(struct client_exec) <= 1u << EXEC_SHIFT, "an executable graph fits its place");
@@ -77,7 +77,7 @@ static bool add_pending(struct client_exec *exec, struct graph_node *node)
 	return true;
 }
 
-/* A node does something else from now on. */
+/* Records that a node was changed. */
 static void note_change(struct client_exec *exec, struct graph_node *node)
 {
 	if (exec->changes && (node->pending || add_pending(exec, node)))
@@ -85,7 +85,7 @@ static void note_change(struct client_exec *exec, struct graph_node *node)
 	exec->changed = exec->changes = true;
 }
 
-/* Whether the build goes on to be the graph's, but for what the next launch sends. */
+/* Checks that the build still matches the graph, but for the changes that the next launch sends. */
 static CUresult follow(struct client_exec *exec, struct graph_node **ret_bad)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -100,7 +100,7 @@ static CUresult follow(struct client_exec *exec, struct graph_node **ret_bad)
 	return r;
 }
 
-/* A build of the graph as it is. With a kernel's module gone there is none. */
+/* Makes a build of the graph as it is. Fails if a kernel's module was unloaded. */
 static CUresult make_current(struct client_exec *exec, struct graph_node **ret_bad)
 {
 	uint64_t unloads = module_unloads();
@@ -118,7 +118,7 @@ static CUresult make_current(struct client_exec *exec, struct graph_node **ret_b
 	forget_pending(exec);
 	if (former) {
 		build_follow(build, former);
-		build_bury(former, NULL);
+		build_retire(former, NULL);
 	}
 	exec->build = build;
 	exec->changed = false;
@@ -126,7 +126,7 @@ static CUresult make_current(struct client_exec *exec, struct graph_node **ret_b
 	return CUDA_SUCCESS;
 }
 
-/* Where changes cannot go ahead, it is tried again when they are twice as many. */
+/* After a failure to send changes ahead, tries again when there are twice as many. */
 static void send_ahead(struct client_exec *exec)
 {
 	uint32_t count = exec->pending_count, next = 2 * count;
@@ -134,7 +134,7 @@ static void send_ahead(struct client_exec *exec)
 
 	if (count < exec->ahead_at || exec->changed || exec->unloads != module_unloads())
 		return;
-	/* What is wrong with them the launch says. */
+	/* The launch reports errors of the changes. */
 	if (follow(exec, &bad) == CUDA_SUCCESS && !exec->changed &&
 		build_change_ahead(exec->build, exec->pending, count)) {
 		forget_pending(exec);
@@ -162,7 +162,7 @@ static CUresult take_copy(CUgraph handle, struct client_graph **ret_copy)
 	return r;
 }
 
-/* What the copy was made from, NULL if it is gone. Under the graph lock. */
+/* The graph that the copy was made from; NULL if it was destroyed. Under the graph lock. */
 static struct client_graph *source_of(const struct client_exec *exec)
 {
 	struct client_graph *graph = graph_find(exec->source);
@@ -170,8 +170,7 @@ static struct client_graph *source_of(const struct client_exec *exec)
 	return graph && graph->serial == exec->graph->origin ? graph : NULL;
 }
 
-/* The memory of a graph is there once: a second executable graph would write to it beside the first
- * one. */
+/* The memory of a graph exists once: a second executable graph would write to the same memory. */
 static CUresult claim(struct client_exec *exec)
 {
 	struct client_graph *graph;
@@ -212,7 +211,7 @@ static void drop_copy(struct client_graph *graph)
 	graph_objects_drop(objects, false);
 }
 
-/* The program's node behind one of the copy. */
+/* The program's node for a node of the copy. */
 static CUgraphNode original(CUgraph handle, const struct graph_node *node)
 {
 	struct client_graph *graph;
@@ -283,14 +282,14 @@ CUresult exec_destroy(CUgraphExec handle)
 	pthread_mutex_destroy(&exec->lock);
 	free(exec->pending);
 	unclaim(exec);
-	build_bury(exec->build, exec->graph);
+	build_retire(exec->build, exec->graph);
 	slab_give(&exec_slab, exec);
 	return CUDA_SUCCESS;
 }
 
 /* ---- launching ---- */
 
-/* Whether all allocation nodes may run. Children have none. */
+/* Checks that all allocation nodes may run. Children have none. */
 static CUresult check_memory(const struct client_graph *graph, bool again)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -304,7 +303,7 @@ static CUresult check_memory(const struct client_graph *graph, bool again)
 	return r;
 }
 
-/* A launch comes behind the frees of what it allocates, on whatever streams they were. */
+/* Orders a launch behind the frees of the memory that it allocates, on whatever streams. */
 static CUresult await_frees(const struct client_graph *graph, struct client_stream *stream)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -322,8 +321,8 @@ static CUresult await_frees(const struct client_graph *graph, struct client_stre
 	return r;
 }
 
-/* What allocation and free nodes do; whether that changed anything is in their marks. Return:
- * whether all that is to be freed was allocated. */
+/* Does the allocation and free nodes; a node's mark says if its memory changed. Return: false if a
+ * free node's memory was not allocated. */
 static bool change_memory(const struct client_graph *graph)
 {
 	bool all = true;
@@ -345,21 +344,21 @@ static bool change_memory(const struct client_graph *graph)
 	return all;
 }
 
-/* Takes that back, the latest first. */
+/* Undoes change_memory(), the latest change first. */
 static void change_memory_back(const struct client_graph *graph)
 {
 	for (uint32_t i = graph->count; i-- > 0;)
 		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && graph->nodes[i]->mark)
-			graph_memory_keep(graph->nodes[i]->params.address);
+			graph_memory_undo_free(graph->nodes[i]->params.address);
 	for (uint32_t i = graph->count; i-- > 0;) {
 		const struct graph_node *node = graph->nodes[i];
 
 		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->mark)
-			graph_memory_take_back(node->params.memory);
+			graph_memory_undo_allocate(node->params.memory);
 	}
 }
 
-/* The frees are in a launch whose last command is this, or one before it. */
+/* Places the frees behind this command, the last of the launch. */
 static void place_frees(const struct client_graph *graph, struct client_stream *stream, uint64_t seq)
 {
 	for (uint32_t i = 0; i < graph->count; ++i) {
@@ -370,8 +369,8 @@ static void place_frees(const struct client_graph *graph, struct client_stream *
 	}
 }
 
-/* The program may use or free the memory as soon as the launch is on its way, so it is counted
- * before. A launch of which nothing is on its way leaves everything as it was. */
+/* The program may use or free the memory as soon as the launch is submitted, so the memory is
+ * counted before. A launch of which no command was submitted changes nothing. */
 static CUresult launch(struct client_exec *exec, struct client_stream *stream)
 {
 	struct graph_node *bad;
@@ -421,7 +420,7 @@ CUresult exec_upload(struct client_exec *exec)
 
 /* ---- changes ---- */
 
-/* The copy's node for one of the program's. */
+/* The copy's node for a node of the program's graph. */
 static struct graph_node *counterpart(const struct client_exec *exec, CUgraphNode handle)
 {
 	const struct graph_node *node;
@@ -434,7 +433,7 @@ static struct graph_node *counterpart(const struct client_exec *exec, CUgraphNod
 	return serial ? graph_find_origin(exec->graph, serial) : NULL;
 }
 
-/* Takes the parameters over, and gives back what was there. */
+/* Takes the parameters over, and frees the former parameters. */
 static void set_params(struct client_exec *exec, struct graph_node *node, struct graph_params *params)
 {
 	struct graph_params former = node->params;
@@ -483,7 +482,7 @@ CUresult exec_set_kernel(struct client_exec *exec, CUgraphNode handle, const CUD
 	return r;
 }
 
-/* Only these can be switched off. */
+/* Only these types can be switched off. */
 static bool has_switch(const struct graph_node *node)
 {
 	return node && (node->params.type == CU_GRAPH_NODE_TYPE_KERNEL ||
@@ -541,8 +540,7 @@ static void exchange_inside(struct client_exec *exec, struct graph_params *a, st
 	}
 }
 
-/* Exchanges what the nodes do and the user objects that they need; the graphs have the same
- * form. */
+/* Exchanges the parameters of the nodes and the user objects; the graphs have the same form. */
 static void exchange(struct client_exec *exec, struct client_graph *mine, struct client_graph *theirs)
 {
 	struct graph_condition *conditions = mine->conditions;
@@ -550,7 +548,7 @@ static void exchange(struct client_exec *exec, struct client_graph *mine, struct
 
 	mine->objects = theirs->objects;
 	theirs->objects = objects;
-	/* With other handles and values the form is another one. */
+	/* Other handles and values need another form. */
 	exec->changed |= conditions != NULL;
 	mine->conditions = theirs->conditions;
 	theirs->conditions = conditions;
@@ -564,7 +562,7 @@ static void exchange(struct client_exec *exec, struct client_graph *mine, struct
 		}
 		if (!params_are_same(a, b))
 			note_change(exec, mine->nodes[i]);
-		/* Attributes cannot be changed where they are. */
+		/* Attributes cannot be changed in place. */
 		exec->changed |= a->type == CU_GRAPH_NODE_TYPE_KERNEL &&
 				 !params_attributes_are_same(&a->kernel, &b->kernel);
 		*a = *b;
@@ -586,12 +584,11 @@ static CUresult update(struct client_exec *exec, struct client_graph *mine, stru
 	return CUDA_SUCCESS;
 }
 
-/* After an update the copy has what was there before, which the launches before it may still
- * need. */
-static void bury_copy(struct graph_build *rest, struct client_graph *copy, bool updated)
+/* After an update the copy has the former parameters, which earlier launches may still need. */
+static void retire_copy(struct graph_build *rest, struct client_graph *copy, bool updated)
 {
 	if (rest)
-		build_bury(rest, updated ? copy : NULL);
+		build_retire(rest, updated ? copy : NULL);
 	if (!updated)
 		drop_copy(copy);
 }
@@ -613,7 +610,7 @@ CUresult exec_update(struct client_exec *exec, CUgraph handle, CUgraphExecUpdate
 	pthread_mutex_unlock(&exec->lock);
 	if (!rest)
 		ret_info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
-	bury_copy(rest, copy, r == CUDA_SUCCESS);
+	retire_copy(rest, copy, r == CUDA_SUCCESS);
 	return r;
 }
 
@@ -636,6 +633,6 @@ CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph hand
 		 update(exec, mine->params.child, copy, handle, &info) != CUDA_SUCCESS)
 		r = CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_unlock(&exec->lock);
-	bury_copy(rest, copy, r == CUDA_SUCCESS);
+	retire_copy(rest, copy, r == CUDA_SUCCESS);
 	return r;
 }

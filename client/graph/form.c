@@ -1,5 +1,5 @@
 // See form.h. Two passes: the graph with all its children is flattened into items, in an order that
-// the edges allow; then the items are dealt out to slots and segments.
+// the edges allow; then the items are assigned to slots and segments.
 
 #include "client/graph/form.h"
 
@@ -17,9 +17,9 @@
 
 #define NOWHERE UINT32_MAX
 
-/* A graph_place.kind: the node cannot be changed where it is. */
+/* A graph_place.kind: the node cannot be changed in place. */
 #define GRAPH_FIXED UINT32_MAX
-/* The node is in a body of a condition. The driver is not known to change a fill there, or to
+/* The node is in a body of a condition. It is not known that the driver can change a fill there, or
  * switch a node there off. */
 #define GRAPH_IN_BODY (UINT32_C(1) << 30)
 
@@ -28,15 +28,15 @@ struct link {
 	CUgraphEdgeData data;
 };
 
-/* Something to be done, by the device or here. */
+/* A unit of work of the device or of this process. */
 struct item {
-	struct graph_node *node; /* all of whose work it is; NULL: there is none */
+	struct graph_node *node; /* the node, if the item is all of its work; else NULL */
 	bool here;
 	uint32_t first_link, link_count; /* to earlier items */
-	uint32_t owner;			 /* the condition that it is in; NOWHERE: none */
+	uint32_t owner;			 /* the condition around the item; NOWHERE: none */
 	uint32_t place;			 /* segment, or slot */
-	uint32_t index;			 /* in its segment */
-	struct graph_step step;		 /* here */
+	uint32_t index;			 /* within its segment */
+	struct graph_step step;		 /* if `here` */
 	/* On the device. */
 	uint16_t op, flags;
 	const struct frmps_launch *launch; /* in a node's parameters */
@@ -51,13 +51,13 @@ struct maker {
 	uint32_t count, room;
 	struct link *links;
 	uint32_t link_count, link_room;
-	uint32_t owner; /* of the items that are made */
-	uint32_t depth; /* conditions around them */
+	uint32_t owner; /* of the items that are being made */
+	uint32_t depth; /* conditions around the items */
 	struct graph_form *form;
 	struct graph_node *bad;
 };
 
-/* Room for one more in an array that grows by doubling. */
+/* Makes room for another element in an array that grows by doubling. */
 static bool grow(void *array, uint32_t count, uint32_t *room, size_t bytes)
 {
 	uint32_t more = *room ? 2 * *room : 16;
@@ -102,8 +102,8 @@ static CUresult add_link(struct maker *maker, uint32_t to, const CUgraphEdgeData
 	return CUDA_SUCCESS;
 }
 
-/* What the node waits for: nodes have their last item in `mark`. @begin: for nodes of a child that
- * wait for none */
+/* Links the newest item to the dependencies of a node: the mark of a node is its last item. @begin:
+ * for nodes of a child without dependencies */
 static CUresult link_node(struct maker *maker, const struct graph_node *node, uint32_t begin)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -150,8 +150,8 @@ static void add_device_copy(
 	item->copy = copy_form(&box, kind);
 }
 
-/* What about an item cannot be changed where it is: its op and flags, whether the sides of a copy
- * are host memory. Boxes of several rows and arrays cannot be changed at all. */
+/* The properties of an item that cannot be changed in place: its op and flags, and which sides of a
+ * copy are host memory. Boxes of several rows and arrays cannot be changed at all. */
 static uint32_t kind_of(const struct item *item, bool in_body)
 {
 	const struct frmps_copy *copy = &item->copy.copy;
@@ -169,7 +169,7 @@ static uint32_t kind_of(const struct item *item, bool in_body)
 	}
 }
 
-/* Pinned memory for a box, its rows packed. */
+/* Allocates pinned memory for a box, its rows packed. */
 static CUresult stage(struct maker *maker, const struct box *box, struct box_side *ret_side)
 {
 	struct graph_form *form = maker->form;
@@ -188,8 +188,8 @@ static CUresult stage(struct maker *maker, const struct box *box, struct box_sid
 	return CUDA_SUCCESS;
 }
 
-/* A copy of ordinary memory: one half here, one on the device. The items that the node becomes are
- * the newest. */
+/* A copy of pageable memory: the first half here, the second half on the device, or the reverse.
+ * The node becomes the newest two items. */
 static CUresult add_staged(struct maker *maker, const struct graph_node *node, const struct box *box,
 	const struct copy_side *dst, const struct copy_side *src, uint32_t begin)
 {
@@ -233,7 +233,7 @@ static CUresult add_copy(struct maker *maker, struct graph_node *node, uint32_t 
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!empty && !here && (dst.place == COPY_ORDINARY || src.place == COPY_ORDINARY))
+	if (!empty && !here && (dst.place == COPY_PAGEABLE || src.place == COPY_PAGEABLE))
 		return add_staged(maker, node, &box, &dst, &src, begin);
 	item = add_item(maker, here);
 	if (!item)
@@ -268,8 +268,8 @@ static CUresult add_step(struct item *item, const struct graph_params *params)
 
 static CUresult flatten(struct maker *maker, const struct client_graph *graph, uint32_t begin);
 
-/* What nodes of a child wait for that wait for none inside it: a join of all that the child waits
- * for, unless that is one item. Joins are nodes of the device's graph, and cost time there. */
+/* The item that a child's nodes without dependencies wait for: the child's only dependency, or a
+ * join of several. Joins are nodes of the device's graph, and cost time there. */
 static CUresult begin_child(
 	struct maker *maker, const struct graph_node *node, uint32_t begin, uint32_t *ret_begin)
 {
@@ -295,7 +295,7 @@ static uint32_t count_ends(const struct client_graph *graph, const struct graph_
 	return count;
 }
 
-/* What waits for a child waits for this item: its last one, or a join of several. */
+/* The item that the nodes behind a child wait for: the child's last item, or a join of several. */
 static CUresult end_child(
 	struct maker *maker, const struct client_graph *child, uint32_t begin, uint32_t *ret_end)
 {
@@ -331,7 +331,7 @@ static CUresult add_child(struct maker *maker, struct graph_node *node, uint32_t
 	return r;
 }
 
-/* The bodies of a condition are behind it, and the device does all of them. */
+/* The bodies of a condition follow the condition; the device does all of their work. */
 static CUresult add_bodies(struct maker *maker, struct graph_node *node, uint32_t condition)
 {
 	const struct graph_branch *branch = &node->params.branch;
@@ -392,7 +392,7 @@ static CUresult add_simple(struct maker *maker, struct graph_node *node, uint32_
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 		r = add_step(item, params);
 		break;
-	default: /* the memory of allocation nodes is there */
+	default: /* allocation nodes: the memory already exists */
 		break;
 	}
 	return r == CUDA_SUCCESS ? link_node(maker, node, begin) : r;
@@ -413,14 +413,14 @@ static CUresult add_node(struct maker *maker, struct graph_node *node, uint32_t 
 		r = add_simple(maker, node, begin);
 	if (r != CUDA_SUCCESS && !maker->bad)
 		maker->bad = node;
-	/* These have set it. */
+	/* The excluded types have set the mark. */
 	if (node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL &&
 		node->params.type != CU_GRAPH_NODE_TYPE_GRAPH)
 		node->mark = maker->count - 1;
 	return r;
 }
 
-/* In an order that the edges allow; that in which nodes were made, where it is one. */
+/* In an order that the edges allow: the order of creation, if that is such an order. */
 static CUresult flatten(struct maker *maker, const struct client_graph *graph, uint32_t begin)
 {
 	struct graph_node **ready = malloc((graph->count + 1) * sizeof(struct graph_node *));
@@ -496,7 +496,7 @@ static const void *body_of(const struct item *item, uint64_t *ret_bytes)
 	}
 }
 
-/* A link is an edge inside one segment; the others hold anyway. */
+/* A link is an edge inside a segment; the order of segments implies all others. */
 static bool is_edge(const struct maker *maker, const struct item *item, uint32_t link)
 {
 	const struct item *to = &maker->items[maker->links[item->first_link + link].item];
@@ -557,7 +557,7 @@ static struct graph_step *add_form_step(struct graph_form *form)
 	return &form->steps[form->count++];
 }
 
-/* What a segment takes; numbers its items. */
+/* Computes the size of a segment, and numbers its items. */
 static struct frmps_graph_head measure(struct maker *maker, uint32_t place, uint32_t flags, bool *ret_works)
 {
 	struct frmps_graph_head head = {.bytes = sizeof(head), .flags = flags};
@@ -608,7 +608,8 @@ static CUresult write_segment(struct maker *maker, uint32_t place, uint32_t flag
 		free(at);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*step = (struct graph_step){.kind = STEP_DEVICE, .device = {at, head.bytes, 0}};
+	*step = (struct graph_step){
+		.kind = STEP_DEVICE, .device = {.description = at, .bytes = head.bytes, .nodes = head.nodes}};
 	memcpy(at, &head, sizeof(head));
 	at += sizeof(head);
 	for (uint32_t i = 0; i < maker->count; ++i) {
@@ -640,8 +641,8 @@ static CUresult write_slot(struct maker *maker, uint32_t place)
 	return CUDA_SUCCESS;
 }
 
-/* Words of conditions get their values before anything else. Return: in *ret_begin what all others
- * wait for */
+/* The first items set the words of conditions. Return: in *ret_begin the item that all others wait
+ * for */
 static CUresult add_values(struct maker *maker, const struct client_graph *graph, uint32_t *ret_begin)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -693,7 +694,7 @@ CUresult form_make(const struct client_graph *graph, uint32_t flags, struct grap
 
 /* ---- changes ---- */
 
-/* What a node of the device does, as one item; op PAD: it is more, or something else. */
+/* The work of a device node as a single item; op PAD: several items, or another kind of work. */
 static CUresult make_item(const struct graph_node *node, struct item *ret_item)
 {
 	struct box box = node->params.copy.box;
@@ -708,8 +709,8 @@ static CUresult make_item(const struct graph_node *node, struct item *ret_item)
 		return add_set(ret_item, &node->params.set);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		r = box_is_empty(&box) ? CUDA_SUCCESS : copy_examine(&box, node->params.copy.how, &dst, &src);
-		if (r == CUDA_SUCCESS && !box_is_empty(&box) && dst.place != COPY_ORDINARY &&
-			src.place != COPY_ORDINARY && (dst.place == COPY_DEVICE || src.place == COPY_DEVICE))
+		if (r == CUDA_SUCCESS && !box_is_empty(&box) && dst.place != COPY_PAGEABLE &&
+			src.place != COPY_PAGEABLE && (dst.place == COPY_DEVICE || src.place == COPY_DEVICE))
 			add_device_copy(ret_item, box, &dst, &src);
 		return r;
 	default:
@@ -725,7 +726,7 @@ static CUresult follow_on_device(
 	uint64_t bytes;
 	CUresult r = make_item(node, &item);
 
-	/* One that is switched off may name what is gone. */
+	/* A node that is switched off may name a destroyed kernel. */
 	if (r != CUDA_SUCCESS)
 		return node->disabled ? CUDA_SUCCESS : r;
 	if (in_body && node->disabled)
@@ -770,7 +771,7 @@ void form_write_change(const struct graph_node *node, struct frmps_graph_change 
 	*ret_change = (struct frmps_graph_change){
 		.node = node->place.index, .size = form_change_bytes(node), .op = (uint16_t)node->place.kind};
 	memset(ret_change + 1, 0, padded(node->place.room));
-	/* Its kernel is gone in this moment: the executor says so. */
+	/* The kernel was unloaded just now: the executor reports the error. */
 	if (make_item(node, &item) != CUDA_SUCCESS)
 		return;
 	ret_change->flags = item.flags | (node->disabled ? FRMPS_CMD_DISABLED : 0);
@@ -791,7 +792,7 @@ void form_drop_descriptions(struct graph_form *form)
 void form_deinit(struct graph_form *form)
 {
 	form_drop_descriptions(form);
-	/* After a fault the device may still be at it. */
+	/* After a fault the device may still access the memory. */
 	for (uint32_t i = 0; i < form->pinned_count && process_error() == CUDA_SUCCESS; ++i)
 		host_free_range(form->pinned[i], RANGE_BEHIND);
 	free(form->steps);

@@ -1,12 +1,12 @@
-// A graph as a list of steps. What the device does alone becomes descriptions for the service
-// (protocol/command.fbs, GraphHead), each launched as one command. What needs this process (host
-// functions, events, waits for words, copies of ordinary memory) stands between them:
+// A graph as a list of steps. Work of the device alone becomes descriptions for the service
+// (protocol/command.fbs, GraphHead), each launched by a command. Work that needs this process (host
+// functions, events, waits for words, copies of pageable memory) stands between the descriptions:
 //
 //   slot 0 │ segment 0 │ slot 1 │ segment 1 │ …      slot: steps here; segment: one description
 //
 // A node of the device is in the first segment that its edges allow; a node of this process in the
-// first slot behind the segments of all that it waits for. That orders more than the edges ask for,
-// and never less. Most graphs are one segment.
+// first slot behind the segments of all its dependencies. So the order is that of the edges, or
+// stricter. Most graphs are a single segment.
 
 #ifndef FRMPS_CLIENT_GRAPH_FORM_H
 #define FRMPS_CLIENT_GRAPH_FORM_H
@@ -19,7 +19,7 @@
 #include "protocol/cuda_abi.h"
 
 enum graph_step_kind {
-	STEP_DEVICE, /* the description; `graph` is the caller's, for the service's id */
+	STEP_DEVICE, /* the description; `graph` has the service's id, which the caller sets */
 	STEP_HOST,
 	STEP_COPY, /* a copy inside this process */
 	STEP_RECORD,
@@ -33,7 +33,7 @@ struct graph_step {
 		struct {
 			uint8_t *description;
 			uint64_t bytes;
-			uint32_t graph;
+			uint32_t graph, nodes;
 			bool changes; /* the caller's: GRAPH_UPDATE commands may name it */
 		} device;
 		CUDA_HOST_NODE_PARAMS host;
@@ -43,9 +43,8 @@ struct graph_step {
 	};
 };
 
-/* Owns descriptions and the pinned memory that copies of ordinary memory go through, which outlives
- * contexts.
- */
+/* Owns descriptions, and the pinned memory for copies of pageable memory, which outlives
+ * contexts. */
 struct graph_form {
 	struct graph_step *steps;
 	uint32_t count, room;
@@ -54,33 +53,34 @@ struct graph_form {
 };
 
 /**
- * Takes a graph apart. Nobody else changes it meanwhile; no lock is held: pinned memory is asked of
- * the service.
+ * Takes a graph apart. No other thread changes the graph meanwhile; no lock is held: the function
+ * asks the service for pinned memory.
  * @flags: FRMPS_GRAPH_*
- * @ret_form: zero, or with steps in it, on failure too: form_deinit() is the caller's
- * @ret_bad: the node that is to blame, NULL if none is; written on failure
+ * @ret_form: zero, or with steps, on failure too: the caller calls form_deinit()
+ * @ret_bad: the node that caused the error, or NULL; written on failure
  * Return: CUDA_ERROR_INVALID_VALUE (a circle of edges, memory that may not be named),
- * CUDA_ERROR_INVALID_HANDLE (a kernel or an event is gone), CUDA_ERROR_OUT_OF_MEMORY.
+ * CUDA_ERROR_INVALID_HANDLE (a destroyed kernel or event), CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult form_make(const struct client_graph *graph, uint32_t flags, struct graph_form *ret_form,
 	struct graph_node **ret_bad);
 
 /**
- * Whether a form goes on to be that of its graph, of which a node was changed. If so a step of this
- * process does from now on what the node does; for what the device does the service is to be told
- * of the change.
+ * Checks if a form still fits its graph after a change of a node. If so, a step of this process is
+ * changed at once; for a step of the device the caller sends the change to the service.
  * Return: as form_make().
  */
 CUresult form_follow(struct graph_form *form, struct graph_node *node, bool *ret_follows);
 
-/** The change of a node that form_follow() was asked about and that is in a description: its bytes
- * (FRMPS_CHANGES_MAX at most), and itself, for a GRAPH_UPDATE. */
+/**
+ * The change of a node in a description, behind form_follow(), for a GRAPH_UPDATE: its size
+ * (FRMPS_CHANGES_MAX bytes at most), and its contents.
+ */
 uint32_t form_change_bytes(const struct graph_node *node);
 void form_write_change(const struct graph_node *node, struct frmps_graph_change *ret_change);
 
 /** Frees descriptions, which the service has copied. */
 void form_drop_descriptions(struct graph_form *form);
-/** Frees everything. Nothing of it runs. */
+/** Frees everything. No part of the form runs. */
 void form_deinit(struct graph_form *form);
 
 #endif

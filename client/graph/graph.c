@@ -1,5 +1,5 @@
-// See graph.h. Graphs and nodes lie in slabs, so that a handle of what is gone is refused, not
-// followed. An edge is kept at both its ends.
+// See graph.h. Graphs and nodes lie in slabs, so that the handle of a destroyed object is refused,
+// not followed. Both ends of an edge have a record of it.
 
 #include "client/graph/graph.h"
 
@@ -148,7 +148,7 @@ static void free_inside(const struct graph_params *params, struct graph_object *
 			graph_free(graphs[i], objects);
 }
 
-/* The graphs in a new node, as far as they are made. */
+/* Sets the owner of the graphs in a new node, as far as these are made. */
 static void own_inside(struct graph_node *node)
 {
 	struct client_graph *const *graphs;
@@ -214,7 +214,7 @@ bool graph_is_memory(CUgraphNodeType type)
 	return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
-/* Whether a node of the graph frees what another one is to free. */
+/* True if a node of the graph frees the memory that the new node is to free. */
 static bool frees(const struct client_graph *graph, const struct graph_params *params)
 {
 	bool is = false;
@@ -227,8 +227,8 @@ static bool frees(const struct client_graph *graph, const struct graph_params *p
 
 /* ---- conditions ---- */
 
-/* The graph that one is in, if a node has it. Not all of the way through children: these are
- * copies. */
+/* The graph around a graph that a node owns, else the graph itself. Not followed through children:
+ * these are copies. */
 static struct client_graph *outermost(struct client_graph *graph)
 {
 	while (graph->parent)
@@ -273,7 +273,7 @@ static void free_conditions(struct client_graph *graph)
 	}
 }
 
-/* Whether a node of the graph, or of one inside it, decides by a handle. */
+/* True if a node of the graph, or of a graph inside it, uses a condition's handle. */
 static bool is_used(const struct client_graph *graph, CUgraphConditionalHandle handle)
 {
 	bool is = false;
@@ -306,7 +306,7 @@ static CUresult make_bodies(struct client_graph *graph, struct graph_params *par
 	return r;
 }
 
-/* What may not be added, and what is to be made before. */
+/* Refuses nodes that may not be added, and makes the bodies of a condition. */
 static CUresult prepare(struct client_graph *graph, struct graph_params *params)
 {
 	if (graph->parent && graph_is_memory(params->type))
@@ -351,7 +351,7 @@ static uint32_t position(const struct graph_node *node)
 	return at;
 }
 
-/* The user objects of a child that is gone live on in the graph. */
+/* The user objects of a freed child stay in the graph. */
 static void keep_objects(struct client_graph *graph, struct graph_object *objects)
 {
 	struct graph_object *held = graph->objects;
@@ -468,8 +468,8 @@ CUresult graph_clone(const struct client_graph *graph, struct client_graph **ret
 	return r;
 }
 
-/* Serials of origins grow along the list, as those of the nodes did. Behind them are the nodes that
- * were added to the clone itself, which have none. */
+/* Serials of origins grow along the list, as the serials of the nodes did. Behind these come nodes
+ * that were added to the clone itself, without an origin. */
 static struct graph_node *search(const struct client_graph *clone, uint64_t serial)
 {
 	uint32_t first = 0, end = clone->count;

@@ -1,5 +1,5 @@
-// See memory.h. All memory is in a list, and what has an address in a tree as well: a launch looks
-// for the address of each of its free nodes.
+// See memory.h. A list has all memory; a tree has all memory with an address: a launch looks up the
+// address of each of its free nodes.
 
 #include "client/graph/memory.h"
 
@@ -12,24 +12,24 @@
 
 struct graph_memory {
 	struct graph_memory *next;
-	CUcontext context;   /* whose memory it is */
-	CUdeviceptr address; /* 0: the context has ended, and the memory with it */
+	CUcontext context;   /* the owner */
+	CUdeviceptr address; /* 0: the context has ended, and its memory is freed */
 	uint64_t bytes;
 	unsigned int references;
 	bool allocated;
 	bool counted;		      /* in `there` */
-	struct client_stream *stream; /* of the latest free; NULL: it is done */
+	struct client_stream *stream; /* of the latest free; NULL: that is done */
 	uint64_t seq;
 };
 
-/* What the driver's figures are multiples of. */
+/* The driver's figures are multiples of this. */
 #define GRANULE (UINT64_C(32) << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_memory *all;
 static void *by_address;
-/* Bytes of the memory that launches have used, and what the driver would have on the device for it:
- * as much as there ever was since the latest trim. */
+/* Bytes of the memory that launches have used; and bytes that the driver would have on the device
+ * for it: the most since the latest trim. */
 static uint64_t there, held;
 static uint64_t used_high, reserved_high;
 
@@ -107,8 +107,8 @@ void graph_memory_unref(struct graph_memory *memory)
 	pthread_mutex_unlock(&lock);
 }
 
-/* What the program still uses, although its graph is gone, stays until it frees it. Return: the
- * others, as a list */
+/* Memory that the program still uses stays after its graph until the program frees it. Return: all
+ * unused memory, as a list */
 static struct graph_memory *take_unused(void)
 {
 	struct graph_memory **at = &all, *memory, *unused = NULL;
@@ -198,7 +198,7 @@ bool graph_memory_is(CUdeviceptr address)
 	return is;
 }
 
-/* The memory at an address that is free from now on; NULL if it was. Under the lock. */
+/* Sets the memory at an address free; NULL if it was free already. Under the lock. */
 static struct graph_memory *set_free(CUdeviceptr address)
 {
 	struct graph_memory *memory = find(address);
@@ -220,7 +220,7 @@ CUresult graph_memory_release(CUdeviceptr address, struct client_stream *stream,
 		memory->seq = seq;
 	}
 	pthread_mutex_unlock(&lock);
-	/* Its graph may be gone. */
+	/* The graph of the memory may be destroyed already. */
 	graph_memory_reap();
 	return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -237,7 +237,7 @@ bool graph_memory_free(CUdeviceptr address)
 	return memory != NULL;
 }
 
-void graph_memory_keep(CUdeviceptr address)
+void graph_memory_undo_free(CUdeviceptr address)
 {
 	struct graph_memory *memory;
 
@@ -302,7 +302,7 @@ bool graph_memory_allocate(struct graph_memory *memory)
 	return changes;
 }
 
-void graph_memory_take_back(struct graph_memory *memory)
+void graph_memory_undo_allocate(struct graph_memory *memory)
 {
 	pthread_mutex_lock(&lock);
 	memory->allocated = false;
@@ -332,7 +332,7 @@ CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value)
 	return r;
 }
 
-/* High marks can be set back to where they are now, by setting them to 0. */
+/* Setting a high mark to 0 resets it to the current value. */
 CUresult graph_memory_set(CUgraphMem_attribute attribute, uint64_t value)
 {
 	bool is_used = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH;

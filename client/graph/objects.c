@@ -1,9 +1,9 @@
-// User objects: something of the program's with a count of references, some of them held by graphs.
-// With the last reference the program's destructor is called. The call that gives that reference
-// back does so itself, as the driver's does (cuGraphDestroy and cuUserObjectRelease, driver 580).
-// What launches held until they ended is destroyed by a thread of the shim: whichever call comes
-// upon their end may be made under a lock that the destructor takes. The thread is made for the
-// first one. Entry points: entry/user_object.c.
+// User objects: an object of the program with a count of references, some of which graphs hold. The
+// call that releases the last reference calls the program's destructor itself, as the driver's
+// calls do (cuGraphDestroy and cuUserObjectRelease, driver 580). A thread of the library destroys
+// objects that launches held until their end: any call may notice that end, even under a lock that
+// the destructor takes. The library makes the thread for the first such object. Entry points:
+// entry/user_object.c.
 
 #include "client/graph/objects.h"
 
@@ -29,7 +29,7 @@ struct object {
 
 _Static_assert(sizeof(struct object) <= 1u << OBJECT_SHIFT, "a user object fits its place");
 
-/* References of one graph to one object. */
+/* References of a graph to an object. */
 struct graph_object {
 	struct graph_object *next;
 	struct object *object;
@@ -37,7 +37,7 @@ struct graph_object {
 };
 
 static struct slab slab = SLAB_INIT(OBJECT_SHIFT, 1u << 20);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	 /* of all counts, and of what follows */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	 /* guards counts and what follows */
 static STAILQ_HEAD(, object) due = STAILQ_HEAD_INITIALIZER(due); /* to be destroyed */
 static pthread_cond_t arrival = PTHREAD_COND_INITIALIZER;
 static bool serving;
@@ -76,7 +76,8 @@ CUresult object_retain(CUuserObject handle, unsigned int count)
 	return object && count ? retain(object, count) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Destructors may not call the driver, so the thread has no context meanwhile. One may end it. */
+/* Destructors must not call the driver, so the thread has no context meanwhile. A destructor may
+ * end the thread. */
 static void finish(struct object *object)
 {
 	CUhostFn destroy = object->destroy;
@@ -109,8 +110,8 @@ static void *serve(void *unused)
 	return NULL;
 }
 
-/* Gives an object to the thread. Under the lock. Return: false if there is none and none can be
- * made. */
+/* Passes an object to the thread. Under the lock. Return: false if there is no thread and none can
+ * be made. */
 static bool hand_over(struct object *object)
 {
 	serving = serving || helper_start(serve) == CUDA_SUCCESS;

@@ -33,7 +33,7 @@ uint32_t params_kernel_bytes(const struct graph_kernel *kernel)
 			  body->argument_bytes);
 }
 
-/* The arguments lie elsewhere now. The kernel itself may be gone: it is not looked at. */
+/* The arguments have moved. The kernel itself may be unloaded and is not looked at. */
 static void move_pointers(struct graph_kernel *kernel, void *const *from, const uint8_t *old)
 {
 	uint8_t *arguments = arguments_of(kernel);
@@ -144,7 +144,8 @@ static bool is_same_kernel(const struct graph_kernel *a, const struct graph_kern
 	       memcmp(a->body, b->body, bytes) == 0;
 }
 
-/* A library's kernel is told in both ways: the runtime knows its own by this one. */
+/* A library's kernel has both a function and a kernel handle: the runtime recognises its kernels by
+ * the latter. */
 static CUkernel kernel_of(const struct graph_kernel *kernel)
 {
 	const struct client_function *function = function_find(kernel->function);
@@ -199,7 +200,7 @@ CUresult params_attribute_set(
 		return CUDA_ERROR_INVALID_VALUE;
 	if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 		kernel->cooperative = check.cooperative;
-	if (check.attribute_count == 0) /* it is said otherwise, or says nothing */
+	if (check.attribute_count == 0) /* expressed otherwise, or without effect */
 		return CUDA_SUCCESS;
 	found = find_attribute(kernel, id);
 	if (found) {
@@ -255,7 +256,7 @@ bool params_attribute_take(struct graph_params *params, CUlaunchAttributeID id)
 
 /* ---- the others ---- */
 
-/* The look at the memory is made again when the graph is instantiated. */
+/* The instantiation checks the memory again. */
 static CUresult check_box(const struct graph_copy *copy)
 {
 	struct box box = copy->box;

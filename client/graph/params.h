@@ -1,5 +1,5 @@
-// What a node of a graph does: checked copies of the program's parameters. Plain data and owned
-// memory, no handles of graphs but a child. Any thread; whoever owns the node guards it.
+// The parameters of a graph node: checked copies of the program's. Plain data and owned memory, no
+// handles of graphs but a child. Any thread; the owner of the node guards the parameters.
 
 #ifndef FRMPS_CLIENT_GRAPH_PARAMS_H
 #define FRMPS_CLIENT_GRAPH_PARAMS_H
@@ -20,8 +20,8 @@ struct graph_kernel {
 	const struct client_function *function;
 	uint64_t function_serial;
 	bool cooperative;
-	struct frmps_launch *body; /* as on the ring: attributes and arguments behind it */
-	void **pointers;	   /* to the arguments, for the program to look at */
+	struct frmps_launch *body; /* as on the ring: attributes and arguments follow */
+	void **pointers;	   /* to the arguments, for the program to read */
 	uint32_t pointer_count;
 };
 
@@ -43,7 +43,7 @@ struct graph_branch {
 	CUgraphConditionalNodeType kind;
 	struct client_graph **bodies; /* freed by graph.c; the array is the node's */
 	uint32_t count;
-	struct frmps_condition *form; /* for the service; the numbers behind it are form.c's */
+	struct frmps_condition *form; /* for the service; form.c fills in the numbers behind it */
 };
 
 struct graph_params {
@@ -63,9 +63,9 @@ struct graph_params {
 };
 
 /*
- * Each makes parameters from the program's; what they own is freed by params_deinit(). On failure
- * there is nothing to free. CUDA_ERROR_INVALID_VALUE for what the driver refuses,
- * CUDA_ERROR_INVALID_HANDLE for what is no kernel or event, CUDA_ERROR_OUT_OF_MEMORY.
+ * Each function makes parameters from the program's; params_deinit() frees them. After a failure
+ * there is nothing to free. CUDA_ERROR_INVALID_VALUE for parameters that the driver refuses,
+ * CUDA_ERROR_INVALID_HANDLE for an invalid kernel or event, CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult params_launch(const struct launch *launch, struct graph_params *ret_params);
 /** @keep: attributes are taken from there; NULL: none */
@@ -80,15 +80,17 @@ CUresult params_event(CUgraphNodeType type, CUevent event, struct graph_params *
 CUresult params_branch(const CUDA_CONDITIONAL_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult params_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *given, struct graph_params *ret_params);
 
-/** A deep copy, but for a child graph, which it leaves out. */
+/** A deep copy, without a child graph. */
 CUresult params_clone(const struct graph_params *params, struct graph_params *ret_clone);
-/** Frees what they own, but for a child graph. */
+/** Frees the memory of parameters, but not a child graph. */
 void params_deinit(struct graph_params *params);
 
-/** Whether two of one type say the same. Those of memory operations never do: a form points to
- * them. */
+/**
+ * True if two parameters of the same type are equal. Memory operations never count as equal: a form
+ * points to their parameters.
+ */
 bool params_are_same(const struct graph_params *a, const struct graph_params *b);
-/** Whether two kernels have the same attributes. */
+/** True if two kernels have the same attributes. */
 bool params_attributes_are_same(const struct graph_kernel *a, const struct graph_kernel *b);
 
 /** Bytes of a kernel's body with attributes and arguments. */
@@ -98,13 +100,13 @@ void params_kernel_get(const struct graph_kernel *kernel, CUDA_KERNEL_NODE_PARAM
 /** Attributes of a kernel. CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED. */
 CUresult params_attribute_set(
 	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
-/** The same, unless it is there. */
+/** As params_attribute_set(), unless the attribute exists. */
 CUresult params_attribute_default(
 	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
 CUresult params_attribute_get(
 	const struct graph_params *params, CUlaunchAttributeID id, CUlaunchAttributeValue *ret_value);
 CUresult params_attributes_copy(struct graph_params *to, const struct graph_params *from);
-/** Takes an attribute away. Return: whether its value, if it was there, was not zero. */
+/** Removes an attribute. Return: true if there was one with a value other than zero. */
 bool params_attribute_take(struct graph_params *params, CUlaunchAttributeID id);
 
 #endif

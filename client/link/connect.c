@@ -1,11 +1,11 @@
 // The way to the service. Runs on the thread that calls cuInit, under the start lock of process.c.
-// Everything is bounded by one deadline (FRMPS_CONNECT_TIMEOUT seconds, 10 by default), so a
-// service that hangs becomes an error code.
+// A single deadline bounds everything (FRMPS_CONNECT_TIMEOUT seconds, 10 by default), so a service
+// that hangs becomes an error code.
 //
-// Another thread may fork at any moment, and its child must find all descriptors that there are:
-// one is made and noted, or closed and forgotten, within a change, and no fork is between its
-// beginning and its end then. But a fork may take as long as it likes: it also waits for locks of
-// the program's, which the caller of cuInit may have. So a change waits for it for a while only;
+// Another thread may fork at any moment, and its child must find all existing descriptors. So the
+// library opens and records a descriptor, or closes and clears it, within a change, and a fork
+// waits for the end of a change. But a fork may take long: its handlers also wait for the program's
+// locks, which the caller of cuInit may hold. So a change waits for a fork only for a limited time;
 // the child of such a fork may keep a descriptor.
 
 #include "client/link/connect.h"
@@ -26,21 +26,22 @@
 
 #include "client/link/identity.h"
 #include "client/link/mps.h"
+#include "client/state/descriptor.h"
 #include "client/state/log.h"
 #include "protocol/command.h"
 #include "protocol/place.h"
 
 #define TIMEOUT_SECONDS 10
 #define WINDOW_TRIES	3
-#define DAEMON_DEATHS	8 /* during one start of a program */
+#define DAEMON_DEATHS	8 /* during a single start of a program */
 #define FORK_SECONDS	1
 
 struct connection connection = {.control_fd = -1, .doorbell_fd = -1};
 
 static pthread_mutex_t descriptors = PTHREAD_MUTEX_INITIALIZER;
-static sigset_t mask;		/* guarded by it: of the thread that forks */
-static struct packet *greeting; /* guarded by it: has what comes with a Welcome; NULL: nothing more comes */
-static bool held_up;		/* by a fork that is not over; of who changes something */
+static sigset_t mask;		/* guarded by `descriptors`: of the thread that forks */
+static struct packet *greeting; /* guarded by `descriptors`: a Welcome with its descriptors; NULL: none */
+static bool held_up;		/* by a fork; only the thread that makes changes uses this */
 
 struct change {
 	sigset_t mask;
@@ -83,25 +84,12 @@ void connect_hold(void)
 	mask = before;
 }
 
-void connect_let_go(void)
+void connect_release(void)
 {
 	sigset_t before = mask;
 
 	pthread_mutex_unlock(&descriptors);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-/* Standard descriptors that the program has closed stay free for it: what is written there is not
- * for the service. Return: the descriptor in another place, -1 without one. */
-static int clear_of_standard(int fd)
-{
-	int other;
-
-	if (fd < 0 || fd > STDERR_FILENO)
-		return fd;
-	other = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	close(fd);
-	return other;
 }
 
 static void close_one(int *fd)
@@ -119,7 +107,7 @@ void connect_abandon(void)
 	close_one(&connection.doorbell_fd);
 }
 
-/* @packet: where descriptors will come; NULL: those that have come are not needed any more */
+/* @packet: where descriptors will arrive; NULL: received descriptors are not needed any more */
 static void expect_greeting(struct packet *packet)
 {
 	struct change change;
@@ -164,7 +152,7 @@ static int open_socket(void)
 	int r;
 
 	begin_change(&change);
-	connection.control_fd = clear_of_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	connection.control_fd = descriptor_above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	r = connection.control_fd < 0 ? -errno : 0;
 	end_change(&change);
 	return r;
@@ -179,7 +167,7 @@ static void close_socket(void)
 	end_change(&change);
 }
 
-/* Connects to one path. Return: 0 or -errno. */
+/* Connects to a path. Return: 0 or -errno. */
 static int dial(const char *path, int64_t deadline)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -212,7 +200,7 @@ static int dial(const char *path, int64_t deadline)
 	return 0;
 }
 
-/* Connects to the service's socket, and says why it cannot. Return: 0 or -errno. */
+/* Connects to the service's socket, and logs the reason of a failure. Return: 0 or -errno. */
 static int dial_service(int64_t deadline)
 {
 	char path[PLACE_BYTES];
@@ -254,7 +242,7 @@ void connect_free_windows(const char *maps, connect_own_fn *end_of_own, uint64_t
 		char *end;
 		uint64_t from = strtoull(line, &end, 16), to = *end == '-' ? strtoull(end + 1, NULL, 16) : 0;
 
-		/* Mappings side by side may be one to the kernel. */
+		/* The kernel may join adjacent mappings to a single one. */
 		for (uint64_t own; end_of_own && from < to && (own = end_of_own(from)); from = own)
 			continue;
 		occupy(ret_words, from, to);
@@ -300,14 +288,15 @@ void connect_look(connect_own_fn *end_of_own, uint64_t ret_words[WINDOW_WORDS])
 	free(maps);
 }
 
-/* What the program's environment asks of the service. */
+/* Wishes in the program's environment. */
 struct wish {
 	uint32_t recovery, sm_percent, priority;
 	uint64_t memory_limit;
 	const char *sm_partition;
 };
 
-/* What the program says of its commands in doubt; 0: nothing, or what nobody understands. */
+/* The program's wish for commands in flight after an executor was lost; 0: none, or an unknown
+ * word. */
 static uint32_t recovery_wish(void)
 {
 	const char *wish = getenv("FRMPS_RECOVERY");
@@ -336,7 +325,8 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 		.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
 		.features = FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS |
-			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS,
+			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS |
+			    FRMPS_FEATURE_HOST,
 		.program = identity.name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
@@ -373,7 +363,7 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 		client_log(CLIENT_LOG_ERROR, "the service does not answer in time (FRMPS_CONNECT_TIMEOUT)");
 		return CUDA_ERROR_MPS_SERVER_NOT_READY;
 	}
-	/* There is something: it does not wait. */
+	/* A packet is there, so this does not wait. */
 	begin_change(&change);
 	r = packet_receive(fd, &answer->packet);
 	end_change(&change);
@@ -391,11 +381,11 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 		return CUDA_SUCCESS;
 	if (r == 0 && answer->message.type == WIRE_REFUSE)
 		return refuse(&answer->message.refuse);
-	client_log(CLIENT_LOG_ERROR, "the service ends the handshake");
+	client_log(CLIENT_LOG_ERROR, "the service has closed the connection during the handshake");
 	return CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
-/* Whether a Welcome is one that this library can work with. */
+/* Checks that this library can work with a Welcome. */
 static CUresult judge(const struct wire_welcome *w, const struct packet *packet, const struct wish *wish)
 {
 	bool ok = w->window_base >= WINDOW_BASE && (w->window_base - WINDOW_BASE) % WINDOW_BYTES == 0;
@@ -411,22 +401,22 @@ static CUresult judge(const struct wire_welcome *w, const struct packet *packet,
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
 	if (wish->memory_limit && !(w->features & FRMPS_FEATURE_LIMIT)) {
-		client_log(CLIENT_LOG_ERROR, "the service is older than CUDA_MPS_PINNED_DEVICE_MEM_LIMIT and "
-					     "would not heed it: restart it");
+		client_log(CLIENT_LOG_ERROR, "the running service is too old for "
+					     "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: restart it");
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
 	if (wish->sm_percent && !(w->features & FRMPS_FEATURE_SMS))
 		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE has no effect: the service is older "
-			"than it; restart it");
+			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE has no effect: the running service is too "
+			"old; restart it");
 	if (wish->priority && !(w->features & FRMPS_FEATURE_PRIORITY))
 		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_CLIENT_PRIORITY has no effect: the service is older than it; restart it");
+			"CUDA_MPS_CLIENT_PRIORITY has no effect: the running service is too old; restart it");
 	if (*wish->sm_partition && !(w->features & FRMPS_FEATURE_PARTITION))
 		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_SM_PARTITION has no effect: the service is older than it; restart it");
+			"CUDA_MPS_SM_PARTITION has no effect: the running service is too old; restart it");
 	if (!ok)
-		client_log(CLIENT_LOG_ERROR, "the service's welcome is not a valid one");
+		client_log(CLIENT_LOG_ERROR, "the service's Welcome is invalid");
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
@@ -455,12 +445,12 @@ static CUresult map_regions(struct connection *c, const struct wire_welcome *w, 
 			CLIENT_LOG_ERROR, "cannot map the session: %s", r < 0 ? strerror(-r) : "wrong shape");
 		return r == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_MPS_CONNECTION_FAILED;
 	}
-	/* The regions start at their headers; a forked child must not write on its parent's
+	/* Each region begins with its header; a forked child must not write to its parent's
 	 * ring. */
 	madvise(c->view.client, w->shape.client_bytes, MADV_DONTFORK);
 	madvise(c->view.server, w->shape.journal_offset, MADV_DONTFORK);
 	begin_change(&change);
-	c->doorbell_fd = clear_of_standard(packet_take_fd(packet, 2));
+	c->doorbell_fd = descriptor_above_standard(packet_take_fd(packet, 2));
 	end_change(&change);
 	return c->doorbell_fd < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -479,12 +469,14 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
 	c->spin_us = w->spin_us;
 	c->driver_version = w->driver_version;
 	c->has_windows = w->features & FRMPS_FEATURE_WINDOWS;
+	c->has_host_memory = w->features & FRMPS_FEATURE_HOST;
 	return CUDA_SUCCESS;
 }
 
 /*
- * One attempt. A window that turns out to be taken is added to `refused`, and *ret_again is set. A
- * daemon that hangs up without a word has died, and the next one does not know of us: *ret_hung_up.
+ * Makes an attempt. If the window turns out to be taken, adds it to `refused` and sets *ret_again.
+ * A daemon that closes the connection without an answer has died, and the next daemon does not know
+ * this process: sets *ret_hung_up.
  */
 static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refused[WINDOW_WORDS],
 	struct control_answer *answer, struct connection *c, bool *ret_again, bool *ret_hung_up)
@@ -496,7 +488,7 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 	if (e < 0)
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
 	r = greet(c->control_fd, wish, refused);
-	/* Before it could even be greeted. */
+	/* The daemon closed the connection even before the Hello. */
 	*ret_hung_up = r != CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
 		r = hear(c->control_fd, deadline, answer, ret_hung_up);
@@ -508,7 +500,7 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 	if (e < 0) {
 		uint64_t i = (w->window_base - WINDOW_BASE) / WINDOW_BYTES;
 
-		client_log(CLIENT_LOG_INFO, "cannot keep the window at %#llx: %s",
+		client_log(CLIENT_LOG_INFO, "cannot reserve the window at %#llx: %s",
 			(unsigned long long)w->window_base, strerror(-e));
 		refused[i / 64] |= UINT64_C(1) << (i % 64);
 		*ret_again = true;
@@ -520,7 +512,7 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 	return r;
 }
 
-/* Attempts until one succeeds, or another one would not. */
+/* Attempts until success, or until another attempt is pointless. */
 static CUresult connect_for(struct control_answer *welcome)
 {
 	int64_t deadline = now_ms() + timeout_ms();
@@ -535,7 +527,7 @@ static CUresult connect_for(struct control_answer *welcome)
 		r = mps_priority(&wish.priority);
 	if (r != CUDA_SUCCESS)
 		return r;
-	mps_tell_unsupported();
+	mps_report_unsupported();
 	for (int i = 0, deaths = 0; (again && i < WINDOW_TRIES) || (hung_up && deaths < DAEMON_DEATHS);) {
 		again = hung_up = false;
 		expect_greeting(&welcome->packet);
@@ -547,7 +539,7 @@ static CUresult connect_for(struct control_answer *welcome)
 		connect_close();
 	}
 	if (hung_up)
-		client_log(CLIENT_LOG_ERROR, "the service ends the handshake");
+		client_log(CLIENT_LOG_ERROR, "the service has closed the connection during the handshake");
 	if (again)
 		client_log(CLIENT_LOG_ERROR,
 			"no %llu GiB of free addresses in this process: is there a limit (ulimit -v), or a "

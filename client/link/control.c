@@ -1,5 +1,5 @@
-// One request at a time over the control socket, on the program's threads. The lock is only a
-// queue: it is the sole lock that a thread holds here, and nobody takes another one inside it.
+// A single request at a time over the control socket, on the program's threads. The lock is only a
+// queue: a thread holds no other lock here, and takes none inside.
 
 #include "client/link/control.h"
 
@@ -14,7 +14,7 @@
 #include "client/state/process.h"
 
 static pthread_mutex_t line = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t latest_id = 1; /* guarded by `line`; 1 was the greeting */
+static uint64_t latest_id = 1; /* guarded by `line`; 1 was the Hello */
 
 struct control_answer *control_answer_new(void)
 {
@@ -62,7 +62,7 @@ static int receive_reply(uint64_t id, struct control_answer *answer)
 		r = packet_receive(connection.control_fd, &answer->packet);
 		if (r == PACKET_E_AGAIN)
 			continue;
-		/* The program has too many open files. It is an answer: the caller misses the
+		/* The program has too many open files. That is an answer: the caller misses the
 		 * descriptor. */
 		if (r == PACKET_E_NO_FDS)
 			r = 0;
@@ -72,7 +72,7 @@ static int receive_reply(uint64_t id, struct control_answer *answer)
 			return r;
 		if (answer->message.type == WIRE_REPLY && answer->message.id == id)
 			return 0;
-		/* Nothing else is ever sent to a client after the handshake; a later version
+		/* This service sends nothing else to a client after the handshake; a later version
 		 * may. */
 		client_log(CLIENT_LOG_DEBUG, "ignored %s", wire_type_name(answer->message.type));
 	}
@@ -86,7 +86,7 @@ CUresult control_call(struct wire_message *request, struct control_answer *ret_a
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* A thread that is cancelled here would leave the others in line for ever. */
+	/* A thread that is cancelled here would block the others for ever. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	pthread_mutex_lock(&line);
 	request->id = ++latest_id;
@@ -97,7 +97,7 @@ CUresult control_call(struct wire_message *request, struct control_answer *ret_a
 		e = receive_reply(request->id, ret_answer);
 	pthread_mutex_unlock(&line);
 	pthread_setcancelstate(cancelable, NULL);
-	/* Too long for a packet: the service is well. */
+	/* Too long for a packet; the connection is intact. */
 	if (!sent && e == PACKET_E_INVALID)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!sent && e == -ENOMEM)

@@ -1,6 +1,6 @@
-// Requests to the service over the control socket: everything slow or with descriptors, which only
-// answers have. Any thread of the program; one request is on the wire at a time (requests are
-// rare), callers wait in line without holding any other lock of the shim.
+// Requests to the service over the control socket: everything that is slow or has descriptors,
+// which only answers have. Any thread of the program; a single request is in flight at a time
+// (requests are rare), and callers queue without holding any other lock of the library.
 
 #ifndef FRMPS_CLIENT_LINK_CONTROL_H
 #define FRMPS_CLIENT_LINK_CONTROL_H
@@ -9,7 +9,7 @@
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 
-/* A decoded answer and the packet it points into. About 80 KB: allocate with
+/* A decoded answer and its packet, into which it points. About 80 KB: allocate with
  * control_answer_new(). */
 struct control_answer {
 	struct packet packet;
@@ -21,16 +21,17 @@ struct control_answer *control_answer_free(struct control_answer *answer);
 
 /**
  * Sends a request and waits for its Reply.
- * @request: type and body; id and session are filled in here
- * @ret_answer: the Reply and its descriptors (take them with packet_take_fd(); the rest is closed
- * by _free)
- * Return: the Reply's own code when there was one, else the sticky error of a lost service.
+ * @request: type and body; the call fills in id and session
+ * @ret_answer: the Reply and its descriptors (take these with packet_take_fd(); _free closes the
+ * rest)
+ * Return: the Reply's own code, else the sticky error of a lost service.
  */
 CUresult control_call(struct wire_message *request, struct control_answer *ret_answer);
 
 /**
  * Asks for a file for the bytes of a later request.
- * @ret_fd: an empty memfd, close-on-exec, the caller's; @ret_file: what requests call it
+ * @ret_fd: an empty memfd, close-on-exec, which the caller closes; @ret_file: its number for
+ * requests
  * Return: CUDA_ERROR_OUT_OF_MEMORY, or the sticky error of a lost service
  */
 CUresult control_make_file(int *ret_fd, uint64_t *ret_file);

@@ -1,5 +1,5 @@
-// See identity.h. Arguments of other programs than interpreters say what a program works on, not
-// what it is.
+// See identity.h. For programs that are no interpreters the arguments name the data, not the
+// program.
 
 #include "client/link/identity.h"
 
@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #define PART_MAX 255u
-/* Of the arguments no more is looked at. */
+/* Bytes of the arguments that are read at most. */
 #define ARGUMENTS_MAX 16384u
 
 static const char *const interpreters[] = {
 	"java", "julia", "lua", "luajit", "node", "perl", "pypy", "python", "ruby"};
 
-/* Options that what is run follows: a file, a module, or the code itself. */
+/* Options that the script follows: a file, a module, or the code itself. */
 static const struct runs_next {
 	const char *option;
 	bool is_code;
@@ -33,7 +33,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Its name is one of the list, with a version behind it or none. */
+/* True if the executable's name is in the list, with or without a version. */
 static bool is_interpreter(const char *executable)
 {
 	const char *name = base_name(executable);
@@ -55,10 +55,10 @@ static bool is_file(const char *path)
 	return statx(AT_FDCWD, path, 0, STATX_TYPE, &status) == 0 && S_ISREG(status.stx_mode);
 }
 
-/* What an interpreter runs. */
+/* The script of an interpreter. */
 struct script {
 	const struct runs_next *behind; /* NULL: no option */
-	const char *text;		/* path, module or code; NULL: nothing that is known */
+	const char *text;		/* path, module or code; NULL: unknown */
 };
 
 static const struct runs_next *find_runs_next(const char *option)
@@ -69,8 +69,8 @@ static const struct runs_next *find_runs_next(const char *option)
 	return NULL;
 }
 
-/* The first argument that is a file and no option; without one the first that is no option.
- * Options have values behind them that are neither. */
+/* The first argument that is a file and no option; else the first argument that is no option.
+ * Values of options may be neither. */
 static struct script find_script(const char *arguments, size_t bytes)
 {
 	const char *first = NULL, *end = arguments + bytes;
@@ -126,7 +126,7 @@ void identity_of(const char *executable, const char *arguments, size_t bytes, st
 	name(base_name(bytes ? arguments : executable), &script, ret_identity->name);
 }
 
-/* Return: bytes read, the last of which is a NUL */
+/* Return: number of bytes read; the last is a NUL */
 static size_t read_arguments(char *arguments, size_t size)
 {
 	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);

@@ -1,6 +1,5 @@
-// See lost.h. Runs on every thread that waits or submits. The session's state word is written by
-// the executor; `error` and `reason` are written before it. Callers may hold locks: nothing here is
-// a cancellation point.
+// See lost.h. Runs on every thread that waits or submits. The executor writes the session's state
+// word, after `error` and `reason`. Callers may hold locks: nothing here is a cancellation point.
 
 #include "client/link/lost.h"
 
@@ -16,10 +15,10 @@
 #include "client/state/process.h"
 #include "shm/order.h"
 
-/* As long as a waiting thread sleeps between two looks at the control socket. */
+/* Longest sleep of a waiting thread between two looks at the control socket. */
 #define GLANCE_NS UINT64_C(100000000)
 
-static lost_ended_fn *_Atomic watcher; /* NULL: nobody */
+static lost_ended_fn *_Atomic watcher; /* NULL: none */
 
 void lost_watch(lost_ended_fn *ended)
 {
@@ -61,7 +60,7 @@ CUresult lost_check(void)
 
 CUresult lost_glance(void)
 {
-	static word64 latest; /* of the looks, by whichever thread */
+	static word64 latest; /* of the checks, by any thread */
 	uint64_t now = clock_now_ns();
 	CUresult r;
 
@@ -70,7 +69,7 @@ CUresult lost_glance(void)
 		return lost_check();
 	}
 	r = lost_verdict();
-	/* Another thread's look may have found it out. */
+	/* Another thread's check may have found the loss. */
 	return r == CUDA_SUCCESS ? process_error() : r;
 }
 

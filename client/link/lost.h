@@ -1,29 +1,38 @@
-// Noticing that the session is over: a verdict in the shared state, or a service that vanished.
-// Both become the sticky error of the process (process.h). Any thread; reads memory and polls,
-// never waits.
+// Detection of the session's end: a verdict in the shared state, or a service that vanished. Both
+// become the sticky error of the process (process.h). Any thread; reads memory and polls, never
+// waits.
 
 #ifndef FRMPS_CLIENT_LINK_LOST_H
 #define FRMPS_CLIENT_LINK_LOST_H
 
 #include "protocol/cuda_abi.h"
 
-/** The verdict in the session's state; CUDA_SUCCESS while it is served or held. Memory only. */
+/**
+ * The verdict in the session's state; CUDA_SUCCESS while the session is served or held. Reads
+ * memory only.
+ */
 CUresult lost_verdict(void);
 
-/** The same, and whether the service hung up. One system call. */
+/**
+ * As lost_verdict(); also checks that the service has not closed the connection. Makes a system
+ * call.
+ */
 CUresult lost_check(void);
 
-/** The same for what a program calls again and again: it asks the system only if nobody did for a
- * while. */
+/**
+ * As lost_check(), for calls that a program repeats: makes the system call only if no thread did so
+ * recently.
+ */
 CUresult lost_glance(void);
 
-/** @ended: is called whenever somebody sees a verdict, by that thread, which may hold locks. Any
- * thread */
+/** @ended: called by any thread that sees a verdict; that thread may hold locks. Any thread */
 typedef void lost_ended_fn(void);
 void lost_watch(lost_ended_fn *ended);
 
-/** The service is gone, or says so. Return: the sticky error, which may be an earlier one or a
- * verdict. */
+/**
+ * Reports that the service is lost. Return: the sticky error, which may be an earlier error or a
+ * verdict.
+ */
 CUresult lost_report(const char *how);
 
 #endif

@@ -1,5 +1,5 @@
-// See map.h. A chunk is a file in memory that the service made and pinned; here it is mapped over
-// the reserved addresses, and unmapping puts the reservation back.
+// See map.h. A chunk is a memfd that the service made and pinned; this file maps it over the
+// reserved addresses, and an unmap restores the reservation.
 
 #include "client/link/map.h"
 
@@ -32,7 +32,7 @@ CUresult map_host_end(uint64_t address, uint64_t bytes)
 	void *at;
 
 	control_answer_free(answer);
-	/* Nothing has changed. */
+	/* The mapping is unchanged. */
 	if (r == CUDA_ERROR_OUT_OF_MEMORY)
 		return r;
 	at = mmap((void *)(uintptr_t)address, bytes, PROT_NONE,

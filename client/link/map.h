@@ -1,5 +1,5 @@
-// Pinned memory of the service at addresses of the host part of the session's window, which it has
-// at the device, too. Who uses which addresses is the caller's business. Any thread.
+// The service's pinned memory at addresses in the host part of the session's window; the device
+// uses the same addresses. Callers manage the addresses. Any thread.
 
 #ifndef FRMPS_CLIENT_LINK_MAP_H
 #define FRMPS_CLIENT_LINK_MAP_H
@@ -10,16 +10,22 @@
 
 struct wire_message;
 
-/** Has addresses backed with pinned memory of zeros, for the program: a forked child shares them.
- * CUDA_ERROR_OUT_OF_MEMORY. */
+/**
+ * Backs addresses with pinned, zeroed memory for the program: a forked child shares the memory.
+ * CUDA_ERROR_OUT_OF_MEMORY.
+ */
 CUresult map_host(uint64_t address, uint64_t bytes);
 
-/** Has them backed with the memory that comes with the answer to a request, for this library: a
- * forked child does not have it. Return: also what the service answers. */
+/**
+ * Backs addresses with the memory in the answer to a request, for this library: a forked child does
+ * not have the memory. Return: also the service's errors.
+ */
 CUresult map_host_own(struct wire_message *request, uint64_t address, uint64_t bytes);
 
-/** The addresses are only reserved again, and the service has its memory back.
- * CUDA_ERROR_OUT_OF_MEMORY: all is as before. */
+/**
+ * Returns the memory to the service; the addresses stay reserved. CUDA_ERROR_OUT_OF_MEMORY: nothing
+ * has changed.
+ */
 CUresult map_host_end(uint64_t address, uint64_t bytes);
 
 #endif

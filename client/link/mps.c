@@ -11,7 +11,7 @@
 #include "client/state/log.h"
 #include "protocol/percentage.h"
 
-/* A number and its unit. Return: where the text goes on; NULL if it is none */
+/* Parses a number and its unit. Return: the rest of the text; NULL if there is no number */
 static const char *parse_bytes(const char *text, uint64_t *ret_bytes)
 {
 	static const char units[] = "KMG";
@@ -68,8 +68,7 @@ CUresult mps_memory_limit(uint64_t *ret_bytes)
 	if (r != CUDA_SUCCESS)
 		client_log(CLIENT_LOG_ERROR,
 			"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%.64s is no list of NUMBER=BYTES (as in 0=2G): the "
-			"program "
-			"does not start without the limit that it may mean",
+			"program does not start, because the limit is unclear",
 			text);
 	return r;
 }
@@ -83,7 +82,7 @@ CUresult mps_sm_percent(uint32_t *ret_percent)
 		return CUDA_SUCCESS;
 	client_log(CLIENT_LOG_ERROR,
 		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%.64s is no percentage from 1 to 100: the program "
-		"does not start without the limit that it may mean",
+		"does not start, because the limit is unclear",
 		text);
 	return CUDA_ERROR_INVALID_VALUE;
 }
@@ -96,8 +95,8 @@ CUresult mps_priority(uint32_t *ret_priority)
 	if (!text || !*text || *ret_priority || !strcmp(text, "0"))
 		return CUDA_SUCCESS;
 	client_log(CLIENT_LOG_ERROR,
-		"CUDA_MPS_CLIENT_PRIORITY=%.64s is neither 0 nor 1: the program does not start with more "
-		"priority than it may mean",
+		"CUDA_MPS_CLIENT_PRIORITY=%.64s is neither 0 nor 1: the program does not start, because its "
+		"priority is unclear",
 		text);
 	return CUDA_ERROR_INVALID_VALUE;
 }
@@ -109,12 +108,12 @@ const char *mps_sm_partition(void)
 	return name ? name : "";
 }
 
-void mps_tell_unsupported(void)
+void mps_report_unsupported(void)
 {
 	static const char name[] = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING";
 	const char *value = getenv(name);
 
 	if (value && *value)
-		client_log(CLIENT_LOG_ERROR, "%s=%.64s has no effect: the service cannot do that yet", name,
+		client_log(CLIENT_LOG_ERROR, "%s=%.64s has no effect: the service does not support it", name,
 			value);
 }

@@ -1,6 +1,6 @@
-// What a program's environment says to stock MPS, as far as it means something here. Variables only
-// tighten: what the service grants is never more than it says itself. Before the session, in the
-// thread that starts the library.
+// Variables of stock MPS in a program's environment, as far as the service supports these.
+// Variables only tighten: a program never gets more than the service grants. Before the session, in
+// the thread that starts the library.
 
 #ifndef FRMPS_CLIENT_LINK_MPS_H
 #define FRMPS_CLIENT_LINK_MPS_H
@@ -10,39 +10,40 @@
 #include "protocol/cuda_abi.h"
 
 /**
- * Reads how much device memory the program wants to have at most: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT,
- * a list of NUMBER=BYTES with K, M or G. Number 0 is the one device that a program sees; the others
- * are nobody's.
+ * Reads the program's limit of device memory: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, a list of
+ * NUMBER=BYTES with K, M or G. Number 0 is the only device that a program sees; other numbers are
+ * ignored.
  * @ret_bytes: 0: the variable is not set, or names no device 0
- * Return: CUDA_ERROR_INVALID_VALUE if it cannot be understood, which is logged: without the limit
- * somebody would have too much
+ * Return: CUDA_ERROR_INVALID_VALUE for an invalid text, which is logged: without the limit the
+ * program could take other programs' memory
  */
 CUresult mps_memory_limit(uint64_t *ret_bytes);
 
-/** The same of a text. */
+/** As mps_memory_limit(), for a text. */
 CUresult mps_parse_limit(const char *text, uint64_t *ret_bytes);
 
 /**
- * Reads how many multiprocessors the program wants to use at most, percent of the device's:
- * CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, a number from 1 to 100. Parts of a percent are let go.
+ * Reads the program's limit of multiprocessors, percent of the device's:
+ * CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, a number from 1 to 100. Fractions of a percent are dropped.
  * @ret_percent: 0: the variable is not set
- * Return: CUDA_ERROR_INVALID_VALUE if it cannot be understood, which is logged
+ * Return: CUDA_ERROR_INVALID_VALUE for an invalid text, which is logged
  */
 CUresult mps_sm_percent(uint32_t *ret_percent);
 
 /**
- * Reads whether the program wants to come behind others of its user: CUDA_MPS_CLIENT_PRIORITY, 0 or
- * 1.
- * @ret_priority: 1: it does
- * Return: CUDA_ERROR_INVALID_VALUE if it cannot be understood, which is logged
+ * Reads the program's priority: CUDA_MPS_CLIENT_PRIORITY, 0 or 1.
+ * @ret_priority: 1: behind other programs of its user
+ * Return: CUDA_ERROR_INVALID_VALUE for an invalid text, which is logged
  */
 CUresult mps_priority(uint32_t *ret_priority);
 
-/** The name of the SM partition that the program belongs to: CUDA_MPS_SM_PARTITION. Return: empty
- * if it is not set */
+/**
+ * The name of the program's SM partition: CUDA_MPS_SM_PARTITION. Return: empty if the variable is
+ * not set
+ */
 const char *mps_sm_partition(void);
 
-/** Logs which variables of stock MPS are set and have no effect. */
-void mps_tell_unsupported(void);
+/** Logs the variables of stock MPS that are set and have no effect. */
+void mps_report_unsupported(void);
 
 #endif

@@ -1,5 +1,5 @@
-// The part of NVML's binary interface that is used here, in our own declarations. Names are those
-// that programs look up.
+// The part of NVML's binary interface that this library uses, in our own declarations. Programs
+// look up these names.
 
 #ifndef FRMPS_CLIENT_NVML_ABI_H
 #define FRMPS_CLIENT_NVML_ABI_H

@@ -1,8 +1,7 @@
-// libnvidia-ml.so.1 of frmps: what a program that uses the service may know of its device, in the
-// place of NVML, which would show the service's processes. The program's limit is the device's
-// memory, and programs of its user are the device's processes. Everything else is passed on to
-// NVIDIA's library, where that is there (real.c). No call makes a session: a program may ask before
-// it forks, and one that uses no CUDA as well.
+// libnvidia-ml.so.1 of frmps: a program's view of its device, in the place of NVML, which would
+// show the service's processes. The program's limit is the device's memory, and programs of its
+// user are the device's processes. NVIDIA's library answers everything else, if it is installed
+// (real.c). No call makes a session: a program may ask before a fork, or use no CUDA at all.
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -17,12 +16,12 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* By which we know ourselves (real.c). */
+/* Identifies this library (real.c). */
 extern const char frmps_nvml;
 EXPORT const char frmps_nvml = 1;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned users;	   /* of nvmlInit; guarded by it */
+static unsigned users;	   /* nvmlInit calls minus nvmlShutdown calls; guarded by `lock` */
 static nvml_device device; /* the real library's, or the address of `own`; the same */
 static char own;
 
@@ -42,7 +41,7 @@ static int init(void)
 	return NVML_SUCCESS;
 }
 
-/* Return: the device that there is; NULL: nobody uses the library */
+/* Return: the service's device; NULL: the library is not initialised */
 static nvml_device current(void)
 {
 	nvml_device there;
@@ -53,7 +52,7 @@ static nvml_device current(void)
 	return there;
 }
 
-/* Return: NVML_SUCCESS for the one device that there is */
+/* Return: NVML_SUCCESS for the service's device */
 static int check(nvml_device asked, const void *result)
 {
 	nvml_device there = current();
@@ -63,7 +62,7 @@ static int check(nvml_device asked, const void *result)
 	return asked == there && result ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-/* Asks the service. @ret_seen: the caller's, if the result is NVML_SUCCESS */
+/* Asks the service. @ret_seen: the caller frees it if the result is NVML_SUCCESS */
 static int look(nvml_device asked, const void *result, struct seen **ret_seen)
 {
 	int r = check(asked, result);
@@ -80,7 +79,7 @@ static int look(nvml_device asked, const void *result, struct seen **ret_seen)
 	return NVML_ERROR_UNKNOWN;
 }
 
-/* An entry point, whose versions may do the same. */
+/* An entry point; its versions may share a body. */
 #define ENTRY(name, parameters, arguments)                                                                   \
 	EXPORT int name parameters;                                                                          \
 	int name parameters                                                                                  \
@@ -129,9 +128,7 @@ const char *nvmlErrorString(int code)
 	return "Unknown Error";
 }
 
-/*
- * Which device
- */
+/* Number of devices and their handles */
 
 static int count(unsigned *ret_count)
 {
@@ -202,9 +199,7 @@ static int get_index(nvml_device asked, unsigned *ret_index)
 
 ENTRY(nvmlDeviceGetIndex, (nvml_device asked, unsigned *ret_index), get_index(asked, ret_index))
 
-/*
- * What it is
- */
+/* Identity of the device */
 
 static int put_text(const char *text, char *ret_text, unsigned size)
 {
@@ -250,7 +245,7 @@ static int get_pci(nvml_device asked, const void *result, struct nvml_pci *ret_p
 	return NVML_SUCCESS;
 }
 
-/* Both versions begin alike. */
+/* Both versions begin with the same fields. */
 static int get_pci_v2(nvml_device asked, struct nvml_pci_v2 *ret_pci)
 {
 	struct nvml_pci pci;
@@ -310,7 +305,7 @@ static int get_memory(nvml_device asked, const void *result, struct nvml_memory 
 
 	if (r)
 		return r;
-	/* A limit that was lowered holds for programs that start later. */
+	/* A lowered limit applies only to programs that start later. */
 	*ret_memory = (struct nvml_memory){seen->total_bytes,
 		seen->used_bytes < seen->total_bytes ? seen->total_bytes - seen->used_bytes : 0,
 		seen->used_bytes};
@@ -347,7 +342,8 @@ static void put_process(const struct seen_process *process, bool is_first, void 
 			(struct nvml_process){process->pid, process->bytes, UINT32_MAX, UINT32_MAX};
 }
 
-/* @inout_count: room in the list, then how many there are. @is_first: the call's first version */
+/* @inout_count: room in the list; then the number of processes. @is_first: the call's first
+ * version */
 static int get_processes(nvml_device asked, unsigned *inout_count, void *list, bool is_first)
 {
 	struct seen *seen;
@@ -378,7 +374,7 @@ ENTRY(nvmlDeviceGetComputeRunningProcesses_v3,
 	(nvml_device asked, unsigned *inout_count, struct nvml_process *list),
 	get_processes(asked, inout_count, list, false))
 
-/* Of graphics, and clients of stock MPS. */
+/* Processes of graphics, and clients of stock MPS. */
 static int get_none(nvml_device asked, unsigned *ret_count)
 {
 	int r = check(asked, ret_count);

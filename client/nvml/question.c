@@ -1,5 +1,5 @@
 // See question.h. The document is JSON without blanks, as the service writes it. A quote within a
-// text has a backslash before it, so `"key":` stands for a key wherever it is found.
+// text has a backslash before it, so `"key":` is always a key.
 
 #include "client/nvml/question.h"
 
@@ -21,7 +21,7 @@
 /* More than the longest document. */
 #define DOCUMENT_MAX (UINT32_C(1) << 20)
 
-/* Return: where a key's value begins; NULL: there is no such key */
+/* Return: the begin of a key's value; NULL without the key */
 static const char *find_value(const char *text, const char *key)
 {
 	char pattern[32];
@@ -41,7 +41,7 @@ static bool read_number(const char *text, const char *key, uint64_t *ret_number)
 	return true;
 }
 
-/* A text with an escape in it is none that the driver gives to a device. */
+/* Rejects texts with an escape: the driver's names of devices have none. */
 static bool read_text(const char *text, const char *key, char *ret_text, size_t size)
 {
 	const char *value = find_value(text, key);
@@ -96,7 +96,7 @@ int question_parse(const char *text, struct seen *seen)
 		       : -1;
 }
 
-/* Return: a socket; -1 */
+/* Return: a connected socket; -1 */
 static int reach(void)
 {
 	const struct timeval patience = {.tv_sec = PATIENCE_S};
@@ -118,7 +118,8 @@ static int reach(void)
 	return -1;
 }
 
-/* A document that fits no packet comes as a file. Return: the caller's; NULL */
+/* A document too long for a packet comes as a file. Return: the text, which the caller frees;
+ * NULL */
 static char *read_file(int fd)
 {
 	struct stat status;

@@ -1,5 +1,5 @@
-// What the service says of the device to the process that asks (server/control/seen.c). Each
-// question is a connection of its own: nothing is kept, and a fork does no harm. Any thread.
+// The service's description of the device for the process that asks (server/control/seen.c). Each
+// question uses a connection of its own: no state is kept, and a fork does no harm. Any thread.
 
 #ifndef FRMPS_CLIENT_NVML_QUESTION_H
 #define FRMPS_CLIENT_NVML_QUESTION_H
@@ -22,10 +22,10 @@ struct seen {
 	struct seen_process processes[SEEN_PROCESSES_MAX];
 };
 
-/** Asks. Return: 0; -1: there is no service, or it does not answer within seconds */
+/** Asks the service. Return: 0; -1: there is no service, or no answer within seconds */
 int question_ask(struct seen *ret_seen);
 
-/** Takes the document apart. Return: 0; -1: it is none */
+/** Parses the document. Return: 0; -1: invalid */
 int question_parse(const char *text, struct seen *ret_seen);
 
 #endif

@@ -1,7 +1,6 @@
-// See real.h, and the entry points that are passed on. All parameters of these are whole numbers or
-// pointers, and there are six at most, so one form passes all of them on: both machines that the
-// service runs on have the first six in registers, and a callee ignores those that it does not
-// have.
+// See real.h, and the entry points that NVIDIA's library answers. Their parameters are all integers
+// or pointers, six at most, so a single form passes all of these on: both machines that the service
+// runs on pass the first six in registers, and a callee ignores the others.
 
 #include "client/nvml/real.h"
 
@@ -12,7 +11,7 @@
 
 typedef int forward_fn(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
-/* Not by name alone: the loader would give us ourselves. */
+/* Paths, because the name alone would find this library. */
 static const char *const places[] = {
 	"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
 	"/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
@@ -24,10 +23,10 @@ static const char *const places[] = {
 enum real_state { REAL_UNKNOWN, REAL_NONE, REAL_THERE };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *library;	      /* guarded by it; NULL: not looked for, or there is none */
-static enum real_state state; /* the same; of the device that was asked for last */
+static void *library;	      /* guarded by `lock`; NULL: not looked for, or not found */
+static enum real_state state; /* guarded by `lock`; of the latest device */
 
-/* Whether it is NVIDIA's and its driver answers. */
+/* Opens a file; NULL if it is not NVIDIA's library or its driver does not answer. */
 static void *open_file(const char *path)
 {
 	void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -1,4 +1,4 @@
-// NVIDIA's own libnvidia-ml.so.1, where there is one, its driver answers and it has the service's
+// NVIDIA's own libnvidia-ml.so.1, if it is installed, its driver answers and it has the service's
 // device. Any thread.
 
 #ifndef FRMPS_CLIENT_NVML_REAL_H
@@ -7,10 +7,10 @@
 #include "client/nvml/abi.h"
 
 /**
- * Looks for it, once, in the file that FRMPS_NVML names (empty: none), else where drivers are
- * installed. From now on the other entry points are passed on, if it is there.
+ * Looks for NVIDIA's library, once, in the file that FRMPS_NVML names (empty: none), else where
+ * drivers are installed. If found, the library answers the other entry points from now on.
  * @uuid: of the service's device
- * Return: its handle of that device; NULL: nothing is passed on
+ * Return: the library's handle of that device; NULL: not found
  */
 nvml_device real_open(const char *uuid);
 

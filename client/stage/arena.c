@@ -1,9 +1,9 @@
-// See arena.h. The lock guards the states of all pieces and is not held while anything is waited
-// for. Pieces are looked for from the first on, so that the ones used last, still in the
-// processor's caches, come back first. Fixed sizes never fragment.
+// See arena.h. The lock guards the states of all pieces; no thread waits under it. Searches begin
+// at the first piece, so that recently used pieces, still in the processor's caches, are reused
+// first. Fixed sizes never fragment.
 //
-// A SENT piece counts as used until somebody finds that its command is done: the next one who needs
-// it, or who has too few free ones and sweeps them all.
+// A SENT piece counts as used until a thread finds its command done: the next thread that needs the
+// piece, or a thread that has too few free pieces and sweeps them all.
 
 #include "client/stage/arena.h"
 
@@ -18,20 +18,20 @@
 #include "client/submit/wait.h"
 
 #define CLASSES 3
-/* A size of which there would be fewer is not worth having: copies need some under way at a time,
- * and one must be left when a stream has its share. */
+/* A size gets at least so many pieces or none: a copy needs some pieces in flight, and a free piece
+ * must remain when a stream has its share. */
 #define PIECES_LEAST 4
-/* Most pieces of each size. They are searched one by one; of the largest, as many as the largest
- * arena has. */
+/* Most pieces of each size. Searches are linear; of the largest size there are as many as the
+ * largest arena has. */
 #define SMALL_MOST  512
 #define MIDDLE_MOST 256
 #define LARGE_MOST  1024
 #define PIECES_MOST (SMALL_MOST + MIDDLE_MOST + LARGE_MOST)
-/* A stream's pieces for one that is left free. */
+/* A stream's pieces for each free piece. */
 #define SHARE 3
-/* Streams that are waited for at a time. */
+/* Most streams that a thread waits for at a time. */
 #define TARGETS 64
-/* How long a piece is left to somebody who fills or empties it, at first and at most. */
+/* First and longest sleep for a piece that another thread fills or empties. */
 #define PAUSE_NS      UINT64_C(20000)
 #define PAUSE_MOST_NS UINT64_C(1000000)
 
@@ -42,29 +42,29 @@ struct arena_piece {
 	uint32_t class;
 	uint64_t offset;
 	struct client_stream *stream; /* HELD, SENT */
-	word64 seq; /* what it waits for; HELD: 0 while it is being filled or emptied; its holder's */
+	word64 seq; /* frees the piece when done; HELD: 0 while the holder fills or empties the piece */
 };
 
 struct size_class {
-	uint64_t bytes; /* of one piece */
+	uint64_t bytes; /* of a piece */
 	uint32_t most;
-	uint32_t part; /* of the arena, in sixteenths; the largest size that it has gets the rest */
+	uint32_t part; /* of the arena, in sixteenths; the largest existing size gets the rest */
 	uint32_t first, count;
 	uint32_t used; /* not FREE */
 };
 
-/* What one stream has. */
+/* Pieces of a stream. */
 struct share {
 	uint32_t used[CLASSES];
-	uint32_t target; /* its place in the list of this search */
+	uint32_t target; /* index in `targets` of the current search */
 	uint64_t search;
 };
 
-/* What somebody without a piece waits for. */
+/* The commands that a thread without a piece waits for. */
 struct busy {
 	struct wait_target targets[TARGETS]; /* the oldest command of each stream */
 	uint32_t count;
-	bool pauses; /* there are others, or pieces in somebody's hands */
+	bool pauses; /* there are other commands, or pieces that a thread fills or empties */
 };
 
 static struct arena_piece pieces[PIECES_MOST];
@@ -79,7 +79,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the pieces ---- */
 
-/* The largest size that an arena has enough of: it gets three quarters or more. */
+/* The largest size that an arena has enough room for: that size gets at least three quarters. */
 static uint32_t top_class(uint64_t bytes)
 {
 	uint32_t top = CLASSES - 1;
@@ -105,7 +105,7 @@ void arena_start(void)
 	}
 }
 
-/* The smallest class that holds so much, or the largest that has pieces. */
+/* The smallest class that holds so many bytes, or the largest class that has pieces. */
 static uint32_t class_for(uint64_t bytes)
 {
 	uint32_t i = 0;
@@ -145,7 +145,7 @@ static void sweep(const struct size_class *class)
 			set_free(&pieces[i]);
 }
 
-/* The first free piece. There is one. */
+/* Takes the first free piece; the caller knows that there is one. */
 static struct arena_piece *take(const struct size_class *class, struct client_stream *stream)
 {
 	struct arena_piece *piece = &pieces[class->first];
@@ -165,8 +165,8 @@ static bool has_share(uint32_t class, const struct client_stream *stream)
 	return shares[stream->slot].used[class] < SHARE * (c->count - c->used);
 }
 
-/* A piece of this size or, where all of it are in use, a larger one. *ret_last: the last size
- * looked at. */
+/* Finds a piece of this size or, if all of these are in use, of a larger size. *ret_last: the last
+ * size searched. */
 static struct arena_piece *find(uint32_t first, struct client_stream *stream, uint32_t *ret_last)
 {
 	for (uint32_t i = first; i < CLASSES && classes[i].count > 0; ++i) {
@@ -183,7 +183,7 @@ static struct arena_piece *find(uint32_t first, struct client_stream *stream, ui
 
 /* ---- waiting ---- */
 
-/* Whether a stream would have no share left even if all pieces of others came back. Under the
+/* True if a stream would have no share left even without any pieces of other streams. Under the
  * lock. */
 static bool has_its_most(uint32_t class, const struct client_stream *stream)
 {
@@ -213,8 +213,8 @@ static void add(struct busy *busy, struct arena_piece *piece)
 	}
 }
 
-/* What has to end before the stream may have a piece of these sizes. Begins somewhere else each
- * time, so that nobody is passed over for ever. Under the lock. */
+/* Collects the commands that must end before the stream may have a piece of these sizes. Starts at
+ * another piece each time, so that no stream starves. Under the lock. */
 static void search(uint32_t first, uint32_t last, const struct client_stream *stream, struct busy *ret_busy)
 {
 	uint32_t begin = classes[first].first, all = classes[last].first + classes[last].count - begin;
@@ -231,8 +231,9 @@ static void search(uint32_t first, uint32_t last, const struct client_stream *st
 	}
 }
 
-/* A piece in somebody's hands comes back after one memcpy, or the wait of somebody who has no
- * credit: it is looked for, at an interval of about 1 % of the time waited. */
+/* A thread that fills or empties a piece returns it after a memcpy, or after its own wait for
+ * credit. There is nothing to wait on, so this polls, at an interval of about 1 % of the time
+ * waited. */
 static CUresult pause_for(const struct busy *busy, uint64_t *ns)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -259,7 +260,7 @@ static void lend(struct arena_piece *piece, struct arena_lease *ret_lease)
 	};
 }
 
-/* @ret_busy: NULL: nothing is waited for */
+/* @ret_busy: NULL: the caller does not wait */
 static CUresult attempt(
 	uint64_t bytes, struct client_stream *stream, struct arena_lease *ret_lease, struct busy *ret_busy)
 {

@@ -1,5 +1,5 @@
 // See bounce.h. The host function that ends a copy runs on the service thread and must not ask the
-// service, so it only puts the memory on a list; the program's threads give it back.
+// service, so it only puts the memory on a list; the program's threads free the memory.
 
 #include "client/stage/bounce.h"
 
@@ -11,7 +11,7 @@
 #include "client/submit/callback.h"
 
 struct bounce {
-	struct bounce *next; /* on the list of what is over */
+	struct bounce *next; /* on the list of finished copies */
 	struct box box;	     /* the processor's half */
 	uint64_t memory;
 };
@@ -105,6 +105,6 @@ CUresult bounce(const struct box *box, struct client_stream *stream, bool to_dev
 		if (r == CUDA_SUCCESS)
 			r = callback_own_function(stream, deliver, one);
 	}
-	/* After an error some of it may still be under way: the memory is not used again. */
+	/* After an error a part of the copy may be in flight: the memory is never reused. */
 	return r;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "client/stage/porter.h"
+#include "client/stage/copy_thread.h"
 
 bool box_extent(const struct box *box, const struct box_side *side, uint64_t *ret_bytes)
 {
@@ -93,13 +93,13 @@ static void copy_row(void *dst, const void *src, uint64_t bytes)
 #if defined(__SSE2__)
 #include <emmintrin.h>
 
-/* Rows from this size on are not read again soon enough to be worth the cache. Smaller ones are:
- * their destination is often in the cache already, and a caller who waits would wait for memory. */
+/* Rows of at least this size are not read again soon enough to be worth the cache. Smaller rows
+ * are: their destination is often cached already, and a waiting caller would wait for memory. */
 #define STREAM_LEAST (256u << 10)
 
 /*
- * Past the cache: a plain store to memory that is not cached reads it first, which costs a third of
- * the bandwidth of a copy whose source is in the cache already.
+ * Bypasses the cache: a plain store to uncached memory reads the line first, which costs a third of
+ * the bandwidth of a copy whose source is cached already.
  */
 static void copy_row_out(void *dst, const void *src, uint64_t bytes)
 {
@@ -125,9 +125,8 @@ static void copy_row_out(void *dst, const void *src, uint64_t bytes)
 		_mm_stream_si128((__m128i *)(void *)(to + 48), d);
 	}
 	memcpy(to, from, bytes);
-	/* The caller's thread may hand the memory on by any means; these stores must be as visible
-	 * as others.
-	 */
+	/* The calling thread may publish the memory by any means; these stores must be as visible
+	 * as others. */
 	_mm_sfence();
 }
 #else
@@ -147,12 +146,12 @@ static void copy_rows(const struct box *box, void (*copy)(void *, const void *, 
 
 static void carry_out(void *dst, const void *src, uint64_t bytes)
 {
-	porter_copy(copy_row_out, dst, src, bytes);
+	copy_thread_copy(copy_row_out, dst, src, bytes);
 }
 
 static void carry_in(void *dst, const void *src, uint64_t bytes)
 {
-	porter_copy(copy_row, dst, src, bytes);
+	copy_thread_copy(copy_row, dst, src, bytes);
 }
 
 void box_copy(const struct box *box)

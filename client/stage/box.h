@@ -1,4 +1,4 @@
-// Geometry of copies: boxes of bytes, where their sides lie, and how a box is taken apart into
+// Geometry of copies: boxes of bytes, the places of their sides, and the division of a box into
 // pieces that fit the staging memory. Pure functions.
 
 #ifndef FRMPS_CLIENT_STAGE_BOX_H
@@ -9,13 +9,13 @@
 
 struct client_array;
 
-/* One side of a copy. */
+/* A side of a copy. */
 struct box_side {
 	uint64_t address;
 	uint64_t pitch; /* bytes from row to row */
 	uint64_t rows;	/* rows from plane to plane */
-	/* NULL: memory. Otherwise the address is the place in the array if its rows and planes lay
-	 * one behind the other, and the serial number says which array was meant. */
+	/* NULL: memory. Otherwise the address is the place in the array, as if its rows and planes
+	 * were contiguous, and the serial number identifies the array. */
 	const struct client_array *array;
 	uint64_t serial;
 };
@@ -44,12 +44,13 @@ static inline bool box_is_empty(const struct box *box)
 }
 
 /**
- * Bytes from a side's first to its last, one past. Return: false if rows overlap (pitch below
- * width, rows below height, where they matter) or the end is beyond the address space.
+ * Bytes from the begin of a side's first row to the end of its last. Return: false if rows overlap
+ * (pitch below width, rows below height, where these matter) or the end is beyond the address
+ * space.
  */
 bool box_extent(const struct box *box, const struct box_side *side, uint64_t *ret_bytes);
 
-/** Turns planes and rows that follow each other without a gap on both sides into longer ones. */
+/** Joins planes and rows that are contiguous on both sides. */
 void box_flatten(struct box *box);
 
 /* Where the next piece of a box begins. */
@@ -58,21 +59,23 @@ struct box_cursor {
 };
 
 /**
- * The next piece: some rows of one plane, or a part of one row, of at most `most` bytes. Its rows
- * are packed on the staging side (pitch = width).
+ * The next piece: some rows of a plane, or a part of a row, of at most `most` bytes. Its rows are
+ * packed on the staging side (pitch = width).
  * @ret_piece: dst and src addresses and pitches as in the box, depth 1
- * Return: false when the box is finished.
+ * Return: false at the end of the box.
  */
 bool box_next(const struct box *box, struct box_cursor *cursor, uint64_t most, struct box *ret_piece);
 
 /** Copies a box in this process's own memory. */
 void box_copy(const struct box *box);
 
-/** The same between memory that does not overlap: into staging memory, large rows with two
- * threads. */
+/**
+ * Copies a box between memory that does not overlap, into staging memory; large rows with two
+ * threads.
+ */
 void box_copy_in(const struct box *box);
 
-/** And out of it, to where nobody reads soon. */
+/** Copies a box out of staging memory, to memory that no thread reads soon. */
 void box_copy_out(const struct box *box);
 
 #endif

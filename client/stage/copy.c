@@ -1,5 +1,5 @@
-// See copy.h. Runs on the program's threads with no lock held. Large copies of ordinary memory go
-// through the arena in pieces, several under way at a time: the processor fills or empties one
+// See copy.h. Runs on the program's threads with no lock held. Large copies of pageable memory go
+// through the arena in pieces, several in flight at a time: the processor fills or empties a piece
 // while the device moves the others.
 
 #include "client/stage/copy.h"
@@ -18,16 +18,19 @@
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 #include "client/text/text.h"
+#include "client/trace/trace.h"
 
-/* Pieces of one device → ordinary copy under way. */
+/* Most pieces of a copy from the device to pageable memory that are in flight. */
 #define PIPELINE 4
-/* Pieces of at least this size, of which the arena has few, get a mark of their own. */
+/* Pieces of at least this size, of which the arena has few, get a mark each. */
 #define MARKED_BYTES (1u << 20)
 
 static enum copy_place place_of(enum range_kind kind)
 {
-	return kind == RANGE_HOST || kind == RANGE_MANAGED || kind == RANGE_BEHIND ? COPY_PINNED
-										   : COPY_DEVICE;
+	return kind == RANGE_HOST || kind == RANGE_MAPPED_HOST || kind == RANGE_MANAGED ||
+			       kind == RANGE_BEHIND
+		       ? COPY_PINNED
+		       : COPY_DEVICE;
 }
 
 CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_side)
@@ -39,7 +42,7 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 	if (ranges_lookup(address, &range) != 0) {
 		if (address - connection.window_base < WINDOW_BYTES || space_is_foreign(address))
 			return CUDA_ERROR_INVALID_VALUE;
-		*ret_side = (struct copy_side){.place = COPY_ORDINARY};
+		*ret_side = (struct copy_side){.place = COPY_PAGEABLE};
 		return CUDA_SUCCESS;
 	}
 	if (bytes > range.room - (address - range.address) &&
@@ -51,7 +54,7 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 	if (range.kind == RANGE_REGISTERED) {
 		uint64_t device = registered_device_address(&range);
 
-		ret_side->place = device ? COPY_PINNED : COPY_ORDINARY;
+		ret_side->place = device ? COPY_PINNED : COPY_PAGEABLE;
 		ret_side->registered = !device;
 		ret_side->read_only = range.flags & CU_MEMHOSTREGISTER_READ_ONLY;
 		ret_side->shift = device ? device - range.address : 0;
@@ -63,7 +66,7 @@ static CUresult classify_side(const struct box *box, const struct box_side *side
 {
 	uint64_t bytes;
 
-	if (side->array) { /* inside of it since the copy was described */
+	if (side->array) { /* the caller has checked that the box lies in the array */
 		*ret_side = (struct copy_side){.place = COPY_DEVICE};
 		return array_is(side->array, side->serial) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	}
@@ -94,20 +97,22 @@ struct frmps_array_copy copy_form(const struct box *box, uint32_t kind)
 	};
 }
 
+static uint64_t box_bytes(const struct box *box)
+{
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(box->width, box->height, &bytes) ||
+		__builtin_mul_overflow(bytes, box->depth, &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
 /* What a call does about its last command before it returns. */
 enum ending {
-	END_ASYNC, /* nothing: the program knows that it may still be under way */
-	END_EARLY, /* nothing, but whatever the program submits from now on runs behind it */
+	END_ASYNC, /* none: the program knows that the copy may be in flight */
+	END_EARLY, /* none, but all later commands of the program run behind it */
 	END_DONE,  /* waits for it */
 };
-
-static void commit(struct submit *submit, enum ending ending)
-{
-	if (ending == END_EARLY)
-		submit_commit_early(submit);
-	else
-		submit_commit(submit);
-}
 
 static CUresult send(const struct box *box, uint32_t kind, uint16_t flags, enum ending ending,
 	struct client_stream *stream, uint64_t *ret_seq)
@@ -115,19 +120,21 @@ static CUresult send(const struct box *box, uint32_t kind, uint16_t flags, enum 
 	const struct frmps_array_copy form = copy_form(box, kind);
 	bool has_array = copy_has_array(box);
 	uint32_t bytes = has_array ? sizeof(form) : sizeof(form.copy);
+	struct submit_timing *timing = trace_is_on() ? trace_copy(box_bytes(box), kind, stream) : NULL;
 	struct submit submit;
-	CUresult r = submit_begin(stream, has_array ? FRMPS_OP_ARRAY_COPY : FRMPS_OP_COPY, bytes, &submit);
+	CUresult r = submit_begin_timed(
+		stream, has_array ? FRMPS_OP_ARRAY_COPY : FRMPS_OP_COPY, bytes, timing, &submit);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	memcpy(submit.body, &form, bytes);
-	submit.head->flags |= flags;
-	*ret_seq = submit.seq;
-	commit(&submit, ending);
-	return CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS) {
+		memcpy(submit.body, &form, bytes);
+		submit.head->flags |= flags;
+		*ret_seq = submit.seq;
+		submit_commit_timed(&submit, timing, ending == END_EARLY);
+	}
+	return trace_submitted(timing, r);
 }
 
-/* Waits for a command and reports what went wrong with the ones before it. */
+/* Waits for a command and reports errors of earlier commands. */
 static CUresult finish(struct client_stream *stream, uint64_t seq)
 {
 	CUresult r = wait_quietly(stream, seq, false);
@@ -140,7 +147,7 @@ static CUresult end(struct client_stream *stream, uint64_t seq, enum ending endi
 	return ending == END_DONE ? finish(stream, seq) : CUDA_SUCCESS;
 }
 
-/* Both sides are reached by the device. */
+/* The device reaches both sides. */
 static CUresult copy_direct(
 	const struct box *box, uint32_t kind, struct client_stream *stream, enum ending ending)
 {
@@ -156,7 +163,7 @@ static struct box_side staged_side(const struct box *piece, uint64_t address)
 	return (struct box_side){.address = address, .pitch = piece->width, .rows = piece->height};
 }
 
-/* Reads one piece of ordinary memory and sends it on. @ending: of the last piece */
+/* Reads a piece of pageable memory and submits its copy. @ending: of the last piece */
 static CUresult send_piece(const struct box *piece, struct arena_lease *lease, enum ending ending,
 	struct client_stream *stream, uint64_t *ret_seq)
 {
@@ -166,9 +173,8 @@ static CUresult send_piece(const struct box *piece, struct arena_lease *lease, e
 	in.dst = staged_side(piece, (uint64_t)(uintptr_t)lease->memory);
 	box_copy_in(&in);
 	out.src = staged_side(piece, lease->offset);
-	/* A large piece is wanted back soon; a mark behind many of them would keep them all until
-	 * the last. Behind a smaller one it would only stand in the way of the next command.
-	 */
+	/* A large piece is needed again soon; a mark behind several would hold all of these until
+	 * the last is done. Behind a smaller piece a mark would only delay the next command. */
 	r = send(&out, FRMPS_COPY_SRC_ARENA, lease->bytes >= MARKED_BYTES ? FRMPS_CMD_MARK : 0, ending,
 		stream, ret_seq);
 	if (r == CUDA_SUCCESS)
@@ -176,16 +182,6 @@ static CUresult send_piece(const struct box *piece, struct arena_lease *lease, e
 	else
 		arena_release(lease);
 	return r;
-}
-
-static uint64_t box_bytes(const struct box *box)
-{
-	uint64_t bytes;
-
-	if (__builtin_mul_overflow(box->width, box->height, &bytes) ||
-		__builtin_mul_overflow(bytes, box->depth, &bytes))
-		return UINT64_MAX;
-	return bytes;
 }
 
 static CUresult copy_in(const struct box *box, struct client_stream *stream, enum ending ending)
@@ -207,15 +203,15 @@ static CUresult copy_in(const struct box *box, struct client_stream *stream, enu
 	return r == CUDA_SUCCESS ? end(stream, seq, ending) : r;
 }
 
-/* A piece on its way from the device. */
+/* A piece in flight from the device. */
 struct arrival {
 	struct arena_lease lease;
 	struct box piece;
 	uint64_t seq;
 };
 
-/* Lets the device write the next piece of a box into the arena. CUDA_ERROR_NOT_READY: there is no
- * room now, and another piece is in hand. */
+/* Lets the device write the next piece of a box into the arena. CUDA_ERROR_NOT_READY: no piece is
+ * free, and the caller has another piece in flight. */
 static CUresult fetch(const struct box *box, struct box_cursor *cursor, uint64_t left, bool any_in_hand,
 	struct client_stream *stream, struct arrival *arrival)
 {
@@ -236,8 +232,8 @@ static CUresult fetch(const struct box *box, struct box_cursor *cursor, uint64_t
 	return r;
 }
 
-/* Waits for a piece and writes it where the program wants it. After an error only the piece is
- * given back, behind the command that may still write it. */
+/* Waits for a piece and copies it to the program's memory. After an error it only frees the piece,
+ * behind the command that may still write it. */
 static CUresult receive(struct arrival *arrival, struct client_stream *stream, CUresult r)
 {
 	struct box in = arrival->piece;
@@ -280,8 +276,8 @@ static CUresult copy_out(const struct box *box, struct client_stream *stream)
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
-/* From host memory to host memory: no device is involved, but the stream's order is. Such copies
- * are synchronous by the driver's own rules, pinned or not. */
+/* From host memory to host memory: the device is not involved, but stream order is. Such copies are
+ * synchronous by the driver's own rules, pinned or not. */
 static CUresult copy_here(const struct box *box, struct client_stream *stream)
 {
 	CUresult r = wait_turn(stream);
@@ -291,13 +287,13 @@ static CUresult copy_here(const struct box *box, struct client_stream *stream)
 	return r;
 }
 
-/* A copy that is made when it is its turn. */
+/* A copy that a host function makes in stream order. */
 struct late {
 	struct box box;
-	uint8_t bytes[]; /* of ordinary memory, which was read at once */
+	uint8_t bytes[]; /* of pageable memory that was read at once */
 };
 
-/* Most that is kept of ordinary memory. */
+/* Most bytes of pageable memory that are read at once. */
 #define LATE_MOST (64u << 10)
 
 static void copy_late(void *user)
@@ -310,11 +306,11 @@ static void copy_late(void *user)
 
 static bool reads_at_once(const struct copy_side *src)
 {
-	return src->place == COPY_ORDINARY && !src->registered;
+	return src->place == COPY_PAGEABLE && !src->registered;
 }
 
-/* Managed memory is the device's for the program, which does not wait for asynchronous copies of
- * it; but for those to ordinary memory, and from much of that. */
+/* Programs treat managed memory as the device's, and do not wait for its asynchronous copies,
+ * except for copies to pageable memory, and for large copies from pageable memory. */
 static bool is_late(const struct box *box, const struct copy_side *dst, const struct copy_side *src)
 {
 	if (reads_at_once(src))
@@ -363,7 +359,7 @@ static CUresult send_pinned(const struct box *box, struct client_stream *stream,
 	return copy_direct(box, to_device ? FRMPS_COPY_SRC_HOST : FRMPS_COPY_DST_HOST, stream, END_ASYNC);
 }
 
-/* Places of both sides, and whether the call may name them. */
+/* Places of both sides; checks that the call may name them. */
 static CUresult classify(
 	const struct box *box, unsigned int how, struct copy_side *ret_dst, struct copy_side *ret_src)
 {
@@ -373,9 +369,9 @@ static CUresult classify(
 		r = classify_side(box, &box->src, ret_src);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if ((how & COPY_DST_DEVICE) && ret_dst->place == COPY_ORDINARY)
+	if ((how & COPY_DST_DEVICE) && ret_dst->place == COPY_PAGEABLE)
 		return CUDA_ERROR_INVALID_VALUE;
-	if ((how & COPY_SRC_DEVICE) && ret_src->place == COPY_ORDINARY)
+	if ((how & COPY_SRC_DEVICE) && ret_src->place == COPY_PAGEABLE)
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
@@ -413,23 +409,23 @@ static CUresult run_box(struct box box, struct client_stream *stream, unsigned i
 	box.src.address += src.shift;
 	if (dst.registered || src.registered) {
 		if (async) {
-			/* Without room for it the copy is made at once. What was given to the
-			 * stream before the room ended changes nothing. */
+			/* Without pinned memory the copy is made at once. The commands that were
+			 * submitted before the failure change nothing. */
 			r = bounce(&box, stream, dst.place == COPY_DEVICE, send_pinned);
 			if (r != CUDA_ERROR_OUT_OF_MEMORY)
 				return r;
 		}
-		/* Host functions of earlier copies may have to write or read it first. */
+		/* Host functions of earlier copies may have to write or read the memory first. */
 		r = wait_turn(stream);
 		if (r != CUDA_SUCCESS)
 			return r;
 	}
-	if (dst.place != COPY_ORDINARY && src.place != COPY_ORDINARY)
+	if (dst.place != COPY_PAGEABLE && src.place != COPY_PAGEABLE)
 		return copy_reachable(&box, &dst, &src, stream, async);
 	if (dst.place == COPY_DEVICE)
 		return copy_in(&box, stream,
 			async			     ? END_ASYNC
-			: dst.sync || text_is_open() ? END_DONE /* the text of what was before it is due */
+			: dst.sync || text_is_open() ? END_DONE /* the text of earlier commands is due */
 						     : END_EARLY);
 	return copy_out(&box, stream);
 }
@@ -443,7 +439,7 @@ CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how
 	return r;
 }
 
-/* Whether the driver would refuse the fill at the call. */
+/* The driver's checks of a fill at the call. */
 static CUresult check_fill(const struct copy_fill *fill, struct copy_side *ret_side)
 {
 	struct box box = {.height = fill->height, .depth = 1};
@@ -456,7 +452,7 @@ static CUresult check_fill(const struct copy_fill *fill, struct copy_side *ret_s
 		return CUDA_ERROR_INVALID_VALUE;
 	box.dst = (struct box_side){.address = fill->dst, .pitch = fill->pitch, .rows = fill->height};
 	r = classify_side(&box, &box.dst, ret_side);
-	return r == CUDA_SUCCESS && ret_side->place == COPY_ORDINARY ? CUDA_ERROR_INVALID_VALUE : r;
+	return r == CUDA_SUCCESS && ret_side->place == COPY_PAGEABLE ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
 static struct frmps_set set_form(const struct copy_fill *fill, const struct copy_side *side)
@@ -481,23 +477,38 @@ CUresult copy_fill_form(const struct copy_fill *fill, struct frmps_set *ret_form
 	return r;
 }
 
+static CUresult send_fill(
+	const struct frmps_set *form, enum ending ending, struct client_stream *stream, uint64_t *ret_seq)
+{
+	uint64_t bytes = form->width * form->element_bytes * form->height;
+	struct submit_timing *timing = trace_is_on() ? trace_fill(bytes, stream) : NULL;
+	struct submit submit;
+	CUresult r = submit_begin_timed(stream, FRMPS_OP_SET, sizeof(*form), timing, &submit);
+
+	if (r == CUDA_SUCCESS) {
+		*(struct frmps_set *)submit.body = *form;
+		*ret_seq = submit.seq;
+		submit_commit_timed(&submit, timing, ending == END_EARLY);
+	}
+	return trace_submitted(timing, r);
+}
+
 CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how)
 {
 	enum ending ending = END_ASYNC;
 	struct copy_side side;
-	struct submit submit;
+	struct frmps_set form;
+	uint64_t seq = 0;
 	CUresult r;
 
 	if (fill->width == 0 || fill->height == 0)
 		return CUDA_SUCCESS;
 	r = check_fill(fill, &side);
-	if (r == CUDA_SUCCESS)
-		r = submit_begin(stream, FRMPS_OP_SET, sizeof(struct frmps_set), &submit);
 	if (r != CUDA_SUCCESS)
 		return r;
-	*(struct frmps_set *)submit.body = set_form(fill, &side);
 	if (!(how & COPY_ASYNC))
 		ending = side.sync || side.place == COPY_PINNED ? END_DONE : END_EARLY;
-	commit(&submit, ending);
-	return end(stream, submit.seq, ending);
+	form = set_form(fill, &side);
+	r = send_fill(&form, ending, stream, &seq);
+	return r == CUDA_SUCCESS ? end(stream, seq, ending) : r;
 }

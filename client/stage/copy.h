@@ -1,15 +1,14 @@
 // Copies and fills of the program. A side of a copy is device memory or an array, pinned host
-// memory (the device reaches all of these), or ordinary memory, which is staged. What a call has
-// done when it returns follows the driver's rules:
+// memory (the device reaches all of these), or pageable memory, which is staged. The state of a
+// copy when its call returns follows the driver's rules:
 //
-//   ordinary → device    the source was read; the copy may still be under way
-//   device → ordinary    done
-//   host → ordinary …    done, behind the stream's earlier work
-//   managed ↔ pinned …   the same; an asynchronous one, of which a side is managed, is given to the
-//                        stream
-//   ordinary → managed   the same; of an asynchronous one of little the source was read
+//   pageable → device    the source was read; the copy may be in flight
+//   device → pageable    done
+//   host → pageable …    done, behind the stream's earlier work
+//   managed ↔ pinned …   the same; an asynchronous copy with a managed side is submitted
+//   pageable → managed   the same; of a small asynchronous copy the source was read
 //   pinned ↔ device      done, unless asynchronous
-//   device → device      given to the stream
+//   device → device      submitted
 //
 // Any thread.
 
@@ -24,52 +23,53 @@
 
 struct client_stream;
 
-enum copy_place { COPY_DEVICE, COPY_PINNED, COPY_ORDINARY };
+enum copy_place { COPY_DEVICE, COPY_PINNED, COPY_PAGEABLE };
 
-/* What is known of one side. */
+/* Properties of a side. */
 struct copy_side {
 	enum copy_place place; /* COPY_DEVICE for arrays */
-	uint64_t shift;	 /* what the device adds to the address: for registered memory that it reaches */
-	bool managed;	 /* pinned, and the program takes it for memory of the device */
-	bool registered; /* ordinary memory that asynchronous copies read and write in their turn */
-	bool read_only;	 /* the program registered it as what the device does not write */
+	uint64_t shift;	       /* added by the device to the address of registered memory */
+	bool managed;	       /* pinned memory that the program treats as the device's */
+	bool registered;       /* pageable memory that asynchronous copies access in stream order */
+	bool read_only;	       /* registered by the program as memory that the device does not write */
 	bool sync; /* the program asked that synchronous calls on this memory are complete when they return */
 };
 
 /**
- * Where a side lies. Memory that the shim knows must hold the whole side.
+ * Classifies a side. Memory that the library knows must hold the whole side.
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE
  */
 CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_side);
 
-/* What a call says about its copy beside the box. */
-#define COPY_ASYNC 1u /* it is an asynchronous one */
+/* Properties of a copy's call. */
+#define COPY_ASYNC 1u /* an asynchronous call */
 #define COPY_DST_DEVICE                                                                                      \
 	2u /* the destination must be memory that the device reaches: the call names a device address */
 #define COPY_SRC_DEVICE 4u /* the same for the source */
 
 /**
- * What can be said of a copy before it is made: where its sides lie, and whether the call may name
- * them. Puts the box, which is not empty, into its simplest form; shifts are not added yet.
- * CUDA_ERROR_INVALID_VALUE.
+ * Examines a copy beforehand: the places of its sides, and if the call may name them. Simplifies
+ * the box, which is not empty; shifts are not added yet. CUDA_ERROR_INVALID_VALUE.
  */
 CUresult copy_examine(
 	struct box *box, unsigned int how, struct copy_side *ret_dst, struct copy_side *ret_src);
 
-/** The box of a copy in the driver's general form, and the COPY_* bits for it. */
+/** The box of a copy in the driver's general form, and its COPY_* bits. */
 CUresult copy_describe(const CUDA_MEMCPY3D *copy, struct box *ret_box, unsigned int *ret_how);
 
 /** Writes the sides of a box that are arrays into a copy of the driver's general form. */
 void copy_name_arrays(const struct box *box, CUDA_MEMCPY3D *copy);
 
-/** Whether a box has a side that is an array. */
+/** True if a side of the box is an array. */
 static inline bool copy_has_array(const struct box *box)
 {
 	return box->dst.array || box->src.array;
 }
 
-/** The command that copies a box: a COPY is its first part, an ARRAY_COPY all of it. @kind:
- * FRMPS_COPY_* */
+/**
+ * The command that copies a box: a COPY is its first part, an ARRAY_COPY all of it. @kind:
+ * FRMPS_COPY_*
+ */
 struct frmps_array_copy copy_form(const struct box *box, uint32_t kind);
 
 /** Copies a box in stream order. */
@@ -83,8 +83,9 @@ struct copy_fill {
 	uint32_t element_bytes;
 };
 
-/** The command of a fill that is not empty. CUDA_ERROR_INVALID_VALUE for what the driver refuses at
- * the call.
+/**
+ * The command of a fill that is not empty. CUDA_ERROR_INVALID_VALUE if the driver refuses the fill
+ * at the call.
  */
 CUresult copy_fill_form(const struct copy_fill *fill, struct frmps_set *ret_form);
 

@@ -3,7 +3,7 @@
 #include "client/stage/copy.h"
 #include "client/state/array.h"
 
-/* One side as the program describes it. */
+/* A side in the program's description. */
 struct side {
 	CUmemorytype type;
 	const void *host;
@@ -83,7 +83,7 @@ CUresult copy_describe(const CUDA_MEMCPY3D *c, struct box *ret_box, unsigned int
 	return CUDA_SUCCESS;
 }
 
-/* The place in an array again from where its rows would lie. */
+/* The position in an array from the linear address. */
 static void split(const struct box_side *side, size_t *ret_x, size_t *ret_y, size_t *ret_z)
 {
 	*ret_x = side->address % side->pitch;

@@ -1,5 +1,5 @@
-// See array.h. The lock guards the list of arrays, and which levels have handles; it is not held
-// while the service is asked.
+// See array.h. The lock guards the list of arrays, and the handles of levels; no thread asks the
+// service under it.
 
 #include "client/state/array.h"
 
@@ -45,7 +45,7 @@ bool array_is(const struct client_array *array, uint64_t serial)
 
 /* ---- making ---- */
 
-/* The most levels that halve the largest extent down to one. */
+/* The most levels that halve the largest extent down to 1. */
 static uint32_t most_levels(const CUDA_ARRAY3D_DESCRIPTOR *form)
 {
 	uint64_t layers = form->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
@@ -82,7 +82,7 @@ static CUresult check(const struct array_wish *wish, struct wire_array *ret_form
 	return d->Width && texel_level(ret_form, 0, &level) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A request; ret_values: two, of a reply that has them. */
+/* Sends a request; ret_values: two values of a reply that has these. */
 static CUresult ask(struct wire_message *request, uint64_t *ret_values)
 {
 	struct control_answer *answer = control_answer_new();
@@ -117,7 +117,7 @@ static void free_memory(struct range *memory)
 	memory->block = NULL;
 }
 
-/* Large blocks begin at chunks, which are aligned to more than any array asks for. */
+/* Large blocks begin at chunks, whose alignment is more than any array needs. */
 static CUresult take_memory(struct client_array *array, const uint64_t need[2])
 {
 	struct wire_message request = {.type = WIRE_BACK_ARRAY};
@@ -247,7 +247,7 @@ CUresult array_level(struct client_array *mipmapped, uint32_t number, struct cli
 
 void array_geometry(const struct client_array *array, struct texel_level *ret_level)
 {
-	/* It was checked when the array was made, and no level is larger than the first. */
+	/* The geometry was checked at the creation, and no level is larger than the first. */
 	if (!texel_level(&array->form, array->level, ret_level))
 		*ret_level = (struct texel_level){1, 1, 1, 1};
 }
@@ -274,7 +274,7 @@ void array_describe(const struct client_array *array, CUDA_ARRAY3D_DESCRIPTOR *r
 
 /* ---- the end ---- */
 
-/* Takes an array out of the list; false if somebody else does. */
+/* Removes an array from the list; false if another thread does. */
 static bool delist(struct client_array *array)
 {
 	struct client_array **at = &arrays;
@@ -290,7 +290,7 @@ static bool delist(struct client_array *array)
 	return found;
 }
 
-/* It is out of the list, and its work is done. */
+/* The array is out of the list, and its work is done. */
 static void finish(struct client_array *array)
 {
 	struct client_array **levels = array->levels;
@@ -303,7 +303,7 @@ static void finish(struct client_array *array)
 		if (levels[i])
 			retire(levels[i]);
 	free(levels);
-	/* After a fault the work may never end; what it still writes into is not used again. */
+	/* After a fault the work may never end; memory that it still writes is never reused. */
 	if (process_error() == CUDA_SUCCESS) {
 		object_reap();
 		drop(array->form.array);

@@ -1,4 +1,4 @@
-// Time as the shim uses it to decide how long it spins. Any thread.
+// The clock that limits the library's spinning. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_CLOCK_H
 #define FRMPS_CLIENT_STATE_CLOCK_H

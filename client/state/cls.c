@@ -1,11 +1,11 @@
 // Context-local storage (see cls.h). Runs on the program's threads. A map is a list of small blocks
-// searched from the start: with the few keys a process has, that is faster than hashing, and blocks
+// searched from the start: with the few keys of a process that is faster than hashing, and blocks
 // never move under a reader.
 //
-// Readers are optimistic. They need no barrier beyond the two looks at `sequence`: the first is an
-// acquire load, and an acquire fence keeps the loads of the search before the second look. Writers
-// make `sequence` odd, put a release fence between that and their stores, and make it even with a
-// release store.
+// Readers are optimistic. Readers need no barrier beyond the two looks at `sequence`: the first is
+// an acquire load, and an acquire fence keeps the loads of the search before the second look.
+// Writers make `sequence` odd, put a release fence between that and their stores, and make
+// `sequence` even with a release store.
 
 #include "client/state/cls.h"
 
@@ -25,8 +25,8 @@ void cls_map_deinit(struct cls_map *map)
 	pthread_mutex_destroy(&map->lock);
 }
 
-/* The entry that holds `key` (NULL: the first free one), or NULL. Reads only; right under the lock
- * or the sequence. */
+/* The entry that holds `key` (NULL: the first free entry), or NULL. Reads only; valid under the
+ * lock or the sequence. */
 static struct cls_entry *find(struct cls_map *map, void *key)
 {
 	struct cls_block *block;
@@ -51,7 +51,7 @@ static struct cls_entry *grow(struct cls_map *map)
 		return NULL;
 	while ((next = atomic_load_explicit(&last->next, memory_order_relaxed)))
 		last = next;
-	/* Pairs with the acquire in find(): who sees the block sees its zeroes. */
+	/* Pairs with the acquire in find(): a reader that sees the block sees its zeroes. */
 	atomic_store_explicit(&last->next, fresh, memory_order_release);
 	return &fresh->entries[0];
 }
@@ -131,7 +131,7 @@ struct cls_item {
 	cls_destructor *destructor;
 };
 
-/* Takes an entry out of the map; the key is NULL where it was free. */
+/* Takes an entry out of the map; its key is NULL if the entry was free. */
 static struct cls_item take(struct cls_map *map, struct cls_entry *entry)
 {
 	struct cls_item item = {0};

@@ -1,6 +1,6 @@
-// See code_cache.h. Runs on the program's threads. What is read at start is constant afterwards; a
-// file is read into memory of its own before it is looked at, so that nobody can change or cut it
-// meanwhile.
+// See code_cache.h. Runs on the program's threads. The settings are constant after the start. A
+// file is read into private memory before its check, so that no other process can change or
+// truncate the checked bytes.
 
 #include "client/state/code_cache.h"
 
@@ -25,9 +25,9 @@
 #define FOLDER	      "frmps"
 #define MAGIC	      UINT64_C(0x31636a73706d7266) /* "frmpsjc1" */
 #define BYTES_DEFAULT (UINT64_C(1) << 30)	   /* as the driver's */
-/* Larger ones are compiled each time: an entry is read and compared as a whole. */
+/* Larger images are compiled each time: an entry is read and compared as a whole. */
 #define ENTRY_BYTES_MAX (UINT64_C(64) << 20)
-/* Of a folder: more files than programs of one user have texts. */
+/* Most files in a folder: more than the programs of a user have texts. */
 #define FILES_MAX 65536u
 #define FNV_START UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME UINT64_C(0x100000001b3)
@@ -86,7 +86,7 @@ void code_cache_start(void)
 	errno = saved;
 }
 
-/* ---- what is looked up ---- */
+/* ---- images to look up ---- */
 
 static uint64_t hash(uint64_t sum, const void *bytes, size_t count)
 {
@@ -97,7 +97,7 @@ static uint64_t hash(uint64_t sum, const void *bytes, size_t count)
 	return sum;
 }
 
-/* Whether a member of a fat binary is code that the driver may choose: then nothing is compiled. */
+/* True if a member of a fat binary is code that the driver may choose: then nothing is compiled. */
 static bool is_code(const uint8_t *at, const struct fatbin_entry *entry, int arch)
 {
 	struct fatbin_target target;
@@ -126,7 +126,7 @@ static bool fatbin_has_code(const uint8_t *image, uint64_t bytes)
 	return false;
 }
 
-/* An image that has to be compiled, with all that its code depends on. */
+/* An image that needs a compilation, with everything that its code depends on. */
 struct wanted {
 	struct entry_header header;
 	const uint8_t *image;
@@ -160,7 +160,7 @@ static void want_end(struct wanted *wanted)
 	munmap((void *)(uintptr_t)wanted->image, wanted->header.image_bytes);
 }
 
-/* Return: whether the image has to be compiled, and its code may be kept; then want_end() it */
+/* Return: true if the image needs a compilation, and its code may be cached; then want_end() it */
 static bool want(const struct image *image, const struct jit *jit, struct wanted *ret)
 {
 	void *view;
@@ -206,8 +206,9 @@ static bool read_all(int fd, uint8_t *to, uint64_t bytes)
 	return true;
 }
 
-/* fstat() and fstatat() of this C library are not in older ones. @name: "": the file itself
- * Return: whether it is a regular file */
+/* Uses statx(), because older C libraries lack the symbols of fstat() and fstatat(). @name: "": the
+ * file itself
+ * Return: true for a regular file */
 static bool look_at(int fd, const char *name, struct statx *ret)
 {
 	return statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, ret) == 0 &&
@@ -238,7 +239,7 @@ static uint8_t *read_file(const char *path, uint64_t *ret_bytes)
 	return bytes;
 }
 
-/* Return: where the code lies in an entry; NULL: it is none, or another one's */
+/* Return: the code in an entry; NULL for an invalid entry, or an entry of another image */
 static const uint8_t *code_of(
 	const uint8_t *file, uint64_t bytes, const struct wanted *wanted, uint64_t *ret_bytes)
 {

@@ -1,5 +1,5 @@
-// What is known of a context. Runs on the program's threads. Fields that the program sets are not
-// guarded: two threads that set one get one or the other value.
+// Properties of contexts. Runs on the program's threads. Fields that the program sets are not
+// guarded: two threads that set the same field leave either value.
 
 #include "client/state/context.h"
 

@@ -1,10 +1,9 @@
-// Contexts of this program: the primary context of each device and those that the program made.
-// They exist only here; for the service all work of a process is one session. A handle is the
-// address of a slot in a table that is never freed, so a stale handle is noticed, not followed;
-// slots of dead contexts are used again as late as possible.
+// Contexts of this program: the primary context of each device and contexts that the program made.
+// Contexts exist only here; for the service all work of a process is a single session. A handle is
+// the address of a slot in a table that is never freed, so a stale handle is noticed, not followed;
+// slots of dead contexts are reused as late as possible.
 //
-// Which context is current is the calling thread's own business (thread.h). Any thread may call
-// anything here.
+// Each thread has its own current context (thread.h). Any thread may call anything here.
 
 #ifndef FRMPS_CLIENT_STATE_CONTEXT_H
 #define FRMPS_CLIENT_STATE_CONTEXT_H
@@ -17,7 +16,7 @@
 
 struct cls_map;
 
-/* The calling thread's current context, NULL if it has none. Not checked for life. */
+/* The calling thread's current context or NULL. Not checked to be live. */
 CUcontext context_current(void);
 
 /** Handle of a device's primary context, whether active or not; NULL for a wrong ordinal. Activates
@@ -25,30 +24,33 @@ CUcontext context_current(void);
  */
 CUcontext context_primary(int device);
 
-/** Number of a context, unique in the process's life: a primary context gets a new one each time it
- * is activated. 0 for something that is no context. */
+/**
+ * Number of a context, unique in the life of the process: each activation of a primary context
+ * gives a new number. 0 for an invalid handle.
+ */
 uint64_t context_id(CUcontext context);
 
 /** A context that can be used: created or activated, and not destroyed since. NULL is none. */
 bool context_is_live(CUcontext context);
 
-/** A handle of this table, live or not: a destroyed context or a primary context that is not
- * active. */
+/**
+ * A handle of this table, live or not: includes destroyed contexts and inactive primary contexts.
+ */
 bool context_is_known(CUcontext context);
 
-/** Context-local storage of a context; NULL for something that is no context. The map outlives the
- * context.
- */
+/** Context-local storage of a context; NULL for an invalid handle. The map outlives the context. */
 struct cls_map *context_cls(CUcontext context);
 
-/** Device of a context; -1 for something that is no context. */
+/** Device of a context; -1 for an invalid handle. */
 int context_device(CUcontext context);
 
-/** Number that tells a stream from every other one of the process, special handles included; 0 if
- * there is none. */
+/**
+ * Number of a stream that is unique in the process, special handles included; 0 for an invalid
+ * handle.
+ */
 uint64_t stream_unique_id(CUcontext context, CUstream stream);
 
-/** Whether flags are known ones with at most one way of waiting. */
+/** True for known flags with at most one way of waiting. */
 static inline bool context_flags_valid(unsigned int flags)
 {
 	unsigned int scheduling = flags & CU_CTX_SCHED_MASK;
@@ -60,11 +62,13 @@ static inline bool context_flags_valid(unsigned int flags)
 unsigned int context_flags(CUcontext context);
 void context_set_flags(CUcontext context, unsigned int flags);
 
-/** Shadow of a limit, which limit.h sets. CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE as
- * the driver has them. */
+/**
+ * Shadow of a limit, which limit.h sets. CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE as
+ * the driver returns these.
+ */
 CUresult context_limit(CUcontext context, CUlimit limit, size_t *ret_value);
 
-/** Shadows without an effect of their own. */
+/** Shadows without an effect. */
 CUfunc_cache context_cache_config(CUcontext context);
 void context_set_cache_config(CUcontext context, CUfunc_cache config);
 CUsharedconfig context_shared_config(CUcontext context);
@@ -74,8 +78,8 @@ void context_set_shared_config(CUcontext context, CUsharedconfig config);
 CUresult context_create(int device, unsigned int flags, CUcontext *ret_context);
 
 /**
- * Ends a created context: waits for its streams' work, frees what belongs to it.
- * CUDA_ERROR_INVALID_CONTEXT for primary contexts and things that are none,
+ * Ends a created context: waits for its streams' work, frees its resources.
+ * CUDA_ERROR_INVALID_CONTEXT for primary contexts and invalid handles,
  * CUDA_ERROR_CONTEXT_IS_DESTROYED the second time.
  */
 CUresult context_destroy(CUcontext context);

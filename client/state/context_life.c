@@ -1,12 +1,12 @@
 // Beginning and end of contexts. Runs on the program's threads. The table's lock guards slots,
-// counts and flags; it is never held while work is waited for or the program's destructors run.
+// counts and flags; no thread waits for work or runs the program's destructors under it.
 //
 //   created:  FREE ──create──► LIVE ──destroy──► ENDING ──► DEAD ──(slot taken again, oldest first)──► LIVE
 //   primary:  DEAD ──retain──► LIVE ──last release, reset──► ENDING ──► DEAD
 //
-// Who retains a primary context that is ending waits for its end, and begins the next life. Only a
-// destructor of the program's, on the thread that ends it, cannot wait: that thread begins the next
-// life when it is done.
+// A thread that retains a primary context that is ending waits for its end, and begins the next
+// life. Only a destructor of the program, on the thread that ends the context, cannot wait: that
+// thread begins the next life after the end.
 
 #include "client/state/context.h"
 
@@ -32,18 +32,18 @@
 #include "client/submit/wait.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* the primary context */
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* of the primary context */
 static uint64_t latest_id, latest_end;			/* guarded by lock */
 
 struct cls_map *context_cls(CUcontext handle)
 {
 	struct context *context = context_resolve(handle);
 
-	/* Not in a forked child: a writer may have been at work. */
+	/* Not in a forked child: a writer may have been in the middle of a change. */
 	return context && process_enter() != CUDA_ERROR_NOT_INITIALIZED ? &context->cls : NULL;
 }
 
-/* Id of a context that lives, 0 if none does. */
+/* Id of a live context, 0 without one. */
 static uint64_t any_live(void)
 {
 	for (int i = CONTEXT_PRIMARY; i < CONTEXT_SLOTS; ++i)
@@ -68,7 +68,7 @@ static void begin_life(struct context *context, int device)
 	word_release(&context->life, CONTEXT_LIVE);
 }
 
-/* Under the lock: a slot that was never used, or the one that is dead for the longest time. */
+/* Under the lock: an unused slot, else the slot that is dead for the longest time. */
 static struct context *take_slot(void)
 {
 	struct context *best = NULL;
@@ -103,8 +103,8 @@ CUresult context_create(int device, unsigned int flags, CUcontext *ret_context)
 	return CUDA_SUCCESS;
 }
 
-/* Frees what belongs to a context that nobody can use any more. After a fault only what is known
- * here is forgotten. */
+/* Frees the resources of a context that no thread can use any more. After a fault only the
+ * library's own records are freed. */
 static CUresult release_all(struct context *context)
 {
 	CUcontext handle = context_handle(context);
@@ -124,7 +124,7 @@ static CUresult release_all(struct context *context)
 	host_release_context(handle);
 	graph_memory_release_context(handle);
 	memory_release_context(handle);
-	/* A fault is told elsewhere. */
+	/* Other calls report a fault. */
 	return process_error() == CUDA_SUCCESS ? r : CUDA_SUCCESS;
 }
 
@@ -178,8 +178,7 @@ CUresult context_detach(CUcontext handle)
 	return last ? context_destroy(handle) : CUDA_SUCCESS;
 }
 
-/* Waits for the end of a primary context, unless the caller is in the middle of it. Under the
- * lock. */
+/* Waits for the end of a primary context, unless the calling thread ends it. Under the lock. */
 static void await_end(struct context *context)
 {
 	int cancelable;
@@ -222,8 +221,8 @@ CUresult context_primary_retain(int device, CUcontext *ret_context)
 	return r;
 }
 
-/* Whether the caller ends the primary context. Under the lock, with what made it the last one to
- * use it. */
+/* True if the caller must end the primary context. Under the lock, in the same section as the last
+ * use. */
 static bool begin_end(struct context *context)
 {
 	if (word_relaxed(&context->life) != CONTEXT_LIVE)
@@ -237,7 +236,7 @@ static CUresult end_primary(struct context *context, int device, bool resets)
 {
 	CUresult r = release_all(context);
 
-	/* Memory of pools belongs to the device: contexts that live still use it. */
+	/* Memory of pools belongs to the device: live contexts still use it. */
 	if (resets && !any_live())
 		mempool_reset();
 	pthread_mutex_lock(&lock);
@@ -274,8 +273,8 @@ CUresult context_primary_reset(int device)
 
 	if (!context)
 		return CUDA_ERROR_INVALID_DEVICE;
-	/* The retains count on: each still wants its release, and the next one begins a new
-	 * life. */
+	/* The count of retains stays: each retain still needs its release, and the next retain
+	 * begins a new life. */
 	pthread_mutex_lock(&lock);
 	ends = begin_end(context);
 	pthread_mutex_unlock(&lock);

@@ -1,6 +1,6 @@
-// The table of contexts, for the files that share it: context.c answers what is known of a context,
-// context_life.c begins and ends them, limit.c sets their limits. Who may write which field says
-// context_life.c.
+// The table of contexts, for the files that share it: context.c has the properties of contexts,
+// context_life.c begins and ends contexts, limit.c sets their limits. The head of context_life.c
+// says which lock guards a field.
 
 #ifndef FRMPS_CLIENT_STATE_CONTEXT_TABLE_H
 #define FRMPS_CLIENT_STATE_CONTEXT_TABLE_H
@@ -26,10 +26,10 @@ struct context {
 	int device;
 	unsigned int flags;
 	unsigned int uses; /* retains of a primary context, attaches of another */
-	bool wanted;	   /* a primary context was retained by the thread that ends it */
+	bool wanted;	   /* the thread that ends a primary context has retained it */
 	const struct thread *ender;
 	word64 id;
-	uint64_t ended; /* tells the oldest dead slot */
+	uint64_t ended; /* order of the ends: the oldest dead slot has the smallest */
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
 	bool limit_set[DEVICE_LIMITS_MAX];
@@ -44,7 +44,7 @@ static inline CUcontext context_handle(struct context *context)
 	return (CUcontext)context;
 }
 
-/** The slot behind a handle, used at least once; NULL for anything else. */
+/** The slot of a handle, used at least once; NULL for an invalid handle. */
 static inline struct context *context_resolve(CUcontext handle)
 {
 	uintptr_t offset = (uintptr_t)handle - (uintptr_t)context_table;
@@ -61,9 +61,11 @@ static inline struct context *context_resolve(CUcontext handle)
 /** The slot of a device's primary context; NULL for a wrong ordinal. */
 struct context *context_primary_slot(int device);
 
-/** The slot of a context that lets a limit be asked for, and the device, whose limits hold until
- * the program sets its own. CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE,
- * CUDA_ERROR_UNSUPPORTED_LIMIT. */
+/**
+ * The slot of a context whose limit can be read, and the device, whose limits apply until the
+ * program sets its own. CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE,
+ * CUDA_ERROR_UNSUPPORTED_LIMIT.
+ */
 CUresult context_find_limit(CUcontext handle, CUlimit limit, struct context **ret_context,
 	const struct client_device **ret_device);
 

@@ -1,5 +1,5 @@
-// See device.h. Written by cuInit on one thread, before the process counts as initialised; read by
-// any thread after it.
+// See device.h. cuInit writes the snapshot on a single thread, before the process counts as
+// initialised; any thread reads it afterwards.
 
 #include "client/state/device.h"
 
@@ -9,7 +9,7 @@
 
 #include "client/link/connect.h"
 
-/* Text of a UUID as tools print it: "GPU-" and five groups. */
+/* Bytes of a UUID's text as tools print it: "GPU-" and five groups. */
 #define UUID_TEXT 41
 
 static struct client_device device;
@@ -23,7 +23,7 @@ static void uuid_text(const uint8_t uuid[16], char ret_text[UUID_TEXT])
 		at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
 }
 
-/* The device that begins with this text, as tools print UUIDs; -1 if it is not exactly one. */
+/* The device whose UUID begins with this text; -1 if that is not exactly one device. */
 static int uuid_index(const char *entry, size_t length, int count, const uint8_t (*uuids)[16])
 {
 	char text[UUID_TEXT];
@@ -42,7 +42,7 @@ static int uuid_index(const char *entry, size_t length, int count, const uint8_t
 	return found;
 }
 
-/* A number ends where its digits end, whatever comes behind. */
+/* A number ends with its digits, whatever follows. */
 static int number_index(const char *entry, size_t length, int count)
 {
 	char *end;
@@ -56,7 +56,8 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
-/* The next entry of the list, without blanks. Return: where to go on, NULL behind the last. */
+/* The next entry of the list, without blanks. Return: the rest of the list, NULL after the last
+ * entry. */
 static const char *next_entry(const char *list, const char **ret_entry, size_t *ret_length)
 {
 	const char *end = list + strcspn(list, ",");
@@ -80,7 +81,7 @@ int device_ordinal(const char *visible, int index, int count, const uint8_t (*uu
 		return index;
 	while (is_blank(*visible))
 		++visible;
-	by_uuid = *visible == 'G'; /* the first entry says what the others have to be */
+	by_uuid = *visible == 'G'; /* the first entry determines the kind of all */
 	for (int ordinal = 0; visible; ++ordinal) {
 		const char *entry;
 		size_t length;
@@ -121,7 +122,7 @@ bool device_is_mig(const char *visible)
 	return strncmp(entry, "MIG-", 4) == 0;
 }
 
-/* Copies at most `room` elements. Return: how many. */
+/* Copies at most `room` elements. Return: their number. */
 static uint32_t copy_some(void *to, uint32_t room, const void *from, uint32_t count, size_t element_bytes)
 {
 	if (count > room)
@@ -131,7 +132,7 @@ static uint32_t copy_some(void *to, uint32_t room, const void *from, uint32_t co
 	return count;
 }
 
-/* What the device can do and this library does not hand on: see the calls for each. */
+/* Abilities of the device that this library does not offer: see the calls for each. */
 static const struct {
 	int32_t attribute, value;
 } imposed[] = {
@@ -155,11 +156,9 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR},
-	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 0},
-	{CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, 0},
 	{CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 0},
@@ -169,11 +168,20 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH, 0},
 };
 
+static void impose_one(int32_t attribute, int32_t value)
+{
+	if ((uint32_t)attribute < device.attribute_count)
+		device.attributes[attribute] = value;
+}
+
 static void impose(void)
 {
 	for (size_t i = 0; i < sizeof(imposed) / sizeof(*imposed); ++i)
-		if ((uint32_t)imposed[i].attribute < device.attribute_count)
-			device.attributes[imposed[i].attribute] = imposed[i].value;
+		impose_one(imposed[i].attribute, imposed[i].value);
+	/* Whatever the device can: the service makes it of pinned memory. */
+	impose_one(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+		connection.has_host_memory);
+	impose_one(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, connection.has_host_memory);
 }
 
 static void take(const struct wire_device *from)

@@ -1,9 +1,10 @@
-// The devices as this program sees them: the snapshot of the handshake, filtered by
-// CUDA_VISIBLE_DEVICES. Written once by cuInit, read-only afterwards, so every question is answered
-// without a lock and without the service. The number of multiprocessors alone can change: the
-// service writes how many it grants where the program can read it.
+// The program's view of the devices: the snapshot of the handshake, filtered by
+// CUDA_VISIBLE_DEVICES. cuInit writes the snapshot once; it is read-only afterwards, so every
+// question is answered without a lock and without the service. Only the number of multiprocessors
+// can change: the service writes the granted number where the program can read it.
 //
-// A session has one device: the one of the executor that serves it. It is ordinal 0 or hidden.
+// A session has a single device: the device of the executor that serves it. That device is ordinal
+// 0 or hidden.
 
 #ifndef FRMPS_CLIENT_STATE_DEVICE_H
 #define FRMPS_CLIENT_STATE_DEVICE_H
@@ -33,40 +34,42 @@ struct client_device {
 /** Devices that the program may see; 0 before cuInit. */
 int device_count(void);
 
-/** The device behind an ordinal, NULL if there is none. Valid for the life of the process. */
+/** The device of an ordinal, NULL for an invalid ordinal. Valid for the life of the process. */
 const struct client_device *device_get(int ordinal);
 
 /**
- * What tells a device from others: exactly the values that the device queries return.
- * Return: false if there is no such ordinal; outputs are then untouched.
+ * The identity of a device: exactly the values that the device queries return.
+ * Return: false for an invalid ordinal; outputs are then untouched.
  */
 bool device_identity(
 	int ordinal, uint8_t ret_uuid[16], int32_t *ret_domain, int32_t *ret_bus, int32_t *ret_device);
 
 /**
- * How many of the device's multiprocessors the program's kernels may run on, as the service grants
- * it at this moment; 0: all. Not in a forked child, which does not have the service's words.
+ * Number of the device's multiprocessors that the service currently grants to the program's
+ * kernels; 0: all. Not in a forked child, which does not have the service's words.
  */
 uint32_t device_sms(void);
 
 /**
- * Value of a device attribute; of multiprocessors as many as the program may use now.
- * CUDA_ERROR_INVALID_VALUE for numbers that the device does not know.
+ * Value of a device attribute; of multiprocessors only the granted number. CUDA_ERROR_INVALID_VALUE
+ * for attributes that the device does not know.
  */
 CUresult device_attribute(const struct client_device *device, int attribute, int *ret_value);
 
-/** Whether CUDA_VISIBLE_DEVICES, as it stands, hides every device whatever there is. */
+/** True if CUDA_VISIBLE_DEVICES hides every device. */
 bool device_all_hidden(const char *visible);
 
-/** Whether its first entry, which says what the others have to be, names a part of a GPU: a MIG
- * device. No service has one. */
+/**
+ * True if the first entry, which determines the kind of the others, names a part of a GPU: a MIG
+ * device. No service has a MIG device.
+ */
 bool device_is_mig(const char *visible);
 
 /**
- * The place of a device in a CUDA_VISIBLE_DEVICES list: what ordinal the program gives it, -1 if it
- * is hidden, DEVICE_TWICE if the list names it twice, with which the driver does not start. The
- * list ends at the first entry that names nothing, and all of its entries are of the kind of the
- * first: numbers or UUIDs.
+ * The place of a device in a CUDA_VISIBLE_DEVICES list: the ordinal in the program, -1 for a hidden
+ * device, DEVICE_TWICE if the list names the device twice, with which the driver does not start.
+ * The list ends at the first invalid entry, and all entries are of the kind of the first: numbers
+ * or UUIDs.
  * @visible: NULL means all
  * @index: the device's number, of @count; @uuids: their UUIDs
  */
@@ -75,7 +78,8 @@ int device_ordinal(const char *visible, int index, int count, const uint8_t (*uu
 
 /**
  * Takes the snapshot. Called once, by process start, before any other thread can ask.
- * Return: CUDA_ERROR_NO_DEVICE if none is visible, CUDA_ERROR_INVALID_DEVICE if one is twice.
+ * Return: CUDA_ERROR_NO_DEVICE if none is visible, CUDA_ERROR_INVALID_DEVICE for a device named
+ * twice.
  */
 CUresult device_snapshot(const struct wire_welcome *welcome, const char *visible);
 

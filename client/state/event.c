@@ -1,11 +1,12 @@
-// The table of events. Runs on the program's threads. An event's one word says where its latest
-// record stands, as (slot << SEQ_BITS | seq), 0 before the first; it is written inside the ring
-// lock together with the record itself, so what a later command reads there is already on the ring.
-// The table's lock guards who has which slot.
+// The table of events. Runs on the program's threads. An event's word has the place of its latest
+// record, as (slot << SEQ_BITS | seq), 0 before the first; a thread writes the word inside the ring
+// lock together with the record itself, so that the record is on the ring before any later command
+// that reads the word. The table's lock guards the owners of slots.
 //
-// Life of a slot: free → in use → closed (its EVENT_DESTROY is sent) → free, once that is done. One
-// that was never recorded is free at once. Streams differ in when they come to it, so closed slots
-// are not looked at in the order of their ends alone: one that is not done goes behind the others.
+// Life of a slot: free → in use → closed (its EVENT_DESTROY is sent) → free, once that is done. A
+// slot without a record is free at once. Streams reach the EVENT_DESTROY at different times, so
+// closed slots are not checked in the order of their ends alone: a slot that is not done moves to
+// the end of the queue.
 
 #include "client/state/event.h"
 
@@ -25,27 +26,27 @@
 #define HANDLE_USE_SHIFT  20
 #define HANDLE_USE_BITS	  26
 #define SEQ_BITS	  48
-/* Closed slots looked at before a new one is taken. */
+/* Closed slots that are checked before a new slot is taken. */
 #define REAP_TRIES 4
 
 struct event {
-	word64 handle;			 /* 0 while nobody's; written under the table's lock */
+	word64 handle;			 /* 0 while the slot is unused; written under the table's lock */
 	word64 record;			 /* written inside the ring lock */
 	uint64_t uses;			 /* table */
 	uint64_t gone;			 /* table: record of the EVENT_DESTROY */
-	struct captured *captured;	 /* graph/capture.c: recorded in a capture, which may be over */
-	struct shm_shared_event *shared; /* other programs may know it: its records are there */
+	struct captured *captured;	 /* graph/capture.c: recorded in a capture, which may have ended */
+	struct shm_shared_event *shared; /* of an event for several programs: the place of its records */
 	word64 number;			 /* shared: of the latest record of this program */
 	_Atomic bool exported, imported;
-	_Atomic bool clocked; /* its time has been asked for, and probably will be again */
+	_Atomic bool clocked; /* its time was queried, and probably will be again */
 	CUcontext context;
 	uint32_t flags;
-	uint32_t next; /* table: in the queue of closed slots or the stack of free ones */
+	uint32_t next; /* table: link in the queue of closed slots or the stack of free slots */
 };
 
 static struct event table[SHM_EVENTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by lock. Slot 0 stays unused, so it can end the lists. */
+/* Guarded by lock. Slot 0 stays unused, so 0 can end the lists. */
 static uint32_t used = 1, free_top, closed_first, closed_last;
 
 static uint32_t slot_of(const struct event *event)
@@ -97,7 +98,7 @@ static void shelve_closed(struct event *event)
 	closed_last = slot_of(event);
 }
 
-/* Moves closed slots that are done to the free ones: looks at so many, at none of them twice. */
+/* Moves closed slots that are done to the free slots: checks at most `tries`, none twice. */
 static void reap(uint32_t tries)
 {
 	uint32_t last = closed_last, slot = 0;
@@ -136,7 +137,7 @@ static uint64_t next_handle(struct event *event)
 	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)slot_of(event) << HANDLE_SLOT_SHIFT | HANDLE_TAG;
 }
 
-/* A program may destroy events faster than their streams come to it. The lock is given back
+/* A program may destroy events faster than their streams reach the EVENT_DESTROY. Drops the lock
  * meanwhile. */
 static CUresult await_slot(void)
 {
@@ -170,7 +171,7 @@ static CUresult make(
 	pthread_mutex_unlock(&lock);
 	if (!event)
 		return r;
-	/* A thread may have recorded its predecessor while another one destroyed that. */
+	/* A thread may have recorded the slot's former event while another thread destroyed it. */
 	forget_capture(event);
 	event->context = context;
 	event->flags = flags;
@@ -197,11 +198,21 @@ CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event)
 	return r;
 }
 
+uint32_t event_take_number(void)
+{
+	struct event *event;
+
+	pthread_mutex_lock(&lock);
+	event = take_slot();
+	pthread_mutex_unlock(&lock);
+	return event ? slot_of(event) : 0;
+}
+
 CUresult event_export(CUevent handle, CUipcEventHandle *ret_handle)
 {
 	struct event *event = resolve(handle);
 
-	/* One that was opened belongs to the program that made it. */
+	/* An imported event belongs to the program that made it. */
 	if (!event || !event->shared || (event->exported && event->imported))
 		return CUDA_ERROR_INVALID_HANDLE;
 	event->exported = true;
@@ -238,8 +249,8 @@ static CUresult send_destroy(struct client_stream *stream, uint32_t slot, uint64
 	return CUDA_SUCCESS;
 }
 
-/* Tells the executor. Behind the record in the same stream, or, when that stream is closed, in the
- * legacy one. */
+/* Sends EVENT_DESTROY to the executor: behind the record in the same stream or, if that stream is
+ * closed, in the legacy stream. */
 static uint64_t announce(struct event *event)
 {
 	uint64_t record = word_acquire(&event->record);
@@ -329,8 +340,8 @@ static CUresult record_shared(struct event *event, struct client_stream *stream)
 	return CUDA_SUCCESS;
 }
 
-/* Whether the latest record is one that only the shared place knows of: another program's. It is
- * not done. */
+/* True if the latest record is another program's, which only the shared place has, and is not
+ * done. */
 static bool is_foreign(struct event *event, uint64_t *ret_number)
 {
 	if (!event->shared)
@@ -366,7 +377,7 @@ CUresult event_record(CUevent handle, struct client_stream *stream)
 	return CUDA_SUCCESS;
 }
 
-/* For the latest record outside of captures. */
+/* Waits for the latest record outside of captures. */
 static CUresult wait_recorded(struct event *event, struct client_stream *stream)
 {
 	uint64_t record = word_acquire(&event->record);
@@ -378,9 +389,9 @@ static CUresult wait_recorded(struct event *event, struct client_stream *stream)
 	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* Looked at again: another thread may have recorded meanwhile, and the event slot names the
-	 * latest record. A record in this very stream is older than this command and waits for
-	 * nothing. */
+	/* Reads the word again: another thread may have recorded meanwhile, and the event slot
+	 * names the latest record. A record in this very stream precedes this command, so the wait
+	 * ends at once. */
 	record = word_acquire(&event->record);
 	*(struct frmps_depend *)submit.body = (struct frmps_depend){
 		.seq = record_seq(record),
@@ -443,8 +454,8 @@ static struct timing_record timing_record(struct event *event, uint64_t record)
 		.stream = record_stream(record)};
 }
 
-/* A program that asks for times does so right behind its wait. Natively an event is not there
- * before its time is. */
+/* A program that queries times does so right after its wait. With the driver an event is not done
+ * before its time is known. */
 static void await_time(struct event *event, uint64_t record)
 {
 	struct timing_record timed = timing_record(event, record);
@@ -473,7 +484,7 @@ CUresult event_synchronize(CUevent handle)
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
-/* Whether a time can be asked for. @ret_record: of which record */
+/* Checks that a time can be queried. @ret_record: the record */
 static CUresult check_timed(struct event *event, uint64_t *ret_record)
 {
 	uint64_t record = event ? word_acquire(&event->record) : 0;
@@ -499,7 +510,7 @@ CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds)
 	uint64_t begun, ended;
 	CUresult a = check_timed(first, &begun), b = check_timed(second, &ended);
 
-	/* What is wrong comes before what is not there yet. */
+	/* An error takes precedence over "not ready". */
 	if (a == CUDA_SUCCESS || (a == CUDA_ERROR_NOT_READY && b != CUDA_SUCCESS))
 		a = b;
 	if (a != CUDA_SUCCESS)

@@ -1,8 +1,8 @@
-// Events of this program. An event is the (stream, seq) of its latest record, so queries and waits
-// are answered from the timelines; only times are asked of the service. One that several programs
-// share (shared_event.h) is a number beside it. Same handles as streams: slot and count
-// of uses in a table that is never freed. Any thread; recording and waiting for the same event from
-// two threads at once gives one of the two orders.
+// Events of this program. An event is the (stream, seq) of its latest record, so the timelines
+// answer queries and waits; only times need the service. An event that several programs share
+// (shared_event.h) has a number beside that. Handles as with streams: slot and count of uses in a
+// table that is never freed. Any thread; recording and waiting for the same event from two threads
+// at once gives either order.
 
 #ifndef FRMPS_CLIENT_STATE_EVENT_H
 #define FRMPS_CLIENT_STATE_EVENT_H
@@ -14,11 +14,15 @@
 
 struct client_stream;
 
-/** The context that an event was made in; NULL for something that is no event. */
+/** The context that an event was made in; NULL for an invalid handle. */
 CUcontext event_context(CUevent handle);
 
 /** A new event. CUDA_ERROR_OUT_OF_MEMORY when all slots are in use. */
 CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event);
+
+/** The number of an event for timed records of the shim's own, which keeps it for the rest of the
+ * process's life; 0: all slots are in use. */
+uint32_t event_take_number(void);
 
 /** What other programs open an event with that was made for several. CUDA_ERROR_INVALID_HANDLE. */
 CUresult event_export(CUevent event, CUipcEventHandle *ret_handle);
@@ -26,28 +30,32 @@ CUresult event_export(CUevent event, CUipcEventHandle *ret_handle);
 /** An event of another program. Errors: shared_event_import(). */
 CUresult event_import(CUcontext context, const CUipcEventHandle *handle, CUevent *ret_event);
 
-/** Ends an event; what waits for its record goes on waiting. */
+/** Destroys an event; waits for its record continue. */
 CUresult event_destroy(CUevent event);
 
-/** Ends every event of a context. */
+/** Destroys all events of a context. */
 void event_release_context(CUcontext context);
 
-/** Whether a handle is an event's. */
+/** True for the handle of a live event. */
 bool event_is_live(CUevent event);
 
-/** Whether a launch may record an event: CUDA_ERROR_INVALID_VALUE for one with timing or of several
- * programs.
+/**
+ * Checks that a launch may record an event: CUDA_ERROR_INVALID_VALUE for events with timing or of
+ * several programs.
  */
 CUresult event_check_launch(CUevent event);
 
 CUresult event_record(CUevent event, struct client_stream *stream);
 
-/** Holds the stream's later commands until the event's latest record is done. No record, nothing to
- * wait for.
+/**
+ * Holds the stream's later commands until the event's latest record is done. Without a record there
+ * is nothing to wait for.
  */
 CUresult event_wait(CUevent event, struct client_stream *stream);
-/** The same for a graph that is launched, which no capture has to do with: for the latest record
- * outside of captures. */
+/**
+ * As event_wait() for a launched graph, which no capture affects: for the latest record outside of
+ * captures.
+ */
 CUresult event_wait_launched(CUevent event, struct client_stream *stream);
 
 /** CUDA_SUCCESS when done or never recorded, else CUDA_ERROR_NOT_READY. */

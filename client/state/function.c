@@ -1,6 +1,6 @@
 // Kernel objects: made from the service's answer to a lookup, and their attributes. Runs on the
-// program's threads. The objects live in a slab whose index is the kernel's id minus one; names and
-// layouts are theirs and go with them.
+// program's threads. The objects live in a slab whose index is the kernel's id minus 1; an object
+// owns its name and parameter layout.
 
 #include "client/state/function.h"
 
@@ -30,7 +30,7 @@ static uint32_t attribute_or(const struct client_device *device, int attribute, 
 	return (uint32_t)value;
 }
 
-/* What the device allows; where it does not say, any size passes here and the service judges. */
+/* The device's limits; without a value any size passes here and the service checks. */
 static void set_limits(struct client_function *function, int ordinal)
 {
 	const struct client_device *device = device_get(ordinal);
@@ -93,7 +93,7 @@ CUresult function_decode(struct client_function *function, const struct wire_u64
 	return CUDA_SUCCESS;
 }
 
-/* What the service says of the kernel is written to `into`. */
+/* Writes the service's description of the kernel to `into`. */
 static CUresult ask(const struct client_function *function, uint32_t module_id, struct client_function *into)
 {
 	struct wire_message request = {.type = WIRE_FIND_FUNCTION};
@@ -110,7 +110,7 @@ static CUresult ask(const struct client_function *function, uint32_t module_id, 
 	if (result == CUDA_SUCCESS) {
 		result = function_decode(into, &answer->message.reply.values);
 		if (result == CUDA_ERROR_UNKNOWN)
-			client_log(CLIENT_LOG_ERROR, "no sense in the service's description of kernel %.200s",
+			client_log(CLIENT_LOG_ERROR, "the service's description of kernel %.200s is invalid",
 				function->name);
 	}
 	control_answer_free(answer);
@@ -133,7 +133,7 @@ CUresult function_new(struct client_module *module, uint32_t module_id, int devi
 	if (function->name)
 		result = ask(function, module_id, function);
 	if (result != CUDA_SUCCESS) {
-		/* After "not found" the service knows nothing of the id; after anything else it
+		/* After "not found" the service does not have the id; after any other error it
 		 * may. */
 		function_free(function, result == CUDA_ERROR_NOT_FOUND || !function->name);
 		return result;
@@ -165,9 +165,9 @@ CUresult function_attribute(const struct client_function *function, int attribut
 	return CUDA_SUCCESS;
 }
 
-/* Earlier launches keep the value that is to be changed. See function.h. A hint comes too early for
- * those that wait in software, behind a host function for instance: they may wait for this very
- * thread. */
+/* Earlier launches must keep the old value: see function.h. A change of a hint may overtake
+ * launches that wait in software, for a host function for instance: a wait for these could wait for
+ * this very thread. */
 static CUresult await_launches(struct client_function *function, uint32_t attribute)
 {
 	if (!word_relaxed(&function->launched))
@@ -206,9 +206,8 @@ static CUresult send_attribute(struct client_function *function, uint32_t attrib
 	return result;
 }
 
-/* The attributes that programs may set, and what each takes. The service judges what only the
- * device knows.
- */
+/* The attributes that programs may set, and their values. The service checks limits of the
+ * device. */
 static bool may_set(int attribute, int32_t value)
 {
 	switch (attribute) {
@@ -230,7 +229,7 @@ static bool may_set(int attribute, int32_t value)
 	}
 }
 
-/* Where the service's value of a permission is kept, NULL for attributes that are none. */
+/* The service's value of a permission, NULL for other attributes. */
 static int32_t *granted(struct client_function *function, int attribute)
 {
 	if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
@@ -310,7 +309,7 @@ void function_sleep(struct client_function *function)
 	atomic_store_explicit(&function->object.live, FUNCTION_ASLEEP, memory_order_release);
 }
 
-/* Sends one attribute that is not what the service has after a load. */
+/* Sends an attribute if it differs from the service's value after a load. */
 static CUresult restore_attribute(
 	struct client_function *function, const struct client_function *fresh, uint32_t attribute)
 {

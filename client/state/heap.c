@@ -1,5 +1,5 @@
-// See heap.h. Free blocks of shared chunks hang in bins by size (bin i: below unit · 2^(i+1)), so a
-// fitting one is found without a walk over the chunks; spare chunks of large requests are matched
+// See heap.h. Free blocks of shared chunks hang in bins by size (bin i: below unit · 2^(i+1)), so
+// the search for a fitting block walks over no chunks; spare chunks of large requests are matched
 // by their size.
 
 #include "client/state/heap.h"
@@ -69,8 +69,8 @@ static void bin_remove(struct heap *heap, struct heap_block *block)
 	block->bin_next = block->bin_previous = NULL;
 }
 
-/* A free block of a shared chunk with at least so many bytes. The request's own bin may hold
- * smaller ones. */
+/* A free block of a shared chunk with at least so many bytes. The request's own bin may also hold
+ * smaller blocks. */
 static struct heap_block *bin_find(const struct heap *heap, uint64_t bytes)
 {
 	for (unsigned int i = bin_of(heap, bytes); i < HEAP_BINS; ++i)
@@ -80,8 +80,8 @@ static struct heap_block *bin_find(const struct heap *heap, uint64_t bytes)
 	return NULL;
 }
 
-/* Makes the rest of a block behind its first `bytes` a block of its own, in no bin. Return: false:
- * no memory */
+/* Splits a block: the part behind its first `bytes` becomes a block in no bin. Return: false: no
+ * memory */
 static bool cut(struct heap_block *block, uint64_t bytes)
 {
 	struct heap_block *rest;
@@ -141,7 +141,7 @@ static int alloc_small(struct heap *heap, uint64_t bytes, struct heap_block **re
 	return 0;
 }
 
-/* A spare chunk of its own that wastes at most an eighth. */
+/* Finds a spare chunk that wastes at most an eighth. */
 static int alloc_large(struct heap *heap, uint64_t bytes, struct heap_block **ret_block)
 {
 	uint64_t most = bytes + bytes / 8;
@@ -167,7 +167,7 @@ int heap_alloc(struct heap *heap, uint64_t bytes, struct heap_block **ret_block)
 	return alloc_large(heap, round_up(bytes, HEAP_GRAIN), ret_block);
 }
 
-/* Links a chunk in at the lowest address from `at` where it and a gap behind it fit. */
+/* Links a chunk at the lowest address from `at` on that has room for it and for a gap behind it. */
 static bool find_place(struct heap *heap, struct heap_chunk *chunk, uint64_t at)
 {
 	uint64_t need = chunk->bytes + HEAP_GRAIN;
@@ -201,7 +201,7 @@ static uint64_t chunk_bytes(struct heap *heap, uint64_t bytes, bool modest)
 	return size;
 }
 
-/* The request's block and what is left behind it. Return: false: no memory */
+/* Adds the request's block and the rest behind it. Return: false: no memory */
 static bool add_blocks(struct heap *heap, struct heap_chunk *chunk, uint64_t bytes)
 {
 	chunk->first = calloc(1, sizeof(*chunk->first));
@@ -261,7 +261,7 @@ void heap_put_back(struct heap *heap, struct heap_chunk *chunk)
 		bin_add(heap, chunk->first);
 }
 
-/* Joins a free block, not in a bin, with the one behind it, which is. */
+/* Joins a free block in no bin with the next block, which is in a bin. */
 static void join_behind(struct heap *heap, struct heap_block *block)
 {
 	struct heap_block *behind = block->behind;
@@ -282,7 +282,7 @@ static void free_shared(struct heap *heap, struct heap_block *block)
 		struct heap_block *before = block->before;
 
 		bin_remove(heap, before);
-		/* join_behind() takes the one behind out of its bin. */
+		/* join_behind() takes the next block out of its bin. */
 		bin_add(heap, block);
 		join_behind(heap, before);
 		block = before;

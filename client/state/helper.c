@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* A fault of the thread's own cannot wait: blocked, it would end the program without asking its
- * handler. */
+/* A fault of the thread itself cannot wait: a blocked signal would end the program without running
+ * its handler. */
 static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 
 CUresult helper_start(void *(*run)(void *))

@@ -20,11 +20,12 @@
 #define EVENTS_PAGES (EVENTS_BYTES / SHM_SHARED_PAGE_BYTES)
 
 static struct pool pool = {.map = map_host, .unmap = map_host_end};
-/* Set by who maps a page, one call at a time, and cleared by who has unmapped it. */
+/* Set by the thread that maps a page, one at a time; cleared by the thread that has unmapped the
+ * page. */
 static _Atomic bool is_events_page[EVENTS_PAGES];
 static uint64_t next_events_page;
 
-/* The host part of the window: the pool, pages of shared events, the ring of what kernels print. */
+/* The host part of the window: the pool, pages of shared events, the ring for text of kernels. */
 static uint64_t events_base(void)
 {
 	uint64_t base = connection.window_base + connection.device_bytes, bytes = connection.host_bytes;
@@ -33,8 +34,8 @@ static uint64_t events_base(void)
 	return (text ? text : base + bytes) - EVENTS_BYTES;
 }
 
-/* Addresses of a page: those that were freed longest ago, because the service may have to keep them
- * pinned for a while. EVENTS_PAGES: there are none. */
+/* Addresses of a page: the addresses freed longest ago, because the service may have to keep pages
+ * pinned for a while. EVENTS_PAGES: none is free. */
 static uint64_t find_events_page(void)
 {
 	for (uint64_t i = 0; i < EVENTS_PAGES; ++i) {
@@ -83,13 +84,27 @@ void host_unmap_events(uint64_t address)
 		is_events_page[(address - events_base()) / SHM_SHARED_PAGE_BYTES] = false;
 }
 
+struct heap_chunk *host_reserve(uint64_t bytes, uint64_t *ret_address)
+{
+	struct heap_chunk *chunk = pool_reserve(&pool, bytes);
+
+	if (chunk)
+		*ret_address = chunk->address;
+	return chunk;
+}
+
+void host_unreserve(struct heap_chunk *chunk)
+{
+	pool_unreserve(&pool, chunk);
+}
+
 void host_start(void)
 {
 	uint64_t base = connection.window_base + connection.device_bytes;
 
 	pool_init(&pool, base, events_base() - base, UNIT, KEEP_BYTES);
-	/* The service may have to keep freed memory pinned for a while, and its addresses with
-	 * it. */
+	/* The service may have to keep freed memory pinned for a while; its addresses stay in use
+	 * for as long. */
 	pool.heap.onward = true;
 }
 

@@ -11,32 +11,44 @@
 /** CUDA_ERROR_OUT_OF_MEMORY. @bytes: not 0; @flags: CU_MEMHOSTALLOC_*, kept for queries. */
 CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer);
 
-/** Waits for the work given so far, then frees; NULL is no error. CUDA_ERROR_INVALID_VALUE for what
- * is not the start of an allocation. */
+/**
+ * Waits for the work submitted so far, then frees; NULL is no error. CUDA_ERROR_INVALID_VALUE
+ * unless an allocation starts there.
+ */
 CUresult host_free(void *pointer);
 
-/** Frees everything of a context. Its work is done. */
+/** Frees all memory of a context. Its work is done. */
 void host_release_context(CUcontext context);
 
 struct range;
 
-/** Allocates range->bytes of pinned memory, fills in address, room and block and makes the range
- * known. */
+/**
+ * Allocates range->bytes of pinned memory, fills in address, room and block, and adds the range to
+ * the map of ranges.
+ */
 CUresult host_alloc_range(struct range *range);
-/** Frees what no work uses any more. Asks the service. */
+/** Frees memory that no work uses any more. Asks the service. */
 void host_free_range(uint64_t address, int kind);
-/** The same for a range that is not known any more. */
+/** As host_free_range(), for a range that is no longer in the map. */
 void host_free_block(void *block);
 
 /**
- * Maps a page of shared events (shm/layout.h). One call of this at a time.
- * @session, @source: of another program that has it; 0: a new page
+ * Maps a page of shared events (shm/layout.h). One call at a time.
+ * @session, @source: the page of another program; 0: a new page
  * Return: CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_HANDLE: that program has no such page, or
  * has ended
  */
 CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_address);
-/** Unmaps one that no work uses any more. */
+/** Unmaps a page that no work uses any more. */
 void host_unmap_events(uint64_t address);
+
+struct heap_chunk;
+
+/** Takes addresses of the host part, for memory with handles. @bytes: a multiple of HEAP_GRAIN.
+ * Return: NULL: none are free */
+struct heap_chunk *host_reserve(uint64_t bytes, uint64_t *ret_address);
+/** Gives them back: nothing is mapped there. */
+void host_unreserve(struct heap_chunk *chunk);
 
 /** Called by process start. */
 void host_start(void);

@@ -1,5 +1,5 @@
-// Ids that this side gives to what the service keeps for it: 1 … bound - 1, the lowest that is
-// free. Any thread.
+// Ids that the client chooses for the service's objects: 1 … bound - 1, the lowest free id first.
+// Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_IDS_H
 #define FRMPS_CLIENT_STATE_IDS_H
@@ -9,7 +9,7 @@
 
 struct ids {
 	pthread_mutex_t lock;
-	uint64_t *words; /* bound / 64 of them */
+	uint64_t *words; /* bound / 64 words */
 	uint32_t bound;
 };
 

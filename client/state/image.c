@@ -1,10 +1,10 @@
 // Sizes of module images, and their copies for the service. Runs on the program's threads and owns
 // nothing.
 //
-// Invariant: bytes of the program are only touched by write(2) into the memfd, which answers EFAULT
-// where memory ends. What is measured is read back from the memfd; the copy that is sent is made
-// last and replaces those scratch bytes. A program that changes an image during the call gets a
-// copy of whatever was there; the service checks it anew.
+// Invariant: only write(2) into the memfd reads bytes of the program; the call returns EFAULT where
+// memory ends. Measurements read the memfd; the final copy is made last and replaces those scratch
+// bytes. If a program changes an image during the call, the copy has whatever was there; the
+// service checks it again.
 
 #include "client/state/image.h"
 
@@ -32,25 +32,25 @@ struct wrapper {
 	const void *extra;
 };
 
-/* Bytes being measured: a program's, read through `scratch`, or with scratch -1 ones that are known
- * to be readable. */
+/* Bytes to be measured: a program's, read through `scratch`, or with scratch -1 bytes that are
+ * known to be readable. */
 struct source {
 	const uint8_t *at;
 	uint64_t available;
 	int scratch;
 };
 
-/* How often a file is sent that the service does not know: it has died, or others have sent
- * many. */
+/* Attempts to send a file that the service does not know: the service may have restarted, or
+ * dropped the file for others. */
 #define TRIES 16
-/* Table entries of an ELF file that are plausible; the largest cubins have some ten thousand
- * sections. */
+/* Largest plausible number of entries in an ELF file's table; the largest cubins have some ten
+ * thousand sections. */
 #define ELF_ENTRIES_MAX (UINT64_C(1) << 20)
 
 /*
- * Lets the kernel read memory that may end anywhere. The bare system call, because a sanitizer that
- * a program was built with takes the C library's function for its own and stops the program over
- * bytes that are only looked at.
+ * Lets the kernel read memory that may end anywhere. Makes the bare system call, because a
+ * sanitizer in the program intercepts the C library's function and would stop the program over
+ * bytes that are only measured.
  */
 static ssize_t write_unchecked(int fd, const void *at, size_t size, uint64_t offset)
 {
@@ -72,7 +72,7 @@ static size_t probe(int scratch, const void *at, void *buffer, size_t size)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* Reads up to `size` bytes and returns how many there were. */
+/* Reads up to `size` bytes and returns the number of bytes read. */
 static size_t source_read(const struct source *source, uint64_t offset, void *buffer, size_t size)
 {
 	if (offset >= source->available || UINTPTR_MAX - offset < (uintptr_t)source->at)
@@ -136,7 +136,7 @@ static bool elf_section_ends(const struct source *source, uint64_t offset, uint6
 	return true;
 }
 
-/* For files whose sections were stripped. */
+/* For files with stripped sections. */
 static bool elf_segment_ends(const struct source *source, uint64_t offset, uint64_t count, uint64_t *end)
 {
 	for (uint64_t i = 0; i < count; ++i) {
@@ -267,7 +267,7 @@ CUresult image_measure(const void *at, uint64_t available, uint64_t *ret_bytes)
 	return measure(&source, ret_bytes);
 }
 
-/* Replaces a wrapper by what it wraps. */
+/* Replaces a wrapper by its contents. */
 static CUresult unwrap(int scratch, const void **code, bool *ret_relocatable)
 {
 	struct wrapper wrapper;
@@ -337,7 +337,7 @@ static CUresult fill_from_memory(int fd, const void *code, struct image *image)
 	return result != CUDA_SUCCESS ? result : finish(fd, image);
 }
 
-/* Copies a file and one NUL, and returns the length of both. */
+/* Copies a file and a NUL, and returns the length of both. */
 static CUresult copy_file(int from, int to, uint64_t *ret_bytes)
 {
 	uint8_t chunk[16384];
@@ -383,7 +383,7 @@ static CUresult fill_from_file(int fd, const char *path, struct image *image)
 	if (view == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memcpy(&magic, view, bytes < sizeof(magic) ? bytes : sizeof(magic));
-	/* The NUL is not part of what was in the file. */
+	/* The NUL is not part of the file's contents. */
 	result = image_measure(view, is_binary(magic) ? bytes - 1 : bytes, &image->bytes);
 	munmap(view, bytes);
 	return result != CUDA_SUCCESS ? result : finish(fd, image);

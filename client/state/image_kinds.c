@@ -1,5 +1,5 @@
-// Leaving members of fat binaries out. Runs on the program's threads; the file is the caller's
-// alone. Its bytes are the program's: every size in it is checked.
+// Removal of members of fat binaries. Runs on the program's threads; only the caller uses the file.
+// Its bytes are the program's: every size in the file is checked.
 
 #include "client/state/image_kinds.h"
 
@@ -40,7 +40,8 @@ static bool move_down(int fd, uint64_t from, uint64_t to, uint64_t bytes)
 	return true;
 }
 
-/* Return: bytes of the member at a place, header and all; 0: it does not end before `end` */
+/* Return: bytes of the member at a place, with its header; 0: the member does not end before
+ * `end` */
 static uint64_t member_bytes(const struct fatbin_entry *member, uint64_t at, uint64_t end)
 {
 	uint64_t bytes;

@@ -8,7 +8,7 @@
 
 word32 instance_matters;
 
-/* Guards homes and the lists of instances; held while an instance is loaded. */
+/* Guards homes and the lists of instances; held while the service loads an instance. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void instance_divide(uint64_t home)
@@ -86,7 +86,7 @@ CUresult instance_function(
 	return r == CUDA_SUCCESS ? function_follow(*ret_function, function) : r;
 }
 
-/* One of a library's instances, NULL if there are none. */
+/* An instance of a library, NULL if there is none. */
 static struct client_module *any_instance(struct client_module *library)
 {
 	struct client_module *instance;
@@ -115,7 +115,7 @@ void instance_forget(struct client_module *module)
 
 	if (module->base)
 		unlink_instance(module);
-	/* It is out of the list behind this, unless another thread is at it. */
+	/* module_unload() removes the instance from the list, unless another thread does. */
 	while ((instance = any_instance(module)))
 		if (module_unload(instance) == CUDA_ERROR_INVALID_HANDLE)
 			break;

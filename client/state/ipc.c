@@ -1,5 +1,6 @@
-// See ipc.h. Opening is rare: one lock, held while the service is asked. Memory is unmapped without
-// it, because that waits for the device. Who opens it again meanwhile maps it again, elsewhere.
+// See ipc.h. Opening is rare: a single lock, held while the service is asked. Memory is unmapped
+// without the lock, because that waits for the device. A thread that opens the memory again
+// meanwhile maps it elsewhere.
 
 #include "client/state/ipc.h"
 
@@ -22,16 +23,16 @@ struct content {
 };
 _Static_assert(sizeof(struct content) <= sizeof(CUipcMemHandle), "a handle holds what it says");
 
-/* Memory that is mapped here. */
+/* Memory that is mapped in this process. */
 struct place {
 	struct virtual_token token;
 	CUmemGenericAllocationHandle handle;
 	uint64_t address, bytes;
-	uint32_t opened; /* all handles into it */
+	uint32_t opened; /* all open handles into the memory */
 	struct place *next;
 };
 
-/* An allocation in it, as one context has opened it. */
+/* An allocation inside a place, as opened by a context. */
 struct entry {
 	CUcontext context;
 	uint64_t address, bytes;
@@ -42,7 +43,7 @@ struct entry {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct place *places;
-/* Held for a look or a change: who asks about a pointer does not wait for the service. */
+/* Held for a look or a change only: questions about pointers do not wait for the service. */
 static pthread_mutex_t entry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry *entries; /* changed under both locks */
 
@@ -85,14 +86,14 @@ static CUresult map_place(struct place *place)
 		r = virtual_map(place->address, place->bytes, place->handle);
 		if (r == CUDA_SUCCESS)
 			return virtual_set_access(
-				place->address, place->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+				place->address, place->bytes, false, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 		space_free(place->address, place->bytes);
 	}
 	virtual_release(place->handle);
 	return r;
 }
 
-/* A place that is in the list no more. Without the lock. NULL is fine. */
+/* Unmaps a place that is out of the list. Without the lock. NULL is allowed. */
 static CUresult unmap_place(struct place *place)
 {
 	CUresult r;
@@ -107,7 +108,7 @@ static CUresult unmap_place(struct place *place)
 	return r;
 }
 
-/* The mapping of some memory, made if there is none. Under the lock. */
+/* The mapping of some memory; makes the mapping if necessary. Under the lock. */
 static CUresult find_place(const struct virtual_token *token, struct place **ret_place)
 {
 	struct place *place = places;
@@ -132,8 +133,8 @@ static CUresult find_place(const struct virtual_token *token, struct place **ret
 	return CUDA_SUCCESS;
 }
 
-/* Takes a place out of the list if no handle into it is open. Return: it, for unmap_place(); NULL:
- * one is. Under the lock. */
+/* Removes a place from the list if no handle into it is open. Return: the place, for unmap_place();
+ * NULL if a handle is open. Under the lock. */
 static struct place *take_unused(struct place *place)
 {
 	struct place **link = &places;
@@ -223,7 +224,7 @@ static void drop_entry(struct entry *entry)
 	free(entry);
 }
 
-/* Closes it so many times. Under the lock. Return: as take_unused() */
+/* Closes an entry so many times. Under the lock. Return: as take_unused() */
 static struct place *close_entry(struct entry *entry, uint32_t times)
 {
 	struct place *place = entry->place;
@@ -243,7 +244,7 @@ CUresult ipc_close(CUcontext context, CUdeviceptr address)
 
 	pthread_mutex_lock(&lock);
 	entry = find_entry(context, address);
-	/* Closed in another context than it was opened in. */
+	/* Opened in another context. */
 	for (struct entry *other = entries; !entry && other; other = other->next)
 		if (other->address == address)
 			entry = other;

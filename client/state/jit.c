@@ -6,7 +6,7 @@
 
 #include "client/state/log.h"
 
-/* How an option's value slot is to be read. */
+/* Meaning of an option's value slot. */
 enum shape {
 	NUMBER,
 	BUFFER, /* address of a log buffer: goes as 1, filled here */
@@ -53,7 +53,7 @@ static void send(struct jit *jit, CUjit_option option, uint64_t value)
 
 static CUresult read_option(struct jit *jit, CUjit_option option, void **slot)
 {
-	/* Options of 32 bits may have anything in the upper half of their slot. */
+	/* The upper half of the slot of a 32-bit option may hold anything. */
 	uint32_t number = (uint32_t)(uintptr_t)*slot;
 
 	if ((int)option < 0 || option >= CU_JIT_NUM_OPTIONS)
@@ -80,7 +80,7 @@ static CUresult read_option(struct jit *jit, CUjit_option option, void **slot)
 	return CUDA_SUCCESS;
 }
 
-/* A buffer and its size go to the service as the size alone. */
+/* The service gets the size of a buffer instead of the buffer and its size. */
 static void send_log(struct jit *jit, const struct jit_log *log, CUjit_option buffer, CUjit_option size)
 {
 	if (!log->at || log->bytes == 0)
@@ -106,7 +106,7 @@ CUresult jit_begin(unsigned int count, const CUjit_option *options, void **value
 	return CUDA_SUCCESS;
 }
 
-/* The size reported is that of the text without its NUL; where it was cut, that of the buffer. */
+/* The reported size is the text's without its NUL, or the buffer's if the text was cut. */
 static void fill_log(const struct jit_log *log, const char *text)
 {
 	size_t length = strlen(text), size = length;

@@ -14,7 +14,8 @@
 /* Less than the local memory that a thread can have on any device. */
 #define STACK_BYTES_MAX ((512u << 10) - 1)
 
-/* What the service has set for this program alone; held while it is asked. */
+/* Limits that the service has set for this program alone. The lock is held while the service is
+ * asked. */
 static uint64_t in_force[CU_LIMIT_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -38,10 +39,10 @@ static CUresult ask(CUlimit limit, size_t *value)
 	return r;
 }
 
-/* Has the service set a limit, if there is less for the program's kernels. Waits for the program's
- * own work then. Limits that are hints are left alone.
- * @there: what every program has
- * @value: what is wished; what is in force where the service was asked */
+/* Makes the service set a limit above the program's current limit. Waits for the program's own work
+ * then. Limits that are hints are ignored.
+ * @there: the limit of every program
+ * @value: the wish; if the service was asked, the limit in force */
 static CUresult raise_limit(CUlimit limit, uint64_t there, size_t *value)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -60,8 +61,7 @@ static CUresult raise_limit(CUlimit limit, uint64_t there, size_t *value)
 	return r;
 }
 
-/* As the driver rounds it, and no more than there can be. Not any more when a kernel has
- * printed. */
+/* Rounds like the driver, within the bounds of the ring. Fails once a kernel has printed. */
 static CUresult set_text_limit(size_t *value)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -84,7 +84,7 @@ CUresult limit_set(CUcontext handle, CUlimit limit, size_t value)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* These can only be asked for. */
+	/* These can only be read. */
 	if (limit >= CU_LIMIT_SHMEM_SIZE)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	if (limit == CU_LIMIT_STACK_SIZE && value > STACK_BYTES_MAX)

@@ -1,7 +1,7 @@
 // Limits of contexts that kernels fail without: stack, heap, launches by kernels. All contexts of a
-// program are one of the service's, and other programs' too as long as their common limits are
-// enough: a program that asks for more gets an executor of its own, with that limit, before the
-// call returns (server/session/limit.h). What it has set last is a shadow in the context
+// program are a single context of the service, shared with other programs as long as the common
+// limits suffice. A program that asks for more gets an executor of its own, with that limit, before
+// the call returns (server/session/limit.h). The latest value is a shadow in the context
 // (context.h). Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_LIMIT_H
@@ -18,8 +18,8 @@
 /**
  * Sets a limit of a context.
  * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE as
- * the driver has them; CUDA_ERROR_NOT_SUPPORTED: the program cannot have an executor of its own any
- * more; CUDA_ERROR_OUT_OF_MEMORY, and others as the driver
+ * the driver returns these; CUDA_ERROR_NOT_SUPPORTED: the program cannot get an executor of its own
+ * any more; CUDA_ERROR_OUT_OF_MEMORY, and other errors of the driver
  */
 CUresult limit_set(CUcontext context, CUlimit limit, size_t value);
 

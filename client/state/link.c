@@ -19,10 +19,10 @@
 #define LINK_MAGIC UINT32_C(0x4c494e4b)
 #define LINK_SHIFT 12
 #define LINKS	   4096u
-/* How often everything is handed over before a service that forgets it is given up. */
+/* Times that the library sends all inputs again to a service that has dropped the link. */
 #define TRIES 3
 
-/* Kept to be handed over again. */
+/* Stored to be sent again. */
 struct input {
 	struct input *next;
 	CUjitInputType type;
@@ -39,7 +39,7 @@ struct client_link {
 	pthread_mutex_t lock;
 	struct jit jit;
 	struct input *first, **end;
-	uint32_t count; /* of inputs that were taken */
+	uint32_t count; /* of accepted inputs */
 	void *image;	/* NULL: not complete */
 	size_t image_bytes;
 };
@@ -94,9 +94,9 @@ static struct input *input_new(
 	return input;
 }
 
-/* ---- what the service is asked ---- */
+/* ---- requests to the service ---- */
 
-/* The request of the link as it is after so many inputs. */
+/* A request for the link after so many inputs. */
 static struct wire_message request_at(const struct client_link *link, enum wire_type type, uint32_t position)
 {
 	struct wire_message request = {.type = type};
@@ -107,7 +107,7 @@ static struct wire_message request_at(const struct client_link *link, enum wire_
 	return request;
 }
 
-/* Asks, and fills the program's log buffers. */
+/* Asks the service, and fills the program's log buffers. */
 static CUresult ask(struct client_link *link, struct wire_message *request, uint64_t *ret_value, int *ret_fd)
 {
 	struct control_answer *answer = control_answer_new();
@@ -146,7 +146,7 @@ static CUresult send_input(struct client_link *link, const struct input *input, 
 	return r;
 }
 
-/* Hands over all that was taken before. */
+/* Sends all accepted inputs again. */
 static CUresult send_again(struct client_link *link)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -157,7 +157,7 @@ static CUresult send_again(struct client_link *link)
 	return r;
 }
 
-/* The service's file counts for as long as it is open: its bytes are copied. */
+/* The service's file is valid only while open, so this copies its bytes. */
 static CUresult copy_image(int fd, uint64_t bytes, void **ret_image)
 {
 	struct statx status;
@@ -199,7 +199,7 @@ static CUresult receive_image(struct client_link *link)
 	return r;
 }
 
-/* Adds an input, or without one links; a service that has forgotten the link is told everything
+/* Adds an input or, without an input, links. If the service has dropped the link, sends everything
  * again. */
 static CUresult advance(struct client_link *link, const struct input *input)
 {
@@ -277,7 +277,8 @@ CUresult link_destroy(struct client_link *link)
 	if (!atomic_compare_exchange_strong(&link->object.live, &live, 0))
 		return CUDA_ERROR_INVALID_HANDLE;
 	pthread_mutex_lock(&link->lock);
-	/* One that it does not hear of, or that was never begun, it forgets by itself. */
+	/* The service drops a link that never had an input, or whose destruction it does not hear
+	 * of, by itself. */
 	if (link->count)
 		ask(link, &request, NULL, NULL);
 	while ((input = link->first)) {

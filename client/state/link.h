@@ -1,9 +1,9 @@
-// The driver's linker (cuLink*). The service compiles and links; each input is handed over at the
-// call, so that what is wrong with it is told there. It is also kept here until the link is
-// destroyed: a service that has changed executors, or had to make room, has forgotten it all and is
-// given everything once more. Programs do not notice.
+// The driver's linker (cuLink*). The service compiles and links; each call sends its input, so that
+// the call returns the errors of that input. The library also stores inputs until the link is
+// destroyed: a service that has changed executors, or needed the memory, has dropped the link and
+// gets everything again. Programs do not notice.
 //
-// Any thread; one lock per link, held while the service is asked.
+// Any thread; each link has a lock, held while the service is asked.
 
 #ifndef FRMPS_CLIENT_STATE_LINK_H
 #define FRMPS_CLIENT_STATE_LINK_H
@@ -13,21 +13,23 @@
 #include "client/state/jit.h"
 #include "protocol/cuda_abi.h"
 
-/* Longer inputs are refused: what the service takes. */
+/* Longer inputs are refused: the service's limit. */
 #define LINK_INPUT_BYTES_MAX (UINT64_C(256) << 20)
 
 struct client_link;
 
-/** The link behind a handle; NULL if it is none or was destroyed. */
+/** The link of a handle; NULL for an invalid or destroyed link. */
 struct client_link *link_find(CUlinkState handle);
 
-/** @jit: options; its log buffers are the program's until the link is destroyed.
- * CUDA_ERROR_OUT_OF_MEMORY. */
+/**
+ * @jit: options; the program keeps its log buffers until the link is destroyed.
+ * CUDA_ERROR_OUT_OF_MEMORY.
+ */
 CUresult link_create(const struct jit *jit, CUlinkState *ret_handle);
 
 /**
  * Adds an input.
- * @data: stays the caller's
+ * @data: the caller keeps it
  * @own: options of this input
  * Return: the compiler's answer
  */
@@ -37,7 +39,7 @@ CUresult link_add(struct client_link *link, CUjitInputType type, const void *dat
 /** Links. The image stays valid until the link is destroyed. Once: CUDA_ERROR_INVALID_HANDLE. */
 CUresult link_complete(struct client_link *link, void **ret_image, size_t *ret_bytes);
 
-/** CUDA_ERROR_INVALID_HANDLE for a thread that comes second. */
+/** CUDA_ERROR_INVALID_HANDLE for the second of two threads. */
 CUresult link_destroy(struct client_link *link);
 
 #endif

@@ -1,6 +1,6 @@
-// Log lines of the shim. Runs on whatever thread of the program has something to say, so it owns
-// nothing but the level: one word, 0 until the environment has been read. Two threads may read the
-// environment at once; both find the same.
+// Log lines of the library. Runs on any thread of the program, so the file owns nothing but the
+// level: a word, 0 until a thread has read the environment. Two threads may read the environment at
+// once; both find the same.
 
 #include "client/state/log.h"
 
@@ -16,9 +16,7 @@
 
 #include "client/state/logbook.h"
 
-/* The stored level is one more than the client_log_level, which leaves 0 for "not read yet" and 1
- * for "off".
- */
+/* The stored level is client_log_level plus 1: 0 means "not read yet", 1 means "off". */
 static atomic_int threshold;
 
 static const char prefix[] = "frmps: ";
@@ -43,8 +41,8 @@ static size_t line_make(char line[CLIENT_LOG_LINE_MAX], const char *format, va_l
 	return begin + (size_t)length + 1;
 }
 
-/* A short or failed write loses text of ours, never work of the program, and a reader that has gone
- * does not end it: a signal that came of it is taken back. */
+/* A short or failed write loses log text, never work of the program. A closed pipe does not end the
+ * program: this discards the resulting SIGPIPE. */
 static void put(const char *line, size_t length)
 {
 	static const struct timespec at_once;
@@ -66,7 +64,7 @@ static void put(const char *line, size_t length)
 	pthread_setcancelstate(cancelable, NULL);
 }
 
-/* Return: -1 for a value that nobody understands */
+/* Return: -1 for an unknown value */
 static int level_of(const char *text)
 {
 	static const char *const names[] = {"off", "error", "info", "debug"};
@@ -79,7 +77,7 @@ static int level_of(const char *text)
 	return -1;
 }
 
-/* The log itself cannot be asked yet. */
+/* The log itself is not ready yet. */
 static void complain(const char *format, ...)
 {
 	char line[CLIENT_LOG_LINE_MAX];

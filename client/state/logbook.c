@@ -1,5 +1,5 @@
-// See logbook.h. A ring of lines under a lock that is only ever tried by those who write, as they
-// may be anywhere, in a forked child too. Callbacks are called without it.
+// See logbook.h. A ring of lines under a lock. Writers only try the lock, as they may be anywhere,
+// in a forked child too. Callbacks run without the lock.
 
 #include "client/state/logbook.h"
 
@@ -23,11 +23,11 @@ struct CUlogsCallbackEntry_st {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char lines[LINES][LINE_BYTES]; /* guarded by lock, as are all below */
+static char lines[LINES][LINE_BYTES]; /* guarded by lock, as the variables below */
 static CUlogIterator next;	      /* message n is in line n % LINES */
 static struct CUlogsCallbackEntry_st callbacks[CALLBACKS];
 
-/* As the driver writes them. */
+/* A line in the driver's form. */
 static void make_line(char line[LINE_BYTES], const char *text, size_t length)
 {
 	struct timespec now;
@@ -57,7 +57,7 @@ void logbook_note(const char *text, size_t length)
 	for (unsigned int i = 0; i < CALLBACKS; ++i) {
 		if (!copy[i].callback)
 			continue;
-		/* Each gets its own: it may write there. */
+		/* Each callback gets its own copy, because it may write there. */
 		length = length < sizeof(message) ? length : sizeof(message) - 1;
 		memcpy(message, text, length);
 		message[length] = '\0';
@@ -107,8 +107,7 @@ CUlogIterator logbook_next(void)
 	return n;
 }
 
-/* The first of the messages from `from` on that fit, all of the later ones with it. Under the
- * lock. */
+/* The first message from `from` on that fits together with all later messages. Under the lock. */
 static CUlogIterator first_that_fits(CUlogIterator from, size_t size)
 {
 	CUlogIterator first = next;

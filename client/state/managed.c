@@ -1,5 +1,5 @@
-// See managed.h. An allocation is a list of pieces in address order, each with what was said of it;
-// advice splits pieces at its borders.
+// See managed.h. An allocation is a list of pieces in address order, each with its advice; advice
+// splits pieces at its borders.
 
 #include "client/state/managed.h"
 
@@ -12,7 +12,7 @@
 #include "client/state/ranges.h"
 #include "client/submit/wait.h"
 
-/* What was said of some bytes. */
+/* Advice and prefetches for some bytes. */
 struct state {
 	bool read_mostly, by_device, by_host;
 	CUmemLocation preferred, prefetched;
@@ -108,12 +108,13 @@ CUresult managed_free(CUdeviceptr address)
 	struct range range;
 	CUresult r;
 
-	/* Out of the map first: of two threads that free the same address one gets the error. */
+	/* Removes the range from the map first: of two threads that free the same address, one gets
+	 * the error. */
 	if (ranges_take(address, RANGE_MANAGED, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	forget(address);
 	r = wait_all();
-	/* After a fault the work may never end; what it still writes into is not used again. */
+	/* After a fault the work may never end; memory that it still writes is never reused. */
 	if (process_error() == CUDA_SUCCESS)
 		host_free_block(range.block);
 	return r;
@@ -133,12 +134,12 @@ bool managed_holds(uint64_t address, uint64_t bytes)
 {
 	struct range range;
 
-	/* The room of a range goes on behind its bytes. */
+	/* The room of a range continues behind its bytes. */
 	return ranges_lookup(address, &range) == 0 && range.kind == RANGE_MANAGED &&
 	       address - range.address <= range.bytes && bytes <= range.bytes - (address - range.address);
 }
 
-/* ---- what was said ---- */
+/* ---- advice ---- */
 
 /* Under the lock. */
 static struct allocation *find(uint64_t address, uint64_t bytes)
@@ -239,8 +240,7 @@ static bool same_place(const CUmemLocation *a, const CUmemLocation *b)
 	return a->type == b->type && a->id == b->id;
 }
 
-/* What holds for all of a range: where pieces differ, as if nothing had been said. Under the
- * lock. */
+/* The state of all bytes of a range: the default where pieces differ. Under the lock. */
 static bool sum_up(uint64_t address, uint64_t bytes, struct state *ret_state)
 {
 	const struct allocation *allocation = find(address, bytes);
@@ -278,7 +278,7 @@ static int32_t number_of(const CUmemLocation *location)
 	}
 }
 
-/* The list of who was said to access a range, filled up with "nobody". */
+/* The list of devices and processors with advised access, padded with invalid values. */
 static void list_accessors(const struct state *state, int32_t *data, size_t count)
 {
 	size_t used = 0;

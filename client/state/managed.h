@@ -1,9 +1,9 @@
-// Managed memory: pinned host memory at one address for program and device. Both see each other's
-// writes by the rules of managed memory without anything being moved; a kernel reads it over the
-// bus. So advice and prefetches have no effect and are only remembered, by ranges of bytes, to be
-// answered. Any thread.
+// Managed memory: pinned host memory at the same address for program and device. Both see each
+// other's writes by the rules of managed memory without any migration; kernels read over the bus.
+// So advice and prefetches have no effect; the library only remembers these by ranges of bytes, for
+// queries. Any thread.
 //
-// The device attributes for concurrent access and for native atomics of the host say no: atomics of
+// The device attributes for concurrent access and for native atomics of the host are 0: atomics of
 // the processor and of the device on the same word at the same time are not atomic to each other
 // here.
 
@@ -17,19 +17,21 @@
 
 /** CUDA_ERROR_OUT_OF_MEMORY. @bytes: at least 1 */
 CUresult managed_alloc(CUcontext context, uint64_t bytes, unsigned int flags, CUdeviceptr *ret_address);
-/** Behind all work. CUDA_ERROR_INVALID_VALUE for what is not the start of such an allocation. */
+/**
+ * Waits for all work, then frees. CUDA_ERROR_INVALID_VALUE unless such an allocation starts there.
+ */
 CUresult managed_free(CUdeviceptr address);
-/** Frees everything of a context. Its work is done. */
+/** Frees all managed memory of a context. Its work is done. */
 void managed_release_context(CUcontext context);
 
-/** Whether all of the bytes are in one managed allocation. */
+/** True if a single managed allocation holds all of the bytes. */
 bool managed_holds(uint64_t address, uint64_t bytes);
 
 /** Remembers advice. @location: checked by the caller */
 CUresult managed_advise(uint64_t address, uint64_t bytes, CUmem_advise advice, const CUmemLocation *location);
 /** Remembers a prefetch. */
 CUresult managed_prefetch(uint64_t address, uint64_t bytes, const CUmemLocation *location);
-/** Answers a question about a range. @data, @size: as the driver documents for each attribute */
+/** Answers a query about a range. @data, @size: as the driver documents for each attribute */
 CUresult managed_query(
 	void *data, size_t size, CUmem_range_attribute attribute, uint64_t address, uint64_t bytes);
 

@@ -1,6 +1,6 @@
-// See memory.h. A pool over the device part of the window; the map of ranges says what is
-// allocated. Freed memory is used again only after all work that was given before the free, on any
-// stream, is done.
+// See memory.h. A pool over the device part of the window; the map of ranges has the allocations.
+// Freed memory is reused only after all work that was submitted before the free, on any stream, is
+// done.
 
 #include "client/state/memory.h"
 
@@ -16,7 +16,7 @@
 
 #define KEEP_BYTES (UINT64_C(64) << 20)
 
-/* A request about a range, whose Reply is only a code. */
+/* Sends a request about a range, whose Reply has only a code. */
 static CUresult call_range(enum wire_type type, uint64_t address, uint64_t bytes)
 {
 	struct wire_message request = {.type = type, .range = {.address = address, .bytes = bytes}};
@@ -41,8 +41,7 @@ static struct pool pool = {.map = map, .unmap = unmap};
 
 void memory_start(void)
 {
-	/* What lies in front of the first allocation is room for the service's guard: 4 GiB of
-	 * 192. */
+	/* The room in front of the first allocation is for the service's guard: 4 GiB of 192. */
 	uint64_t lead = connection.device_bytes / 48 / HEAP_GRAIN * HEAP_GRAIN;
 
 	pool_init(&pool, connection.window_base + lead, connection.device_bytes - lead - space_bytes(),
@@ -115,7 +114,7 @@ CUresult memory_free_behind_all(CUdeviceptr address, CUresult (*give_back)(CUdev
 	return r;
 }
 
-/* Memory of a pool may be freed like any other, behind all work; managed memory must. */
+/* Memory of a pool may be freed like any other, after all work; managed memory must be. */
 static CUresult free_other(CUdeviceptr address)
 {
 	struct range range;
@@ -136,11 +135,12 @@ CUresult memory_free(CUdeviceptr address)
 
 	if (address == 0)
 		return CUDA_SUCCESS;
-	/* Out of the map first: of two threads that free the same address one gets the error. */
+	/* Removes the range from the map first: of two threads that free the same address, one gets
+	 * the error. */
 	if (ranges_take(address, RANGE_DEVICE, &range) != 0)
 		return free_other(address);
 	r = wait_all();
-	/* After a fault the work may never end; what it still writes into is not used again. */
+	/* After a fault the work may never end; memory that it still writes is never reused. */
 	if (process_error() == CUDA_SUCCESS)
 		pool_free(&pool, range.block);
 	return r;

@@ -1,7 +1,7 @@
-// See mempool.h. One lock for all pools; it is not held while memory is asked for or given back.
+// See mempool.h. A single lock for all pools; no thread asks for memory, or returns any, under it.
 //
-// The point of a free is a command in the stream that does nothing: so everything that the free
-// stands behind by the driver's rules, the default stream's included, is in front of it.
+// The point of a free is a command in the stream without an effect: so all commands that precede
+// the free by the driver's rules, the default stream's included, are in front of it.
 
 #include "client/state/mempool.h"
 
@@ -17,37 +17,37 @@
 #include "client/submit/wait.h"
 #include "shm/order.h"
 
-/* A kept block may be larger than what is asked for by this part of it. */
+/* A cached block may exceed a request by 1/WASTE of the block. */
 #define WASTE 8
 
-/* Memory that was freed and belongs to the pool still. */
-struct kept {
-	TAILQ_ENTRY(kept) link;
-	struct client_stream *stream; /* NULL: nothing uses it any more */
+/* Freed memory that still belongs to the pool. */
+struct cached {
+	TAILQ_ENTRY(cached) link;
+	struct client_stream *stream; /* NULL: no work uses the block any more */
 	uint64_t seq;		      /* the point of the free */
 	uint64_t bytes;
 	void *block;
 };
 
-TAILQ_HEAD(kept_list, kept);
+TAILQ_HEAD(cached_list, cached);
 
 struct mempool {
 	LIST_ENTRY(mempool) link;
-	bool destroyed; /* goes with its last allocation */
+	bool destroyed; /* freed with its last allocation */
 	int reuse_flags[3];
 	uint64_t threshold, most;
-	uint64_t used, used_high, kept_bytes, reserved_high;
-	uint64_t coming; /* bytes that are being got */
+	uint64_t used, used_high, cached_bytes, reserved_high;
+	uint64_t coming; /* bytes of allocations in progress */
 	uint32_t allocations;
-	uint32_t visitors;     /* allocations that are being made */
-	struct kept_list kept; /* oldest first */
+	uint32_t visitors;	   /* calls in progress */
+	struct cached_list cached; /* oldest first */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, mempool) pools = LIST_HEAD_INITIALIZER(pools); /* guarded by lock, like all of this */
+static LIST_HEAD(, mempool) pools = LIST_HEAD_INITIALIZER(pools); /* guarded by lock */
 static struct mempool *standard, *current;
-static struct mempool *others; /* keeps what cuMemAlloc gave; nobody allocates from it */
-static word64 kept_total;      /* bytes, in all pools; read without the lock as a hint */
+static struct mempool *others; /* caches freed memory of cuMemAlloc; no allocation comes from here */
+static word64 cached_total;    /* bytes, in all pools; read without the lock as a hint */
 
 /* ---- pools ---- */
 
@@ -60,7 +60,7 @@ static struct mempool *new_pool(uint64_t most)
 	for (int i = 0; i < 3; ++i)
 		pool->reuse_flags[i] = 1;
 	pool->most = most;
-	TAILQ_INIT(&pool->kept);
+	TAILQ_INIT(&pool->cached);
 	LIST_INSERT_HEAD(&pools, pool, link);
 	return pool;
 }
@@ -117,9 +117,9 @@ static struct mempool *find(CUmemoryPool handle)
 {
 	struct mempool *pool;
 
-	LIST_FOREACH(pool, &pools, link)
-	if (mempool_handle(pool) == handle && !pool->destroyed)
-		break;
+	LIST_FOREACH (pool, &pools, link)
+		if (mempool_handle(pool) == handle && !pool->destroyed)
+			break;
 	return pool;
 }
 
@@ -150,59 +150,59 @@ CUmemoryPool mempool_handle(const struct mempool *pool)
 	return (CUmemoryPool)(uintptr_t)pool;
 }
 
-/* ---- giving back ---- */
+/* ---- freeing ---- */
 
-static bool is_done(const struct kept *kept)
+static bool is_done(const struct cached *cached)
 {
-	return !kept->stream || wait_is_done(kept->stream, kept->seq);
+	return !cached->stream || wait_is_done(cached->stream, cached->seq);
 }
 
-static void take_out(struct mempool *pool, struct kept *kept)
+static void take_out(struct mempool *pool, struct cached *cached)
 {
-	TAILQ_REMOVE(&pool->kept, kept, link);
-	pool->kept_bytes -= kept->bytes;
-	word_set(&kept_total, word_relaxed(&kept_total) - kept->bytes);
+	TAILQ_REMOVE(&pool->cached, cached, link);
+	pool->cached_bytes -= cached->bytes;
+	word_set(&cached_total, word_relaxed(&cached_total) - cached->bytes);
 }
 
-/* Takes out what is done until the pool has no more than `most` bytes, but nothing without which it
- * would have less than `least`. Under the lock. */
-static void collect(struct mempool *pool, uint64_t most, uint64_t least, struct kept_list *ret_list)
+/* Takes out blocks that are done until the pool has at most `most` bytes; leaves the pool at least
+ * `least`. Under the lock. */
+static void collect(struct mempool *pool, uint64_t most, uint64_t least, struct cached_list *ret_list)
 {
-	struct kept *kept = TAILQ_FIRST(&pool->kept), *next;
+	struct cached *cached = TAILQ_FIRST(&pool->cached), *next;
 
-	for (; kept && pool->used + pool->kept_bytes > most; kept = next) {
-		next = TAILQ_NEXT(kept, link);
-		if (pool->used + pool->kept_bytes - kept->bytes < least || !is_done(kept))
+	for (; cached && pool->used + pool->cached_bytes > most; cached = next) {
+		next = TAILQ_NEXT(cached, link);
+		if (pool->used + pool->cached_bytes - cached->bytes < least || !is_done(cached))
 			continue;
-		take_out(pool, kept);
-		TAILQ_INSERT_TAIL(ret_list, kept, link);
+		take_out(pool, cached);
+		TAILQ_INSERT_TAIL(ret_list, cached, link);
 	}
 }
 
-/* Without the lock. Return: whether there was anything. */
-static bool give_back(struct kept_list *list)
+/* Without the lock. Return: true if there was any block. */
+static bool give_back(struct cached_list *list)
 {
-	struct kept *kept;
+	struct cached *cached;
 	bool any = !TAILQ_EMPTY(list);
 
-	while ((kept = TAILQ_FIRST(list))) {
-		TAILQ_REMOVE(list, kept, link);
-		memory_free_block(kept->block);
-		free(kept);
+	while ((cached = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, cached, link);
+		memory_free_block(cached->block);
+		free(cached);
 	}
 	return any;
 }
 
-/* A pool that was destroyed has nothing left. Under the lock. */
-static void bury(struct mempool *pool)
+/* Frees a destroyed pool without memory. Under the lock. */
+static void retire(struct mempool *pool)
 {
-	if (!pool->destroyed || pool->visitors || pool->allocations || !TAILQ_EMPTY(&pool->kept))
+	if (!pool->destroyed || pool->visitors || pool->allocations || !TAILQ_EMPTY(&pool->cached))
 		return;
 	LIST_REMOVE(pool, link);
 	free(pool);
 }
 
-static void settle_all(bool everything, struct kept_list *ret_list)
+static void settle_all(bool everything, struct cached_list *ret_list)
 {
 	struct mempool *pool, *next;
 
@@ -210,16 +210,16 @@ static void settle_all(bool everything, struct kept_list *ret_list)
 	for (pool = LIST_FIRST(&pools); pool; pool = next) {
 		next = LIST_NEXT(pool, link);
 		collect(pool, everything || pool->destroyed ? 0 : pool->threshold, 0, ret_list);
-		bury(pool);
+		retire(pool);
 	}
 	pthread_mutex_unlock(&lock);
 }
 
 void mempool_settle(void)
 {
-	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
+	struct cached_list list = TAILQ_HEAD_INITIALIZER(list);
 
-	if (!word_relaxed(&kept_total))
+	if (!word_relaxed(&cached_total))
 		return;
 	settle_all(false, &list);
 	give_back(&list);
@@ -227,7 +227,7 @@ void mempool_settle(void)
 
 bool mempool_release(void)
 {
-	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
+	struct cached_list list = TAILQ_HEAD_INITIALIZER(list);
 
 	settle_all(true, &list);
 	return give_back(&list);
@@ -235,14 +235,14 @@ bool mempool_release(void)
 
 bool mempool_squeeze(void)
 {
-	if (!word_relaxed(&kept_total) || wait_all_quietly() != CUDA_SUCCESS)
+	if (!word_relaxed(&cached_total) || wait_all_quietly() != CUDA_SUCCESS)
 		return false;
 	return mempool_release();
 }
 
 CUresult mempool_trim(CUmemoryPool handle, uint64_t keep)
 {
-	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
+	struct cached_list list = TAILQ_HEAD_INITIALIZER(list);
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
@@ -266,7 +266,7 @@ CUresult mempool_destroy(CUmemoryPool handle)
 		pool->destroyed = true;
 		if (current == pool)
 			current = NULL;
-		bury(pool);
+		retire(pool);
 	}
 	pthread_mutex_unlock(&lock);
 	if (!pool)
@@ -288,58 +288,60 @@ static void count(struct mempool *pool, uint64_t bytes)
 	pool->allocations++;
 	pool->used += bytes;
 	pool->used_high = larger(pool->used_high, pool->used);
-	pool->reserved_high = larger(pool->reserved_high, pool->used + pool->kept_bytes);
+	pool->reserved_high = larger(pool->reserved_high, pool->used + pool->cached_bytes);
 }
 
-/* Whether a kept block may be used in a stream. Under the lock. */
-typedef bool may_fn(const struct mempool *pool, const struct kept *kept, const struct client_stream *stream);
+/* True if the stream may use a cached block. Under the lock. */
+typedef bool may_fn(
+	const struct mempool *pool, const struct cached *cached, const struct client_stream *stream);
 
-static bool may_use(const struct mempool *pool, const struct kept *kept, const struct client_stream *stream)
+static bool may_use(
+	const struct mempool *pool, const struct cached *cached, const struct client_stream *stream)
 {
-	if (!kept->stream || kept->stream == stream)
+	if (!cached->stream || cached->stream == stream)
 		return true;
-	return pool->reuse_flags[CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC - 1] && is_done(kept);
+	return pool->reuse_flags[CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC - 1] && is_done(cached);
 }
 
-/* The same if the stream waits for the point of the free. */
+/* As may_use(), if the stream waits for the point of the free. */
 static bool may_borrow(
-	const struct mempool *pool, const struct kept *kept, const struct client_stream *stream)
+	const struct mempool *pool, const struct cached *cached, const struct client_stream *stream)
 {
-	return may_use(pool, kept, stream) ||
+	return may_use(pool, cached, stream) ||
 	       pool->reuse_flags[CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES - 1];
 }
 
-static struct kept *reuse(
+static struct cached *reuse(
 	struct mempool *pool, uint64_t bytes, const struct client_stream *stream, may_fn *may)
 {
-	struct kept *kept;
+	struct cached *cached;
 
 	pthread_mutex_lock(&lock);
-	TAILQ_FOREACH (kept, &pool->kept, link)
-		if (kept->bytes >= bytes && kept->bytes - bytes <= kept->bytes / WASTE + MEMORY_UNIT &&
-			may(pool, kept, stream))
+	TAILQ_FOREACH (cached, &pool->cached, link)
+		if (cached->bytes >= bytes && cached->bytes - bytes <= cached->bytes / WASTE + MEMORY_UNIT &&
+			may(pool, cached, stream))
 			break;
-	if (kept) {
-		take_out(pool, kept);
-		count(pool, kept->bytes);
+	if (cached) {
+		take_out(pool, cached);
+		count(pool, cached->bytes);
 	}
 	pthread_mutex_unlock(&lock);
-	return kept;
+	return cached;
 }
 
-/* An allocation is over, and the pool's. */
-static void shelve(struct mempool *pool, struct kept *kept)
+/* Puts the memory of a freed allocation into the pool's cache. */
+static void shelve(struct mempool *pool, struct cached *cached)
 {
 	pthread_mutex_lock(&lock);
 	pool->allocations--;
-	pool->used -= kept->bytes;
-	pool->kept_bytes += kept->bytes;
-	word_set(&kept_total, word_relaxed(&kept_total) + kept->bytes);
-	TAILQ_INSERT_TAIL(&pool->kept, kept, link);
+	pool->used -= cached->bytes;
+	pool->cached_bytes += cached->bytes;
+	word_set(&cached_total, word_relaxed(&cached_total) + cached->bytes);
+	TAILQ_INSERT_TAIL(&pool->cached, cached, link);
 	pthread_mutex_unlock(&lock);
 }
 
-/* A command that waits for one of some stream. */
+/* Submits a command that waits for a command of some stream. */
 static CUresult wait_behind(
 	struct client_stream *stream, const struct client_stream *other, uint64_t seq, uint64_t *ret_seq)
 {
@@ -362,28 +364,28 @@ CUresult mempool_point(struct client_stream *stream, uint64_t *ret_seq)
 	return wait_behind(stream, stream, 0, ret_seq);
 }
 
-/* *ret_kept: NULL if there is none. */
+/* *ret_cached: NULL if there is none. */
 static CUresult borrow(
-	struct mempool *pool, uint64_t bytes, struct client_stream *stream, struct kept **ret_kept)
+	struct mempool *pool, uint64_t bytes, struct client_stream *stream, struct cached **ret_cached)
 {
-	struct kept *kept = reuse(pool, bytes, stream, may_borrow);
+	struct cached *cached = reuse(pool, bytes, stream, may_borrow);
 	CUresult r = CUDA_SUCCESS;
 	uint64_t seq;
 
-	if (kept && kept->stream && kept->stream != stream)
-		r = wait_behind(stream, kept->stream, kept->seq, &seq);
+	if (cached && cached->stream && cached->stream != stream)
+		r = wait_behind(stream, cached->stream, cached->seq, &seq);
 	if (r != CUDA_SUCCESS)
-		shelve(pool, kept);
+		shelve(pool, cached);
 	else
-		*ret_kept = kept;
+		*ret_cached = cached;
 	return r;
 }
 
-/* New memory counts from here on, so that others see it. What is done goes back for it. Return:
- * false if it would be more than there may be. */
+/* Counts new memory from here on, so that other threads see it. Frees cached memory to make room.
+ * Return: false if the pool would exceed its limit. */
 static bool begin_new(struct mempool *pool, uint64_t bytes)
 {
-	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
+	struct cached_list list = TAILQ_HEAD_INITIALIZER(list);
 	uint64_t most = pool->most ? pool->most : UINT64_MAX, more;
 	bool fits;
 
@@ -392,7 +394,7 @@ static bool begin_new(struct mempool *pool, uint64_t bytes)
 	fits = more <= most;
 	if (fits)
 		collect(pool, most - more, 0, &list);
-	fits = fits && pool->used + pool->kept_bytes <= most - more;
+	fits = fits && pool->used + pool->cached_bytes <= most - more;
 	pool->coming += fits ? bytes : 0;
 	pthread_mutex_unlock(&lock);
 	give_back(&list);
@@ -422,20 +424,20 @@ static bool is_too_much(const struct mempool *pool, uint64_t bytes)
 	return is;
 }
 
-/* A kept block, or the beginning of a new one. In a pool that is full one that another stream is
- * not done with, or else the program waits until there is room. */
+/* A cached block, or the begin of a new one. A full pool lends a block that another stream still
+ * uses, or else the program waits for room. */
 static CUresult find_room(
-	struct mempool *pool, uint64_t bytes, struct client_stream *stream, struct kept **ret_kept)
+	struct mempool *pool, uint64_t bytes, struct client_stream *stream, struct cached **ret_cached)
 {
 	CUresult r;
 
 	if (is_too_much(pool, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*ret_kept = reuse(pool, bytes, stream, may_use);
-	if (*ret_kept || begin_new(pool, bytes))
+	*ret_cached = reuse(pool, bytes, stream, may_use);
+	if (*ret_cached || begin_new(pool, bytes))
 		return CUDA_SUCCESS;
-	r = borrow(pool, bytes, stream, ret_kept);
-	if (r != CUDA_SUCCESS || *ret_kept)
+	r = borrow(pool, bytes, stream, ret_cached);
+	if (r != CUDA_SUCCESS || *ret_cached)
 		return r;
 	r = wait_all_quietly();
 	if (r != CUDA_SUCCESS)
@@ -447,29 +449,29 @@ static CUresult alloc(
 	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address)
 {
 	struct range range = {.bytes = bytes, .kind = RANGE_POOL, .owner = pool};
-	struct kept *kept;
-	CUresult r = find_room(pool, bytes, stream, &kept);
+	struct cached *cached;
+	CUresult r = find_room(pool, bytes, stream, &cached);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!kept) {
+	if (!cached) {
 		r = make(pool, &range);
 		if (r == CUDA_SUCCESS)
 			*ret_address = range.address;
 		return r;
 	}
-	range.block = kept->block;
-	range.room = kept->bytes;
-	range.address = memory_block_address(kept->block);
-	free(kept);
-	/* It was known a moment ago: there is room for it. */
+	range.block = cached->block;
+	range.room = cached->bytes;
+	range.address = memory_block_address(cached->block);
+	free(cached);
+	/* The range was in the map a moment ago, so there is room for it. */
 	if (ranges_insert(&range) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*ret_address = range.address;
 	return CUDA_SUCCESS;
 }
 
-/* Until leave() the pool stays, even if another thread ends it. */
+/* The pool stays until leave(), even if another thread destroys it. */
 static struct mempool *visit(CUmemoryPool handle)
 {
 	struct mempool *pool;
@@ -486,7 +488,7 @@ static void leave(struct mempool *pool)
 {
 	pthread_mutex_lock(&lock);
 	pool->visitors--;
-	bury(pool);
+	retire(pool);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -503,7 +505,7 @@ CUresult mempool_alloc(
 	return r;
 }
 
-/* The pool that some memory counts in. NULL without memory. */
+/* The pool that counts some memory. NULL without memory. */
 static struct mempool *pool_of(const struct range *range)
 {
 	struct mempool *pool;
@@ -522,17 +524,16 @@ static struct mempool *pool_of(const struct range *range)
 
 static CUresult keep(const struct range *range, struct client_stream *stream, uint64_t seq)
 {
-	struct kept *kept = malloc(sizeof(*kept));
-	struct mempool *pool = kept ? pool_of(range) : NULL;
+	struct cached *cached = malloc(sizeof(*cached));
+	struct mempool *pool = cached ? pool_of(range) : NULL;
 
-	/* Without bookkeeping the memory is lost to the program, which has too little of it
-	 * anyway. */
+	/* Without a record the memory is lost to the program, which is short of memory anyway. */
 	if (!pool) {
-		free(kept);
+		free(cached);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*kept = (struct kept){.stream = stream, .seq = seq, .bytes = range->room, .block = range->block};
-	shelve(pool, kept);
+	*cached = (struct cached){.stream = stream, .seq = seq, .bytes = range->room, .block = range->block};
+	shelve(pool, cached);
 	return CUDA_SUCCESS;
 }
 
@@ -542,7 +543,8 @@ CUresult mempool_free(CUdeviceptr address, struct client_stream *stream)
 	uint64_t seq;
 	CUresult r;
 
-	/* Out of the map first: of two threads that free the same address one gets the error. */
+	/* Removes the range from the map first: of two threads that free the same address, one gets
+	 * the error. */
 	if (ranges_take(address, RANGE_POOL, &range) != 0 && ranges_take(address, RANGE_DEVICE, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = mempool_point(stream, &seq);
@@ -573,15 +575,15 @@ CUresult mempool_free_done(CUdeviceptr address)
 	return r;
 }
 
-/* Takes some allocation of any pool out of the map. */
+/* Removes any allocation of any pool from the map. */
 static bool take_any(struct range *ret_range)
 {
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	LIST_FOREACH(pool, &pools, link)
-	if (pool->allocations && ranges_take_owner(pool, RANGE_POOL, ret_range) == 0)
-		break;
+	LIST_FOREACH (pool, &pools, link)
+		if (pool->allocations && ranges_take_owner(pool, RANGE_POOL, ret_range) == 0)
+			break;
 	pthread_mutex_unlock(&lock);
 	return pool;
 }
@@ -597,7 +599,7 @@ void mempool_reset(void)
 
 /* ---- attributes ---- */
 
-/* Under the lock. @ret_flag: stays as it is for an attribute that is none */
+/* Under the lock. @ret_flag: unchanged for an attribute that is no flag */
 static CUresult get(
 	const struct mempool *pool, CUmemPool_attribute attribute, int *ret_flag, uint64_t *ret_word)
 {
@@ -611,7 +613,7 @@ static CUresult get(
 		*ret_word = pool->threshold;
 		break;
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-		*ret_word = pool->used + pool->kept_bytes;
+		*ret_word = pool->used + pool->cached_bytes;
 		break;
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
 		*ret_word = pool->reserved_high;
@@ -656,7 +658,7 @@ static CUresult set_flag(struct mempool *pool, CUmemPool_attribute attribute, in
 	return CUDA_SUCCESS;
 }
 
-/* High marks can be set to what is now, by a zero. */
+/* Writing 0 resets a high mark to the current value. */
 static CUresult reset(uint64_t *mark, uint64_t present, uint64_t value)
 {
 	if (value != 0)
@@ -677,7 +679,7 @@ static CUresult set(struct mempool *pool, CUmemPool_attribute attribute, int fla
 		pool->threshold = word;
 		return CUDA_SUCCESS;
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-		return reset(&pool->reserved_high, pool->used + pool->kept_bytes, word);
+		return reset(&pool->reserved_high, pool->used + pool->cached_bytes, word);
 	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
 		return reset(&pool->used_high, pool->used, word);
 	default:

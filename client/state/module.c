@@ -1,4 +1,4 @@
-// Loaded modules: their ids at the service, what was looked up in them, and their end. Runs on the
+// Loaded modules: their ids at the service, the results of lookups, and their end. Runs on the
 // program's threads.
 //
 // Invariants: an id is set in `ids` from before LoadModule is sent until the service has answered
@@ -85,7 +85,7 @@ static void registry_add(struct client_module *module)
 	pthread_mutex_unlock(&registry_lock);
 }
 
-/* Ends the handle; false for a thread that comes second. */
+/* Ends the handle; false for the second of two threads. */
 static bool registry_remove(struct client_module *module)
 {
 	bool found = false;
@@ -103,7 +103,7 @@ static bool registry_remove(struct client_module *module)
 	return found;
 }
 
-/* A module of the context that is still there, NULL if none is. */
+/* A live module of the context; NULL without one. */
 static struct client_module *registry_of_context(CUcontext context)
 {
 	struct client_module *module;
@@ -130,7 +130,7 @@ static CUresult ask(struct wire_message *request, struct control_answer *answer)
 	return result;
 }
 
-/* The same of a module's image. */
+/* As ask(), for the load of a module's image. */
 static CUresult ask_load(struct image *image, struct wire_message *request, struct control_answer *answer)
 {
 	int saved = errno;
@@ -144,8 +144,8 @@ static CUresult ask_load(struct image *image, struct wire_message *request, stru
 	return result;
 }
 
-/* Where the service says how much memory the module's variables need. Without memory the service
- * refuses what is asked then, and drops the image. Return: whether to ask again. */
+/* Allocates the memory that the module's variables need, if the answer has a size. Without memory
+ * the service refuses the next request and drops the image. Return: true to ask again. */
 static bool make_room(struct client_module *module, CUresult result, const struct control_answer *answer,
 	struct wire_load_module *load)
 {
@@ -194,8 +194,8 @@ static CUresult send_load(struct client_module *module, struct image *image, str
 	result = ask_load(image, &request, answer);
 	if (answer && make_room(module, result, answer, &request.load_module))
 		result = ask_load(image, &request, answer);
-	/* What the service could not carry out in time may come to that memory yet: it is nobody's
-	 * any more. */
+	/* A request that the service did not finish in time may still use that memory: the memory
+	 * is never reused. */
 	if (result == CUDA_ERROR_SYSTEM_NOT_READY) {
 		module->variables = NULL;
 		module->managed = 0;
@@ -215,7 +215,7 @@ static CUresult send_load(struct client_module *module, struct image *image, str
 	return result;
 }
 
-/* Nothing of the module runs any more. */
+/* No kernel of the module runs any more. */
 static CUresult send_unload(struct client_module *module)
 {
 	struct wire_message request = {.type = WIRE_UNLOAD_MODULE};
@@ -230,9 +230,9 @@ static CUresult send_unload(struct client_module *module)
 	return result;
 }
 
-/* The kernels of a new module print or assert: there has to be a place for it, for what they print
- * as large as the program wants. Without one for assertions the module is there all the same: one
- * that fails is an illegal access then. */
+/* The kernels of a new module print or assert: makes the ring for text, as large as the program
+ * wants. Without a ring for assertions the module still loads: a failed assertion is an illegal
+ * access then. */
 static CUresult receive_text(struct client_module *module, uint64_t uses)
 {
 	CUcontext context = module->context ? module->context : context_current();
@@ -252,7 +252,7 @@ static CUresult receive_text(struct client_module *module, uint64_t uses)
 	return text_open(bytes);
 }
 
-/* The service sends the code that a text was compiled to. */
+/* Loads an image. If the service compiles a text, the answer carries the code, which is cached. */
 static CUresult load_text(
 	struct client_module *module, struct image *image, struct jit *jit, uint64_t *ret_uses)
 {
@@ -265,7 +265,7 @@ static CUresult load_text(
 	return result;
 }
 
-/* The same without a compiler, if the text was compiled before. */
+/* As load_text(), with the cached code of a text that was compiled before. */
 static bool load_cached(
 	struct client_module *module, const struct image *image, struct jit *jit, uint64_t *ret_uses)
 {
@@ -282,7 +282,7 @@ static bool load_cached(
 	return result == CUDA_SUCCESS;
 }
 
-/* Loads it, and has a place for its text. */
+/* Loads the image, and makes the ring for its text. */
 static CUresult load_image(struct client_module *module, struct image *image, struct jit *jit)
 {
 	uint64_t uses;
@@ -367,7 +367,7 @@ CUresult module_unload(struct client_module *module)
 		return CUDA_ERROR_INVALID_HANDLE;
 	instance_forget(module);
 	atomic_fetch_add_explicit(&unloads, 1, memory_order_release);
-	/* Its error is the sticky one, which the service reports next. */
+	/* An error here is the sticky error, which send_unload() returns next. */
 	wait_all();
 	ranges_remove_owner(module);
 	result = word_acquire(&module->sleep) == MODULE_ASLEEP ? CUDA_SUCCESS : send_unload(module);
@@ -375,7 +375,7 @@ CUresult module_unload(struct client_module *module)
 	pthread_mutex_lock(&module->lock);
 	free_contents(module, result == CUDA_SUCCESS);
 	pthread_mutex_unlock(&module->lock);
-	/* A module that the service may still hold keeps its id and its place. */
+	/* A module that the service may still have keeps its id and its place. */
 	if (result != CUDA_SUCCESS)
 		return result;
 	id_give(module->id);
@@ -396,7 +396,7 @@ void module_release_context(CUcontext context)
 
 /* ---- libraries between two contexts ---- */
 
-/* Held while a library falls asleep or wakes; the other locks are taken inside it. */
+/* Held while a library is put to sleep or woken; other locks are taken inside this lock. */
 static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
 
 /* Under the waking lock. */
@@ -417,7 +417,7 @@ static CUresult put_to_sleep(struct client_module *module)
 	return result;
 }
 
-/* What was never looked up has run nothing and is as it was loaded. */
+/* A library without lookups has run nothing and is unchanged since the load. */
 static bool is_used(struct client_module *module)
 {
 	bool used;
@@ -505,7 +505,7 @@ static CUresult wake_functions(struct client_module *module)
 	pthread_mutex_lock(&module->lock);
 	function = module->functions;
 	pthread_mutex_unlock(&module->lock);
-	/* Only ever added to, and at the front. */
+	/* Elements are only ever added, at the front. */
 	for (; function && result == CUDA_SUCCESS; function = function->next)
 		result = function_renew(function, module->id);
 	return result;
@@ -526,7 +526,7 @@ static CUresult wake_up(struct client_module *module)
 	return result;
 }
 
-/* First line of what uses a library. */
+/* First line of calls that use a library. */
 static CUresult wake(struct client_module *module)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -579,8 +579,8 @@ static struct client_function *known_function(
 }
 
 /*
- * Adds a kernel unless another thread was faster. The slower thread's object, of which the service
- * knows too, stays in the list behind the one that is found, and goes with the module.
+ * Adds a kernel unless another thread was faster. The slower thread's object, which the service
+ * also knows, stays in the list behind the other one, and is freed with the module.
  */
 static struct client_function *add_function(struct client_module *module, struct client_function *function)
 {
@@ -657,14 +657,14 @@ static CUresult ask_global(
 	return result;
 }
 
-/* Whether an address is that of a managed variable, of which the range is known. */
+/* Whether an address is that of a managed variable, whose range is in the map already. */
 static bool is_managed(const struct client_module *module, CUdeviceptr address)
 {
 	return module->managed && managed_holds(address, 1) && address >= module->managed;
 }
 
-/* Remembers a global and lets copies and pointer queries know its addresses. Not remembering costs
- * a question. */
+/* Adds a global, and its addresses to the map for copies and pointer queries. Without memory the
+ * next lookup asks again. */
 static void add_global(struct client_module *module, const char *name, CUdeviceptr address, size_t bytes)
 {
 	size_t length = strlen(name) + 1;
@@ -726,7 +726,7 @@ CUresult module_managed(
 	return result;
 }
 
-/* The next names of the list, and how many it has in all. */
+/* The next names of the list, and their total number. */
 static CUresult ask_names(const struct client_module *module, unsigned int from,
 	struct control_answer *answer, unsigned int *ret_count)
 {

@@ -1,18 +1,17 @@
-// Modules and libraries. CUmodule and CUlibrary are addresses of struct client_module; a library is
-// one that belongs to no context, and its module (cuLibraryGetModule) is the library itself under
-// the other name. The service loads an image at the call, so that a bad image is reported at once,
-// and answers every name once: kernels and globals are kept here.
+// Modules and libraries. CUmodule and CUlibrary are addresses of struct client_module; a library
+// belongs to no context, and its module (cuLibraryGetModule) is the library itself under the other
+// name. The service loads an image at the call, so that a bad image is reported at once, and
+// answers every name once: struct client_module caches kernels and globals.
 //
-// A handle of an unloaded module is refused. Unloading waits for the work that the program has
-// given so far, as the driver's does: a kernel of the module may be in it.
+// The handle of an unloaded module is refused. Unloading waits for the work that the program has
+// submitted so far, as the driver's does: a kernel of the module may be in that work.
 //
-// A library outlives the contexts it is used in. When the one ends that it is at home in
-// (instance.h), or the last live one, the service unloads it if it was used; its handle and those
-// of its kernels stay valid, and with the next use of any of them the image is loaded again, with
-// its globals as at the start.
+// A library outlives its contexts. When its home context (instance.h) or the last live context
+// ends, the service unloads a library that was used. Its handle and the handles of its kernels stay
+// valid; the next use of any of these loads the image again, with its globals as at the start.
 //
-// Any thread. But for the waking of libraries no lock is held while the service is asked. Two
-// threads that look up the same name at the same time may both ask; both get the same object.
+// Any thread. Except while a library is woken, no thread asks the service under a lock. Two threads
+// that look up the same name at the same time may both ask; both get the same object.
 
 #ifndef FRMPS_CLIENT_STATE_MODULE_H
 #define FRMPS_CLIENT_STATE_MODULE_H
@@ -32,14 +31,14 @@ struct renewal;
 
 #define MODULE_MAGIC UINT32_C(0x4d4f444c)
 #define MODULE_SHIFT 8
-/* Ids at the service are 1 … this: so many modules can be loaded at a time. */
+/* Ids at the service are 1 … MODULE_IDS: the most modules that can be loaded at a time. */
 #define MODULE_IDS 4095u
 
-/* Where a library stands between two contexts. */
+/* State of a library between two contexts. */
 enum module_sleep {
 	MODULE_AWAKE,
-	MODULE_ASLEEP, /* the service has unloaded it */
-	MODULE_LOST,   /* the service may still hold it as it was: it is not used any more */
+	MODULE_ASLEEP, /* the service has unloaded the library */
+	MODULE_LOST,   /* the unload failed, so the service may still have the library: never used again */
 };
 
 struct client_module {
@@ -50,44 +49,45 @@ struct client_module {
 	int device;		    /* ordinal */
 	word32 sleep;		    /* enum module_sleep; written under the waking lock */
 	struct renewal *renewal;    /* of a library */
-	word64 home;		    /* of a library: id of the context whose globals it has, 0: of none yet */
-	struct client_module *base; /* the library of which this is an instance; NULL: it is none */
+	word64 home;		    /* of a library: id of the context of its globals, 0: none yet */
+	struct client_module *base; /* the library of this instance; NULL: no instance */
 	struct client_module *instances, *next_instance; /* of a library; guarded by instance.c */
 	pthread_mutex_t lock;
 	struct client_function *functions; /* guarded by lock, as are the globals */
 	struct client_global *globals;
-	void *variables;     /* its block of device memory (memory.h), also for mirrors of its constants;
-			  * NULL: there is none */
-	CUdeviceptr managed; /* the same in managed memory (managed.h), where some of them are; else 0 */
+	void *variables;     /* device memory of its variables and of mirrors of its constants; or NULL */
+	CUdeviceptr managed; /* managed memory of its managed variables (managed.h); or 0 */
 	struct client_module *next; /* guarded by the registry's lock */
 };
 
-/** The module behind a handle, libraries included; NULL if it is none or was unloaded. */
+/** The module of a handle, libraries included; NULL for an invalid handle or an unloaded module. */
 struct client_module *module_find(CUmodule handle);
-/** The library behind a handle; NULL if it is none or was unloaded. */
+/** The library of a handle; NULL for an invalid handle or an unloaded library. */
 struct client_module *library_find(CUlibrary handle);
 
 /**
  * Loads an image.
- * @image: stays the caller's
+ * @image: the caller keeps it
  * @context: owner, NULL for a library
- * @jit: options; its log buffers are filled in
+ * @jit: options; the call fills the log buffers
  */
 CUresult module_load(
 	struct image *image, CUcontext context, struct jit *jit, struct client_module **ret_module);
 
-/** Unloads; CUDA_ERROR_INVALID_HANDLE if somebody else does so already. */
+/** Unloads; CUDA_ERROR_INVALID_HANDLE if another thread does so already. */
 CUresult module_unload(struct client_module *module);
 
-/** Unloads everything that belongs to a context; libraries stay. Errors are not reported. */
+/** Unloads all modules of a context; libraries stay. Errors are not reported. */
 void module_release_context(CUcontext context);
 
-/** A context ends, and everything is done: the service unloads the libraries that are at home
- * there, or with home 0 all that were used. Return: CUDA_SUCCESS, or why one could not be
- * unloaded; it cannot be used any more. */
+/**
+ * A context ends, and all work is done: the service unloads the libraries with this home, or with
+ * home 0 all that were used. Return: CUDA_SUCCESS, or the error of a failed unload; that library
+ * cannot be used any more.
+ */
 CUresult module_sleep_libraries(uint64_t home);
 
-/** Libraries that were used are at home in a context from now on, unless they have a home. */
+/** Sets the home of used libraries without a home. */
 void module_settle_libraries(uint64_t home);
 
 /** Loads a library's image as a module of a context. */
@@ -108,13 +108,13 @@ CUresult module_managed(
 
 /**
  * Looks up the first kernels of a module, in the service's order.
- * @ret_functions: room for `room` of them; NULL asks for the count alone
- * @ret_count: how many kernels the module has
+ * @ret_functions: room for `room` kernels; NULL asks for the number alone
+ * @ret_count: number of the module's kernels
  */
 CUresult module_functions(struct client_module *module, struct client_function **ret_functions,
 	unsigned int room, unsigned int *ret_count);
 
-/** How many modules were unloaded so far: what grows with it may name kernels that are gone. */
+/** Number of modules unloaded so far: after an increase, records may name unloaded kernels. */
 uint64_t module_unloads(void);
 
 #endif

@@ -1,4 +1,4 @@
-// See object.h. The lock guards the map of values, and is not held while the service is asked.
+// See object.h. The lock guards the map of values; no thread asks the service under it.
 
 #include "client/state/object.h"
 
@@ -9,7 +9,7 @@
 #include "client/link/control.h"
 #include "client/stage/copy.h"
 #include "client/state/array.h"
-#include "client/state/grave.h"
+#include "client/state/reclaim.h"
 #include "client/state/ids.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
@@ -29,8 +29,8 @@ struct use {
 	uint64_t seq;
 };
 
-struct buried {
-	struct grave grave;
+struct retired {
+	struct reclaim reclaim;
 	uint32_t id, count;
 	struct use uses[];
 };
@@ -57,7 +57,7 @@ static CUresult ask(struct wire_message *request, uint64_t *ret_value)
 	return r;
 }
 
-/* It may have gone with its array. */
+/* The object may have been freed with its array. */
 static void drop(uint32_t id)
 {
 	struct wire_message request = {.type = WIRE_DROP_OBJECT};
@@ -87,7 +87,7 @@ static CUresult take_memory(CUdeviceptr address, uint64_t bytes, struct wire_obj
 	struct copy_side side;
 	CUresult r = copy_classify(address, bytes, &side);
 
-	if (r == CUDA_SUCCESS && side.place == COPY_ORDINARY)
+	if (r == CUDA_SUCCESS && side.place == COPY_PAGEABLE)
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
 		wish->address = address + side.shift;
@@ -132,7 +132,7 @@ static CUresult take_resource(const CUDA_RESOURCE_DESC *d, struct wire_object *w
 	}
 }
 
-/* Elements of linear memory are fetched by their number: the rest of the description is ignored. */
+/* Fetches from linear memory use the element's number: the rest of the description is ignored. */
 static void take_texture(const struct object_form *form, struct wire_object *wish)
 {
 	CUDA_TEXTURE_DESC texture = form->texture;
@@ -161,7 +161,7 @@ static CUresult encode(const struct object_form *form, struct wire_object *wish)
 	return take_resource(&form->resource, wish);
 }
 
-/* An object that is still in the way went with its array: its value has been given anew. */
+/* An object with the same value was freed with its array: the driver has reused the value. */
 static CUresult enlist(uint64_t value, struct object *object)
 {
 	const struct range entry = {.address = value, .bytes = 1, .room = 1, .block = object};
@@ -183,7 +183,7 @@ static uint32_t take_id(void)
 {
 	uint32_t id = ids_take(&ids);
 
-	/* All are waiting for their work. */
+	/* All ids wait for the end of work. */
 	if (!id && wait_all() == CUDA_SUCCESS) {
 		object_reap();
 		id = ids_take(&ids);
@@ -245,61 +245,61 @@ CUresult object_describe(enum object_kind kind, uint64_t value, struct object_fo
 
 /* ---- the end ---- */
 
-static bool is_over(const struct grave *grave)
+static bool is_over(const struct reclaim *reclaim)
 {
-	const struct buried *buried = (const struct buried *)grave;
+	const struct retired *retired = (const struct retired *)reclaim;
 
-	for (uint32_t i = 0; i < buried->count; ++i)
-		if (!wait_is_done(buried->uses[i].stream, buried->uses[i].seq))
+	for (uint32_t i = 0; i < retired->count; ++i)
+		if (!wait_is_done(retired->uses[i].stream, retired->uses[i].seq))
 			return false;
 	return true;
 }
 
-static struct graveyard graves = GRAVEYARD_INIT(is_over);
+static struct reclaim_list pending = RECLAIM_LIST_INIT(is_over);
 
 void object_reap(void)
 {
-	struct buried *buried;
+	struct retired *retired;
 
-	while ((buried = (struct buried *)graveyard_take(&graves))) {
+	while ((retired = (struct retired *)reclaim_take(&pending))) {
 		if (process_error() == CUDA_SUCCESS)
-			drop(buried->id);
-		free(buried);
+			drop(retired->id);
+		free(retired);
 	}
 }
 
-/* What may use the object: everything that was given to any stream so far. */
-static struct buried *buried_new(uint32_t id)
+/* The work that may use the object: everything submitted to any stream so far. */
+static struct retired *retired_new(uint32_t id)
 {
 	uint32_t used = stream_slots_used();
-	struct buried *buried = malloc(sizeof(*buried) + used * sizeof(buried->uses[0]));
+	struct retired *retired = malloc(sizeof(*retired) + used * sizeof(retired->uses[0]));
 
-	if (!buried)
+	if (!retired)
 		return NULL;
-	*buried = (struct buried){.id = id};
+	*retired = (struct retired){.id = id};
 	for (uint32_t slot = 0; slot < used; ++slot) {
 		struct client_stream *stream = stream_slot(slot);
 		uint64_t seq = word_acquire(&stream->last);
 
 		if (seq == 0 || wait_is_done(stream, seq))
 			continue;
-		/* A mark, so that its end is seen. */
+		/* A mark makes the end visible. */
 		submit_mark(stream, seq);
-		buried->uses[buried->count++] = (struct use){stream, seq};
+		retired->uses[retired->count++] = (struct use){stream, seq};
 	}
-	return buried;
+	return retired;
 }
 
-static void bury(uint32_t id)
+static void retire(uint32_t id)
 {
-	struct buried *buried = buried_new(id);
+	struct retired *retired = retired_new(id);
 
-	if (!buried) {
+	if (!retired) {
 		if (wait_all() == CUDA_SUCCESS)
 			drop(id);
 		return;
 	}
-	graveyard_add(&graves, &buried->grave);
+	reclaim_add(&pending, &retired->reclaim);
 	object_reap();
 }
 
@@ -316,11 +316,11 @@ void object_destroy(enum object_kind kind, uint64_t value)
 		object = taken.block;
 	pthread_mutex_unlock(&lock);
 	if (object)
-		bury(object->id);
+		retire(object->id);
 	free(object);
 }
 
-/* An object of a context; its value, or 0. */
+/* An object of a context; returns its value, or 0. */
 static uint64_t find_of(CUcontext context)
 {
 	uint64_t value = 0;

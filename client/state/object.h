@@ -1,7 +1,6 @@
-// Texture and surface objects of the program: the values that kernels know them by, which the
-// service's driver chose, and what they were made of. One that is destroyed while work may still
-// use it is given back when that work is done, at the latest when another one is made or destroyed.
-// Any thread.
+// Texture and surface objects of the program: the values that kernels use, which the service's
+// driver chose, and their descriptions. An object that is destroyed while work may still use it is
+// freed once that work is done, at the latest when another object is made or destroyed. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_OBJECT_H
 #define FRMPS_CLIENT_STATE_OBJECT_H
@@ -13,7 +12,7 @@
 
 enum object_kind { OBJECT_TEXTURE, OBJECT_SURFACE };
 
-/* What the program gave. */
+/* The program's description. */
 struct object_form {
 	enum object_kind kind;
 	bool has_view;
@@ -25,13 +24,13 @@ struct object_form {
 /** CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult object_create(CUcontext context, const struct object_form *form, uint64_t *ret_value);
 
-/** Destroys it, if it is there: the driver does not mind. */
+/** Destroys an object; an unknown value is no error, as in the driver. */
 void object_destroy(enum object_kind kind, uint64_t value);
 
-/** Copies what an object was made of. CUDA_ERROR_INVALID_VALUE if there is none. */
+/** Copies an object's description. CUDA_ERROR_INVALID_VALUE for an unknown value. */
 CUresult object_describe(enum object_kind kind, uint64_t value, struct object_form *ret_form);
 
-/** Gives back what was destroyed and is not used any more. */
+/** Frees destroyed objects that no work uses any more. */
 void object_reap(void);
 
 /** Destroys all objects of a context. Its work is done. */

@@ -1,6 +1,6 @@
-// Remembered occupancy. A fixed table: a question has one place, and a newer question takes it.
-// Entries of kernels that are gone or whose attributes changed are never found again, because
-// serial and revision are part of the question.
+// Cached occupancy. A fixed table: each question has a single place, and a newer question replaces
+// the older. Entries of unloaded kernels or former attributes are never found, because serial and
+// revision are part of the question.
 
 #include "client/state/occupancy.h"
 
@@ -14,7 +14,7 @@
 
 #define PLACES 256u
 
-/* Bytes of a question without attributes, which is all of it that most have. */
+/* Bytes of a question without attributes; most questions have none. */
 #define QUESTION_BYTES offsetof(struct occupancy, attributes)
 
 struct entry {
@@ -50,15 +50,15 @@ static bool entry_matches(const struct entry *entry, const struct client_functio
 	       memcmp(entry->question, question, question_bytes(question)) == 0;
 }
 
-/* Whether the answer is for as many multiprocessors as were meant: the session may be on its way to
- * them. */
+/* True if the answer is for the number of multiprocessors in the question: the session may be
+ * changing to that number. */
 static bool is_for(const struct wire_reply *reply, const struct occupancy *question)
 {
 	return question->query < OCCUPANCY_CLUSTER_SIZE || reply->values.count < 2 ||
 	       reply->values.at[1] == question->sms;
 }
 
-/* @ret_holds: whether it can be remembered */
+/* @ret_holds: true if the answer may be cached */
 static CUresult ask(const struct client_function *function, const struct occupancy *question,
 	uint64_t *ret_value, bool *ret_holds)
 {

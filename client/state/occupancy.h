@@ -1,4 +1,4 @@
-// How many blocks or clusters of a kernel fit the device: the service's answers, remembered per
+// Number of blocks or clusters of a kernel that fit the device: the service's answers, cached per
 // kernel, its attributes and the question. Any thread; no lock is held while the service is asked.
 
 #ifndef FRMPS_CLIENT_STATE_OCCUPANCY_H
@@ -19,7 +19,7 @@ enum occupancy_query {
 	OCCUPANCY_ACTIVE_CLUSTERS = 3,
 };
 
-/* Questions with more attributes are asked anew each time. */
+/* Questions with more attributes are not cached. */
 #define OCCUPANCY_KEY_ATTRIBUTES 4u
 
 /* A question; fields that a query does not use are zero. */
@@ -28,7 +28,7 @@ struct occupancy {
 	uint64_t shared_bytes;
 	uint32_t grid[3], block[3];
 	uint32_t attribute_count;
-	uint32_t sms; /* device_sms(), where the answer depends on it */
+	uint32_t sms; /* device_sms(), if the answer depends on it */
 	struct frmps_launch_attribute attributes[FRMPS_ATTRIBUTE_MAX];
 };
 
@@ -36,7 +36,7 @@ struct occupancy {
 CUresult occupancy_ask(
 	const struct client_function *function, const struct occupancy *question, uint64_t *ret_value);
 
-/** Blocks of block_size threads that fit one multiprocessor. */
+/** Blocks of block_size threads that fit a multiprocessor. */
 CUresult occupancy_blocks(const struct client_function *function, uint32_t block_size, uint64_t shared_bytes,
 	uint32_t flags, int *ret_blocks);
 

@@ -1,6 +1,6 @@
-// See pages.h. An exchange: nobody writes to the old pages from now on, they are copied, and the
-// new ones are mapped over them, which is when writers go on. In between this thread must not write
-// there either, its own stack included: then another thread does it.
+// See pages.h. An exchange: writers to the old pages stop; the old pages are copied; the new pages
+// are mapped over the old ones, and writers continue. In between this thread must not write there
+// either, its own stack included: if its stack is there, another thread makes the exchange.
 
 #include "client/state/pages.h"
 
@@ -32,34 +32,34 @@
 /* More than the frames of an exchange take. */
 #define FRAMES_BYTES (UINT64_C(64) << 10)
 
-/* One line of the memory map: "from-to rwxp offset device inode   path". */
+/* A line of the memory map: "from-to rwxp offset device inode path". */
 struct mapping {
 	uint64_t from, to, offset, inode;
 	unsigned int device[2];
 	const char *modes;
 };
 
-/* The pages at `at` become those that are mapped at `new` now. */
+/* Replaces the pages at `at` by the pages that are mapped at `new`. */
 struct exchange {
 	uint64_t at, new, bytes;
-	bool stay;   /* these stay mapped at `new` as well */
+	bool stay;   /* the new pages also stay mapped at `new` */
 	bool beside; /* see pages_share() */
-	bool alone;  /* nobody else runs in this process */
+	bool alone;  /* no other thread runs in this process */
 };
 
 /* Pages that were shared. */
 struct span {
 	struct span *next;
-	uint64_t at; /* where they were then */
+	uint64_t at; /* their address then */
 	uint64_t behind, bytes;
 	bool beside;
-	bool paused; /* not shared over this fork */
+	bool paused; /* private during this fork */
 };
 
 /* Held, with all signals blocked, over an exchange and over a fork. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct span *spans;	 /* guarded by it */
-static int copied[2] = {-1, -1}; /* over a fork: a pipe on which the child says that it has its copies */
+static struct span *spans;	 /* guarded by lock */
+static int copied[2] = {-1, -1}; /* over a fork: a pipe on which the child reports that its copies are made */
 
 /*
  * The memory map
@@ -88,7 +88,7 @@ static bool read_line(const char *line, struct mapping *ret_mapping)
 	return true;
 }
 
-/* The next line; NULL behind the last. */
+/* The next line; NULL after the last. */
 static const char *next_line(const char *line)
 {
 	line = strchr(line, '\n');
@@ -128,7 +128,7 @@ CUresult pages_look(uint64_t address, uint64_t bytes, struct pages_nature *ret_n
  * Writers
  */
 
-/* @flags: which faults. Return: the descriptor, -1 without one. */
+/* @flags: kinds of faults. Return: the descriptor, -1 without one. */
 static int open_faults(int flags)
 {
 	struct uffdio_api api = {.api = UFFD_API,
@@ -141,18 +141,19 @@ static int open_faults(int flags)
 	return -1;
 }
 
-/* From now on who writes waits until the descriptor is closed. Return: whether that is so. */
+/* Makes writers wait until the descriptor is closed. Return: true on success. */
 static bool stop_writers(int fd, uint64_t at, uint64_t bytes)
 {
 	struct uffdio_register whole = {.range = {at, bytes}, .mode = UFFDIO_REGISTER_MODE_WP};
 	struct uffdio_writeprotect protect = {.range = {at, bytes}, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
 
-	/* Only pages that are there are protected. */
+	/* Only present pages are protected. */
 	return madvise((void *)(uintptr_t)at, bytes, MADV_POPULATE_WRITE) == 0 &&
 	       ioctl(fd, UFFDIO_REGISTER, &whole) == 0 && ioctl(fd, UFFDIO_WRITEPROTECT, &protect) == 0;
 }
 
-/* Return: whether nobody writes. *ret_fd: what to close when they may; -1: nothing */
+/* Stops writers. Return: true on success. *ret_fd: closing it releases the writers; -1: nothing to
+ * close */
 static bool hold_writers(const struct exchange *e, int *ret_fd)
 {
 	int fd = -1;
@@ -167,7 +168,7 @@ static bool hold_writers(const struct exchange *e, int *ret_fd)
 		*ret_fd = fd;
 		return true;
 	}
-	/* This ends the registration as well. */
+	/* The close ends the registration as well. */
 	if (fd >= 0)
 		uncancelled_close(fd);
 	return !e->beside && mprotect((void *)(uintptr_t)e->at, e->bytes, PROT_READ) == 0;
@@ -177,12 +178,12 @@ static bool hold_writers(const struct exchange *e, int *ret_fd)
  * The exchange
  */
 
-/* Whole pages: what lies there is not looked at, so a sanitizer must not ask what it is. */
+/* Copies whole pages, whatever these contain, so a sanitizer must not check the bytes. */
 __attribute__((no_sanitize_address)) static void copy(uint64_t *to, const uint64_t *from, uint64_t bytes)
 {
 	for (uint64_t i = 0; i < bytes / sizeof(*to); i++) {
 		to[i] = from[i];
-		/* Else the compiler makes a call of it, which sanitizers know. */
+		/* Otherwise the compiler replaces the loop by a call that sanitizers intercept. */
 		if (i % 64 == 0)
 			__asm__ volatile("" ::: "memory");
 	}
@@ -206,7 +207,7 @@ static CUresult exchange_here(const struct exchange *e)
 	return done ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The answer is the thread's end: whoever waits for it may have it in the pages themselves. */
+/* The result is the thread's return value: the caller's variables may lie in these very pages. */
 static void *exchange_there(void *argument)
 {
 	const struct exchange own = *(const struct exchange *)argument;
@@ -214,7 +215,7 @@ static void *exchange_there(void *argument)
 	return (void *)(uintptr_t)exchange_here(&own);
 }
 
-/* Where the frames of an exchange are, and those of who asked for it beside them. */
+/* True if the pages hold the stack frames of this exchange, or of its callers. */
 static bool is_own_stack(const struct exchange *e)
 {
 	uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
@@ -249,7 +250,8 @@ static CUresult make_private(uint64_t at, uint64_t bytes, bool beside, bool alon
 	return r;
 }
 
-/* Where a mapping shows pages of a file. @home: where they lie in the window */
+/* The addresses at which a mapping shows pages of a file. @home: the mapping of these pages in the
+ * window */
 static bool find_shown(const struct mapping *mapping, const struct mapping *home, uint64_t behind,
 	uint64_t bytes, uint64_t *ret_at, uint64_t *ret_bytes)
 {
@@ -273,8 +275,8 @@ static bool find_home(const char *maps, uint64_t behind, struct mapping *ret_hom
 	return false;
 }
 
-/* @alone: in a forked child; it must not write to its parent's pages, so where a copy cannot be had
- * there is nothing. */
+/* @alone: in a forked child, which must not write to its parent's pages: without memory for a copy
+ * the pages are unmapped. */
 static CUresult make_span_private(const struct span *span, bool alone)
 {
 	char *maps = connect_read_text("/proc/self/maps");
@@ -366,7 +368,7 @@ static void close_copied(int end)
 	copied[end] = -1;
 }
 
-/* The end of this thread's stack; 0: it is not known. */
+/* The end of this thread's stack; 0: unknown. */
 static uint64_t stack_end(void)
 {
 	pthread_attr_t attributes;
@@ -380,8 +382,8 @@ static uint64_t stack_end(void)
 	return (uint64_t)(uintptr_t)at + bytes;
 }
 
-/* Parent and child are about to run on the same frames, which must not be the same pages. What the
- * device writes there meanwhile is lost. */
+/* Parent and child are about to run on the same frames, which must not be shared pages. Writes of
+ * the device to these pages meanwhile are lost. */
 static void pause_own_stack(void)
 {
 	uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0), end = spans ? stack_end() : 0;
@@ -398,7 +400,7 @@ static void resume_own_stack(void)
 
 		if (span->paused && exchange(&e) != CUDA_SUCCESS)
 			client_log(CLIENT_LOG_ERROR,
-				"registered memory on a stack is not the device's any more: no memory");
+				"registered memory on a stack has lost its device pointer: out of memory");
 		span->paused = false;
 	}
 }
@@ -415,7 +417,7 @@ void pages_forked(void)
 {
 	char byte;
 
-	/* A child that ends closes the pipe as well. */
+	/* The end of a child closes the pipe as well. */
 	close_copied(1);
 	if (copied[0] >= 0)
 		while (syscall(SYS_read, copied[0], &byte, 1) < 0 && errno == EINTR)

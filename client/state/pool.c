@@ -9,7 +9,7 @@ void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, 
 	pool->keep = keep;
 }
 
-/* Makes a chunk for a request and cuts the request from it. */
+/* Makes a chunk for a request and allocates from it. */
 static CUresult grow(struct pool *pool, uint64_t bytes, bool modest, struct heap_block **ret_block)
 {
 	struct heap_chunk *chunk;
@@ -29,6 +29,24 @@ static CUresult grow(struct pool *pool, uint64_t bytes, bool modest, struct heap
 		heap_forget(&pool->heap, chunk);
 	pthread_mutex_unlock(&pool->lock);
 	return r;
+}
+
+struct heap_chunk *pool_reserve(struct pool *pool, uint64_t bytes)
+{
+	struct heap_chunk *chunk;
+	int e;
+
+	pthread_mutex_lock(&pool->lock);
+	e = heap_reserve(&pool->heap, bytes, true, &chunk);
+	pthread_mutex_unlock(&pool->lock);
+	return e == 0 ? chunk : NULL;
+}
+
+void pool_unreserve(struct pool *pool, struct heap_chunk *chunk)
+{
+	pthread_mutex_lock(&pool->lock);
+	heap_forget(&pool->heap, chunk);
+	pthread_mutex_unlock(&pool->lock);
 }
 
 static int try_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_block)
@@ -55,14 +73,14 @@ CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_b
 	return grow(pool, bytes, true, ret_block);
 }
 
-/* Unmaps a chunk that is out of use. CUDA_ERROR_OUT_OF_MEMORY: it is spare again. */
+/* Unmaps a withdrawn chunk. CUDA_ERROR_OUT_OF_MEMORY: the chunk is spare again. */
 static CUresult give_back(struct pool *pool, struct heap_chunk *chunk)
 {
 	CUresult r = pool->unmap(chunk->address, chunk->bytes);
 
 	pthread_mutex_lock(&pool->lock);
-	/* What the service could not unmap stays reserved for good: its addresses must not be used
-	 * again. Without memory to ask it, nothing has changed. */
+	/* A chunk that the service could not unmap stays reserved for ever: its addresses must not
+	 * be reused. Without memory for the request nothing has changed. */
 	if (r == CUDA_SUCCESS)
 		heap_forget(&pool->heap, chunk);
 	else if (r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -100,7 +118,8 @@ int pool_export(struct pool *pool, uint64_t address, enum range_kind kind, struc
 {
 	int e;
 
-	/* Under the lock, because another thread may free it: it leaves the map first. */
+	/* Under the lock, because another thread may free the allocation, which first removes it
+	 * from the map. */
 	pthread_mutex_lock(&pool->lock);
 	e = ranges_lookup(address, ret_range);
 	if (e == 0 && ret_range->kind != kind)

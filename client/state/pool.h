@@ -1,6 +1,6 @@
 // A heap with memory behind it: asks the service to map and unmap chunks, and keeps some spare
-// ones. One pool for device memory, one for pinned host memory. Any thread; the pool's lock is not
-// held while the service is asked.
+// chunks. Device memory has a pool, and pinned host memory another. Any thread; no thread asks the
+// service under the pool's lock.
 
 #ifndef FRMPS_CLIENT_STATE_POOL_H
 #define FRMPS_CLIENT_STATE_POOL_H
@@ -20,7 +20,7 @@ struct pool {
 
 void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, uint64_t keep);
 
-/** Allocates. CUDA_ERROR_OUT_OF_MEMORY after spare memory was given back. */
+/** Allocates. CUDA_ERROR_OUT_OF_MEMORY after the spare memory was returned. */
 CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_block);
 
 /** Frees: the block may be used again at once. */
@@ -28,10 +28,15 @@ void pool_free(struct pool *pool, struct heap_block *block);
 
 /**
  * The allocation of a kind, which only this pool has, that holds an address. Other programs are
- * about to get a handle of it: its chunk goes back to the service with its last block, so that the
+ * about to get a handle of it: its chunk returns to the service with its last block, so that the
  * handle ends with the memory. Return: 0 or RANGES_E_NONE
  */
 int pool_export(struct pool *pool, uint64_t address, enum range_kind kind, struct range *ret_range);
+
+/** Takes addresses alone. @bytes: a multiple of HEAP_GRAIN. Return: NULL: none are free */
+struct heap_chunk *pool_reserve(struct pool *pool, uint64_t bytes);
+/** Gives them back. */
+void pool_unreserve(struct pool *pool, struct heap_chunk *chunk);
 
 /** Gives spare chunks back, all but `keep` bytes. */
 void pool_trim(struct pool *pool, uint64_t keep);
@@ -40,8 +45,8 @@ void pool_trim(struct pool *pool, uint64_t keep);
 uint64_t pool_spare(struct pool *pool);
 
 /**
- * Allocates range->bytes and makes the memory known (ranges.h). Fills in address, room and block;
- * the rest is the caller's. Return: as pool_alloc().
+ * Allocates range->bytes and adds the range to the map (ranges.h). Fills in address, room and
+ * block; the caller fills in the rest. Return: as pool_alloc().
  */
 CUresult pool_alloc_range(struct pool *pool, struct range *range);
 

@@ -1,4 +1,4 @@
-// See poolshare.h. One lock, not held while memory is mapped or unmapped.
+// See poolshare.h. A single lock; no thread maps or unmaps memory under it.
 
 #include "client/state/poolshare.h"
 
@@ -20,13 +20,13 @@
 #define MAGIC "frmpspol"
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
-/* A pool's name: which program made it, and a number there. */
+/* A pool's name: the program that made it, and a number in that program. */
 struct name {
 	char magic[8];
 	uint64_t session, number;
 };
 
-/* What CUmemPoolPtrExportData holds. */
+/* Contents of CUmemPoolPtrExportData. */
 struct content {
 	struct name name;
 	struct ipc_part part;
@@ -45,12 +45,12 @@ struct imported {
 	struct imported *next;
 	CUdeviceptr address;
 	bool freed;
-	struct client_stream *stream; /* of the free; NULL: it is done */
+	struct client_stream *stream; /* of the free; NULL: the free is done */
 	uint64_t seq;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct shared *pools; /* guarded by it, like all of this */
+static struct shared *pools; /* guarded by lock, as the variables below */
 static struct imported *allocations;
 static uint64_t latest;
 static _Atomic uint32_t freed_count; /* read without the lock as a hint */
@@ -68,7 +68,7 @@ static struct shared *find(CUmemoryPool handle)
 	return pool;
 }
 
-/* @name: NULL: a new one */
+/* @name: NULL: a new name */
 static CUresult add(CUmemoryPool handle, const struct name *name)
 {
 	struct shared *pool = calloc(1, sizeof(*pool));
@@ -151,7 +151,7 @@ CUresult poolshare_import(CUmemoryPool handle, int fd)
 {
 	struct name name;
 	int saved = errno;
-	/* Only files in memory have seals: reading one never waits. */
+	/* Only memfds have seals, and a read of a memfd never waits. */
 	bool is_ours = fcntl(fd, F_GET_SEALS) == SEALS && pread(fd, &name, sizeof(name), 0) == sizeof(name) &&
 		       memcmp(name.magic, MAGIC, sizeof(name.magic)) == 0;
 

@@ -1,15 +1,15 @@
-// Start and end of the shim in a process. Entered by every entry point on the program's threads, so
-// the two checks are a load or two. Before cuInit nothing exists: no thread, no connection, no fork
-// handler.
+// Start and end of the library in a process. Every entry point runs the two checks on the program's
+// threads, so these cost a load or two. Before cuInit nothing exists: no thread, no connection, no
+// fork handler.
 //
 //   NONE ──cuInit──► STARTING ──► READY ──exit()──► ENDED
 //     ▲                 │ failed                            any from STARTING on ──fork──► FORKED (in the child)
 //     └─────────────────┘
 //
-// FORKED is final: the regions are not mapped in the child, and nothing is ever sent from it. It
-// has the program's pinned memory as its parent has it. ENDED is what exit handlers find that were
-// registered before cuInit: as with the driver they get CUDA_ERROR_DEINITIALIZED. Nothing is taken
-// down; the kernel closes what is open.
+// FORKED is final: the child does not have the regions and never sends anything; it has the
+// program's pinned memory like its parent. Exit handlers that were registered before cuInit run in
+// ENDED: as with the driver their calls return CUDA_ERROR_DEINITIALIZED. The library tears nothing
+// down; the kernel closes descriptors.
 
 #include "client/state/process.h"
 
@@ -60,7 +60,8 @@ static CUresult look_for_errors(void)
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = process_error();
-	/* Who heard of the session's end first may not have been able to write what was left. */
+	/* The thread that first noticed the session's end may not have been able to write the
+	 * remaining text. */
 	if (__builtin_expect(r != CUDA_SUCCESS, 0))
 		lost_verdict();
 	return r;
@@ -76,7 +77,7 @@ CUresult process_enter_object(bool has_context)
 	context = thread_self()->current;
 	if (context_is_live(context))
 		return CUDA_SUCCESS;
-	/* A thread has none while such a function runs. */
+	/* A thread has no context while such a function runs. */
 	if (thread_self()->is_callbacks)
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (has_context)
@@ -106,17 +107,17 @@ CUresult process_fail(CUresult code, const char *reason)
 	return (CUresult)none;
 }
 
-/* The service sees the end of a client when the last copy of its socket is closed, so the child
- * must not keep one, also when another thread is about to make it. */
+/* The service notices the end of a client when the last copy of its socket is closed, so the child
+ * must close its copy, also of a socket that another thread is just opening. */
 static void child_after_fork(void)
 {
 	if (word_relaxed(&phase) != NONE)
 		word_set(&phase, FORKED);
-	/* Who had it is not in the child. */
+	/* The lock's owner may not exist in the child. */
 	pthread_mutex_init(&start_lock, NULL);
 	pages_in_child();
 	connect_abandon();
-	connect_let_go();
+	connect_release();
 }
 
 static void before_fork(void)
@@ -128,7 +129,7 @@ static void before_fork(void)
 static void after_fork(void)
 {
 	pages_forked();
-	connect_let_go();
+	connect_release();
 }
 
 static void watch_forks(void)
@@ -168,7 +169,7 @@ CUresult process_start(CUresult (*begin)(void))
 		return CUDA_SUCCESS;
 	if (word_acquire(&phase) >= FORKED)
 		return process_enter();
-	/* Before the lock is taken: a child must not find it taken. */
+	/* Before the lock is taken: a child must not inherit a locked lock. */
 	pthread_once(&once, watch_forks);
 	if (!watches_forks)
 		return CUDA_ERROR_OUT_OF_MEMORY;

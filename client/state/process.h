@@ -1,6 +1,6 @@
-// The shim's one process-wide object: whether the program has initialised the driver, the session
-// with the service, the sticky error, and the fork check. Created by cuInit, never torn down (the
-// kernel closes what is open at exit, so destructors that run late find everything in place).
+// The library's only process-wide object: the state of initialisation, the session with the
+// service, the sticky error, and the fork check. cuInit creates it; the library never tears it down
+// (the kernel closes descriptors at exit, so destructors that run late find everything in place).
 
 #ifndef FRMPS_CLIENT_STATE_PROCESS_H
 #define FRMPS_CLIENT_STATE_PROCESS_H
@@ -13,42 +13,44 @@
 /**
  * First line of every entry point that needs an initialised driver.
  * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_INITIALIZED before cuInit and in a forked child;
- * CUDA_ERROR_NOT_PERMITTED in a host function or a callback, where nothing may wait. Never the
- * sticky error: that belongs to process_enter_context().
+ * CUDA_ERROR_NOT_PERMITTED in a host function or a callback, which must not wait. Never the sticky
+ * error: process_enter_context() returns that.
  */
 CUresult process_enter(void);
 
 /**
  * First line of every entry point that works on the current context: process_enter(), then the
- * sticky error of a fault or a lost service, then CUDA_ERROR_INVALID_CONTEXT when the thread has no
- * current context (or a destroyed one: CUDA_ERROR_CONTEXT_IS_DESTROYED).
+ * sticky error of a fault or a lost service, then CUDA_ERROR_INVALID_CONTEXT if the thread has no
+ * current context (CUDA_ERROR_CONTEXT_IS_DESTROYED if it is destroyed).
  */
 CUresult process_enter_context(void);
 
 /**
- * The same for entry points on an object of the program: a stream or an event.
- * @has_context: whether the object brings its own context. The thread then needs no current one.
+ * As process_enter_context(), for entry points on an object of the program: a stream or an event.
+ * @has_context: the object has its own context, so the thread needs no current context
  */
 CUresult process_enter_object(bool has_context);
 
-/** The same for the few calls that a host function may make, where there is no context. They must
- * not wait there. */
+/**
+ * As process_enter_object(), for the few calls that a host function may make, where there is no
+ * context. These calls must not wait there.
+ */
 CUresult process_enter_host(bool has_context);
 
-/** The sticky error, CUDA_SUCCESS if there is none. One relaxed load when all is well. */
+/** The sticky error, or CUDA_SUCCESS. A single relaxed load in the normal case. */
 CUresult process_error(void);
 
 /**
- * Makes an error sticky; the first one stays. Logged once with its reason.
+ * Makes an error sticky; the first error stays. Logs it once with its reason.
  * Return: the sticky error.
  */
 CUresult process_fail(CUresult code, const char *reason);
 
 /**
  * Initialises the driver for the process, once: later calls return CUDA_SUCCESS at once.
- * @begin: connects to the service; no two threads are in it at a time. If it fails, the next call
- * tries again.
- * Return: CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED in a forked child, what `begin` returns
+ * @begin: connects to the service; never runs in two threads at a time. After a failure, the next
+ * call tries again.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED in a forked child, errors of `begin`
  */
 CUresult process_start(CUresult (*begin)(void));
 

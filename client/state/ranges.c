@@ -24,7 +24,7 @@ void range_map_deinit(struct range_map *map)
 	*map = (struct range_map){0};
 }
 
-/* The last leaf that begins at or before the address, or the first one. The map is not empty. */
+/* The last leaf that begins at or before the address, or the first leaf. The map is not empty. */
 static unsigned int find_leaf(const struct range_map *map, uint64_t address)
 {
 	unsigned int low = 0, high = map->count;
@@ -40,7 +40,7 @@ static unsigned int find_leaf(const struct range_map *map, uint64_t address)
 	return low;
 }
 
-/* How many entries of the leaf begin at or before the address. */
+/* Number of the leaf's entries that begin at or before the address. */
 static unsigned int find_entry(const struct range_leaf *leaf, uint64_t address)
 {
 	unsigned int low = 0, high = leaf->count;
@@ -94,7 +94,7 @@ static int add_leaf(struct range_map *map, unsigned int at)
 	return 0;
 }
 
-/* Moves the upper half of a full leaf to a new one behind it. */
+/* Moves the upper half of a full leaf to a new leaf behind it. */
 static int split(struct range_map *map, unsigned int at)
 {
 	struct range_leaf *leaf, *upper;
@@ -149,7 +149,7 @@ int range_map_add(struct range_map *map, const struct range *range)
 		return r;
 	at = find_leaf(map, range->address);
 	leaf = map->leaves[at];
-	/* The one leaf of a new map is still empty. */
+	/* The only leaf of a new map is still empty. */
 	n = find_entry(leaf, range->address);
 	memmove(leaf->entries + n + 1, leaf->entries + n, (leaf->count - n) * sizeof(*range));
 	leaf->entries[n] = *range;

@@ -1,6 +1,6 @@
-// Which addresses mean what: an ordered map of the program's device memory, pinned memory and
-// module globals. Asked for every copy and every pointer query, changed by allocations. One
-// process-wide map (`ranges_*`) over a plain structure (`range_map_*`) that the caller guards.
+// The address map: an ordered map of the program's device memory, pinned memory and module globals.
+// Read by every copy and every pointer query, changed by allocations. A process-wide map
+// (`ranges_*`) over a plain structure (`range_map_*`) that the caller guards.
 //
 // Invariants: ranges never overlap and are never empty; leaves are never empty and stand in address
 // order.
@@ -18,29 +18,30 @@ enum range_kind {
 	RANGE_DEVICE = 1,     /* device memory of cuMemAlloc */
 	RANGE_HOST = 2,	      /* pinned host memory, same address on the device */
 	RANGE_GLOBAL = 3,     /* a global of a module: a device address outside the window */
-	RANGE_POOL = 5,	      /* device memory of a memory pool, which is its owner */
-	RANGE_MANAGED = 6,    /* managed memory: pinned host memory that calls itself otherwise (managed.h) */
+	RANGE_POOL = 5,	      /* device memory of a memory pool, the owner */
+	RANGE_MANAGED = 6,    /* managed memory: pinned host memory that reports another type (managed.h) */
 	RANGE_REGISTERED = 7, /* memory that the program registered (registered.h) */
 	RANGE_BEHIND = 8,     /* pinned memory behind registered memory, or of copies under way */
 	RANGE_ARRAY = 9,      /* device memory behind an array: the program does not know its address */
 	RANGE_MAPPED = 4,     /* device memory of cuMemMap (virtual.h); a copy may go on into the next one */
+	RANGE_MAPPED_HOST = 10, /* pinned host memory of cuMemMap */
 };
 
 struct range {
 	uint64_t address;
 	uint64_t bytes; /* as the program asked for */
-	uint64_t room;	/* bytes that may be touched: rounded up to what was given */
+	uint64_t room;	/* usable bytes: rounded up to the allocation's */
 	enum range_kind kind;
-	uint32_t flags;	  /* flags of cuMemHostAlloc; RANGE_MAPPED: handle types */
+	uint32_t flags;	  /* flags of cuMemHostAlloc; RANGE_MAPPED, RANGE_MAPPED_HOST: handle types */
 	uint64_t id;	  /* unique in the process's life */
-	void *owner;	  /* context it belongs to; a module for RANGE_GLOBAL */
-	void *block;	  /* memory.c and host.c: what their pool knows it by */
+	void *owner;	  /* the context; a module for RANGE_GLOBAL */
+	void *block;	  /* memory.c and host.c: the pool's block */
 	bool sync_memops; /* set by cuPointerSetAttribute */
-	bool plain;	  /* RANGE_REGISTERED: it can have no device address */
+	bool plain;	  /* RANGE_REGISTERED: cannot have a device address */
 };
 
 /* Outcomes. */
-#define RANGES_E_EXISTS 1 /* overlaps one that is there */
+#define RANGES_E_EXISTS 1 /* overlaps an existing range */
 #define RANGES_E_NONE	2 /* nothing there */
 
 #define RANGE_LEAF_ENTRIES 128
@@ -61,33 +62,35 @@ void range_map_deinit(struct range_map *map);
 int range_map_add(struct range_map *map, const struct range *range);
 /** Takes out the range that begins at an address. 0 or RANGES_E_NONE. */
 int range_map_remove(struct range_map *map, uint64_t address, struct range *ret_range);
-/** Whether a range has any of these bytes. */
+/** True if any range has any of these bytes. */
 bool range_map_touches(const struct range_map *map, uint64_t address, uint64_t bytes);
 /** The range that holds an address, NULL if none does. Valid until the next change. */
 struct range *range_map_find(const struct range_map *map, uint64_t address);
 
 /**
- * Adds a range of the program. For RANGE_GLOBAL the owner is whatever ranges_remove_owner() is
- * called with later. Return: 0, RANGES_E_EXISTS (also when it overlaps partly), -ENOMEM.
+ * Adds a range of the program. For RANGE_GLOBAL the owner is the later argument of
+ * ranges_remove_owner(). Return: 0, RANGES_E_EXISTS (also for a partial overlap), -ENOMEM.
  */
 int ranges_add(uint64_t address, uint64_t bytes, enum range_kind kind, void *owner);
-/** The same with everything said; id is filled in. */
+/** As ranges_add(), with all properties; fills in id. */
 int ranges_insert(struct range *range);
-/** Forgets the range that begins at the address. 0 or RANGES_E_NONE; ret_range may be NULL. */
+/** Removes the range that begins at the address. 0 or RANGES_E_NONE; ret_range may be NULL. */
 int ranges_remove(uint64_t address, struct range *ret_range);
-/** The same, only if it is of the kind. */
+/** As ranges_remove(), only for a range of the kind. */
 int ranges_take(uint64_t address, enum range_kind kind, struct range *ret_range);
 /** Copies the range that holds the address. 0 or RANGES_E_NONE. */
 int ranges_lookup(uint64_t address, struct range *ret_range);
-/** Whether anything is known of any of these bytes. */
+/** True if any range has any of these bytes. */
 bool ranges_touch(uint64_t address, uint64_t bytes);
-/** Whether memory of cuMemMap is at all of these bytes. */
+/** True if memory of cuMemMap covers all of these bytes. */
 bool ranges_are_mapped(uint64_t address, uint64_t bytes);
-/** Takes out one range of the owner and kind; call until RANGES_E_NONE. */
+/** Removes a range of the owner and kind; call until RANGES_E_NONE. */
 int ranges_take_owner(void *owner, enum range_kind kind, struct range *ret_range);
-/** Forgets all globals of an owner (a module). */
+/** Removes all globals of an owner (a module). */
 void ranges_remove_owner(void *owner);
-/** Notes the device address of registered memory that begins at an address; 0: it can have none. */
+/**
+ * Sets the device address of the registered memory that begins at an address; 0: there can be none.
+ */
 void ranges_set_shared(uint64_t address, uint64_t device);
 /** Sets or clears sync_memops of the range that holds the address. 0 or RANGES_E_NONE. */
 int ranges_set_sync_memops(uint64_t address, bool on);

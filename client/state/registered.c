@@ -1,5 +1,5 @@
-// See registered.h. What a range of RANGE_REGISTERED knows in `block` is its device address, NULL
-// while it has none, and in `plain` that it cannot have one.
+// See registered.h. In a range of RANGE_REGISTERED `block` is the device address, or NULL without
+// one; `plain` means that the range cannot have one.
 
 #include "client/state/registered.h"
 
@@ -11,14 +11,14 @@
 #include "client/state/ranges.h"
 #include "client/submit/wait.h"
 
-/* Held from the look at what there is to the range that says what is: of two threads that register
- * the same pages the second one must not exchange those that the first one has. */
+/* Held from the check of existing ranges until the new range is in the map: of two threads that
+ * register the same pages, the second must not exchange the first thread's pages. */
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 /* Pages of a range. */
 struct whole {
 	uint64_t begin, bytes;
-	bool parts; /* which hold something else as well */
+	bool parts; /* the pages also hold other data */
 };
 
 static struct whole whole_of(const struct range *range)
@@ -29,7 +29,7 @@ static struct whole whole_of(const struct range *range)
 	return (struct whole){begin, bytes, begin != range->address || bytes != range->bytes};
 }
 
-/* Under the lock. CUDA_ERROR_NOT_SUPPORTED: it cannot be shared. */
+/* Under the lock. CUDA_ERROR_NOT_SUPPORTED: the pages cannot be shared. */
 static CUresult share_pages(const struct range *range, uint64_t *ret_address)
 {
 	struct whole whole = whole_of(range);
@@ -130,7 +130,7 @@ CUresult registered_add(CUcontext context, uint64_t address, uint64_t bytes, uns
 	return r;
 }
 
-/* If that fails they stay pinned: the program has these pages still. */
+/* After a failure the pages stay pinned: the program still uses these pages. */
 static CUresult make_private(const struct range *range)
 {
 	uint64_t behind = registered_device_address(range) - range->address % PAGES_BYTES;
@@ -149,7 +149,7 @@ CUresult registered_remove(uint64_t address)
 	if (ranges_take(address, RANGE_REGISTERED, &range) != 0)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	r = wait_all();
-	/* After a fault its work may never end; what it still writes goes to the shared pages. */
+	/* After a fault the work may never end; its writes go to the shared pages. */
 	undone = process_error() == CUDA_SUCCESS ? make_private(&range) : CUDA_SUCCESS;
 	return r == CUDA_SUCCESS ? undone : r;
 }

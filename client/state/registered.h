@@ -3,16 +3,15 @@
 // The device reaches only memory that this process shares with the service, so registered memory is
 // one of two things:
 //
-//   plain   The memory stays what it is. Copies are staged (stage/bounce.h), in stream order and
-//           asynchronously as the driver's are. Kernels cannot reach it.
-//   shared  Its pages have become shared ones at the same address, with the same contents; they
-//           also lie in the host part of the window, and that is their device pointer. It differs
-//           from the host pointer, and the device attribute
-//           CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM says so.
+//   plain   The memory is unchanged. Copies are staged (stage/bounce.h), in stream order and
+//           asynchronously as the driver's are. Kernels cannot reach the memory.
+//   shared  Shared pages have replaced its pages at the same address, with the same contents. The
+//           pages also lie in the host part of the window: that address is the device pointer. The
+//           pointers differ, as the device attribute CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM says.
 //
-// With DEVICEMAP memory becomes shared at once, else when its device pointer is asked for. It stays
-// plain, without a device pointer, if it is not private anonymous memory, or if other threads might
-// lose what they write meanwhile (pages.h).
+// With DEVICEMAP memory becomes shared at once, else when the program asks for its device pointer.
+// Memory stays plain, without a device pointer, if it is not private anonymous memory, or if writes
+// of other threads might be lost in the exchange (pages.h).
 
 #ifndef FRMPS_CLIENT_STATE_REGISTERED_H
 #define FRMPS_CLIENT_STATE_REGISTERED_H
@@ -24,25 +23,27 @@
 struct range;
 
 /**
- * Registers.
+ * Registers memory.
  * Return: CUDA_SUCCESS, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_INVALID_VALUE: not
- * memory of the program, or it cannot write there and has not said so, CUDA_ERROR_OUT_OF_MEMORY
+ * memory of the program, or read-only without the flag for that, CUDA_ERROR_OUT_OF_MEMORY
  */
 CUresult registered_add(CUcontext context, uint64_t address, uint64_t bytes, unsigned int flags);
 
-/** Undoes it, behind all work. The program may have unmapped or moved the pages.
- * CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED. */
+/**
+ * Undoes a registration, behind all work. The program may have unmapped or moved the pages.
+ * CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED.
+ */
 CUresult registered_remove(uint64_t address);
 
 /** Undoes all registrations of a context. Its work is done. */
 void registered_release_context(CUcontext context);
 
-/** Where the device sees the first byte of a registered range; 0: nowhere. */
+/** The device address of the first byte of a registered range; 0: none. */
 uint64_t registered_device_address(const struct range *range);
 
 /**
- * The same, and the memory becomes shared for it if it can.
- * Return: CUDA_ERROR_NOT_SUPPORTED: it cannot. CUDA_ERROR_INVALID_VALUE: it is not registered any
+ * As registered_device_address(), but first makes the memory shared if possible.
+ * Return: CUDA_ERROR_NOT_SUPPORTED: not possible. CUDA_ERROR_INVALID_VALUE: not registered any
  * more. CUDA_ERROR_OUT_OF_MEMORY
  */
 CUresult registered_share(const struct range *range, uint64_t *ret_address);

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 struct renewal {
-	void *view; /* of the sealed file: nobody can change what is in it */
+	void *view; /* of the sealed file: its contents cannot change */
 	uint64_t bytes;
 	bool relocatable;
 	uint32_t count;
@@ -41,7 +41,7 @@ struct renewal *renewal_free(struct renewal *renewal)
 	return NULL;
 }
 
-/* The buffers of the first load's logs may be gone: nothing is written back. */
+/* The log buffers of the first load may be freed: nothing is written back. */
 CUresult renewal_open(const struct renewal *renewal, struct image *ret_image, struct jit *ret_jit)
 {
 	if (!renewal)

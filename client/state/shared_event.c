@@ -1,10 +1,10 @@
-// See shared_event.h. Runs on the program's threads. The lock guards which places are whose; it is
-// held while the service is asked for a page, which is rare, but not while pages are unmapped,
-// which waits for the device.
+// See shared_event.h. Runs on the program's threads. The lock guards the owners of places. A thread
+// holds the lock while it asks the service for a page, which is rare, but not while it unmaps
+// pages, which waits for the device.
 //
-// Numbers of a place follow each other at a distance of SHM_SHARED_RECORDS: before one is written
-// the one before it must be, so that a slow stream never takes back what a later record said. The
-// stream waits for that, not the program.
+// The numbers in a record's place differ by SHM_SHARED_RECORDS: a number is written only after the
+// number before it, so that a slow stream never overwrites a later record. The stream waits for
+// that, not the program.
 
 #include "client/state/shared_event.h"
 
@@ -27,8 +27,8 @@
 
 struct content {
 	char magic[8];
-	uint64_t session; /* of the program that made it */
-	uint64_t page;	  /* where it has the page */
+	uint64_t session; /* of the program that made the event */
+	uint64_t page;	  /* address of the page in that program */
 	uint64_t place;	  /* in the page */
 };
 _Static_assert(sizeof(struct content) <= sizeof(CUipcEventHandle), "a handle holds what it says");
@@ -47,16 +47,16 @@ struct spare {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by lock, as are all below; the latest one last. */
+/* Guarded by lock, as the variables below; the latest last. */
 static STAILQ_HEAD(import_list, import) imports = STAILQ_HEAD_INITIALIZER(imports);
-/* Places of own events that are no more, the latest one last. */
+/* Places of own events that were destroyed, the latest last. */
 static STAILQ_HEAD(, spare) spares = STAILQ_HEAD_INITIALIZER(spares);
 static struct shm_shared_event *page; /* own, with places that were never used */
 static uint32_t page_used = SHM_SHARED_PAGE_EVENTS;
 
 /* ---- places ---- */
 
-/* A record under way would still be written. */
+/* A record in flight would still be written. */
 static bool is_still(const struct shm_shared_event *event)
 {
 	return shared_event_is_done(event, shared_event_latest(event));
@@ -97,7 +97,7 @@ static void take_idle(struct import_list *ret_list)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Unmaps them, behind all work that may use them. */
+/* Unmaps pages, behind all work that may use these. */
 static bool drop_idle(struct import_list *list)
 {
 	struct import *import;
@@ -118,7 +118,7 @@ static bool drop_idle(struct import_list *list)
 	return true;
 }
 
-/* Makes room for a page. Without the lock. Return: whether there may be some */
+/* Makes room for a page. Without the lock. Return: true if there may be room */
 static bool drop_imports(void)
 {
 	static pthread_mutex_t dropping = PTHREAD_MUTEX_INITIALIZER;
@@ -281,7 +281,7 @@ uint64_t shared_event_latest(const struct shm_shared_event *event)
 
 bool shared_event_is_done(const struct shm_shared_event *event, uint64_t number)
 {
-	/* Written by a device, or by the daemon for a program that has ended. */
+	/* A device writes the word, or the daemon for a program that has ended. */
 	return word_acquire(&record_of(event, number)->done) >= number;
 }
 
@@ -328,8 +328,8 @@ CUresult shared_event_record(struct shm_shared_event *event, struct client_strea
 	return CUDA_SUCCESS;
 }
 
-/* Nobody wakes a program whose event another executor's device writes: it looks, at an interval of
- * about 1 % of the time waited. */
+/* No thread wakes a program whose event another executor's device writes, so this polls, at an
+ * interval of about 1 % of the time waited. */
 CUresult shared_event_synchronize(const struct shm_shared_event *event, uint64_t number)
 {
 	struct timespec pause = {.tv_nsec = 20000};

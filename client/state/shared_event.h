@@ -1,13 +1,13 @@
 // Events that several programs of a user share (cuIpcGetEventHandle): counters in pages of pinned
 // memory that each of the programs has mapped (shm/layout.h). A record is a number, and a word that
-// the device writes when the stream has come that far; a wait is a wait for that word. So it makes
-// no difference in which executors the programs are, and a promotion repeats or keeps both.
+// the device writes when the stream reaches the record; a wait is a wait for that word. So it does
+// not matter which executors serve the programs, and a promotion replays or keeps both.
 //
-// An own page stays. One of another program goes when addresses or memory are short and the program
-// has none of its events open. A place in a page is used again once the program that made its
+// An own page stays. Another program's page is unmapped when addresses or memory are short and the
+// program has none of its events open. A place in a page is reused once the program that made its
 // event has destroyed it, which ends every use of the event in all programs, and its records are
-// done. Records are counted on from there, so what still waits for an earlier one is let go by it.
-// Any thread.
+// done. Numbers continue from there, so a later record also ends a wait for an earlier one. Any
+// thread.
 
 #ifndef FRMPS_CLIENT_STATE_SHARED_EVENT_H
 #define FRMPS_CLIENT_STATE_SHARED_EVENT_H
@@ -22,29 +22,31 @@ struct client_stream;
 
 /** A place for a new event. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult shared_event_new(struct shm_shared_event **ret_event);
-/** The program needs it no more. @imported: it is another program's. Return: NULL, always. */
+/** Releases an event. @imported: made by another program. Return: always NULL. */
 struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool imported);
 
-/** What another program opens it with. */
+/** The handle with which another program opens the event. */
 void shared_event_export(const struct shm_shared_event *event, CUipcEventHandle *ret_handle);
-/** CUDA_ERROR_MAP_FAILED for what is no handle, CUDA_ERROR_INVALID_CONTEXT for one of this
- * program's own, CUDA_ERROR_INVALID_HANDLE where the program that made it is gone. */
+/**
+ * CUDA_ERROR_MAP_FAILED for an invalid handle, CUDA_ERROR_INVALID_CONTEXT for this program's own
+ * event, CUDA_ERROR_INVALID_HANDLE if the program that made the event has ended.
+ */
 CUresult shared_event_import(const CUipcEventHandle *handle, struct shm_shared_event **ret_event);
 
 /**
  * Records, in stream order.
- * @ret_number: the record's; @ret_slot, @ret_seq: the command that says it is done
+ * @ret_number: the record's number; @ret_slot, @ret_seq: the command that completes the record
  */
 CUresult shared_event_record(struct shm_shared_event *event, struct client_stream *stream,
 	uint64_t *ret_number, uint32_t *ret_slot, uint64_t *ret_seq);
 
-/** Number of the latest record, whoever made it; 0: none. */
+/** Number of the latest record of any program; 0: none. */
 uint64_t shared_event_latest(const struct shm_shared_event *event);
-/** Whether that record is done. */
+/** True if the record is done. */
 bool shared_event_is_done(const struct shm_shared_event *event, uint64_t number);
-/** Holds the stream's later commands until it is. */
+/** Holds the stream's later commands until the record is done. */
 CUresult shared_event_wait(struct shm_shared_event *event, uint64_t number, struct client_stream *stream);
-/** Waits until it is. Return: CUDA_SUCCESS, the sticky error. */
+/** Waits until the record is done. Return: CUDA_SUCCESS, the sticky error. */
 CUresult shared_event_synchronize(const struct shm_shared_event *event, uint64_t number);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The leak checker looks for pointers only where it is told that there are any. */
+/* The leak checker scans only memory that is registered as holding pointers. */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
 #define LOOK_HERE(at, bytes) __lsan_register_root_region(at, bytes)
@@ -17,7 +17,7 @@
 
 /* Memory is made accessible in steps of this many objects. */
 #define SLAB_STEP 256u
-/* So many places rest before they are used again, so that old handles are noticed. */
+/* So many places stay free before the first is reused, so that old handles are noticed. */
 #define SLAB_REST 4096u
 
 static struct slab_object *object_at(const struct slab *slab, uint32_t index)

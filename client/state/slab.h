@@ -1,7 +1,7 @@
-// Objects behind handles. All objects of a kind lie in one reserved stretch of addresses, so that
-// any handle value, also garbage and ones of dead objects, can be checked without touching memory
-// that is not there. A dead object stays where it is, inert, and its place is taken again only
-// after every other place was used, oldest first.
+// Objects behind handles. All objects of a kind lie in a single reserved stretch of addresses, so
+// that any handle value, also garbage and handles of dead objects, can be checked without an access
+// to unmapped memory. A dead object stays in place, inert; its place is reused only after every
+// other place, oldest first.
 //
 // slab_find() is lock-free and may run beside everything else. slab_take() and slab_give() take the
 // slab's lock.
@@ -17,21 +17,21 @@
 /* First member of every object. */
 struct slab_object {
 	_Atomic uint32_t live; /* the owner's magic number while the object may be used, else 0 */
-	uint32_t next;	       /* in the queue of free places: index + 1 of the next, 0 at its end */
+	uint32_t next;	       /* in the queue of free places: index + 1 of the next, 0 at the end */
 };
 
 /*
- * Invariants: objects 0 … used-1 lie in accessible memory and were handed out at least once; base
- * is set before the first of them is, and never changes.
+ * Invariants: objects 0 … used-1 lie in accessible memory and were taken at least once; base is set
+ * before the first object, and never changes.
  */
 struct slab {
 	_Atomic(uint8_t *) base;
 	_Atomic uint32_t used;
 	const uint32_t shift;	 /* an object takes 1 << shift bytes */
-	const uint32_t capacity; /* objects at most, a power of two or one less */
-	uint32_t accessible;	 /* objects whose memory is accessible; guarded by lock, as are all below */
+	const uint32_t capacity; /* most objects: a power of two or 1 less */
+	uint32_t accessible;	 /* number of accessible objects; guarded by lock, as the fields below */
 	uint32_t first, last;	 /* queue of free places, index + 1 */
-	uint32_t resting;	 /* how many there are in it */
+	uint32_t resting;	 /* length of the queue */
 	pthread_mutex_t lock;
 };
 
@@ -40,8 +40,9 @@ struct slab {
 		.shift = (object_shift), .capacity = (objects), .lock = PTHREAD_MUTEX_INITIALIZER            \
 	}
 
-/** A zeroed object that is not live yet (`live` is the caller's to set, last), or NULL when there
- * is no room.
+/**
+ * A zeroed object that is not live yet (the caller sets `live`, last), or NULL when there is no
+ * room.
  */
 void *slab_take(struct slab *slab);
 
@@ -55,7 +56,7 @@ static inline uint32_t slab_index(const struct slab *slab, const void *object)
 	return (uint32_t)((uintptr_t)((const uint8_t *)object - base) >> slab->shift);
 }
 
-/** The object behind a handle if it is one and is live with this magic number, else NULL. */
+/** The object of a handle if that is valid and live with this magic number, else NULL. */
 static inline void *slab_find(const struct slab *slab, const void *handle, uint32_t magic)
 {
 	uint32_t used = atomic_load_explicit(&slab->used, memory_order_acquire);

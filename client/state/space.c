@@ -1,6 +1,7 @@
 // See space.h. Regions hold reservations in address order; the first gap that fits is taken. The
 // first region is a part of the session's own window; the others are further windows, which go back
-// to the service when nothing is reserved in them any more.
+// to the service when nothing is reserved in them any more. Reservations for host memory lie among
+// what the program has pinned (host.h), in no region.
 
 #include "client/state/space.h"
 
@@ -11,14 +12,16 @@
 
 #include "client/link/connect.h"
 #include "client/link/control.h"
+#include "client/state/host.h"
 
 /* A window that turns out to be taken in this process is not asked for again. */
 #define TRIES 4
-/* What is smaller, and may be anywhere, shares a window. */
+/* Smaller reservations without an exact address share a window. */
 #define SHARED_BYTES (UINT64_C(64) << 30)
 
 struct reservation {
-	uint64_t address, bytes; /* as the program asked for */
+	uint64_t address, bytes;  /* as the program asked for */
+	struct heap_chunk *chunk; /* of the pool of pinned memory; NULL: not for host memory */
 	struct reservation *next;
 };
 
@@ -31,6 +34,7 @@ struct region {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER; /* held while the service is asked for windows */
 static struct region home;				    /* and all behind it: guarded by lock */
+static struct region host;				    /* only a list, in no order: the same */
 static _Atomic unsigned further;			    /* regions behind it */
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
@@ -45,13 +49,14 @@ uint64_t space_bytes(void)
 
 void space_start(void)
 {
-	/* The service has some addresses at the very end for itself: a quarter of this is more than
-	 * it takes.
-	 */
+	/* The service uses some addresses at the very end; a quarter of these bytes is more than
+	 * enough. */
 	uint64_t bytes = space_bytes();
 
 	home.base = connection.window_base + connection.device_bytes - bytes;
 	home.bytes = bytes / 4 * 3 / SPACE_GRAIN * SPACE_GRAIN;
+	host.base = connection.window_base + connection.device_bytes;
+	host.bytes = connection.host_bytes;
 }
 
 /* The link where a reservation goes that begins at or behind `at`; *at becomes the address. NULL:
@@ -75,7 +80,7 @@ static struct reservation **find_gap(struct region *region, uint64_t bytes, uint
 	return link;
 }
 
-/* The link for a reservation at exactly this address. NULL: it is not free. */
+/* The link for a reservation at exactly this address. NULL: the address is in use. */
 static struct reservation **find_exactly(struct region *region, uint64_t bytes, uint64_t address)
 {
 	struct reservation **link = &region->first;
@@ -134,7 +139,7 @@ static void add_region(struct region *region)
 
 /* ---- the service ---- */
 
-/* The end of the region that an address lies in; 0: it lies in none. */
+/* The end of the region that holds an address; 0: none. */
 static uint64_t end_of_own(uint64_t address)
 {
 	uint64_t end = 0;
@@ -147,7 +152,7 @@ static uint64_t end_of_own(uint64_t address)
 	return end;
 }
 
-/* A window of the service that is free here as well. */
+/* Asks the service for a window that is free in this process as well. */
 static CUresult ask(const struct wire_window *wish, struct region *region)
 {
 	struct wire_message request = {.type = WIRE_RESERVE_WINDOW, .window = *wish};
@@ -195,14 +200,14 @@ static CUresult grow(uint64_t bytes, uint64_t alignment, uint64_t at)
 			add_region(region);
 			return CUDA_SUCCESS;
 		}
-		/* Somebody was faster: the next look sees those addresses taken. */
+		/* Another mapping was faster: the next look sees these addresses as taken. */
 		r = give_back(region);
 	}
 	free(region);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : r;
 }
 
-/* A region that nothing is in any more, and that is not found any more. */
+/* Releases an empty region that is out of the list. */
 static CUresult end_region(struct region *region)
 {
 	CUresult r = give_back(region);
@@ -218,7 +223,8 @@ static CUresult end_region(struct region *region)
 
 /* ---- reservations ---- */
 
-/* Under `growing`. Only there, if nothing of it is the program's already. */
+/* Under `growing`. Makes a region exactly there, unless a part of it belongs to a region
+ * already. */
 static void grow_there(uint64_t bytes, uint64_t hint)
 {
 	uint64_t end = hint + bytes;
@@ -243,7 +249,7 @@ static CUresult find_room(struct reservation *reservation, uint64_t room, uint64
 		if (place_exactly(reservation, room, hint))
 			return CUDA_SUCCESS;
 	}
-	/* Somebody may take what has just come. */
+	/* Another thread may take the new addresses. */
 	while (r == CUDA_SUCCESS && !place(reservation, room, alignment))
 		r = grow(room, alignment, 0);
 	return r;
@@ -277,6 +283,29 @@ CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64
 	return r;
 }
 
+CUresult space_reserve_host(uint64_t bytes, uint64_t alignment, uint64_t *ret_address)
+{
+	struct reservation *reservation;
+	uint64_t before = alignment > SPACE_GRAIN ? alignment : 0, at;
+
+	if (bytes > host.bytes || alignment > host.bytes)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	reservation = calloc(1, sizeof(*reservation));
+	if (!reservation)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	reservation->bytes = bytes;
+	reservation->chunk = host_reserve(round_up(bytes, SPACE_GRAIN) + before, &at);
+	if (!reservation->chunk) {
+		free(reservation);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	pthread_mutex_lock(&lock);
+	put(reservation, &host.first, before ? round_up(at, alignment) : at);
+	*ret_address = reservation->address;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
 /* Under the lock. Return: the link to the reservation, as it was made; NULL: there is none */
 static struct reservation **find_reservation(struct region *region, uint64_t address, uint64_t bytes)
 {
@@ -292,6 +321,11 @@ CUresult space_free(uint64_t address, uint64_t bytes)
 	struct region *empty = NULL, **at = NULL;
 
 	pthread_mutex_lock(&lock);
+	link = find_reservation(&host, address, bytes);
+	if (link) {
+		found = *link;
+		*link = found->next;
+	}
 	for (struct region *region = &home; region && !found; region = region->next) {
 		link = address - region->base < region->bytes ? find_reservation(region, address, bytes)
 							      : NULL;
@@ -308,26 +342,42 @@ CUresult space_free(uint64_t address, uint64_t bytes)
 		atomic_fetch_sub_explicit(&further, 1, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&lock);
+	if (found && found->chunk)
+		host_unreserve(found->chunk);
 	free(found);
 	if (empty)
 		end_region(empty);
 	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-bool space_is_reserved(uint64_t address, uint64_t bytes)
+/* Under the lock. */
+static bool holds(const struct region *region, uint64_t address, uint64_t bytes)
 {
 	bool is = false;
 
+	if (address - region->base >= region->bytes)
+		return false;
+	for (const struct reservation *one = region->first; one && !is; one = one->next)
+		is = address >= one->address && address - one->address < one->bytes &&
+		     bytes <= one->bytes - (address - one->address);
+	return is;
+}
+
+bool space_is_reserved(uint64_t address, uint64_t bytes)
+{
+	bool is;
+
 	pthread_mutex_lock(&lock);
-	for (const struct region *region = &home; region && !is; region = region->next) {
-		if (address - region->base >= region->bytes)
-			continue;
-		for (struct reservation *one = region->first; one && !is; one = one->next)
-			is = address >= one->address && address - one->address < one->bytes &&
-			     bytes <= one->bytes - (address - one->address);
-	}
+	is = holds(&host, address, bytes);
+	for (const struct region *region = &home; region && !is; region = region->next)
+		is = holds(region, address, bytes);
 	pthread_mutex_unlock(&lock);
 	return is;
+}
+
+bool space_is_host(uint64_t address)
+{
+	return address - host.base < host.bytes;
 }
 
 bool space_is_foreign(uint64_t address)

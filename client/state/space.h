@@ -1,7 +1,8 @@
 // Address ranges that the program reserved (cuMemAddressReserve), and where they come from: a part
 // of the session's own window for small ones; further windows for what does not fit there, which
 // the service gives when they are needed, as large as they are needed, and gets back when they are
-// empty. Any thread.
+// empty. What is for host memory comes from the window's host part: executors have reserved the
+// rest with the driver, for device memory. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_SPACE_H
 #define FRMPS_CLIENT_STATE_SPACE_H
@@ -22,20 +23,25 @@ uint64_t space_bytes(void);
  * Reserves addresses.
  * @bytes: at least 1
  * @alignment: a power of two, or 0
- * @hint: where the program would like them; followed where that is possible, or 0
+ * @hint: the wanted address, used if possible, or 0
  * Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY
  */
 CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t *ret_address);
+/** The same for host memory, without a hint. */
+CUresult space_reserve_host(uint64_t bytes, uint64_t alignment, uint64_t *ret_address);
 
-/** Gives a reservation back, as it was made. CUDA_ERROR_INVALID_VALUE if there is none like
- * that. */
+/**
+ * Frees a reservation, with its original values. CUDA_ERROR_INVALID_VALUE if there is none with
+ * these.
+ */
 CUresult space_free(uint64_t address, uint64_t bytes);
 
-/** Whether some bytes lie inside one reservation. */
+/** True if a single reservation holds all of the bytes. */
 bool space_is_reserved(uint64_t address, uint64_t bytes);
+/** Whether a reserved address is for host memory. */
+bool space_is_host(uint64_t address);
 
-/** Whether an address lies in a further window: no memory of the program is there but mapped
- * one. */
+/** True if an address lies in a further window, where the program has only mapped memory. */
 bool space_is_foreign(uint64_t address);
 
 /** Called by process start. */

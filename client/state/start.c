@@ -1,4 +1,4 @@
-// See start.h. The process calls begin() once it knows that nobody else does (process.h).
+// See start.h. The process calls begin() only in a single thread at a time (process.h).
 
 #include "client/state/start.h"
 
@@ -8,15 +8,18 @@
 #include "client/stage/arena.h"
 #include "client/state/code_cache.h"
 #include "client/state/device.h"
+#include "client/state/event.h"
 #include "client/state/host.h"
 #include "client/state/image_kinds.h"
 #include "client/state/log.h"
 #include "client/state/memory.h"
 #include "client/state/process.h"
 #include "client/state/space.h"
+#include "client/state/stream.h"
 #include "client/state/stream_slot.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
+#include "client/trace/trace.h"
 
 static CUresult connect_service(void)
 {
@@ -52,7 +55,7 @@ static bool is_set(const char *variable)
 	return value && atoi(value) != 0;
 }
 
-/* The driver's variables, but for those of its cache of compiled code (code_cache.h). */
+/* The driver's variables, without those of its cache of compiled code (code_cache.h). */
 static void read_variables(void)
 {
 	bool no_text = is_set("CUDA_DISABLE_PTX_JIT"), none = is_set("CUDA_DISABLE_JIT");
@@ -62,6 +65,14 @@ static void read_variables(void)
 	image_left_out = (struct image_kinds){.code = only_text || is_set("CUDA_FORCE_JIT"),
 		.text = no_text || none,
 		.intermediate = only_text || none};
+}
+
+/* It has no context and no handle: the program does not know it. */
+static struct client_stream *make_stream(void)
+{
+	struct client_stream *stream;
+
+	return stream_create(NULL, CU_STREAM_NON_BLOCKING, 0, &stream) == CUDA_SUCCESS ? stream : NULL;
 }
 
 static void build(void)
@@ -74,6 +85,7 @@ static void build(void)
 	space_start();
 	host_start();
 	arena_start();
+	trace_start(event_take_number, make_stream);
 	client_log(CLIENT_LOG_INFO, "session %llu, window at %#llx", (unsigned long long)connection.session,
 		(unsigned long long)connection.window_base);
 }

@@ -1,5 +1,5 @@
-// What cuInit does: the connection to the service, and what stands on it. Runs on the thread that
-// calls cuInit.
+// The work of cuInit: the connection to the service, and the state that needs it. Runs on the
+// thread that calls cuInit.
 
 #ifndef FRMPS_CLIENT_STATE_START_H
 #define FRMPS_CLIENT_STATE_START_H
@@ -7,10 +7,10 @@
 #include "protocol/cuda_abi.h"
 
 /**
- * Connects to the service and prepares the shim. Later calls find everything done. A failed start
- * can be tried again.
- * Return: CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE when none is visible, CUDA_ERROR_NOT_INITIALIZED in a
- * forked child, or why the service cannot be used (connect.h).
+ * Connects to the service and prepares the library. Later calls have nothing to do. A failed start
+ * can be repeated.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE if none is visible, CUDA_ERROR_NOT_INITIALIZED in a
+ * forked child, errors of connect.h.
  */
 CUresult start_driver(void);
 

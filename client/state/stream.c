@@ -1,10 +1,10 @@
-// The table of streams. Runs on the program's threads. The table's lock guards who has which slot;
-// positions inside a stream belong to the ring lock (submit.c), which may be taken inside the
-// table's lock but is not held there while anything is waited for.
+// The table of streams. Runs on the program's threads. The table's lock guards the owners of slots;
+// the ring lock (submit.c) guards positions inside a stream. A thread may take the ring lock inside
+// the table's lock, but never waits there.
 //
 // Life of a slot: never used → in use → closed (its STREAM_DESTROY is sent) → free, once everything
-// up to that command is done. A stream that never had a command is free at once. `seq` goes on
-// counting through all uses of a slot. Nobody submits to one that is closed or free.
+// up to that command is done. A stream without commands is free at once. `seq` keeps counting
+// through all uses of a slot. No thread submits to a closed or free slot.
 
 #include "client/state/stream.h"
 
@@ -25,13 +25,13 @@
 #define HANDLE_USE_SHIFT  20
 #define HANDLE_USE_BITS	  26 /* and stay below the top of the address space */
 
-/* Between two looks whether a destroyed stream has ended. */
+/* Time between two checks for the end of a destroyed stream. */
 #define PAUSE_NS      UINT64_C(20000)
 #define PAUSE_MOST_NS UINT64_C(1000000)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct client_stream *free_slots;   /* guarded by lock */
-static struct client_stream *closed_slots; /* guarded by lock: closed, maybe still working */
+static struct client_stream *closed_slots; /* guarded by lock: closed, maybe with work in flight */
 static uint64_t latest_id = 1;		   /* guarded by lock; 1 is the legacy default stream */
 
 /* Finds a closed slot whose work has ended. */
@@ -76,30 +76,30 @@ static uint64_t next_handle(struct client_stream *stream)
 {
 	uint64_t use = ++stream->uses & ((UINT64_C(1) << HANDLE_USE_BITS) - 1);
 
-	/* Never 0: handles must not look like the special ones. */
+	/* Never 0: handles must not equal the special handles. */
 	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)stream->slot << HANDLE_SLOT_SHIFT;
 }
 
 static void open_stream(struct client_stream *stream, CUcontext context, uint32_t flags, int32_t priority)
 {
-	struct shm_stream_entry *entry = &connection.view.client->streams[stream->slot];
+	struct shm_stream_entry *entry = shm_view_entry(&connection.view, stream->slot);
 
 	stream->flags = flags;
 	stream->priority = clamp_priority(priority);
 	stream->blocking = !(flags & CU_STREAM_NON_BLOCKING);
 	stream->context = context;
 	stream->id = ++latest_id;
-	/* A new stream has nothing to do with what the legacy stream did before it; `joined` of a
-	 * former use is only older. Nobody else submits to a slot without a handle but who ends an
-	 * event that was recorded in a former use, and that is when the service reads the entry. */
+	/* A new stream need not wait for earlier work of the legacy stream; `joined` of a former
+	 * use is only older. The only other submission to a slot without a handle is the end of an
+	 * event that a former use recorded; the service reads the entry at that time. */
 	entry->flags = flags;
 	entry->priority = stream->priority;
 	submit_open(stream);
 	word_release(&stream->handle, next_handle(stream));
 }
 
-/* A slot for a new stream, opened, or NULL; then *ret_dying says whether there are destroyed
- * streams, whose slots will be free when their last commands are done. */
+/* An opened slot for a new stream, or NULL; then *ret_dying is true if there are destroyed streams,
+ * whose slots will be free when their last commands are done. */
 static struct client_stream *try_create(CUcontext context, uint32_t flags, int32_t priority, bool *ret_dying)
 {
 	struct client_stream *stream;
@@ -120,9 +120,9 @@ CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, stru
 	bool dying;
 	CUresult r;
 
-	/* A program may destroy streams faster than their work ends. Which of them ends first
-	 * nobody knows, and some may never do: they are looked at, at an interval of about 1 % of
-	 * the time waited. Their ends carry marks. */
+	/* A program may destroy streams faster than their work ends. The order of the ends is
+	 * unknown, and some work may never end. So this polls, at an interval of about 1 % of the
+	 * time waited. The last commands carry marks. */
 	while (!(stream = try_create(context, flags, priority, &dying))) {
 		if (!dying)
 			return CUDA_ERROR_OUT_OF_MEMORY;
@@ -145,16 +145,15 @@ static void shelve(struct client_stream *stream, struct client_stream **list)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Does nothing if another thread was faster. */
-/* Return: whether the stream still had that handle */
+/* Does nothing if another thread was faster. Return: true if the stream still had that handle */
 static bool retire(struct client_stream *stream, uint64_t handle)
 {
 	if (!handle || !atomic_compare_exchange_strong(&stream->handle, &handle, 0))
 		return false;
 	if (capture_is_on(stream))
 		capture_leave(stream);
-	/* Without a command the executor never heard of it. A dead session needs no order any
-	 * more. */
+	/* Without a command the executor does not know the stream. A dead session needs no order
+	 * any more. */
 	if (submit_close_unused(stream) || submit_close(stream) != CUDA_SUCCESS)
 		shelve(stream, &free_slots);
 	else
@@ -177,7 +176,7 @@ void stream_release_context(CUcontext context)
 		struct client_stream *stream = stream_slot(i);
 		uint64_t handle = word_acquire(&stream->handle);
 
-		/* Of a slot that is another stream's by now the handle is another. */
+		/* If another stream uses the slot by now, its handle differs. */
 		if (stream->context == context)
 			retire(stream, handle);
 	}
@@ -190,7 +189,8 @@ static void leave(struct client_stream *stream)
 		retire(stream, word_acquire(&stream->handle));
 }
 
-/* The calling thread's default stream. It belongs to no context: it lives as long as its thread. */
+/* The calling thread's default stream. The stream belongs to no context: it lives as long as its
+ * thread. */
 static CUresult own_stream(struct client_stream **ret_stream)
 {
 	struct thread *thread = thread_self();

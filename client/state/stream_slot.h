@@ -1,6 +1,6 @@
-// The table of streams: what is known of each slot of the session's stream table. It is never
-// freed. Who takes a slot, and gives it back, is stream.h's business. Fields say who guards them:
-// "ring" means the ring lock of submit.c, "table" the lock of stream.c. Any thread.
+// The table of streams: the state of each slot of the session's stream table. The table is never
+// freed. stream.h takes and frees slots. A field's comment names its lock: "ring" means the ring
+// lock of submit.c, "table" the lock of stream.c. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_STREAM_SLOT_H
 #define FRMPS_CLIENT_STATE_STREAM_SLOT_H
@@ -13,27 +13,27 @@
 #include "shm/order.h"
 
 struct client_stream {
-	word64 handle; /* 0 while the slot is nobody's; written under the table's lock */
-	uint64_t uses; /* table: makes the handles of one slot differ */
+	word64 handle; /* 0 while the slot is unused; written under the table's lock */
+	uint64_t uses; /* table: makes the handles of a slot differ */
 	uint64_t born; /* ring: `seq` when this use of the slot began */
 	uint32_t slot;
 	uint32_t flags; /* CU_STREAM_NON_BLOCKING or 0 */
 	int32_t priority;
-	/* Takes part in the rules of the legacy default stream. Written when the slot is taken;
-	 * others look at it meanwhile. */
+	/* Takes part in the rules of the legacy default stream. Written when the slot is taken, and
+	 * read by other threads meanwhile. */
 	_Atomic bool blocking;
-	bool closed;		      /* ring: its STREAM_DESTROY was sent, or needs not be */
-	const struct thread *claimed; /* ring: who alone may submit to it now; NULL: everybody */
-	/* NULL: a default stream. Written when the slot is taken; others look at it meanwhile. */
+	bool closed;		      /* ring: its STREAM_DESTROY was sent, or is not needed */
+	const struct thread *claimed; /* ring: the only thread that may submit now; NULL: all may */
+	/* NULL: a default stream. Written when the slot is taken, and read by other threads
+	 * meanwhile. */
 	_Atomic(CUcontext) context;
 	uint64_t id;
-	word64 last; /* ring writes: highest seq that the program knows of: what a synchronisation waits for
-		      */
-	word64 seq;  /* ring writes: highest seq used, with what the shim added */
+	word64 last;	       /* ring writes: highest seq of the program's commands, which waits cover */
+	word64 seq;	       /* ring writes: highest seq used, the library's own commands included */
 	word32 capturing;      /* graph lock: commands do not go to the ring (graph/capture.h) */
-	uint64_t marked;       /* ring: highest seq behind which a mark was asked for */
-	uint64_t done;	       /* ring: a done value that was true once */
-	uint64_t joined;       /* ring: highest seq of the legacy stream that this one waits for */
+	uint64_t marked;       /* ring: highest seq with a requested mark */
+	uint64_t done;	       /* ring: an earlier value of the completion word */
+	uint64_t joined;       /* ring: highest seq of the legacy stream that this stream waits for */
 	uint64_t early_joined; /* ring: early return (join.h) that this stream waits for */
 	bool unjoined; /* ring: has work that the legacy stream does not wait for yet; is on the list */
 	struct client_stream *next_unjoined;
@@ -48,10 +48,10 @@ static inline struct client_stream *stream_slot(uint32_t slot)
 	return &stream_table[slot];
 }
 
-/** Slots at and above this one were never used. */
+/** Slots from here on were never used. */
 uint32_t stream_slots_used(void);
 
-/** A slot that was never used, NULL if there is none. One call at a time. */
+/** A never used slot, or NULL. One call at a time. */
 struct client_stream *stream_slot_new(void);
 
 /** The program's handle of a stream. */

@@ -1,5 +1,5 @@
-// See thread.h. Everything here is touched by its own thread only. The end of a thread is noticed
-// by a key's destructor, which is registered when there is something to give back.
+// See thread.h. Only its own thread accesses this data. The destructor of a key runs at the end of
+// a thread; a thread registers it when it first owns a resource.
 
 #include "client/state/thread.h"
 
@@ -25,7 +25,7 @@ static void leave(void *value)
 	struct client_stream *stream = thread->stream;
 
 	thread->stream = NULL;
-	/* A function of the program may have ended it. */
+	/* A function of the program may have ended the thread. */
 	thread->is_callbacks = false;
 	if (stream)
 		thread->retire(stream);

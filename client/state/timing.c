@@ -1,11 +1,10 @@
 // See timing.h.
 //
-// Two records that one executor served are as far apart as its driver says. If it was replaced
-// between them, what counts is the device's timer, which both executors know to some microseconds.
+// The driver of an executor knows the time between two records of that executor. If the executor
+// was replaced between the records, the device's timer counts, which both executors know to some
+// microseconds.
 
 #include "client/state/timing.h"
-
-#include <stdbool.h>
 
 #include "client/link/connect.h"
 #include "client/link/lost.h"
@@ -15,12 +14,12 @@
 #include "client/submit/submit.h"
 #include "shm/doorbell.h"
 
-/* An executor that is awake looks by itself within this, as a rule; then it is asked. */
+/* An awake executor usually writes a time within this; then the library asks. */
 #define SPIN_NS UINT64_C(20000)
-/* How long one that was replaced may still write. */
+/* How long a replaced executor may still write. */
 #define LATE_NS	 UINT64_C(20000000)
 #define SLEEP_US UINT64_C(1000)
-/* Looks at the word for one at the clock. */
+/* Looks at the word for each look at the clock. */
 #define LOOKS 16u
 
 struct time {
@@ -28,15 +27,31 @@ struct time {
 };
 
 /* Return: whether it is that of the record. */
-static bool read_time(const struct timing_record *record, struct time *ret)
+static bool read_place(uint32_t event, uint64_t place, struct time *ret)
 {
-	struct shm_time *at = &connection.view.times[record->event];
+	struct shm_time *at = &connection.view.times[event];
 
 	/* Pairs with publish() of server/executor/timing.c. */
-	if (word_acquire(&at->record) != record->place)
+	if (word_acquire(&at->record) != place)
 		return false;
 	*ret = (struct time){word_acquire(&at->epoch), word_acquire(&at->local), word_acquire(&at->device)};
-	return word_acquire(&at->record) == record->place;
+	return word_acquire(&at->record) == place;
+}
+
+static bool read_time(const struct timing_record *record, struct time *ret)
+{
+	return read_place(record->event, record->place, ret);
+}
+
+bool timing_read(uint32_t event, uint64_t place, uint64_t *ret_epoch, uint64_t *ret_ns)
+{
+	struct time time;
+
+	if (!read_place(event, place, &time))
+		return false;
+	*ret_epoch = time.epoch;
+	*ret_ns = time.local;
+	return true;
 }
 
 static bool spin(const struct timing_record *record, struct time *ret)
@@ -53,7 +68,7 @@ static bool spin(const struct timing_record *record, struct time *ret)
 	return false;
 }
 
-/* One that sleeps looks only when it is asked. */
+/* A sleeping executor writes times only on request. */
 static bool is_awake(void)
 {
 	return !word_relaxed(&connection.view.server->asleep);
@@ -67,10 +82,9 @@ void timing_expect(const struct timing_record *record)
 		spin(record, &time);
 }
 
-/* Whether the record was done in an executor that is not the session's any more. */
-static bool is_orphaned(const struct timing_record *record)
+bool timing_is_orphaned(const struct client_stream *stream, uint64_t seq)
 {
-	return word_acquire(&connection.view.states[record->stream->slot].untimed) >= record->seq;
+	return word_acquire(&connection.view.states[stream->slot].untimed) >= seq;
 }
 
 static CUresult await_time(const struct timing_record *record, struct time *ret)
@@ -84,7 +98,7 @@ static CUresult await_time(const struct timing_record *record, struct time *ret)
 
 		if (word_acquire(record->latest) != record->place)
 			return CUDA_ERROR_NOT_READY;
-		if (is_orphaned(record) && clock_now_ns() - begin > LATE_NS) {
+		if (timing_is_orphaned(record->stream, record->seq) && clock_now_ns() - begin > LATE_NS) {
 			*ret = (struct time){0};
 			return CUDA_SUCCESS;
 		}
@@ -118,7 +132,7 @@ CUresult timing_between(
 	same = from.epoch == to.epoch;
 	known = from.epoch && to.epoch && (same || (from.device && to.device));
 	if (!known) {
-		client_log(CLIENT_LOG_ERROR, "the time of an event was lost with the executor that knew it");
+		client_log(CLIENT_LOG_ERROR, "the time of an event was lost with an executor");
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	*ret_milliseconds =

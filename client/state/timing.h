@@ -1,10 +1,11 @@
-// When timed events were recorded. The service writes that into memory which the program can read
-// (struct shm_time), a moment after it has seen the record done, so asking costs a few loads. Any
-// thread; no state.
+// Times of timed events. The service writes a time into memory that the program can read (struct
+// shm_time), a moment after it has seen the record done, so a query costs a few loads. Any thread;
+// no state.
 
 #ifndef FRMPS_CLIENT_STATE_TIMING_H
 #define FRMPS_CLIENT_STATE_TIMING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
@@ -14,10 +15,9 @@ struct client_stream;
 
 /* A record that is done. */
 struct timing_record {
-	uint32_t event; /* number of the event */
-	const word64 *
-		latest; /* place of its latest record; another one than `place`: nobody knows this one's time */
-	uint64_t place, seq; /* shm_place() */
+	uint32_t event;	      /* number of the event */
+	const word64 *latest; /* place of its latest record; if not `place`, this record's time is unknown */
+	uint64_t place, seq;  /* shm_place() */
 	struct client_stream *stream;
 };
 
@@ -25,10 +25,21 @@ struct timing_record {
 void timing_expect(const struct timing_record *record);
 
 /**
+ * The time of a record of the shim's own, if it is there.
+ * @place: shm_place() of the record
+ * @ret_epoch: generation of the executor whose clock it is; 0: no executor knows the time
+ * @ret_ns: on that clock
+ */
+bool timing_read(uint32_t event, uint64_t place, uint64_t *ret_epoch, uint64_t *ret_ns);
+
+/** Whether a record was done in an executor that is not the session's any more. A time that this
+ * executor has not written some milliseconds later is lost. */
+bool timing_is_orphaned(const struct client_stream *stream, uint64_t seq);
+
+/**
  * Milliseconds between two records. Waits while the service has not written a time yet.
- * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_ILLEGAL_STATE: the executor that knew one of
- * the times ended before it could write it; CUDA_ERROR_NOT_READY: an event was recorded again
- * meanwhile
+ * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_ILLEGAL_STATE: the executor of a record ended
+ * before it could write the time; CUDA_ERROR_NOT_READY: an event was recorded again meanwhile
  */
 CUresult timing_between(
 	const struct timing_record *start, const struct timing_record *end, float *ret_milliseconds);

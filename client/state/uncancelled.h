@@ -1,7 +1,7 @@
-// System calls that are no cancellation points, as those of the C library are. A thread that is
-// cancelled in the middle of a call leaves its locks, staging memory and handles taken for ever, so
-// whoever holds any of these makes none of the others; where those are made by functions of the C
-// library, cancellation is put off. Any thread.
+// System calls that, unlike those of the C library, are no cancellation points. A thread that is
+// cancelled in the middle of a call never releases its locks, staging memory and handles. So a
+// thread that holds any of these makes no cancellation point; where functions of the C library make
+// such calls, the thread disables cancellation. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_UNCANCELLED_H
 #define FRMPS_CLIENT_STATE_UNCANCELLED_H

@@ -1,7 +1,7 @@
-// See virtual.h. Two tables under one lock, which is not held while the service is asked: handles
-// by index, and mappings by address. A mapping that is being made or taken away is BUSY: its
-// addresses are taken, nobody else may do anything with it. What copies and pointer queries may
-// name is in the map of ranges (ranges.h), only while READY.
+// See virtual.h. Two tables under a lock, which no thread holds while it asks the service: handles
+// by index, and mappings by address. A mapping is BUSY while a thread makes or removes it: its
+// addresses are in use, and no other thread may use the mapping. The map of ranges (ranges.h) has
+// the memory for copies and pointer queries, only while READY.
 //
 // A handle's number is its place in the table and a count of the place's uses: an old number finds
 // nothing.
@@ -18,6 +18,8 @@
 
 #include "client/link/connect.h"
 #include "client/link/control.h"
+#include "client/link/map.h"
+#include "client/state/log.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/state/space.h"
@@ -35,11 +37,11 @@ struct physical {
 struct mapping {
 	uint32_t place; /* of the handle */
 	bool busy;
-	CUmemAccess_flags access;
+	CUmemAccess_flags access[2]; /* of the device, of the processor */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct physical *places; /* all of this: guarded by lock */
+static struct physical *places; /* guarded by lock, as the variables below */
 static uint32_t place_count, place_room, first_free;
 static struct range_map mappings; /* block: struct mapping */
 
@@ -54,7 +56,7 @@ static struct physical *find(CUmemGenericAllocationHandle handle)
 {
 	uint32_t place = (uint32_t)handle - 1;
 
-	/* What is only mapped has no handle until it is retained. */
+	/* Memory that is only mapped has no handle until a retain. */
 	if (!(uint32_t)handle || place >= place_count || !places[place].used || !places[place].references ||
 		places[place].uses != handle >> 32)
 		return NULL;
@@ -98,8 +100,7 @@ static void give_place(struct physical *physical)
 	first_free = (uint32_t)(physical - places) + 1;
 }
 
-/* If nobody has the memory any more: gives the place back. Return: the handle to release, 0 if
- * not. */
+/* Frees the place if the memory is no longer in use. Return: the handle to release, or 0. */
 static CUmemGenericAllocationHandle retire(struct physical *physical)
 {
 	CUmemGenericAllocationHandle handle = handle_of((uint32_t)(physical - places));
@@ -112,7 +113,7 @@ static CUmemGenericAllocationHandle retire(struct physical *physical)
 
 /* ---- requests ---- */
 
-/* @ret_values: of the reply, if it must have any */
+/* @ret_values: of the reply, if `count` is not 0 */
 static CUresult ask(
 	enum wire_type type, const struct wire_memory *memory, uint64_t *ret_values, uint32_t count)
 {
@@ -136,11 +137,13 @@ static CUresult release_at_service(CUmemGenericAllocationHandle handle)
 
 /* ---- memory ---- */
 
-/* Makes a handle whose memory the service gives for a request. */
+/* Makes a handle whose memory the service gives for a request. @count: of the values that say what
+ * it is; 0: that is known */
 static CUresult make(enum wire_type type, struct wire_memory *request, const struct physical *content,
-	uint64_t *ret_bytes, CUmemGenericAllocationHandle *ret_handle)
+	uint32_t count, CUmemGenericAllocationHandle *ret_handle)
 {
 	CUmemGenericAllocationHandle handle;
+	uint64_t values[2] = {0, 0};
 	struct physical *physical;
 	CUresult r;
 
@@ -150,15 +153,17 @@ static CUresult make(enum wire_type type, struct wire_memory *request, const str
 	if (!handle)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	request->handle = handle;
-	r = ask(type, request, ret_bytes, ret_bytes ? 1 : 0);
+	r = ask(type, request, values, count);
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && memory_give_back())
-		r = ask(type, request, ret_bytes, ret_bytes ? 1 : 0);
+		r = ask(type, request, values, count);
 	pthread_mutex_lock(&lock);
 	physical = find(handle);
 	if (r != CUDA_SUCCESS)
 		give_place(physical);
-	else if (ret_bytes)
-		physical->bytes = *ret_bytes;
+	else if (count)
+		physical->bytes = values[0];
+	if (r == CUDA_SUCCESS && values[1])
+		physical->properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
 	pthread_mutex_unlock(&lock);
 	if (r == CUDA_SUCCESS)
 		*ret_handle = handle;
@@ -169,12 +174,12 @@ CUresult virtual_create(
 	uint64_t bytes, const CUmemAllocationProp *properties, CUmemGenericAllocationHandle *ret_handle)
 {
 	struct physical content = {.references = 1, .bytes = bytes, .properties = *properties};
-	struct wire_memory request = {.bytes = bytes};
+	struct wire_memory request = {.bytes = bytes, .host = virtual_is_host(&properties->location)};
 
 	/* The service makes no such piece: no device has so much. */
 	if (bytes > WINDOW_BYTES)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return make(WIRE_CREATE_MEMORY, &request, &content, NULL, ret_handle);
+	return make(WIRE_CREATE_MEMORY, &request, &content, 0, ret_handle);
 }
 
 CUresult virtual_import_token(
@@ -186,7 +191,15 @@ CUresult virtual_import_token(
 			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}}};
 	struct wire_memory request = {.token = {token->words[0], token->words[1]}};
 
-	return make(WIRE_IMPORT_MEMORY, &request, &content, ret_bytes, ret_handle);
+	CUresult r =
+		make(WIRE_IMPORT_MEMORY, &request, &content, connection.has_host_memory ? 2 : 1, ret_handle);
+
+	if (r == CUDA_SUCCESS) {
+		pthread_mutex_lock(&lock);
+		*ret_bytes = find(*ret_handle)->bytes;
+		pthread_mutex_unlock(&lock);
+	}
+	return r;
 }
 
 CUresult virtual_release(CUmemGenericAllocationHandle handle)
@@ -238,19 +251,40 @@ CUresult virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocation
 
 /* ---- mappings ---- */
 
+/* Executors have reserved addresses for device memory with the driver, and register host memory at
+ * others. */
+static CUresult check_kind(const struct physical *physical, uint64_t address)
+{
+	bool is_host = virtual_is_host(&physical->properties.location);
+
+	if (space_is_host(address) == is_host)
+		return CUDA_SUCCESS;
+	client_log(CLIENT_LOG_ERROR,
+		is_host ? "host memory is not mapped at addresses for device memory: reserve them behind "
+			  "cuMemCreate or cuMemGetAllocationGranularity for host memory, in the same thread"
+			: "device memory is not mapped at addresses for host memory: the thread that "
+			  "reserved "
+			  "them had just made or asked about some");
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 /* Takes the addresses for a mapping that is about to be made. */
 static CUresult begin_map(
 	uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, struct mapping *mapping)
 {
 	struct range range = {.address = address, .bytes = bytes, .room = bytes, .block = mapping};
 	struct physical *physical = find(handle);
+	CUresult r;
 	int e;
 
 	if (!physical || bytes > physical->bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* A part of it: so the driver. */
+	/* A part of the memory: as the driver. */
 	if (bytes < physical->bytes)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	r = check_kind(physical, address);
+	if (r != CUDA_SUCCESS)
+		return r;
 	*mapping = (struct mapping){.place = (uint32_t)(physical - places), .busy = true};
 	e = range_map_add(&mappings, &range);
 	if (e != 0)
@@ -259,7 +293,7 @@ static CUresult begin_map(
 	return CUDA_SUCCESS;
 }
 
-/* A mapping is gone. Return: the handle to release, 0 if it is still held. */
+/* Removes a mapping. Return: the handle to release, 0 while it is in use. */
 static CUmemGenericAllocationHandle end_mapping(uint64_t address)
 {
 	struct range range;
@@ -279,7 +313,10 @@ static CUmemGenericAllocationHandle end_mapping(uint64_t address)
 
 static CUresult publish(uint64_t address, uint64_t bytes, struct mapping *mapping)
 {
-	struct range range = {.address = address, .bytes = bytes, .room = bytes, .kind = RANGE_MAPPED};
+	struct range range = {.address = address,
+		.bytes = bytes,
+		.room = bytes,
+		.kind = space_is_host(address) ? RANGE_MAPPED_HOST : RANGE_MAPPED};
 	int e;
 
 	pthread_mutex_lock(&lock);
@@ -294,11 +331,23 @@ static CUresult unmap_at_service(uint64_t address, uint64_t bytes)
 {
 	struct wire_message request = {
 		.type = WIRE_UNMAP_MEMORY, .range = {.address = address, .bytes = bytes}};
-	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	struct control_answer *answer;
+	CUresult r;
 
+	if (space_is_host(address))
+		return map_host_end(address, bytes);
+	answer = control_answer_new();
+	r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 	control_answer_free(answer);
 	return r;
+}
+
+static CUresult map_at_service(const struct wire_memory *memory)
+{
+	struct wire_message request = {.type = WIRE_MAP_HANDLE, .memory = *memory};
+
+	return space_is_host(memory->address) ? map_host_own(&request, memory->address, memory->bytes)
+					      : ask(WIRE_MAP_HANDLE, memory, NULL, 0);
 }
 
 CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle)
@@ -319,10 +368,10 @@ CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHan
 		free(mapping);
 		return r;
 	}
-	r = ask(WIRE_MAP_HANDLE, &request, NULL, 0);
+	r = map_at_service(&request);
 	/* The memory is there, but not that of the device's page tables. */
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && memory_give_back())
-		r = ask(WIRE_MAP_HANDLE, &request, NULL, 0);
+		r = map_at_service(&request);
 	if (r != CUDA_SUCCESS) {
 		release_at_service(end_mapping(address));
 		return r;
@@ -333,8 +382,8 @@ CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHan
 	return r;
 }
 
-/* Calls `visit` for the mappings that a range consists of, if it consists of whole READY ones.
- * Under the lock. */
+/* Calls `visit` for the mappings of a range, if it consists of whole READY mappings. Under the
+ * lock. */
 static CUresult each_mapping(
 	uint64_t address, uint64_t bytes, void (*visit)(struct mapping *mapping, int what), int what)
 {
@@ -364,9 +413,14 @@ static void set_busy(struct mapping *mapping, int busy)
 	mapping->busy = busy;
 }
 
-static void set_access(struct mapping *mapping, int access)
+static void set_device_access(struct mapping *mapping, int access)
 {
-	mapping->access = (CUmemAccess_flags)access;
+	mapping->access[0] = (CUmemAccess_flags)access;
+}
+
+static void set_host_access(struct mapping *mapping, int access)
+{
+	mapping->access[1] = (CUmemAccess_flags)access;
 }
 
 /* Size of the mapping that begins at an address. */
@@ -380,7 +434,7 @@ static uint64_t bytes_at(uint64_t address)
 	return bytes;
 }
 
-/* Whether nothing is mapped in a reserved range. */
+/* True if nothing is mapped in a reserved range. */
 static bool is_bare(uint64_t address, uint64_t bytes)
 {
 	return bytes && space_is_reserved(address, bytes) && !range_map_touches(&mappings, address, bytes);
@@ -395,7 +449,7 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes)
 	bare = is_bare(address, bytes);
 	r = bare ? CUDA_SUCCESS : each_mapping(address, bytes, set_busy, true);
 	pthread_mutex_unlock(&lock);
-	/* As the driver has it: what is not mapped is unmapped. */
+	/* As in the driver, unmapping an unmapped range succeeds. */
 	if (bare || r != CUDA_SUCCESS)
 		return r;
 	for (uint64_t at = address; at < address + bytes; at += bytes_at(at))
@@ -404,7 +458,7 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes)
 	for (uint64_t at = address, size; at < address + bytes; at += size) {
 		size = bytes_at(at);
 		r = unmap_at_service(at, size);
-		/* What is still mapped keeps its addresses: they must not be used again. */
+		/* Memory that is still mapped keeps its addresses: these must not be reused. */
 		if (r == CUDA_SUCCESS)
 			r = release_at_service(end_mapping(at));
 		if (worst == CUDA_SUCCESS)
@@ -423,24 +477,28 @@ bool virtual_is_mapped(uint64_t address, uint64_t bytes)
 	return is;
 }
 
-CUresult virtual_set_access(uint64_t address, uint64_t bytes, CUmemAccess_flags flags)
+CUresult virtual_set_access(uint64_t address, uint64_t bytes, bool host, CUmemAccess_flags flags)
 {
 	CUresult r;
 
+	if (host && !space_is_host(address))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&lock);
-	r = each_mapping(address, bytes, set_access, (int)flags);
+	r = each_mapping(address, bytes, host ? set_host_access : set_device_access, (int)flags);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
 
-CUresult virtual_get_access(uint64_t address, CUmemAccess_flags *ret_flags)
+CUresult virtual_get_access(uint64_t address, bool host, CUmemAccess_flags *ret_flags)
 {
 	const struct range *range;
 
+	if (host && !space_is_host(address))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&lock);
 	range = range_map_find(&mappings, address);
 	if (range)
-		*ret_flags = ((struct mapping *)range->block)->access;
+		*ret_flags = ((struct mapping *)range->block)->access[host];
 	pthread_mutex_unlock(&lock);
 	return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -461,7 +519,7 @@ CUresult virtual_token_of(
 	return CUDA_SUCCESS;
 }
 
-/* The service's file, which keeps the memory alive while somebody has it open. */
+/* The service's file, which keeps the memory alive while any process has it open. */
 static CUresult ask_file(CUmemGenericAllocationHandle handle, int *ret_fd)
 {
 	struct wire_message request = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = handle}};
@@ -493,7 +551,7 @@ CUresult virtual_import(int fd, CUmemGenericAllocationHandle *ret_handle)
 	struct wire_export file;
 	uint64_t bytes;
 	int saved = errno;
-	/* Only files in memory have seals: reading one never waits. */
+	/* Only memfds have seals, and a read of a memfd never waits. */
 	bool is_ours = fcntl(fd, F_GET_SEALS) == WIRE_EXPORT_SEALS &&
 		       pread(fd, &file, sizeof(file), 0) == sizeof(file) &&
 		       memcmp(file.magic, WIRE_EXPORT_MAGIC, sizeof(file.magic)) == 0;

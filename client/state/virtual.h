@@ -1,6 +1,9 @@
 // Virtual memory management: physical memory with a handle but without an address, and its mappings
 // into reserved addresses (space.h). Any thread.
 //
+// Memory is the device's, or pinned host memory, which is mapped only at addresses for it
+// (space.h).
+//
 // A handle counts: making, importing and retaining add one, releasing takes one away. The service
 // is told to let go when the count is zero and nothing maps the memory any more. A mapping is
 // always the whole of a handle's memory. It can be touched from the moment it is made; what the
@@ -16,42 +19,57 @@
 
 #define VIRTUAL_GRANULE UINT64_C(0x200000)
 
+static inline bool virtual_is_host(const CUmemLocation *location)
+{
+	return location->type != CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
 /** Makes memory. @properties: checked by the caller. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult virtual_create(
 	uint64_t bytes, const CUmemAllocationProp *properties, CUmemGenericAllocationHandle *ret_handle);
-/** One reference less. CUDA_ERROR_INVALID_VALUE for what is no handle. */
+/** Subtracts a reference. CUDA_ERROR_INVALID_VALUE for an invalid handle. */
 CUresult virtual_release(CUmemGenericAllocationHandle handle);
-/** One reference more, for what is mapped at an address. CUDA_ERROR_INVALID_VALUE if nothing is. */
+/**
+ * Adds a reference to the memory that is mapped at an address. CUDA_ERROR_INVALID_VALUE if nothing
+ * is.
+ */
 CUresult virtual_retain(uint64_t address, CUmemGenericAllocationHandle *ret_handle);
 CUresult virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *ret_properties);
 
-/** Maps. CUDA_ERROR_NOT_SUPPORTED: a part of the memory. CUDA_ERROR_INVALID_VALUE: no handle, a
- * larger size, addresses that are not reserved or in use. */
+/** Maps. CUDA_ERROR_NOT_SUPPORTED: a part of the memory, or addresses for the other kind of it.
+ * CUDA_ERROR_INVALID_VALUE: no handle, a larger size, addresses that are not reserved or in use. */
 CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle);
-/** Takes away all mappings of a range, which must be whole, after all work given so far is done. */
+/**
+ * Removes all mappings of a range, which must be whole, after all work submitted so far is done.
+ */
 CUresult virtual_unmap(uint64_t address, uint64_t bytes);
-/** Whether anything is mapped in a range. */
+/** True if anything is mapped in a range. */
 bool virtual_is_mapped(uint64_t address, uint64_t bytes);
 
-/** What the device may do with a range of whole mappings. */
-CUresult virtual_set_access(uint64_t address, uint64_t bytes, CUmemAccess_flags flags);
-CUresult virtual_get_access(uint64_t address, CUmemAccess_flags *ret_flags);
+/** What the device, or the processor (@host), may do with a range of whole mappings.
+ * CUDA_ERROR_NOT_SUPPORTED: the processor, with device memory. */
+CUresult virtual_set_access(uint64_t address, uint64_t bytes, bool host, CUmemAccess_flags flags);
+CUresult virtual_get_access(uint64_t address, bool host, CUmemAccess_flags *ret_flags);
 
-/** A descriptor, the caller's, with which another program of the same user can import the
- * memory. */
+/**
+ * A descriptor with which another program of the same user can import the memory; the caller closes
+ * it.
+ */
 CUresult virtual_export(CUmemGenericAllocationHandle handle, int *ret_fd);
-/** @fd: of virtual_export(); not taken. CUDA_ERROR_INVALID_VALUE: it is none, or the memory is
- * gone. */
+/**
+ * @fd: of virtual_export(); not taken. CUDA_ERROR_INVALID_VALUE: another descriptor, or the memory
+ * is freed.
+ */
 CUresult virtual_import(int fd, CUmemGenericAllocationHandle *ret_handle);
 
 /* The same without a descriptor, for inter-process handles. */
 
-/* Proves the right to some memory. */
+/* A token for some memory. */
 struct virtual_token {
 	uint64_t words[2];
 };
 
-/** For what is at an address. @ret_begin, @ret_bytes: of its mapping */
+/** For the memory at an address. @ret_begin, @ret_bytes: of its mapping */
 CUresult virtual_token_of(
 	uint64_t address, struct virtual_token *ret_token, uint64_t *ret_begin, uint64_t *ret_bytes);
 CUresult virtual_import_token(

@@ -1,9 +1,9 @@
-// The service threads for host functions: one for the program's and one for the library's own,
-// which a function of the program that takes its time must not hold up in other streams. Submitting
-// threads push a note on `incoming` inside the ring lock (so the note is there before the executor
-// can ask for it, and notes of a stream come in order); the service thread moves notes to its
-// private list and runs those whose turn it is. Which thread runs a function is nothing to the
-// executor: a stream has one whose turn it is.
+// The service threads for host functions: one for the program's functions and one for the library's
+// own, which a slow function of the program must not delay in other streams. A submitting thread
+// pushes a note on `incoming` inside the ring lock, so the note is there before the executor can
+// ask for it, and notes of a stream come in order. The service thread moves notes to its private
+// list and runs those that are ready. The executor does not care which thread runs a function: a
+// stream has at most one ready function.
 //
 //   submitting thread           executor                        service thread
 //   push note, HOST_FUNCTION ►  predecessors done:
@@ -11,10 +11,10 @@
 //                               timeline done = seq         ◄
 //
 // A thread holds no lock while a function of the program runs. Such a function may only make calls
-// that do not wait (process_enter_host()): all other functions, and with them most waits, would
-// wait for it. The program's signals may come while it runs, as they may with the driver, but not
-// those that were blocked in the thread that submitted the first one: whoever waits for a signal
-// has it blocked everywhere else.
+// that do not wait (process_enter_host()): all other functions, and most waits, would wait for it.
+// The program's signals may arrive while it runs, as with the driver, except signals that were
+// blocked in the thread that submitted the first function: a program that waits for a signal blocks
+// it in all other threads.
 
 #include "client/submit/callback.h"
 
@@ -41,25 +41,25 @@ struct note {
 	struct note *next;
 	uint32_t slot;
 	uint64_t seq;
-	CUhostFn function; /* one of the two */
+	CUhostFn function; /* function or callback is set */
 	CUstreamCallback callback;
 	CUstream handle;
 	void *user;
 };
 
-/* What one service thread works on. */
+/* State of a service thread. */
 struct service {
 	void *(*serve)(void *);
 	_Atomic(struct note *) incoming; /* newest first */
-	word32 arrivals;		 /* bumped after a push: what the idle thread sleeps on */
+	word32 arrivals;		 /* incremented after a push: the futex of the idle thread */
 	bool running;			 /* guarded by start_lock */
-	sigset_t welcome; /* signals that may come while a function runs; written before the thread starts */
+	sigset_t welcome; /* signals unblocked while a function runs; written before the thread starts */
 };
 
 static void *serve_program(void *unused), *serve_library(void *unused);
 
 static struct service program = {.serve = serve_program}, library = {.serve = serve_library};
-static word32 under_way; /* notes that were pushed and have not been run */
+static word32 under_way; /* notes that were pushed and have not run yet */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void push(struct service *service, struct note *note)
@@ -72,7 +72,7 @@ static void push(struct service *service, struct note *note)
 		&service->incoming, &top, note, memory_order_release, memory_order_relaxed));
 }
 
-/* Moves what arrived behind the end of the private list, oldest first. */
+/* Appends the incoming notes to the private list, oldest first. */
 static void collect(struct service *service, struct note **list)
 {
 	struct note *taken = atomic_exchange_explicit(&service->incoming, NULL, memory_order_acquire);
@@ -104,11 +104,11 @@ static void call(const struct service *service, const struct note *note, CUresul
 
 static void run(const struct service *service, struct note *note, CUresult status)
 {
-	struct shm_host_entry *entry = &connection.view.client->host[note->slot];
+	struct shm_host_entry *entry = shm_view_host(&connection.view, note->slot);
 
 	word_release(&entry->started, note->seq);
 	call(service, note, status);
-	/* Pairs with the executor's look at `done` before it lets the stream go on. */
+	/* Pairs with the executor's look at `done` before the stream continues. */
 	word_release(&entry->done, note->seq);
 	doorbell_ring(connection.doorbell_fd, &connection.view.server->asleep);
 	free(note);
@@ -116,7 +116,7 @@ static void run(const struct service *service, struct note *note, CUresult statu
 	atomic_fetch_sub_explicit(&under_way, 1, memory_order_release);
 }
 
-/* Runs everything whose turn it is. Return: whether there was anything. */
+/* Runs all ready functions. Return: true if there was any. */
 static bool run_ready(const struct service *service, struct note **list, CUresult status)
 {
 	bool any = false;
@@ -179,7 +179,7 @@ static void *serve_library(void *unused)
 	return unused;
 }
 
-/* The program's handlers are nothing for a function of the library's. */
+/* The program's handlers must not run in a function of the library. */
 static void welcome_unblocked(struct service *service)
 {
 	sigset_t blocked;

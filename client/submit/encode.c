@@ -8,13 +8,13 @@
 #include "client/state/device.h"
 #include "client/state/log.h"
 
-/* Largest cluster that every device with clusters can run, and the largest that any can. */
+/* Largest cluster that every device with clusters can run, and the largest that any device can. */
 #define CLUSTER_PORTABLE 8u
 #define CLUSTER_MAX	 16u
 
 /*
- * Why a block is too large: with the registers that the kernel takes per thread the driver speaks
- * of resources, in every other case of a wrong value.
+ * The error for a too large block, as the driver returns it: "out of resources" if the registers of
+ * the block do not fit, else "invalid value".
  */
 static CUresult block_error(const struct client_function *function, uint64_t threads)
 {
@@ -55,7 +55,7 @@ static uint32_t cluster_blocks(struct dim cluster)
 	return cluster.x * cluster.y * cluster.z;
 }
 
-/* What the launch says of clusters; all zero is nothing. */
+/* The launch's cluster sizes; all zero means none. */
 static void read_clusters(const struct launch *launch, struct dim *ret_cluster, struct dim *ret_preferred)
 {
 	for (uint32_t i = 0; i < launch->attribute_total; ++i) {
@@ -87,8 +87,8 @@ static struct dim own_clusters(const struct client_function *function)
 		(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH]};
 }
 
-/* The launch's size, the kernel's own, and the grid. How large clusters of kernels that bound them
- * (.maxclusterrank) may be, no attribute tells: the service judges. */
+/* Checks the launch's cluster size, the kernel's own, and the grid. No attribute has the limit of a
+ * kernel with .maxclusterrank, so the service checks that. */
 static CUresult check_clusters(const struct launch *launch)
 {
 	const int32_t *attributes = launch->function->attributes;
@@ -123,7 +123,7 @@ uint32_t encode_cluster_blocks(const struct launch *launch)
 	return cluster_blocks(is_set(own) ? own : cluster);
 }
 
-/* Kernels that have to do with clusters, or launches: few. */
+/* True for kernels or launches with clusters, which are rare. */
 static bool may_cluster(const struct launch *launch)
 {
 	const int32_t *attributes = launch->function->attributes;
@@ -227,8 +227,8 @@ static CUresult check_event(const CUlaunchAttribute *attribute)
 }
 
 /*
- * Attributes whose values are plain data. Graph nodes name objects of this process; what a later
- * driver adds could hold anything.
+ * True for attributes whose values are plain data. Attributes of graph nodes name objects of this
+ * process; attributes of later drivers could hold anything.
  */
 static bool is_data(CUlaunchAttributeID id)
 {
@@ -256,8 +256,8 @@ static CUresult check_attribute(const CUlaunchAttribute *attribute)
 	return CUDA_SUCCESS;
 }
 
-/* Attributes that say nothing, or that the record says with a flag, are not sent, and events have a
- * record each. */
+/* False for attributes that have no effect or are a flag of the record; events have a record
+ * each. */
 static bool is_sent(CUlaunchAttributeID id)
 {
 	return id != CU_LAUNCH_ATTRIBUTE_IGNORE && id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE && !is_event(id);
@@ -286,7 +286,7 @@ CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attri
 	return CUDA_SUCCESS;
 }
 
-/* Bytes of the member that counts. */
+/* Bytes of the attribute's union member. */
 static size_t value_bytes(CUlaunchAttributeID id)
 {
 	const CUlaunchAttributeValue *value;
@@ -304,15 +304,15 @@ static size_t value_bytes(CUlaunchAttributeID id)
 	}
 }
 
-/* What a program leaves in the rest of the union is another thing at each call; in graphs it would
- * pass for a change. */
+/* The unused rest of the union differs from call to call; in graphs that would count as a
+ * change. */
 void encode_attribute(const CUlaunchAttribute *attribute, struct frmps_launch_attribute *ret_attribute)
 {
 	*ret_attribute = (struct frmps_launch_attribute){.id = (uint32_t)attribute->id};
 	memcpy(ret_attribute->value, &attribute->value, value_bytes(attribute->id));
 }
 
-/* The program's array is looked at a second time here; more than was counted is never written. */
+/* Reads the program's array a second time; never writes more attributes than were counted. */
 static void write_attributes(const struct launch *launch, struct frmps_launch_attribute *at)
 {
 	uint32_t written = 0;
@@ -323,7 +323,7 @@ static void write_attributes(const struct launch *launch, struct frmps_launch_at
 	memset(at + written, 0, (launch->attribute_count - written) * sizeof(*at));
 }
 
-/* Nearly all parameters are words of 8 or 4 bytes, which need no call. */
+/* Nearly all parameters have 8 or 4 bytes, which need no call. */
 static inline void copy_param(uint8_t *to, const void *from, uint32_t size)
 {
 	if (size == 8)
@@ -349,7 +349,7 @@ static void write_params(const struct launch *launch, uint8_t *at)
 	}
 }
 
-/* A program may leave out the end of its arguments (NCCL does); what it left out is zero. */
+/* A program may omit the end of its arguments (NCCL does); the rest is zero. */
 static void write_buffer(const struct launch *launch, uint8_t *at)
 {
 	size_t bytes = launch->function->argument_bytes;

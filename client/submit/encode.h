@@ -1,5 +1,5 @@
-// Kernel launches as records: what the driver refuses at the call is refused here, the rest is laid
-// out as the body of a LAUNCH command. Pure functions of their arguments, on the program's threads;
+// Kernel launches as records: makes the checks that the driver makes at the call, and writes the
+// body of a LAUNCH command. Pure functions of their arguments, on the program's threads;
 // encode_launch() runs inside the ring's critical section and only writes memory.
 
 #ifndef FRMPS_CLIENT_SUBMIT_ENCODE_H
@@ -12,20 +12,20 @@
 #include "protocol/command.h"
 #include "protocol/cuda_abi.h"
 
-/* A launch as the program asked for it, pointers into the program's memory. */
+/* A launch as the program requested it, with pointers into the program's memory. */
 struct launch {
 	const struct client_function *function;
 	uint32_t grid[3], block[3];
 	uint32_t shared_bytes;
 	bool cooperative; /* goes as a flag of the record, never as an attribute */
+	bool extended;	  /* was called with a configuration */
 	/* Arguments: pointers to each, or one packed buffer, or neither for a kernel without
 	 * parameters. */
 	void *const *params;
 	const void *buffer;
 	size_t buffer_bytes;
-	/* Attributes as given, how many of them go into the record, and how many are events to be
-	 * recorded.
-	 */
+	/* The given attributes, the number that goes into the record, and the number of events to
+	 * be recorded. */
 	const CUlaunchAttribute *attributes;
 	uint32_t attribute_total, attribute_count, event_count;
 };
@@ -33,27 +33,27 @@ struct launch {
 /** Sizes of grid, block and dynamic shared memory against the kernel and the device. */
 CUresult encode_check(const struct launch *launch);
 
-/** Blocks of a cluster of a launch that was checked; 0: it has none. */
+/** Blocks of a cluster of a checked launch; 0: no clusters. */
 uint32_t encode_cluster_blocks(const struct launch *launch);
 
 /**
  * Takes the program's arguments in either form.
  * @params, @extra: as in cuLaunchKernel; not both
- * Return: CUDA_ERROR_INVALID_VALUE where they do not say every argument
+ * Return: CUDA_ERROR_INVALID_VALUE if an argument is missing
  */
 CUresult encode_arguments(struct launch *launch, void **params, void **extra);
 
 /**
  * Takes launch attributes.
- * Return: CUDA_ERROR_INVALID_VALUE for too many, CUDA_ERROR_NOT_SUPPORTED for those that are not
- * plain data, CUDA_ERROR_INVALID_CLUSTER_SIZE for clusters that the kernel may not have
+ * Return: CUDA_ERROR_INVALID_VALUE for too many, CUDA_ERROR_NOT_SUPPORTED for attributes that are
+ * not plain data, CUDA_ERROR_INVALID_CLUSTER_SIZE for clusters that the kernel may not have
  */
 CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count);
 
-/** The event that an attribute says, or NULL. */
+/** The event of an attribute, or NULL. */
 CUevent encode_event(const CUlaunchAttribute *attribute);
 
-/** One attribute as it goes into records and questions. */
+/** An attribute in the form for records and questions. */
 void encode_attribute(const CUlaunchAttribute *attribute, struct frmps_launch_attribute *ret_attribute);
 
 /** Bytes of body and payload. */
@@ -64,7 +64,7 @@ static inline uint32_t encode_bytes(const struct launch *launch)
 			  launch->function->argument_bytes);
 }
 
-/** Writes body and payload: encode_bytes() bytes. Never reads what it wrote. */
+/** Writes body and payload: encode_bytes() bytes. Never reads the written bytes. */
 void encode_launch(const struct launch *launch, void *body);
 
 #endif

@@ -1,4 +1,4 @@
-// See join.h. Runs inside the ring lock; touches nothing but the streams.
+// See join.h. Runs inside the ring lock; accesses nothing but the streams.
 
 #include "client/submit/join.h"
 
@@ -18,8 +18,8 @@ static bool next_of_legacy(
 		struct client_stream *other = join->unjoined;
 		uint64_t seq = word_relaxed(&other->last);
 
-		/* By now the slot may be that of a stream that takes no part. Then all that was
-		 * before is done: the slot was free. */
+		/* A stream that takes no part may have reused the slot. Then the earlier work is
+		 * done: the slot was free. */
 		if (other->blocking && !done(other, seq)) {
 			*ret_other = other;
 			*ret_seq = seq;
@@ -30,7 +30,7 @@ static bool next_of_legacy(
 	return false;
 }
 
-/* Whether the latest early return has to be waited for. */
+/* True if the stream still has to wait for the latest early return. */
 static bool owes_early(struct join *join, struct client_stream *stream, join_done_fn *done)
 {
 	if (stream->early_joined == join->early_count)

@@ -1,5 +1,5 @@
-// The ring lock: held for the few nanoseconds of writing a record, so a thread that finds it taken
-// spins a little before it sleeps. 0 free, 1 taken, 2 taken and somebody may sleep.
+// The ring lock: held for the few nanoseconds of writing a record, so a thread that finds the lock
+// taken spins a little before it sleeps. 0 free, 1 taken, 2 taken and a thread may sleep.
 
 #ifndef FRMPS_CLIENT_SUBMIT_LOCK_H
 #define FRMPS_CLIENT_SUBMIT_LOCK_H

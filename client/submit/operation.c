@@ -8,14 +8,14 @@
 
 #define WAIT_FLAGS (CU_STREAM_WAIT_VALUE_NOR | CU_STREAM_WAIT_VALUE_FLUSH)
 
-/* One operation, checked. */
+/* A checked operation. */
 struct operation {
 	enum frmps_op op; /* WAIT_VALUE, WRITE_VALUE, or PAD for nothing to do */
 	uint64_t address, value;
 	uint32_t bytes, flags;
 };
 
-/* Checks it, and puts the address where the device has it. */
+/* Checks an operation, and converts the address to the device's. */
 static CUresult check(struct operation *o)
 {
 	unsigned int known = o->op == FRMPS_OP_WAIT_VALUE ? (unsigned int)WAIT_FLAGS
@@ -28,7 +28,7 @@ static CUresult check(struct operation *o)
 	r = copy_classify(o->address, o->bytes, &side);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (side.place == COPY_ORDINARY)
+	if (side.place == COPY_PAGEABLE)
 		return CUDA_ERROR_INVALID_VALUE;
 	o->address += side.shift;
 	return CUDA_SUCCESS;

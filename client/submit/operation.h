@@ -1,5 +1,5 @@
-// Words written and waited for in stream order. Addresses are checked here, so that a wrong one is
-// an error of the call and not of the session. Any thread.
+// Words written and waited for in stream order. The library checks addresses, so that an invalid
+// address is an error of the call and not of the session. Any thread.
 
 #ifndef FRMPS_CLIENT_SUBMIT_OPERATION_H
 #define FRMPS_CLIENT_SUBMIT_OPERATION_H
@@ -8,7 +8,7 @@
 
 struct client_stream;
 
-/* Operations of one call at most. */
+/* Most operations of a call. */
 #define OPERATION_MOST 256u
 
 /**
@@ -17,7 +17,7 @@ struct client_stream;
  */
 CUresult operation_check(unsigned int count, const CUstreamBatchMemOpParams *operations);
 
-/** Checks all operations, then submits them: in order, on one stream. */
+/** Checks all operations, then submits these: in order, on a single stream. */
 CUresult operation_batch(
 	struct client_stream *stream, unsigned int count, const CUstreamBatchMemOpParams *operations);
 

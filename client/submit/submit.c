@@ -1,10 +1,10 @@
-// The ring's writing end. Runs on the program's threads; what it owns is guarded by the ring lock,
-// which is a leaf: no other lock is taken inside it, and every wait gives it back first. The
-// positions of a stream (stream.h: "ring") are changed here only.
+// The ring's writing end. Runs on the program's threads. The ring lock guards its data; it is a
+// leaf: no thread takes another lock inside, and every wait releases it first. Only this file
+// changes the positions of a stream (stream.h: "ring").
 //
-// A record is written in place and published at once, joins in front of it too, so that a stop in
-// the middle (no room, no credit) leaves nothing half done: the joins made so far stay true and the
-// caller starts again.
+// A record is written in place and published at once, and so are the joins in front of it. A stop
+// in the middle (no room, no credit) therefore leaves nothing half done: the joins made so far stay
+// valid and the caller starts again.
 
 #include "client/submit/submit.h"
 
@@ -22,13 +22,15 @@
 #include "shm/doorbell.h"
 #include "shm/ring.h"
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 static struct {
 	struct submit_lock lock;
 	struct ring_writer writer;
 	struct join join;
 } ring;
 
-/* Why a record cannot be written now. */
+/* The reason why a record cannot be written now. */
 enum stop { GO, STOP_ROOM, STOP_CREDIT, STOP_CLOSED, STOP_CLAIMED };
 
 void submit_start(void)
@@ -43,9 +45,8 @@ static void leave(void)
 
 	submit_lock_give(&ring.lock);
 	doorbell_ring(connection.doorbell_fd, &server->asleep);
-	/* The same cache line as `asleep`, so the look is free: a verdict becomes sticky soon after
-	 * it fell.
-	 */
+	/* The same cache line as `asleep`, so the look is free: the library notices a verdict
+	 * soon. */
 	if (__builtin_expect(word_relaxed(&server->state) > SHM_SESSION_HELD, 0))
 		lost_verdict();
 }
@@ -66,20 +67,21 @@ static struct frmps_head *reserve(
 
 	if (!head)
 		return NULL;
-	/* The padding must be zero; it is at most this much. */
+	/* The padding, at most this much, must be zero. */
 	memset((uint8_t *)head + size - FRMPS_RECORD_ALIGN, 0, FRMPS_RECORD_ALIGN);
 	*head = (struct frmps_head){.size = size, .op = (uint16_t)op, .stream = stream->slot, .seq = seq};
 	return head;
 }
 
-static bool has_credit(struct client_stream *stream)
+/* For so many commands. */
+static bool has_credit(struct client_stream *stream, uint64_t commands)
 {
-	uint64_t next = word_relaxed(&stream->seq) + 1;
+	uint64_t last = word_relaxed(&stream->seq) + commands;
 
-	if (next - stream->done <= SHM_STREAM_CREDIT)
+	if (last - stream->done <= SHM_STREAM_CREDIT)
 		return true;
 	stream->done = shm_view_done(&connection.view, stream->slot);
-	return next - stream->done <= SHM_STREAM_CREDIT;
+	return last - stream->done <= SHM_STREAM_CREDIT;
 }
 
 /* Gives the stream's next place to a record. */
@@ -90,7 +92,7 @@ static enum stop place(
 	struct frmps_head *head;
 
 	/* The end of a stream needs none: it is the last, and whoever destroys does not wait. */
-	if (op != FRMPS_OP_STREAM_DESTROY && !has_credit(stream))
+	if (op != FRMPS_OP_STREAM_DESTROY && !has_credit(stream, 1))
 		return STOP_CREDIT;
 	head = reserve(stream, op, bytes, seq);
 	if (!head)
@@ -110,7 +112,7 @@ static void publish(struct submit *submit)
 	ring_publish(&ring.writer, submit->head->size);
 }
 
-/* Makes the stream wait for what the default-stream rule says. */
+/* Makes the stream wait as the default-stream rule demands. */
 static enum stop make_joins(struct client_stream *stream)
 {
 	struct client_stream *other;
@@ -130,6 +132,35 @@ static enum stop make_joins(struct client_stream *stream)
 	return GO;
 }
 
+/* One of the records around a command. @flags: of its head */
+static enum stop put_record(
+	struct client_stream *stream, struct submit_timing *timing, int which, uint16_t flags)
+{
+	struct submit submit;
+	enum stop stop = place(stream, FRMPS_OP_EVENT_RECORD, sizeof(struct frmps_event_record), &submit);
+
+	if (stop != GO)
+		return stop;
+	*(struct frmps_event_record *)submit.body =
+		(struct frmps_event_record){.event = timing->events[which], .flags = FRMPS_EVENT_TIMING};
+	submit.head->flags |= flags;
+	timing->seqs[which] = submit.seq;
+	publish(&submit);
+	return GO;
+}
+
+/* The record in front of a command, if there is room for all that is to follow it. */
+static enum stop put_first(struct client_stream *stream, uint32_t bytes, struct submit_timing *timing)
+{
+	uint32_t record = record_bytes(sizeof(struct frmps_event_record));
+
+	if (!has_credit(stream, 3))
+		return STOP_CREDIT;
+	if (!ring_reserve(&ring.writer, record + record_bytes(bytes) + record))
+		return STOP_ROOM;
+	return put_record(stream, timing, 0, 0);
+}
+
 /* Whether this thread may submit to the stream. */
 static enum stop may_submit(const struct client_stream *stream)
 {
@@ -138,27 +169,31 @@ static enum stop may_submit(const struct client_stream *stream)
 	return stream->claimed && stream->claimed != thread_self() ? STOP_CLAIMED : GO;
 }
 
-static enum stop try_begin(
-	struct client_stream *stream, enum frmps_op op, uint32_t bytes, bool joins, struct submit *ret_submit)
+/* Joins and records are constants of the callers: the compiler makes a short form for launches. */
+static ALWAYS_INLINE enum stop try_begin(struct client_stream *stream, enum frmps_op op, uint32_t bytes,
+	bool joins, struct submit_timing *timing, struct submit *ret_submit)
 {
 	enum stop stop = may_submit(stream);
 
 	if (stop == GO && joins)
 		stop = make_joins(stream);
+	if (timing && stop == GO)
+		stop = put_first(stream, bytes, timing);
 	return stop == GO ? place(stream, op, bytes, ret_submit) : stop;
 }
 
-/* Between two looks whether the ring has room. */
+/* Time between two checks for room in the ring. */
 #define PAUSE_NS UINT64_C(20000)
 
-/* The executor empties the ring without waiting for anything, unless it is being replaced. */
+/* The executor empties the ring without waiting for anything, unless the service replaces the
+ * executor. */
 static CUresult await_room(void)
 {
 	uncancelled_sleep(PAUSE_NS);
 	return lost_check();
 }
 
-/* Waits for what stopped a record. The lock is not held. */
+/* Waits until the stop has no cause any more. The lock is not held. */
 static CUresult await(struct client_stream *stream, enum stop stop)
 {
 	uint64_t seq = word_acquire(&stream->seq);
@@ -167,25 +202,25 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stop == STOP_ROOM)
 		return await_room();
-	/* What is in front may wait for the very function that calls. */
+	/* The commands in front may wait for the very function that makes this call. */
 	if (thread_self()->is_callbacks)
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (stop == STOP_CLAIMED)
 		return await_room();
-	/* Half of the credit at once: one wait for many commands. It is long, and the device has
-	 * the other half left when it ends, so there is nothing to spin for. */
+	/* Waits for half of the credit: a single wait for many commands. The wait is long, and then
+	 * the device still has the other half, so spinning gains nothing. */
 	return wait_quietly(stream, seq - SHM_STREAM_CREDIT / 2, true);
 }
 
-static CUresult begin(
-	struct client_stream *stream, enum frmps_op op, uint32_t bytes, bool joins, struct submit *ret_submit)
+static ALWAYS_INLINE CUresult begin(struct client_stream *stream, enum frmps_op op, uint32_t bytes,
+	bool joins, struct submit_timing *timing, struct submit *ret_submit)
 {
 	enum stop stop;
 	CUresult r = process_error();
 
 	while (r == CUDA_SUCCESS) {
 		submit_lock_take(&ring.lock);
-		stop = try_begin(stream, op, bytes, joins, ret_submit);
+		stop = try_begin(stream, op, bytes, joins, timing, ret_submit);
 		if (__builtin_expect(stop == GO, 1))
 			return CUDA_SUCCESS;
 		leave();
@@ -223,13 +258,19 @@ void submit_release(struct client_stream *stream)
 CUresult submit_begin(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit)
 {
-	return begin(stream, op, bytes, true, ret_submit);
+	return begin(stream, op, bytes, true, NULL, ret_submit);
+}
+
+CUresult submit_begin_timed(struct client_stream *stream, enum frmps_op op, uint32_t bytes,
+	struct submit_timing *timing, struct submit *ret_submit)
+{
+	return begin(stream, op, bytes, true, timing, ret_submit);
 }
 
 CUresult submit_begin_own(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit)
 {
-	return begin(stream, op, bytes, false, ret_submit);
+	return begin(stream, op, bytes, false, NULL, ret_submit);
 }
 
 bool submit_try_own(struct client_stream *stream, enum frmps_op op, uint32_t bytes, uint64_t seq,
@@ -238,7 +279,7 @@ bool submit_try_own(struct client_stream *stream, enum frmps_op op, uint32_t byt
 	if (process_error() != CUDA_SUCCESS)
 		return false;
 	submit_lock_take(&ring.lock);
-	if (word_relaxed(&stream->seq) == seq && try_begin(stream, op, bytes, false, ret_submit) == GO)
+	if (word_relaxed(&stream->seq) == seq && try_begin(stream, op, bytes, false, NULL, ret_submit) == GO)
 		return true;
 	leave();
 	return false;
@@ -258,10 +299,17 @@ void submit_commit(struct submit *submit)
 	leave();
 }
 
-void submit_commit_early(struct submit *submit)
+void submit_commit_timed(struct submit *submit, struct submit_timing *timing, bool early)
 {
+	uint16_t mark = timing ? submit->head->flags & FRMPS_CMD_MARK : 0;
+
+	/* A wait for the command then waits for its time as well. */
+	submit->head->flags &= (uint16_t)~mark;
 	publish_command(submit);
-	join_early(&ring.join, submit->stream, submit->seq);
+	if (early)
+		join_early(&ring.join, submit->stream, submit->seq);
+	if (timing)
+		put_record(submit->stream, timing, 1, mark);
 	leave();
 }
 
@@ -299,7 +347,7 @@ bool submit_close_unused(struct client_stream *stream)
 CUresult submit_close(struct client_stream *stream)
 {
 	struct submit submit;
-	CUresult r = begin(stream, FRMPS_OP_STREAM_DESTROY, 0, false, &submit);
+	CUresult r = begin(stream, FRMPS_OP_STREAM_DESTROY, 0, false, NULL, &submit);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -309,7 +357,7 @@ CUresult submit_close(struct client_stream *stream)
 	return CUDA_SUCCESS;
 }
 
-/* Directives have no place in a stream. A full ring is waited for. */
+/* Sends a directive, which has no place in a stream. Waits while the ring is full. */
 static CUresult direct(struct client_stream *stream, enum frmps_op op, const void *body, uint32_t bytes)
 {
 	struct frmps_head *head;
@@ -333,7 +381,7 @@ static CUresult direct(struct client_stream *stream, enum frmps_op op, const voi
 	return r;
 }
 
-/* Whether a mark at or behind `seq` was asked for. */
+/* True if a mark at or behind `seq` was requested. */
 static bool is_marked(struct client_stream *stream, uint64_t seq)
 {
 	bool marked;
@@ -361,7 +409,7 @@ CUresult submit_drain(void)
 
 	submit_lock_take(&ring.lock);
 	tail = ring.writer.tail;
-	/* Not everything has woken the executor. */
+	/* Some commands do not wake the executor. */
 	leave();
 	/* Pairs with ring_consume(), which follows the driver's calls. */
 	while (r == CUDA_SUCCESS && word_acquire(&connection.view.server->head) < tail)

@@ -18,25 +18,25 @@
 
 /* Longest sleep without a look at the control socket. */
 #define SLEEP_US UINT64_C(100000)
-/* How much longer a thread spins whose context asks for spinning. */
+/* Factor of the spinning time for a context that asks for spinning. */
 #define SPIN_FACTOR 100
-/* Looks at the completion word for one at the clock. */
+/* Looks at the completion word for each look at the clock. */
 #define LOOKS 64u
-/* Nearly everything that is waited for from its beginning to its end is done by then; so long a
- * wait does not leave the processor to its other half. */
+/* Nearly all waits for short work end within this time; such a short spin does not pause for the
+ * processor's other hyperthread. */
 #define EAGER_NS UINT64_C(20000)
-/* A yield that takes as long has let somebody else run: alone it takes some 0.5 us. */
+/* A yield that takes this long has let another thread run: otherwise a yield takes some 0.5 us. */
 #define SWITCH_NS UINT64_C(3000)
 
 bool wait_launches;
 
 static word32 late_seen; /* late errors that were reported or are being reported */
 
-/* While a session is held, or the executor has seen a sign of a fault, what became done may be a
- * kernel that faulted: it is believed when the session goes on. The completion word is looked at
- * first: the service writes these before the mark behind such a kernel can arrive, or before it
- * looks for what was done. The doubt comes next: an executor ends the session whose kernel faulted
- * before it doubts nothing any more. */
+/* While a session is held, or the executor has seen a sign of a fault, a command that became done
+ * may be a kernel that faulted: the completion counts once the session continues. The caller reads
+ * the completion word first: the service sets the state or `doubtful` before the mark behind such a
+ * kernel can arrive, or before it collects completions. `doubtful` comes before `state`: an
+ * executor ends the session whose kernel faulted before it clears `doubtful`. */
 static bool is_believed(void)
 {
 	struct shm_server_header *server = connection.view.server;
@@ -68,7 +68,7 @@ CUresult wait_known(struct client_stream *stream, uint64_t seq)
 	return wait_poll(stream, seq);
 }
 
-/* How long the calling thread spins, in nanoseconds: as its context was made. */
+/* The calling thread's spinning time in nanoseconds: its context decides. */
 static uint64_t spin_ns(bool sleepy)
 {
 	uint64_t ns = (uint64_t)connection.spin_us * 1000;
@@ -86,13 +86,13 @@ static uint64_t spin_ns(bool sleepy)
 	return sleepy ? 0 : ns;
 }
 
-/* Some looks at the completion word. A word that a new generation replaces meanwhile still says
- * nothing that is not true. */
+/* Some looks at the completion word. If a new generation replaces the word meanwhile, its value is
+ * still true. */
 static bool look(const struct client_stream *stream, uint64_t seq, bool eager)
 {
 	const struct shm_view *view = &connection.view;
 	uint32_t generation = word_acquire(&view->server->generation);
-	const word64 *done = &shm_view_timeline(view, generation)->stream[stream->slot].done;
+	const word64 *done = &shm_timeline_at(shm_view_timeline(view, generation), stream->slot)->done;
 
 	for (unsigned int i = 0; i < LOOKS; ++i) {
 		if (word_acquire(done) >= seq)
@@ -105,7 +105,7 @@ static bool look(const struct client_stream *stream, uint64_t seq, bool eager)
 	return false;
 }
 
-/* Looks at all of them. */
+/* Looks at each target. */
 static bool look_at_each(const struct wait_target *targets, uint32_t count, bool eager)
 {
 	for (uint32_t i = 0; i < count; ++i)
@@ -122,11 +122,11 @@ static bool any_is_done(const struct wait_target *targets, uint32_t count)
 	return false;
 }
 
-/* Whether the calling thread's latest yield has let somebody else run. */
+/* True if the calling thread's latest yield has let another thread run. */
 static __thread bool is_crowded;
 
-/* Where more threads want to run than there are processors, whoever spins keeps others from it: the
- * thread of the executor that is to serve it among them. */
+/* If there are more runnable threads than processors, a spinning thread delays the others, and so
+ * perhaps the executor's thread that it waits for. */
 static void give_way(void)
 {
 	uint64_t begin = clock_now_ns();
@@ -135,10 +135,10 @@ static void give_way(void)
 	is_crowded = clock_now_ns() - begin >= SWITCH_NS;
 }
 
-/* Spins, and gives way meanwhile unless the context asks for spinning. Where others wanted the
- * processor, sleeping leaves it to them at once: yields would hand it round among those that spin,
- * each for a slice of some milliseconds. Return: whether one of the commands is done; false also
- * when the session is over. */
+/* Spins, and yields meanwhile unless the context asks for spinning. Where other threads want the
+ * processor, sleeping leaves it to them at once: yields would pass it around among the spinning
+ * threads, each for a slice of some milliseconds. Return: true if one of the commands is done;
+ * false also at the end of the session. */
 static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 {
 	struct shm_server_header *server = connection.view.server;
@@ -150,8 +150,7 @@ static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 
 		if (look_at_each(targets, count, !late || is_crowded) && is_believed())
 			return true;
-		/* The executor writes this cache line when it takes records: not looked at more
-		 * often. */
+		/* The executor writes this cache line when it takes records, so looks are rare. */
 		if (word_relaxed(&server->state) > SHM_SESSION_HELD)
 			return false;
 		if (yields && (late || is_crowded))
@@ -163,7 +162,7 @@ static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 	return false;
 }
 
-/* Asks for the wake-ups; of a new executor for the marks as well. */
+/* Requests the wake-ups; from a new executor the marks as well. */
 static CUresult ask(const struct wait_target *targets, uint32_t count, bool again)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -177,9 +176,7 @@ static CUresult ask(const struct wait_target *targets, uint32_t count, bool agai
 	return r;
 }
 
-/* Sleeps until one is done. A wake-up that a dead executor took along is asked for again from its
- * successor.
- */
+/* Sleeps until a command is done. Repeats the requests to the successor of a dead executor. */
 static CUresult sleep_until(const struct wait_target *targets, uint32_t count)
 {
 	struct shm_server_header *server = connection.view.server;
@@ -234,7 +231,7 @@ CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy)
 	return r;
 }
 
-/* Whose streams an answer is about. */
+/* The streams that a wait or query covers. */
 struct circle {
 	bool blocking_only;
 	CUcontext context; /* NULL: all */
@@ -251,8 +248,7 @@ static bool is_in(const struct circle *circle, const struct client_stream *strea
 	return !circle->context || !context || context == circle->context;
 }
 
-/* Calls `visit` for the last command of every stream whose work the answer is about; stops at the
- * first error. */
+/* Calls `visit` for the last command of every covered stream; stops at the first error. */
 static CUresult each_stream(
 	const struct circle *circle, CUresult (*visit)(struct client_stream *stream, uint64_t seq))
 {
@@ -278,7 +274,7 @@ static CUresult visit_wait(struct client_stream *stream, uint64_t seq)
 	return wait_quietly(stream, seq, false);
 }
 
-/* Whether work may be under way that the answer is not about. */
+/* True if work outside of the covered streams may be in flight. */
 static bool goes_on_outside(const struct circle *circle)
 {
 	uint32_t used = stream_slots_used();
@@ -323,7 +319,7 @@ CUresult wait_stream(struct client_stream *stream)
 	return stream->slot == 0 ? wait_each(&(struct circle){.blocking_only = true}) : wait_launched(stream);
 }
 
-/* Blocking streams run behind the legacy one (join.h). */
+/* Blocking streams run behind the legacy stream (join.h). */
 CUresult wait_turn(struct client_stream *stream)
 {
 	struct client_stream *legacy = stream_slot(0);

@@ -1,5 +1,5 @@
 // Waiting for commands: spin on the stream's completion word, then sleep on the session's wake
-// word. Runs on the program's threads with no lock of the shim held. A fault, the end of the
+// word. Runs on the program's threads with no lock of the library held. A fault, the end of the
 // session or of the service ends every wait with the sticky error.
 
 #ifndef FRMPS_CLIENT_SUBMIT_WAIT_H
@@ -12,25 +12,29 @@
 
 struct client_stream;
 
-/** Whether the command is known done. Reads memory only. */
+/** True if the command is known done. Reads memory only. */
 bool wait_is_done(const struct client_stream *stream, uint64_t seq);
 
-/** The same, and if it is not, makes sure that it will be seen soon: for calls that programs poll
- * with. */
+/**
+ * As wait_is_done(); otherwise makes sure that the completion becomes visible soon: for calls that
+ * programs poll with.
+ */
 CUresult wait_poll(struct client_stream *stream, uint64_t seq);
 
-/** The same for who may have waited for the command already: what was done when a session was held
- * is not CUDA_ERROR_NOT_READY, the call waits until it goes on. */
+/**
+ * As wait_poll(), for commands that the program may have waited for already: if the command was
+ * done when the session was held, the call waits until the session continues.
+ */
 CUresult wait_known(struct client_stream *stream, uint64_t seq);
 
 /**
- * Waits for a command, then shows what kernels have printed (client/text).
- * @sleepy: go to sleep at once (blocking synchronisation was asked for)
+ * Waits for a command, then writes the text of kernels (client/text).
+ * @sleepy: sleep at once (the program asked for blocking synchronisation)
  * Return: CUDA_SUCCESS, the sticky error.
  */
 CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy);
 
-/** Waits only: for waits of our own, inside calls at which a program expects no text. */
+/** Waits only: for the library's own waits, inside calls at which a program expects no text. */
 CUresult wait_quietly(struct client_stream *stream, uint64_t seq, bool sleepy);
 
 /* A command. */
@@ -39,35 +43,40 @@ struct wait_target {
 	uint64_t seq;
 };
 
-/** The same until one of several commands is done. @count: at least 1 */
+/** As wait_quietly(), until one of several commands is done. @count: at least 1 */
 CUresult wait_any(const struct wait_target *targets, uint32_t count, bool sleepy);
 
-/** Waits for everything that was given to the stream so far; for the legacy stream, to the blocking
- * ones too.
+/**
+ * Waits for all work submitted to the stream so far; for the legacy stream, also to the blocking
+ * streams.
  */
 CUresult wait_stream(struct client_stream *stream);
 
-/** Waits for everything that a command would run behind which is given to the stream now: for what
- * the program does itself in stream order. */
+/**
+ * Waits for all work that a command of the stream would now run behind: for work that the program's
+ * thread itself does in stream order.
+ */
 CUresult wait_turn(struct client_stream *stream);
-/** CUDA_SUCCESS or CUDA_ERROR_NOT_READY for the same. */
+/** As wait_stream(), without waiting: CUDA_SUCCESS or CUDA_ERROR_NOT_READY. */
 CUresult wait_query_stream(struct client_stream *stream);
 
 /** CUDA_LAUNCH_BLOCKING is 1: a launch returns when its kernels are done. Set by process start. */
 extern bool wait_launches;
-/** What such a launch returns: the error of its kernels. */
+/** The result of such a launch: the error of its kernels. */
 CUresult wait_launched(struct client_stream *stream);
 
-/** Waits for everything that the process gave to any stream so far. */
+/** Waits for all work that the process has submitted to any stream so far. */
 CUresult wait_all(void);
-/** The same for a wait of our own: no text, and the errors of single commands are left to the
- * program's. */
+/**
+ * As wait_all(), for the library's own waits: no text, and errors of single commands are left to
+ * the program's waits.
+ */
 CUresult wait_all_quietly(void);
 
-/** The same for the streams of a context. Default streams are of every context. */
+/** As wait_all(), for the streams of a context. Default streams belong to every context. */
 CUresult wait_context(CUcontext context);
 
-/** The error of a single command that the device refused after the call: each is reported once. */
+/** The error of a single command that the device refused after the call: each is returned once. */
 CUresult wait_late_error(void);
 
 #endif

@@ -1,6 +1,6 @@
-// See render.h. A conversion is taken apart as the kernel's side does it
-// (server/backend/cuda/text.cu), so that both count the same arguments, and is handed to the C
-// library put together anew, with a type that fits what is in the record.
+// See render.h. This file takes a conversion apart like the kernel's side
+// (server/backend/cuda/text.cu), so that both count the same arguments. Then it passes a new
+// conversion to the C library, with a type that fits the argument in the record.
 
 #include "client/text/render.h"
 
@@ -21,7 +21,7 @@ struct conversion {
 	char letter;		 /* NUL: the format ends within the conversion */
 };
 
-/* What is left of a record. */
+/* The unread rest of a record. */
 struct reader {
 	const uint64_t *at;
 	size_t left;
@@ -36,7 +36,7 @@ static bool take_word(struct reader *reader, uint64_t *ret_word)
 	return true;
 }
 
-/* A text in whole words; NULL if it does not end within the record. */
+/* A text of whole words; NULL if the record ends before the text. */
 static const char *take_text(struct reader *reader)
 {
 	const char *text = (const char *)reader->at;
@@ -78,8 +78,7 @@ static void set_word(struct conversion *c, bool precise, int value)
 	c->width = value < -FIELD_MAX ? FIELD_MAX : bounded(abs(value));
 }
 
-/* Takes one character of what stands between '%' and the letter. Return: false if it is the
- * letter. */
+/* Takes a character between '%' and the letter. Return: false if it is the letter. */
 static bool take_modifier(struct conversion *c, bool *precise, char at)
 {
 	int *field = *precise ? &c->precision : &c->width;
@@ -122,7 +121,7 @@ static bool parse(const char *at, struct reader *reader, struct conversion *ret)
 	return true;
 }
 
-/* The conversion for the C library, with a length of its argument as it is handed over. */
+/* The conversion for the C library, with the length modifier of the passed argument. */
 static void compose(const struct conversion *c, const char *length, char *spec, size_t size)
 {
 	char width[16] = "", precision[16] = "";
@@ -191,7 +190,7 @@ static bool put_argument(FILE *out, const struct conversion *c, struct reader *r
 	return true;
 }
 
-/* Return: what follows the conversion; NULL if the record ends before. */
+/* Return: the text behind the conversion; NULL if the record ends before. */
 static const char *convert(FILE *out, const char *at, struct reader *reader)
 {
 	struct conversion c;

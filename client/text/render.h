@@ -1,6 +1,6 @@
-// What a record of a kernel (shm/text.h) says, as text. The records are the program's own kernels',
-// so a stray write may have spoiled them: nothing beyond the record is ever read, and no conversion
-// is believed. Pure functions.
+// Renders a kernel's record (shm/text.h) as text. The program's own kernels write the records, so a
+// stray write may have corrupted them: the functions never read beyond the record, and trust no
+// conversion. Pure functions.
 
 #ifndef FRMPS_CLIENT_TEXT_RENDER_H
 #define FRMPS_CLIENT_TEXT_RENDER_H
@@ -10,12 +10,12 @@
 #include <stdio.h>
 
 /**
- * Writes what a printf() of a kernel says. What is missing in the record ends the text.
+ * Renders a printf() of a kernel. The text ends where the record lacks data.
  * @words: the body: the format, then the arguments
  */
 void render_printf(FILE *out, const uint64_t *words, size_t count);
 
-/** Writes a text as it is. */
+/** Renders a text unchanged. */
 void render_plain(FILE *out, const uint64_t *words, size_t count);
 
 /** Writes the line of an assertion that failed. */

@@ -1,10 +1,9 @@
-// See text.h. Runs on the program's threads. What kernels print is written through the program's
-// own stdio and flushed, as the driver does it, so that it keeps its place among what the program
-// has written there.
+// See text.h. Runs on the program's threads. Text of kernels goes through the program's own stdio
+// and is flushed, as the driver does, so that it stays in order with the program's own output.
 //
-// Locks: standard output's own comes first, so that a program that holds it across a call of ours
-// cannot wait for itself. The ring's size and the position of the reader are guarded by `lock`, but
-// for a first look.
+// Locks: standard output's own lock comes first, so that a program that holds it across a call of
+// the library cannot deadlock with itself. `lock` guards the ring's size and the reader's position,
+// but for a first look without the lock.
 
 #include "client/text/text.h"
 
@@ -25,10 +24,10 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shm_text *_Atomic ring; /* NULL: none */
-static uint64_t bytes, mapped;	      /* its size; what there is for it, with the head */
-static word64 taken;		      /* up to here it was read */
-static word32 settled;		      /* generation of executors whose predecessors left nothing half done */
-static word32 prints;		      /* the ring is for what kernels print as well */
+static uint64_t bytes, mapped;	      /* the ring's size; mapped bytes, with the head */
+static word64 taken;		      /* position of the reader */
+static word32 settled;		      /* latest generation before which no record is unfinished */
+static word32 prints;		      /* the ring is for printf() of kernels, too */
 
 /* ---- records ---- */
 
@@ -56,12 +55,12 @@ static uint64_t next_record(struct shm_text *text, uint64_t position, uint64_t h
 	return head - position >= WORD ? position : head;
 }
 
-/* Goes on at the oldest record that is left, if kernels have written a whole lap since. */
+/* Continues at the oldest intact record if kernels have written more than a lap since. */
 static void catch_up(struct shm_text *text, uint64_t head)
 {
 	uint64_t position = word_relaxed(&taken);
 
-	/* Kernels have spoiled it: what was taken does not come again. */
+	/* Kernels have corrupted the head: records that were read do not come again. */
 	if (head < position)
 		word_set(&taken, head);
 	if (head < position || head - position <= bytes)
@@ -71,7 +70,7 @@ static void catch_up(struct shm_text *text, uint64_t head)
 	word_set(&taken, next_record(text, head - bytes, head));
 }
 
-/* A record, copied; NULL without memory. The caller frees it. @ret_words: of its body */
+/* A copy of a record; NULL without memory. The caller frees it. @ret_words: of its body */
 static uint64_t *copy_record(struct shm_text *text, uint64_t position, uint64_t first, size_t *ret_words)
 {
 	size_t words = SHM_TEXT_SIZE(first) / WORD - 1;
@@ -83,7 +82,7 @@ static uint64_t *copy_record(struct shm_text *text, uint64_t position, uint64_t 
 	return body;
 }
 
-/* Past stdio: a thread of the program that holds stderr may be waiting for the caller. */
+/* Bypasses stdio: a thread of the program that holds stderr may wait for the caller. */
 static void put_assertion(const uint64_t *body, size_t words)
 {
 	char *lines = NULL;
@@ -124,12 +123,12 @@ static bool take(struct shm_text *text)
 	catch_up(text, head);
 	position = word_relaxed(&taken);
 	first = position < head ? first_word(text, position) : 0;
-	/* Room was taken for all of it. */
+	/* The kernel reserves room for the whole record. */
 	if (!first || SHM_TEXT_SIZE(first) > head - position)
 		return false;
 	body = copy_record(text, position, first, &words);
 	word_set(&taken, position + SHM_TEXT_SIZE(first));
-	/* If it was overwritten meanwhile, what was copied is nothing. */
+	/* A record that was overwritten meanwhile is dropped. */
 	if (body && word_acquire(&text->head) - position <= bytes)
 		render(SHM_TEXT_KIND(first), body, words);
 	free(body);
@@ -146,21 +145,21 @@ static void take_all(struct shm_text *text)
 		fflush(stdout);
 }
 
-/* Goes over room in which no record comes any more. */
+/* Skips room whose records will never be finished. */
 static void take_whatever(struct shm_text *text)
 {
 	uint64_t head = word_acquire(&text->head), position;
 
 	take_all(text);
-	/* It goes back only where kernels have spoiled it. */
+	/* The head goes back only if kernels have corrupted it. */
 	while ((position = word_relaxed(&taken)) < head && word_acquire(&text->head) >= head) {
-		client_log(CLIENT_LOG_INFO, "text of kernels that were cut off is lost");
+		client_log(CLIENT_LOG_INFO, "unfinished text of kernels is lost");
 		word_set(&taken, head - position > WORD ? next_record(text, position + WORD, head) : head);
 		take_all(text);
 	}
 }
 
-/* Return: whether the caller has both locks */
+/* Return: true if the caller has both locks */
 static bool try_locks(void)
 {
 	if (ftrylockfile(stdout))
@@ -217,8 +216,8 @@ void text_settle(void)
 	word_set(&settled, generation);
 }
 
-/* The session is over. The caller may hold locks, so it does not wait for who is writing: the
- * program's next call tries again. */
+/* The session has ended. The caller may hold locks, so it does not wait for a thread that writes:
+ * the program's next call tries again. */
 static void end(void)
 {
 	struct shm_text *text = atomic_load(&ring);
@@ -239,7 +238,7 @@ static uint64_t ring_bytes(uint64_t wish)
 	return size;
 }
 
-/* Has at least so much mapped; under the lock. */
+/* Maps at least so many bytes; under the lock. */
 static CUresult map(uint64_t address, uint64_t size)
 {
 	uint64_t wanted = (sizeof(struct shm_text) + size + PAGE - 1) & ~(PAGE - 1);

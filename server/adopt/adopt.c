@@ -329,7 +329,7 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 	const struct kept_holding *kept = record_payload(record, &bytes);
 	struct session *session =
 		bytes < sizeof(*kept) ? NULL : daemon_find_session(adoption->daemon, kept->session);
-	struct shared_fd *file;
+	struct shared_fd *file, *handed;
 	struct chunk *chunk;
 
 	/* A session's record goes after those of its resources. */
@@ -339,8 +339,8 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 	}
 	file = inventory_fd(&adoption->inventory, kept->fd);
 	chunk = inventory_chunk(&adoption->inventory, &kept->chunk, session->holdings.away);
-	log_bug_on(kept->type == WIRE_MAP_HOST &&
-		   handout_add(&adoption->daemon->handouts, session->owner, file) < 0);
+	handed = chunk_is_host(chunk) ? chunk->fd : kept->type == WIRE_MAP_HOST ? file : NULL;
+	log_bug_on(handout_add(&adoption->daemon->handouts, session->owner, handed) < 0);
 	if (holdings_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {
 		shared_fd_unref(file);
 		chunk_unref(chunk);

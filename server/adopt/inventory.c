@@ -14,7 +14,7 @@
 #include "server/session/records.h"
 #include "server/worker/worker.h"
 
-/* The object that was made of a descriptor. */
+/* The object that was made of a descriptor: references, as the record that named it first may be unusable. */
 struct made {
 	struct shared_fd *fd;
 	struct chunk *chunk;
@@ -42,7 +42,7 @@ struct shared_fd *inventory_fd(struct inventory *inventory, uint32_t key)
 	shared->store = inventory->daemon->store;
 	shared->key = key;
 	inventory->made[key].fd = shared;
-	return shared;
+	return shared_fd_ref(shared);
 }
 
 static struct doomed *find_doomed(const struct inventory *inventory, const struct kept_chunk *chunk)
@@ -91,7 +91,7 @@ struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chu
 		reclaim_begin(inventory->daemon);
 	}
 	inventory->made[kept->fd].chunk = chunk;
-	return chunk;
+	return chunk_ref(chunk);
 }
 
 static void read_doomed(struct inventory *inventory)
@@ -134,8 +134,20 @@ void inventory_repeat(struct inventory *inventory, struct repetitions *list)
 	}
 }
 
+/* What nobody else holds goes back with it. */
+static void let_go(struct inventory *inventory)
+{
+	for (uint32_t i = 0; i < inventory->made_count; i++) {
+		inventory->made[i].chunk = chunk_unref(inventory->made[i].chunk);
+		inventory->made[i].fd = shared_fd_unref(inventory->made[i].fd);
+	}
+	while (inventory->empty_count)
+		chunk_unref(inventory->empty[--inventory->empty_count]);
+}
+
 void inventory_release(struct inventory *inventory)
 {
+	let_go(inventory);
 	for (size_t i = 0; i < inventory->doomed_count; i++)
 		if (!inventory->doomed[i].taken)
 			chunk_release(inventory->daemon, &inventory->doomed[i].kept.chunk,
@@ -152,9 +164,8 @@ void inventory_init(struct inventory *inventory, struct daemon *daemon, uint32_t
 
 void inventory_deinit(struct inventory *inventory)
 {
+	let_go(inventory);
 	free(inventory->made);
 	free(inventory->doomed);
-	for (size_t i = 0; i < inventory->empty_count; i++)
-		chunk_unref(inventory->empty[i]);
 	free(inventory->empty);
 }

@@ -135,9 +135,10 @@ static const char *state_text(const struct session *session)
 /* Commands that the session ever gave to the service. */
 static uint64_t count_commands(const struct session *session)
 {
+	uint32_t used = shm_view_used(&session->view);
 	uint64_t sum = 0;
 
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+	for (uint32_t slot = 0; slot < used; slot++)
 		sum += word_relaxed(&session->view.states[slot].journaled);
 	return sum;
 }

@@ -84,10 +84,10 @@ static uint64_t count_done(struct executor *executor)
 
 	TAILQ_FOREACH (tenant, &executor->tenants, link) {
 		uint32_t generation = word_relaxed(&tenant->generation);
-		const struct shm_timeline *timeline = shm_view_timeline(&tenant->view, generation);
+		struct shm_timeline *timeline = shm_view_timeline(&tenant->view, generation);
 
 		for (uint32_t slot = 0; generation && slot < word_acquire(&tenant->slots); slot++)
-			sum += word_acquire(&timeline->stream[slot].done);
+			sum += word_acquire(&shm_timeline_at(timeline, slot)->done);
 	}
 	return sum;
 }

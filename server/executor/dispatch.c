@@ -350,7 +350,7 @@ static bool is_over(struct tenant *tenant, struct stream *on, uint64_t seq)
 static int issue_depend(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_depend *body = (const void *)(record + 1);
-	struct stream *on = &tenant->streams[body->stream];
+	struct stream *on = tenant_stream(tenant, body->stream);
 	struct backend_event *event;
 	CUresult code;
 

@@ -33,7 +33,7 @@ static void take_snapshot(struct job *job)
 {
 	const struct shm_view *view = &job->tenant->view;
 
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+	for (uint32_t slot = 0; slot < job->snapshots; slot++)
 		job->snapshot[slot] = word_acquire(&view->states[slot].issued);
 	job->mark = 0;
 }
@@ -42,11 +42,10 @@ static void take_snapshot(struct job *job)
 static bool is_done(struct job *job)
 {
 	const struct shm_view *view = &job->tenant->view;
-	const struct shm_timeline *timeline =
-		shm_view_timeline(view, word_acquire(&view->server->generation));
+	struct shm_timeline *timeline = shm_view_timeline(view, word_acquire(&view->server->generation));
 
-	while (job->mark < SHM_STREAMS) {
-		if (word_acquire(&timeline->stream[job->mark].done) < job->snapshot[job->mark])
+	while (job->mark < job->snapshots) {
+		if (word_acquire(&shm_timeline_at(timeline, job->mark)->done) < job->snapshot[job->mark])
 			return false;
 		job->mark++;
 	}
@@ -94,7 +93,8 @@ static int step(struct job *job)
 	}
 	if (is_answered(job)) {
 		if (!job->snapshot) {
-			job->snapshot = malloc(SHM_STREAMS * sizeof(*job->snapshot));
+			job->snapshots = shm_view_used(&job->tenant->view);
+			job->snapshot = malloc(job->snapshots * sizeof(*job->snapshot));
 			if (!job->snapshot)
 				return finish(job, false);
 			take_snapshot(job);

@@ -196,13 +196,13 @@ static void look_at_tenant(const struct gate *gate, struct tenant *tenant, uint6
 {
 	uint32_t generation = word_acquire(&tenant->generation), slots = word_acquire(&tenant->slots);
 	const struct shm_view *view = &tenant->view;
-	const struct shm_timeline *timeline = shm_view_timeline(view, generation);
+	struct shm_timeline *timeline = shm_view_timeline(view, generation);
 
 	if (!generation)
 		return;
 	for (uint32_t slot = 0; slot < slots; slot++) {
 		/* Done first: it is never beyond what is then seen as issued. */
-		uint64_t done = word_acquire(&timeline->stream[slot].done);
+		uint64_t done = word_acquire(&shm_timeline_at(timeline, slot)->done);
 		uint64_t marked = word_acquire(&view->states[slot].marked);
 		uint64_t issued = word_acquire(&view->states[slot].issued);
 		struct gate_watch *watch = &tenant->streams[slot].gate;

@@ -69,7 +69,7 @@ static bool is_drained(struct tenant *tenant, struct stream *stream)
 static bool host_returned(const struct tenant *tenant, const struct stream *stream)
 {
 	/* Pairs with the release of the client's service thread. */
-	return word_acquire(&tenant->view.client->host[stream->slot].done) > stream->issued;
+	return word_acquire(&shm_view_host(&tenant->view, stream->slot)->done) > stream->issued;
 }
 
 static bool check_host(struct tenant *tenant, struct stream *stream)

@@ -131,7 +131,7 @@ static const char *check_depend(const struct tenant *tenant, const struct frmps_
 
 	if (body->stream >= SHM_STREAMS || (body->event >= SHM_EVENTS && body->event != FRMPS_NO_EVENT))
 		return "wait for a stream or event out of range";
-	on = &tenant->streams[body->stream];
+	on = &tenant->streams[body->stream]; /* zero, where nobody knows it yet */
 	return body->seq > on->journal.journaled ? "wait for a command that does not exist yet" : NULL;
 }
 
@@ -201,7 +201,7 @@ static int offend(struct tenant *tenant, const struct frmps_head *head, const ch
 
 static int take_directive(struct tenant *tenant, const struct frmps_head *head, const uint8_t *record)
 {
-	struct stream *stream = &tenant->streams[head->op == FRMPS_OP_PAD ? 0 : head->stream];
+	struct stream *stream = tenant_stream(tenant, head->op == FRMPS_OP_PAD ? 0 : head->stream);
 	struct frmps_wake wake;
 
 	if (head->op == FRMPS_OP_MARK) {
@@ -216,13 +216,23 @@ static int take_directive(struct tenant *tenant, const struct frmps_head *head, 
 	return INTAKE_E_NOTHING;
 }
 
+/* Before its first command is journaled: a stream without one has no block. */
+static void note_used(struct tenant *tenant, const struct stream *stream)
+{
+	word32 *streams = &tenant->view.server->streams;
+
+	if (word_relaxed(streams) <= stream->slot)
+		word_release(streams, stream->slot + 1);
+}
+
 /* Room in the journal for a record; when no block is free, drained streams of the session give
  * theirs. */
 static bool make_room(struct tenant *tenant, struct stream *stream, uint32_t size)
 {
+	note_used(tenant, stream);
 	if (journal_make_room(&tenant->journal, &stream->journal, size, stream_done(tenant, stream)))
 		return true;
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
+	for (uint32_t slot = 0; slot < tenant->known; slot++) {
 		struct stream *other = &tenant->streams[slot];
 
 		if (other != stream && other->journal.head != SHM_NO_BLOCK &&
@@ -243,7 +253,7 @@ static bool is_too_deep(struct tenant *tenant, struct stream *stream)
  */
 static void know_stream(struct tenant *tenant, struct stream *stream, uint16_t op)
 {
-	const volatile struct shm_stream_entry *entry = &tenant->view.client->streams[stream->slot];
+	const volatile struct shm_stream_entry *entry = shm_view_entry(&tenant->view, stream->slot);
 
 	if (!stream->known)
 		stream->priority = entry->priority;
@@ -271,7 +281,7 @@ static uint32_t journaled_bytes(const struct frmps_head *head)
 static int take_command(struct tenant *tenant, const struct frmps_head *head, const uint8_t *record,
 	struct stream **ret_stream)
 {
-	struct stream *stream = &tenant->streams[head->stream];
+	struct stream *stream = tenant_stream(tenant, head->stream);
 	uint32_t size = journaled_bytes(head);
 	struct frmps_head *copy;
 	const char *wrong;

@@ -38,7 +38,8 @@ struct job {
 	uint64_t since, deadline;      /* ns; deadline 0: none */
 	uint64_t place, not_before;    /* job_queue.h; ns: it rests until then */
 	uint64_t ticket;	       /* drain.c */
-	uint64_t *snapshot;	       /* drain.c: SHM_STREAMS, own memory */
+	uint64_t *snapshot;	       /* drain.c: of `snapshots` streams, own memory */
+	uint32_t snapshots;
 	bool drained;
 	bool needs_gap;		       /* module_worker.c: it was tried without */
 	bool answered;		       /* nobody waits for an answer */

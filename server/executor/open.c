@@ -37,11 +37,6 @@
 #include "server/identity.h"
 #include "server/log.h"
 
-static uint64_t timelines_bytes(void)
-{
-	return SHM_TIMELINES * sizeof(struct shm_timeline);
-}
-
 static bool take_scratch(struct tenant *tenant)
 {
 	struct executor *executor = tenant->executor;
@@ -76,7 +71,8 @@ static CUresult map_regions(struct job *job, struct tenant *tenant)
 
 	tenant->doorbell = packet_take_fd(&job->packet, 2);
 	if (client >= 0 && server >= 0 && tenant->doorbell >= 0 &&
-		job->message.open_session.shape.journal_blocks <= SHM_BLOCKS)
+		job->message.open_session.shape.journal_blocks <= SHM_BLOCKS &&
+		job->message.open_session.shape.more_offset)
 		error = shm_view_map(
 			&tenant->view, &job->message.open_session.shape, client, server, SHM_SIDE_SERVER);
 	if (client >= 0)
@@ -121,17 +117,14 @@ static CUresult register_regions(struct tenant *tenant)
 	if (code)
 		return code;
 	tenant->arena_registered = true;
-	code = executor_code(tenant->executor, ops->host_register(tenant->view.timelines, timelines_bytes()));
-	if (!code)
-		tenant->timelines_registered = true;
-	return code;
+	return stream_reach_words(tenant, 0);
 }
 
 /* What a session has pinned: its memory and its regions. */
 static uint64_t pinned_bytes(struct tenant *tenant)
 {
 	return memory_pinned_bytes(tenant) + (tenant->arena_registered ? tenant->view.shape.arena_bytes : 0) +
-	       (tenant->timelines_registered ? timelines_bytes() : 0);
+	       tenant->pieces * STREAM_WORDS_BYTES;
 }
 
 /* The last step of an end: modules and regions. Module thread, when nothing runs. */
@@ -141,9 +134,8 @@ static void release(struct tenant *tenant)
 
 	if (tenant->arena_registered)
 		executor_code(tenant->executor, ops->host_unregister(tenant->view.arena));
-	if (tenant->timelines_registered)
-		executor_code(tenant->executor, ops->host_unregister(tenant->view.timelines));
-	tenant->arena_registered = tenant->timelines_registered = false;
+	tenant->arena_registered = false;
+	stream_leave_words(tenant);
 	module_table_deinit(tenant);
 	shm_view_unmap(&tenant->view);
 	if (tenant->server_fd >= 0)
@@ -158,7 +150,7 @@ static void release_work(struct tenant *tenant)
 	struct pace pace;
 
 	pace_begin(&pace, tenant->executor);
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
+	for (uint32_t slot = 0; slot < tenant->known; slot++) {
 		stream_close(tenant, &tenant->streams[slot]);
 		pace_step(&pace);
 	}

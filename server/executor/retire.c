@@ -76,7 +76,7 @@ void retire_settled(struct tenant *tenant, struct stream *stream, struct frmps_h
 	stream->issued = stream->marked = stream->done = record->seq;
 	word_release(&stream->journal.state->marked, record->seq);
 	/* Pairs with the client's acquire when it waits. */
-	word_release(&tenant->timeline->stream[stream->slot].done, record->seq);
+	word_release(&shm_timeline_at(tenant->timeline, stream->slot)->done, record->seq);
 }
 
 static CUresult put_mark(struct tenant *tenant, struct stream *stream)
@@ -88,7 +88,7 @@ static CUresult put_mark(struct tenant *tenant, struct stream *stream)
 	 * same, and the program have seen it. */
 	word_release(&stream->journal.state->marked, stream->issued);
 	code = tenant_ops(tenant)->mark(
-		stream->backend, &tenant->timeline->stream[stream->slot].done, stream->issued);
+		stream->backend, &shm_timeline_at(tenant->timeline, stream->slot)->done, stream->issued);
 	if (code) {
 		/* Not marked, and the journal must not say so; tried again soon. */
 		word_release(&stream->journal.state->marked, stream->marked);
@@ -169,7 +169,7 @@ void retire_want_wake(struct tenant *tenant, struct stream *stream, uint64_t seq
 /* Whether somebody who is not on the list still sleeps. */
 static bool is_overflowing(struct tenant *tenant)
 {
-	for (uint32_t slot = 0; tenant->wakes_overflow && slot < SHM_STREAMS; slot++) {
+	for (uint32_t slot = 0; tenant->wakes_overflow && slot < tenant->known; slot++) {
 		struct stream *stream = &tenant->streams[slot];
 
 		if (stream->wake_due && stream_done(tenant, stream) < stream->wake_due)

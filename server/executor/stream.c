@@ -33,10 +33,38 @@ void stream_give_back(struct tenant *tenant, struct backend_stream *stream)
 		executor_code(tenant->executor, tenant_ops(tenant)->stream_destroy(stream));
 }
 
+static struct shm_timeline *words_of(const struct tenant *tenant, uint32_t piece)
+{
+	return &tenant->view.timelines[piece * SHM_TIMELINES];
+}
+
+CUresult stream_reach_words(struct tenant *tenant, uint32_t slot)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	while (!code && tenant->pieces <= slot / SHM_PIECE) {
+		code = executor_code(
+			tenant->executor, tenant_ops(tenant)->host_register(
+						  words_of(tenant, tenant->pieces), STREAM_WORDS_BYTES));
+		tenant->pieces += !code;
+	}
+	return code;
+}
+
+void stream_leave_words(struct tenant *tenant)
+{
+	while (tenant->pieces)
+		executor_code(tenant->executor,
+			tenant_ops(tenant)->host_unregister(words_of(tenant, --tenant->pieces)));
+}
+
 CUresult stream_make(struct tenant *tenant, const struct stream *stream, struct backend_stream **ret_stream)
 {
 	struct executor *executor = tenant->executor;
+	CUresult code = stream_reach_words(tenant, stream->slot);
 
+	if (code)
+		return code;
 	if (word_relaxed(&tenant->slots) <= stream->slot)
 		word_release(&tenant->slots, stream->slot + 1);
 	return executor->ops->stream_create(
@@ -67,7 +95,7 @@ uint64_t stream_done(struct tenant *tenant, struct stream *stream)
 {
 	/* Pairs with the device's write. A word beyond what was marked is not ours: a stray write
 	 * of a kernel. */
-	uint64_t done = word_acquire(&tenant->timeline->stream[stream->slot].done);
+	uint64_t done = word_acquire(&shm_timeline_at(tenant->timeline, stream->slot)->done);
 
 	if (done > stream->marked)
 		done = stream->marked;

@@ -73,6 +73,15 @@ struct stream {
 };
 TAILQ_HEAD(stream_list, stream);
 
+/* A piece of all timelines. */
+#define STREAM_WORDS_BYTES (SHM_TIMELINES * sizeof(struct shm_timeline))
+
+/** The device can write the completion words of the streams up to this one from now on. Serving
+ * thread, main thread before. */
+CUresult stream_reach_words(struct tenant *tenant, uint32_t slot);
+/** It cannot any more. Module thread, when nothing runs. */
+void stream_leave_words(struct tenant *tenant);
+
 /** A stream that never had a command. */
 void stream_init(struct stream *stream, uint32_t slot, struct shm_stream_state *state);
 

@@ -33,11 +33,11 @@
 static bool is_busy(const struct tenant *tenant)
 {
 	const struct shm_view *view = &tenant->view;
-	const struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&tenant->generation));
+	struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&tenant->generation));
 	uint32_t slots = word_acquire(&tenant->slots);
 
 	for (uint32_t slot = 0; slot < slots; slot++) {
-		uint64_t done = word_acquire(&timeline->stream[slot].done);
+		uint64_t done = word_acquire(&shm_timeline_at(timeline, slot)->done);
 		uint64_t marked = word_acquire(&view->states[slot].marked);
 
 		/* A word beyond what was marked is a stray write of a kernel. */

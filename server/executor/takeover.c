@@ -83,14 +83,15 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* Taking over is quicker by a third where no page of the states is new to this process. */
 static void touch_states(const struct tenant *tenant)
 {
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot += 4096 / sizeof(struct shm_stream_state))
+	uint32_t used = shm_view_used(&tenant->view);
+
+	for (uint32_t slot = 0; slot < used; slot += 4096 / sizeof(struct shm_stream_state))
 		word_relaxed(&tenant->view.states[slot].journaled);
 }
 
 void takeover_prepare(struct tenant *tenant)
 {
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		stream_init(&tenant->streams[slot], slot, &tenant->view.states[slot]);
+	tenant_know_streams(tenant, shm_view_used(&tenant->view));
 	timing_init(tenant);
 	journal_init(&tenant->journal, tenant->view.blocks, tenant->view.shape.journal_blocks);
 	touch_states(tenant);
@@ -105,19 +106,24 @@ struct used {
 
 static void find_used(struct tenant *tenant, struct used *ret)
 {
+	uint32_t used = shm_view_used(&tenant->view);
+
 	ret->count = 0;
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+	tenant_know_streams(tenant, used);
+	for (uint32_t slot = 0; slot < used; slot++)
 		if (word_acquire(&tenant->view.states[slot].journaled))
 			ret->streams[ret->count++] = &tenant->streams[slot];
 }
 
-static void read_stream(struct stream *stream, const struct shm_timeline *former)
+static void read_stream(struct stream *stream, struct shm_timeline *former)
 {
 	struct shm_stream_state *state = stream->journal.state;
 	uint64_t ready = word_acquire(&state->host_ready);
 
 	stream->marked = least(word_acquire(&state->marked), word_acquire(&state->issued));
-	stream->done = former ? least(word_acquire(&former->stream[stream->slot].done), stream->marked) : 0;
+	stream->done =
+		former ? least(word_acquire(&shm_timeline_at(former, stream->slot)->done), stream->marked)
+		       : 0;
 	if (ready && ready <= word_acquire(&state->journaled) && ready - 1 > stream->done)
 		stream->done = ready - 1;
 	stream->issued = word_acquire(&state->issued);
@@ -141,7 +147,7 @@ static const char *adopt_stream(struct tenant *tenant, struct stream *stream)
 	if (stream->issued > stream->journal.journaled)
 		return "its journal contradicts itself";
 	stream->adopted = stream->journal.journaled;
-	stream->priority = tenant->view.client->streams[stream->slot].priority;
+	stream->priority = shm_view_entry(&tenant->view, stream->slot)->priority;
 	stream->known = true;
 	while (stream->done < stream->issued && settles_itself(first_of(tenant, stream)->op)) {
 		stream->done++;
@@ -210,7 +216,7 @@ static const char *adopt(struct tenant *tenant, const struct used *used)
 {
 	const struct shm_view *view = &tenant->view;
 	uint32_t former = word_acquire(&view->server->generation);
-	const struct shm_timeline *timeline = former ? shm_view_timeline(view, former) : NULL;
+	struct shm_timeline *timeline = former ? shm_view_timeline(view, former) : NULL;
 	const char *wrong = NULL;
 
 	for (uint32_t i = 0; !wrong && i < used->count; i++) {
@@ -451,7 +457,8 @@ static bool publish(struct tenant *tenant, const struct used *used, uint32_t gen
 	tenant->timeline = shm_view_timeline(&tenant->view, generation);
 	tenant->now = tenant->busy_at = clock_now();
 	for (uint32_t i = 0; i < used->count; i++)
-		word_set(&tenant->timeline->stream[used->streams[i]->slot].done, used->streams[i]->done);
+		word_set(&shm_timeline_at(tenant->timeline, used->streams[i]->slot)->done,
+			used->streams[i]->done);
 	/* Pairs with the acquire in shm_view_done(): the timeline is filled. */
 	word_release(&server->generation, generation);
 	for (uint32_t i = 0; i < used->count; i++)
@@ -484,7 +491,7 @@ enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation
 {
 	const char *cause = *reason ? reason : "its executor ended";
 	enum takeover_verdict verdict;
-	struct used used;
+	static struct used used; /* of one session at a time, as `doubt` */
 	const char *wrong;
 	char text[256];
 

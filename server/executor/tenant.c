@@ -7,10 +7,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "server/executor/timing.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
+
+#define STREAMS_BYTES (SHM_STREAMS * sizeof(struct stream))
+
+/* Zero, and no page of it there: the heap would clear what it has had before, all of it. */
+static struct stream *map_streams(void)
+{
+	void *at = mmap(NULL, STREAMS_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
 
 struct tenant *tenant_new(struct executor *executor, uint64_t id)
 {
@@ -18,7 +30,7 @@ struct tenant *tenant_new(struct executor *executor, uint64_t id)
 
 	if (!tenant)
 		return NULL;
-	tenant->streams = calloc(SHM_STREAMS, sizeof(*tenant->streams));
+	tenant->streams = map_streams();
 	if (!tenant->streams) {
 		free(tenant);
 		return NULL;
@@ -64,9 +76,16 @@ struct tenant *tenant_unref(struct tenant *tenant)
 	range_set_deinit(&tenant->unpinning);
 	constant_set_deinit(&tenant->constants);
 	pthread_mutex_destroy(&tenant->graphs.lock);
-	free(tenant->streams);
+	munmap(tenant->streams, STREAMS_BYTES);
 	free(tenant);
 	return NULL;
+}
+
+void tenant_know_streams(struct tenant *tenant, uint32_t count)
+{
+	for (; tenant->known < count; tenant->known++)
+		stream_init(
+			&tenant->streams[tenant->known], tenant->known, &tenant->view.states[tenant->known]);
 }
 
 bool tenant_has_window(struct tenant *tenant, uint64_t address, uint64_t bytes)
@@ -181,11 +200,12 @@ void tenant_late_error(struct tenant *tenant, CUresult code)
 bool tenant_is_busy(const struct tenant *tenant)
 {
 	const struct shm_view *view = &tenant->view;
-	const struct shm_timeline *timeline =
-		shm_view_timeline(view, word_acquire(&view->server->generation));
+	uint32_t used = shm_view_used(view);
+	struct shm_timeline *timeline = shm_view_timeline(view, word_acquire(&view->server->generation));
 
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		if (word_acquire(&view->states[slot].issued) > word_acquire(&timeline->stream[slot].done))
+	for (uint32_t slot = 0; slot < used; slot++)
+		if (word_acquire(&view->states[slot].issued) >
+			word_acquire(&shm_timeline_at(timeline, slot)->done))
 			return true;
 	return false;
 }

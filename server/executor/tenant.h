@@ -65,7 +65,8 @@ struct tenant {
 	uint64_t text;	      /* address of its kernels' text; 0: it does not look there */
 	uint32_t scratch;     /* index of its word */
 	_Atomic bool aliased; /* some memory is mapped at two addresses */
-	bool host_reserved, arena_registered, timelines_registered, has_scratch;
+	bool host_reserved, arena_registered, has_scratch;
+	uint32_t pieces; /* of the timelines that are registered (stream_reach_words()) */
 
 	/* Addresses for device memory: that part of its window, and further windows. Exact. Main
 	 * thread, at the end the module thread; of further ones there are `further`. */
@@ -113,7 +114,8 @@ struct tenant {
 	TAILQ_ENTRY(tenant) served_link;
 	struct ring_reader ring;
 	struct shm_timeline *timeline;
-	struct stream *streams; /* SHM_STREAMS */
+	struct stream *streams; /* SHM_STREAMS; zero from `known` on. Go through tenant_stream() */
+	uint32_t known;
 	struct journal journal;
 	struct stream_list held, unmarked, watched, timed;
 	struct range_cache device_cache[2], host_cache[2], global_cache[2]; /* [0] written, [1] read */
@@ -141,6 +143,16 @@ struct tenant *tenant_unref(struct tenant *tenant);
 
 /** A tenant without any mapping. NULL when out of memory. */
 struct tenant *tenant_new(struct executor *executor, uint64_t id);
+
+/** Makes the streams of the slots below `count` known. Serving thread, main thread before. */
+void tenant_know_streams(struct tenant *tenant, uint32_t count);
+/** The stream of a slot below SHM_STREAMS. The same threads. */
+static inline struct stream *tenant_stream(struct tenant *tenant, uint32_t slot)
+{
+	if (slot >= tenant->known)
+		tenant_know_streams(tenant, slot + 1);
+	return &tenant->streams[slot];
+}
 
 /** Whether a command may touch these bytes; `writes` picks the cache. Serving thread. */
 bool tenant_admits(struct tenant *tenant, uint64_t address, uint64_t bytes, bool writes);

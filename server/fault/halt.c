@@ -49,9 +49,10 @@
 /* Highest commands known done of a session, added up; only ever grows. */
 static uint64_t progress_of(const struct session *session)
 {
+	uint32_t used = shm_view_used(&session->view);
 	uint64_t sum = 0;
 
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+	for (uint32_t slot = 0; slot < used; slot++)
 		if (word_acquire(&session->view.states[slot].issued))
 			sum += shm_view_known_done(&session->view, slot);
 	return sum;

@@ -22,8 +22,10 @@ static struct in_flight_range *grow(struct in_flight *set)
 
 void in_flight_init(struct in_flight *set, const struct shm_view *view)
 {
+	uint32_t used = shm_view_used(view);
+
 	*set = (struct in_flight){0};
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
+	for (uint32_t slot = 0; slot < used; slot++) {
 		uint64_t issued = word_acquire(&view->states[slot].issued);
 		uint64_t done = shm_view_known_done(view, slot);
 

@@ -52,6 +52,7 @@ static bool look_at_stream(
 
 	if (issued <= done)
 		return false;
+	journal_init(journal, view->blocks, view->shape.journal_blocks);
 	journal_list_init(&list, &view->states[slot]);
 	if (journal_adopt(journal, &list, done, &place) || issued > list.journaled)
 		return false;
@@ -69,12 +70,12 @@ static bool look_at_stream(
 void oldest_find(const struct session *session, struct oldest *ret_oldest)
 {
 	struct journal *journal = malloc(sizeof(*journal));
+	uint32_t used = shm_view_used(&session->view);
 
 	*ret_oldest = (struct oldest){0};
-	for (uint32_t slot = 0; journal && slot < SHM_STREAMS; slot++) {
+	for (uint32_t slot = 0; journal && slot < used; slot++) {
 		if (!word_acquire(&session->view.states[slot].issued))
 			continue;
-		journal_init(journal, session->view.blocks, session->view.shape.journal_blocks);
 		if (look_at_stream(session, journal, slot, ret_oldest))
 			break;
 	}

@@ -37,10 +37,11 @@ bool time_limit_is_over(struct session *session, uint64_t now_us, uint64_t limit
 	bool over = false, stands_still = word_acquire(&server->doubtful) != 0;
 	uint32_t generation = word_acquire(&server->generation);
 	struct time_limit_look *limit_looks = session->evidence->limit_looks;
+	uint32_t used = shm_view_used(&session->view);
 
 	if (!limit_looks)
 		limit_looks = session->evidence->limit_looks = calloc(SHM_STREAMS, sizeof(*limit_looks));
-	for (uint32_t slot = 0; limit_looks && slot < SHM_STREAMS; slot++) {
+	for (uint32_t slot = 0; limit_looks && slot < used; slot++) {
 		struct time_limit_look *seen = &limit_looks[slot];
 		uint64_t issued = word_acquire(&session->view.states[slot].issued);
 		uint64_t done = issued ? shm_view_known_done(&session->view, slot) : 0;

@@ -13,6 +13,7 @@
 #include "protocol/texel.h"
 #include "server/backend/backend.h"
 #include "server/backend/image.h"
+#include "server/session/chunk.h"
 #include "server/session/holdings.h"
 #include "server/session/message.h"
 #include "server/session/window.h"
@@ -36,17 +37,22 @@ static bool inside(const struct wire_range *range, uint64_t base, uint64_t bytes
 	       range->address - base <= bytes - range->bytes;
 }
 
+/* A range inside the device or the host part of the session's window. */
+static bool inside_part(const struct check_scope *scope, const struct wire_range *range, bool device)
+{
+	return device ? inside(range, scope->window_base, scope->device_bytes)
+		      : inside(range, scope->window_base + scope->device_bytes, scope->host_bytes);
+}
+
 /* Shape of a range, the same for mapping and unmapping. */
 static int check_range(const struct check_scope *scope, const struct wire_range *range, bool device,
 	struct check_finding *finding)
 {
 	uint64_t granule = device ? BACKEND_CHUNK_GRANULE : CHECK_PAGE;
-	uint64_t base = scope->window_base + (device ? 0 : scope->device_bytes);
-	uint64_t bytes = device ? scope->device_bytes : scope->host_bytes;
 
 	if (!range->bytes || range->bytes % granule || range->address % granule)
 		return broken(finding, "range is empty or not aligned");
-	if (!inside(range, base, bytes))
+	if (!inside_part(scope, range, device))
 		return broken(finding, "range lies outside the session's window");
 	return 0;
 }
@@ -71,9 +77,13 @@ static int check_memory_limit(const struct check_scope *scope, uint64_t bytes, s
 		       : 0;
 }
 
+/* Without a configured limit, the size of the window is the limit: memory with a handle needs no
+ * mapping, so the window itself does not bound such memory. */
 static int check_pinned_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding)
 {
-	return is_over(scope->pinned_limit, scope->holdings->host_bytes + scope->kept_bytes, bytes)
+	uint64_t limit = scope->pinned_limit ? scope->pinned_limit : scope->host_bytes;
+
+	return is_over(limit, scope->holdings->host_bytes + scope->kept_bytes, bytes)
 		       ? over(finding, "pinned_limit", bytes)
 		       : 0;
 }
@@ -113,7 +123,8 @@ static int check_create(
 		return r;
 	if (!memory->bytes || memory->bytes % BACKEND_CHUNK_GRANULE)
 		return broken(finding, "size of memory is zero or not aligned");
-	return check_memory_limit(scope, memory->bytes, finding);
+	return memory->host ? check_pinned_limit(scope, memory->bytes, finding)
+			    : check_memory_limit(scope, memory->bytes, finding);
 }
 
 static int check_release(
@@ -161,13 +172,16 @@ static int check_map_handle(
 {
 	const struct holding *entry = holdings_find_memory(scope->holdings, memory->handle);
 	const struct wire_range range = {memory->address, memory->bytes, 0};
+	bool is_host = entry && chunk_is_host(entry->chunk);
 
-	if (!entry)
+	/* An earlier life of the daemon may have left a handle without its memory. */
+	if (!entry || !entry->chunk)
 		return answer(finding, CUDA_ERROR_INVALID_HANDLE);
 	if (range.bytes != entry->range.bytes || range.address % BACKEND_CHUNK_GRANULE)
 		return broken(finding, "memory is mapped partly or not aligned");
-	if (!inside(&range, scope->window_base, scope->device_bytes) && !inside_windows(scope, &range))
-		return broken(finding, "range lies outside the session's windows");
+	if (!inside_part(scope, &range, !is_host) && (is_host || !inside_windows(scope, &range)))
+		return is_host ? answer(finding, CUDA_ERROR_NOT_SUPPORTED)
+			       : broken(finding, "range lies outside the session's windows");
 	if (holdings_overlaps(scope->holdings, &range))
 		return broken(finding, "range overlaps one that is mapped");
 	return 0;

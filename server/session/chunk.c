@@ -112,23 +112,6 @@ static struct shared_fd *keep_fd(struct daemon *daemon, int fd)
 	return shared;
 }
 
-struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
-{
-	struct shared_fd *shared = keep_fd(daemon, fd);
-	struct chunk *chunk = shared ? malloc(sizeof(*chunk)) : NULL;
-
-	if (!chunk) {
-		shared_fd_unref(shared);
-		give_back(daemon, handle);
-		return NULL;
-	}
-	*chunk = (struct chunk){
-		.daemon = daemon, .refs = 1, .handle = handle, .keeper = daemon->keeper_number, .fd = shared};
-	TAILQ_INIT(&chunk->owners);
-	log_bug_on(getrandom(chunk->token, sizeof(chunk->token), 0) != sizeof(chunk->token));
-	return chunk;
-}
-
 struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2])
 {
 	struct chunk *chunk = malloc(sizeof(*chunk));
@@ -138,6 +121,38 @@ struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2])
 	memcpy(chunk->token, token, sizeof(chunk->token));
 	TAILQ_INIT(&chunk->owners);
 	return chunk;
+}
+
+/* @fd: taken over */
+static struct chunk *make(struct daemon *daemon, struct shared_fd *fd)
+{
+	uint64_t token[2];
+	struct chunk *chunk;
+
+	log_bug_on(getrandom(token, sizeof(token), 0) != sizeof(token));
+	chunk = chunk_new_empty(daemon, token);
+	chunk->fd = fd;
+	return chunk;
+}
+
+struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
+{
+	struct shared_fd *shared = keep_fd(daemon, fd);
+	struct chunk *chunk;
+
+	if (!shared) {
+		give_back(daemon, handle);
+		return NULL;
+	}
+	chunk = make(daemon, shared);
+	chunk->handle = handle;
+	chunk->keeper = daemon->keeper_number;
+	return chunk;
+}
+
+struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd)
+{
+	return make(daemon, shared_fd_ref(fd));
 }
 
 struct chunk *chunk_split(struct chunk *chunk)
@@ -181,9 +196,10 @@ void chunk_doom(struct chunk *chunk)
 
 	if (chunk->doomed || !chunk->fd)
 		return;
-	/* Also a chunk that is still wanted: the next daemon does not know that. */
+	/* Also a chunk that is still wanted: the next daemon does not know that. No keeper knows
+	 * host memory. */
 	chunk_name(chunk, &kept);
-	if (!chunk->record)
+	if (!chunk->record && chunk->keeper)
 		chunk->record = record_doomed(chunk->daemon, NULL, &kept, 0);
 	if (chunk->offer && chunk->exported->is_wanted(chunk))
 		return;

@@ -1,7 +1,7 @@
 // A piece of device memory that the keeper made for a session. References: the holding, the request
 // under way, unmappings that standbys have not answered yet. With the last reference, the daemon
-// closes the descriptor, and the keeper, if still there, releases the memory. Daemon, loop thread
-// only.
+// closes the descriptor, and the keeper, if still there, releases the memory. Or a piece of pinned
+// host memory with a handle: a file of the daemon, which no keeper knows. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_CHUNK_H
 #define FRMPS_SERVER_SESSION_CHUNK_H
@@ -29,9 +29,10 @@ struct chunk_exported {
 struct chunk {
 	struct daemon *daemon;
 	unsigned refs;
-	bool doomed;	   /* unmapped, on its way back (reclaim.h) */
-	uint64_t handle;   /* the keeper's; no other keeper knows the handle */
-	uint32_t keeper;   /* number of the keeper that made the chunk, and may have ended since */
+	bool doomed;	 /* unmapped, on its way back (reclaim.h) */
+	uint64_t handle; /* the keeper's; no other keeper knows the handle */
+	/* number of the keeper that made the chunk, and may have ended since; 0: none */
+	uint32_t keeper;
 	uint64_t token[2]; /* proves the right to import the chunk (ExportMemory) */
 	unsigned holders;  /* holdings of the chunk, of any session */
 	/* number of the session that freed the chunk; 0: in use, or its holder ended */
@@ -49,12 +50,19 @@ struct chunk {
 /** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at once.
  * @fd: -1: the daemon had no room for the descriptor, which is a failure */
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
+/** Makes a chunk of host memory. @fd: a reference is taken. */
+struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd);
 struct chunk *chunk_ref(struct chunk *chunk);
 /** Makes a chunk that has been empty since an earlier life of the daemon. */
 struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2]);
 /** Empties a chunk. Return: another chunk, which has the memory, and has no other reference. Doom
  * that chunk once the records say that the first is empty. */
 struct chunk *chunk_split(struct chunk *chunk);
+/** True for a chunk of host memory, which is never emptied. NULL is fine. */
+static inline bool chunk_is_host(const struct chunk *chunk)
+{
+	return chunk && chunk->fd && !chunk->keeper;
+}
 /** Gives an empty chunk memory. @fd: taken over, on failure too; the keeper's handle is then
  * released. Return: true on success */
 bool chunk_fill(struct chunk *chunk, uint64_t handle, int fd);

@@ -23,18 +23,23 @@
  * Before
  */
 
-/* Executors know no handles: they map a chunk. The check has found the handle. */
-static void resolve_handle(struct request *request)
+/* Executors know no handles: they map a chunk, or a file of host memory. The check has found the
+ * handle. */
+static CUresult resolve_handle(struct request *request)
 {
 	const struct wire_memory wish = request->message.memory;
 	const struct holdings *holdings = &request->session->holdings;
 	struct chunk *chunk = holdings_find_memory(holdings, wish.handle)->chunk;
 
-	request->message.type = WIRE_MAP_MEMORY;
-	request->message.range =
-		(struct wire_range){wish.address, wish.bytes, holdings_find_mapping(holdings, chunk) ? 1 : 0};
+	/* The daemon has died since, and the memory's descriptor with it. */
+	if (!chunk)
+		return CUDA_ERROR_INVALID_HANDLE;
+	request->message.type = chunk_is_host(chunk) ? WIRE_MAP_HOST : WIRE_MAP_MEMORY;
+	request->message.range = (struct wire_range){wish.address, wish.bytes,
+		!chunk_is_host(chunk) && holdings_find_mapping(holdings, chunk) ? 1 : 0};
 	if (!request->chunk)
 		request->chunk = chunk_ref(chunk);
+	return CUDA_SUCCESS;
 }
 
 /* The check has found that the array's memory is a part of one mapping. */
@@ -66,7 +71,7 @@ static CUresult take_window(struct request *request)
 CUresult effect_prepare(struct request *request)
 {
 	if (request->message.type == WIRE_MAP_HANDLE)
-		resolve_handle(request);
+		return resolve_handle(request);
 	if (request->message.type == WIRE_BACK_ARRAY)
 		find_backing(request);
 	return request->message.type == WIRE_RESERVE_WINDOW ? take_window(request) : CUDA_SUCCESS;

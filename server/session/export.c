@@ -26,26 +26,29 @@ struct offer {
 	struct exports *exports;
 	struct chunk *chunk;
 	struct shared_fd *file;
-	uid_t uid;	       /* whose programs may import the chunk */
-	uid_t owner;	       /* for whom the chunk counts */
-	uint64_t bytes, limit; /* limit: of the program that exported the chunk; 0: none */
-	bool unheld;	       /* the last reference is this one's */
+	uid_t uid;   /* whose programs may import the chunk */
+	uid_t owner; /* for whom the chunk counts */
+	/* limit: memory_limit or pinned_limit of the program that exported the chunk; 0: none */
+	uint64_t bytes, limit;
+	bool unheld; /* the last reference is this one's */
 };
 
-static uint64_t unheld_of(const struct exports *exports, uid_t owner)
+static uint64_t unheld_of(const struct exports *exports, uid_t owner, bool is_host)
 {
 	const struct offer *offer;
 	uint64_t bytes = 0;
 
 	TAILQ_FOREACH (offer, &exports->all, link)
-		bytes += offer->unheld && offer->owner == owner ? offer->bytes : 0;
+		bytes += offer->unheld && offer->owner == owner && chunk_is_host(offer->chunk) == is_host
+				 ? offer->bytes
+				 : 0;
 	return bytes;
 }
 
 static bool is_wanted(const struct chunk *chunk)
 {
 	const struct offer *offer = chunk->offer;
-	uint64_t others = unheld_of(offer->exports, offer->owner);
+	uint64_t others = unheld_of(offer->exports, offer->owner, chunk_is_host(chunk));
 
 	if (offer->limit && (others > offer->limit || offer->bytes > offer->limit - others))
 		return false;
@@ -111,8 +114,13 @@ void exports_init(struct exports *exports, struct uv_loop_s *loop)
 
 void exports_deinit(struct exports *exports)
 {
-	while (exports_release_one(exports))
-		continue;
+	struct offer *offer, *next;
+
+	for (offer = TAILQ_FIRST(&exports->all); offer; offer = next) {
+		next = TAILQ_NEXT(offer, link);
+		if (offer->unheld)
+			release(offer);
+	}
 	exports->timer = timer_free(exports->timer);
 }
 
@@ -146,7 +154,7 @@ struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uin
 		.uid = session->uid,
 		.owner = session->owner,
 		.bytes = bytes,
-		.limit = session->terms.memory_limit};
+		.limit = chunk_is_host(chunk) ? session->terms.pinned_limit : session->terms.memory_limit};
 	if (!offer->file) {
 		free(offer);
 		return NULL;
@@ -189,7 +197,7 @@ bool exports_release_one(struct exports *exports)
 	struct offer *offer;
 
 	TAILQ_FOREACH (offer, &exports->all, link)
-		if (offer->unheld) {
+		if (offer->unheld && !chunk_is_host(offer->chunk)) {
 			release(offer);
 			return true;
 		}
@@ -202,7 +210,7 @@ uint64_t exports_unheld_bytes(const struct exports *exports)
 	uint64_t bytes = 0;
 
 	TAILQ_FOREACH (offer, &exports->all, link)
-		bytes += offer->unheld ? offer->bytes : 0;
+		bytes += offer->unheld && !chunk_is_host(offer->chunk) ? offer->bytes : 0;
 	return bytes;
 }
 

@@ -1,6 +1,6 @@
-// Exported device memory, which lives while a session has the memory or a process has the
-// descriptor. The descriptor of a program is a file of the service that identifies the memory. When
-// no session holds the memory any more, the daemon asks the kernel if that file is open anywhere:
+// Exported memory, which lives while a session has the memory or a process has the descriptor. The
+// descriptor of a program is a file of the service that identifies the memory. When no session
+// holds the memory any more, the daemon asks the kernel if that file is open anywhere:
 //
 //   exports_file ──► exported ──(last reference goes)──► open? ──no──► released
 //                      ▲                              yes │   ▲
@@ -8,9 +8,9 @@
 //                                (an import)          closed (checked each second), or
 //                                                     needed for guarantees of others
 //
-// Unheld memory counts for the user who exported it, up to the memory_limit of that program: more
-// is released at once. Unheld memory does not outlive the daemon. Daemon, loop thread only; belongs
-// to the daemon.
+// Unheld memory counts for the user who exported it, up to the memory_limit of that program, host
+// memory up to its pinned_limit: more is released at once. Unheld memory does not outlive the
+// daemon. Daemon, loop thread only; belongs to the daemon.
 
 #ifndef FRMPS_SERVER_SESSION_EXPORT_H
 #define FRMPS_SERVER_SESSION_EXPORT_H
@@ -47,10 +47,10 @@ uint64_t exports_bytes_of(const struct chunk *chunk);
 /** The memory was imported. @chunk: a reference of the new owner's; may be held already */
 void exports_claim(struct chunk *chunk);
 
-/** Releases the memory that has been unheld for longest. Return: whether there was any. */
+/** Releases the device memory that has been unheld for longest. Return: whether there was any. */
 bool exports_release_one(struct exports *exports);
 
-/** Bytes that are unheld. */
+/** Bytes of device memory that are unheld. */
 uint64_t exports_unheld_bytes(const struct exports *exports);
 /** Descriptors of files and of unheld memory. @owner: NULL: all users' */
 uint64_t exports_fds(const struct exports *exports, const uid_t *owner);

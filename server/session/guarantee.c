@@ -19,7 +19,7 @@ uint64_t guarantee_wish(const struct session *session, const struct wire_message
 	case WIRE_MAP_MEMORY:
 		return message->range.bytes;
 	case WIRE_CREATE_MEMORY:
-		return message->memory.bytes;
+		return message->memory.host ? 0 : message->memory.bytes;
 	case WIRE_SET_LIMIT:
 		return holdings_limit_growth(&session->holdings, &message->limit);
 	default:

@@ -66,11 +66,17 @@ static uint64_t limit_bytes(const struct backend_device *device, const struct wi
 	return bytes;
 }
 
-/* Mappings of a handle count with the handle. */
+/* As device memory. Mappings of a handle count with the handle. */
 static bool counts(const struct holding *entry)
 {
-	return entry->type == WIRE_CREATE_MEMORY || entry->type == WIRE_SET_LIMIT ||
-	       (entry->type == WIRE_MAP_MEMORY && !entry->memory);
+	return (entry->type == WIRE_CREATE_MEMORY && !chunk_is_host(entry->chunk)) ||
+	       entry->type == WIRE_SET_LIMIT || (entry->type == WIRE_MAP_MEMORY && !entry->memory);
+}
+
+static bool counts_as_host(const struct holding *entry)
+{
+	return (entry->type == WIRE_CREATE_MEMORY && chunk_is_host(entry->chunk)) ||
+	       (entry->type == WIRE_MAP_HOST && !entry->memory);
 }
 
 /* The sum to which an entry adds that owns its memory. */
@@ -145,7 +151,7 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 	holdings->windows -= entry->type == WIRE_RESERVE_WINDOW;
 	if (entry->type == WIRE_RESERVE_WINDOW && holdings->window_set)
 		window_give(holdings->window_set, entry->range.address);
-	if (entry->type == WIRE_MAP_HOST)
+	if (counts_as_host(entry))
 		holdings->host_bytes -= entry->range.bytes;
 	if (entry->type == WIRE_LOAD_MODULE) {
 		holdings->image_bytes -= entry->image_bytes;
@@ -182,7 +188,7 @@ static void add_entry(struct holdings *holdings, struct holding *entry)
 	if (entry->chunk)
 		entry->chunk->holders++;
 	holdings->windows += entry->type == WIRE_RESERVE_WINDOW;
-	if (entry->type == WIRE_MAP_HOST)
+	if (counts_as_host(entry))
 		holdings->host_bytes += entry->range.bytes;
 	if (entry->type == WIRE_LOAD_MODULE) {
 		holdings->image_bytes += entry->image_bytes;
@@ -332,7 +338,7 @@ struct holding *holdings_find_mapping(const struct holdings *holdings, const str
 	struct holding *entry;
 
 	RB_FOREACH(entry, holding_tree, (struct holding_tree *)(uintptr_t)&holdings->ranges)
-	if (entry->type == WIRE_MAP_MEMORY && entry->chunk == chunk)
+	if (chunk && entry->chunk == chunk)
 		return entry;
 	return NULL;
 }
@@ -404,7 +410,7 @@ static struct holding *note_new(struct holdings *holdings, const struct wire_mes
 		entry->range.bytes = limit_bytes(holdings->device, &message->limit);
 	if (entry->type == WIRE_SET_FUNCTION)
 		entry->module = holdings->module_of[entry->function];
-	if (chunk && entry->type == WIRE_MAP_MEMORY) {
+	if (chunk && is_range(entry)) {
 		created = find_created(holdings, chunk);
 		entry->memory = created ? created->memory : 0;
 	}

@@ -76,6 +76,7 @@ static void say_unmapped(const struct linger *linger)
 static void end(struct linger *linger, bool unmapped)
 {
 	struct domain *domain = linger->domain;
+	struct session *session = daemon_find_session(domain->daemon, linger->kept.session);
 
 	TAILQ_REMOVE(&domain->lingers, linger, link);
 	for (uint32_t i = 0; i < linger->kept.window_count; i++)
@@ -84,6 +85,8 @@ static void end(struct linger *linger, bool unmapped)
 		say_unmapped(linger);
 	store_drop(domain->daemon->store, linger->record);
 	free(linger);
+	if (session && session->request)
+		domain->daemon->reclaim.advance(session->request);
 }
 
 /* For a session that has moved away, the first answer may not be the last: bytes may stay pinned.
@@ -205,6 +208,19 @@ void linger_leave(struct session *session, struct worker *worker)
 		if (entry->type == WIRE_RESERVE_WINDOW)
 			hold(linger, entry->range.address, entry->range.bytes);
 	keep_and_ask(linger);
+}
+
+bool linger_touches(const struct session *session, uint64_t address, uint64_t bytes)
+{
+	const struct domain *domain = session->domain;
+	const struct linger *linger;
+
+	TAILQ_FOREACH (linger, &domain->lingers, link)
+		if (linger->kept.type == WIRE_UNMAP_HOST && linger->kept.session == session->number &&
+			linger->worker == domain->active && linger->kept.address < address + bytes &&
+			address < linger->kept.address + linger->kept.range_bytes)
+			return true;
+	return false;
 }
 
 uint64_t linger_bytes(const struct domain *domain)

@@ -48,6 +48,10 @@ void linger_ask(struct linger *linger);
  * its memory and its sinks are mapped there. Return: their number, `room` at most */
 uint32_t linger_list(const struct session *session, uint32_t *pids, uint32_t room);
 
+/** True if pinned memory that a session freed is still pinned at some of these addresses, in the
+ * active executor. The end of that advances the session's request. */
+bool linger_touches(const struct session *session, uint64_t address, uint64_t bytes);
+
 /** Bytes that stay pinned in the domain's active executor. */
 uint64_t linger_bytes(const struct domain *domain);
 

@@ -103,19 +103,28 @@ static void send_reply(
 		session_reject(session, "an answer could not be sent");
 }
 
+/* The file of the request: for a mapping with a handle, the handle's. */
+static struct shared_fd *file_of(const struct request *request)
+{
+	return chunk_is_host(request->chunk) && request->message.type == WIRE_MAP_HOST ? request->chunk->fd
+										       : request->fd;
+}
+
 /* The descriptor that comes with the answer. For a file that stays the service's, the program gets
  * an open file of its own; the program takes an answer without descriptor for an error. */
 static struct shared_fd *file_for_session(const struct request *request, const struct wire_reply *reply)
 {
 	enum wire_type type = request->message.type;
 
-	if (reply->code || !request->fd)
+	struct shared_fd *fd = file_of(request);
+
+	if (reply->code || !fd)
 		return NULL;
 	if (type == WIRE_MAKE_FILE)
-		return shared_fd_ref(request->fd);
+		return shared_fd_ref(fd);
 	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE || type == WIRE_EXPORT_MEMORY ||
 			       (type == WIRE_LOAD_MODULE && request->code_bytes)
-		       ? shared_fd_new(handout_open(request->fd))
+		       ? shared_fd_new(handout_open(fd))
 		       : NULL;
 }
 
@@ -464,19 +473,39 @@ static void export_memory(struct request *request)
 static void import_memory(struct request *request)
 {
 	struct wire_memory *wish = &request->message.memory;
-	const struct wire_reply reply = {.values = {&wish->bytes, 1}};
+	struct session *session = request->session;
+	uint64_t values[2];
+	const struct wire_reply reply = {.values = {values, 2}};
 	struct chunk *chunk;
-	CUresult code = sharing_import(request->session, wish, &chunk, &wish->bytes);
+	CUresult code = sharing_import(session, wish, &chunk, &wish->bytes);
 
+	if (!code && chunk_is_host(chunk) &&
+		handout_add(&session->daemon->handouts, session->owner, chunk->fd) < 0)
+		code = CUDA_ERROR_OUT_OF_MEMORY;
 	if (code) {
 		finish_with(request, code);
 		return;
 	}
+	values[0] = wish->bytes;
+	values[1] = chunk_is_host(chunk);
 	request->chunk = chunk_ref(chunk);
 	effect_note(request, &reply);
 	/* The holding is recorded. */
 	exports_claim(chunk);
 	request_finish(request, &reply);
+}
+
+static bool is_host_memory(const struct wire_message *message)
+{
+	return message->type == WIRE_CREATE_MEMORY && message->memory.host;
+}
+
+/* The file exists, and belongs to the chunk from here on. */
+static void create_host_memory(struct request *request)
+{
+	request->chunk = chunk_new_host(request->session->daemon, request->fd);
+	request->fd = shared_fd_unref(request->fd);
+	succeed_here(request, NULL, 0);
 }
 
 static void make_file(struct request *request)
@@ -511,6 +540,18 @@ static void serve_here(struct request *request)
 	}
 }
 
+/* True if freed pinned memory is still pinned at the requested addresses: the request waits for the
+ * end of that. */
+static bool awaits_unpinning(const struct request *request)
+{
+	const struct wire_message *message = &request->message;
+
+	if (message->type == WIRE_MAP_HANDLE)
+		return linger_touches(request->session, message->memory.address, message->memory.bytes);
+	return message->type == WIRE_MAP_HOST &&
+	       linger_touches(request->session, message->range.address, message->range.bytes);
+}
+
 void request_advance(struct request *request)
 {
 	struct worker *worker = domain_serving(request->session->domain);
@@ -526,13 +567,16 @@ void request_advance(struct request *request)
 		serve_here(request);
 	else if (route == ROUTE_COMPILER || request->is_text)
 		compiling_begin(request);
+	else if (is_host_memory(&request->message) && !request->chunk)
+		create_host_memory(request);
 	else if (route != ROUTE_ACTIVE && !request->chunk)
 		ask_keeper(request);
 	else if (route == ROUTE_KEEPER)
 		succeed_here(request, NULL, 0);
 	else if (request->message.type == WIRE_SET_LIMIT && !request->session->domain->alone)
 		limit_begin(request);
-	else if (worker && (request->message.type != WIRE_QUERY_MEMORY || !reclaim_defer(request)))
+	else if (worker && !awaits_unpinning(request) &&
+		 (request->message.type != WIRE_QUERY_MEMORY || !reclaim_defer(request)))
 		send_to_active(request, worker);
 }
 
@@ -599,12 +643,24 @@ static bool become_mapping(struct request *request)
 	return request->fd;
 }
 
+static bool makes_file(const struct wire_message *message)
+{
+	return message->type == WIRE_MAP_HOST || message->type == WIRE_LINK_COMPLETE ||
+	       is_host_memory(message);
+}
+
+static int make_file_for(const struct wire_message *message)
+{
+	if (message->type == WIRE_LINK_COMPLETE)
+		return make_target();
+	return make_host_memory(is_host_memory(message) ? message->memory.bytes : message->range.bytes);
+}
+
 /* The file for the request, unless an earlier life of the daemon saved it: the program has filled
  * the file, or the daemon makes it, and counts it for the program. Return: 0 or -errno */
 static int take_file(struct request *request)
 {
 	struct session *session = request->session;
-	enum wire_type type = request->message.type;
 	struct shared_fd *file = uploads_find(&session->uploads, &request->message);
 	struct compiled code = uploads_take_code(&session->uploads, &request->message);
 	int fd;
@@ -613,10 +669,10 @@ static int take_file(struct request *request)
 		become_code(request, &code);
 	if (!request->fd && file)
 		request->fd = shared_fd_ref(file);
-	if (type != WIRE_MAP_HOST && type != WIRE_LINK_COMPLETE)
+	if (!makes_file(&request->message))
 		return 0;
 	if (!request->fd) {
-		fd = type == WIRE_MAP_HOST ? make_host_memory(request->message.range.bytes) : make_target();
+		fd = make_file_for(&request->message);
 		if (fd < 0)
 			return fd;
 		request->fd = shared_fd_new(fd);
@@ -671,7 +727,7 @@ static uint64_t kept_bytes(const struct session *session, const struct wire_mess
 {
 	struct handouts *handouts = &session->daemon->handouts;
 
-	if (message->type != WIRE_MAP_HOST)
+	if (message->type != WIRE_MAP_HOST && !is_host_memory(message))
 		return 0;
 	handouts_look(handouts, session->owner);
 	return handouts_bytes(handouts, session->owner);

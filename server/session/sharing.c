@@ -9,6 +9,7 @@
 #include "server/session/daemon.h"
 #include "server/session/quota.h"
 #include "server/session/session.h"
+#include "server/session/window.h"
 
 CUresult sharing_export(const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
 	struct chunk **ret_chunk)
@@ -45,10 +46,13 @@ static const struct holding *find_exported(
 	return entry;
 }
 
-static bool is_within_limit(const struct session *session, uint64_t bytes)
+static bool is_within_limit(const struct session *session, bool is_host, uint64_t bytes)
 {
-	uint64_t limit = session->terms.memory_limit, held = session->holdings.memory_bytes;
+	uint64_t limit = is_host ? session->terms.pinned_limit : session->terms.memory_limit;
+	uint64_t held = is_host ? session->holdings.host_bytes : session->holdings.memory_bytes;
 
+	if (is_host && !limit)
+		limit = WINDOW_HOST_BYTES;
 	return !limit || (held <= limit && bytes <= limit - held);
 }
 
@@ -63,11 +67,11 @@ CUresult sharing_import(struct session *session, const struct wire_memory *wish,
 
 	if (!chunk)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (owner && owner->memory != SESSION_MEMORY_HERE)
+	if (owner && owner->memory != SESSION_MEMORY_HERE && !chunk_is_host(chunk))
 		return CUDA_ERROR_NOT_READY;
 	bytes = entry ? entry->range.bytes : exports_bytes_of(chunk);
-	if (!is_within_limit(session, bytes)) {
-		quota_note_limit(session, "memory_limit", bytes);
+	if (!is_within_limit(session, chunk_is_host(chunk), bytes)) {
+		quota_note_limit(session, chunk_is_host(chunk) ? "pinned_limit" : "memory_limit", bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*ret_chunk = chunk;

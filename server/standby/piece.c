@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "server/log.h"
+#include "server/session/chunk.h"
 #include "server/session/holdings.h"
 
 /* An entry with its position in history. */
@@ -39,7 +40,8 @@ static struct item *list_items(const struct holdings *holdings, uint32_t *ret_co
 	log_bug_on(!items);
 	TAILQ_FOREACH (entry, &holdings->entries, link) {
 		index++;
-		if (entry->chunk && (entry->type == WIRE_MAP_MEMORY || entry->type == WIRE_CREATE_MEMORY))
+		if (entry->chunk && !chunk_is_host(entry->chunk) &&
+			(entry->type == WIRE_MAP_MEMORY || entry->type == WIRE_CREATE_MEMORY))
 			items[count++] = (struct item){entry, index};
 	}
 	qsort(items, count, sizeof(*items), compare_items);

@@ -55,8 +55,9 @@ uint64_t swap_all_bytes(const struct daemon *daemon)
 bool swap_has_work(const struct session *session)
 {
 	bool has = word_acquire(&session->view.client->tail) != word_acquire(&session->view.server->head);
+	uint32_t used = shm_view_used(&session->view);
 
-	for (uint32_t slot = 0; !has && slot < SHM_STREAMS; slot++) {
+	for (uint32_t slot = 0; !has && slot < used; slot++) {
 		const struct shm_stream_state *state = &session->view.states[slot];
 
 		has = word_acquire(&state->issued) != word_acquire(&state->journaled);

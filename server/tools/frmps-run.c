@@ -3,6 +3,7 @@
 // permits the direct use of the GPU.
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@
 
 struct options {
 	bool allow_native, nvml;
-	const char *socket, *recovery;
+	const char *socket, *recovery, *trace;
 };
 
 /* Return: 0 to go on, or the exit code + 1. */
@@ -48,6 +49,9 @@ static int parse(int count, char **arguments, struct options *options)
 			break;
 		case 'r':
 			options->recovery = optarg;
+			break;
+		case 't':
+			options->trace = optarg;
 			break;
 		case 'v':
 			puts("frmps-run " SERVER_VERSION);
@@ -128,10 +132,50 @@ static bool put_first(const char *variable, const char *directory, const char *f
 	return ok;
 }
 
+/* Makes sure that the file can be made, and removes it: the library replaces no file. Return: 0 or
+ * an exit code. */
+static int make_way(const char *path)
+{
+	struct stat status;
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+	int error = fd < 0 || fstat(fd, &status) ? errno : S_ISREG(status.st_mode) ? 0 : EINVAL;
+
+	if (fd >= 0)
+		close(fd);
+	if (!error && unlink(path))
+		error = errno;
+	if (!error)
+		return 0;
+	fprintf(stderr, "frmps-run: --trace: %s: %s\n", path,
+		error == EINVAL ? "this is no ordinary file" : strerror(error));
+	return EX_CANTCREAT;
+}
+
+/* The program may go to another directory. Return: as make_way() */
+static int prepare_trace(const char *path, const char *library)
+{
+	char directory[PATH_MAX] = "", whole[2 * PATH_MAX + 1];
+	int r = make_way(path);
+
+	if (r)
+		return r;
+	if (*path != '/' && !getcwd(directory, sizeof(directory))) {
+		fprintf(stderr, "frmps-run: --trace: %s: %s\n", path, strerror(errno));
+		return EX_CANTCREAT;
+	}
+	snprintf(whole, sizeof(whole), "%s%s%s", directory, *directory ? "/" : "", path);
+	if (setenv("FRMPS_TRACE", whole, 1) < 0 || setenv("NVTX_INJECTION64_PATH", library, 0) < 0) {
+		fprintf(stderr, "frmps-run: out of memory\n");
+		return EX_UNAVAILABLE;
+	}
+	return 0;
+}
+
 /* Everything that sends the program's CUDA calls to the service. Return: 0 or an exit code. */
 static int prepare(const struct options *options, const char *socket, enum past past)
 {
-	char *directory = shim_directory();
+	char *directory = shim_directory(), library[PATH_MAX + 32];
+	int r = 0;
 
 	if (!directory) {
 		fprintf(stderr, "frmps-run: libcuda.so.1 of frmps is not found beside this program; "
@@ -148,8 +192,11 @@ static int prepare(const struct options *options, const char *socket, enum past 
 		free(directory);
 		return EX_UNAVAILABLE;
 	}
+	snprintf(library, sizeof(library), "%s/libcuda.so.1", directory);
+	if (options->trace)
+		r = prepare_trace(options->trace, library);
 	free(directory);
-	return 0;
+	return r;
 }
 
 /* Reports why a program cannot be run. Return: the exit code */
@@ -254,8 +301,8 @@ int main(int count, char **arguments)
 	if (error)
 		return say_unrunnable(arguments[0], error, false);
 	if (native) {
-		fprintf(stderr, "frmps-run: %s; %s uses the GPU directly, without protection\n", text,
-			arguments[0]);
+		fprintf(stderr, "frmps-run: %s; %s uses the GPU directly, without protection%s\n", text,
+			arguments[0], options.trace ? " and without a trace" : "");
 		return run(path, arguments);
 	}
 	r = check_rights(path, &status);

@@ -1,6 +1,6 @@
-// Assertions about our own code, on in every build. They are for service processes, which are
-// restarted when they end; the client library never ends a program and therefore never uses them.
-// Nothing that a client wrote is ever asserted.
+// Assertions about the project's own code, on in every build. For service processes, which restart
+// when they end; the client library never ends a program and therefore never uses assertions. No
+// assertion depends on bytes that a client wrote.
 
 #ifndef FRMPS_SHM_BASE_BUG_H
 #define FRMPS_SHM_BASE_BUG_H

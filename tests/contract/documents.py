@@ -22,6 +22,7 @@ COMMANDS = [
     (r"build/server/(frmps-server &|frmps-run python3 train\.py|frmpsctl status)",
      ("tests/system/readme.sh", "## Quick start"), ""),
     (r"frmps-run python3 train\.py", ("tests/system/readme.sh", "## Quick start"), ""),
+    (r"frmps-run --trace train\.json python3 train\.py", ("tests/system/trace.py", "'--trace'"), ""),
     (r"sudo meson install -C build", ("tests/system/install.sh", "meson install -C"), ""),
     (r"server/debian/build\.sh", ("tests/package/run.sh", "server/debian/build.sh"), ""),
     (r"sudo apt install \./build-debian/frmps_\*\.deb", ("tests/package/inside.sh", "apt-get install"), ""),

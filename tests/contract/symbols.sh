@@ -1,6 +1,6 @@
 #!/bin/sh
 # symbols.sh LIBCUDA SERVER NVML: does the built shim look like a driver library from outside? It exports exactly the
-# symbols of client/api.def, without versions, answers to libcuda.so.1, needs nothing but the C library, 2.28 or newer,
+# symbols of client/api.def and what NVTX calls, without versions, answers to libcuda.so.1, needs nothing but the C library, 2.28 or newer,
 # and lets nobody redirect its own references. Also keeps the version script equal to api.def. The server's own ioctl() and
 # pthread_mutex_lock() must be found by the real driver library before those of the C library.
 set -eu
@@ -33,6 +33,8 @@ awk '{ print $3 }' "$scratch/nm" | sed 's/@.*//' | sort >"$scratch/exported"
 
 [ "$(wc -l <"$scratch/wanted")" -eq 637 ] || fail "client/api.def does not have 637 rows"
 [ -z "$(uniq -d "$scratch/wanted")" ] || fail "client/api.def names a symbol twice"
+echo InitializeInjectionNvtx2 >>"$scratch/wanted"
+sort -o "$scratch/wanted" "$scratch/wanted"
 same "client/libcuda.map and client/api.def differ" "$scratch/wanted" "$scratch/mapped"
 same "the exports and client/api.def differ" "$scratch/wanted" "$scratch/exported"
 

@@ -501,6 +501,308 @@ START_TEST(memory_is_shared_by_descriptor)
 }
 END_TEST
 
+/* ---- host memory with a handle ---- */
+
+static const CUmemAllocationProp node = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+static const CUmemAllocationProp anywhere = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST}};
+static const CUmemAllocationProp *const places[] = {&node, &anywhere};
+
+enum { MAKE_FIRST = 2, ORDERS = 4 };
+
+static size_t host_granularity(const CUmemAllocationProp *where)
+{
+	size_t bytes = 0;
+
+	ck_cuda(cuMemGetAllocationGranularity(&bytes, where, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	return bytes;
+}
+
+static CUdeviceptr reserve(size_t bytes)
+{
+	CUdeviceptr address;
+
+	ck_cuda(cuMemAddressReserve(&address, bytes, 0, 0, 0));
+	return address;
+}
+
+/* For both: device and processor. Return: as the processor sees it */
+static volatile uint32_t *map_for_both(
+	CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle handle, CUmemLocation where)
+{
+	const CUmemAccessDesc access[] = {
+		read_write, {.location = where, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+
+	ck_cuda(cuMemMap(address, bytes, 0, handle, 0));
+	ck_cuda(cuMemSetAccess(address, bytes, access, 2));
+	return (uint32_t *)(uintptr_t)address;
+}
+
+static void expect_host_memory(CUdeviceptr address, size_t bytes, CUmemLocation where)
+{
+	CUmemGenericAllocationHandle handle;
+	CUmemAllocationProp properties;
+	unsigned long long flags = 77;
+	CUmemorytype type;
+	CUdeviceptr base;
+	void *pointer;
+	size_t size;
+
+	ck_cuda(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address + 4));
+	ck_assert_int_eq(type, CU_MEMORYTYPE_HOST);
+	ck_cuda(cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, address + 4));
+	ck_assert_uint_eq((uintptr_t)pointer, address + 4);
+	ck_cuda(cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address + 4));
+	ck_assert_uint_eq((uintptr_t)pointer, address + 4);
+	ck_cuda(cuMemGetAddressRange_v2(&base, &size, address + 4));
+	ck_assert_uint_eq(base, address);
+	ck_assert_uint_eq(size, bytes);
+	ck_cuda(cuMemGetAccess(&flags, &read_write.location, address));
+	ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_cuda(cuMemGetAccess(&flags, &where, address));
+	ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_cuda(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address));
+	ck_cuda(cuMemGetAllocationPropertiesFromHandle(&properties, handle));
+	ck_assert_int_eq(properties.location.type, where.type);
+	ck_cuda(cuMemRelease(handle));
+}
+
+/* Programs make the memory first, or reserve the addresses first. */
+START_TEST(host_memory_has_a_handle)
+{
+	const CUmemAllocationProp *where = places[_i % 2];
+	size_t grain, bytes;
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address = 0, copy;
+	volatile uint32_t *words;
+	int value = 0;
+
+	driver_open();
+	ck_cuda(cuDeviceGetAttribute(
+		&value, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
+	ck_assert_int_eq(value, 1);
+	grain = host_granularity(where);
+	bytes = 4 * grain;
+	if (_i < MAKE_FIRST)
+		ck_cuda(cuMemCreate(&handle, bytes, where, 0));
+	address = reserve(2 * bytes);
+	if (_i >= MAKE_FIRST)
+		ck_cuda(cuMemCreate(&handle, bytes, where, 0));
+	words = map_for_both(address, bytes, handle, where->location);
+	expect_host_memory(address, bytes, where->location);
+	/* Like all new memory. */
+	ck_assert_uint_eq(words[0] | words[bytes / 4 - 1], 0);
+
+	fill_words(address, 11, bytes / 4);
+	ck_assert_uint_eq(words[0], 11);
+	ck_assert_uint_eq(words[bytes / 4 - 1], 11);
+	words[5] = 12;
+	copy = device_words(bytes / 4, 0);
+	ck_cuda(cuMemcpy(copy, address, bytes));
+	ck_assert_uint_eq(word_at(copy + 20), 12);
+	ck_cuda(cuMemsetD32_v2(copy, 13, bytes / 4));
+	ck_cuda(cuMemcpyDtoH_v2((void *)(uintptr_t)address, copy, bytes));
+	ck_assert_uint_eq(words[bytes / 4 - 1], 13);
+	ck_cuda(cuMemsetD32Async(address, 14, 6, NULL));
+	ck_cuda(cuStreamSynchronize(NULL));
+	ck_assert_uint_eq(words[5], 14);
+	ck_assert_uint_eq(words[6], 13);
+
+	/* Elsewhere, there again, and both at once: it is the same memory. */
+	ck_cuda(cuMemUnmap(address, bytes));
+	words = map_for_both(address + bytes, bytes, handle, where->location);
+	ck_assert_uint_eq(words[5], 14);
+	map_for_both(address, bytes, handle, where->location);
+	ck_cuda(cuMemRelease(handle));
+	fill_words(address, 15, 1);
+	ck_assert_uint_eq(words[0], 15);
+	ck_assert_uint_eq(words[6], 13);
+	ck_cuda(cuMemUnmap(address, 2 * bytes));
+	ck_assert_int_ne(cuMemcpyDtoH_v2(&value, address, 4), CUDA_SUCCESS);
+	ck_cuda(cuMemAddressFree(address, 2 * bytes));
+	ck_cuda(cuMemFree_v2(copy));
+}
+END_TEST
+
+/* Device memory is as before, whatever the program had for the processor in between. */
+START_TEST(device_memory_is_mapped_beside_host_memory)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr host[8], device[8];
+	size_t grain;
+
+	driver_open();
+	grain = host_granularity(&node);
+	for (uint32_t i = 0; i < 8; i++) {
+		ck_cuda(cuMemCreate(&handle, grain, &node, 0));
+		host[i] = reserve(grain);
+		map_for_both(host[i], grain, handle, node.location)[0] = i;
+		ck_cuda(cuMemRelease(handle));
+		device[i] = reserve(16 * grain);
+		map_there(device[i], grain);
+		ck_cuda(cuMemcpy(device[i], host[i], 4));
+	}
+	for (uint32_t i = 0; i < 8; i++) {
+		ck_assert_uint_eq(word_at(device[i]), i);
+		ck_cuda(cuMemUnmap(host[i], grain));
+		ck_cuda(cuMemUnmap(device[i], grain));
+		ck_cuda(cuMemAddressFree(host[i], grain));
+		ck_cuda(cuMemAddressFree(device[i], 16 * grain));
+	}
+}
+END_TEST
+
+START_TEST(wrong_host_memory_is_refused)
+{
+	CUmemAllocationProp strange = anywhere;
+	CUmemGenericAllocationHandle handle, other;
+	CUdeviceptr address, device;
+	size_t grain;
+
+	driver_open();
+	grain = host_granularity(&node);
+	strange.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	ck_assert_int_eq(cuMemCreate(&handle, grain, &strange, 0), CUDA_ERROR_INVALID_VALUE);
+	strange = node;
+	strange.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+	ck_assert_int_eq(cuMemCreate(&handle, grain, &strange, 0), CUDA_ERROR_INVALID_VALUE);
+	strange.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, 4711};
+	ck_assert_int_ne(cuMemCreate(&handle, grain, &strange, 0), CUDA_SUCCESS);
+	if (is_native())
+		return;
+	/* One kind of memory where addresses are reserved for the other. */
+	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
+	device = reserve(grain);
+	ck_cuda(cuMemCreate(&other, grain, &node, 0));
+	address = reserve(grain);
+	ck_assert_int_eq(cuMemMap(address, grain, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(cuMemMap(device, grain, 0, other, 0), CUDA_ERROR_NOT_SUPPORTED);
+	ck_cuda(cuMemMap(address, grain, 0, other, 0));
+	ck_cuda(cuMemMap(device, grain, 0, handle, 0));
+}
+END_TEST
+
+/* Runs a kernel for a while, and says when it does. */
+static int runs_for_a_while(int progress, int orders)
+{
+	uint32_t *word;
+	CUdeviceptr address;
+	uint64_t ns = 300000000;
+	void *arguments[] = {&ns};
+
+	driver_open();
+	word = shared_word();
+	address = (CUdeviceptr)(uintptr_t)word;
+	ordered(orders, true);
+	ck_cuda(cuStreamWriteValue32_v2(NULL, address, 1, 0));
+	ck_cuda(launch("spin_ns", 1, 1, NULL, arguments));
+	while (!*(volatile uint32_t *)word)
+		sched_yield();
+	report(progress);
+	ck_cuda(cuCtxSynchronize());
+	ordered(orders, true);
+	return 0;
+}
+
+/* What is unmapped stays pinned for as long as something runs, and the addresses are the program's
+ * all the same. */
+START_TEST(host_memory_is_mapped_again_beside_a_long_kernel)
+{
+	CUmemGenericAllocationHandle handle;
+	volatile uint32_t *words;
+	CUdeviceptr address;
+	struct child other;
+	size_t grain;
+
+	other = child_start(runs_for_a_while);
+	driver_open();
+	grain = host_granularity(&node);
+	ck_cuda(cuMemCreate(&handle, grain, &node, 0));
+	address = reserve(grain);
+	words = map_for_both(address, grain, handle, node.location);
+	words[0] = 31;
+	child_order(&other);
+	child_wait(&other, 1);
+	for (int round = 0; round < 3; round++) {
+		ck_cuda(cuMemUnmap(address, grain));
+		words = map_for_both(address, grain, handle, node.location);
+		ck_assert_uint_eq(words[0], 31);
+	}
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), 0);
+}
+END_TEST
+
+/* Adds one to each word of host memory that it is sent, and gives the memory back. */
+static int adds_to_host_memory(int unused)
+{
+	CUmemGenericAllocationHandle handle;
+	CUmemAllocationProp properties;
+	volatile uint32_t *words;
+	CUdeviceptr address;
+	size_t grain;
+	int fd;
+
+	(void)unused;
+	pass_fd(pair[1], &fd, false);
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemImportFromShareableHandle(
+		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	ck_cuda(cuMemGetAllocationPropertiesFromHandle(&properties, handle));
+	ck_assert_int_eq(properties.location.type, CU_MEM_LOCATION_TYPE_HOST_NUMA);
+	address = reserve(2 * grain);
+	words = map_for_both(address, 2 * grain, handle, node.location);
+	ck_cuda(cuMemRelease(handle));
+	for (size_t i = 0; i < 2 * grain / 4; i++)
+		words[i]++;
+	exchange(true);
+	/* It is the program's own now, whatever the exporter does. */
+	pass_fd(pair[1], &fd, false);
+	ck_assert_uint_eq(words[2 * grain / 4 - 1], 43);
+	fill_words(address, 44, 2 * grain / 4);
+	ck_assert_uint_eq(words[0], 44);
+	return 0;
+}
+
+START_TEST(host_memory_is_shared_by_descriptor)
+{
+	CUmemGenericAllocationHandle handle;
+	volatile uint32_t *words;
+	CUdeviceptr address;
+	size_t grain;
+	pid_t child;
+	int fd = -1;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(adds_to_host_memory, 0);
+	driver_open();
+	grain = host_granularity(&node);
+	ck_cuda(cuMemCreate(&handle, 2 * grain, &node, 0));
+	address = reserve(2 * grain);
+	words = map_for_both(address, 2 * grain, handle, node.location);
+	fill_words(address, 41, 2 * grain / 4);
+	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	pass_fd(pair[0], &fd, true);
+	exchange(false);
+	ck_assert_uint_eq(words[0], 42);
+	ck_assert_uint_eq(word_at(address + 2 * grain - 4), 42);
+	fill_words(address, 43, 2 * grain / 4);
+	ck_cuda(cuMemUnmap(address, 2 * grain));
+	ck_cuda(cuMemRelease(handle));
+	pass_fd(pair[0], &fd, true);
+	ck_assert_int_eq(exit_status(child), 0);
+	/* The descriptor keeps it. */
+	ck_cuda(cuMemImportFromShareableHandle(
+		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	words = map_for_both(address, 2 * grain, handle, node.location);
+	ck_assert_uint_eq(words[1], 44);
+	close(fd);
+}
+END_TEST
+
 enum { EXIT, RELEASE, KILL, ENDINGS };
 
 /* Exports memory, and leaves nothing behind but the descriptor. */
@@ -695,15 +997,27 @@ START_TEST(mappings_outlive_somebody_elses_fault)
 }
 END_TEST
 
+/* @times: that one of this service has been killed */
+static void kill_daemon(int times)
+{
+	char *text = service_status(&common_service);
+	json_t *status = json_loads(text ? text : "", 0, NULL);
+	pid_t pid;
+
+	ck_assert_ptr_nonnull(status);
+	pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
+	json_decref(status);
+	free(text);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert(service_log_wait(&common_service, "the daemon is back", times, 60));
+}
+
 /* The one part of the suite that is about the service: what it has recorded of such memory. */
 START_TEST(mappings_outlive_the_daemon)
 {
 	CUmemGenericAllocationHandle handle;
 	size_t grain, room = 160 * GIB;
 	CUdeviceptr large, many[40];
-	json_t *status;
-	char *text;
-	pid_t pid;
 
 	if (is_native())
 		return;
@@ -717,14 +1031,7 @@ START_TEST(mappings_outlive_the_daemon)
 	ck_cuda(cuMemMap(large + 4 * grain, grain, 0, handle, 0));
 	map_there(large + 8 * grain, grain);
 	fill_words(large, 61, grain / 4);
-	text = service_status(&common_service);
-	status = json_loads(text ? text : "", 0, NULL);
-	ck_assert_ptr_nonnull(status);
-	pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
-	json_decref(status);
-	free(text);
-	ck_assert_int_eq(kill(pid, SIGKILL), 0);
-	ck_assert(service_log_wait(&common_service, "the daemon is back", 1, 60));
+	kill_daemon(1);
 	ck_assert_uint_eq(word_at(large + 5 * grain - 4), 61);
 	/* It still knows what may be mapped, and what is. */
 	ck_cuda(cuMemMap(large + 2 * grain, grain, 0, handle, 0));
@@ -745,6 +1052,45 @@ START_TEST(mappings_outlive_the_daemon)
 	}
 	map_there(many[39], grain);
 	free_many(many, 39);
+}
+END_TEST
+
+/* Handles, mappings and what is exported. */
+START_TEST(host_memory_outlives_daemon_and_executor)
+{
+	CUmemGenericAllocationHandle handle, imported;
+	CUdeviceptr address;
+	volatile uint32_t *words;
+	size_t grain;
+	int fd = -1;
+
+	if (is_native())
+		return;
+	driver_open();
+	grain = host_granularity(&node);
+	ck_cuda(cuMemCreate(&handle, grain, &node, 0));
+	address = reserve(4 * grain);
+	words = map_for_both(address, grain, handle, node.location);
+	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	fill_words(address, 61, grain / 4);
+	kill_daemon(2);
+	ck_assert_uint_eq(words[5], 61);
+	map_for_both(address + grain, grain, handle, node.location);
+	fill_words(address + grain, 62, grain / 4);
+	ck_assert_uint_eq(words[6], 62);
+	ck_assert(service_kill_active(&common_service));
+	fill_words(address, 63, grain / 4);
+	ck_assert_uint_eq(words[grain / 4 + 7], 63);
+	/* Nothing of what was given back is left. */
+	ck_cuda(cuMemUnmap(address, grain));
+	ck_cuda(cuMemRelease(handle));
+	ck_cuda(cuMemImportFromShareableHandle(
+		&imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	map_for_both(address, grain, imported, node.location);
+	ck_assert_uint_eq(words[7], 63);
+	ck_cuda(cuMemUnmap(address, 2 * grain));
+	ck_cuda(cuMemRelease(imported));
+	close(fd);
 }
 END_TEST
 
@@ -2100,6 +2446,11 @@ int main(void)
 	tcase_add_test(tests, one_memory_has_two_addresses);
 	tcase_add_test(tests, wrong_mappings_are_refused);
 	tcase_add_test(tests, memory_is_shared_by_descriptor);
+	tcase_add_loop_test(tests, host_memory_has_a_handle, 0, ORDERS);
+	tcase_add_test(tests, device_memory_is_mapped_beside_host_memory);
+	tcase_add_test(tests, wrong_host_memory_is_refused);
+	tcase_add_test(tests, host_memory_is_mapped_again_beside_a_long_kernel);
+	tcase_add_test(tests, host_memory_is_shared_by_descriptor);
 	tcase_add_loop_test(tests, memory_outlives_its_exporter, 0, ENDINGS);
 	tcase_add_test(tests, pools_are_shared);
 	tcase_add_test(tests, mappings_outlive_somebody_elses_fault);
@@ -2135,6 +2486,7 @@ int main(void)
 	tcase_add_test(tests, closing_holds_nobody_up);
 	tcase_add_test(tests, opened_memory_goes_with_its_context);
 	tcase_add_test(tests, mappings_outlive_the_daemon);
+	tcase_add_test(tests, host_memory_outlives_daemon_and_executor);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

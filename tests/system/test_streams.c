@@ -319,7 +319,7 @@ END_TEST
 /* As many streams as there can be, and of two that are gone one does not end. */
 START_TEST(a_new_stream_takes_the_place_of_one_that_ends)
 {
-	enum { STREAMS = 2047 };
+	enum { STREAMS = 65535 };
 	uint64_t ns = 300000000;
 	void *arguments[] = {&ns};
 	CUstream ends, stays, idle;
@@ -341,6 +341,38 @@ START_TEST(a_new_stream_takes_the_place_of_one_that_ends)
 	ck_cuda(cuStreamCreate(&ends, CU_STREAM_NON_BLOCKING));
 	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
 	ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
+/* Every so many of as many streams as there can be have work, the last one too; and again behind
+ * the loss of an executor. */
+START_TEST(a_program_has_many_streams)
+{
+	enum { STREAMS = 65535, STEP = 31, USED = STREAMS / STEP + 1 };
+	static CUstream streams[STREAMS];
+	uint32_t one = 1, words[USED];
+	CUdeviceptr counts, at;
+	void *arguments[] = {&at, &one};
+
+	driver_open();
+	counts = device_words(USED, 0);
+	for (int i = 0; i < STREAMS; i++)
+		ck_cuda(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+	for (uint32_t round = 1; round <= 3; round++) {
+		for (uint32_t i = 0; i < USED; i++) {
+			at = counts + 4 * i;
+			ck_cuda(launch("count_up", 1, 1, streams[STREAMS - 1 - i * STEP], arguments));
+		}
+		ck_cuda(cuStreamSynchronize(streams[STREAMS - 1]));
+		ck_cuda(cuCtxSynchronize());
+		ck_cuda(cuMemcpyDtoH_v2(words, counts, sizeof(words)));
+		for (uint32_t i = 0; i < USED; i++)
+			ck_assert_uint_eq(words[i], round);
+		if (round == 1 && !is_native())
+			ck_assert(service_kill_active(&common_service));
+	}
+	for (int i = 0; i < STREAMS; i++)
+		ck_cuda(cuStreamDestroy_v2(streams[i]));
 }
 END_TEST
 
@@ -397,6 +429,7 @@ int main(void)
 	tcase_add_test(tests, streams_wait_for_words);
 	tcase_add_test(tests, streams_are_destroyed_faster_than_they_end);
 	tcase_add_test(tests, a_new_stream_takes_the_place_of_one_that_ends);
+	tcase_add_test(tests, a_program_has_many_streams);
 	tcase_add_test(tests, host_functions_run_in_order_and_once);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

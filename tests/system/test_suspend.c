@@ -83,10 +83,26 @@ static CUresult is_whole(CUdeviceptr memory, uint64_t count, bool *ret_whole)
 /* What it has of everything that lies in device memory or names it. */
 struct belongings {
 	CUdeviceptr big, second, small, counter;
+	CUdeviceptr host; /* host memory with a handle, which stays where it is */
 	CUgraphExec graph;
 	CUstream stream;
 	uint32_t counted;
 };
+
+/* Words of host memory; another piece of it is mapped nowhere. */
+static CUdeviceptr host_words(void)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+	CUmemGenericAllocationHandle handle, spare;
+	CUdeviceptr address;
+
+	ck_cuda(cuMemCreate(&spare, 2 << 20, &properties, 0));
+	ck_cuda(cuMemCreate(&handle, 2 << 20, &properties, 0));
+	ck_cuda(cuMemAddressReserve(&address, 2 << 20, 0, 0, 0));
+	ck_cuda(cuMemMap(address, 2 << 20, 0, handle, 0));
+	return address;
+}
 
 static void settle_in(struct belongings *own)
 {
@@ -94,17 +110,20 @@ static void settle_in(struct belongings *own)
 	CUgraphNode node;
 	CUgraph graph;
 	CUDA_KERNEL_NODE_PARAMS params = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
-	void *arguments[] = {&own->counter, &one};
+	void *arguments[] = {&own->counter, &one}, *host_arguments[] = {&own->host, &one};
 
 	own->big = filled(BIG_WORDS);
 	own->second = filled(BIG_WORDS);
 	own->small = filled(1000);
 	own->counter = device_words(1, 0);
+	own->host = host_words();
 	own->counted = 0;
 	params.func = kernel("count_up");
 	params.blockDimX = params.blockDimY = params.blockDimZ = 1;
 	params.kernelParams = arguments;
 	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	params.kernelParams = host_arguments;
 	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
 	ck_cuda(cuGraphInstantiateWithFlags(&own->graph, graph, 0));
 	ck_cuda(cuStreamCreate(&own->stream, CU_STREAM_NON_BLOCKING));
@@ -125,7 +144,7 @@ static int look_round(struct belongings *own)
 	own->counted++;
 	if (r)
 		return r == CUDA_ERROR_MPS_CLIENT_TERMINATED ? TAKEN : 3;
-	return whole && count == own->counted ? 0 : 2;
+	return whole && count == own->counted && *(uint32_t *)(uintptr_t)own->host == own->counted ? 0 : 2;
 }
 
 /* Looks round at each order, `rounds` times. */

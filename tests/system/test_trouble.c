@@ -269,7 +269,7 @@ static void lie(struct shm_view *view)
 	for (uint64_t i = 0; i < view->shape.ring_bytes; i++)
 		bytes[i] = (uint8_t)rand();
 	for (uint32_t i = 0; i < SHM_STREAMS; i++)
-		view->client->streams[i].flags = (uint32_t)rand();
+		shm_view_entry(view, i)->flags = (uint32_t)rand();
 	switch (row % 6) {
 	case 0: /* nothing but noise */
 		break;

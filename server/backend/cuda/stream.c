@@ -6,9 +6,10 @@
 // 580.159.04). So a program's fault in the last of 16 queues is reported 15 ms later, for all
 // others, than a fault in the first.
 //
-// Hence a stream for each queue is made with the context, before any other stream. Streams of the
-// usual kind are reused, and the first free stream is taken. So the work of a few programs, however
-// many have run before, is in the first queues.
+// Hence streams are made with the context, before any other stream, in the order of the queues.
+// Streams of the usual kind are reused, and the first free stream is taken. So the work of a few
+// programs, however many have run before, is in the first queues. And the first command in a
+// program's stream need not wait for the driver to make one.
 //
 //   missing ──create──► taken ──destroy, empty──► free ──create──► taken
 //      ▲                  │
@@ -16,12 +17,15 @@
 
 #include "server/backend/cuda/cuda.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 #include "server/role.h"
 
 #define USUAL_PRIORITY 0 /* of requests without a priority; the lowest */
 #define POOL_MAX       64u
+
+static_assert(POOL_MAX % HERITAGE_QUEUES == 0, "each queue has as many");
 
 static struct {
 	pthread_mutex_t lock; /* of the following */
@@ -39,7 +43,7 @@ static CUresult make(CUstream *ret_stream)
 /* A stream that cannot be made is missing. */
 void cuda_stream_open(void)
 {
-	for (uint32_t i = 0; i < HERITAGE_QUEUES; i++)
+	for (uint32_t i = 0; i < POOL_MAX; i++)
 		if (make(&pool.at[i].stream))
 			pool.at[i].stream = NULL;
 }

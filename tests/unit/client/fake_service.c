@@ -19,6 +19,7 @@
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
+#include "client/trace/trace.h"
 #include "client/text/text.h"
 
 struct fake_service fake = {.kernel_threads = 1024, .registers = 32};
@@ -373,10 +374,24 @@ CUresult submit_begin(struct client_stream *of, enum frmps_op op, uint32_t bytes
 	return CUDA_SUCCESS;
 }
 
+CUresult submit_begin_timed(struct client_stream *of, enum frmps_op op, uint32_t bytes,
+	struct submit_timing *timing, struct submit *ret_submit)
+{
+	(void)timing;
+	return submit_begin(of, op, bytes, ret_submit);
+}
+
 void submit_commit(struct submit *submit)
 {
 	(void)submit;
 	++fake.launches;
+}
+
+void submit_commit_timed(struct submit *submit, struct submit_timing *timing, bool early)
+{
+	(void)timing;
+	(void)early;
+	submit_commit(submit);
 }
 
 CUresult event_check_launch(CUevent event)
@@ -391,4 +406,30 @@ CUresult event_record(CUevent event, struct client_stream *of)
 	(void)of;
 	++fake.records;
 	return CUDA_SUCCESS;
+}
+
+/* There is no trace. */
+word32 trace_on;
+
+struct trace_call trace_call_begin(const char *name)
+{
+	return (struct trace_call){name, 0};
+}
+
+void trace_call_end(const struct trace_call *call)
+{
+	(void)call;
+}
+
+struct submit_timing *trace_launch(const struct launch *launch, const struct client_stream *of)
+{
+	(void)launch;
+	(void)of;
+	return NULL;
+}
+
+CUresult trace_submitted(struct submit_timing *timing, CUresult result)
+{
+	(void)timing;
+	return result;
 }

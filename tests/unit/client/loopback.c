@@ -55,7 +55,7 @@ static struct shm_timeline_entry *timeline(uint32_t slot)
 {
 	uint32_t generation = word_relaxed(&self.view.server->generation);
 
-	return &shm_view_timeline(&self.view, generation)->stream[slot];
+	return shm_timeline_at(shm_view_timeline(&self.view, generation), slot);
 }
 
 static void mark(uint32_t slot)
@@ -508,7 +508,7 @@ static void promote(void)
 	uint32_t next = word_relaxed(&server->generation) + 1;
 
 	for (uint32_t i = 0; i < SHM_STREAMS; ++i) {
-		word_set(&shm_view_timeline(&self.view, next)->stream[i].done,
+		word_set(&shm_timeline_at(shm_view_timeline(&self.view, next), i)->done,
 			word_relaxed(&timeline(i)->done));
 		word_set(&self.view.states[i].untimed, word_relaxed(&timeline(i)->done));
 	}

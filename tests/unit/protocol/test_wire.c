@@ -25,8 +25,8 @@ static const int32_t attributes[] = {0, INT32_MIN, INT32_MAX, -1, 1024};
 static const uint8_t uuid[WIRE_UUID_BYTES] = {0xff, 0, 0xfe, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x80};
 static const char *const names[] = {"", "kernel", "_Z6kernelPfi", "ünï", "a\tb\nc"};
 static const struct wire_option options[] = {{UINT32_MAX, 0, UINT64_MAX}, {1, 2, 3}};
-static const struct wire_shape shape = {
-	UINT64_MAX, 2, 3, UINT64_MAX - 1, 5, 6, 7, UINT64_C(1) << 40, 9, UINT32_MAX, UINT64_MAX - 2};
+static const struct wire_shape shape = {UINT64_MAX, 2, 3, UINT64_MAX - 1, 5, 6, 7, UINT64_C(1) << 40, 9,
+	UINT32_MAX, UINT64_MAX - 2, UINT64_MAX - 3};
 static uint8_t launch_attributes[3 * sizeof(struct frmps_launch_attribute)];
 /* Longer than any text that the house writes. */
 static char long_text[20000];
@@ -41,13 +41,13 @@ static void fill_memory(struct wire_message *m)
 {
 	switch (m->type) {
 	case WIRE_CREATE_MEMORY:
-		m->memory = (struct wire_memory){.handle = UINT64_MAX, .bytes = UINT64_MAX - 1};
+		m->memory = (struct wire_memory){.handle = UINT64_MAX, .bytes = UINT64_MAX - 1, .host = true};
 		break;
 	case WIRE_RELEASE_MEMORY:
 		m->memory = (struct wire_memory){.handle = UINT64_MAX};
 		break;
 	case WIRE_MAP_HANDLE:
-		m->memory = (struct wire_memory){UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, {0, 0}};
+		m->memory = (struct wire_memory){UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, {0, 0}, false};
 		break;
 	case WIRE_EXPORT_MEMORY:
 		m->memory = (struct wire_memory){.handle = UINT64_MAX, .address = 5};
@@ -281,6 +281,7 @@ static void same_shape(const struct wire_shape *a, const struct wire_shape *b)
 	ck_assert_uint_eq(a->server_bytes, b->server_bytes);
 	ck_assert_uint_eq(a->journal_blocks, b->journal_blocks);
 	ck_assert_uint_eq(a->times_offset, b->times_offset);
+	ck_assert_uint_eq(a->more_offset, b->more_offset);
 }
 
 static void same_hello(const struct wire_hello *a, const struct wire_hello *b)

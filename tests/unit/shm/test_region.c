@@ -45,6 +45,55 @@ START_TEST(both_sides_see_the_same_memory)
 }
 END_TEST
 
+static const uint32_t slots[] = {0, 1, SHM_PIECE - 1, SHM_PIECE, 2 * SHM_PIECE - 1, SHM_STREAMS - 1};
+
+/* Each of each generation, and of both sides. */
+START_TEST(streams_have_words_of_their_own)
+{
+	enum { SLOTS = sizeof(slots) / sizeof(*slots) };
+	struct shm_view view = SHM_VIEW_NULL;
+	uint64_t value = 0;
+
+	ck_assert_int_eq(shm_view_map(&view, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
+	ck_assert_uint_eq(shm_view_slots(&view), SHM_STREAMS);
+	for (uint32_t at = 0; at < SLOTS * SHM_TIMELINES; at++)
+		word_set(&shm_timeline_at(
+				 shm_view_timeline(&view, at % SHM_TIMELINES), slots[at / SHM_TIMELINES])
+				  ->done,
+			++value);
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		word_set(&shm_view_host(&view, slots[i])->done, ++value);
+		shm_view_entry(&view, slots[i])->priority = (int32_t)++value;
+	}
+	value = 0;
+	for (uint32_t at = 0; at < SLOTS * SHM_TIMELINES; at++) {
+		word_set(&view.server->generation, at % SHM_TIMELINES);
+		ck_assert_uint_eq(shm_view_done(&view, slots[at / SHM_TIMELINES]), ++value);
+	}
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		ck_assert_uint_eq(word_relaxed(&shm_view_host(&view, slots[i])->done), ++value);
+		ck_assert_int_eq(shm_view_entry(&view, slots[i])->priority, (int32_t)++value);
+	}
+	/* And nobody else's. */
+	ck_assert((void *)(shm_timeline_at(shm_view_timeline(&view, SHM_TIMELINES - 1), SHM_STREAMS - 1) +
+			   1) <= (void *)view.times);
+	ck_assert_uint_eq(word_relaxed(&view.client->tail), 0);
+	shm_view_unmap(&view);
+}
+END_TEST
+
+START_TEST(an_older_service_has_room_for_fewer_streams)
+{
+	struct wire_shape older = shape;
+	struct shm_view view = SHM_VIEW_NULL;
+
+	older.more_offset = 0;
+	ck_assert_int_eq(shm_view_map(&view, &older, client_fd, server_fd, SHM_SIDE_CLIENT), 0);
+	ck_assert_uint_eq(shm_view_slots(&view), SHM_PIECE);
+	shm_view_unmap(&view);
+}
+END_TEST
+
 START_TEST(readonly_descriptor_cannot_be_mapped_writable)
 {
 	int readonly;
@@ -84,6 +133,9 @@ static const struct {
 	ROW(arena_offset, UINT64_MAX - 4095),
 	ROW(arena_bytes, 0),
 	ROW(arena_bytes, UINT64_MAX),
+	ROW(more_offset, 1),
+	ROW(more_offset, 4096),
+	ROW(more_offset, UINT64_MAX - 4095),
 	ROW(client_bytes, 4096),
 	ROW(client_bytes, UINT64_MAX),
 	ROW(states_offset, 0),
@@ -143,6 +195,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, make, drop);
 	tcase_add_test(tests, both_sides_see_the_same_memory);
+	tcase_add_test(tests, streams_have_words_of_their_own);
+	tcase_add_test(tests, an_older_service_has_room_for_fewer_streams);
 	tcase_add_test(tests, readonly_descriptor_cannot_be_mapped_writable);
 	tcase_add_test(tests, regions_cannot_be_resized);
 	tcase_add_loop_test(tests, bad_shapes_are_refused, 0, sizeof(bad) / sizeof(*bad));

@@ -308,6 +308,48 @@ START_TEST(memory_without_its_descriptor_is_not_exported)
 }
 END_TEST
 
+/* Makes the record of something that a session has one that no daemon has written. */
+static void damage(struct holding *entry)
+{
+	struct store *store = fake->daemon.store;
+	struct kept_holding kept;
+
+	ck_assert(record_read(entry->record, &kept, sizeof(kept)));
+	kept.function = HOLDINGS_IDS;
+	entry->record = store_put(
+		store, entry->record, RECORD_HOLDING, record_key(entry->record), &kept, sizeof(kept));
+}
+
+/* The one that is read first is damaged; others name the same memory behind it. */
+START_TEST(memory_that_a_damaged_record_names_goes_back_once)
+{
+	struct wire_message map = {.type = WIRE_MAP_HANDLE, .memory = {.handle = 9, .bytes = 2 * MIB}};
+	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = map.memory};
+	struct holdings *holdings = &fake_session(fake, 0)->holdings;
+
+	fake_request(fake, &client, &create, -1);
+	fake_make_chunk(fake, keeper, 5);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	for (uint64_t i = 1; i < 3; i++) {
+		map.memory.address = client.window_base + i * 2 * MIB;
+		fake_request(fake, &client, &map, -1);
+		fake_serve(fake, active, WIRE_MAP_MEMORY);
+		fake_serve(fake, standby, WIRE_MAP_MEMORY);
+		fake_expect(fake, client.socket, WIRE_REPLY);
+	}
+	damage(TAILQ_FIRST(&holdings->entries));
+	damage(TAILQ_NEXT(TAILQ_FIRST(&holdings->entries), link));
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_serve(fake, active, WIRE_CLOSE_SESSION);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK);
+	ck_assert_uint_eq(fake->message.chunk.handle, 5);
+	fake_reply(fake, keeper->socket, fake->message.id, 0, NULL, 0);
+	fake_expect_nothing(fake, keeper->socket);
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
+}
+END_TEST
+
 static void expect_no_memory(struct fake_client *who)
 {
 	fake_expect(fake, who->socket, WIRE_REPLY);
@@ -656,6 +698,7 @@ int main(void)
 	tcase_add_test(tests, an_executor_without_its_descriptors_is_replaced_when_it_has_ended);
 	tcase_add_test(tests, an_executor_without_its_descriptors_takes_none_of_others_along);
 	tcase_add_test(tests, what_an_executor_has_lost_is_not_in_its_record);
+	tcase_add_test(tests, memory_that_a_damaged_record_names_goes_back_once);
 	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
 	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);

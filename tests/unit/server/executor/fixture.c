@@ -85,7 +85,7 @@ static void close_tenant(void)
 	struct tenant *tenant = fixture.tenant;
 
 	TAILQ_REMOVE(&fixture.executor.tenants, tenant, link);
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+	for (uint32_t slot = 0; slot < tenant->known; slot++)
 		stream_close(tenant, &tenant->streams[slot]);
 	if (tenant->poll_stream)
 		fake_ops.stream_destroy(tenant->poll_stream);

@@ -174,7 +174,7 @@ static void free_session(void)
 
 static void set_done(uint32_t slot, uint64_t done)
 {
-	word_set(&shm_view_timeline(&view, 1)->stream[slot].done, done);
+	word_set(&shm_timeline_at(shm_view_timeline(&view, 1), slot)->done, done);
 }
 
 static void set_stream(uint32_t slot, uint64_t issued, uint64_t done)
@@ -188,6 +188,7 @@ START_TEST(doubt_is_what_is_issued_and_not_done)
 {
 	make_session();
 	ck_assert(!shm_view_in_doubt(&view));
+	word_set(&view.server->streams, SHM_STREAMS);
 	word_set(&view.states[SHM_STREAMS - 1].journaled, 6);
 	ck_assert(!shm_view_in_doubt(&view));
 	word_set(&view.states[SHM_STREAMS - 1].issued, 5);

@@ -7,6 +7,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
+#include "server/loop/shared_fd.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
 #include "server/session/holdings.h"
@@ -188,7 +189,7 @@ START_TEST(memory_limit_is_an_answer)
 END_TEST
 
 /* Against: memory 1 of 4 MiB, free; memory 2 of 2 MiB, mapped at the start of the window; a further
- * window, number 100. */
+ * window, number 100; host memory 4 of 2 MiB, free; memory 5, lost. */
 static const struct {
 	enum wire_type type;
 	struct wire_memory memory;
@@ -200,7 +201,10 @@ static const struct {
 	{WIRE_CREATE_MEMORY, {.handle = 3, .bytes = 0}, CHECK_E_BROKEN},
 	{WIRE_CREATE_MEMORY, {.handle = 3, .bytes = 2 * MIB + 4096}, CHECK_E_BROKEN},
 	{WIRE_CREATE_MEMORY, {.handle = 3, .bytes = 64 * MIB}, CHECK_E_ANSWER}, /* over the limit */
+	{WIRE_CREATE_MEMORY, {.handle = 3, .bytes = 64 * MIB, .host = true}, 0},
+	{WIRE_CREATE_MEMORY, {.handle = 3, .bytes = 128 * MIB, .host = true}, CHECK_E_ANSWER},
 	{WIRE_RELEASE_MEMORY, {.handle = 1}, 0},
+	{WIRE_RELEASE_MEMORY, {.handle = 4}, 0},
 	{WIRE_RELEASE_MEMORY, {.handle = 2}, CHECK_E_BROKEN}, /* is mapped */
 	{WIRE_RELEASE_MEMORY, {.handle = 3}, CHECK_E_ANSWER},
 	{WIRE_IMPORT_MEMORY, {.handle = 3}, 0},
@@ -212,6 +216,13 @@ static const struct {
 	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE, .bytes = 4 * MIB}, CHECK_E_BROKEN}, /* over 2 */
 	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 3 * MIB, .bytes = 4 * MIB}, CHECK_E_BROKEN},
 	{WIRE_MAP_HANDLE, {.handle = 1, .address = HOST - 2 * MIB, .bytes = 4 * MIB}, CHECK_E_BROKEN},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = HOST, .bytes = 4 * MIB}, CHECK_E_BROKEN},
+	{WIRE_MAP_HANDLE, {.handle = 4, .address = HOST, .bytes = 2 * MIB}, 0},
+	{WIRE_MAP_HANDLE, {.handle = 4, .address = HOST + MIB, .bytes = 2 * MIB}, CHECK_E_BROKEN},
+	{WIRE_MAP_HANDLE, {.handle = 4, .address = BASE + 2 * MIB, .bytes = 2 * MIB}, CHECK_E_ANSWER},
+	{WIRE_MAP_HANDLE, {.handle = 4, .address = BASE + 100 * WINDOW_BYTES, .bytes = 2 * MIB},
+		CHECK_E_ANSWER},
+	{WIRE_MAP_HANDLE, {.handle = 5, .address = BASE + 2 * MIB, .bytes = 2 * MIB}, CHECK_E_ANSWER},
 	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 100 * WINDOW_BYTES, .bytes = 4 * MIB}, 0},
 	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 101 * WINDOW_BYTES - 4 * MIB, .bytes = 4 * MIB}, 0},
 	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 101 * WINDOW_BYTES - 2 * MIB, .bytes = 4 * MIB},
@@ -230,26 +241,27 @@ START_TEST(physical_memory_is_checked)
 		{.type = WIRE_RESERVE_WINDOW,
 			.window = {.address = BASE + 100 * WINDOW_BYTES, .bytes = WINDOW_BYTES}},
 		{.type = WIRE_MAP_MEMORY, .range = {.address = BASE, .bytes = 2 * MIB}},
+		{.type = WIRE_CREATE_MEMORY, .memory = {.handle = 4, .bytes = 2 * MIB}},
+		{.type = WIRE_CREATE_MEMORY, .memory = {.handle = 5, .bytes = 2 * MIB}},
 	};
 	struct wire_message message = {.type = physical[_i].type, .memory = physical[_i].memory};
-	static struct chunk chunks[2]; /* the holdings keep them until the teardown */
+	static struct shared_fd file;
+	static struct chunk chunks[3]; /* the holdings keep them until the teardown */
+	struct chunk *const of[] = {&chunks[0], &chunks[1], NULL, &chunks[1], &chunks[2], NULL};
 	const struct wire_u64s none = {0};
 	struct check_finding finding;
 	struct holding *entry;
 
-	for (int i = 0; i < 2; i++) {
-		chunks[i] = (struct chunk){.refs = 9};
+	for (int i = 0; i < 3; i++) {
+		chunks[i] = (struct chunk){.refs = 9, .fd = i == 2 ? &file : NULL};
 		TAILQ_INIT(&chunks[i].owners);
 	}
 	scope.memory_limit = 32 * MIB;
-	for (int i = 0; i < 4; i++)
-		ck_assert_int_eq(holdings_note(holdings, &had[i], &none, NULL,
-					 i == 0	  ? &chunks[0]
-					 : i == 2 ? NULL
-						  : &chunks[1],
-					 &entry),
-			0);
-	ck_assert_uint_eq(holdings->memory_bytes, 6 * MIB);
+	scope.pinned_limit = 100 * MIB;
+	for (int i = 0; i < 6; i++)
+		ck_assert_int_eq(holdings_note(holdings, &had[i], &none, NULL, of[i], &entry), 0);
+	ck_assert_uint_eq(holdings->memory_bytes, 8 * MIB);
+	ck_assert_uint_eq(holdings->host_bytes, 2 * MIB);
 	ck_assert_uint_eq(chunks[1].holders, 2);
 	ck_assert_int_eq(check(&message, -1, &finding), physical[_i].outcome);
 }

@@ -64,7 +64,8 @@ static void fill_memory(struct wire_message *message, uint64_t device)
 		message->memory = (struct wire_memory){.handle = 1 + some(4),
 			.address = device + 64 * MIB,
 			.bytes = 2 * MIB,
-			.token = {1, 2}};
+			.token = {1, 2},
+			.host = some(2)};
 		break;
 	case WIRE_RESERVE_WINDOW:
 	case WIRE_RELEASE_WINDOW:

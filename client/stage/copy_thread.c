@@ -1,12 +1,12 @@
-// See porter.h.
+// See copy_thread.h.
 //
-//   state   FREE ──claim()──► CLAIMED ──give──► WORK ──porter is done──► DONE ──take──► FREE
+//   state   FREE ──claim()──► CLAIMED ──give──► WORK ──copy thread is done──► DONE ──take──► FREE
 //
-// Whoever claims the porter owns the job's fields until it gives them; the porter owns them in
-// WORK. The state is the only word that both look at. The porter never ends; in a forked child
-// there is none, and nothing copies there.
+// A thread that claims the copy thread owns the job's fields until give(); the copy thread owns the
+// fields in WORK. The state is the only word that both threads access. The copy thread never ends;
+// a forked child has none, and makes no copies.
 
-#include "client/stage/porter.h"
+#include "client/stage/copy_thread.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -22,15 +22,15 @@
 
 enum state { FREE, CLAIMED, WORK, DONE };
 
-/* How long the porter looks for the next piece before it sleeps. */
+/* Time that the copy thread spins for the next piece before it sleeps. */
 #define SPIN_NS UINT64_C(100000)
-/* How often the other half is looked for before it is given way to. */
+/* Spins of a caller for the other half before it yields. */
 #define LOOKS 1000u
 
 static struct {
 	word32 state;
 	word32 asleep;
-	porter_copy_fn *copy;
+	copy_thread_fn *copy;
 	void *dst;
 	const void *src;
 	uint64_t bytes;
@@ -39,8 +39,8 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool started;
 
-/* Sleeps while there is no work. Pairs with give(): either it sees us asleep, or we see its
- * work. */
+/* Sleeps while there is no work. Pairs with give(): either give() sees `asleep`, or this thread
+ * sees the work. */
 static void rest(void)
 {
 	uint32_t seen;
@@ -87,7 +87,7 @@ static bool claim(void)
 				  &job.state, &expected, CLAIMED, memory_order_acquire, memory_order_relaxed);
 }
 
-static void give(porter_copy_fn *copy, void *dst, const void *src, uint64_t bytes)
+static void give(copy_thread_fn *copy, void *dst, const void *src, uint64_t bytes)
 {
 	job.copy = copy;
 	job.dst = dst;
@@ -99,12 +99,12 @@ static void give(porter_copy_fn *copy, void *dst, const void *src, uint64_t byte
 		syscall(SYS_futex, &job.state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-void porter_copy(porter_copy_fn *copy, void *dst, const void *src, uint64_t bytes)
+void copy_thread_copy(copy_thread_fn *copy, void *dst, const void *src, uint64_t bytes)
 {
 	/* Both halves begin at cache lines if the whole does. */
 	uint64_t own = bytes / 2 / 64 * 64;
 
-	if (bytes < PORTER_LEAST || !claim()) {
+	if (bytes < COPY_THREAD_LEAST || !claim()) {
 		copy(dst, src, bytes);
 		return;
 	}

@@ -1,22 +1,22 @@
-// Tests of client/stage/porter.c: every byte arrives, with one thread, with several that want the
-// porter at once, and when the porter has gone to sleep in between. A lost wake-up hangs (time
-// limit). ThreadSanitizer looks at this one.
+// Tests of client/stage/copy_thread.c: every byte arrives, with one thread, with several threads
+// that need the copy thread at once, and after the copy thread slept in between. A lost wake-up
+// hangs (time limit). Runs under ThreadSanitizer, too.
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stage/porter.h"
+#include "client/stage/copy_thread.h"
 #include "tests/lib/suite.h"
 
-#define BYTES ((size_t)(2 * PORTER_LEAST + 12345))
+#define BYTES ((size_t)(2 * COPY_THREAD_LEAST + 12345))
 
 static void copy(void *dst, const void *src, uint64_t bytes)
 {
 	memcpy(dst, src, bytes);
 }
 
-/* Between two copies each word is looked at: long enough for the porter to fall asleep now and
+/* Checks each word between two copies: long enough for the copy thread to fall asleep now and
  * then. */
 static void *copy_often(void *seed)
 {
@@ -29,7 +29,7 @@ static void *copy_often(void *seed)
 		for (size_t i = 0; i < BYTES; i++)
 			from[i] = (uint8_t)(i * 31 + (size_t)round + (uintptr_t)seed);
 		memset(to, 0, BYTES);
-		porter_copy(copy, to, from, bytes);
+		copy_thread_copy(copy, to, from, bytes);
 		wrong += memcmp(to, from, bytes) != 0;
 		wrong += bytes < BYTES && to[bytes] != 0;
 	}
@@ -44,7 +44,7 @@ START_TEST(one_thread)
 }
 END_TEST
 
-START_TEST(several_threads_share_one_porter)
+START_TEST(several_threads_share_one_copy_thread)
 {
 	pthread_t threads[4];
 	void *wrong;
@@ -60,10 +60,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("porter");
-	TCase *cases = suite_case(suite, "porter");
+	Suite *suite = suite_create("copy_thread");
+	TCase *cases = suite_case(suite, "copy_thread");
 
 	tcase_add_test(cases, one_thread);
-	tcase_add_test(cases, several_threads_share_one_porter);
+	tcase_add_test(cases, several_threads_share_one_copy_thread);
 	return suite_run(suite);
 }

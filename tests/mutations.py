@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Seeds bugs, one at a time, and says which of them the tests notice.
+
+usage: mutations.py [--list] [--only TEXT,...] [--jobs N] [--keep FOLDER]
+
+A mutation is a text of a file, what stands there instead, and the tests that have to notice it: at least one of them must
+fail, or must not build. It works on a copy of the last commit, in a folder of its own, that is built once; each mutation
+then builds its tests and what they need. A mutation whose text is not there exactly once is an error: whoever changes
+the line changes the table. As root more tests can see something, and some mutations are tried as root only.
+
+--only: mutations whose names contain one of the texts. --jobs: for ninja. --keep: the folder, which stays.
+
+Exit status: 0: all were noticed; 1: some were not; 2: the copy does not build, or a mutation is not to be made.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Mutation(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str  # names as meson has them
+    needs_root: bool = False
+
+
+MUTATIONS = (
+    Mutation("a descriptor's token counts for another user", "server/session/export.c",
+             "if (offer->uid == uid && ", "if (", "system/test_users system/test_hostile", True),
+    Mutation("pinned memory is shared with another user", "server/session/sharing.c",
+             "if (session->uid == importer->uid)", "if (true)", "system/test_users system/test_hostile", True),
+    Mutation("an answer of a former executor counts", "server/session/request.c",
+             "return worker != request->session->domain->active;", "return false;",
+             "server/session/test_requests system/test_daemon_death system/test_faults"),
+    Mutation("no limit holds", "server/session/check.c",
+             "return limit && (held > limit || more > limit - held);", "return limit && held > limit && more;",
+             "server/session/test_check"),
+    Mutation("the limit of pinned memory forgets what is kept open", "server/session/check.c",
+             "scope->holdings->host_bytes + scope->kept_bytes", "scope->holdings->host_bytes",
+             "server/session/test_check system/test_limits"),
+    Mutation("everybody commands every program", "server/control/caller.c",
+             "return quota_is_operator(caller->guest.uid) || caller->guest.uid == session->uid;",
+             "return quota_is_operator(caller->guest.uid) || session;", "system/frmpsctl system/test_users system/test_suspend", True),
+    Mutation("everybody is an operator", "server/session/quota.c",
+             "return uid == 0 || uid == geteuid();", "return uid == 0 || true;", "system/frmpsctl system/test_users system/mps", True),
+    Mutation("a record may be longer than what was written", "shm/ring.c",
+             "head.size > ring->seen - ring->head || ", "", "shm/test_ring"),
+    Mutation("a ring may hold more than it has room for", "shm/ring.c",
+             "published > ring->mask + 1 || ", "", "shm/test_ring"),
+    Mutation("an executor becomes a second user", "server/executor/open.c",
+             "if (executor->user) {", "if (executor->user && !user) {", "server/executor/test_executor", True),
+    Mutation("first values go anywhere", "server/executor/variable.c",
+             "if (block->end < block->start ||", "if (block->end < block->start &&", "server/executor/test_variable"),
+    Mutation("a program copies to any address", "server/executor/tenant.c",
+             "return range_set_covers(&tenant->device, device, address, bytes);", "return device && bytes;",
+             "server/executor/test_executor system/test_trouble system/test_semantics"),
+    Mutation("a damaged record is believed", "server/holder/store.c",
+             "|| slot->check != checksum(slot, type))", "|| !type)", "server/holder/test_store"),
+    Mutation("a file that somebody has open counts as closed", "server/session/handout.c",
+             "state = errno == EAGAIN ? STATE_OPEN : STATE_UNKNOWN;", "state = errno == EAGAIN ? STATE_FREE : STATE_UNKNOWN;",
+             "server/session/test_handout"),
+    Mutation("damaged code on disk is used", "client/state/code_cache.c",
+             "!= header.code_sum", "== ~header.code_sum", "system/test_compiling"),
+    Mutation("others may have written code on disk", "client/state/code_cache.c",
+             "!(status.stx_mode & 022)", "status.stx_mode", "system/test_compiling"),
+    Mutation("a table of sections ends anywhere", "server/backend/image.c",
+             "!inside(header.e_shoff, count * sizeof(section), bytes))", "!count)", "server/backend/test_backend"),
+    Mutation("a member of a fat binary ends anywhere", "server/backend/image.c",
+             "!inside(at + entry.header_bytes, entry.payload_bytes, end) ||", "", "server/backend/test_backend"),
+    Mutation("two variables in one place move", "server/backend/movable.c",
+             "\tkeep_shared(reading);\n", "\t(void)keep_shared;\n", "server/backend/test_relocate"),
+    Mutation("an offset into a variable is lost", "server/backend/relocate.c",
+             "address_of(move, named) + one->addend", "address_of(move, named)", "server/backend/test_relocate"),
+    Mutation("a fault ends an incident that is being handled", "server/fault/incident.c",
+             "[INCIDENT_SIGN] = {INCIDENT_HALTING, FIRST_LOSS | INCIDENT_HALT},\n\t\t\t\t[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, FIRST_LOSS},\n\t\t\t\t[INCIDENT_REAPED] = {INCIDENT_VACANT, REPLACED},",
+             "[INCIDENT_SIGN] = {INCIDENT_HALTING, FIRST_LOSS | INCIDENT_HALT},\n\t\t\t\t[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, FIRST_LOSS},\n\t\t\t\t[INCIDENT_REAPED] = {INCIDENT_STARTING, REPLACED},",
+             "server/fault/test_incident server/fault/test_promote"),
+    Mutation("a kernel that faulted is believed to be done", "client/submit/wait.c",
+             "return !word_acquire(&server->doubtful) && word_acquire(&server->state) == SHM_SESSION_RUNNING;",
+             "return server;", "system/test_contained system/test_faults system/test_exact"),
+    Mutation("a forked child uses its parent's session", "client/state/process.c",
+             "return now == ENDED ? CUDA_ERROR_DEINITIALIZED : CUDA_ERROR_NOT_INITIALIZED;",
+             "return now == ENDED ? CUDA_ERROR_DEINITIALIZED : CUDA_SUCCESS;", "system/test_process"),
+)
+
+
+def run(command, folder, **more):
+    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
+
+
+def copy_to(folder):
+    archive = subprocess.Popen(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE)
+    subprocess.run(["tar", "-x", "-C", folder], stdin=archive.stdout, check=True)
+    if archive.wait():
+        sys.exit("no copy can be made")
+
+
+def change(path, mutation):
+    text = path.read_text()
+    if text.count(mutation.old) != 1:
+        raise ValueError(f"its text is {text.count(mutation.old)} times in {mutation.file}")
+    path.write_text(text.replace(mutation.old, mutation.new))
+    return text
+
+
+def is_noticed(folder, mutation, jobs):
+    """Return: who noticed it; None: nobody"""
+    built = run(["ninja", "-C", "build", "-j", str(jobs)], folder)
+    if built.returncode:
+        return "the compiler"
+    for test in mutation.tests.split():
+        found = run(["meson", "test", "-C", "build", "--no-rebuild", test], folder)
+        if found.returncode:
+            return test
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n")[0])
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--keep")
+    arguments = parser.parse_args()
+    chosen = [one for one in MUTATIONS if any(text in one.name for text in arguments.only.split(","))]
+    if arguments.list:
+        for one in chosen:
+            print(f"{one.name}: {one.file}; {one.tests}")
+        return 0
+    folder = pathlib.Path(arguments.keep or tempfile.mkdtemp(prefix="frmps-mutations-"))
+    folder.mkdir(exist_ok=True)
+    try:
+        return try_all(folder, chosen, arguments.jobs)
+    finally:
+        if not arguments.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def try_all(folder, chosen, jobs):
+    print("building a copy of the last commit", flush=True)
+    copy_to(folder)
+    for command in (["meson", "setup", "build"], ["ninja", "-C", "build", "-j", str(jobs)]):
+        built = run(command, folder)
+        if built.returncode:
+            print(built.stdout[-4000:])
+            return 2
+    known = {line.split(" / ")[-1] for line in run(["meson", "test", "-C", "build", "--list"], folder).stdout.splitlines()}
+    missed = wrong = 0
+    for number, mutation in enumerate(chosen, 1):
+        label = f"{number}/{len(chosen)} {mutation.name}"
+        if mutation.needs_root and os.geteuid():
+            print(f"{label}: skipped, for root only", flush=True)
+            continue
+        path, begin = folder / mutation.file, time.monotonic()
+        try:
+            if not known.issuperset(mutation.tests.split()):
+                raise ValueError(f"there is no test {set(mutation.tests.split()) - known}")
+            text = change(path, mutation)
+        except (OSError, ValueError) as problem:
+            print(f"{label}: CANNOT BE MADE, {problem}", flush=True)
+            wrong += 1
+            continue
+        by = is_noticed(folder, mutation, jobs)
+        path.write_text(text)
+        missed += not by
+        print(f"{label}: {'noticed by ' + by if by else 'NOT NOTICED'} ({time.monotonic() - begin:.0f} s)", flush=True)
+    print(f"{len(chosen)} mutations, {missed} not noticed, {wrong} cannot be made")
+    return 2 if wrong else 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
