@@ -15,6 +15,7 @@
 #include "server/session/reclaim.h"
 #include "server/session/rooms.h"
 #include "server/session/session.h"
+#include "server/session/sink.h"
 #include "server/standby/leave_out.h"
 #include "server/standby/move.h"
 #include "server/standby/separate.h"
@@ -108,6 +109,12 @@ static void in_trouble(struct domain *domain)
 	warm_hurry(domain);
 }
 
+static void memory_is_back(struct daemon *daemon)
+{
+	sink_retry(daemon);
+	swap_retry(daemon);
+}
+
 static const struct standby_room standby_room = {
 	.executor_ready = warm_start,
 	.opened = warm_session,
@@ -120,7 +127,9 @@ static const struct standby_room standby_room = {
 	.session_ends = session_ends,
 	.serves = serves,
 	.in_trouble = in_trouble,
-	.memory_is_back = swap_retry,
+	.memory_is_back = memory_is_back,
+	.make_room = swap_make_room,
+	.spare_room = swap_spare,
 };
 
 const struct rooms rooms_all = {

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import select
 import signal
 import subprocess
@@ -312,6 +313,13 @@ def session_of(session, child):
     raise Failed("the service does not know the program")
 
 
+def swap_times(session):
+    """Return: what the threads that copied in the latest suspend spent their time with, percent, as the service says"""
+    said = [event["text"] for event in json.loads(session.system.order("events", "--json"))["events"] if "is suspended" in event["text"]]
+    times = [float(ms) for ms in re.search(r"pages (\d+) ms, device (\d+) ms, files (\d+) ms", said[-1]).groups()]
+    return [100 * ms / max(1.0, sum(times)) for ms in times]
+
+
 @point_by_point
 def suspending(session, mib):
     """A program's device memory goes to host memory and comes back, beside another one's 1 ms kernels."""
@@ -325,11 +333,13 @@ def suspending(session, mib):
     number = session_of(session, child)
     out, back = [], []
     for _ in range(SWAPS):
-        out.append(swap_gbps(session, "suspend", number, mib))
+        out.append((swap_gbps(session, "suspend", number, mib), swap_times(session)))
         back.append(swap_gbps(session, "resume", number, mib))
     beside = busy.finish()["gap"]
     child.finish()
-    return {"out_gbps": max(out), "in_gbps": max(back), "out_s": mib * 2**20 / 1e9 / max(out), "in_s": mib * 2**20 / 1e9 / max(back),
+    out_gbps, times = max(out)
+    return {"out_gbps": out_gbps, "in_gbps": max(back), "out_s": mib * 2**20 / 1e9 / out_gbps, "in_s": mib * 2**20 / 1e9 / max(back),
+            "out_pages": times[0], "out_device": times[1], "out_files": times[2],
             "beside_gap": beside["max"], "alone_gap": alone["max"],
             "beside_loss": 100 * (1 - beside["n"] / seconds / (alone["n"] / 2))}
 

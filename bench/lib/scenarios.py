@@ -227,6 +227,8 @@ SCENARIOS = (
              measure.suspending,
              (Number("out_gbps", "out", "GB/s", MORE), Number("in_gbps", "in", "GB/s", MORE),
               Number("out_s", "out", "s"), Number("in_s", "in", "s"),
+              Number("out_pages", "time of the copying threads for host pages", "%"),
+              Number("out_device", "the same for the device", "%"), Number("out_files", "the same for files", "%"),
               Number("beside_gap", "longest gap of the other program", "ms"), Number("alone_gap", "the same alone", "ms"),
               Number("beside_loss", "kernels that it lost", "%")), "bars", points=(16384,), quick=None, host=(256,),
              axis="MiB", systems=("frmps",)),

@@ -44,7 +44,11 @@ struct config_setting {
 enum config_backend { CONFIG_BACKEND_CUDA, CONFIG_BACKEND_HOST };
 enum config_guard { CONFIG_GUARD_ERROR, CONFIG_GUARD_WARN, CONFIG_GUARD_OFF };
 enum config_isolation { CONFIG_ISOLATION_USER, CONFIG_ISOLATION_CLIENT };
-enum config_memory_policy { CONFIG_MEMORY_POLICY_REFUSE, CONFIG_MEMORY_POLICY_EVICT };
+enum config_memory_policy {
+	CONFIG_MEMORY_POLICY_REFUSE,
+	CONFIG_MEMORY_POLICY_EVICT,
+	CONFIG_MEMORY_POLICY_SWAP
+};
 /* Programs of the later class yield to those of the earlier. */
 enum config_class { CONFIG_CLASS_ONLINE, CONFIG_CLASS_OFFLINE };
 enum config_recovery { CONFIG_RECOVERY_FAIL, CONFIG_RECOVERY_REPLAY };

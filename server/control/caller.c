@@ -238,13 +238,14 @@ static void answer_isolate(struct caller *caller)
 		on_moved(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
 
-/* The same, of a command that takes nothing else and is for a session that does not end already. */
-static struct session *find_living(struct caller *caller)
+/* The same, of a command that takes nothing else, but for a word that is known already, and is for
+ * a session that does not end already. */
+static struct session *find_living(struct caller *caller, bool has_word)
 {
 	const struct caller_request *request = &caller->request;
 	struct session *session;
 
-	if (request->argument_count != 1) {
+	if (request->argument_count != (has_word ? 2 : 1)) {
 		refuse(caller, CUDA_ERROR_INVALID_VALUE, "%s takes one session", request->command);
 		return NULL;
 	}
@@ -260,7 +261,7 @@ static struct session *find_living(struct caller *caller)
 
 static void answer_terminate(struct caller *caller)
 {
-	struct session *session = find_living(caller);
+	struct session *session = find_living(caller, false);
 
 	if (!session)
 		return;
@@ -270,7 +271,7 @@ static void answer_terminate(struct caller *caller)
 
 static void answer_pause(struct caller *caller)
 {
-	struct session *session = find_living(caller);
+	struct session *session = find_living(caller, false);
 
 	if (!session)
 		return;
@@ -288,26 +289,31 @@ static void on_swapped(void *context, int32_t code, const char *text)
 	say(caller, id, (CUresult)code, code ? json_pack("{ss}", "reason", text) : json_object());
 }
 
-/* Return: the session of a command that may take a while to answer; NULL after an answer */
-static struct session *find_awaited(struct caller *caller)
+/* Return: the session of a command whose answer may take a while; NULL after an answer */
+static struct session *find_awaited(struct caller *caller, bool has_word)
 {
 	const struct caller_request *request = &caller->request;
 
 	if (!caller->awaited_id && request->id)
-		return find_living(caller);
+		return find_living(caller, has_word);
 	refuse(caller, CUDA_ERROR_INVALID_VALUE, "%s takes one session at a time", request->command);
 	return NULL;
 }
 
 static void answer_suspend(struct caller *caller)
 {
-	struct session *session = find_awaited(caller);
+	const struct caller_request *request = &caller->request;
+	bool now = request->argument_count == 2 && !strcmp(request->arguments[1], "now");
+	enum swap_manner manner = !now					 ? SWAP_AT_REST
+				  : quota_is_operator(caller->guest.uid) ? SWAP_PAUSED_BY_US
+									 : SWAP_PAUSED;
+	struct session *session = find_awaited(caller, now);
 	const char *obstacle;
 
 	if (!session)
 		return;
-	caller->awaited_id = caller->request.id;
-	obstacle = swap_begin(session, on_swapped, caller);
+	caller->awaited_id = request->id;
+	obstacle = swap_begin(session, manner, on_swapped, caller);
 	if (obstacle)
 		on_swapped(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
@@ -315,7 +321,7 @@ static void answer_suspend(struct caller *caller)
 static void answer_resume(struct caller *caller)
 {
 	bool is_ours = quota_is_operator(caller->guest.uid);
-	struct session *session = find_awaited(caller);
+	struct session *session = find_awaited(caller, false);
 
 	if (!session)
 		return;

@@ -27,8 +27,14 @@
 //     label			a second name; only if an operator has set a label
 //     chunks, multiprocessors	of the partition
 //     clients			programs in the partition, of all users
+//   run_as			of executors
+//     who			service, user, program: the rights that executors have (server/role.h)
+//     reason			only if root's service runs executors as root: why
 //   swap			device memory of suspended programs, of all users
 //     bytes, most_bytes	that is in host memory, and that may be (swap_host_bytes)
+//     directory_bytes		that is in swap_directory
+//     users			a list: uid, bytes and directory_bytes of each user with some; users other than root and the
+// 				service's user see only their own
 //   domains			a list; users other than root and the service's user see only their own
 //     uid			null: nobody's yet
 //     alone			null, or the reason why the domain is for a single program
@@ -52,7 +58,8 @@
 // 	 state			opening, running, paused, suspended, held, faulted, closed, closing. A session that is paused
 // 				before an executor knows it is opening first
 // 	 memory_bytes		device memory that is mapped now, in whole chunks
-// 	 swapped_bytes		device memory of a suspended session that is in host memory now
+// 	 swapped_bytes		device memory of a suspended session that is off the device now
+// 	 swap_directory_bytes	of these, in swap_directory; the rest is in host memory
 // 	 host_bytes		pinned host memory that is mapped now
 // 	 image_bytes		images of its modules
 // 	 staging_bytes		the service's pinned host memory for copies
@@ -182,10 +189,15 @@ static void add_terms(json_t *json, const struct session *session)
 static void add_service_bytes(json_t *json, const struct session *session)
 {
 	uint64_t sinks = sink_is_there(session) ? sink_bytes(session->daemon->device.total_bytes) : 0;
+	uint64_t away = session->holdings.away_bytes;
+	struct swap_bytes bytes = {0};
 
 	json_object_set_new(json, "staging_bytes", json_integer((json_int_t)session->view.shape.arena_bytes));
 	json_object_set_new(json, "sink_bytes", json_integer((json_int_t)sinks));
-	json_object_set_new(json, "swapped_bytes", json_integer((json_int_t)session->holdings.away_bytes));
+	json_object_set_new(json, "swapped_bytes", json_integer((json_int_t)away));
+	swap_add_bytes(session, &bytes);
+	json_object_set_new(
+		json, "swap_directory_bytes", json_integer((json_int_t)(bytes.directory ? away : 0)));
 }
 
 static json_t *session_json(const struct session *session)
@@ -376,10 +388,48 @@ static json_t *partitions_json(const struct daemon *daemon)
 	return partitions;
 }
 
-static json_t *swap_json(const struct daemon *daemon)
+/* Of one user. */
+static json_t *swap_user_json(const struct daemon *daemon, uid_t uid)
 {
-	return json_pack("{sI sI}", "bytes", (json_int_t)swap_all_bytes(daemon), "most_bytes",
-		(json_int_t)swap_most_bytes(daemon));
+	const struct session *session;
+	struct swap_bytes bytes = {0};
+
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session->uid == uid)
+			swap_add_bytes(session, &bytes);
+	if (!bytes.host && !bytes.directory)
+		return NULL;
+	return json_pack("{sI sI sI}", "uid", (json_int_t)uid, "bytes", (json_int_t)bytes.host,
+		"directory_bytes", (json_int_t)bytes.directory);
+}
+
+/* Whether some session before this one is of its user. */
+static bool is_first_of_user(const struct session *session)
+{
+	const struct session *other;
+
+	TAILQ_FOREACH (other, &session->daemon->sessions, link)
+		if (other->uid == session->uid)
+			return other == session;
+	return true;
+}
+
+static json_t *swap_json(const struct daemon *daemon, uid_t uid, bool all)
+{
+	const struct swap_bytes bytes = swap_all_bytes(daemon);
+	json_t *users = json_array(), *user;
+	const struct session *session;
+
+	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		user = (all || session->uid == uid) && is_first_of_user(session)
+			       ? swap_user_json(daemon, session->uid)
+			       : NULL;
+		if (user)
+			json_array_append_new(users, user);
+	}
+	return json_pack("{sI sI sI so}", "bytes", (json_int_t)bytes.host, "most_bytes",
+		(json_int_t)swap_most_bytes(daemon), "directory_bytes", (json_int_t)bytes.directory, "users",
+		users);
 }
 
 static json_t *stop_json(const struct daemon *daemon)
@@ -402,7 +452,7 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 		stop_json(daemon), "ready", daemon->ready, "keeper", keeper_json(daemon), "device",
 		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "run_as",
 		run_as_json(daemon->heritage), "partitions", partitions_json(daemon), "swap",
-		swap_json(daemon), "domains", domains_json(daemon, uid, all), "counters",
+		swap_json(daemon, uid, all), "domains", domains_json(daemon, uid, all), "counters",
 		counters_json(daemon), "events", event_counters_json(daemon), "driver_loads",
 		driver_loads_json(daemon)));
 }

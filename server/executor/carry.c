@@ -9,6 +9,11 @@
 //                            │ piece 0 ──► file   │ piece 1 ──► file   …
 //   into  the same from right to left
 //
+// What bounds the way out is memory of the host: its pages are allocated, then written. The kernel
+// allocates with fallocate() and does not clear them, as it would for who writes through a mapping.
+// Huge pages make it several times faster (standby/swap_files.c). The answer to a request says how
+// long its thread took for the pages, the device and the file.
+//
 // Requests of one session are copied by several carriers at a time. Their order does not matter:
 // the daemon asks for each range once, and releases the memory of a range that may be copied to
 // twice (standby/swap.c).
@@ -22,6 +27,7 @@
 
 #include "server/executor/carry.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -47,8 +53,12 @@ struct carrier_pages {
 	uint8_t pieces[2][PIECE];
 };
 
+/* What a carrier's time goes to, as in the answer. */
+enum { PAGES, DEVICE, FILES, TIMES };
+
 struct carrier {
 	struct executor *executor;
+	uint64_t times[TIMES]; /* ns, of the request that it has */
 	pthread_t thread;
 	struct backend_stream *stream;
 	struct carrier_pages *pages; /* registered */
@@ -119,8 +129,24 @@ static CUresult read_piece(const struct load *load, uint64_t at, uint8_t *piece)
 		       : CUDA_SUCCESS;
 }
 
+/* What cannot be allocated now is an error of the writing, if it is one. */
+static void make_pages(const struct load *load, uint64_t at)
+{
+	fallocate(load->fd, 0, (off_t)(load->wish->offset + at), (off_t)piece_bytes(load->wish, at));
+}
+
+/* Notes what the time went to since `*since`. */
+static void spent(struct carrier *carrier, unsigned what, uint64_t *since)
+{
+	uint64_t now = clock_now();
+
+	carrier->times[what] += now - *since;
+	*since = now;
+}
+
 static CUresult carry_out(struct carrier *carrier, const struct load *load)
 {
+	uint64_t since = clock_now();
 	CUresult code = begin_piece(carrier, load->wish, 0);
 
 	for (uint64_t at = 0; !code && at < load->wish->bytes; at += PIECE) {
@@ -128,24 +154,33 @@ static CUresult carry_out(struct carrier *carrier, const struct load *load)
 
 		if (load->wish->bytes - at > PIECE)
 			code = begin_piece(carrier, load->wish, at + PIECE);
+		spent(carrier, DEVICE, &since);
+		if (!code)
+			make_pages(load, at);
+		spent(carrier, PAGES, &since);
 		if (!code)
 			code = await_half(carrier, half);
+		spent(carrier, DEVICE, &since);
 		if (!code)
 			code = write_piece(load, at, carrier->pages->pieces[half]);
+		spent(carrier, FILES, &since);
 	}
 	return code;
 }
 
 static CUresult carry_into(struct carrier *carrier, const struct load *load)
 {
+	uint64_t since = clock_now();
 	CUresult code = CUDA_SUCCESS;
 
 	for (uint64_t at = 0; !code && at < load->wish->bytes; at += PIECE) {
 		unsigned half = at / PIECE % 2;
 
 		code = await_half(carrier, half);
+		spent(carrier, DEVICE, &since);
 		if (!code)
 			code = read_piece(load, at, carrier->pages->pieces[half]);
+		spent(carrier, FILES, &since);
 		if (!code)
 			code = begin_piece(carrier, load->wish, at);
 	}
@@ -169,7 +204,7 @@ static const char *text_of(CUresult code)
 	case CUDA_SUCCESS:
 		return NULL;
 	case CUDA_ERROR_OUT_OF_MEMORY:
-		return "the machine has no memory for it";
+		return "there is no room for it in host memory, or in swap_directory";
 	default:
 		return "its device memory could not be copied";
 	}
@@ -181,16 +216,21 @@ static void carry(struct carrier *carrier, struct job *job)
 	const struct range range = {wish->address, wish->address + wish->bytes};
 	struct load load = {wish, packet_take_fd(&job->packet, 0)};
 	struct tenant *tenant = job->tenant;
-	CUresult code = wish->into ? carry_into(carrier, &load) : carry_out(carrier, &load);
+	uint64_t since;
+	CUresult code;
 
+	memset(carrier->times, 0, sizeof(carrier->times));
+	code = wish->into ? carry_into(carrier, &load) : carry_out(carrier, &load);
+	since = clock_now();
 	code = settle(carrier, code);
+	spent(carrier, DEVICE, &since);
 	if (!code && wish->into && !constant_refresh_in(tenant, &range))
 		code = CUDA_ERROR_NOT_READY;
 	close(load.fd);
 	/* Pairs with the acquire in carry_is_busy(). */
 	atomic_fetch_sub_explicit(&tenant->carrying, 1, memory_order_release);
 	job_board_kick(&job->executor->board);
-	job_reply(job, code, NULL, 0, text_of(code));
+	job_reply(job, code, carrier->times, TIMES, text_of(code));
 }
 
 /* ---- carriers ---- */

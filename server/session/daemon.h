@@ -93,6 +93,10 @@ struct daemon {
 	uint64_t latest_offender; /* latest number of an offender's entry */
 	struct events events;
 	struct reclaim reclaim;
+	/* standby/swap_choose.c */
+	unsigned displacing;   /* sessions on their way out for others */
+	uint64_t displaced_us; /* when the latest of them had left */
+	uint64_t choices;      /* number of such choices so far */
 	struct userlog userlog;
 	struct handouts handouts;
 	struct compiling compiling;
@@ -106,10 +110,8 @@ struct daemon {
 	struct backend_device device;
 	bool device_known;
 	struct device_health health;
-	uint64_t
-		/* most device memory of sessions that begin now, set by an operator
-		 * (control/mps.h); 0: none */
-		memory_default;
+	/* most device memory of sessions that begin now, set by an operator (control/mps.h); 0: none */
+	uint64_t memory_default;
 	uint64_t sm_default;	/* the same for multiprocessors, percent */
 	uint64_t class_default; /* the class of such sessions, at best (config.h) */
 	struct partitions partitions;

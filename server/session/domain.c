@@ -312,12 +312,31 @@ static bool has_failed(const struct worker *worker)
 	return !worker->was_ready || (!worker->was_warm && worker->exit_signal != SIGKILL);
 }
 
+/* True if an executor had no device memory for its context, programs wait for the executor, and
+ * others make room (memory_policy = swap). */
+static bool awaits_room(struct domain *domain, const struct worker *worker)
+{
+	struct session *session = TAILQ_FIRST(&domain->sessions);
+	uint64_t now_us = timer_now_us(), wait_ms;
+
+	if (worker->lost_code != CUDA_ERROR_OUT_OF_MEMORY || domain->active || !session)
+		return false;
+	if (!domain->start_short_us)
+		domain->start_short_us = now_us;
+	wait_ms = domain->daemon->standby_room->make_room(
+		session, GUARANTEE_EXECUTOR_BYTES, domain->start_short_us);
+	if (wait_ms)
+		timer_start(domain->respawn, wait_ms + RESPAWN_FIRST_MS);
+	return wait_ms;
+}
+
 void domain_worker_gone(struct domain *domain, struct worker *worker)
 {
 	char reason[256];
 
 	TAILQ_REMOVE(&domain->workers, worker, link);
-	if (has_failed(worker) && !domain->daemon->leaving && !domain->retiring) {
+	if (has_failed(worker) && !domain->daemon->leaving && !domain->retiring &&
+		!awaits_room(domain, worker)) {
 		worker_describe_end(worker, reason, sizeof(reason));
 		start_failed(domain, reason);
 	}

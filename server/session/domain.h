@@ -57,6 +57,8 @@ struct domain {
 	uint32_t generation;	     /* the latest given out to an executor */
 	struct promotion *promotion; /* state of fault/ (fault/promote.h) */
 	unsigned start_failures;
+	/* first time that an executor had no device memory for its start; 0: none */
+	uint64_t start_short_us;
 	char start_error[256]; /* why the latest start failed */
 	struct timer *respawn;
 	struct timer *telling; /* until standbys get the entries that they lack (standby/warm.h) */

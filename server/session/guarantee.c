@@ -54,7 +54,7 @@ static uint64_t unused_by(const struct session *session)
 
 static bool is_refused_to_others(const struct terms *terms)
 {
-	return terms->memory_policy == CONFIG_MEMORY_POLICY_REFUSE;
+	return terms->memory_policy != CONFIG_MEMORY_POLICY_EVICT;
 }
 
 /* Bytes reserved for the session alone on such terms. */
@@ -113,6 +113,14 @@ uint64_t guarantee_room(const struct session *session)
 	return room > own ? room : own;
 }
 
+bool guarantee_fits(const struct session *session)
+{
+	const struct sums others = sum_up(session->daemon, session);
+
+	return !others.kept || held_by(session) <= session->terms.memory_guarantee ||
+	       others.held + others.kept + held_by(session) <= capacity(session->daemon, others.sessions + 1);
+}
+
 bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count)
 {
 	const struct sums sums = sum_up(daemon, NULL);
@@ -146,7 +154,7 @@ bool guarantee_refuses(const struct session *session, char *ret_text, size_t siz
 	if (is_refused_to_others(&session->terms) && others.held + others.kept + own > most) {
 		snprintf(ret_text, size,
 			"its memory_guarantee of %s cannot be kept: others hold %s, and there "
-			"are %s (memory_policy = refuse)",
+			"are %s (memory_policy is not evict)",
 			BYTES_OF(own), BYTES_OF(others.held), BYTES_OF(most));
 		return true;
 	}
@@ -209,7 +217,7 @@ bool guarantee_refuses_rules(
 	if (sums.kept && sums.held + sums.kept > most) {
 		snprintf(ret_text, size,
 			"memory_guarantee: what is served now holds %s and would be guaranteed %s "
-			"more, and there are %s (memory_policy = refuse)",
+			"more, and there are %s (memory_policy is not evict)",
 			BYTES_OF(sums.held), BYTES_OF(sums.kept), BYTES_OF(most));
 		return true;
 	}

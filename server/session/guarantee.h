@@ -1,7 +1,7 @@
 // Memory that sessions have for certain (memory_guarantee). The part of a guarantee that a session
 // does not hold yet stays reserved: others are refused beyond their own guarantees (memory_policy =
-// refuse), or may take that memory and end when it is needed (evict). Only looks and computes;
-// daemon, loop thread only.
+// refuse, swap), or may take that memory and end when it is needed (evict). Only looks and
+// computes; daemon, loop thread only.
 //
 // All figures are whole chunks that sessions hold. A shared chunk counts for the session that has
 // had the chunk longest. Memory that a session freed and executors have not unmapped yet is free
@@ -30,6 +30,9 @@ uint64_t guarantee_wish(const struct session *session, const struct wire_message
 /** Most that a session may still take without memory reserved for others, bytes. UINT64_MAX: no
  * reservations. */
 uint64_t guarantee_room(const struct session *session);
+
+/** True if the session's request needs no memory that is reserved for others. */
+bool guarantee_fits(const struct session *session);
 
 /** True if `count` more executors need no memory that is reserved for sessions. */
 bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count);

@@ -43,6 +43,11 @@ void reclaim_begin(struct daemon *daemon)
 	daemon->reclaim.under_way++;
 }
 
+void reclaim_cancel(struct daemon *daemon)
+{
+	daemon->reclaim.under_way--;
+}
+
 void reclaim_note_freed(struct session *session, struct chunk *chunk)
 {
 	if (chunk->freed_by)
@@ -102,6 +107,16 @@ void reclaim_done(struct daemon *daemon, unsigned count)
 	reclaim_retry(daemon);
 }
 
+bool reclaim_is_short(const struct daemon *daemon)
+{
+	const struct request *request;
+
+	TAILQ_FOREACH (request, &daemon->reclaim.thirsty, link)
+		if (request->refused_memory_us)
+			return true;
+	return false;
+}
+
 bool reclaim_expects(const struct daemon *daemon)
 {
 	return daemon->reclaim.under_way;
@@ -113,6 +128,19 @@ void reclaim_await(struct request *request)
 
 	request->thirst = ++reclaim->latest;
 	TAILQ_INSERT_TAIL(&reclaim->thirsty, request, link);
+}
+
+void reclaim_await_for(struct request *request, uint64_t milliseconds)
+{
+	reclaim_await(request);
+	reclaim_look_in(request->session->daemon, milliseconds);
+}
+
+void reclaim_look_in(struct daemon *daemon, uint64_t milliseconds)
+{
+	/* A running timer ends soon: then all requests are tried again. */
+	if (!timer_running(daemon->reclaim.timer))
+		timer_start(daemon->reclaim.timer, milliseconds);
 }
 
 bool reclaim_hope(struct request *request)

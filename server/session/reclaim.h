@@ -51,13 +51,21 @@ void reclaim_released(struct daemon *daemon, uint64_t freed_by);
 void reclaim_synced(struct daemon *daemon, unsigned count);
 /** A session frees a chunk: the session's next question for free memory waits for that chunk. */
 void reclaim_note_freed(struct session *session, struct chunk *chunk);
+/** Undoes reclaim_begin(): no memory will come back. */
+void reclaim_cancel(struct daemon *daemon);
 /** So many announced things have given their memory back. */
 void reclaim_done(struct daemon *daemon, unsigned count);
+/** True if a request waits that was refused memory. */
+bool reclaim_is_short(const struct daemon *daemon);
 /** True if memory is on its way back. */
 bool reclaim_expects(const struct daemon *daemon);
 
 /** The request waits, behind those that do already. */
 void reclaim_await(struct request *request);
+/** The same, for so many milliseconds or a little longer at most. */
+void reclaim_await_for(struct request *request, uint64_t milliseconds);
+/** Tries waiting requests again after so many milliseconds, or before. */
+void reclaim_look_in(struct daemon *daemon, uint64_t milliseconds);
 /** The keeper has no memory for the request, which waits if some is on its way. Return: true if the
  * request waits. */
 bool reclaim_hope(struct request *request);

@@ -17,6 +17,7 @@
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
 #include "server/session/answer.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
@@ -167,6 +168,7 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 		chunk_leave(request->chunk);
 		session->request = NULL;
 		session->answered = request->session_id;
+		session->asked_us = timer_now_us();
 		session->crashes = session->deaths = 0;
 		session_keep(session);
 		request_free(request);
@@ -193,6 +195,9 @@ static void limit_memory(const struct session *session, const struct wire_reply 
 	values[1] = reply->values.at[1];
 	if (values[0] > room)
 		values[0] = room;
+	values[0] += session->daemon->standby_room->spare_room(session);
+	if (values[0] > values[1])
+		values[0] = values[1];
 	if (!limit || limit >= values[1])
 		return;
 	values[1] = limit;
@@ -358,6 +363,18 @@ static void take_chunk(struct request *request, const struct wire_reply *reply, 
 		close(fd);
 }
 
+/* Return: whether the request waits for somebody's memory. */
+static bool displace_for(struct request *request)
+{
+	struct session *session = request->session;
+	uint64_t wait_ms = session->daemon->standby_room->make_room(
+		session, guarantee_wish(session, &request->message), request->refused_memory_us);
+
+	if (wait_ms)
+		reclaim_await_for(request, wait_ms);
+	return wait_ms;
+}
+
 /* Return: whether there will be more memory. */
 static bool evict_for(struct request *request)
 {
@@ -387,6 +404,12 @@ static bool evict_for(struct request *request)
 	return reclaim_hope(request);
 }
 
+/* The device has none. Return: whether the request waits for some */
+static bool may_get_more(struct request *request)
+{
+	return reclaim_hope(request) || displace_for(request) || evict_for(request);
+}
+
 static void on_chunk(
 	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
 {
@@ -405,7 +428,7 @@ static void on_chunk(
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 	else if (!reply)
 		reclaim_await(request);
-	else if (reply->code == CUDA_ERROR_OUT_OF_MEMORY && (reclaim_hope(request) || evict_for(request)))
+	else if (reply->code == CUDA_ERROR_OUT_OF_MEMORY && may_get_more(request))
 		return;
 	else if (reply->code || !request->chunk)
 		finish_with(request, reply->code ? (CUresult)reply->code : CUDA_ERROR_OUT_OF_MEMORY);
@@ -429,6 +452,17 @@ static void ask_keeper(struct request *request)
 	request->sent = true;
 	record_sent(request, daemon->keeper);
 	worker_request(daemon->keeper, &message, NULL, 0, on_chunk, request);
+}
+
+/* Also makes room for memory that is reserved for others. */
+static void get_chunk(struct request *request)
+{
+	const struct session *session = request->session;
+
+	if (session->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP || guarantee_fits(session))
+		ask_keeper(request);
+	else if (!may_get_more(request))
+		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 void request_send_again(struct request *request, struct worker *worker)
@@ -570,7 +604,7 @@ void request_advance(struct request *request)
 	else if (is_host_memory(&request->message) && !request->chunk)
 		create_host_memory(request);
 	else if (route != ROUTE_ACTIVE && !request->chunk)
-		ask_keeper(request);
+		get_chunk(request);
 	else if (route == ROUTE_KEEPER)
 		succeed_here(request, NULL, 0);
 	else if (request->message.type == WIRE_SET_LIMIT && !request->session->domain->alone)
@@ -748,6 +782,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 	struct check_finding finding;
 	int r;
 
+	session->asked_us = timer_now_us();
 	/* A request that was under way when the daemon died has been checked, and may have been
 	 * executed. */
 	if (session->again.asked && session->again.asked == message->id) {
@@ -761,7 +796,8 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		answer_at_once(session, message, &finding);
 	else if (!quota_allows(session, message))
 		refuse(session, message, CUDA_ERROR_OUT_OF_MEMORY);
-	else if (wish && wish > guarantee_room(session))
+	else if (wish && wish > guarantee_room(session) &&
+		 wish - guarantee_room(session) > session->daemon->standby_room->spare_room(session))
 		answer_at_once(session, message,
 			&(struct check_finding){.code = CUDA_ERROR_OUT_OF_MEMORY,
 				.limit = "memory_guarantee of others",

@@ -142,7 +142,10 @@ struct session {
 	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
 	struct holdings holdings;
 	struct uploads uploads;
-	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
+	struct chunk *sinks[2];	 /* near, far (session/sink.c); NULL: none */
+	unsigned sinks_asked;	 /* answers of keepers to come */
+	bool sinks_short;	 /* others make room for them */
+	uint64_t sinks_short_us; /* since when; 0: never */
 	struct request *request;
 	struct move *move; /* on the way to a domain of its own (standby/move.h); else NULL */
 	/* of a move: the new executor, which knows the session; NULL: none yet */
@@ -160,9 +163,14 @@ struct session {
 	uint64_t freed_us; /* time of the latest free; 0: never */
 	/* pieces of device memory that the program freed, and that are still in use */
 	unsigned freeing;
-	uint64_t apart_us; /* begin of the latest move because of a guard hit; 0: never */
-	bool given_up;	   /* could not be adopted, and ends after the adoption of the others */
-	bool adopted;	   /* no message read in this life: the first may be finished already */
+	uint64_t asked_us; /* begin or end of the latest request */
+	/* standby/swap_choose.c */
+	uint64_t stays_until_us; /* no other session displaces it before */
+	uint64_t left_us;	 /* how long its memory took to leave */
+	uint64_t passed_over;	 /* the latest choice in which it could not be suspended */
+	uint64_t apart_us;	 /* begin of the latest move because of a guard hit; 0: never */
+	bool given_up;		 /* could not be adopted, and ends after the adoption of the others */
+	bool adopted;		 /* no message read in this life: the first may be finished already */
 	struct session_again again;
 	/* the text that a compiler crashed at last (compiling.h) */
 	struct session_compilation crashed;

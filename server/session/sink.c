@@ -11,15 +11,19 @@
 
 #include "server/session/sink.h"
 
+#include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/executor/guard.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/guarantee.h"
+#include "server/session/reclaim.h"
+#include "server/session/rooms.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
@@ -68,12 +72,30 @@ static void tell_all(struct session *session)
 		sink_tell(session, session->destination);
 }
 
+/* The device has no memory for the sinks. Return: true if others make room (memory_policy =
+ * swap) */
+static bool awaits_room(struct session *session)
+{
+	struct daemon *daemon = session->daemon;
+	uint64_t wait_ms;
+
+	if (!session->sinks_short_us)
+		session->sinks_short_us = timer_now_us();
+	wait_ms = daemon->standby_room->make_room(
+		session, sink_bytes(daemon->device.total_bytes), session->sinks_short_us);
+	session->sinks_short = wait_ms;
+	if (wait_ms)
+		reclaim_look_in(daemon, wait_ms);
+	return wait_ms;
+}
+
 /* Takes over the sink that the keeper has made. */
 static void take(struct session *session, int index, const struct wire_reply *reply, struct packet *packet)
 {
 	bool made = reply && !reply->code && reply->values.count;
 	bool wanted = session->state != SESSION_CLOSING && made;
 
+	session->sinks_asked--;
 	if (made) {
 		struct chunk *chunk =
 			chunk_new(session->daemon, reply->values.at[0], packet_take_fd(packet, 0));
@@ -87,7 +109,9 @@ static void take(struct session *session, int index, const struct wire_reply *re
 		session_keep(session);
 	if (wanted)
 		tell_all(session);
-	else if (reply && reply->code)
+	else if (reply && reply->code &&
+		 !(reply->code == CUDA_ERROR_OUT_OF_MEMORY && session_is_live(session) &&
+			 awaits_room(session)))
 		userlog_event(session->daemon, session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
 			"session %llu gets no guard: no device memory for its sinks (code %d)",
 			(unsigned long long)session->number, (int)reply->code);
@@ -112,6 +136,7 @@ static void ask(struct session *session, uint64_t bytes, worker_reply_fn *reply)
 {
 	struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = bytes}};
 
+	session->sinks_asked++;
 	worker_request(session->daemon->keeper, &message, NULL, 0, reply, session_ref(session));
 }
 
@@ -142,6 +167,18 @@ void sink_request_all(struct daemon *daemon)
 	TAILQ_FOREACH (session, &daemon->sessions, link)
 		if (session_is_live(session))
 			sink_request(session);
+}
+
+void sink_retry(struct daemon *daemon)
+{
+	struct session *session;
+
+	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		if (!session->sinks_short || session->sinks_asked || !session_is_live(session))
+			continue;
+		session->sinks_short = false;
+		sink_request(session);
+	}
 }
 
 void sink_resume_all(struct daemon *daemon)

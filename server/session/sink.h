@@ -39,6 +39,8 @@ static inline uint64_t sink_bytes(uint64_t total_bytes)
 void sink_request(struct session *session);
 /** The same for every session that is served: there is another keeper. */
 void sink_request_all(struct daemon *daemon);
+/** Device memory has come back: the same for sessions that wait for memory of their sinks. */
+void sink_retry(struct daemon *daemon);
 /** A new life of the daemon, which has no record of requests in flight: as sink_request_all(); also
  * informs executors of existing sinks. */
 void sink_resume_all(struct daemon *daemon);

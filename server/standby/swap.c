@@ -1,6 +1,7 @@
-// Suspending a session: all its device memory goes to files in host memory, and the device has the
-// pages for others. The program stops at its next call that needs the device; that call brings the
-// memory back to the same addresses. The memory of a paused session comes back once it is resumed.
+// Suspending a session: all its device memory goes to files, in host memory as a rule
+// (swap_files.c), and the device has the pages for others. The program stops at its next call that
+// needs the device; that call brings the memory back to the same addresses. The memory of a paused
+// session comes back once it is resumed. swap_choose.c chooses sessions that make room for others.
 //
 //            swap_begin()          all is copied                 wanted, and there is room
 //     HERE ──────────────► LEAVES ───────────────► AWAY ◄─────────────────────────────┐
@@ -12,8 +13,9 @@
 //
 //   HERE     as ever
 //   LEAVES   the executor issues nothing more of the session (SHM_SHARE_AWAY), waits for its work
-//            on the device, and copies the memory to files (executor/carry.c). All memory stays
-//            mapped
+//            on the device, for five seconds at most, and copies the memory to files
+//            (executor/carry.c). All memory stays mapped. New commands call LEAVES off, or, if the
+//            session is to go at once, wait (enum swap_manner)
 //   AWAY     executors have no memory of the session mapped, the chunks are empty. Modules,
 //            streams, graphs and pinned memory stay in executors
 //   RETURNS  the executor reports the free memory; the keeper makes memory, the serving executor
@@ -33,8 +35,9 @@
 //                 executor unmaps any mapped memory once more. The files are complete in both
 //
 // Not suspended: a session that shares device memory with another, that has CUDA arrays or memory
-// without a mapping; and, unless paused, a session with commands, also with commands that wait for
-// something of the program itself.
+// without a mapping; a session whose work on the device does not end; and, unless it is paused or
+// goes at once, a session with commands, also with commands that wait for something of the program
+// itself.
 
 #include "server/standby/swap_inside.h"
 
@@ -60,7 +63,7 @@ void swap_end(struct session *session, swap_done_fn *done, void *context)
 	swap_say(swap, CUDA_ERROR_NOT_READY, "somebody else has asked for the same");
 	swap->done = done;
 	swap->context = context;
-	swap->wanted = true;
+	swap_want(swap);
 	swap_begin_return(session);
 }
 
@@ -70,19 +73,25 @@ void swap_forget(struct session *session, const void *context)
 		session->swap->done = NULL;
 }
 
+static bool is_being_paused(const struct swap *swap)
+{
+	return swap->session->memory == SESSION_MEMORY_LEAVES &&
+	       (swap->manner == SWAP_PAUSED || swap->manner == SWAP_PAUSED_BY_US);
+}
+
 bool swap_holds(struct session *session)
 {
 	struct swap *swap = session->swap;
 
 	if (!swap)
 		return false;
-	if (session_is_paused(session))
+	if (session_is_paused(session) || is_being_paused(swap))
 		return true;
-	if (session->memory == SESSION_MEMORY_LEAVES) {
+	if (session->memory == SESSION_MEMORY_LEAVES && swap->manner == SWAP_AT_REST) {
 		swap_stay(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
 		return false;
 	}
-	swap->wanted = true;
+	swap_want(swap);
 	swap_begin_return(session);
 	return true;
 }
@@ -92,13 +101,13 @@ void swap_take_wanted(struct worker *worker, uint64_t number)
 	struct session *session = domain_find_session(worker->domain, number);
 	struct swap *swap = session ? session->swap : NULL;
 
-	if (!swap || session_is_paused(session))
+	if (!swap || session_is_paused(session) || is_being_paused(swap))
 		return;
-	if (session->memory == SESSION_MEMORY_LEAVES) {
+	if (session->memory == SESSION_MEMORY_LEAVES && swap->manner == SWAP_AT_REST) {
 		swap->way->failed(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
 		return;
 	}
-	swap->wanted = true;
+	swap_want(swap);
 	swap_begin_return(session);
 }
 
@@ -149,8 +158,9 @@ void swap_adopt(struct session *session)
 {
 	struct swap *swap = swap_new(session, swap_on_retry);
 
-	swap->wanted = session->memory == SESSION_MEMORY_RETURNS ||
-		       (!session_is_paused(session) && (session->request || swap_has_work(session)));
+	if (session->memory == SESSION_MEMORY_RETURNS ||
+		(!session_is_paused(session) && (session->request || swap_has_work(session))))
+		swap_want(swap);
 	swap_fall_back(swap);
 	swap_begin_return(session);
 }

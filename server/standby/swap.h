@@ -19,11 +19,20 @@ struct worker;
  */
 typedef void swap_done_fn(void *context, int32_t code, const char *text);
 
+/* When a session goes, and how long its memory is away. */
+enum swap_manner {
+	SWAP_AT_REST, /* goes without commands; comes back for commands */
+	/* commands are held, work on the device ends; comes back once there is room */
+	SWAP_NOW,
+	SWAP_PAUSED,	   /* the same, then paused like by session_pause(): until resumed */
+	SWAP_PAUSED_BY_US, /* by an operator of the service */
+};
+
 /**
  * Begins to suspend a session.
  * Return: NULL, or the obstacle (static text); then `done` is not called
  */
-const char *swap_begin(struct session *session, swap_done_fn *done, void *context);
+const char *swap_begin(struct session *session, enum swap_manner manner, swap_done_fn *done, void *context);
 
 /**
  * Brings the memory of a session back, or keeps the memory where it is if it has not gone yet.
@@ -35,10 +44,28 @@ void swap_end(struct session *session, swap_done_fn *done, void *context);
 /** The caller no longer waits. */
 void swap_forget(struct session *session, const void *context);
 
-/** Bytes of host memory that the device memory of all sessions takes, and may take
- * (swap_host_bytes). */
-uint64_t swap_all_bytes(const struct daemon *daemon);
+/* Device memory that is, or is about to be, in host memory and in swap_directory, bytes. */
+struct swap_bytes {
+	uint64_t host, directory;
+};
+
+/** Adds the bytes of a session. */
+void swap_add_bytes(const struct session *session, struct swap_bytes *bytes);
+/** The bytes of all sessions. */
+struct swap_bytes swap_all_bytes(const struct daemon *daemon);
+/** Most bytes in host memory (swap_host_bytes). */
 uint64_t swap_most_bytes(const struct daemon *daemon);
+
+/**
+ * Makes room for so many bytes of a session on the device, if the session's policy says so
+ * (memory_policy = swap): suspends another session. Rules: swap_choose.c.
+ * @since_us: when the session began to wait: it waits for sessions that rest from then on
+ * Return: milliseconds after which, at the latest, the caller tries again; 0: no session can make
+ * room
+ */
+uint64_t swap_make_room(struct session *asker, uint64_t bytes, uint64_t since_us);
+/** Device memory that others could free for the session at this moment, bytes. */
+uint64_t swap_spare(const struct session *asker);
 
 /** Call before a request of the session is sent. Return: true if the request waits until the memory
  * is back; this call brings the memory back unless the session is paused. */

@@ -3,11 +3,13 @@
 #include <stdio.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/config/config.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/guarantee.h"
+#include "server/session/reclaim.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/standby/swap_inside.h"
@@ -15,8 +17,10 @@
 
 /* CreateChunk requests that are under way for a session. */
 #define MAKES 64u
-/* When a return that failed is tried again, beside the moments in which memory is given back. */
+/* Pause before another try after a failed return; memory that comes back also causes a try. */
 #define RETRY_MS 1000u
+/* The same for a session that lets others come first. */
+#define LATER_MS 100u
 
 static void map_standbys(struct session *session, const struct piece *piece)
 {
@@ -35,6 +39,7 @@ static void back_here(struct swap *swap)
 	for (uint32_t i = 0; i < swap->pieces.count; i++)
 		map_standbys(session, &swap->pieces.at[i]);
 	swap_be_here(session);
+	swap_note_return(session, timer_now_us() - swap->begun_us);
 	swap_note_moved(session, "goes on, and its device memory is on the device again");
 	swap_say(swap, CUDA_SUCCESS, "");
 	swap_drop(swap);
@@ -54,12 +59,27 @@ void swap_fall_back(struct swap *swap)
 	swap_release_all(swap);
 }
 
+/* There is no room: other sessions may make room. */
+static void await_room(struct swap *swap, const char *text)
+{
+	uint64_t wait_ms = swap_make_room(swap->session, swap->pieces.bytes, swap->wanted_us);
+
+	swap->is_awaiting_room = wait_ms;
+	timer_start(swap->retry, wait_ms ? wait_ms : RETRY_MS);
+	if (!wait_ms)
+		swap_say(swap, CUDA_ERROR_OUT_OF_MEMORY, text);
+}
+
 static void fail(struct swap *swap, int32_t code, const char *text)
 {
 	if (swap->step == SWAP_QUERIES)
 		session_set_memory(swap->session, SESSION_MEMORY_AWAY);
 	else
 		swap_fall_back(swap);
+	if (code == CUDA_ERROR_OUT_OF_MEMORY) {
+		await_room(swap, text);
+		return;
+	}
 	timer_start(swap->retry, RETRY_MS);
 	swap_say(swap, code, text);
 }
@@ -93,7 +113,7 @@ static void map(struct swap *swap, struct piece *piece)
 	}
 }
 
-/* Made for an earlier try, or for nobody any more. */
+/* Made for an earlier try, or for an ended swap. */
 static void give_back(struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
 {
 	if (reply && !reply->code && reply->values.count)
@@ -166,6 +186,27 @@ static void on_free_memory(
 	swap_drop_ticket(ticket);
 }
 
+void swap_want(struct swap *swap)
+{
+	if (!swap->wanted)
+		swap->wanted_us = timer_now_us();
+	swap->wanted = true;
+}
+
+/* True if others have waited for longer: room that is being made is theirs. */
+static bool comes_later(const struct swap *swap)
+{
+	const struct session *other;
+
+	if (swap->session->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP)
+		return false;
+	TAILQ_FOREACH (other, &swap->session->daemon->sessions, link)
+		if (other->swap && other->swap != swap && other->swap->is_awaiting_room &&
+			other->swap->wanted_us < swap->wanted_us && domain_serving(other->domain))
+			return true;
+	return swap_is_displacing(swap->session->daemon) && reclaim_is_short(swap->session->daemon);
+}
+
 /* Begins the return if possible now. */
 void swap_begin_return(struct session *session)
 {
@@ -180,11 +221,13 @@ void swap_begin_return(struct session *session)
 	swap->is_awaiting_unmap = swap->unmapping;
 	if (swap->is_awaiting_unmap)
 		return;
+	if (comes_later(swap)) {
+		timer_start(swap->retry, LATER_MS);
+		return;
+	}
 	if (guarantee_room(session) < swap->pieces.bytes) {
-		timer_start(swap->retry, RETRY_MS);
-		swap_say(swap, CUDA_ERROR_OUT_OF_MEMORY,
-			"what its device memory needs is guaranteed to other programs. It comes back when "
-			"there is room");
+		await_room(swap, "what its device memory needs is guaranteed to other programs. It comes "
+				 "back when there is room");
 		return;
 	}
 	timer_stop(swap->retry);

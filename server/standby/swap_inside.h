@@ -16,7 +16,11 @@
 struct timer;
 
 #define SWAP_MIB      (UINT64_C(1) << 20)
-#define SWAP_HAS_WORK "it has work, which may wait for something of its own: pause it first"
+#define SWAP_HAS_WORK "it has work (suspend --now does not wait for a rest)"
+
+/* Times of the copying threads: for host pages, for the device, for reading and writing files
+ * (CarryMemory's answer). */
+#define SWAP_TIMES 3u
 
 /* Steps of RETURNS. */
 enum swap_step { SWAP_QUERIES, SWAP_MAPS, SWAP_CARRIES };
@@ -45,8 +49,12 @@ struct swap {
 	uint32_t next;		/* piece, */
 	uint64_t at;		/* and byte in it, to copy next */
 	bool wanted;		/* the memory is to come back, */
-	bool is_awaiting_unmap; /* and its return waits for the end of unmapping */
+	bool is_awaiting_unmap; /* and its return waits for the end of unmapping, */
+	bool is_awaiting_room;	/* or for room that others make */
+	uint64_t wanted_us;	/* since when */
 	uint64_t begun_us;
+	uint64_t times[SWAP_TIMES]; /* of copying since then: of all threads together, ns */
+	enum swap_manner manner;
 	struct timer *retry;
 	swap_done_fn *done;
 	void *context;
@@ -89,6 +97,11 @@ void swap_fail_by(struct swap *swap, const struct wire_reply *reply);
 /** Handles an answer without values: goes on, or fails. */
 void swap_go_on(struct ticket *ticket, const struct wire_reply *reply, void (*next)(struct swap *swap));
 
+/** Memory that may still be suspended, as far as known, bytes. */
+uint64_t swap_room(const struct daemon *daemon);
+/** Makes the session's files, for so many bytes each. Return: NULL, or the obstacle (static
+ * text) */
+const char *swap_make_files(struct session *session, uint64_t bytes);
 /** Copies all pieces on the present way. */
 void swap_copy(struct swap *swap);
 
@@ -108,11 +121,19 @@ bool swap_has_work(const struct session *session);
 /** The memory stays on the device: LEAVES is over. */
 void swap_stay(struct swap *swap, int32_t code, const char *text);
 
+/** The memory is to come back. */
+void swap_want(struct swap *swap);
 /** Begins the return if the memory is wanted and the return can begin now (swap_back.c). */
 void swap_begin_return(struct session *session);
+/** True if a session makes room for others, or has done so a moment ago. */
+bool swap_is_displacing(const struct daemon *daemon);
+/** Others do not displace the session for so long (swap_choose.c). */
+void swap_stays(struct session *session, uint64_t least_us);
+/** The memory is back, after so long. */
+void swap_note_return(struct session *session, uint64_t took_us);
 /** Releases the memory that has come already: RETURNS is AWAY again. */
 void swap_fall_back(struct swap *swap);
-/** The same. @context: a swap */
+/** swap_begin_return() as a callback. @context: a swap */
 void swap_on_retry(void *context);
 
 #endif

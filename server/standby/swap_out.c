@@ -1,13 +1,9 @@
 // Out: from HERE by LEAVES to AWAY, or back to HERE. See swap.c for states and rules.
 
 #include <stdio.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/config/config.h"
-#include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -15,37 +11,6 @@
 #include "server/session/session.h"
 #include "server/standby/swap_inside.h"
 #include "server/standby/warm.h"
-
-/*
- * The budget
- */
-
-uint64_t swap_most_bytes(const struct daemon *daemon)
-{
-	uint64_t bytes = daemon->config->swap_host_bytes;
-
-	return bytes ? bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
-}
-
-static uint64_t bytes_of(const struct session *session)
-{
-	struct stat status;
-
-	/* All files have the same size. */
-	return session->swap_files[0] && fstat(session->swap_files[0]->fd, &status) == 0
-		       ? (uint64_t)status.st_size
-		       : 0;
-}
-
-uint64_t swap_all_bytes(const struct daemon *daemon)
-{
-	const struct session *session;
-	uint64_t bytes = 0;
-
-	TAILQ_FOREACH (session, &daemon->sessions, link)
-		bytes += bytes_of(session);
-	return bytes;
-}
 
 /*
  * May the memory go?
@@ -77,8 +42,6 @@ static bool is_shared(const struct session *session, const struct chunk *chunk)
 
 static const char *obstacle_of_memory(const struct session *session, const struct pieces *pieces)
 {
-	uint64_t most = swap_most_bytes(session->daemon), has = swap_all_bytes(session->daemon);
-
 	if (!pieces->count)
 		return "it has no device memory";
 	if (session->holdings.backed_count)
@@ -89,14 +52,12 @@ static const char *obstacle_of_memory(const struct session *session, const struc
 		if (!piece_mapping(&pieces->at[i]))
 			return "it has device memory that it has mapped nowhere (cuMemCreate)";
 	}
-	if (has > most || pieces->bytes > most - has)
-		return "there would be more device memory in host memory than swap_host_bytes allows";
 	return NULL;
 }
 
 static const char *obstacle(const struct session *session)
 {
-	if (session->memory != SESSION_MEMORY_HERE)
+	if (session->memory != SESSION_MEMORY_HERE || session->swap)
 		return "it is suspended already, or comes back";
 	if (session->move)
 		return "it is being moved to another executor";
@@ -128,6 +89,7 @@ static void unmap_standbys(struct session *session, const struct piece *piece)
 static void gone_away(struct swap *swap)
 {
 	struct session *session = swap->session;
+	struct swap_bytes bytes = {0};
 
 	swap_empty_all(swap);
 	for (uint32_t i = 0; i < swap->pieces.count; i++)
@@ -137,19 +99,39 @@ static void gone_away(struct swap *swap)
 	swap_release_all(swap);
 	swap_round(swap);
 	session->daemon->counters.sessions_suspended++;
-	swap_note_moved(session, "is suspended, and its device memory in host memory");
+	session->left_us = timer_now_us() - swap->begun_us;
+	swap_add_bytes(session, &bytes);
+	swap_note_moved(session, bytes.directory ? "is suspended, and its device memory in swap_directory"
+						 : "is suspended, and its device memory in host memory");
+	if (swap->manner == SWAP_PAUSED || swap->manner == SWAP_PAUSED_BY_US)
+		session_pause(session, true, swap->manner == SWAP_PAUSED_BY_US);
+	swap->refs++;
 	swap_say(swap, CUDA_SUCCESS, "");
+	/* The commands that were held are a reason to come back, after the session that needs the
+	 * room. */
+	if (swap->session && !session_is_paused(session) && swap_has_work(session))
+		swap_want(swap);
+	if (swap->session)
+		swap_begin_return(session);
+	swap_unref(swap);
 }
 
 void swap_stay(struct swap *swap, int32_t code, const char *text)
 {
+	struct session *session = swap->session;
 	char what[256];
 
 	snprintf(what, sizeof(what), "is not suspended: %s", text);
-	swap_note(swap->session, what);
-	swap_be_here(swap->session);
-	swap_say(swap, code, text);
+	swap_note(session, what);
+	swap_be_here(session);
+	/* A displacement that failed after holding the session is not repeated at once. */
+	if (swap->manner == SWAP_NOW)
+		swap_note_return(session, timer_now_us() - swap->begun_us);
+	swap->refs++;
 	swap_drop(swap);
+	/* `done` may suspend another session, or this one again. */
+	swap_say(swap, code, text);
+	swap_unref(swap);
 }
 
 static void call_off(struct swap *swap, int32_t code, const char *text)
@@ -165,7 +147,7 @@ static void copied(struct swap *swap)
 {
 	const struct session *session = swap->session;
 
-	if (!session_is_paused(session) && swap_has_work(session))
+	if (swap->manner == SWAP_AT_REST && !session_is_paused(session) && swap_has_work(session))
 		call_off(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
 	else
 		gone_away(swap);
@@ -173,37 +155,7 @@ static void copied(struct swap *swap)
 
 static const struct swap_way way_out = {.into = false, .copied = copied, .failed = call_off};
 
-/* Return: NULL without memory or descriptors */
-static struct shared_fd *make_file(const struct session *session, uint64_t bytes)
-{
-	int fd = memfd_create("frmps-swap", MFD_CLOEXEC);
-	struct shared_fd *file;
-
-	if (fd >= 0 && (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)bytes) < 0)) {
-		close(fd);
-		return NULL;
-	}
-	file = shared_fd_new(fd);
-	if (file && shared_fd_keep(file, session->daemon->store))
-		file = shared_fd_unref(file);
-	return file;
-}
-
-/* Return: whether there are all */
-static bool make_files(struct session *session, uint64_t bytes)
-{
-	unsigned made = 0;
-
-	while (made < KEPT_SWAP_FILES && (session->swap_files[made] = make_file(session, bytes)))
-		made++;
-	if (made == KEPT_SWAP_FILES)
-		return true;
-	while (made--)
-		session->swap_files[made] = shared_fd_unref(session->swap_files[made]);
-	return false;
-}
-
-const char *swap_begin(struct session *session, swap_done_fn *done, void *context)
+const char *swap_begin(struct session *session, enum swap_manner manner, swap_done_fn *done, void *context)
 {
 	const char *text = obstacle(session);
 	struct swap *swap;
@@ -212,9 +164,10 @@ const char *swap_begin(struct session *session, swap_done_fn *done, void *contex
 		return text;
 	swap = swap_new(session, swap_on_retry);
 	swap->way = &way_out;
+	swap->manner = manner;
 	text = obstacle_of_memory(session, &swap->pieces);
-	if (!text && !make_files(session, swap->pieces.bytes))
-		text = "the service has no memory or no file descriptors left";
+	if (!text)
+		text = swap_make_files(session, swap->pieces.bytes);
 	if (text) {
 		swap_drop(swap);
 		return text;

@@ -73,6 +73,7 @@ static void note_first_time(struct domain *domain, struct worker *worker)
 	worker->was_warm = true;
 	worker_keep(worker);
 	domain->start_failures = 0;
+	domain->start_short_us = 0;
 	leave_out_forget(domain);
 }
 

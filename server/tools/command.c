@@ -32,6 +32,8 @@ static int check_arguments(const struct manual *manual, const struct manual_row 
 		return manual_wrong(manual, "%s has no --json", row->name);
 	if (call->follow && !strstr(row->argument, "--follow"))
 		return manual_wrong(manual, "%s has no --follow", row->name);
+	if (call->now && !strstr(row->argument, "--now"))
+		return manual_wrong(manual, "%s has no --now", row->name);
 	return 0;
 }
 

@@ -18,7 +18,7 @@ struct call {
 	const char *program; /* which messages begin with */
 	const char *name;    /* of the command, as in its row */
 	const char *path;    /* of the socket */
-	bool json, follow;
+	bool json, follow, now;
 	int count;
 	char **arguments; /* as many as in the row */
 };
@@ -36,9 +36,9 @@ struct commands {
 	size_t count;
 };
 
-/** Runs the command that words begin with. @call: gives program, path, json and follow. A command
- * that takes everything after its name still leaves --json to this function. @words: changed.
- * Return: exit code */
+/** Runs the command that words begin with. @call: its program, path and options. A command that
+ * takes everything after its name still leaves --json to this function. @words: changed. Return:
+ * exit code */
 int command_run(const struct commands *commands, struct call *call, int count, char **words);
 
 /** Prints the help of the command that words begin with, or of the program. Return: exit code */

@@ -35,7 +35,7 @@
 #define RELOAD_SECONDS 60
 
 struct options {
-	bool json, follow, help;
+	bool json, follow, now, help;
 	const char *socket;
 };
 
@@ -73,8 +73,9 @@ static void print_clients(const json_t *clients)
 			field_number(one, "commands"), field_text(one, "recovery", "-"),
 			field_number(one, "promotions"), field_text(one, "program", "-"));
 		if (field_number(one, "swapped_bytes"))
-			printf("            %s of device memory are in host memory\n",
-				FIELD_BYTES(one, "swapped_bytes"));
+			printf("            %s of device memory are in %s\n",
+				FIELD_BYTES(one, "swapped_bytes"),
+				field_number(one, "swap_directory_bytes") ? "swap_directory" : "host memory");
 		if (field_number(one, "sm_percent") && field_number(one, "sm_percent") < 100)
 			printf("            %lld multiprocessors are granted, %lld %% is the most that it "
 			       "may use\n",
@@ -138,6 +139,23 @@ static void print_run_as(const json_t *run_as)
 		printf("executors: run as root, not as their programs' users, because: %s\n", reason);
 }
 
+static void print_swap(const json_t *swap)
+{
+	size_t index;
+	json_t *one;
+
+	if (!field_number(swap, "bytes") && !field_number(swap, "directory_bytes"))
+		return;
+	printf("suspended programs have %s of %s in host memory, %s in swap_directory:",
+		FIELD_BYTES(swap, "bytes"), FIELD_BYTES(swap, "most_bytes"),
+		FIELD_BYTES(swap, "directory_bytes"));
+	json_array_foreach (json_object_get(swap, "users"), index, one)
+		printf("%s user %lld has %s", index ? "," : "", field_number(one, "uid"),
+			BYTES_OF((uint64_t)(field_number(one, "bytes") +
+					    field_number(one, "directory_bytes"))));
+	puts("");
+}
+
 static void print_status(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device"), *keeper = json_object_get(root, "keeper");
@@ -162,6 +180,7 @@ static void print_status(const json_t *root)
 		printf("the service stops: it waits for these programs for %lld s more; frmpsctl terminate "
 		       "ends one\n",
 			field_number(root, "stop_ms") / 1000);
+	print_swap(json_object_get(root, "swap"));
 	print_proof(json_object_get(root, "proof"));
 	print_run_as(json_object_get(root, "run_as"));
 	if (!strcmp(field_text(device, "state", "-"), "failed"))
@@ -290,7 +309,8 @@ static int pause_session(const struct call *call)
 
 static int suspend(const struct call *call)
 {
-	return order_in(call, "suspend", (const char *[]){call->arguments[0]}, 1, SWAP_SECONDS);
+	return order_in(call, "suspend", (const char *[]){call->arguments[0], "now"}, call->now ? 2 : 1,
+		SWAP_SECONDS);
 }
 
 static int resume_session(const struct call *call)
@@ -515,6 +535,9 @@ static int parse(int count, char **arguments, bool stops, struct options *option
 		case 'f':
 			options->follow = true;
 			break;
+		case 'n':
+			options->now = true;
+			break;
 		case 's':
 			options->socket = optarg;
 			break;
@@ -575,6 +598,7 @@ static int run(int count, char **arguments, const struct options *before)
 		return call_fail(&call, r, text);
 	call.json = options.json;
 	call.follow = options.follow;
+	call.now = options.now;
 	if (!count && !before && !isatty(STDIN_FILENO)) {
 		options.socket = path;
 		r = command_read(stdin, "frmpsctl", run_line, &options);

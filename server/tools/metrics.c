@@ -24,8 +24,10 @@ static const struct figure session_figures[] = {
 	{"session_device_memory_bytes", "gauge", "Device memory that is mapped for the program.",
 		"memory_bytes"},
 	{"session_swapped_memory_bytes", "gauge",
-		"Device memory of the program that is in host memory, because it is suspended.",
-		"swapped_bytes"},
+		"Device memory of the program that is away, because it is suspended.", "swapped_bytes"},
+	{"session_swap_directory_bytes", "gauge",
+		"Device memory of the program that is in swap_directory, because it is suspended.",
+		"swap_directory_bytes"},
 	{"session_pinned_memory_bytes", "gauge", "Pinned host memory that is mapped for the program.",
 		"host_bytes"},
 	{"session_image_bytes", "gauge", "Images of the modules that the program has loaded.", "image_bytes"},
@@ -39,6 +41,14 @@ static const struct figure session_figures[] = {
 		"commands"},
 	{"session_moves_total", "counter", "How often the program went on in another executor.",
 		"promotions"},
+};
+
+static const struct figure swap_figures[] = {
+	{"swap_host_memory_bytes", "gauge", "Host memory that the device memory of suspended programs takes.",
+		"bytes"},
+	{"swap_host_memory_limit_bytes", "gauge", "Most that it may take (swap_host_bytes).", "most_bytes"},
+	{"swap_directory_bytes", "gauge", "Device memory of suspended programs that is in swap_directory.",
+		"directory_bytes"},
 };
 
 static const struct figure partition_figures[] = {
@@ -88,6 +98,11 @@ static void say_service(FILE *out, const json_t *status)
 	fprintf(out, "frmps_device_memory_bytes %lld\n", field_number(device, "total_bytes"));
 	say_kind(out, "device_failed", "gauge", "1 if the device has failed and nobody is served.");
 	fprintf(out, "frmps_device_failed %d\n", strcmp(field_text(device, "state", ""), "failed") == 0);
+	for (size_t i = 0; i < COUNT(swap_figures); i++) {
+		say_kind(out, swap_figures[i].name, swap_figures[i].type, swap_figures[i].help);
+		fprintf(out, "frmps_%s %lld\n", swap_figures[i].name,
+			field_number(json_object_get(status, "swap"), swap_figures[i].key));
+	}
 	say_kind(out, "keeper_overdue_seconds", "gauge",
 		"How long programs that ask for device memory have waited; 0 as a rule.");
 	fprintf(out, "frmps_keeper_overdue_seconds %lld\n",

@@ -18,7 +18,7 @@ struct line {
 struct table {
 	struct line *lines;
 	size_t count;
-	uint64_t memory, pinned; /* bytes */
+	uint64_t memory, pinned, away; /* bytes */
 	double rate;
 };
 
@@ -46,6 +46,7 @@ static void add_line(struct table *table, const json_t *before, const json_t *se
 	table->rate += line->rate;
 	table->memory += (uint64_t)field_number(session, "memory_bytes");
 	table->pinned += (uint64_t)field_number(session, "host_bytes");
+	table->away += (uint64_t)field_number(session, "swapped_bytes");
 }
 
 static int by_rate(const void *a, const void *b)
@@ -104,9 +105,11 @@ void top_print(
 	size_t shown;
 
 	make_table(&table, before, now, ns);
-	fprintf(out, "%s: %zu programs, %s of %s, %s pinned, %.0f commands/s, %lld faults%s%s",
-		field_text(device, "name", "-"), table.count, BYTES_OF(table.memory),
-		FIELD_BYTES(device, "total_bytes"), BYTES_OF(table.pinned), table.rate,
+	fprintf(out, "%s: %zu programs, %s of %s, ", field_text(device, "name", "-"), table.count,
+		BYTES_OF(table.memory), FIELD_BYTES(device, "total_bytes"));
+	if (table.away)
+		fprintf(out, "%s away, ", BYTES_OF(table.away));
+	fprintf(out, "%s pinned, %.0f commands/s, %lld faults%s%s", BYTES_OF(table.pinned), table.rate,
 		field_number(counters, "faults"), end, end);
 	fprintf(out, "%8s %8s %6s  %-9s %7s %6s %4s %5s %7s %7s %7s %10s  %s%s", "SESSION", "PID", "UID",
 		"STATE", "CLASS", "WEIGHT", "SMS", "ASKED", "MEMORY", "LIMIT", "PINNED", "COMMANDS/S",
@@ -136,8 +139,8 @@ json_t *top_json(const json_t *before, const json_t *now, uint64_t ns)
 	for (size_t i = 0; i < table.count; i++)
 		json_array_append_new(sessions, line_json(&table.lines[i]));
 	free(table.lines);
-	return json_pack("{sO? sI sI sf sI so}", "device", json_object_get(now, "device"), "memory_bytes",
-		(json_int_t)table.memory, "host_bytes", (json_int_t)table.pinned, "commands_per_second",
-		table.rate, "faults", (json_int_t)field_number(json_object_get(now, "counters"), "faults"),
-		"sessions", sessions);
+	return json_pack("{sO? sI sI sI sf sI so}", "device", json_object_get(now, "device"), "memory_bytes",
+		(json_int_t)table.memory, "swapped_bytes", (json_int_t)table.away, "host_bytes",
+		(json_int_t)table.pinned, "commands_per_second", table.rate, "faults",
+		(json_int_t)field_number(json_object_get(now, "counters"), "faults"), "sessions", sessions);
 }

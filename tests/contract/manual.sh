@@ -47,6 +47,7 @@ if command -v bash >/dev/null; then
 	completes isolate frmpsctl --socket status iso
 	completes --json frmpsctl status --j
 	completes '--follow' frmpsctl events --f
+	completes '--now' frmpsctl suspend --n
 	completes 'lift' frmpsctl quarantine l
 	completes terminate_client frmpsctl terminate_
 	completes add frmpsctl sm_partition a

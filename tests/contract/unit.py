@@ -16,7 +16,7 @@ NEVER = {'SYS_MODULE', 'SYS_BOOT', 'SYS_TIME', 'SYS_RAWIO', 'NET_ADMIN', 'NET_RA
 WANTED = {'NoNewPrivileges': 'yes', 'ProtectSystem': 'strict', 'ProtectHome': 'yes', 'PrivateTmp': 'yes', 'PrivateNetwork': 'yes',
           'RestrictAddressFamilies': 'AF_UNIX', 'RestrictNamespaces': 'yes', 'ProtectKernelModules': 'yes', 'ProtectKernelTunables': 'yes',
           'ProtectControlGroups': 'yes', 'RestrictSUIDSGID': 'yes', 'RestrictRealtime': 'yes', 'SystemCallArchitectures': 'native',
-          'SystemCallFilter': '@system-service', 'SystemCallErrorNumber': 'EPERM'}
+          'SystemCallFilter': '@system-service fsopen fsconfig fsmount', 'SystemCallErrorNumber': 'EPERM'}
 # What is left out, each with a reason.
 LEFT_OUT = ('ProtectKernelLogs', 'ProtectProc', 'ProcSubset', 'PrivateDevices', 'DeviceAllow', 'ProtectClock', 'LockPersonality',
             'MemoryDenyWriteExecute', 'PrivateUsers')

@@ -254,6 +254,7 @@ server=
 check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$folder"
 check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder"
 check "suspended training" python3 -B tests/gpu/suspended_training.py --build "$folder"
+check "trainings that take turns" python3 -B tests/gpu/swapped_training.py --build "$folder"
 check "pointers to functions outlive an executor" bash tests/gpu/kept_pointers.sh "$folder" "$device/kept_pointers" \
 	"$device/corpus/vector_add"
 check "what NVML shows" python3 -B tests/gpu/nvml.py --build "$folder"

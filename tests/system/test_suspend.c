@@ -196,13 +196,15 @@ static int trap(int number)
  * Orders and what is to be seen
  */
 
-/* Return: whether the service did it; ret_text: why not */
+/* @command: may have " now" behind it. Return: whether the service did it; ret_text: why not */
 static bool order_number(const char *command, long long session, char *ret_text, size_t size)
 {
+	bool now = strstr(command, " now");
 	char number[24];
-	const char *argument = number;
-	const struct wire_names arguments = {&argument, 1};
+	const char *words[] = {number, "now"};
+	const struct wire_names arguments = {words, now ? 2 : 1};
 
+	command = now ? "suspend" : command;
 	snprintf(number, sizeof(number), "%lld", session);
 	return !ask_with(service.socket, command, &arguments, ASK_LONG, NULL, ret_text, size);
 }
@@ -347,6 +349,25 @@ START_TEST(others_have_the_room_and_it_waits_for_it)
 	child_order(&other);
 	ck_assert_int_eq(child_end(&other), 0);
 	child_wait(&child, 1);
+	see_it_end_well(&child);
+}
+END_TEST
+
+START_TEST(what_the_host_has_no_room_for_goes_to_a_folder)
+{
+	struct child child;
+
+	start_with(CONFIG "swap_host_bytes = 100M\nswap_directory = /var/tmp\n");
+	child = start_keeper(2);
+	for (int i = 0; i < 2; i++) {
+		order("suspend", &child);
+		ck_assert(is_in_state(&child, "suspended"));
+		ck_assert_int_gt(figure(&child, "swap_directory_bytes"), 0);
+		ck_assert_int_eq(figure(&child, "swap_directory_bytes"), figure(&child, "swapped_bytes"));
+		ck_assert_int_eq(swapped_by_all(), 0);
+		see_it_work(&child);
+	}
+	ck_assert_int_eq(service_log_count(&service, "its device memory in swap_directory"), 2);
 	see_it_end_well(&child);
 }
 END_TEST
@@ -606,6 +627,66 @@ START_TEST(one_that_works_is_not_suspended)
 }
 END_TEST
 
+/* Works all the time, until it is ordered to end. */
+static int busy(int progress, int orders)
+{
+	struct belongings own;
+	int r = 0;
+
+	driver_open();
+	settle_in(&own);
+	while (!r && !ordered(orders, false)) {
+		for (int i = 0; i < 300; i++, own.counted++)
+			ck_cuda(cuGraphLaunch(own.graph, own.stream));
+		r = look_round(&own);
+		report(progress);
+	}
+	return r;
+}
+
+START_TEST(one_that_works_goes_at_once_if_it_must)
+{
+	struct child child;
+
+	start();
+	child = child_start(busy);
+	for (int i = 0; i < 3; i++) {
+		child_wait(&child, 1);
+		/* At the first try. */
+		ck_assert(order_number(
+			"suspend now", status_session(&service, child.pid), (char[400]){""}, 400));
+		see_it_suspended(&child);
+		child_drain(&child);
+		pass_time(200);
+		ck_assert(!child_progresses(&child));
+		see_it_suspended(&child);
+		order("resume", &child);
+	}
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	status_await_no_sessions(&service);
+	ck_assert_int_eq(swapped_by_all(), 0);
+}
+END_TEST
+
+START_TEST(what_does_not_end_is_left_alone_at_once_too)
+{
+	struct child child;
+	char text[400] = "";
+
+	start();
+	child = child_start(with_kernel);
+	child_wait(&child, 1);
+	status_await_commands(&service, child.pid, 2);
+	ck_assert(!order_number("suspend now", status_session(&service, child.pid), text, sizeof(text)));
+	ck_assert_msg(strstr(text, "does not end"), "%s", text);
+	/* It is not paused either. */
+	ck_assert(is_in_state(&child, "running"));
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
 /*
  * Kills
  */
@@ -683,6 +764,7 @@ int main(void)
 	/* A small device is one of the host backend. */
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
 		tcase_add_test(tests, others_have_the_room_and_it_waits_for_it);
+	tcase_add_test(tests, what_the_host_has_no_room_for_goes_to_a_folder);
 	tcase_add_test(tests, one_that_is_paused_stays_until_it_is_resumed);
 	tcase_add_test(tests, its_end_frees_everything);
 	tcase_add_test(tests, faults_and_losses_meanwhile_harm_nothing);
@@ -690,6 +772,8 @@ int main(void)
 	tcase_add_test(tests, variables_and_constants_come_along);
 	tcase_add_test(tests, what_cannot_move_is_refused_by_name);
 	tcase_add_test(tests, one_that_works_is_not_suspended);
+	tcase_add_test(tests, one_that_works_goes_at_once_if_it_must);
+	tcase_add_test(tests, what_does_not_end_is_left_alone_at_once_too);
 	tcase_add_test(tests, kills_at_any_moment_harm_nothing);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

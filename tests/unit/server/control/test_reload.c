@@ -233,7 +233,7 @@ START_TEST(a_guarantee_of_what_others_hold_changes_nothing)
 	expect_answer(CUDA_ERROR_INVALID_VALUE,
 		"{\"reason\":\"memory_guarantee: what is served now holds 10M "
 		"and would be guaranteed 7M "
-		"more, and there are 16M (memory_policy = refuse)\"}");
+		"more, and there are 16M (memory_policy is not evict)\"}");
 	ck_assert_uint_eq(others->memory_guarantee, 0);
 	write_file("[user 4000000000]\nmemory_guarantee = 7M\nmemory_policy = evict\n");
 	expect_answer(0, "{\"restart\":\"\"}");

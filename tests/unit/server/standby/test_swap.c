@@ -2,7 +2,9 @@
 // death of everything that can die. The test is keeper, executors and client: each executor knows
 // what is mapped in it, and the memory has a content.
 
+#include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #define HANDLE	7u
 #define BYTES	(130 * MIB) /* of a chunk: several requests of the executor */
 #define HOPS	70	    /* messages of a way out and back, and some */
+#define TURNS	90	    /* of a way out for another session, that one's memory, and the way back */
 #define SETTLES 40
 
 enum kind { DAEMON, ACTIVE, STANDBY, KEEPER, CLIENT, KINDS };
@@ -35,6 +38,12 @@ static uint64_t handles; /* given out */
 static unsigned live;	 /* of these, not released */
 static unsigned carried[2];
 static uint64_t free_bytes;
+static unsigned starts_short; /* 0: executors have room for a context; else 1 and how many had not */
+static unsigned chunks_most;  /* that the device has room for */
+/* Another session, which has one place. */
+static struct fake_client asker;
+static struct session *asking;
+static uint64_t asking_number;
 static int ends, failures;
 
 static void on_done(void *context, int32_t code, const char *text)
@@ -52,6 +61,8 @@ static uint64_t address(unsigned place)
 
 static unsigned place_of(uint64_t at)
 {
+	if (asking && at - asker.window_base < 256 * MIB)
+		return PLACES;
 	return (unsigned)((at - client.window_base) / (256 * MIB));
 }
 
@@ -70,7 +81,7 @@ static void map(unsigned index, bool is_there)
 	unsigned bit = 1u << place_of(fake->message.range.address);
 	bool fits = is_there == !!(mapped[index] & bit);
 
-	ck_assert_uint_lt(place_of(fake->message.range.address), PLACES);
+	ck_assert_uint_le(place_of(fake->message.range.address), PLACES);
 	/* Only an active executor may be told what is so already. */
 	if (!fits)
 		ck_assert_uint_eq(fake->children[index].worker->state, WORKER_ACTIVE);
@@ -82,16 +93,18 @@ static void map(unsigned index, bool is_there)
 /* The content of memory is its address. */
 static void carry(unsigned index)
 {
+	static _Alignas(4096) uint64_t page[512];
 	const struct wire_carry *wish = &fake->message.carry;
-	uint64_t word = wish->address;
+	int fd = fake->packet.fds[0];
 
 	ck_assert_uint_eq(fake->packet.fd_count, 1);
 	ck_assert(mapped[index] & 1u << place_of(wish->address));
 	if (wish->into) {
-		ck_assert_int_eq(pread(fake->packet.fds[0], &word, 8, (off_t)wish->offset), 8);
-		ck_assert_uint_eq(word, wish->address);
+		ck_assert_int_eq(pread(fd, page, sizeof(page), (off_t)wish->offset), sizeof(page));
+		ck_assert_uint_eq(page[0], wish->address);
 	} else {
-		ck_assert_int_eq(pwrite(fake->packet.fds[0], &word, 8, (off_t)wish->offset), 8);
+		page[0] = wish->address;
+		ck_assert_int_eq(pwrite(fd, page, sizeof(page), (off_t)wish->offset), sizeof(page));
 	}
 	carried[wish->into]++;
 	reply(&fake->children[index], 0, NULL, 0);
@@ -110,7 +123,10 @@ static void take_over(struct fake_child *child)
 static void answer(unsigned index)
 {
 	struct fake_child *child = &fake->children[index];
-	const uint64_t memory[2] = {free_bytes, UINT64_C(1) << 36}, closed = 1;
+	const uint64_t room = chunks_most == UINT_MAX ? free_bytes
+			      : live < chunks_most    ? (chunks_most - live) * BYTES
+						      : 0;
+	const uint64_t memory[2] = {room, UINT64_C(1) << 36}, closed = 1;
 
 	if (fake->message.id && fake->message.id <= latest[index])
 		return;
@@ -129,6 +145,10 @@ static void answer(unsigned index)
 		reply(child, 0, memory, 2);
 		break;
 	case WIRE_CREATE_CHUNK:
+		if (live >= chunks_most) {
+			reply(child, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+			break;
+		}
 		live++;
 		fake_give_chunk(child, fake->message.id, ++handles);
 		fake_turn(fake);
@@ -141,7 +161,7 @@ static void answer(unsigned index)
 		take_over(child);
 		break;
 	case WIRE_CLOSE_SESSION:
-		mapped[index] = 0;
+		mapped[index] &= fake->message.session == asking_number ? ALL : 1u << PLACES;
 		reply(child, 0, &closed, 1);
 		break;
 	case WIRE_SHUTDOWN:
@@ -150,6 +170,21 @@ static void answer(unsigned index)
 		reply(child, 0, NULL, 0);
 		break;
 	}
+}
+
+/* One that starts: it may find no device memory for its context while the session has its own. */
+static void start_up(struct fake_child *child)
+{
+	struct wire_message lost = {
+		.type = WIRE_LOST, .trouble = {.code = CUDA_ERROR_OUT_OF_MEMORY, .text = "no room"}};
+
+	if (!starts_short || !live) {
+		fake_ready(fake, child);
+		return;
+	}
+	starts_short++;
+	fake_send(fake, child->socket, &lost, NULL, 0);
+	fake_reap(fake, child, 0);
 }
 
 /* Return: whether some child had something to do */
@@ -166,7 +201,7 @@ static bool serve_one(void)
 		}
 		if (child->worker && !ready[i]) {
 			ready[i] = true;
-			fake_ready(fake, child);
+			start_up(child);
 			return true;
 		}
 		packet_close_fds(&fake->packet);
@@ -211,6 +246,10 @@ static void boot(void)
 	live = carried[0] = carried[1] = 0;
 	ends = failures = 0;
 	free_bytes = UINT64_C(1) << 35;
+	chunks_most = UINT_MAX;
+	starts_short = 0;
+	asking = NULL;
+	asking_number = 0;
 	fake_with_records = true;
 	fake = fake_new(1);
 	fake->config.guard = CONFIG_GUARD_OFF;
@@ -271,7 +310,8 @@ static void expect_away(void)
 	ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
 	ck_assert_uint_eq(session->holdings.owned_bytes, 0);
 	ck_assert_uint_eq(session->holdings.away_bytes, CHUNKS * BYTES);
-	ck_assert_uint_eq(swap_all_bytes(&fake->daemon), CHUNKS * BYTES);
+	ck_assert_uint_eq(
+		swap_all_bytes(&fake->daemon).host + swap_all_bytes(&fake->daemon).directory, CHUNKS * BYTES);
 	ck_assert_uint_eq(live, 0);
 	ck_assert(word_relaxed(&session->view.server->share) & SHM_SHARE_AWAY);
 	expect_maps(0);
@@ -281,7 +321,7 @@ START_TEST(all_of_it_goes_and_comes_back)
 {
 	boot();
 	for (int i = 0; i < 2; i++) {
-		ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+		ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 		ck_assert_int_eq(ends, 2 * i);
 		serve_all();
 		ck_assert_int_eq(ends, 2 * i + 1);
@@ -303,7 +343,7 @@ END_TEST
 START_TEST(nothing_is_mapped_before_it_is_unmapped)
 {
 	boot();
-	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	while (session->memory != SESSION_MEMORY_AWAY)
 		ck_assert(serve_one());
 	swap_end(session, on_done, NULL);
@@ -322,7 +362,7 @@ END_TEST
 START_TEST(it_waits_until_there_is_room)
 {
 	boot();
-	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	serve_all();
 	free_bytes = CHUNKS * BYTES - 1;
 	swap_end(session, on_done, NULL);
@@ -342,7 +382,7 @@ START_TEST(a_request_brings_it_back_and_is_made_then)
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 
 	boot();
-	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	serve_all();
 	session_pause(session, true, true);
 	fake_request(fake, &client, &query, -1);
@@ -364,12 +404,12 @@ START_TEST(work_keeps_it_or_brings_it_back)
 
 	boot();
 	wanted.session = session->number;
-	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	fake_send(fake, fake->children[1].socket, &wanted, NULL, 0);
 	ck_assert_int_eq(failures, 1);
 	serve_all();
 	expect_here();
-	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	serve_all();
 	expect_away();
 	fake_send(fake, fake->children[1].socket, &wanted, NULL, 0);
@@ -379,17 +419,77 @@ START_TEST(work_keeps_it_or_brings_it_back)
 }
 END_TEST
 
+static void strike(enum kind kind);
+
+START_TEST(who_goes_at_once_is_paused_behind_it)
+{
+	struct wire_message wanted = {.type = WIRE_WANTED}, query = {.type = WIRE_QUERY_MEMORY};
+
+	boot();
+	wanted.session = session->number;
+	ck_assert_ptr_null(swap_begin(session, SWAP_PAUSED_BY_US, on_done, NULL));
+	ck_assert(!session_is_paused(session));
+	fake_send(fake, fake->children[1].socket, &wanted, NULL, 0);
+	fake_request(fake, &client, &query, -1);
+	serve_all();
+	ck_assert_int_eq(failures, 0);
+	expect_away();
+	ck_assert(session_is_paused(session) && session->pause_is_ours);
+	fake_expect_nothing(fake, client.socket);
+	session_pause(session, false, true);
+	swap_end(session, on_done, NULL);
+	serve_all();
+	expect_here();
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	/* It goes on if it could not be. */
+	ck_assert_ptr_null(swap_begin(session, SWAP_PAUSED, on_done, NULL));
+	strike(ACTIVE);
+	serve_all();
+	ck_assert_int_eq(failures, 1);
+	ck_assert(!session_is_paused(session));
+	expect_here();
+	end(true);
+}
+END_TEST
+
 START_TEST(a_budget_is_kept)
 {
 	boot();
 	fake->config.swap_host_bytes = CHUNKS * BYTES - 1;
-	ck_assert_ptr_nonnull(strstr(swap_begin(session, on_done, NULL), "swap_host_bytes"));
+	ck_assert_ptr_nonnull(strstr(swap_begin(session, SWAP_AT_REST, on_done, NULL), "swap_host_bytes"));
 	serve_all();
 	expect_here();
 	fake->config.swap_host_bytes++;
-	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	serve_all();
 	expect_away();
+	ck_assert_uint_eq(swap_all_bytes(&fake->daemon).directory, 0);
+	end(true);
+}
+END_TEST
+
+START_TEST(what_the_budget_has_no_room_for_goes_to_a_folder)
+{
+	char folder[] = "/var/tmp/frmps-swap-XXXXXX";
+
+	boot();
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	fake->config.swap_host_bytes = CHUNKS * BYTES - 1;
+	strcpy(fake->config.swap_directory, "/var/tmp/frmps-swap-XXXXXX");
+	ck_assert_ptr_nonnull(strstr(swap_begin(session, SWAP_AT_REST, on_done, NULL), "swap_directory"));
+	serve_all();
+	expect_here();
+	strcpy(fake->config.swap_directory, folder);
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
+	serve_all();
+	expect_away();
+	ck_assert_uint_eq(swap_all_bytes(&fake->daemon).host, 0);
+	swap_end(session, on_done, NULL);
+	serve_all();
+	expect_here();
+	ck_assert_int_eq(failures, 0);
+	/* It is empty. */
+	ck_assert_int_eq(rmdir(folder), 0);
 	end(true);
 }
 END_TEST
@@ -430,6 +530,7 @@ static void strike(enum kind kind)
 	case DAEMON:
 		ck_assert_int_eq(fake_come_back(fake), 0);
 		session = fake_session(fake, 0);
+		asking = asking ? fake_session(fake, 1) : NULL;
 		break;
 	case ACTIVE:
 		reap(find(true));
@@ -455,7 +556,7 @@ static bool go(int hops)
 {
 	bool out = false;
 
-	ck_assert_ptr_null(swap_begin(session, on_done, NULL));
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	for (int i = 0; i < hops; i++) {
 		if (!out && session->memory == SESSION_MEMORY_AWAY) {
 			out = true;
@@ -504,6 +605,208 @@ START_TEST(whatever_dies_it_is_here_or_there)
 }
 END_TEST
 
+/*
+ * Room for another session (memory_policy = swap)
+ */
+
+/* There is room for the session, and none for the other one's chunk beside it. */
+static void boot_short(void)
+{
+	boot();
+	fake->config.memory_policy = fake->daemon.rules.general.memory_policy = CONFIG_MEMORY_POLICY_SWAP;
+	session_set_terms(session);
+	fake_hello(fake, &asker);
+	serve_all();
+	fake_welcome(fake, &asker);
+	asking = fake_session(fake, 1);
+	asking_number = asking->number;
+	chunks_most = CHUNKS;
+}
+
+static void ask_for_room(void)
+{
+	struct wire_message message = {
+		.type = WIRE_MAP_MEMORY, .range = {.address = asker.window_base, .bytes = BYTES}};
+
+	fake_request(fake, &asker, &message, -1);
+}
+
+/* The session has work, as its executor says. */
+static void call(void)
+{
+	struct wire_message wanted = {.type = WIRE_WANTED, .session = session->number};
+
+	fake_send(fake, find(true)->socket, &wanted, NULL, 0);
+}
+
+/* The other one's memory comes, and then the session's again. Return: whether it was over before so
+ * many messages */
+static bool take_turns(int hops)
+{
+	bool called = false;
+
+	ask_for_room();
+	for (int i = 0; i < hops; i++) {
+		if (!called && session->memory == SESSION_MEMORY_AWAY && asking->holdings.owned_bytes) {
+			call();
+			called = true;
+		}
+		if (called && session->memory == SESSION_MEMORY_HERE)
+			return true;
+		while (!serve_one())
+			fake_skip(fake);
+	}
+	return false;
+}
+
+static void expect_turns_taken(void)
+{
+	serve_all();
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_HERE);
+	ck_assert_int_eq(asking->memory, SESSION_MEMORY_AWAY);
+	ck_assert_uint_eq(asking->holdings.owned_bytes, 0);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_displaced, 2);
+	expect_maps(ALL);
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+/* Time passes where nobody has anything to do. */
+#define AWAIT(condition)                                                                                     \
+	while (!(condition))                                                                                 \
+		if (!serve_one())                                                                            \
+	fake_skip(fake)
+
+static bool is_settled(const struct session *one)
+{
+	return one->memory == SESSION_MEMORY_HERE || one->memory == SESSION_MEMORY_AWAY;
+}
+
+/* With room for all, all of it is there. */
+static void bring_all_back(bool with_session)
+{
+	serve_all();
+	chunks_most = UINT_MAX;
+	AWAIT(!asking->request);
+	for (int i = with_session ? 0 : 1; i < 2; i++) {
+		struct session *one = i ? asking : session;
+
+		AWAIT(is_settled(one));
+		if (one->memory == SESSION_MEMORY_AWAY)
+			swap_end(one, on_done, NULL);
+		AWAIT(one->memory == SESSION_MEMORY_HERE);
+	}
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	ck_assert_uint_eq(asking->holdings.owned_bytes, BYTES);
+}
+
+START_TEST(another_session_has_the_room_meanwhile)
+{
+	boot_short();
+	ck_assert(take_turns(TURNS - 1));
+	expect_turns_taken();
+	fake_leave(fake, &asker);
+	end(true);
+}
+END_TEST
+
+START_TEST(whatever_dies_turns_go_on)
+{
+	enum kind kind = (enum kind)(_i / TURNS);
+
+	boot_short();
+	take_turns(_i % TURNS);
+	if (kind == KEEPER)
+		live = 0;
+	strike(kind);
+	bring_all_back(kind != CLIENT);
+	if (kind != CLIENT) {
+		ck_assert_uint_eq(session->holdings.owned_bytes, CHUNKS * BYTES);
+		ck_assert_uint_eq(session->holdings.away_bytes, 0);
+		expect_maps(ALL | 1u << PLACES);
+	}
+	fake_leave(fake, &asker);
+	if (kind == KEEPER) {
+		fake_leave(fake, &client);
+		serve_all();
+		packet_close_fds(&fake->packet);
+		fake_free(fake);
+		return;
+	}
+	end(kind != CLIENT);
+}
+END_TEST
+
+/* Who has come back is not displaced for a while: an allocation gets its error at once. */
+START_TEST(who_came_back_stays)
+{
+	boot_short();
+	ck_assert(take_turns(TURNS - 1));
+	expect_turns_taken();
+	fake_stop_clock(true);
+	swap_end(asking, on_done, NULL);
+	serve_all();
+	ck_assert_int_eq(asking->memory, SESSION_MEMORY_AWAY);
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_HERE);
+	fake_stop_clock(false);
+	fake_leave(fake, &asker);
+	end(true);
+}
+END_TEST
+
+START_TEST(the_executor_of_a_newcomer_has_room)
+{
+	boot();
+	fake->daemon.rules.general.memory_policy = CONFIG_MEMORY_POLICY_SWAP;
+	session_set_terms(session);
+	starts_short = 1;
+	fake_hello_as(fake, &asker, 4711);
+	AWAIT(session->memory == SESSION_MEMORY_AWAY);
+	ck_assert_uint_gt(starts_short, 1);
+	AWAIT(fake->daemon.counters.sessions_opened == 2);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_refused, 0);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_displaced, 1);
+	serve_all();
+	fake_welcome(fake, &asker);
+	fake_leave(fake, &asker);
+	swap_end(session, on_done, NULL);
+	AWAIT(session->memory == SESSION_MEMORY_HERE);
+	end(true);
+}
+END_TEST
+
+START_TEST(who_has_work_does_not_go)
+{
+	boot_short();
+	word_set(&session->view.states[0].issued, 1);
+	word_set(&session->view.states[0].journaled, 1);
+	ask_for_room();
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+	expect_maps(ALL);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_displaced, 0);
+	fake_leave(fake, &asker);
+	end(true);
+}
+END_TEST
+
+START_TEST(what_is_guaranteed_does_not_go)
+{
+	boot_short();
+	session->terms.memory_guarantee = CHUNKS * BYTES;
+	ask_for_room();
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+	expect_maps(ALL);
+	fake_leave(fake, &asker);
+	end(true);
+}
+END_TEST
+
 START_TEST(every_message_was_there)
 {
 	boot();
@@ -526,13 +829,22 @@ int main(void)
 	tcase_add_test(tests, it_waits_until_there_is_room);
 	tcase_add_test(tests, a_request_brings_it_back_and_is_made_then);
 	tcase_add_test(tests, work_keeps_it_or_brings_it_back);
+	tcase_add_test(tests, who_goes_at_once_is_paused_behind_it);
 	tcase_add_test(tests, a_budget_is_kept);
+	tcase_add_test(tests, what_the_budget_has_no_room_for_goes_to_a_folder);
 	tcase_add_test(tests, every_message_was_there);
+	tcase_add_test(tests, another_session_has_the_room_meanwhile);
+	tcase_add_test(tests, who_came_back_stays);
+	tcase_add_test(tests, the_executor_of_a_newcomer_has_room);
+	tcase_add_test(tests, who_has_work_does_not_go);
+	tcase_add_test(tests, what_is_guaranteed_does_not_go);
 	/* What a dead daemon had open stays so here. */
 	deaths = tcase_create("deaths of the daemon");
 	tcase_add_loop_test(deaths, whatever_dies_it_is_here_or_there, 0, HOPS);
+	tcase_add_loop_test(deaths, whatever_dies_turns_go_on, 0, TURNS);
 	suite_add_tcase(suite, deaths);
 	kills = suite_case(suite, "kills");
 	tcase_add_loop_test(kills, whatever_dies_it_is_here_or_there, HOPS, KINDS * HOPS);
+	tcase_add_loop_test(kills, whatever_dies_turns_go_on, TURNS, KINDS * TURNS);
 	return suite_run(suite);
 }

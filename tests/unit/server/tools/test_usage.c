@@ -126,6 +126,7 @@ static const struct {
 	{"echo | " CTL, "no command is given"},
 	{CTL "cdi ''", "cdi: '' is no name"},
 	{CTL "faults --follow", "faults has no --follow"},
+	{CTL "pause 1 --now", "pause has no --now"},
 };
 
 START_TEST(wrong_usage_is_one_line)
@@ -185,7 +186,7 @@ static const struct {
 	{"memory_limit = 1G\n[user 7]\nweight = 2\nmemory_guarantee = 2G\n", 78,
 		"conf:4: memory_guarantee is more than memory_limit\n"},
 	{"memory_limit = 1G\n[user 7]\nmemory_guarantee = 2G\nmemory_limit = 0\n", 0, "conf: no errors\n"},
-	{"memory_policy = ask\n", 78, "conf:1: memory_policy: \"ask\" is not one of refuse|evict\n"},
+	{"memory_policy = ask\n", 78, "conf:1: memory_policy: \"ask\" is not one of refuse|evict|swap\n"},
 	{"memory_guarantee = 193G\n", 78, "conf:1: memory_guarantee: 207232172032 is out of range"},
 	{"memory_limit = 1\n[user 7]\nclients_max = 3\n", 78,
 		"conf:3: clients_max: is for the whole service"},

@@ -1,0 +1,483 @@
+// Programs that hold more device memory together than there is (memory_policy = swap): they have
+// all of it, byte for byte, and take turns; nobody goes who has work, or has just come.
+//
+// The device is one of the host backend, of 120 MiB.
+
+#include <jansson.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+#include "tests/system/status.h"
+
+#define MIB	(UINT64_C(1) << 20)
+#define CONFIG	"quarantine_faults = 0\nguard = off\nmemory_policy = swap\n"
+#define MOST	12
+#define LATER_S 60
+#define OTHER	4711 /* a user */
+#define REFUSED 4    /* exit status: no memory */
+
+static struct service service;
+/* Of the next program, set before it starts. */
+static uint64_t mib;
+static int rounds;
+static uid_t user;
+
+static void start(const char *more)
+{
+	char text[400];
+
+	setenv("FRMPS_HOST_MEMORY", "120M", 1);
+	snprintf(text, sizeof(text), CONFIG "%s", more);
+	ck_assert(service_start_configured(&service, text));
+	ck_assert_int_eq(chmod(service.folder, 0711), 0);
+}
+
+static void stop(void)
+{
+	unsetenv("FRMPS_HOST_MEMORY");
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+/*
+ * Programs
+ */
+
+static void fill(uint32_t *words, uint32_t seed)
+{
+	for (uint64_t i = 0; i < mib * MIB / 4; i++)
+		words[i] = (uint32_t)((i + seed) * UINT64_C(2654435761) >> 7);
+}
+
+static CUresult attach(uint32_t **ret_words, CUdeviceptr *ret_memory)
+{
+	if (user)
+		ck_assert_int_eq(setresuid(user, user, user), 0);
+	*ret_words = malloc(2 * mib * MIB);
+	ck_assert_ptr_nonnull(*ret_words);
+	driver_attach();
+	return cuMemAlloc_v2(ret_memory, mib * MIB);
+}
+
+/* Looks at each byte and writes it anew. Return: 0 all is as it was, 2 it is not, 3 told an
+ * error */
+static int use(CUdeviceptr memory, uint32_t *words, uint32_t round)
+{
+	uint32_t *seen = words + mib * MIB / 4;
+	CUresult r = cuMemcpyDtoH_v2(seen, memory, mib * MIB);
+	bool whole;
+
+	fill(words, round);
+	whole = !memcmp(words, seen, mib * MIB);
+	fill(words, round + 1);
+	r = r ? r : cuMemcpyHtoD_v2(memory, words, mib * MIB);
+	r = r ? r : cuCtxSynchronize();
+	return r ? 3 : whole ? 0 : 2;
+}
+
+static int live(int progress, int orders, bool waits)
+{
+	CUdeviceptr memory;
+	uint32_t *words;
+	CUresult r = attach(&words, &memory);
+	int end = r == CUDA_ERROR_OUT_OF_MEMORY ? REFUSED : r ? 3 : 0;
+
+	if (!end) {
+		fill(words, 0);
+		end = cuMemcpyHtoD_v2(memory, words, mib * MIB) ? 3 : 0;
+	}
+	report(progress);
+	for (uint32_t i = 0; !end && i < (uint32_t)rounds; i++) {
+		/* At work all the time, until the second order. */
+		if (ordered(orders, waits || !i) && !waits && i)
+			break;
+		end = use(memory, words, i);
+		if (!end)
+			report(progress);
+	}
+	free(words);
+	return end;
+}
+
+/* Uses its memory at each order. */
+static int holder(int progress, int orders)
+{
+	return live(progress, orders, true);
+}
+
+/* All the time, from one order to the next. */
+static int worker(int progress, int orders)
+{
+	return live(progress, orders, false);
+}
+
+/* Is connected, and allocates at the order. */
+static int latecomer(int progress, int orders)
+{
+	CUdeviceptr memory;
+	CUresult r;
+
+	driver_attach();
+	report(progress);
+	ordered(orders, true);
+	r = cuMemAlloc_v2(&memory, mib * MIB);
+	return r == CUDA_ERROR_OUT_OF_MEMORY ? REFUSED : r ? 3 : 0;
+}
+
+/* Has memory, and a kernel that runs until the order. */
+static int with_kernel(int progress, int orders)
+{
+	CUdeviceptr memory;
+	uint32_t *word;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&memory, mib * MIB));
+	word = shared_word();
+	ck_cuda(launch_spin(word, 1, NULL));
+	report(progress);
+	ordered(orders, true);
+	*(volatile uint32_t *)word = 1;
+	return cuCtxSynchronize() ? 2 : 0;
+}
+
+/* Says how much memory is free: more than a third at last, within so many rounds, or less. */
+static int asker(int progress, int orders)
+{
+	size_t free_bytes, total;
+
+	driver_attach();
+	report(progress);
+	ordered(orders, true);
+	for (int i = 0; i < rounds; i++) {
+		ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
+		if (free_bytes > total / 3)
+			return free_bytes > total ? 2 : 0;
+		pass_time(10);
+	}
+	return REFUSED;
+}
+
+/*
+ * What is to be seen
+ */
+
+static struct child begin(child_function *function, uint64_t program_mib, int program_rounds)
+{
+	struct child child;
+
+	mib = program_mib;
+	rounds = program_rounds;
+	child = child_start(function);
+	child_wait(&child, 1);
+	return child;
+}
+
+static bool has_state(const struct child *child, const char *state)
+{
+	json_t *status = status_of(&service), *domain, *one;
+	bool is = false;
+	size_t i, k;
+
+	json_array_foreach (json_object_get(status, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), k, one)
+			is |= json_integer_value(json_object_get(one, "pid")) == child->pid &&
+			      !strcmp(json_string_value(json_object_get(one, "state")), state);
+	json_decref(status);
+	return is;
+}
+
+static void await_state(const struct child *child, const char *state)
+{
+	time_t since = time(NULL);
+
+	while (!has_state(child, state))
+		ck_assert_int_lt(time(NULL) - since, LATER_S);
+}
+
+static int64_t displaced(void)
+{
+	return status_counter(&service, "sessions_displaced");
+}
+
+static void see_it_work(const struct child *child)
+{
+	child_order(child);
+	child_wait(child, 1);
+}
+
+static double seconds_since(const struct timespec *begin)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)(now.tv_sec - begin->tv_sec) + (double)(now.tv_nsec - begin->tv_nsec) / 1e9;
+}
+
+START_TEST(three_times_the_memory_is_there_for_all)
+{
+	struct child children[MOST];
+
+	start("");
+	for (int i = 0; i < MOST; i++)
+		children[i] = begin(holder, 30, 3);
+	ck_assert_int_ge(displaced(), MOST - 4);
+	/* One after the other, then all at once. */
+	for (int i = 0; i < MOST; i++)
+		see_it_work(&children[i]);
+	for (int i = 0; i < 2 * MOST; i++)
+		child_order(&children[i % MOST]);
+	for (int i = 0; i < MOST; i++) {
+		child_wait(&children[i], 2);
+		ck_assert_int_eq(child_end(&children[i]), 0);
+	}
+	status_await_no_memory(&service);
+}
+END_TEST
+
+START_TEST(nobody_goes_who_has_work)
+{
+	struct child busy, other;
+
+	start("");
+	busy = begin(with_kernel, 75, 0);
+	status_await_commands(&service, busy.pid, 1);
+	other = begin(latecomer, 75, 0);
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), REFUSED);
+	ck_assert(has_state(&busy, "running"));
+	ck_assert_int_eq(displaced(), 0);
+	child_order(&busy);
+	ck_assert_int_eq(child_end(&busy), 0);
+}
+END_TEST
+
+/* Each has work all the time, and they do not fit together. */
+START_TEST(two_at_work_take_turns)
+{
+	struct timespec begun;
+	struct child one, other;
+
+	start("");
+	one = begin(worker, 65, INT_MAX);
+	other = begin(worker, 65, INT_MAX);
+	await_state(&one, "suspended");
+	ck_assert_int_eq(displaced(), 1);
+	clock_gettime(CLOCK_MONOTONIC, &begun);
+	child_order(&one);
+	child_order(&other);
+	while (displaced() < 5)
+		ck_assert_int_lt((int)seconds_since(&begun), LATER_S);
+	child_wait(&one, 2);
+	child_wait(&other, 2);
+	/* Who has come stays a fifth of a second at least. */
+	ck_assert_int_le(displaced(), (int64_t)(seconds_since(&begun) * 5) + 3);
+	child_order(&one);
+	child_order(&other);
+	ck_assert_int_eq(child_end(&one), 0);
+	ck_assert_int_eq(child_end(&other), 0);
+}
+END_TEST
+
+START_TEST(who_has_come_back_stays_for_a_while)
+{
+	struct child one, other, late;
+
+	start("");
+	one = begin(holder, 75, 1);
+	late = begin(latecomer, 75, 0);
+	other = begin(holder, 75, 1);
+	await_state(&one, "suspended");
+	/* It comes back, and an allocation gets its error. */
+	see_it_work(&one);
+	child_order(&late);
+	ck_assert_int_eq(child_end(&late), REFUSED);
+	ck_assert_int_eq(displaced(), 2);
+	see_it_work(&other);
+	ck_assert_int_eq(child_end(&one), 0);
+	ck_assert_int_eq(child_end(&other), 0);
+}
+END_TEST
+
+START_TEST(guarantees_and_limits_hold)
+{
+	struct child sure, late;
+	char text[200];
+
+	/* Nobody displaces what is guaranteed. */
+	start("memory_guarantee = 55M\nmemory_limit = 80M\n");
+	sure = begin(holder, 50, 1);
+	late = begin(latecomer, 75, 0);
+	child_order(&late);
+	ck_assert_int_eq(child_end(&late), REFUSED);
+	late = begin(latecomer, 85, 0);
+	child_order(&late);
+	ck_assert_int_eq(child_end(&late), REFUSED);
+	ck_assert_int_eq(displaced(), 0);
+	see_it_work(&sure);
+	ck_assert_int_eq(child_end(&sure), 0);
+	ck_assert_int_eq(service_stop(&service), 0);
+	/* Nor does he who has another policy, or has no room on the host. */
+	snprintf(text, sizeof(text), "swap_host_bytes = 50M\n");
+	for (int i = 0; i < 2; i++) {
+		start(text);
+		sure = begin(holder, 75, 1);
+		late = begin(latecomer, 75, 0);
+		child_order(&late);
+		ck_assert_int_eq(child_end(&late), REFUSED);
+		see_it_work(&sure);
+		ck_assert_int_eq(child_end(&sure), 0);
+		ck_assert_int_eq(service_stop(&service), 0);
+		snprintf(text, sizeof(text), "memory_policy = evict\n");
+	}
+	service.pid = 0;
+}
+END_TEST
+
+START_TEST(free_memory_is_what_can_be_had)
+{
+	struct child one, two;
+
+	start("");
+	one = begin(holder, 100, 1);
+	two = begin(asker, 0, 1000);
+	child_order(&two);
+	ck_assert_int_eq(child_end(&two), 0);
+	ck_assert_int_eq(displaced(), 0);
+	see_it_work(&one);
+	/* What works stays. */
+	two = begin(asker, 0, 30);
+	ck_assert_int_eq(child_end(&one), 0);
+	one = begin(with_kernel, 100, 0);
+	child_order(&two);
+	ck_assert_int_eq(child_end(&two), REFUSED);
+	child_order(&one);
+	ck_assert_int_eq(child_end(&one), 0);
+}
+END_TEST
+
+START_TEST(offline_programs_go_first)
+{
+	struct child online, offline, third;
+
+	start("");
+	setenv("CUDA_MPS_CLIENT_PRIORITY", "1", 1);
+	offline = begin(holder, 50, 2);
+	unsetenv("CUDA_MPS_CLIENT_PRIORITY");
+	online = begin(holder, 50, 2);
+	/* The offline one has worked last. */
+	see_it_work(&online);
+	see_it_work(&offline);
+	pass_time(500);
+	third = begin(holder, 50, 1);
+	ck_assert(has_state(&offline, "suspended"));
+	ck_assert(has_state(&online, "running"));
+	see_it_work(&online);
+	see_it_work(&offline);
+	see_it_work(&third);
+	ck_assert_int_eq(child_end(&online), 0);
+	ck_assert_int_eq(child_end(&offline), 0);
+	ck_assert_int_eq(child_end(&third), 0);
+}
+END_TEST
+
+START_TEST(newcomers_have_a_guard)
+{
+	struct child children[6];
+
+	start("guard = error\n");
+	for (int i = 0; i < 6; i++)
+		children[i] = begin(holder, 30, 1);
+	ck_assert_int_ge(displaced(), 3);
+	for (int i = 0; i < 6; i++) {
+		see_it_work(&children[i]);
+		ck_assert_int_eq(child_end(&children[i]), 0);
+	}
+	ck_assert_int_eq(service_log_count(&service, "gets no guard"), 0);
+	status_await_no_memory(&service);
+}
+END_TEST
+
+START_TEST(users_displace_each_other)
+{
+	struct child mine, his;
+
+	start("");
+	mine = begin(holder, 75, 2);
+	user = OTHER;
+	his = begin(holder, 75, 2);
+	user = 0;
+	await_state(&mine, "suspended");
+	for (int i = 0; i < 2; i++) {
+		see_it_work(&mine);
+		see_it_work(&his);
+	}
+	ck_assert_int_eq(child_end(&mine), 0);
+	ck_assert_int_eq(child_end(&his), 0);
+	status_await_no_memory(&service);
+}
+END_TEST
+
+START_TEST(kills_harm_nothing)
+{
+	struct child children[3];
+	int daemons = 0;
+
+	start("");
+	for (int i = 0; i < 3; i++)
+		children[i] = begin(holder, 45, 7);
+	srand(5);
+	for (int i = 0; i < 6; i++) {
+		const struct timespec delay = {.tv_nsec = rand() % 300 * 1000000L};
+
+		for (int k = 0; k < 3; k++)
+			child_order(&children[k]);
+		nanosleep(&delay, NULL);
+		kill(i % 3 == 0	     ? status_daemon(&service)
+			: i % 3 == 1 ? status_active(&service)
+				     : status_keeper(&service),
+			SIGKILL);
+		daemons += i % 3 == 0;
+		ck_assert(service_log_wait(&service, "the daemon is back", daemons, LATER_S));
+		for (int k = 0; k < 3; k++)
+			child_wait(&children[k], 1);
+		status_keeper(&service);
+		status_await_executors(&service);
+	}
+	for (int k = 0; k < 3; k++) {
+		see_it_work(&children[k]);
+		ck_assert_int_eq(child_end(&children[k]), 0);
+	}
+	status_await_no_memory(&service);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("swap");
+	TCase *tests = tcase_create("swap");
+
+	tcase_set_timeout(tests, 600);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, three_times_the_memory_is_there_for_all);
+	tcase_add_test(tests, nobody_goes_who_has_work);
+	tcase_add_test(tests, two_at_work_take_turns);
+	tcase_add_test(tests, who_has_come_back_stays_for_a_while);
+	tcase_add_test(tests, guarantees_and_limits_hold);
+	tcase_add_test(tests, free_memory_is_what_can_be_had);
+	tcase_add_test(tests, offline_programs_go_first);
+	tcase_add_test(tests, newcomers_have_a_guard);
+	if (!geteuid())
+		tcase_add_test(tests, users_displace_each_other);
+	tcase_add_test(tests, kills_harm_nothing);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
