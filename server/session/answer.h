@@ -1,8 +1,7 @@
-// What an executor says when it has carried a request out, looked at before anything comes of it.
-// An executor runs what programs bring along, so its answers are checked as requests
-// are: a number that becomes an index, a size or a limit is one that a sound executor can have
-// said. Whoever says anything else is given up, and the next executor is asked. Daemon, loop thread
-// only.
+// An executor's answer to a request, checked before the daemon acts on the answer. An executor runs
+// code of programs, so the daemon checks answers as it checks requests: a number that becomes an
+// index, a size or a limit must be possible for a sound executor. The daemon ends an executor that
+// answers anything else, and asks the next executor. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_ANSWER_H
 #define FRMPS_SERVER_SESSION_ANSWER_H
@@ -12,8 +11,9 @@ struct request;
 struct wire_reply;
 
 /**
- * Looks at an answer. No values at all are always fine: whoever needs some knows nothing then.
- * Return: what is wrong with it (static text), or NULL
+ * Checks an answer. An answer without values is always fine: a caller that needs a value then has
+ * none.
+ * Return: the flaw (static text), or NULL
  */
 const char *answer_flaw(
 	const struct request *request, const struct wire_reply *reply, const struct packet *packet);

@@ -27,7 +27,8 @@ bool cgroup_parse(char *lines, char *text)
 		if (unified)
 			break;
 	}
-	/* A part of it could match a section where the whole does not, and the other way round. */
+	/* A truncated path could match a section that the whole path does not match, and the other
+	 * way round. */
 	return first && snprintf(text, CGROUP_MAX, "%s", first) < (int)CGROUP_MAX;
 }
 
@@ -43,7 +44,7 @@ bool cgroup_of(pid_t pid, char *text)
 		bytes = read(fd, lines, sizeof(lines));
 		close(fd);
 	}
-	/* The line that counts comes last: where the file does not fit it may be missing. */
+	/* The relevant line comes last: a file that does not fit may lack that line. */
 	if (bytes <= 0 || bytes == sizeof(lines))
 		return false;
 	lines[bytes] = '\0';

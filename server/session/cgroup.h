@@ -10,10 +10,10 @@
 #define CGROUP_MAX 512u
 
 /**
- * Reads in which control group a process is: of version 2, or the first of version 1 where there is
- * no other.
+ * Reads the control group of a process: of version 2, or the first of version 1 where version 2 is
+ * missing.
  * @text: CGROUP_MAX bytes, the path below the root of the hierarchy
- * Return: whether it could be read, and fits. Any thread; asks the kernel alone, which may have to
+ * Return: true if the path was read and fits. Any thread; asks the kernel alone, which may have to
  * wait for its own lock of control groups.
  */
 bool cgroup_of(pid_t pid, char *text);

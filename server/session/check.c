@@ -57,7 +57,7 @@ static int check_range(const struct check_scope *scope, const struct wire_range 
 	return 0;
 }
 
-/* Whether so many more are too many. @limit: 0: none */
+/* True if `more` would exceed the limit. @limit: 0: none */
 static bool is_over(uint64_t limit, uint64_t held, uint64_t more)
 {
 	return limit && (held > limit || more > limit - held);
@@ -77,7 +77,8 @@ static int check_memory_limit(const struct check_scope *scope, uint64_t bytes, s
 		       : 0;
 }
 
-/* Memory with a handle may be mapped nowhere: without a limit the window would not be one. */
+/* Without a configured limit, the size of the window is the limit: memory with a handle needs no
+ * mapping, so the window itself does not bound such memory. */
 static int check_pinned_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding)
 {
 	uint64_t limit = scope->pinned_limit ? scope->pinned_limit : scope->host_bytes;
@@ -139,7 +140,7 @@ static int check_release(
 	return 0;
 }
 
-/* A range inside one of the session's further windows. */
+/* True for a range inside a further window of the session. */
 static bool inside_windows(const struct check_scope *scope, const struct wire_range *range)
 {
 	const struct holding *entry;
@@ -247,8 +248,8 @@ static int check_options(const struct wire_options *options, struct check_findin
 	return 0;
 }
 
-/* The image must not change under the executor's feet: a file that is sealed against everything. No
- * question here waits for a program that writes to it and does not end. */
+/* The image must not change while the executor reads: the file is sealed against all changes. No
+ * check here waits for a program that writes to the file without end. */
 static int check_image(uint64_t bytes, int fd, struct check_finding *finding)
 {
 	const int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
@@ -267,7 +268,7 @@ static int check_image(uint64_t bytes, int fd, struct check_finding *finding)
 	return 0;
 }
 
-/* For a compiler, as its first bytes say. */
+/* True if the first bytes are those of a text, which is for a compiler. */
 static bool is_text(int fd)
 {
 	uint8_t start[4];
@@ -287,14 +288,14 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 		return broken(finding, "kind of module is unknown");
 	if (load->is_filled || load->code)
 		return broken(finding, "module is said to be loaded already");
-	/* Nobody would count them as the program's memory. */
+	/* Nobody would count the variables as the program's memory. */
 	if (load->variables == WIRE_VARIABLES_OF_DRIVER)
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	r = check_options(&load->options, finding);
 	if (!r)
 		r = check_image(load->bytes, file, finding);
-	/* A file without pages costs its program nothing, and every copy of it what it says that it
-	 * has. */
+	/* A file without pages costs the program nothing, but each copy of the file costs its
+	 * nominal size. */
 	if (!r && load->bytes > CHECK_LINK_BYTES && is_text(file))
 		return answer(finding, CUDA_ERROR_INVALID_IMAGE);
 	if (!r && is_over(scope->image_limit, scope->holdings->image_bytes, load->bytes))
@@ -343,7 +344,7 @@ static int check_array(
 	return 0;
 }
 
-/* A part of one mapping. */
+/* The range must be a part of one mapping. */
 static int check_back(
 	const struct check_scope *scope, const struct wire_back_array *back, struct check_finding *finding)
 {
@@ -434,8 +435,8 @@ static int check_limit(
 		return broken(finding, "a limit that is none of a context's");
 	if (wish->value > INT64_MAX)
 		return answer(finding, CUDA_ERROR_INVALID_VALUE);
-	/* While it is asked for it counts as held: nobody is refused anything because of what
-	 * cannot be. */
+	/* While requested, the growth counts as held: an impossible growth must not cause refusals
+	 * for others. */
 	if (growth > scope->holdings->device->total_bytes)
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	return check_memory_limit(scope, growth, finding);

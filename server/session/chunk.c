@@ -13,7 +13,7 @@
 #include "server/session/records.h"
 #include "server/worker/worker.h"
 
-/* A chunk that the keeper is to let go of. */
+/* A chunk that the keeper is to release. */
 struct releasing {
 	struct daemon *daemon;
 	const struct record *record;
@@ -54,8 +54,8 @@ static void release(
 	struct wire_message message = {.type = WIRE_RELEASE_CHUNK, .chunk = {.handle = kept->handle}};
 	struct releasing *releasing;
 
-	/* An earlier keeper's handle ended with it, and means something else to its successor. What
-	 * it stood for goes with the descriptors and mappings. */
+	/* An earlier keeper's handle ended with that keeper, and means another chunk to the
+	 * successor. The memory goes with the descriptors and mappings. */
 	if (!daemon->keeper || daemon->keeper_number != kept->keeper ||
 		daemon->keeper->state == WORKER_CONDEMNED) {
 		released(daemon, record, freed_by);
@@ -95,14 +95,14 @@ struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, 
 	return chunk;
 }
 
-/* Nobody has what the keeper has just made. */
+/* The daemon cannot use the chunk that the keeper has just made. */
 static void give_back(struct daemon *daemon, uint64_t handle)
 {
 	reclaim_begin(daemon);
 	chunk_release(daemon, &(struct kept_chunk){.handle = handle, .keeper = daemon->keeper_number}, NULL);
 }
 
-/* @fd: taken over. Return: NULL if it cannot be kept */
+/* @fd: taken over. Return: NULL on failure */
 static struct shared_fd *keep_fd(struct daemon *daemon, int fd)
 {
 	struct shared_fd *shared = shared_fd_new(fd);
@@ -196,8 +196,8 @@ void chunk_doom(struct chunk *chunk)
 
 	if (chunk->doomed || !chunk->fd)
 		return;
-	/* Also what is still wanted: the next daemon does not know that. Of host memory no keeper
-	 * is to hear. */
+	/* Also a chunk that is still wanted: the next daemon does not know that. No keeper knows
+	 * host memory. */
 	chunk_name(chunk, &kept);
 	if (!chunk->record && chunk->keeper)
 		chunk->record = record_doomed(chunk->daemon, NULL, &kept, 0);

@@ -1,8 +1,7 @@
-// A piece of device memory that the keeper made for a session, counted by those who need it: the
-// holding, the request that asks for it, unmappings that standbys have not answered yet. With the
-// last reference its descriptor is closed and the keeper lets it go, if it is still there. Or a
-// piece of pinned host memory with a handle: a file of the daemon, which no keeper knows. Daemon,
-// loop thread only.
+// A piece of device memory that the keeper made for a session. References: the holding, the request
+// under way, unmappings that standbys have not answered yet. With the last reference, the daemon
+// closes the descriptor, and the keeper, if still there, releases the memory. Or a piece of pinned
+// host memory with a handle: a file of the daemon, which no keeper knows. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_CHUNK_H
 #define FRMPS_SERVER_SESSION_CHUNK_H
@@ -20,7 +19,7 @@ struct kept_doomed;
 struct record;
 struct shared_fd;
 
-/* Who keeps a chunk that nobody holds any more (offer.h). */
+/* The owner of chunks that nobody holds any more (offer.h). */
 struct chunk_exported {
 	bool (*is_wanted)(const struct chunk *chunk);
 	void (*take)(struct chunk *chunk); /* the last reference */
@@ -30,53 +29,56 @@ struct chunk_exported {
 struct chunk {
 	struct daemon *daemon;
 	unsigned refs;
-	bool doomed;	   /* unmapped, on its way back (reclaim.h) */
-	uint64_t handle;   /* the keeper's, which no other one knows */
-	uint32_t keeper;   /* which keeper of the service's life made it; it may have ended since; 0: none */
-	uint64_t token[2]; /* proves the right to import it (ExportMemory) */
-	unsigned holders;  /* holdings that have it, of any session */
-	uint64_t freed_by; /* number of the session that gave it back; 0: it is there, or its holder ended */
-	/* Those among them that count as memory. The first one's session owns it (holdings.h). */
+	bool doomed;	 /* unmapped, on its way back (reclaim.h) */
+	uint64_t handle; /* the keeper's; no other keeper knows the handle */
+	/* number of the keeper that made the chunk, and may have ended since; 0: none */
+	uint32_t keeper;
+	uint64_t token[2]; /* proves the right to import the chunk (ExportMemory) */
+	unsigned holders;  /* holdings of the chunk, of any session */
+	/* number of the session that freed the chunk; 0: in use, or its holder ended */
+	uint64_t freed_by;
+	/* Those of the holders that count as memory. The session of the first owns the chunk
+	 * (holdings.h). */
 	TAILQ_HEAD(, holding) owners;
-	struct shared_fd *fd;	     /* NULL: it is empty: its content is in host memory (standby/swap.c) */
-	const struct record *record; /* while doomed, or left without one that holds it */
+	/* NULL: empty, the content is in host memory (standby/swap.c) */
+	struct shared_fd *fd;
+	const struct record *record;	       /* while doomed, or left without a holder */
 	const struct chunk_exported *exported; /* behind `offer` */
 	struct offer *offer;		       /* NULL: it was not exported */
 };
 
-/** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at
- * once. @fd: -1: there was no room for it, which is a failure */
+/** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at once.
+ * @fd: -1: the daemon had no room for the descriptor, which is a failure */
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
-/** One of host memory. @fd: a reference is taken. */
+/** Makes a chunk of host memory. @fd: a reference is taken. */
 struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd);
 struct chunk *chunk_ref(struct chunk *chunk);
-/** One that is empty, and has been since an earlier life of the daemon. */
+/** Makes a chunk that has been empty since an earlier life of the daemon. */
 struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2]);
-/** Empties a chunk. Return: another one that has its memory, and that nothing else refers to. It is
- * to be doomed when the first one's records say that it is empty. */
+/** Empties a chunk. Return: another chunk, which has the memory, and has no other reference. Doom
+ * that chunk once the records say that the first is empty. */
 struct chunk *chunk_split(struct chunk *chunk);
-/** Whether it is host memory: that is never emptied. NULL is fine. */
+/** True for a chunk of host memory, which is never emptied. NULL is fine. */
 static inline bool chunk_is_host(const struct chunk *chunk)
 {
 	return chunk && chunk->fd && !chunk->keeper;
 }
 /** Gives an empty chunk memory. @fd: taken over, on failure too; the keeper's handle is then
- * released. Return: whether it has it */
+ * released. Return: true on success */
 bool chunk_fill(struct chunk *chunk, uint64_t handle, int fd);
-/** Its owner gave it back: it will be released when the last reference goes, if it is not wanted
- * then. */
+/** The owner freed the chunk: the last reference releases it, unless the chunk is wanted then. */
 void chunk_doom(struct chunk *chunk);
-/** It has an owner again. */
+/** The chunk has an owner again. */
 void chunk_unleave(struct chunk *chunk);
-/** One reference is about to go: if it is the last one, the chunk is doomed, and that is recorded
+/** The caller is about to drop a reference: if that is the last, dooms the chunk and records that
  * first. */
 void chunk_leave(struct chunk *chunk);
-/** How records name it; NULL is fine. */
+/** The chunk's name in records; NULL is fine. */
 void chunk_name(const struct chunk *chunk, struct kept_chunk *ret_kept);
 /** A chunk of an earlier life of the daemon. @fd: taken over, also on failure (NULL) */
 struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd);
-/** Has the keeper let go of what an earlier life of the daemon had doomed. It is recorded in
- * @record. */
+/** Has the keeper release a chunk that an earlier life of the daemon had doomed. @record: of that
+ * chunk */
 void chunk_release(struct daemon *daemon, const struct kept_chunk *kept, const struct record *record);
 /** NULL is fine. Return: NULL. */
 struct chunk *chunk_unref(struct chunk *chunk);

@@ -24,13 +24,13 @@
 #include "server/session/session.h"
 #include "server/worker/compiler.h"
 
-/* Of one user. */
+/* Compilers of a user. */
 #define COMPILERS_MOST 32u
 /* How long a compilation may take. */
 #define SECONDS_DEFAULT 600u
 #define IDLE_MS		60000u
-/* Compilations of a user at a time, unless FRMPS_COMPILATIONS says it: at least two, so that one
- * alone cannot hold up the next. */
+/* Compilations of a user at a time, unless FRMPS_COMPILATIONS sets the number: at least two, so
+ * that a long compilation does not delay the next. */
 #define LEAST 2u
 #define MOST  8u
 
@@ -60,8 +60,8 @@ static bool is_idle(const struct compiler *compiler)
 	return compiler->session && !compiler->ended && !compiler->reply;
 }
 
-/* Ends the one that has been idle for longest, if there are as many as there may be. Return:
- * whether there is room */
+/* At the bound, ends the compiler that has been idle for longest. Return: false if there is no
+ * room */
 static bool make_room(const struct daemon *daemon, uid_t owner)
 {
 	struct compiler *compiler, *oldest = NULL;
@@ -81,7 +81,7 @@ static bool make_room(const struct daemon *daemon, uid_t owner)
 	return oldest;
 }
 
-/* One that cannot be started is tried again when it is needed. */
+/* If a compiler cannot be started, the next request that needs a compiler tries again. */
 static struct compiler *start_one(struct daemon *daemon, uid_t uid)
 {
 	struct compiler *compiler;
@@ -154,7 +154,7 @@ static CUresult make_target(struct request *request)
 {
 	int fd = memfd_create("frmps-code", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	/* Whoever may write to it cannot open it once more. */
+	/* A process that may write to the file cannot open it once more. */
 	if (fd >= 0)
 		fchmod(fd, 0600);
 	request->target = shared_fd_new(fd);
@@ -164,9 +164,9 @@ static CUresult make_target(struct request *request)
 		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The code is as the user's process has left it, and nobody changes it any more. Whoever has it
- * open for writing could keep the daemon waiting for its inode. Return: its bytes, 0: it is not to
- * be used */
+/* Seals the code: the user's process has written the code, and nobody changes it any more. A
+ * process that has the file open for writing could keep the daemon waiting for its inode. Return:
+ * bytes of the code; 0: unusable */
 static uint64_t seal(const struct request *request)
 {
 	struct stat status;
@@ -206,7 +206,7 @@ static void pass_on(struct request *request, const struct wire_reply *reply)
 	request->session->daemon->compiling.finish(request, &answer);
 }
 
-/* What a program repeats where a compiler has crashed at it. */
+/* The name that a program repeats after a compiler has crashed at this compilation. */
 static struct session_compilation name_of(const struct request *request)
 {
 	const struct wire_message *message = &request->message;
@@ -224,7 +224,7 @@ static bool has_crashed(const struct request *request)
 	return before->type == now.type && before->number == now.number && before->position == now.position;
 }
 
-/* A link is begun again by its program, which then comes to the same place. */
+/* The program begins a link again, and then comes to the same place. */
 static void take_crash(struct request *request, const char *why)
 {
 	struct session *session = request->session;
@@ -269,8 +269,8 @@ static void on_answer(void *context, const struct wire_reply *reply, const char 
  * Requests
  */
 
-/* Its user owns the process: it gets open files of its own, of which the kernel says whether they
- * are closed (handout.h). Return: whether there are descriptors left */
+/* The user owns the compiler's process: the process gets open files of its own, so that the kernel
+ * can tell when they are closed (handout.h). Return: false without descriptors */
 static bool send(struct request *request, struct compiler *compiler)
 {
 	struct wire_message message = request->message;
@@ -329,7 +329,7 @@ static struct request *next(const struct daemon *daemon)
 	return request;
 }
 
-/* What is refused may let the next one begin. */
+/* A refusal may let the next request begin. */
 static void advance(struct daemon *daemon)
 {
 	struct request *request;
@@ -397,7 +397,7 @@ void compiling_leave(struct session *session)
 		compiler_end(own);
 	if (spare && !has_sessions(daemon, session->uid))
 		compiler_end(spare);
-	/* Others may have waited for it. */
+	/* Other requests may have waited for a place. */
 	advance(daemon);
 }
 

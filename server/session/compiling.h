@@ -1,4 +1,4 @@
-// Requests that a compiler answers: a text that becomes code before any executor hears of it, and
+// Requests that a compiler answers: a text that becomes code before an executor loads the code, and
 // all about links. Daemon, loop thread only.
 //
 //   compiling_begin ──► waits ──(its user has fewer than so many under way)──► with a compiler
@@ -6,13 +6,13 @@
 //                         └──── once: the compiler crashed, or took too long ────┘     ▼
 //                                                 request_compiled(), or an answer to the program
 //
-// A session has a compiler of its own from its first text on. For each user with sessions one more
-// is started ahead. At most COMPILERS_MOST of a user have somebody's texts; those that have had
-// nothing to do for longest make room, and after IDLE_MS they end. What a compiler knows of links
-// is a cache: the program begins a link again.
+// A session has a compiler of its own from its first text on. For each user with sessions, another
+// compiler is started ahead. At most COMPILERS_MOST compilers of a user have texts of sessions; the
+// compilers that have been idle for longest make room, and idle compilers end after IDLE_MS. The
+// links of a compiler are a cache: if they are lost, the program begins a link again.
 //
-// What crashes twice, in a fresh process the second time, is an error for its program alone:
-// CUDA_ERROR_INVALID_PTX, which says that a compilation failed, and a log that says how.
+// A text that crashes a compiler twice, a fresh process the second time, is an error for its
+// program alone: CUDA_ERROR_INVALID_PTX for the failed compilation, and a log with the cause.
 
 #ifndef FRMPS_SERVER_SESSION_COMPILING_H
 #define FRMPS_SERVER_SESSION_COMPILING_H
@@ -43,13 +43,13 @@ void compiling_init(struct daemon *daemon,
 /** Ends all compilers. */
 void compiling_deinit(struct daemon *daemon);
 
-/** Has a compiler do it. The request is not under way anywhere, and may be over when this returns.
- */
+/** Hands the request to a compiler. The request is not under way anywhere, and may be over when
+ * this returns. */
 void compiling_begin(struct request *request);
-/** Nobody waits for the request any more. */
+/** The request is cancelled: nobody waits for the result. */
 void compiling_forget(struct request *request);
 
-/** A session begins: sees to it that a compiler is ready for its user. */
+/** A session begins: ensures that a compiler is ready for the user. */
 void compiling_await(struct session *session);
 /** The session ends. */
 void compiling_leave(struct session *session);

@@ -1,5 +1,5 @@
-// The daemon: its start and end, events of workers, which domain a program comes to. See daemon.h
-// for the states.
+// The daemon: start and end, events of workers, the choice of a program's domain. See daemon.h for
+// the states.
 
 #include "server/session/daemon.h"
 
@@ -34,7 +34,7 @@
 #include "server/worker/overdue.h"
 #include "server/worker/worker.h"
 
-/* How long children may take to leave when they are asked to. */
+/* Time that children have to leave after Leave. */
 #define LEAVE_MS 3000u
 
 /*
@@ -67,7 +67,7 @@ static void become_ready(struct daemon *daemon)
 
 	if (daemon->ready || !daemon->device_known || !daemon->keeper || daemon->keeper->state != WORKER_WARM)
 		return;
-	/* It would refuse every program. */
+	/* The service would refuse every program. */
 	if (!daemon->leaving && guarantee_refuses_rules(daemon, &daemon->rules, text, sizeof(text))) {
 		daemon_fail(daemon, text);
 		daemon->exit_code = EX_CONFIG;
@@ -88,7 +88,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 	if (worker->role == ROLE_KEEPER) {
 		keeping_ready(daemon);
 	} else {
-		/* Later ones may be under the influence of a user's programs. */
+		/* Later reports may be under the influence of a user's programs. */
 		if (!daemon->device_known)
 			copy_device(&daemon->device, ready);
 		daemon->device_known = true;
@@ -127,8 +127,8 @@ static bool has_workers(const struct daemon *daemon)
 	return daemon->keeper != NULL;
 }
 
-/* A child that was asked to leave hangs up on its way out; the stop timer sees to one that does not
- * go. */
+/* A child that was asked to leave hangs up before its end; the stop timer ends a child that
+ * stays. */
 void daemon_worker_hung_up(struct worker *worker, const char *reason)
 {
 	char text[128];
@@ -204,7 +204,7 @@ static void kill_worker(struct worker *worker)
 	worker_condemn(worker, "it does not leave");
 }
 
-/* One that no executor knows is gone at its first step, and others may be at that. */
+/* A session that no executor knows is freed at the first step, and such an end may free others. */
 void daemon_end_sessions(
 	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason)
 {
@@ -266,13 +266,14 @@ void daemon_stop(struct daemon *daemon)
 	log_info("stopping: waits %llu s at most for %u programs (frmpsctl status lists them)",
 		(unsigned long long)daemon->stop_seconds, daemon->session_count);
 	notify_manager("STOPPING=1");
-	/* The socket goes last: who is waited for can be seen, and ended. */
+	/* The socket is closed last: operators can see and end the programs that the daemon waits
+	 * for. */
 	daemon->draining = true;
 	daemon->stop_until_us = timer_now_us() + daemon->stop_seconds * 1000000;
 	timer_start(daemon->stop_timer, daemon->stop_seconds * 1000);
 }
 
-/* By way of the holder, so that a later life knows it as well. */
+/* By a signal to the holder, so that a later life of the daemon ends, too. */
 void daemon_quit(struct daemon *daemon, uint64_t seconds)
 {
 	daemon->stop_seconds = seconds;

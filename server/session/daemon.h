@@ -4,15 +4,15 @@
 //   daemon_main ──► RUNNING ── SIGTERM ──► DRAINING
 //                      │                      │ last session gone, or stop_seconds over, or second SIGTERM
 //                      │ daemon_fail          ▼
-//                      └──────────────────► LEAVING (children are told to go) ── all reaped ──► exit
+//                      └──────────────────► LEAVING (children get Leave) ── all reaped ──► exit
 //
 // RUNNING   programs are accepted. `ready` once keeper and a first executor were up: before that, a
 //           child that cannot start is the end (exit code 1); afterwards it is started again.
 // DRAINING  no listener; sessions go on, promotions included.
 // LEAVING   sessions are closed; the end of a child is expected.
 //
-// server/daemon_main.c is the process around it, adopt/adopt.c its second life, keeping.c the
-// keeper's place in it, daemon_registry.c what it has and what its record says.
+// server/daemon_main.c is the process around the daemon, adopt/adopt.c its second life; keeping.c
+// has the keeper, daemon_registry.c look-ups and the daemon's record.
 
 #ifndef FRMPS_SERVER_SESSION_DAEMON_H
 #define FRMPS_SERVER_SESSION_DAEMON_H
@@ -64,91 +64,94 @@ struct daemon {
 	struct uv_loop_s *loop;
 	struct crew crew; /* keeper and executors */
 	const struct config *config;
-	struct rules rules; /* on which terms sessions are served: may be read again (control/reload.h) */
+	/* rules for the terms of sessions: may be read again (control/reload.h) */
+	struct rules rules;
 	const struct heritage *heritage;
 	const struct desk *desk;
 	const struct fault_room *fault_room;
 	const struct standby_room *standby_room;
-	void (*accept)(struct daemon *daemon, int socket); /* whoever connects; takes the socket over */
+	/* gets each connection; takes the socket over */
+	void (*accept)(struct daemon *daemon, int socket);
 	struct listener *listener;
 	struct witnesses *witnesses; /* of faults (fault/witnesses.h) */
 	/* keeping.h */
-	struct worker *keeper;	/* NULL between the death of one and the start of the next */
+	struct worker *keeper;	/* NULL between the death of a keeper and the start of the next */
 	uint32_t keeper_number; /* 1, 2, 3, … */
 	unsigned keeper_failures;
 	struct timer *keeper_timer;
 	uint32_t next_domain; /* the latest number given out */
 	TAILQ_HEAD(, domain) domains;
-	TAILQ_HEAD(, session) sessions; /* from Hello until the last executor has let go */
+	/* from Hello until the last executor has closed the session */
+	TAILQ_HEAD(, session) sessions;
 	TAILQ_HEAD(visitor_list, visitor) visitors;
-	struct timer *greeting;	       /* runs while a visitor waits for its turn (visitor.c) */
+	struct timer *greeting;	       /* runs while a visitor waits for a turn (visitor.c) */
 	uid_t greeted;		       /* whose turn it was */
 	TAILQ_HEAD(, guest) operators; /* session/guests.h */
 	struct reload *reload;	       /* control/reload.h; NULL: none is under way */
 	struct turns *turns;	       /* of operators (control/turn.h) */
 	TAILQ_HEAD(offender_list, offender) offenders;
-	uint64_t latest_offender; /* number of the latest one */
+	uint64_t latest_offender; /* latest number of an offender's entry */
 	struct events events;
 	struct reclaim reclaim;
 	/* standby/swap_choose.c */
 	unsigned displacing;   /* sessions on their way out for others */
-	uint64_t displaced_us; /* when the latest one was away */
-	uint64_t choices;      /* of such, so far */
+	uint64_t displaced_us; /* when the latest of them had left */
+	uint64_t choices;      /* number of such choices so far */
 	struct userlog userlog;
 	struct handouts handouts;
 	struct compiling compiling;
 	struct exports exports;
 	unsigned session_count;
-	void (*emptied)(struct daemon *daemon); /* the last executor has let go of a session */
+	void (*emptied)(struct daemon *daemon); /* the last executor has closed a session */
 	uint64_t fds_max;			/* open files that this process may have */
-	uint64_t records_max;			/* bytes of records that there may be */
+	uint64_t records_max;			/* most bytes of records */
 	uint64_t next_session;
-	/* What executors said of the device; valid when device_known. */
+	/* The device, as executors reported it; valid when device_known. */
 	struct backend_device device;
 	bool device_known;
 	struct device_health health;
-	uint64_t
-		memory_default; /* most device memory of sessions that begin now, an operator's word (control/mps.h); 0: none */
-	uint64_t sm_default;	/* the same of multiprocessors, percent */
+	/* most device memory of sessions that begin now, set by an operator (control/mps.h); 0: none */
+	uint64_t memory_default;
+	uint64_t sm_default;	/* the same for multiprocessors, percent */
 	uint64_t class_default; /* the class of such sessions, at best (config.h) */
 	struct partitions partitions;
-	uint64_t stop_seconds;	/* how long programs have to finish when the service ends */
-	uint64_t stop_until_us; /* while draining, until when they have it */
+	uint64_t stop_seconds;	/* time for programs to finish when the service ends */
+	uint64_t stop_until_us; /* end of that time, while draining */
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;
 	uint64_t started_us;
 	struct counters counters;
-	/* What outlives the daemon (server/adopt/); NULL: nothing does. */
+	/* This part outlives the daemon (server/adopt/); NULL: nothing does. */
 	struct store *store;
 	const struct record *record;
 	struct watch *holder;
 	bool adopting; /* things are being rebuilt: nothing is sent yet */
 };
 
-/** Everything of an earlier life is adopted: starts what is missing. */
+/** Everything of an earlier life is adopted: starts the missing processes. */
 void daemon_adopted(struct daemon *daemon);
 
 /** Records the daemon's own numbers. */
 void daemon_keep(struct daemon *daemon);
 
-/* The steps of daemon_main(), apart for tests that bring their own loop and spawner. */
+/* The steps of daemon_main(), separate for tests that bring their own loop and spawner. */
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
 	const struct heritage *heritage, const struct spawner *spawner, struct store *store,
 	const struct rooms *rooms);
-/** Lets go of everything; no worker and no session may be left. The loop is then run until it is
- * empty. */
+/** Frees everything; no worker and no session may be left. The caller then runs the loop until it
+ * is empty. */
 void daemon_deinit(struct daemon *daemon);
 /** Starts keeper and the first domain's executors. Return: 0 or -errno. */
 int daemon_start(struct daemon *daemon);
 /** SIGTERM: the first drains, the second leaves at once. */
 void daemon_stop(struct daemon *daemon);
-/** An operator ends the service, as SIGTERM does. @seconds: how long programs have to finish */
+/** An operator ends the service, as SIGTERM does. @seconds: time for programs to finish */
 void daemon_quit(struct daemon *daemon, uint64_t seconds);
 
 /** Leaves without waiting for sessions. Twice is fine. */
 void daemon_leave(struct daemon *daemon);
-/** Ends a service that cannot do its work: says why, leaves, exit code 1. */
+/** Ends a service that cannot do its work: logs the reason, leaves, exit code 1. */
 void daemon_fail(struct daemon *daemon, const char *reason);
 
 /* Events of workers. */
@@ -169,7 +172,7 @@ struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 void daemon_end_sessions(
 	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason);
 
-/** Whether the device has failed (fault/device.h). */
+/** True if the device has failed (fault/device.h). */
 bool daemon_has_failed(const struct daemon *daemon);
 
 #endif

@@ -1,4 +1,5 @@
-// What the daemon has, by number, and the record of its own numbers. See daemon.h.
+// Look-up of sessions and domains by number, and the record of the daemon's own numbers. See
+// daemon.h.
 
 #include "server/session/daemon.h"
 

@@ -37,7 +37,7 @@ static uint64_t idle_ms(const struct domain *domain)
 	return domain->daemon->config->domain_idle_seconds * 1000;
 }
 
-/* Whether the domain is one that goes when nobody uses it. */
+/* True if the domain may end while nobody uses it. */
 static bool is_idle(const struct domain *domain)
 {
 	return domain->assigned && !domain->retiring && !domain->daemon->leaving && !domain->arrival &&
@@ -69,7 +69,7 @@ static void on_idle(void *context)
 		domain_retire(domain);
 		return;
 	}
-	/* Another one is on its way; alone, it stays until one is added. */
+	/* Another look follows; without other domains the domain stays until another is added. */
 	if (others)
 		timer_start(domain->idle, idle_ms(domain));
 }
@@ -134,7 +134,7 @@ void domain_keep_all(struct domain *domain, bool activates)
 		worker_keep(worker);
 	if (activates && !domain->daemon->adopting)
 		domain->activate_id = domain->active->next_request;
-	/* The domain is last: it says who is active. */
+	/* The domain is last: its record names the active executor. */
 	domain_keep(domain);
 }
 
@@ -202,7 +202,7 @@ static void refuse_waiting(struct domain *domain)
 	}
 }
 
-/* An executor died before it was up or knew everything, or could not even be spawned. */
+/* An executor died before it was ready or had all sessions, or could not even be spawned. */
 static void start_failed(struct domain *domain, const char *reason)
 {
 	snprintf(domain->start_error, sizeof(domain->start_error), "%s", reason);
@@ -213,7 +213,7 @@ static void start_failed(struct domain *domain, const char *reason)
 		refuse_waiting(domain);
 }
 
-/* Whether the start of an executor of one is the other's business. */
+/* True if executors of the two domains must start one after the other. */
 static bool take_turns(const struct domain *one, const struct domain *other)
 {
 	return one->daemon->heritage->exclusive ||
@@ -235,7 +235,7 @@ static bool is_one_starting(const struct domain *domain)
 	return false;
 }
 
-/* Whether an executor, which may be dying, has the one context that the device permits. */
+/* True if an executor, which may be dying, has the only context that the device permits. */
 static bool is_device_taken(const struct daemon *daemon)
 {
 	const struct domain *domain;
@@ -248,9 +248,10 @@ static bool is_device_taken(const struct daemon *daemon)
 	return false;
 }
 
-/* A user's executors start one after the other: channels of a context that are made while those of
- * another are delay each fault in it (backend/cuda/exception.c), and the first is there sooner. And
- * who needs many, because his programs fault, leaves the processors to others meanwhile. */
+/* A user's executors start one after the other: channels of a context that are made at the same
+ * time as those of another delay each fault in it (backend/cuda/exception.c), and the first
+ * executor is ready sooner. A user who needs many executors, because his programs fault, also
+ * leaves processors to others meanwhile. */
 static bool may_start(const struct domain *domain)
 {
 	return !domain->daemon->leaving && !timer_running(domain->respawn) && !is_one_starting(domain) &&
@@ -273,7 +274,7 @@ void domain_fill(struct domain *domain)
 		TAILQ_INSERT_TAIL(&domain->workers, worker, link);
 }
 
-/* Whoever has none comes before spare ones. */
+/* Domains without an executor come before spare executors. */
 void domain_fill_all(struct domain *domain)
 {
 	struct domain *other;
@@ -304,15 +305,15 @@ void domain_resume(struct domain *domain)
 	domain->daemon->standby_room->serves(domain);
 }
 
-/* Whether the next one is likely to fail as well: at its start, or at what it is told of sessions
- * then. We end one that is being told only for what has to do with neither. */
+/* True if the next executor is likely to fail as well: at its start, or while it gets the sessions.
+ * The daemon kills an executor in that phase only for reasons that have to do with neither. */
 static bool has_failed(const struct worker *worker)
 {
 	return !worker->was_ready || (!worker->was_warm && worker->exit_signal != SIGKILL);
 }
 
-/* Whether an executor had no device memory for its context, programs wait for it, and others make
- * room (memory_policy = swap). */
+/* True if an executor had no device memory for its context, programs wait for the executor, and
+ * others make room (memory_policy = swap). */
 static bool awaits_room(struct domain *domain, const struct worker *worker)
 {
 	struct session *session = TAILQ_FIRST(&domain->sessions);
@@ -395,14 +396,14 @@ void domain_prewarm(struct daemon *daemon)
 	domain = domain_new(daemon);
 	if (!domain)
 		return;
-	/* For programs of the service's own user: where executors run as users, nobody else gets
-	 * it. */
+	/* For programs of the service's own user: where executors run as users, no other user gets
+	 * this domain. */
 	identity_of_self(&domain->identity);
 	domain_keep(domain);
 	domain_fill(domain);
 }
 
-/* Executors run as somebody from their start. */
+/* Executors run as their user from their start. */
 static bool may_assign(const struct domain *domain, const struct identity *identity)
 {
 	return !domain->assigned && (domain->daemon->heritage->run_as != RUN_AS_PROGRAM ||
@@ -425,7 +426,7 @@ static struct domain *find_domain(const struct daemon *daemon, const struct iden
 	return nobodys;
 }
 
-/* Whether its executors go, and are in nobody's way then. */
+/* True if the domain's executors go soon and make room. */
 static bool is_going(const struct domain *domain)
 {
 	const struct session *session;
@@ -482,7 +483,7 @@ const char *domain_refuses(struct daemon *daemon, uid_t uid, uint64_t executors)
 	uint64_t count = executors_of(daemon, owner), most = daemon->config->executors_per_user_max,
 		 going = 1;
 
-	/* However few: he has some. */
+	/* Even if that is fewer: the user has at least one executor. */
 	while (count && going && count + executors > most) {
 		going = retire_idle(daemon, owner);
 		count -= going;
@@ -490,7 +491,7 @@ const char *domain_refuses(struct daemon *daemon, uid_t uid, uint64_t executors)
 	return count && count + executors > most ? DOMAIN_NO_SHARE : NULL;
 }
 
-/* One whose program has ended needs nothing but the end of its work. */
+/* A session whose program has ended needs only the end of its work. */
 static bool has_programs(const struct domain *domain)
 {
 	const struct session *session;
@@ -501,8 +502,8 @@ static bool has_programs(const struct domain *domain)
 	return false;
 }
 
-/* Where the device lets one process have a context, domains without programs go for a new one.
- * Return: whether there is room for it */
+/* Where the device lets one process have a context, domains without programs go for a new domain.
+ * Return: true if there is room */
 static bool make_room(struct daemon *daemon)
 {
 	struct domain *domain, *next;

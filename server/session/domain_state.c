@@ -1,4 +1,4 @@
-// What others ask a domain. See domain.h.
+// Questions about a domain. See domain.h.
 
 #include "server/config/config.h"
 #include "server/role.h"

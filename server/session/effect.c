@@ -1,6 +1,6 @@
-// See effect.h. Every order here is that of a daemon which may die between two steps: standbys are
-// told before it is recorded, so what is recorded, those that are in step know; and what was noted
-// or dropped by the life before is found so, and left alone.
+// See effect.h. The daemon may die between any two steps, so their order matters. Standbys get a
+// change before its record: standbys in step know all that is recorded. The next life of the daemon
+// finds changes that an earlier life noted or dropped, and leaves them alone.
 
 #include "server/session/effect.h"
 
@@ -23,8 +23,8 @@
  * Before
  */
 
-/* Executors know no handles: they map a chunk, or a file of host memory. It was checked that the
- * handle is there. */
+/* Executors know no handles: they map a chunk, or a file of host memory. The check has found the
+ * handle. */
 static CUresult resolve_handle(struct request *request)
 {
 	const struct wire_memory wish = request->message.memory;
@@ -42,7 +42,7 @@ static CUresult resolve_handle(struct request *request)
 	return CUDA_SUCCESS;
 }
 
-/* It was checked that the array's memory is a part of one mapping. */
+/* The check has found that the array's memory is a part of one mapping. */
 static void find_backing(struct request *request)
 {
 	struct wire_back_array *wish = &request->message.back_array;
@@ -58,7 +58,7 @@ static CUresult take_window(struct request *request)
 {
 	struct wire_window *wish = &request->message.window;
 
-	/* One that was taken in an earlier life of the daemon stays so. */
+	/* A window that was taken in an earlier life of the daemon stays taken. */
 	if (request->window == WINDOW_NONE)
 		request->window = window_take_further(&request->session->domain->windows, wish);
 	if (request->window == WINDOW_NONE)
@@ -87,14 +87,14 @@ void effect_forget(struct request *request)
  * After
  */
 
-/* Its last holding is about to go: standbys that have not unmapped it yet may have it for
- * longer. */
+/* The last holding of the chunk is about to go: standbys that have not unmapped the chunk yet may
+ * have it for longer. */
 static void doom_last(struct session *session, struct chunk *chunk)
 {
 	if (chunk->holders != 1)
 		return;
 	chunk_doom(chunk);
-	/* What was exported may stay. */
+	/* An exported chunk may stay. */
 	if (chunk->doomed)
 		reclaim_note_freed(session, chunk);
 }
@@ -117,7 +117,7 @@ static void drop_range(struct session *session, const struct wire_message *messa
 	chunk_unref(chunk);
 }
 
-/* What is not there any more was dropped before the daemon died: standbys of today have not got
+/* A resource that is missing was dropped before the daemon died: today's standbys do not have
  * it. */
 static void drop(struct request *request)
 {

@@ -1,6 +1,6 @@
-// What a request does to what its session has: what the daemon adds to it before an executor gets
-// it, and what is noted, recorded and told to standbys once it has succeeded. Daemon, loop thread
-// only.
+// Effects of a request on the resources of a session: the daemon adds fields before an executor
+// gets the request; after success, the daemon notes and records the change, and informs standbys.
+// Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_EFFECT_H
 #define FRMPS_SERVER_SESSION_EFFECT_H
@@ -11,16 +11,16 @@
 struct request;
 
 /**
- * Adds to a request what only the daemon knows: the chunk behind a handle or an array, windows.
- * Twice is fine. Return: why it cannot be
+ * Adds fields that only the daemon knows to a request: the chunk behind a handle or an array,
+ * windows. Twice is fine. Return: CUDA_SUCCESS, or the error for the program
  */
 CUresult effect_prepare(struct request *request);
 
-/** The request is over: gives up what was taken for it and belongs to no holding. */
+/** The request is over: releases resources taken for the request that belong to no holding. */
 void effect_forget(struct request *request);
 
 /**
- * The request succeeded: changes the holdings, tells standbys, records.
+ * The request succeeded: changes the holdings, informs standbys, writes the records.
  */
 void effect_note(struct request *request, const struct wire_reply *reply);
 

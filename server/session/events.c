@@ -18,7 +18,7 @@
 /* The bound of a kind that needs none. */
 #define USERLOG_always USERLOG_REASONS
 
-/* The events of one kind and user. */
+/* The events of a kind and user. */
 struct event_heap {
 	TAILQ_ENTRY(event_heap) link;
 	uid_t uid;
@@ -130,7 +130,7 @@ static char *copy_clean(const char *text)
 	return copy;
 }
 
-/* Puts one behind the others. @from: what is copied of it; its texts are copied, too */
+/* Appends a copy of `from`, with copies of the texts. */
 static struct event_entry *append(struct events *events, const struct event_entry *from)
 {
 	struct event_heap *heap = find_heap(events, from->about.uid, from->kind);
@@ -160,7 +160,7 @@ static uint64_t next_of_user(const struct events *events, uid_t uid)
 }
 
 /*
- * Records: struct kept_event, the program, the text; each text ends with its NUL
+ * Records: struct kept_event, the program, the text; each text ends with a NUL
  */
 
 static void keep(struct daemon *daemon, struct event_entry *event)
@@ -205,7 +205,7 @@ void events_adopt(struct daemon *daemon, const struct record *record)
 }
 
 /*
- * What happens
+ * Events
  */
 
 /* A number as text; NULL for 0. */
@@ -215,7 +215,8 @@ static const char *number_text(uint64_t number, char text[24])
 	return number ? text : NULL;
 }
 
-/* The journal has FRMPS_EVENT, FRMPS_USER, FRMPS_SESSION, FRMPS_PID and FRMPS_PROGRAM of it. */
+/* The journal has FRMPS_EVENT, FRMPS_USER, FRMPS_SESSION, FRMPS_PID and FRMPS_PROGRAM of the
+ * event. */
 static void log_it(const struct event_entry *event, enum log_level level)
 {
 	const struct event_about *about = &event->about;

@@ -26,11 +26,11 @@ struct offer {
 	struct exports *exports;
 	struct chunk *chunk;
 	struct shared_fd *file;
-	uid_t uid;   /* whose programs may import it */
-	uid_t owner; /* for whom it counts */
-	uint64_t bytes,
-		limit; /* limit: memory_limit or pinned_limit of the program that exported it; 0: none */
-	bool unheld;   /* the last reference is this one's */
+	uid_t uid;   /* whose programs may import the chunk */
+	uid_t owner; /* for whom the chunk counts */
+	/* limit: memory_limit or pinned_limit of the program that exported the chunk; 0: none */
+	uint64_t bytes, limit;
+	bool unheld; /* the last reference is this one's */
 };
 
 static uint64_t unheld_of(const struct exports *exports, uid_t owner, bool is_host)
@@ -124,7 +124,8 @@ void exports_deinit(struct exports *exports)
 	exports->timer = timer_free(exports->timer);
 }
 
-/* Nobody can write to it; a program of another user than the service's cannot open it once more. */
+/* Nobody can write to the file; programs of other users than the service's cannot open it once
+ * more. */
 static struct shared_fd *make_file(const struct chunk *chunk)
 {
 	struct wire_export content = {WIRE_EXPORT_MAGIC, {chunk->token[0], chunk->token[1]}};

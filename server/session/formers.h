@@ -1,13 +1,13 @@
-// Formers: executors in which kernels may run that can write to the sinks of a session which
-// another one serves by now. What is found there is no proof against anybody as long as there are
-// any (executor/suspect.c). Each list is whole: it takes the place of the one before. Daemon, loop
-// thread only.
+// Previous executors: kernels may still run in them that can write to the sinks of a session which
+// another executor serves by now. While there are any, a guard hit in these sinks is no proof
+// against a session (executor/suspect.c). Each list is whole and replaces the list before. Daemon,
+// loop thread only.
 //
 //   of the same domain   an executor that was replaced, until it is reaped
-//   of another domain    one that has let the session go, until it has closed it
-//                        (session/linger.c): a look that is under way, loads that wait and a fault
-//                        that was contained put that off, and others' kernels run there all the
-//                        time
+//   of another domain    an executor that a session has left, until it has closed the session
+//                        (session/linger.c): an examination that is under way, loads that wait and
+//                        a contained fault delay the close, and kernels of others run there all
+//                        the time
 
 #ifndef FRMPS_SERVER_SESSION_FORMERS_H
 #define FRMPS_SERVER_SESSION_FORMERS_H
@@ -17,7 +17,7 @@
 struct domain;
 struct worker;
 
-/* More than a domain has, and the one that its session came from. */
+/* More than the executors of a domain, and the executor that the session came from. */
 #define FORMERS_MAX 16u
 
 struct formers {
@@ -25,10 +25,11 @@ struct formers {
 	uint32_t count;
 };
 
-/** Those of the sessions that an executor serves, or is about to. */
+/** Lists the previous executors of the sessions that `worker` serves, or is about to serve. */
 void formers_list(const struct worker *worker, struct formers *ret_formers);
 
-/** One of them is none any more, and lives: whoever serves the domain hears of it. */
+/** An executor that lives is no longer a previous executor: sends the new list to the executor that
+ * serves the domain. */
 void formers_tell(const struct domain *domain);
 
 #endif

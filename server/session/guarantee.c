@@ -32,8 +32,8 @@ static uint64_t less(uint64_t from, uint64_t what)
 	return from > what ? from - what : 0;
 }
 
-/* What its request is about to bring. Memory that somebody holds already, as a handle that is being
- * mapped, is counted there. */
+/* Bytes that the session's request is about to add. Memory that a session holds already, such as a
+ * handle that is being mapped, counts there. */
 static uint64_t brought_by(const struct session *session, const struct request *request)
 {
 	bool is_held = request->chunk && request->chunk->holders;
@@ -41,7 +41,7 @@ static uint64_t brought_by(const struct session *session, const struct request *
 	return is_held ? 0 : guarantee_wish(session, &request->message);
 }
 
-/* With what it is about to get. */
+/* With the request under way. */
 static uint64_t held_by(const struct session *session)
 {
 	return session->holdings.owned_bytes + (session->request ? brought_by(session, session->request) : 0);
@@ -57,13 +57,13 @@ static bool is_refused_to_others(const struct terms *terms)
 	return terms->memory_policy != CONFIG_MEMORY_POLICY_EVICT;
 }
 
-/* What is free for it alone on such terms. */
+/* Bytes reserved for the session alone on such terms. */
 static uint64_t kept_for(const struct session *session, const struct terms *terms)
 {
 	return is_refused_to_others(terms) ? less(terms->memory_guarantee, held_by(session)) : 0;
 }
 
-/* What the device has for so many sessions. */
+/* Memory of the device for so many sessions. */
 static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
 {
 	const struct config *config = daemon->config;
@@ -80,7 +80,8 @@ static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
 
 /* Sums over the sessions that are served. */
 struct sums {
-	uint64_t sessions, guaranteed, held, kept; /* kept: free for those alone to whom it is guaranteed */
+	/* kept: reserved for the sessions with the guarantee */
+	uint64_t sessions, guaranteed, held, kept;
 };
 
 static struct sums sum_up(const struct daemon *daemon, const struct session *except)
@@ -163,7 +164,7 @@ bool guarantee_refuses(const struct session *session, char *ret_text, size_t siz
 static bool is_more_than_device(const struct daemon *daemon, const struct terms *terms, const char *where,
 	char *ret_text, size_t size)
 {
-	/* At the start there is nothing yet but what no program can do without. */
+	/* At the start, capacity() counts only the minimum that every program needs. */
 	uint64_t most = daemon->ready ? daemon->device.total_bytes : capacity(daemon, 1);
 
 	if (terms->memory_guarantee <= most)
@@ -204,7 +205,7 @@ bool guarantee_refuses_rules(
 	}
 	sums.held += exports_unheld_bytes(&daemon->exports);
 	most = capacity(daemon, sums.sessions);
-	/* What was promised before more executors came is no reason to refuse everything else. */
+	/* A promise made before more executors came is no reason to refuse all other rules. */
 	if (!promises)
 		return false;
 	if (sums.guaranteed > most) {
@@ -223,7 +224,7 @@ bool guarantee_refuses_rules(
 	return false;
 }
 
-/* What its request has got already. What it has not got yet would free nothing. */
+/* Memory that the session's request already has. Memory still to come would free nothing. */
 static uint64_t coming_to(const struct session *session)
 {
 	const struct request *request = session->request;
@@ -233,7 +234,7 @@ static uint64_t coming_to(const struct session *session)
 
 bool guarantee_covers(const struct session *session, uint64_t bytes)
 {
-	/* What it asks for is in what it holds already (held_by()). */
+	/* held_by() includes the request under way. */
 	return bytes && held_by(session) <= session->terms.memory_guarantee;
 }
 
@@ -252,8 +253,8 @@ struct session *guarantee_victim(const struct session *session, uint64_t bytes)
 			continue;
 		freed = holdings_sole_bytes(&other->holdings) + coming;
 		freed = freed < over ? freed : over;
-		/* Where nobody's end frees anything, several have the same, and the last of them
-		 * frees it. */
+		/* If no end frees anything, several sessions share the same memory, and the end of
+		 * the last frees it. */
 		if (freed < most_freed || (freed == most_freed && over <= most))
 			continue;
 		victim = other;

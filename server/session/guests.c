@@ -1,5 +1,6 @@
-// See guests.h. Whoever comes gets in, so that nobody is kept out by what others have open; who
-// goes has had his time: a visitor that means well says what it is as soon as it is connected.
+// See guests.h. A new connection always gets in, so the open connections of other users keep nobody
+// out. The connection that goes has had its time: a well-behaved visitor sends its first message as
+// soon as the connection exists.
 //
 // Counting is quadratic, over some hundred guests at most, and only where there is no room.
 
@@ -47,7 +48,8 @@ static unsigned count_operators_of(const struct daemon *daemon, uid_t owner)
 	return count;
 }
 
-/* Return: whether this owner has more than the greediest so far, who he is then. */
+/* Return: true if this owner has more guests than the greediest so far; then *most is his
+ * number. */
 static bool is_greedier(const struct daemon *daemon, uid_t owner, unsigned *most)
 {
 	unsigned count = visitor_count(daemon, owner) + count_operators_of(daemon, owner);
@@ -58,9 +60,8 @@ static bool is_greedier(const struct daemon *daemon, uid_t owner, unsigned *most
 	return true;
 }
 
-/* Of owners who have as many, the one who has been there for longest: one person may have many
- * names that nobody knows to be his, each with one visitor, and then whoever has just come is not
- * the one to go. */
+/* Of owners with equally many guests, the owner of the oldest: one person may have many user names,
+ * each with a single visitor, and then the newest connection should not be the one to go. */
 static uid_t find_greediest(const struct daemon *daemon)
 {
 	const struct guest *caller;
@@ -77,7 +78,8 @@ static uid_t find_greediest(const struct daemon *daemon)
 	return owner;
 }
 
-/* His oldest visitor; an operator has said what he wants and goes only where there is none. */
+/* Disconnects the owner's oldest visitor; an operator has sent a request and goes only if the owner
+ * has no visitor. */
 static void send_one_away(struct daemon *daemon, uid_t owner)
 {
 	struct guest *caller;
@@ -98,7 +100,7 @@ static void send_one_away(struct daemon *daemon, uid_t owner)
 		}
 }
 
-/* Whoever has said what he wants is dealt with rather than sent away. */
+/* A visitor that has sent Hello is greeted rather than sent away. */
 static void make_room_for_one(struct daemon *daemon, uid_t owner)
 {
 	if (!visitor_hurry(daemon, owner))

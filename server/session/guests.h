@@ -1,7 +1,6 @@
-// Guests: connections that are no sessions, which is visitors and the operators that some of them
-// become. Each user has a bounded number of both (visitor.c, caller.h); here is the bound for all
-// users, so that what many of them leave open takes no file from sessions, and keeps nobody out.
-// Daemon, loop thread only.
+// Guests: connections that are no sessions, namely visitors and operators. Each user has a bounded
+// number of both (visitor.c, caller.h). This file has the bound for all users: connections that
+// many users leave open take no file from sessions, and keep nobody out. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_GUESTS_H
 #define FRMPS_SERVER_SESSION_GUESTS_H
@@ -11,7 +10,7 @@
 
 struct daemon;
 
-/* What is known here of an operator; the rest is control/'s (control/caller.h). */
+/* The fields of an operator that sessions know; control/ has the others (control/caller.h). */
 struct guest {
 	TAILQ_ENTRY(guest) link; /* daemon->operators */
 	uid_t uid;
@@ -21,8 +20,7 @@ struct guest {
 /** How many operators of a user are connected. */
 unsigned guests_count_operators(const struct daemon *daemon, uid_t uid);
 
-/** Somebody comes: if there are as many guests as there may be, the user who has the most loses
- * one. */
+/** A connection comes: at the bound, the user with the most guests loses a guest. */
 void guests_make_room(struct daemon *daemon);
 
 #endif

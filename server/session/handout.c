@@ -1,7 +1,7 @@
 // See handout.h. A write lease is granted only where nobody else has the file open for reading or
-// writing. The kernel counts open files that were made by open(2), not the memfd's first one, which
-// daemon and executors share. Without rights on the file (shm/region.c, request.c) a program of
-// another user cannot open it once more.
+// writing. The kernel counts open files that were made by open(2), not the memfd's first open file,
+// which daemon and executors share. Without rights on the file (shm/region.c, request.c) a program
+// of another user cannot open the file once more.
 
 #include "server/session/handout.h"
 
@@ -16,8 +16,8 @@
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 
-/* Looks at a time, and between them: one costs some microseconds. A round of all files that users
- * keep goes on quickly where it is long, and at once where something was over. */
+/* Files checked at a time, and the pause between checks: a file costs some microseconds. A long
+ * round of all files goes on quickly, and at once after a check that freed a file. */
 #define LOOKS_OF_USER 16u
 #define LOOKS	      64u
 #define LOOK_MS	      1000u
@@ -32,7 +32,7 @@ struct handout {
 	uint64_t bytes;
 };
 
-/* What a user keeps; there while that is anything. */
+/* The files that programs of a user keep open; exists while there are any. */
 struct account {
 	TAILQ_ENTRY(account) link;
 	uid_t owner;
@@ -40,11 +40,11 @@ struct account {
 	TAILQ_HEAD(, handout) kept;
 };
 
-/* What the kernel says of who has a file open. */
+/* The kernel's answer about open files. */
 enum state {
 	STATE_FREE,
 	STATE_OPEN,
-	STATE_UNKNOWN, /* the kernel does not say */
+	STATE_UNKNOWN, /* the kernel does not know */
 };
 
 static int open_again(int fd, int flags)
@@ -66,12 +66,12 @@ static enum state look(int fd)
 		state = STATE_FREE;
 	else
 		state = errno == EAGAIN ? STATE_OPEN : STATE_UNKNOWN;
-	/* The lease goes with it. */
+	/* Closing ends the lease, too. */
 	close(own);
 	return state;
 }
 
-/* Return: whether it is over. */
+/* Return: true if nobody has the file open */
 static bool end(struct handout *handout)
 {
 	struct shared_fd *file = handout->file;
@@ -103,14 +103,15 @@ static struct account *get_account(struct handouts *handouts, uid_t owner)
 	if (account)
 		return account;
 	account = calloc(1, sizeof(*account));
-	log_bug_on(!account); /* nobody would count what it keeps */
+	log_bug_on(!account); /* otherwise the user's open files would not count */
 	account->owner = owner;
 	TAILQ_INIT(&account->kept);
 	TAILQ_INSERT_TAIL(&handouts->accounts, account, link);
 	return account;
 }
 
-/* The next ones in turn. Frees the account when nothing is left. Return: how many were over */
+/* Checks the next files in turn. Frees the account when no file is left. Return: number of files
+ * that were freed */
 static unsigned look_at_some(struct handouts *handouts, struct account *account)
 {
 	uint64_t looks = account->count < LOOKS_OF_USER ? account->count : LOOKS_OF_USER;
@@ -137,7 +138,7 @@ static unsigned look_at_some(struct handouts *handouts, struct account *account)
 	return freed;
 }
 
-/* Users take turns: one who keeps many files does not hold up what another one has closed. */
+/* Users take turns: a user with many open files does not delay the files of other users. */
 static void on_timer(void *context)
 {
 	struct handouts *handouts = context;
@@ -158,7 +159,7 @@ static void on_timer(void *context)
 		timer_start(handouts->timer, handouts->count > LOOKS ? LONG_LOOK_MS : LOOK_MS);
 }
 
-/* The service needs the file no more; the last reference to it is the handout's. */
+/* The service needs the file no more; the handout has the last reference. */
 static void on_last(struct shared_fd *file)
 {
 	struct handout *handout = file->handout;

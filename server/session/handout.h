@@ -1,16 +1,18 @@
 // Files of the service that programs write to: regions of sessions, pinned memory. A program can
-// keep a descriptor or a mapping of one for as long as it likes, and its pages with it. So a
-// program gets an open file of its own, and when the service needs the file no more it asks the
-// kernel whether that one is still open:
+// keep a descriptor or a mapping of such a file, and so its pages, for any time. So a program gets
+// an open file of its own. When the service needs the file no more, the daemon asks the kernel if
+// the program's open file still exists:
 //
 //   handout_add ──► in use ──(last reference to the shared_fd goes)──► nobody has it open ──► pages freed, closed
-//                                        └──► kept: counts for its user until it is closed ──┘ (looked at in turn)
+//                                        └──► open: counts for its user until it is closed ──┘ (checked in turn)
 //
-// The kernel is asked about each file, so a look covers a few: of a user's own when he wants more,
-// of all users' in turn by a timer. However many one user keeps, others wait for none of them.
+// Each file costs a question to the kernel, so a check covers a few: files of a user when he
+// requests more, files of all users in turn by a timer. However many files one user keeps open,
+// other users wait for none of them.
 //
-// Only once nobody else has the file open are its pages freed by force: whoever may write to a file
-// can hold its inode's lock for ever. A descriptor without rights (O_PATH) keeps no page then.
+// Only once nobody else has the file open are its pages freed by force: a process that may write to
+// a file can hold its inode's lock for ever. A descriptor without rights (O_PATH) keeps no page
+// then.
 // Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_HANDOUT_H
@@ -26,38 +28,38 @@ struct shared_fd;
 struct timer;
 struct uv_loop_s;
 
-/* Those that are over and kept. */
+/* Files that the service needs no more, and that programs keep open. */
 struct handouts {
-	TAILQ_HEAD(, account) accounts; /* of users who keep some */
+	TAILQ_HEAD(, account) accounts; /* of users who have such files */
 	uint64_t count;
 	struct timer *timer; /* runs while there are any */
 };
 
 void handouts_init(struct handouts *handouts, struct uv_loop_s *loop);
-/** Closes what is kept: nobody counts it any more. */
+/** Closes these files: nobody counts them any more. */
 void handouts_deinit(struct handouts *handouts);
 
 /**
- * A user's programs get the file from now on. Twice is fine, and so is a file that is NULL.
+ * Programs of a user get the file from now on. Twice is fine, and so is a file that is NULL.
  * Return: 0 or -ENOMEM
  */
 int handout_add(struct handouts *handouts, uid_t owner, struct shared_fd *file);
 
-/** An open file of its own for a program, for reading and writing. Return: a descriptor, the
+/** Opens the file once more for a program, for reading and writing. Return: a descriptor, the
  * caller's, or -errno. */
 int handout_open(const struct shared_fd *file);
 
-/** Whether somebody has such an open file. */
+/** True if anybody has such an open file. */
 bool handout_is_open(const struct shared_fd *file);
 
-/** Looks at some files that this user's programs have kept, whether they are closed now. With 16 or
- * fewer that is all of them. */
+/** Checks for some files that programs of this user had open if they are closed now. With 16 or
+ * fewer files, all are checked. */
 void handouts_look(struct handouts *handouts, uid_t owner);
 
-/** Bytes that programs of a user keep although the service needs them no more, as far as has been
- * seen. */
+/** Bytes that programs of a user keep open although the service needs the files no more, as of the
+ * latest check. */
 uint64_t handouts_bytes(const struct handouts *handouts, uid_t owner);
-/** How many files that is. @owner: NULL: all users' */
+/** The number of these files. @owner: NULL: all users' files */
 uint64_t handouts_count(const struct handouts *handouts, const uid_t *owner);
 
 #endif

@@ -82,7 +82,7 @@ static void fill_welcome(const struct session *session, struct wire_welcome *wel
 		.memory_limit =
 			limit && limit < daemon->device.total_bytes ? limit : daemon->device.total_bytes};
 	describe_device(&daemon->device, &welcome->devices[0]);
-	/* What it may have is what it takes its device for, as it is with cuMemGetInfo(). */
+	/* The program takes its limit for the size of the device, as with cuMemGetInfo(). */
 	welcome->devices[0].total_bytes = welcome->memory_limit;
 }
 

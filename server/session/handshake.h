@@ -1,5 +1,5 @@
-// The first words between a program and the daemon: may it have a session, and what it is told of
-// it. Pure but for the sockets that the caller names.
+// The handshake of a program and the daemon: decides if the program may have a session, and
+// describes the session to the program. Pure but for the sockets that the caller names.
 
 #ifndef FRMPS_SERVER_SESSION_HANDSHAKE_H
 #define FRMPS_SERVER_SESSION_HANDSHAKE_H
@@ -17,8 +17,8 @@
 struct session;
 
 /**
- * Whether a Hello can be served by this version, apart from room.
- * @ret_code, @ret_text: what to refuse it with
+ * Checks that this version can serve a Hello, apart from room.
+ * @ret_code, @ret_text: for a refusal, the answer to the program
  * Return: 0, or 1 to refuse
  */
 int handshake_check(const struct wire_hello *hello, int32_t *ret_code, const char **ret_text);
@@ -26,11 +26,11 @@ int handshake_check(const struct wire_hello *hello, int32_t *ret_code, const cha
 /** Copies a program's name: at most @size - 1 bytes, nothing that could garble a log line. */
 void handshake_copy_name(char *copy, size_t size, const char *name);
 
-/** Copies what a program is in the same way: what it says, or its name. @copy: SESSION_IDENTITY_MAX
- * bytes */
+/** Copies the identity of a program in the same way: from the Hello, or else the program's name.
+ * @copy: SESSION_IDENTITY_MAX bytes */
 void handshake_identity(char *copy, const struct wire_hello *hello);
 
-/** Sends Welcome with its three descriptors. Return: 0, or an outcome of connection_send(), or
+/** Sends Welcome with the three descriptors. Return: 0, or an outcome of connection_send(), or
  * -errno. */
 int handshake_welcome(struct session *session);
 

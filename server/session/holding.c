@@ -1,5 +1,5 @@
-// See holding.h. Which fields of an entry a request fills in, and which of them its record has, is
-// said here alone.
+// See holding.h. This file alone decides which fields of an entry a request fills in, and which
+// fields the record has.
 
 #include "server/session/holding.h"
 
@@ -66,7 +66,7 @@ size_t holding_record_cost(const struct wire_message *message)
 }
 
 /*
- * From a request, and back to one
+ * From a request, and back to a request
  */
 
 static int fill_module(
@@ -111,7 +111,7 @@ static int fill_form(struct holding *entry, uint32_t id, const void *form, size_
 	return 0;
 }
 
-/* With the handle that it got: standbys must give it the same. */
+/* With the handle in the reply: standbys must give the object the same handle. */
 static int fill_object(
 	struct holding *entry, const struct wire_object *object, const struct wire_u64s *values)
 {
@@ -223,7 +223,7 @@ void holding_message(const struct holding *entry, uint64_t session, struct wire_
 }
 
 /*
- * To a record, and back from one
+ * To a record, and back
  */
 
 void holding_keep(struct holding *entry, struct store *store, uint64_t session)

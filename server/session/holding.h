@@ -1,6 +1,6 @@
-// One thing that a session has: made from a request that succeeded, kept as a record, and turned
-// into the request that makes it once more, in a standby. Daemon, loop thread only; a list of them
-// is holdings.h.
+// A holding: one resource of a session. A request that succeeded makes the holding; a record saves
+// the holding; in a standby, a request made from the holding makes the resource once more. Daemon,
+// loop thread only; holdings.h has the list.
 
 #ifndef FRMPS_SERVER_SESSION_HOLDING_H
 #define FRMPS_SERVER_SESSION_HOLDING_H
@@ -28,63 +28,64 @@ struct holding {
 	RB_ENTRY(holding) range_link;	  /* holdings->ranges: MAP_MEMORY, MAP_HOST */
 	TAILQ_ENTRY(holding) memory_link; /* holdings->memories: CREATE_MEMORY */
 	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION,
-	 * CREATE_MEMORY (also what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY,
-	 * BACK_ARRAY, MAKE_OBJECT, SET_LIMIT */
+	 * CREATE_MEMORY (also imported memory), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY, BACK_ARRAY,
+	 * MAKE_OBJECT, SET_LIMIT */
 	enum wire_type type;
-	struct wire_range range; /* CREATE_MEMORY, SET_LIMIT: only its size */
-	/* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none;
-	 * LOAD_MODULE: where its variables are */
+	struct wire_range range; /* CREATE_MEMORY, SET_LIMIT: only the size */
+	/* CREATE_MEMORY: the handle; MAP_MEMORY: handle of the mapped memory, 0: none; LOAD_MODULE:
+	 * address of the variables */
 	uint64_t memory;
 	uint32_t module, function; /* FIND_FUNCTION, SET_FUNCTION: both; the others: module */
 	/* attribute: the id of MAKE_GRAPH, MAKE_ARRAY and MAKE_OBJECT, the array's of BACK_ARRAY;
 	 * the limit of SET_LIMIT */
 	uint32_t kind, attribute;
-	int64_t value; /* SET_FUNCTION, SET_LIMIT; LOAD_MODULE: 1 if its kernels have no state of their own */
+	int64_t value; /* SET_FUNCTION, SET_LIMIT; LOAD_MODULE: 1 if the kernels have no state */
 	uint64_t image_bytes;
-	/* FIND_GLOBAL: address and bytes as the active executor has them; BACK_ARRAY: offset and
-	 * span; LOAD_MODULE: where its code is, as in the message, and its bank of constants */
+	/* FIND_GLOBAL: address and bytes in the active executor; BACK_ARRAY: offset and span;
+	 * LOAD_MODULE: where the code is, as in the message, and the bank of constants */
 	uint64_t global[2];
 	char *name;		     /* FIND_FUNCTION, FIND_GLOBAL */
 	struct wire_option *options; /* LOAD_MODULE */
 	uint32_t option_count;
-	void *form; /* MAKE_ARRAY: a wire_array; MAKE_OBJECT: a wire_object with its handle; NULL: none */
+	/* MAKE_ARRAY: a wire_array; MAKE_OBJECT: a wire_object with the handle; NULL: none */
+	void *form;
 	uint32_t form_bytes;
 	struct shared_fd *fd; /* host memory, image, description of a graph */
-	struct chunk *chunk;  /* MAP_MEMORY, CREATE_MEMORY; BACK_ARRAY: that of the mapping it is a part of */
+	struct chunk *chunk;  /* MAP_MEMORY, CREATE_MEMORY; BACK_ARRAY: of the mapping around it */
 	TAILQ_ENTRY(holding) owners_link; /* of the chunk, where the entry counts as memory */
-	struct holdings *holdings;	  /* in which it is */
-	uint64_t serial;		  /* of its record, which gives the order */
+	struct holdings *holdings;	  /* the list of this entry */
+	uint64_t serial;		  /* of the record, which gives the order */
 	const struct record *record;
-	bool is_untold; /* standbys have not been told of it yet (standby/warm.h) */
+	bool is_untold; /* standbys do not know the entry yet (standby/warm.h) */
 };
 
 /**
- * @message: a request that is kept that was checked; @values: the reply's
+ * @message: a checked request that makes or changes a resource; @values: of the reply
  * Return: without descriptor and chunk; NULL without memory
  */
 struct holding *holding_new(const struct wire_message *message, const struct wire_u64s *values);
 /** NULL is fine. Return: NULL. */
 struct holding *holding_free(struct holding *entry);
 
-/** What the service keeps of it beside the entry (here, in the record, or in executors), bytes. */
+/** Memory that the service needs beside the entry (here, in the record, or in executors), bytes. */
 uint64_t holding_kept_bytes(const struct holding *entry);
-/** What a request adds to that at most if it succeeds. */
+/** Most that a request adds to that memory if it succeeds. */
 uint64_t holding_cost(const struct wire_message *message);
 
-/** What its record takes of the store, bytes. */
+/** Room of the record in the store, bytes. */
 uint64_t holding_record_bytes(const struct holding *entry);
-/** Longest payload of the record that a request leaves if it succeeds, bytes. */
+/** Longest payload of the record that a request makes if it succeeds, bytes. */
 size_t holding_record_cost(const struct wire_message *message);
 
-/** Records it; without a store nothing is done. */
+/** Records the entry; does nothing without a store. */
 void holding_keep(struct holding *entry, struct store *store, uint64_t session);
 /**
- * Makes it again from its record, whose payload is @kept, @bytes long.
- * Return: without descriptor and chunk; NULL if that is not the payload of one
+ * Makes an entry from its record, whose payload is @kept, @bytes long.
+ * Return: without descriptor and chunk; NULL if that is no payload of an entry
  */
 struct holding *holding_adopt(const struct record *record, const struct kept_holding *kept, size_t bytes);
 
-/** The request that makes its effect again. Points into the entry; id is not set. */
+/** The request that makes the resource once more. Points into the entry; id is not set. */
 void holding_message(const struct holding *entry, uint64_t session, struct wire_message *ret_message);
 
 #endif

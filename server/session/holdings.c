@@ -1,5 +1,5 @@
-// The holdings. See holdings.h. A list, searched from its end where requests look for what is
-// young; what each mapping asks for is found without it, for a session may have very many
+// The holdings. See holdings.h. A list, searched from its end where requests look for recent
+// entries. The look-ups of each mapping do not search the list, for a session may have very many
 // functions.
 
 #include "server/session/holdings.h"
@@ -49,8 +49,8 @@ static struct holding *find_behind(const struct holdings *holdings, uint64_t add
 	return found;
 }
 
-/* What a limit takes of the device beyond what each context has. The stack is there for all threads
- * that can run at a time. */
+/* Device memory that a limit needs beyond the need of each context. The stack exists for all
+ * threads that can run at a time. */
 static uint64_t limit_bytes(const struct backend_device *device, const struct wire_limit *limit)
 {
 	uint64_t threads, bytes;
@@ -66,7 +66,7 @@ static uint64_t limit_bytes(const struct backend_device *device, const struct wi
 	return bytes;
 }
 
-/* As device memory. Mappings of a handle are counted with it. */
+/* As device memory. Mappings of a handle count with the handle. */
 static bool counts(const struct holding *entry)
 {
 	return (entry->type == WIRE_CREATE_MEMORY && !chunk_is_host(entry->chunk)) ||
@@ -79,7 +79,7 @@ static bool counts_as_host(const struct holding *entry)
 	       (entry->type == WIRE_MAP_HOST && !entry->memory);
 }
 
-/* As what an entry counts that owns its memory. */
+/* The sum to which an entry adds that owns its memory. */
 static uint64_t *sum_of(struct holdings *holdings, const struct holding *entry)
 {
 	return entry->chunk && holdings->away ? &holdings->away_bytes : &holdings->owned_bytes;
@@ -109,7 +109,7 @@ static void disown(struct holdings *holdings, struct holding *entry)
 		TAILQ_FIRST(&chunk->owners)->holdings->owned_bytes += entry->range.bytes;
 }
 
-/* The words that say which ids of the entry's kind are in use; NULL: it has none. */
+/* The bits of the ids in use, for the entry's kind; NULL: entries of this kind have no id. */
 static uint64_t *id_words(struct holdings *holdings, const struct holding *entry)
 {
 	switch (entry->type) {
@@ -372,8 +372,8 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 	return NULL;
 }
 
-/* The entry that says the same thing: a setting's earlier value, a global that is known. NULL for
- * all other requests. */
+/* The entry for the same thing: a setting's earlier value, a known global. NULL for all other
+ * requests. */
 static struct holding *find_same(const struct holdings *holdings, const struct wire_message *message)
 {
 	struct holding *entry;
@@ -482,7 +482,7 @@ bool holdings_has(const struct holdings *holdings, const struct wire_message *me
 	case WIRE_DROP_OBJECT:
 		return holdings_has_object(holdings, message->object.object);
 	default:
-		return false; /* settings and globals are noted as often as one likes */
+		return false; /* settings and globals may be noted any number of times */
 	}
 }
 
@@ -548,7 +548,7 @@ static void drop_module(struct holdings *holdings, uint32_t module)
 {
 	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
 
-	/* The module itself is the last to go: as long as it is there, this can be done again. */
+	/* The module itself goes last: while the module is there, this can be repeated. */
 	for (; entry; entry = previous) {
 		previous = TAILQ_PREV(entry, holding_list, link);
 		if (entry->module == module && entry->module)
@@ -580,7 +580,7 @@ static void drop_array(struct holdings *holdings, uint32_t array)
 {
 	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
 
-	/* The array itself is the last to go: as long as it is there, this can be done again. */
+	/* The array itself goes last: while the array is there, this can be repeated. */
 	for (; entry; entry = previous) {
 		previous = TAILQ_PREV(entry, holding_list, link);
 		if (is_over(entry, array) || (entry->type == WIRE_BACK_ARRAY && entry->attribute == array))

@@ -1,11 +1,11 @@
-// What a session has, in the order in which it got it: everything that a new standby must be told
-// to be able to take the session over. Daemon, loop thread only; belongs to one session.
+// The resources of a session, in the order in which the session got them: all that a new standby
+// needs to take the session over. Daemon, loop thread only; belongs to one session.
 //
 // An entry is made when the active executor has answered a request with success. A reader rebuilds
 // the session by sending the entries from first to last: an entry depends only on earlier ones (a
 // function on its module). Invariants: mapped ranges are disjoint; ids of modules and functions are
 // unique; a setting replaces the earlier value of the same setting in its place; unloading a module
-// takes its functions, settings and globals along.
+// removes its functions, settings and globals.
 
 #ifndef FRMPS_SERVER_SESSION_HOLDINGS_H
 #define FRMPS_SERVER_SESSION_HOLDINGS_H
@@ -27,37 +27,37 @@ struct store;
 struct window_set;
 
 #define HOLDINGS_ENTRIES_MAX 262144u
-/* Names, options and descriptions of one session that the service keeps in memory of its own,
+/* Names, options and descriptions of one session that the service has in memory of its own,
  * bytes. */
 #define HOLDINGS_KEPT_MAX (UINT64_C(1) << 30)
 
 struct holdings {
 	TAILQ_HEAD(holding_list, holding) entries;
-	RB_HEAD(holding_tree, holding) ranges;	   /* those that are mapped, by address: disjoint */
+	RB_HEAD(holding_tree, holding) ranges;	   /* mapped ranges, by address: disjoint */
 	TAILQ_HEAD(memory_list, holding) memories; /* physical memory */
 	uint32_t count;
-	uint64_t memory_bytes; /* device memory, mapped or not; what was imported as often as it was */
-	/* The same, of which each piece counts once in the whole service: for the session that has
-	 * had it longest. */
+	uint64_t memory_bytes; /* device memory, mapped or not; imported memory counts each time */
+	/* The same, but each piece counts once in the whole service: for the session that has had
+	 * the piece longest. */
 	uint64_t owned_bytes;
-	bool disowned;	     /* it owns nothing any more: its session ends */
-	bool away;	     /* its chunks are empty, or will be */
-	uint64_t away_bytes; /* of them, in place of owned_bytes */
+	bool disowned;	     /* owns nothing any more: the session ends */
+	bool away;	     /* the chunks are empty, or will be */
+	uint64_t away_bytes; /* of these chunks, in place of owned_bytes */
 	uint64_t host_bytes;
 	uint64_t image_bytes;  /* images of modules */
 	uint64_t kept_bytes;   /* see HOLDINGS_KEPT_MAX */
-	uint64_t record_bytes; /* what the entries' records take of the store */
-	uint32_t fds;	       /* descriptors of entries, those of chunks as often as they are held */
+	uint64_t record_bytes; /* room of the entries' records in the store */
+	uint32_t fds;	       /* descriptors of entries; those of chunks once per entry */
 	uint32_t windows;      /* of RESERVE_WINDOW */
 	uint32_t backed_count; /* arrays that have memory */
-	uint32_t untold;       /* of entries that are */
+	uint32_t untold;       /* entries that standbys do not know yet */
 	uint64_t modules[HOLDINGS_IDS / 64];
 	uint16_t module_of[HOLDINGS_IDS]; /* by function id; 0: no such function */
 	uint64_t graphs[FRMPS_GRAPH_IDS / 64];
 	uint64_t arrays[FRMPS_ARRAY_IDS / 64], backed[FRMPS_ARRAY_IDS / 64];
 	uint64_t objects[FRMPS_OBJECT_IDS / 64];
 	struct store *store;		     /* where entries are recorded, may be NULL */
-	struct window_set *window_set;	     /* whose windows entries of RESERVE_WINDOW hold */
+	struct window_set *window_set;	     /* has the windows of RESERVE_WINDOW entries */
 	const struct backend_device *device; /* may be NULL if no limit is noted or asked about */
 	uint64_t session;
 };
@@ -69,12 +69,12 @@ bool holdings_has_module(const struct holdings *holdings, uint32_t module);
 bool holdings_has_function(const struct holdings *holdings, uint32_t function);
 bool holdings_has_graph(const struct holdings *holdings, uint32_t graph);
 bool holdings_has_array(const struct holdings *holdings, uint32_t array);
-/** Whether the array has memory. */
+/** True if the array has memory. */
 bool holdings_has_backed(const struct holdings *holdings, uint32_t array);
 bool holdings_has_object(const struct holdings *holdings, uint32_t object);
-/** Whether some of these bytes are the memory of an array. */
+/** True if some of these bytes are the memory of an array. */
 bool holdings_backs_array(const struct holdings *holdings, const struct wire_range *range);
-/** Whether a range touches one that is mapped. */
+/** True if the range overlaps a mapped range. */
 bool holdings_overlaps(const struct holdings *holdings, const struct wire_range *range);
 /** The mapping of exactly this range, NULL if there is none. */
 struct holding *holdings_find_range(
@@ -82,61 +82,60 @@ struct holding *holdings_find_range(
 
 /** The physical memory with this handle, NULL if there is none. */
 struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t handle);
-/** The device memory that a limit takes beside what it has taken already; it counts as the
- * session's. UINT64_MAX: more than can be said */
+/** Device memory that a limit needs beyond the present need; counts as the session's. UINT64_MAX:
+ * too large to compute */
 uint64_t holdings_limit_growth(const struct holdings *holdings, const struct wire_limit *limit);
-/** Of what it owns, what nobody else has: its end frees that. */
+/** Owned memory that no other session has: the end of the session frees this much. */
 uint64_t holdings_sole_bytes(const struct holdings *holdings);
-/** Whether no other handle of the session is for the same memory. */
+/** True if no other handle of the session is for the same memory. */
 bool holdings_is_only_memory(const struct holdings *holdings, const struct holding *memory);
 /** Some mapping of a chunk, NULL if there is none. */
 struct holding *holdings_find_mapping(const struct holdings *holdings, const struct chunk *chunk);
-/** The mapping of device memory that holds an address, NULL if none does. */
+/** The mapping of device memory around an address, NULL if there is none. */
 struct holding *holdings_find_address(const struct holdings *holdings, uint64_t address);
-/** Any entry with a chunk that this token proves the right to, NULL if there is none. */
+/** An entry whose chunk has this token, NULL if there is none. */
 struct holding *holdings_find_token(const struct holdings *holdings, const uint64_t token[2]);
 
 /**
  * Notes a request that succeeded.
- * @message: a request that is kept, checked before; the window of RESERVE_WINDOW was taken and
- * belongs to the entry
+ * @message: a checked request that makes or changes a resource; the window of RESERVE_WINDOW was
+ * taken and belongs to the entry
  * @values: the reply's
  * @fd: image or host memory, NULL otherwise; @chunk: device memory; both are referenced
- * @ret_entry: what standbys are to be told; NULL when they know it already (a global asked for
- * twice)
+ * @ret_entry: for the standbys; NULL if they have the entry already (a global requested twice)
  * Return: 0 or -ENOMEM
  */
 int holdings_note(struct holdings *holdings, const struct wire_message *message,
 	const struct wire_u64s *values, struct shared_fd *fd, struct chunk *chunk,
 	struct holding **ret_entry);
 
-/** Whether what a request would make, or drop, is there. For requests that are answered a second
- * time. */
+/** True if the resource that a request would make, or drop, exists. For requests that are answered
+ * a second time. */
 bool holdings_has(const struct holdings *holdings, const struct wire_message *message);
 
-/** Records an entry, once every standby has been sent it. */
+/** Records an entry, once the daemon has sent the entry to every standby. */
 void holdings_keep(struct holdings *holdings, struct holding *entry);
 /**
- * Makes an entry again from its record, whose payload is @kept, @bytes long.
+ * Makes an entry from its record, whose payload is @kept, @bytes long.
  * @fd, @chunk: taken over
  * Return: 0, or -EINVAL: then nothing is taken over
  */
 int holdings_adopt(struct holdings *holdings, const struct record *record, const struct kept_holding *kept,
 	size_t bytes, struct shared_fd *fd, struct chunk *chunk);
 
-/** The session ends: whoever else has some of its memory owns that from now on. Once, and nothing
- * is added behind that. */
+/** The session ends: other sessions that share its memory own that memory from now on. Call once;
+ * add nothing afterwards. */
 void holdings_disown(struct holdings *holdings);
 
-/** Its chunks, which no other session has, are not on the device, and own nothing there; or are
- * again. Twice is fine. */
+/** @away: the chunks, which no other session has, have left the device and count there no more;
+ * else the chunks are back. Twice is fine. */
 void holdings_set_away(struct holdings *holdings, bool away);
 
-/** Takes a mapping, or physical memory, away. */
+/** Removes a mapping, or physical memory. */
 void holdings_drop_range(struct holdings *holdings, struct holding *entry);
-/** Takes away what UnloadModule (with everything found in the module), DropGraph, DropArray (with
- * the objects over the array; its memory stays), DropObject or ReleaseWindow names, if it is
- * there. */
+/** Removes the entries that UnloadModule (with all entries found in the module), DropGraph,
+ * DropArray (with the objects over the array; the array's memory stays), DropObject or
+ * ReleaseWindow names, if there are any. */
 void holdings_drop(struct holdings *holdings, const struct wire_message *message);
 
 #endif

@@ -13,7 +13,8 @@
 #include "server/worker/words.h"
 #include "server/worker/worker.h"
 
-/* Pause before the next one where one could not start, or crashed: the first, and at most. */
+/* Pause before the next start, after a keeper that could not start or crashed: the first pause, and
+ * the longest. */
 #define RETRY_MS      1000u
 #define RETRY_MOST_MS 60000u
 
@@ -66,7 +67,7 @@ bool keeping_gone(struct daemon *daemon, const struct worker *keeper, char *ret_
 		keeper->lost_text[0] ? keeper->lost_text : "it ended");
 	if (keeper->was_ready)
 		daemon->keeper_failures = 0;
-	/* What it crashed at may be asked of the next one, too. */
+	/* The next keeper may get the same request that crashed this keeper. */
 	if (keeper->was_ready && !words_is_crash(keeper->exit_signal))
 		keeping_start(daemon);
 	else

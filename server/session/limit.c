@@ -10,7 +10,7 @@
 #include "server/session/rooms.h"
 #include "server/session/session.h"
 
-/* A program that is waiting for it cannot do anything else. */
+/* The program waits for the answer and can do nothing else. */
 #define LIMIT_MS 60000u
 
 static void refuse(struct request *request, CUresult code, const char *text)
@@ -24,12 +24,13 @@ static void refuse(struct request *request, CUresult code, const char *text)
 	request_finish(request, &reply);
 }
 
-/* request_advance() comes behind this: with an executor of its own, that one is asked. */
+/* request_advance() follows: in its own domain, the session asks its own executor. */
 static void on_alone(void *context, int32_t code, const char *text)
 {
 	struct request *request = context;
 
-	/* While its executor is replaced: tried again when there is one. */
+	/* During a replacement of the executor: request_advance() tries again with the next
+	 * executor. */
 	if (code && domain_serving(request->session->domain))
 		refuse(request,
 			code == CUDA_ERROR_TIMEOUT ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED,
@@ -41,7 +42,7 @@ void limit_begin(struct request *request)
 	struct session *session = request->session;
 	const char *obstacle;
 
-	/* It cannot move yet; request_advance() follows. */
+	/* The session cannot move yet; request_advance() follows. */
 	if (!domain_serving(session->domain) || session->attach.worker)
 		return;
 	session_keep(session);

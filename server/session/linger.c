@@ -24,7 +24,7 @@ struct linger {
 	struct domain *domain;
 	struct worker *worker;
 	const struct record *record;
-	struct kept_linger kept; /* its record, with what follows */
+	struct kept_linger kept; /* the record, with the windows behind */
 	struct kept_window windows[];
 };
 
@@ -37,7 +37,7 @@ static struct wire_message message_of(const struct kept_linger *kept)
 	return message;
 }
 
-/* Its record has both as they lie here. */
+/* The record has both fields in this layout. */
 static_assert(offsetof(struct linger, windows) == offsetof(struct linger, kept) + sizeof(struct kept_linger),
 	"the windows follow at once");
 
@@ -57,13 +57,13 @@ static void keep(struct linger *linger)
 		record_bytes(linger->kept.window_count));
 }
 
-/* Whether the session may have memory there, and sinks. */
+/* True if the executor may have the session's memory and sinks mapped. */
 static bool is_mapped(const struct linger *linger)
 {
 	return linger->kept.type == WIRE_CLOSE_SESSION && !linger->kept.bytes;
 }
 
-/* Before that is recorded: a daemon that finds it so has nothing to tell. */
+/* Call before the record says so: a daemon that finds the record as unmapped informs nobody. */
 static void say_unmapped(const struct linger *linger)
 {
 	const struct session *session = daemon_find_session(linger->domain->daemon, linger->kept.session);
@@ -89,18 +89,20 @@ static void end(struct linger *linger, bool unmapped)
 		domain->daemon->reclaim.advance(session->request);
 }
 
-/* Not the last word on a session that was let go: bytes stay pinned. Otherwise, whatever the
- * answer, it is over, or nothing is known of it (it was over already), or the executor is dead. */
+/* For a session that has moved away, the first answer may not be the last: bytes may stay pinned.
+ * Otherwise the linger is over with any answer; or the executor does not know it (it was over
+ * already), or is dead. */
 static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct linger *linger = context;
 	struct wire_message again = message_of(&linger->kept);
-	/* The end of a process needs no word. */
+	/* The end of a process needs no notice. */
 	bool unmapped = reply && is_mapped(linger);
 
 	(void)packet;
-	/* It said so once, and is asked when that is over: otherwise it could be asked for ever. */
+	/* An executor may answer so once; the next answer must say that this is over. Otherwise the
+	 * daemon could go on asking for ever. */
 	if (reply && !reply->code && reply->values.count > 1 &&
 		(reply->values.at[1] > WINDOW_BYTES || (reply->values.at[1] && linger->kept.bytes)))
 		worker_condemn(worker, "it says again that a session's memory stays pinned");
@@ -125,7 +127,7 @@ void linger_ask(struct linger *linger)
 	worker_request(linger->worker, &message, NULL, 0, on_answer, linger);
 }
 
-/* @windows: that it will hold */
+/* @windows: room for so many */
 static struct linger *linger_new(struct domain *domain, struct worker *worker, uint32_t windows)
 {
 	struct linger *linger = calloc(1, sizeof(*linger) + windows * sizeof(*linger->windows));

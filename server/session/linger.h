@@ -1,9 +1,11 @@
-// Pinned memory that a program gave up, or that ended with it, and that an executor could not unpin
-// yet: the driver would have stopped everybody (executor/burial.c). The daemon counts it, and gives
-// the window of a session that ended to nobody before it is over. The same for what is left of a
-// session in a domain that it has left. Daemon, loop thread only.
+// Lingers: pinned memory that a program freed, or that ended with the program, and that an executor
+// could not unpin yet: the driver would have stopped everybody (executor/burial.c). The daemon
+// counts that memory, and gives the window of an ended session to nobody while the memory is
+// pinned. The same for the remaining state of a session in a domain that the session has left.
+// Daemon, loop thread only.
 //
-// One linger per executor and thing. It ends with the executor's last answer, or with the executor.
+// One linger per executor and resource. A linger ends with the executor's last answer, or with the
+// executor.
 
 #ifndef FRMPS_SERVER_SESSION_LINGER_H
 #define FRMPS_SERVER_SESSION_LINGER_H
@@ -21,35 +23,36 @@ struct session;
 struct worker;
 
 /**
- * An executor has answered CloseSession or UnmapHost with bytes that stay pinned. Asks once more,
- * which is answered when they are not; a CloseSession holds the session's window until then.
+ * An executor has answered CloseSession or UnmapHost with bytes that stay pinned. Sends the request
+ * once more: the executor answers when the bytes are unpinned. For CloseSession, the session's
+ * window stays taken until then.
  * @message: the request that was answered
  */
 void linger_begin(
 	struct session *session, struct worker *worker, const struct wire_message *message, uint64_t bytes);
 
 /**
- * A session has moved to another domain, and this executor of its former one has let it go: what is
- * left of it there is closed, and all its windows are held until that is over.
+ * A session has moved to another domain, and this executor of the previous domain has detached it:
+ * closes the rest of the session there, and holds all windows of the session until that is done.
  */
 void linger_leave(struct session *session, struct worker *worker);
 
-/** Makes a linger of an earlier life of the daemon again. Return: to be asked for; NULL:
- * the record is none */
+/** Makes a linger of an earlier life of the daemon again. Return: to be passed to linger_ask();
+ * NULL: the record is invalid */
 struct linger *linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
 	const struct record *record);
 /** Asks, as worker->next_request. */
 void linger_ask(struct linger *linger);
 
-/** Lists the processes of executors that a session has left and that have not closed it: its memory
- * and its sinks are mapped there. Return: how many, `room` at most */
+/** Lists the processes of executors that a session has left and that have not closed the session:
+ * its memory and its sinks are mapped there. Return: their number, `room` at most */
 uint32_t linger_list(const struct session *session, uint32_t *pids, uint32_t room);
 
-/** Whether pinned memory that a session gave back lingers at some of these addresses, in the active
- * executor. The session's request is advanced when that is over. */
+/** True if pinned memory that a session freed is still pinned at some of these addresses, in the
+ * active executor. The end of that advances the session's request. */
 bool linger_touches(const struct session *session, uint64_t address, uint64_t bytes);
 
-/** Bytes that linger in the domain's active executor. */
+/** Bytes that stay pinned in the domain's active executor. */
 uint64_t linger_bytes(const struct domain *domain);
 
 #endif

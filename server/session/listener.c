@@ -1,11 +1,11 @@
-// The listening socket. See listener.h. Two services that start at the same moment are kept apart
-// by a lock file beside the socket: only its holder may replace a stale socket.
+// The listening socket. See listener.h. A lock file beside the socket separates two services that
+// start at the same moment: only the service that has the lock may replace a stale socket.
 //
-// One that somebody removes is made again: a timer looks for it.
+// If somebody removes the socket, a timer notices that and makes the socket again.
 //
-// A program for which there is no descriptor stays on the socket, which stays readable: it is
-// turned away with a descriptor that is spared for that. Without even that nobody is listened to
-// until there is one again.
+// A program for which there is no descriptor stays on the socket, which stays readable: the daemon
+// turns the program away with a descriptor that is reserved for that. Without even that descriptor
+// the daemon does not listen until a descriptor is free again.
 
 #include "server/session/listener.h"
 
@@ -44,8 +44,9 @@ struct listener {
 	int spare; /* closed for a moment to turn programs away when descriptors have run out; -1: lost */
 	struct timer *timer;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	struct stat status; /* of the path, to recognise it */
-	bool is_missed;	    /* it was removed, and the log says that it cannot be made again */
+	struct stat status; /* of the path, to recognise the socket */
+	/* the socket was removed, and the log says that it cannot be made again */
+	bool is_missed;
 	uint32_t socket_key, lock_key;
 };
 
@@ -70,7 +71,8 @@ static int make_directory(const char *path, char *text, size_t size)
 	return fail(text, size, path, what);
 }
 
-/* Whether the file still has this name: whoever held it before may have removed it at its end. */
+/* True if the file still has this name: the previous owner of the lock may have removed the file at
+ * its end. */
 static bool is_named(int fd, const char *name)
 {
 	struct stat file, named;
@@ -79,7 +81,8 @@ static bool is_named(int fd, const char *name)
 	       file.st_dev == named.st_dev;
 }
 
-/* Which process has the socket, and what to do now. @fd: the lock, which that process has signed */
+/* Names the process that has the socket, and the remedy. @fd: the lock, which that process has
+ * signed */
 static void say_user(int fd, char *what, size_t size)
 {
 	char process[32] = "";
@@ -93,13 +96,13 @@ static void say_user(int fd, char *what, size_t size)
 		atoi(process));
 }
 
-/* The holder, whose life is the service's. */
+/* Signs with the holder's pid: the holder lives as long as the service. */
 static void sign(int fd)
 {
 	char process[32];
 	int length = snprintf(process, sizeof(process), "%d\n", (int)getppid());
 
-	/* Without it the other one says process 0. */
+	/* Without the signature, another service reports process 0. */
 	if (ftruncate(fd, 0) == 0 && pwrite(fd, process, (size_t)length, 0) < 0)
 		log_warning("cannot write into the lock of the socket: %s", strerror(errno));
 }
@@ -168,7 +171,7 @@ static int bind_socket(const struct sockaddr_un *address, int *ret_fd, char *tex
 
 	if (fd < 0)
 		return -errno;
-	/* Nobody gets in before the mode is what it is to be. */
+	/* Nobody can connect before the mode is right. */
 	old = umask(0177);
 	r = bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
 	umask(old);
@@ -198,8 +201,8 @@ static void stop_listening(struct listener *listener)
 	timer_start(listener->timer, SPARE_MS);
 }
 
-/* No descriptor is left: the program is turned away rather than the loop spun. Return: whether
- * there was one, and there may be more */
+/* No descriptor is left: turns a program away, since the loop would spin otherwise. Return: true if
+ * a descriptor is reserved again, and more programs may wait */
 static bool turn_away(struct listener *listener)
 {
 	int fd = -1;
@@ -254,7 +257,7 @@ static int watch(struct listener *listener, const char *path, int fd)
 	return listener->watch ? 0 : -ENOMEM;
 }
 
-/* Who was not accepted has sent something all the same, and closing that may wait
+/* A program that was not accepted may have sent descriptors, and closing these may wait
  * (loop/discard.h). */
 static void turn_all_away(int socket)
 {
@@ -266,7 +269,7 @@ static void turn_all_away(int socket)
 		discard_socket(fd);
 }
 
-/* Closes what one has and another has not. */
+/* Closes the parts of `one` that `other` does not have. */
 static void drop(const struct listener *one, const struct listener *other)
 {
 	if (one->watch && one->watch != other->watch) {
@@ -281,7 +284,7 @@ static void drop(const struct listener *one, const struct listener *other)
 		store_forget(one->daemon->store, one->lock_key);
 }
 
-/* After a failure the listener may have some of what it is to have. */
+/* After a failure the listener may have some of its parts. */
 static int start(struct listener *listener, const char *path, char *text, size_t size)
 {
 	struct store *store = listener->daemon->store;
@@ -308,8 +311,8 @@ static int start(struct listener *listener, const char *path, char *text, size_t
 	return r;
 }
 
-/* Somebody has removed the socket, and nobody finds the service any more. What the record names
- * stays until it names the new ones. */
+/* Somebody has removed the socket, and programs cannot find the service any more. The record names
+ * the old descriptors until the new are there. */
 static void make_again(struct listener *listener)
 {
 	struct listener former = *listener, failed;

@@ -9,12 +9,12 @@
 struct daemon;
 struct listener;
 
-/* Outcome: the socket cannot be had; the text says why. */
+/* Outcome: the socket is not available; the text has the reason. */
 #define LISTENER_E_PATH 1
 
 /**
- * Binds and listens. A socket that nobody listens on any more is replaced, one in use is not. The
- * directory is made if only its last part is missing (mode 0755). Mode of the socket: 0666 for
+ * Binds and listens. A socket that nobody listens on any more is replaced, a socket in use is not.
+ * The directory is made if only its last part is missing (mode 0755). Mode of the socket: 0666 for
  * root's service, 0600 for a user's own. Return: 0, LISTENER_E_PATH, -errno
  */
 int listener_new(struct daemon *daemon, const char *path, struct listener **ret_listener, char *ret_text,
@@ -24,10 +24,11 @@ int listener_new(struct daemon *daemon, const char *path, struct listener **ret_
 int listener_adopt(struct daemon *daemon, const char *path, uint32_t socket_key, uint32_t lock_key,
 	struct listener **ret_listener);
 
-/** The keys under which its descriptors are deposited. */
+/** The keys under which the listener's descriptors are deposited. */
 void listener_keys(const struct listener *listener, uint32_t *ret_socket, uint32_t *ret_lock);
 
-/** Closes, and removes the path if it is still ours. NULL is fine. Return: NULL. */
+/** Closes, and removes the path if the socket there is still this one. NULL is fine. Return:
+ * NULL. */
 struct listener *listener_free(struct listener *listener);
 
 #endif

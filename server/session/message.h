@@ -29,9 +29,9 @@ struct message_row {
 
 /** The row of a message type; for an unknown type a row that nobody may send. */
 const struct message_row *message_row(enum wire_type type);
-/** Whether a success of it is an entry of what the session holds. */
+/** True if a success of such a request changes the holdings of the session. */
 bool message_is_kept(enum wire_type type);
-/** Whether this sender may send this message. */
+/** True if this sender may send this message. */
 bool message_allowed(enum wire_type type, enum message_sender sender);
 
 #endif

@@ -132,7 +132,7 @@ void offender_lift(struct daemon *daemon, struct offender *offender)
 	forget(daemon, offender);
 }
 
-/* Records come by their numbers, which say nothing of when the latest fault was. */
+/* Records come by their numbers, which do not give the order of the latest faults. */
 static void insert(struct daemon *daemon, struct offender *offender)
 {
 	struct offender *later;

@@ -1,14 +1,14 @@
-// Programs whose kernels fault, or whose requests crash executors, again and again: from
-// quarantine_faults proved faults on they get executors of their own, where only they are hurt. A
-// program that comes back is another process; it is the same program if the same user runs the same
-// executable and the same script (Hello.identity), which the program itself says: one that lies
-// shares a context with programs of its own user alone. A cgroup or the arguments are no part of
-// it: they change from run to run.
+// Fault histories: programs whose kernels fault, or whose requests crash executors, again and
+// again. After quarantine_faults proved faults, a program gets executors of its own, so its faults
+// hurt no other program. The next run of a program is another process; a program is the same if the
+// same user runs the same executable and the same script (Hello.identity). The program itself
+// states its identity: a false identity can only lead to a context shared with programs of the same
+// user. A cgroup or the arguments are no part of the identity: they change from run to run.
 //
 // A program is forgotten when it has not faulted for OFFENDER_SECONDS, when its user has
-// OFFENDERS_PER_USER others that faulted later, or when an operator asks for it (offender_lift()).
-// Another life of the daemon goes on with all of them; a service that is restarted begins anew, as
-// an operator wants it who restarts it. Daemon, loop thread only.
+// OFFENDERS_PER_USER other programs that faulted later, or when an operator asks (offender_lift()).
+// Another life of the daemon restores all entries; a restarted service begins anew, as the operator
+// who restarts it expects. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_OFFENDER_H
 #define FRMPS_SERVER_SESSION_OFFENDER_H
@@ -22,7 +22,7 @@
 
 struct record;
 
-/* How long a fault is remembered. */
+/* A fault counts for so long. */
 #define OFFENDER_SECONDS   86400u
 #define OFFENDERS_PER_USER 32u
 
@@ -32,23 +32,23 @@ struct offender {
 	uid_t uid;
 	char program[SESSION_IDENTITY_MAX];
 	uint64_t faults;
-	uint64_t latest_us; /* when the latest one was noted */
+	uint64_t latest_us; /* time of the latest fault */
 	const struct record *record;
 };
 
-/** A fault was proved to be this one's. */
+/** A fault of this session was proved. */
 void offender_note(struct daemon *daemon, const struct session *session);
-/** Whether a program of this identity is to be kept alone. */
+/** True if a program of this identity is to have executors of its own. */
 bool offender_is_quarantined(struct daemon *daemon, uid_t uid, const char *program);
-/** Forgets those whose time is over: before daemon->offenders is read. */
+/** Forgets entries whose time is over: before daemon->offenders is read. */
 void offender_expire(struct daemon *daemon);
-/** The one with this number; NULL: there is none. */
+/** The entry with this number; NULL: there is none. */
 struct offender *offender_find(struct daemon *daemon, uint64_t number);
-/** Forgets one: what it does counts anew. Its programs that run alone go on so. */
+/** Forgets an entry: the program's faults count anew. Its processes that run alone go on alone. */
 void offender_lift(struct daemon *daemon, struct offender *offender);
-/** Makes one of a record of an earlier life again. */
+/** Makes an entry from a record of an earlier life. */
 void offender_adopt(struct daemon *daemon, const struct record *record);
-/** Lets go of all; their records stay. */
+/** Frees all entries; their records stay. */
 void offender_deinit(struct daemon *daemon);
 
 #endif

@@ -22,13 +22,13 @@ struct range {
 
 static struct {
 	const char *subuid, *passwd;
-	struct stat status; /* of subuid, when it was read */
+	struct stat status; /* of subuid, at the time of reading */
 	bool is_read;
 	struct range *ranges;
 	size_t count;
 } table = {.subuid = "/etc/subuid", .passwd = "/etc/passwd"};
 
-/* Return: whether it is one */
+/* Return: false if the line is no range */
 static bool read_range(const char *line, struct range *ret)
 {
 	unsigned long long first, count;

@@ -1,5 +1,5 @@
-// SM partitions. See partition.h. A partition gets the highest units that are free, and gives back
-// its lowest, so that others keep what they have.
+// SM partitions. See partition.h. A partition gets the highest free units and gives back its lowest
+// units, so that other partitions keep theirs.
 
 #include "server/session/partition.h"
 

@@ -15,18 +15,18 @@
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
-/* Open files that are spoken for whatever sessions hold. The daemon's own: loop, log, sockets,
- * records; and what is just on its way in. */
+/* Open files that are reserved regardless of sessions. The daemon's own: loop, log, sockets,
+ * records; and descriptors that are just being received. */
 #define FDS_OF_DAEMON 64u
-/* Of the files that there may be, one in so many is a guest's: he says what he is as soon as he is
- * there, or asks and goes, so many at a time are nobody's need. */
+/* One in so many of the available files is for guests: a guest sends its first message at once, or
+ * asks and disconnects, so nobody needs many guests at a time. */
 #define FILES_PER_GUEST 16u
 /* Connection, process, two regions, doorbell, two sinks; those of a request under way, and of
- * pinned memory that an executor has not let go of. */
+ * pinned memory that an executor has not released. */
 #define FDS_OF_SESSION 12u
-/* Connection, process, last words, and what is queued for it. */
+/* Connection, process, last words, and messages queued for the worker. */
 #define FDS_OF_WORKER 8u
-/* Of all sessions, one in so many is kept for root and the service's own user. */
+/* One in so many sessions is reserved for root and the service's own user. */
 #define SESSIONS_PER_RESERVED 32u
 
 uint64_t quota_guests(const struct daemon *daemon)
@@ -142,7 +142,7 @@ bool quota_allows_user(struct daemon *daemon, uid_t owner, uint64_t limit)
 	return (!limit || bytes <= limit) && handouts_count(&daemon->handouts, &owner) <= daemon->fds_max / 4;
 }
 
-/* A user gets half of what is not spoken for, and an eighth stays for whoever comes. */
+/* A user gets half of the unreserved files, and an eighth stays for other users. */
 static bool has_fds(const struct session *session)
 {
 	const struct daemon *daemon = session->daemon;
@@ -157,7 +157,7 @@ static bool has_fds(const struct session *session)
 	return own < most / 2 && held(daemon) < most - most / 8;
 }
 
-/* A user gets a quarter, and an eighth stays for what the daemon must record. */
+/* A user gets a quarter, and an eighth stays for the daemon's own records. */
 static bool has_records(const struct session *session, const struct wire_message *message)
 {
 	const struct daemon *daemon = session->daemon;
@@ -177,7 +177,8 @@ void quota_note_limit(struct session *session, const char *limit, uint64_t bytes
 {
 	const struct event_about about = events_about(session);
 
-	/* The program's library asks once more when it has given back what it kept, or for less. */
+	/* The program's library asks once more after freeing its cached memory, or asks for
+	 * less. */
 	if (session->refused_limit && !strcmp(session->refused_limit, limit))
 		return;
 	session->refused_limit = limit;

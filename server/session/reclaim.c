@@ -1,5 +1,5 @@
-// See reclaim.h. Requests are numbered as they come: a retry takes those that were there when it
-// began, each once, whatever comes or goes meanwhile.
+// See reclaim.h. Requests are numbered in their order: a retry covers the requests that waited when
+// it began, each once, regardless of changes meanwhile.
 
 #include "server/session/reclaim.h"
 
@@ -138,7 +138,7 @@ void reclaim_await_for(struct request *request, uint64_t milliseconds)
 
 void reclaim_look_in(struct daemon *daemon, uint64_t milliseconds)
 {
-	/* One that is running is over soon: then all look again. */
+	/* A running timer ends soon: then all requests are tried again. */
 	if (!timer_running(daemon->reclaim.timer))
 		timer_start(daemon->reclaim.timer, milliseconds);
 }
@@ -154,7 +154,7 @@ bool reclaim_hope(struct request *request)
 	if (!reclaim_expects(daemon) || waited_ms >= limit_ms)
 		return false;
 	reclaim_await(request);
-	/* One that is running is that of a request which waits for longer. */
+	/* A running timer is that of a request which waits for longer. */
 	if (!timer_running(daemon->reclaim.limit))
 		timer_start(daemon->reclaim.limit, limit_ms - waited_ms);
 	return true;
@@ -169,7 +169,7 @@ bool reclaim_defer(struct request *request)
 	if (!session->freeing || now_us >= until_us)
 		return false;
 	reclaim_await(request);
-	/* One that is running ends within that time as well: then all look again. */
+	/* A running timer ends within that time as well: then all requests are tried again. */
 	if (!timer_running(reclaim->timer))
 		timer_start(reclaim->timer, (until_us - now_us) / 1000 + 1);
 	return true;

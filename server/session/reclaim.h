@@ -1,10 +1,10 @@
-// Device memory that is on its way back to the keeper, and the requests that wait for it: instead
-// of telling a program that there is no memory, the daemon asks once more when some has come back.
-// Whoever asks how much is free waits for what it has freed itself, for a while: its frees were
-// answered by the active executor alone, and the memory is free when standbys and keeper have let
-// go of it, too. There may always be something on its way, of somebody else, that is not enough: a
-// request waits no longer than a session may take to close. Daemon, loop thread only; belongs to
-// the daemon.
+// Device memory on its way back to the keeper, and the requests that wait for it: instead of
+// answering that there is no memory, the daemon tries once more when some has come back. A program
+// that asks for the free memory waits a while for memory that it has freed itself: the active
+// executor alone answered the frees, and the memory is free only when standbys and keeper have
+// released it, too. Memory of others may always be on its way, and never suffice: so a request
+// waits no longer than a session may take to close. Daemon, loop thread only; belongs to the
+// daemon.
 
 #ifndef FRMPS_SERVER_SESSION_RECLAIM_H
 #define FRMPS_SERVER_SESSION_RECLAIM_H
@@ -19,58 +19,62 @@ struct request;
 struct session;
 struct timer;
 
-/* How long after a program has freed something it may wait to be told how much is free. */
+/* A program that has freed memory so recently may wait for the answer to its question for free
+ * memory. */
 #define RECLAIM_FREED_MS 200u
 
 struct reclaim {
 	TAILQ_HEAD(thirsty_list, request) thirsty; /* requests that wait for memory, or for a keeper */
-	struct timer *timer;			   /* those that do not wait longer look again */
-	struct timer *limit;			   /* the same for those that were refused memory */
-	uint64_t latest;			   /* number of the one that came last */
-	unsigned under_way;			   /* things that will give device memory back */
-	uint64_t *syncing; /* of those that the holder has to let go of yet, who freed them; in their order */
+	/* for reclaim_defer(): then waiting requests are tried again */
+	struct timer *timer;
+	struct timer *limit; /* the same for reclaim_hope() */
+	uint64_t latest;     /* number of the latest request */
+	unsigned under_way;  /* things that will give device memory back */
+	/* For chunks that the holder has not released yet: the session that freed each; in
+	 * order. */
+	uint64_t *syncing;
 	unsigned syncing_count, syncing_room;
-	void (*advance)(struct request *request); /* makes one of those that waited once more */
+	void (*advance)(struct request *request); /* tries a request that waited again */
 };
 
-/** @advance: makes a request that has waited once more */
+/** @advance: tries a request that has waited again */
 void reclaim_init(struct daemon *daemon, void (*advance)(struct request *request));
 void reclaim_deinit(struct daemon *daemon);
 
-/** One thing more will give device memory back: a doomed chunk, a session that closes, an executor
- * that ends. */
+/** Announces one thing more that will give device memory back: a doomed chunk, a session that
+ * closes, an executor that ends. */
 void reclaim_begin(struct daemon *daemon);
-/** The keeper has let go of a chunk: it has come back once the holder has, too. @freed_by: number
- * of the session that had given it back; 0: none */
+/** The keeper has released a chunk: it has come back once the holder has released it, too.
+ * @freed_by: number of the session that had freed the chunk; 0: none */
 void reclaim_released(struct daemon *daemon, uint64_t freed_by);
-/** The holder has, of so many. */
+/** The holder has released so many chunks. */
 void reclaim_synced(struct daemon *daemon, unsigned count);
-/** A session gives a chunk back: its next question how much is free waits for that. */
+/** A session frees a chunk: the session's next question for free memory waits for that chunk. */
 void reclaim_note_freed(struct session *session, struct chunk *chunk);
-/** It will not: undoes reclaim_begin(). */
+/** Undoes reclaim_begin(): no memory will come back. */
 void reclaim_cancel(struct daemon *daemon);
-/** So many things have given it back. */
+/** So many announced things have given their memory back. */
 void reclaim_done(struct daemon *daemon, unsigned count);
-/** Whether a request waits that was refused memory. */
+/** True if a request waits that was refused memory. */
 bool reclaim_is_short(const struct daemon *daemon);
-/** Whether anything is on its way. */
+/** True if memory is on its way back. */
 bool reclaim_expects(const struct daemon *daemon);
 
 /** The request waits, behind those that do already. */
 void reclaim_await(struct request *request);
-/** The same, so many milliseconds or a little longer at most. */
+/** The same, for so many milliseconds or a little longer at most. */
 void reclaim_await_for(struct request *request, uint64_t milliseconds);
-/** Whoever waits looks again after so many milliseconds, or before. */
+/** Tries waiting requests again after so many milliseconds, or before. */
 void reclaim_look_in(struct daemon *daemon, uint64_t milliseconds);
-/** The keeper has no memory for the request, which waits if some is on its way. Return: whether it
- * waits. */
+/** The keeper has no memory for the request, which waits if some is on its way. Return: true if the
+ * request waits. */
 bool reclaim_hope(struct request *request);
-/** Lets the request wait if its program has freed something a moment ago that may be on its way.
- * Return: whether it waits. */
+/** Makes the request wait if its program has freed memory a moment ago that may be on its way.
+ * Return: true if the request waits. */
 bool reclaim_defer(struct request *request);
-/** The request waits no longer; it need not have. */
+/** Removes the request from the waiting requests, if it is there. */
 void reclaim_forget(struct request *request);
-/** Those that wait are made once more. */
+/** Tries all waiting requests once more. */
 void reclaim_retry(struct daemon *daemon);
 
 #endif

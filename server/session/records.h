@@ -1,8 +1,8 @@
-// What the daemon records (holder/store.h): plain structs, one per thing that outlives it.
-// Descriptors are named by their keys, workers and domains by their numbers, 0 is none. Written by
-// the owners of the things (daemon_keep, domain_keep, session_keep, holding_keep, chunk.c), read by
-// adopt/adopt.c and adopt/inventory.c. All lives of the daemon run the same program, so the layout
-// is nobody else's business.
+// Records of the daemon (holder/store.h): plain structs, one per thing that outlives the daemon.
+// Descriptors are named by their keys, workers and domains by their numbers, 0 is none. The owners
+// of the things write the records (daemon_keep, domain_keep, session_keep, holding_keep, chunk.c);
+// adopt/adopt.c and adopt/inventory.c read them. All lives of the daemon run the same program, so
+// no other program depends on the layout.
 
 #ifndef FRMPS_SERVER_SESSION_RECORDS_H
 #define FRMPS_SERVER_SESSION_RECORDS_H
@@ -16,10 +16,11 @@
 #include "server/session/health.h"
 #include "server/session/partition.h"
 
-/* Executors of a domain that a session's end is told to: as many as a domain has at most, with all
- * standbys that the configuration allows. */
+/* Executors of a domain that are to close a session at its end: as many as a domain has at most,
+ * with all standbys that the configuration allows. */
 #define KEPT_CLOSES 9u
-/* Files of a session whose memory is away: the kernel lets one thread at a time write to one. */
+/* Files for the memory of a swapped-out session: the kernel lets one thread at a time write to a
+ * file. */
 #define KEPT_SWAP_FILES 8u
 
 /* RECORD_SERVICE, key 0. */
@@ -34,7 +35,7 @@ struct kept_service {
 	struct counters counters;
 };
 
-/* RECORD_DOMAIN, key: number; followed by what fault/ knows of it (fault/saved.h). */
+/* RECORD_DOMAIN, key: number; followed by the fields of fault/ (fault/saved.h). */
 struct kept_domain {
 	struct identity identity;
 	bool assigned, alone, ordered, dismissed, retiring;
@@ -58,7 +59,7 @@ struct kept_window {
 
 struct kept_chunk {
 	uint64_t handle;
-	uint32_t keeper; /* which keeper made it */
+	uint32_t keeper; /* number of the keeper that made the chunk */
 	uint32_t fd;
 	uint64_t token[2];
 };
@@ -69,13 +70,14 @@ struct kept_session {
 	uint32_t client_fd, server_fd, doorbell; /* descriptors */
 	struct kept_chunk sinks[2];
 	/* The request under way: the packet itself is still on the program's socket. */
-	uint64_t asked; /* the program's number for it, 0: nothing is with a worker */
+	uint64_t asked; /* the program's number for the request, 0: no request is with a worker */
 	struct kept_call request;
 	uint32_t request_fd;
-	uint64_t code_bytes; /* of request_fd, which is what a text was compiled to; 0: it is not */
+	uint64_t code_bytes; /* of request_fd, if that is a text's compiled code; else 0 */
 	struct kept_chunk chunk;
-	struct kept_window window;	    /* that it has taken; no address: none */
-	uint32_t swap_fds[KEPT_SWAP_FILES]; /* that its device memory goes to, or has gone to */
+	struct kept_window window; /* taken by the request; no address: none */
+	/* for the device memory of a session that is swapped out, or on the way */
+	uint32_t swap_fds[KEPT_SWAP_FILES];
 };
 
 /* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and
@@ -84,14 +86,13 @@ struct kept_holding {
 	uint64_t session, address, bytes, memory, image_bytes, global[2];
 	int64_t value;
 	uint32_t type, flags, module, function, kind, attribute;
-	uint32_t fd, option_count, name_bytes; /* with its NUL */
+	uint32_t fd, option_count, name_bytes; /* with the NUL */
 	struct kept_chunk chunk;
 	uint32_t form_bytes, reserved;
 };
 
-/* RECORD_LINGER, key: a serial number. Pinned memory that an executor has not let go of
- * (session/linger.h). Followed by the windows that it holds.
- */
+/* RECORD_LINGER, key: a serial number. Pinned memory that an executor has not released yet
+ * (session/linger.h). Followed by the windows that this memory holds. */
 struct kept_linger {
 	uint64_t session, bytes, address, range_bytes;
 	uint32_t type, flags, domain;
@@ -99,18 +100,18 @@ struct kept_linger {
 	struct kept_call call;
 };
 
-/* RECORD_OFFENDER, key: its number. */
+/* RECORD_OFFENDER, key: the entry's number. */
 struct kept_offender {
 	int64_t uid;
 	uint64_t faults, latest_us;
 	char program[512];
 };
 
-/* RECORD_RULES, the only one: struct rules (config/terms.h) as they were read again. Without it
- * those of the start hold. */
+/* RECORD_RULES, the only record of this kind: struct rules (config/terms.h) as reloaded. Without
+ * the record the rules of the start hold. */
 
-/* RECORD_EVENT, key: its number, which gives the order; followed by program and text, each with its
- * NUL. */
+/* RECORD_EVENT, key: the event's number, which gives the order; followed by program and text, each
+ * with a NUL. */
 struct kept_event {
 	uint64_t of_user, session;
 	int64_t time_ms, uid;
@@ -119,12 +120,11 @@ struct kept_event {
 	bool has_program;
 };
 
-/* RECORD_DOOMED, key: a serial number. Device memory that nobody has any more, until the keeper has
- * let go.
- */
+/* RECORD_DOOMED, key: a serial number. Device memory without an owner, until the keeper has
+ * released the memory. */
 struct kept_doomed {
 	struct kept_chunk chunk;
-	uint64_t release_id; /* of the ReleaseChunk that is not answered; 0: not sent */
+	uint64_t release_id; /* of the ReleaseChunk in flight; 0: not sent */
 };
 
 #endif

@@ -1,4 +1,4 @@
-// Requests: begin, keeper, compiler, executor, answer. See request.h for the path of one.
+// Requests: begin, keeper, compiler, executor, answer. See request.h for the path of a request.
 
 #include "server/session/request.h"
 
@@ -40,8 +40,8 @@
 #include "server/worker/words.h"
 #include "server/worker/worker.h"
 
-/* Executors or keepers, one after the other, that may crash while they have a request: each time
- * everybody waits, and once may be for what somebody else did. */
+/* Executors or keepers, one after the other, that may crash while they have a request: each crash
+ * makes all programs wait, and a single crash may have another program's fault as its cause. */
 #define DEATHS_MOST 2u
 
 /*
@@ -79,7 +79,7 @@ void request_cancel(struct request *request)
 {
 	request->session->request = NULL;
 	request->cancelled = true;
-	/* Nobody records it any more. */
+	/* No holding will record the chunk. */
 	if (request->chunk && !request->chunk->holders)
 		chunk_doom(request->chunk);
 	if (!request->sent)
@@ -104,15 +104,15 @@ static void send_reply(
 		session_reject(session, "an answer could not be sent");
 }
 
-/* The file that the request is about: that of a mapping with a handle is the handle's. */
+/* The file of the request: for a mapping with a handle, the handle's. */
 static struct shared_fd *file_of(const struct request *request)
 {
 	return chunk_is_host(request->chunk) && request->message.type == WIRE_MAP_HOST ? request->chunk->fd
 										       : request->fd;
 }
 
-/* What comes with the answer. What stays the service's is an open file of its own for the program,
- * which takes an answer without one for an error. */
+/* The descriptor that comes with the answer. For a file that stays the service's, the program gets
+ * an open file of its own; the program takes an answer without descriptor for an error. */
 static struct shared_fd *file_for_session(const struct request *request, const struct wire_reply *reply)
 {
 	enum wire_type type = request->message.type;
@@ -129,7 +129,7 @@ static struct shared_fd *file_for_session(const struct request *request, const s
 		       : NULL;
 }
 
-/* What the compiler has said is said with the end, unless there is worse. */
+/* Adds the compiler's log to the final answer, unless there is a worse error. */
 static struct wire_reply with_log(const struct request *request, const struct wire_reply *reply)
 {
 	struct wire_reply all = *reply;
@@ -163,7 +163,7 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 		keep_code(request);
 	else
 		uploads_drop(&session->uploads, &request->message);
-	/* The program may just have been cut off, and its request with it. */
+	/* The program may just have been disconnected, and its request freed. */
 	if (session->request) {
 		chunk_leave(request->chunk);
 		session->request = NULL;
@@ -185,7 +185,7 @@ static void finish_with(struct request *request, CUresult code)
 	request_finish(request, &reply);
 }
 
-/* Free and total memory as this session may see it. */
+/* Free and total memory as this session may see them. */
 static void limit_memory(const struct session *session, const struct wire_reply *reply, uint64_t values[2])
 {
 	uint64_t limit = session->terms.memory_limit, held = session->holdings.memory_bytes;
@@ -227,9 +227,9 @@ static void succeed(struct request *request, struct worker *worker, const struct
  * Forwarding
  */
 
-/* Whether an answer speaks of a context that is lost, not of the request: the next executor will
- * answer that. Behind a hand-over that one serves already, and does not have what another one
- * did. */
+/* True if an answer is about a lost context, not about the request: then the next executor answers
+ * the request. After a hand-over, the next executor serves already, but does not have the
+ * result. */
 static bool is_void(const struct request *request, struct worker *worker, const struct wire_reply *reply)
 {
 	if (!reply)
@@ -242,8 +242,7 @@ static bool is_void(const struct request *request, struct worker *worker, const 
 	return domain_worker_is_failing(worker);
 }
 
-/* What it asks for crashes whoever does it, as far as anybody can tell: it is not asked for once
- * more. */
+/* True if the request seems to crash each worker that executes it: do not send it again. */
 static bool is_deadly(struct session *session, const struct worker *worker)
 {
 	return words_is_unexplained(worker) && ++session->deaths >= DEATHS_MOST;
@@ -255,7 +254,8 @@ static void reject_deadly(struct session *session)
 	session_reject(session, "executors crash at its request");
 }
 
-/* It counts as a crash: whose request it was may be why. Return: whether the answer is flawed */
+/* Counts as a crash: the program of the request may be the cause. Return: true if the answer is
+ * flawed */
 static bool is_flawed(const struct request *request, struct worker *worker, const struct wire_reply *reply,
 	const struct packet *packet)
 {
@@ -276,7 +276,7 @@ static bool is_text(const struct request *request, const struct wire_reply *repl
 static void become_text(struct request *request)
 {
 	request->is_text = true;
-	/* It is with no executor now: another daemon must not wait for this answer again. */
+	/* No executor has the request now: another daemon must not wait for this answer again. */
 	session_keep(request->session);
 	request_advance(request);
 }
@@ -290,7 +290,7 @@ static void become_code(struct request *request, const struct compiled *code)
 	free(request->log);
 	request->log = code->log;
 	request->code_bytes = wish->bytes = code->bytes;
-	/* The compiler has had them. */
+	/* The compiler has used the options. */
 	wish->options = (struct wire_options){0};
 	request->is_text = false;
 }
@@ -305,7 +305,7 @@ static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct request *request = context;
-	/* The session may end with it: so long the request counts as sent. */
+	/* These checks may end the session: meanwhile the request counts as sent. */
 	bool lost = !request->cancelled && is_void(request, worker, reply);
 	bool flawed = !request->cancelled && !lost && is_flawed(request, worker, reply, packet);
 
@@ -320,7 +320,7 @@ static void on_answer(
 	else if (flawed)
 		request_advance(request);
 	else if (lost)
-		request_advance(request); /* does nothing before there is a next one */
+		request_advance(request); /* does nothing without a next executor */
 	else if (is_text(request, reply))
 		become_text(request);
 	else if (reply->code)
@@ -329,7 +329,7 @@ static void on_answer(
 		succeed(request, worker, reply);
 }
 
-/* It is about to be sent as this worker's next request. */
+/* Call before the request goes to this worker as its next. */
 static void record_sent(struct request *request, const struct worker *worker)
 {
 	request->worker = worker->number;
@@ -383,7 +383,7 @@ static bool evict_for(struct request *request)
 	struct session *victim;
 	char reason[200];
 
-	/* What has no owner goes first. */
+	/* Unheld memory goes first. */
 	if (guarantee_covers(session, wish) && exports_release_one(&session->daemon->exports)) {
 		request->refused_memory_us = 0;
 		return reclaim_hope(request);
@@ -443,8 +443,8 @@ static void ask_keeper(struct request *request)
 		.chunk = {.bytes = guarantee_wish(request->session, &request->message)}};
 
 	if (!daemon->keeper || daemon->keeper->state != WORKER_WARM) {
-		/* It may have been with one that is dying, which a new daemon finds out when it
-		 * sends it again. */
+		/* The request may have been with a dying keeper, which a new daemon notices when it
+		 * repeats the request. */
 		request->sent = false;
 		reclaim_await(request);
 		return;
@@ -454,7 +454,7 @@ static void ask_keeper(struct request *request)
 	worker_request(daemon->keeper, &message, NULL, 0, on_chunk, request);
 }
 
-/* Room within what is guaranteed to others is made first, too. */
+/* Also makes room for memory that is reserved for others. */
 static void get_chunk(struct request *request)
 {
 	const struct session *session = request->session;
@@ -474,7 +474,7 @@ void request_send_again(struct request *request, struct worker *worker)
 }
 
 /*
- * What no executor hears of
+ * Requests that no executor gets
  */
 
 static void succeed_here(struct request *request, const uint64_t *values, uint32_t count)
@@ -524,7 +524,7 @@ static void import_memory(struct request *request)
 	values[1] = chunk_is_host(chunk);
 	request->chunk = chunk_ref(chunk);
 	effect_note(request, &reply);
-	/* Its holding is recorded. */
+	/* The holding is recorded. */
 	exports_claim(chunk);
 	request_finish(request, &reply);
 }
@@ -534,7 +534,7 @@ static bool is_host_memory(const struct wire_message *message)
 	return message->type == WIRE_CREATE_MEMORY && message->memory.host;
 }
 
-/* Its file is there, and the chunk's from here on. */
+/* The file exists, and belongs to the chunk from here on. */
 static void create_host_memory(struct request *request)
 {
 	request->chunk = chunk_new_host(request->session->daemon, request->fd);
@@ -574,7 +574,8 @@ static void serve_here(struct request *request)
 	}
 }
 
-/* Pinned memory that it gave back still is where it wants some: it goes on when that is over. */
+/* True if freed pinned memory is still pinned at the requested addresses: the request waits for the
+ * end of that. */
 static bool awaits_unpinning(const struct request *request)
 {
 	const struct wire_message *message = &request->message;
@@ -617,8 +618,8 @@ void request_advance(struct request *request)
  * Beginning
  */
 
-/* Program and executors map pinned memory, writable all of them: no write seal can be added. The
- * program cannot open a file once more (handout.h), or change its size. */
+/* The program and executors all map pinned memory writable: no write seal is possible. The program
+ * cannot open the file once more (handout.h), or change its size. */
 static int make_host_memory(uint64_t bytes)
 {
 	int fd = memfd_create("frmps-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -635,7 +636,7 @@ static int make_host_memory(uint64_t bytes)
 	return fd;
 }
 
-/* Where a compiler writes what it has linked. */
+/* A file in which a compiler writes the linked code. */
 static int make_target(void)
 {
 	int fd = memfd_create("frmps-linked", MFD_CLOEXEC);
@@ -647,7 +648,7 @@ static int make_target(void)
 	return -errno;
 }
 
-/* Under way when the daemon died: what it had then. */
+/* Restores the state of a request that was under way when the daemon died. */
 static void take_kept(struct request *request)
 {
 	struct session *session = request->session;
@@ -663,7 +664,7 @@ static void take_kept(struct request *request)
 	session->again = (struct session_again){0};
 }
 
-/* From here on it is pinned memory like any other, in a file that there is already. */
+/* From here on the request is for pinned memory like any other, with an existing file. */
 static bool become_mapping(struct request *request)
 {
 	const struct wire_import wish = request->message.import;
@@ -689,8 +690,8 @@ static int make_file_for(const struct wire_message *message)
 	return make_host_memory(is_host_memory(message) ? message->memory.bytes : message->range.bytes);
 }
 
-/* The file of what is asked for, where it was not kept from before the daemon died: the program has
- * filled it, or it is made, and counts as the program's. Return: 0 or -errno */
+/* The file for the request, unless an earlier life of the daemon saved it: the program has filled
+ * the file, or the daemon makes it, and counts it for the program. Return: 0 or -errno */
 static int take_file(struct request *request)
 {
 	struct session *session = request->session;
@@ -755,7 +756,7 @@ static void answer_at_once(
 	refuse(session, message, finding->code);
 }
 
-/* Pinned memory that counts though it was freed. */
+/* Pinned memory that counts although it was freed. */
 static uint64_t kept_bytes(const struct session *session, const struct wire_message *message)
 {
 	struct handouts *handouts = &session->daemon->handouts;
@@ -782,8 +783,8 @@ void request_begin(struct session *session, const struct wire_message *message, 
 	int r;
 
 	session->asked_us = timer_now_us();
-	/* What was under way when the daemon died has been checked, and may have been carried
-	 * out. */
+	/* A request that was under way when the daemon died has been checked, and may have been
+	 * executed. */
 	if (session->again.asked && session->again.asked == message->id) {
 		start(session, message, packet);
 		return;

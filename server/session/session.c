@@ -1,5 +1,5 @@
-// A session as the rest of the daemon handles it: references, what its program is told. See
-// session.h.
+// A session as the rest of the daemon handles it: references, and the state that the program sees.
+// See session.h.
 
 #include "server/session/session.h"
 
@@ -46,7 +46,7 @@ static void let_go(struct session *session)
 	chunk_unref(session->again.chunk);
 	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
 		shared_fd_unref(session->swap_files[i]);
-	/* Records name no descriptor that is given up. */
+	/* No record names a descriptor after its release. */
 	store_drop(session->daemon->store, session->record);
 	session->daemon->fault_room->session_gone(session);
 	shm_view_unmap(&session->view);
@@ -90,7 +90,7 @@ bool session_is_left_out(const struct session *session, const struct worker *wor
 }
 
 /*
- * What the program sees
+ * The state that the program sees
  */
 
 bool session_is_live(const struct session *session)
@@ -110,14 +110,14 @@ uint32_t session_policy(const struct session *session)
 	return session->recovery ? SESSION_RECOVER_BY_REPLAY : SESSION_RECOVER_BY_FAIL;
 }
 
-/* Executors read it at each turn. */
+/* Executors read the share at each turn. */
 static void set_share(struct session *session, uint32_t share)
 {
 	word_release(&session->view.server->share, share);
 }
 
-/* Lets a serving thread that sleeps read it now. Not by the doorbell: the program has that as well,
- * and could make whoever rings it wait. */
+/* Makes a serving thread that sleeps read the share now. Not by the doorbell: the program has that
+ * as well, and could make the daemon wait. */
 static void wake_executor(struct worker *worker)
 {
 	struct wire_message ping = {.type = WIRE_PING};
@@ -131,7 +131,8 @@ static bool has_partition(const struct session *session)
 	return partition_units(session->daemon, session->partition);
 }
 
-/* Units that it may use for certain: offline, what remains beside the part for online ones. */
+/* Units that the session may use for certain: offline, the rest beside the part for online
+ * sessions. */
 static uint32_t units_for(const struct session *session)
 {
 	uint64_t partition = partition_units(session->daemon, session->partition);
@@ -142,7 +143,7 @@ static uint32_t units_for(const struct session *session)
 	return session->terms.class == CONFIG_CLASS_OFFLINE ? rest - rest / SHM_SHARE_ONLINE_PART : rest;
 }
 
-/* Whether its terms give it fewer than all. */
+/* True if the terms allow fewer than all multiprocessors. */
 static bool is_capped(const struct session *session)
 {
 	return terms_lower(100, session->terms.sm_percent) != 100;
@@ -224,12 +225,12 @@ void session_pause(struct session *session, bool pause, bool ours)
 {
 	bool was_ours = session->pause_is_ours;
 
-	/* A daemon that died behind the record and before the word had not paused it. */
+	/* A daemon that died between the record and the share word had not paused the session. */
 	session->pause_is_ours = pause && (ours || (was_ours && session_is_paused(session)));
 	if (session->pause_is_ours != was_ours)
 		session_keep(session);
 	if (session_is_paused(session) != pause) {
-		/* The region keeps it over the lives of daemons and executors. */
+		/* The region preserves the share over the lives of daemons and executors. */
 		set_share(session, word_relaxed(&session->view.server->share) ^ SHM_SHARE_PAUSED);
 		userlog_event(session->daemon, session->uid, USERLOG_pause, LOG_LEVEL_INFO,
 			"session %llu (process %d, %s) is %s", name(session), (int)session->pid,
@@ -252,7 +253,7 @@ void session_hold(struct session *session)
 {
 	uint32_t running = SHM_SESSION_RUNNING;
 
-	/* What the executor has just said to be over stays so. */
+	/* A final state that the executor has just written stays. */
 	atomic_compare_exchange_strong(&session->view.server->state, &running, SHM_SESSION_HELD);
 	wake_all(&session->view.server->wake);
 }
@@ -279,7 +280,7 @@ void session_finish(struct session *session, uint32_t state, int32_t code, const
 
 void session_terminate(struct session *session, const char *reason)
 {
-	/* With the refusal an OPENING one may be gone. */
+	/* The refusal may free an OPENING session. */
 	if (session->state == SESSION_OPENING) {
 		session_refuse(session, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
 		return;

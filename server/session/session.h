@@ -1,9 +1,9 @@
-// A program's session, from its Hello until the last executor has let go of it. Daemon, loop thread
+// A program's session, from its Hello until the last executor has closed it. Daemon, loop thread
 // only.
 //
 //   session_new            OpenSession answered
 //   ──────────► OPENING ───────────────────────► SERVED ──┐
-//                  │ (refused: Refuse is sent)            │ session_end: program gone, cut off, service stops
+//                  │ (refused: Refuse is sent)            │ session_end: program ended or disconnected, service stops
 //                  └──────────────────┬───────────────────┘
 //                                     ▼
 //                                  CLOSING ── every executor that knew it answered CloseSession, or died
@@ -11,15 +11,14 @@
 //
 // OPENING  (session_make.c, session_open.c) waits for an active executor; nothing but the socket,
 //          regions and a window exist. `opened` is false.
-// SERVED   executors and standbys know it; its holdings are what they are told. At most one request
-//          is under way; the connection is paused meanwhile, so a program cannot make the daemon
-//          queue for it.
+// SERVED   executors and standbys know the session; they get its holdings. At most one request is
+//          under way; the connection is paused meanwhile, so a program cannot make the daemon queue
+//          requests.
 // CLOSING  (session_close.c) the connection is closed; memory and window stay taken until no
 //          executor can touch them any more.
 //
-// What the program sees is a word in its server region. Executors write it; the daemon writes it
-// only while no executor serves the session: when it holds sessions for a promotion, and at the
-// end.
+// The program sees a state word in its server region. Executors write this word; the daemon writes
+// it only while no executor serves the session: at the begin of a promotion (HELD), and at the end.
 
 #ifndef FRMPS_SERVER_SESSION_SESSION_H
 #define FRMPS_SERVER_SESSION_SESSION_H
@@ -52,15 +51,15 @@ struct worker;
 
 #define SESSION_PROGRAM_MAX  256
 #define SESSION_IDENTITY_MAX 512
-/* How much longer than the patience it was given an executor may take to close a session. */
+/* Time beyond the patience that an executor has to close a session. */
 #define SESSION_CLOSE_GRACE_MS 10000u
 
 enum session_state { SESSION_OPENING, SESSION_SERVED, SESSION_CLOSING };
 
-/* Whether standbys mirror it (standby/leave_out.c). */
+/* State of the session's mirrors in standbys (standby/leave_out.c). */
 enum session_mirroring { SESSION_MIRRORED, SESSION_SUSPECTED, SESSION_LEFT_OUT };
 
-/* Where its device memory is (standby/swap.c). */
+/* Place of the session's device memory (standby/swap.c). */
 enum session_memory {
 	SESSION_MEMORY_HERE, /* on the device */
 	SESSION_MEMORY_LEAVES,
@@ -73,7 +72,7 @@ enum session_recover {
 	SESSION_RECOVER_NOTHING,
 	SESSION_RECOVER_BY_POLICY,
 	SESSION_RECOVER_CULPRIT,
-	SESSION_RECOVER_UNSURE, /* what it finished last cannot be believed */
+	SESSION_RECOVER_UNSURE, /* the latest results of the session cannot be trusted */
 	/* In Activate in place of BY_POLICY: the policy is not that of OpenSession. */
 	SESSION_RECOVER_BY_REPLAY,
 	SESSION_RECOVER_BY_FAIL,
@@ -81,48 +80,51 @@ enum session_recover {
 
 /* The request that was under way when the daemon died, until it is read again. */
 struct session_again {
-	uint64_t asked; /* the program's number of it; 0: none was with a worker */
+	uint64_t asked; /* the program's number of the request; 0: no worker had a request */
 	struct shared_fd *fd;
 	uint64_t code_bytes; /* records.h */
 	struct chunk *chunk;
-	uint64_t window; /* WINDOW_NONE: it had taken none */
+	uint64_t window; /* taken by the request; WINDOW_NONE: none */
 };
 
-/* A text of a program, by what it is called in its requests. */
+/* A text of a program, by its name in requests. */
 struct session_compilation {
 	enum wire_type type; /* WIRE_NONE: none */
 	uint32_t number, position;
 };
 
 struct session {
-	/* What outlives the daemon: the record has this part as it is. */
+	/* This part outlives the daemon: the record has it in this layout. */
 	enum session_state state;
 	uid_t uid;
 	pid_t pid;
-	uint64_t window;   /* its own one */
+	uint64_t window;   /* the session's own window */
 	uint32_t recovery; /* 0 fail, 1 replay */
-	bool opened;	   /* an active executor knows it, so standbys do too */
+	bool opened;	   /* an active executor knows the session, so standbys do, too */
 	uint64_t features;
-	uint64_t memory_wish;	/* most device memory, as it or an operator wants; 0: nobody says */
-	uint64_t sm_wish;	/* most multiprocessors, percent; the same */
-	uint64_t class_wish;	/* the class (config.h); online: nobody says */
-	uint32_t partition;	/* number of the SM partition that it has named; 0: none. It may be gone */
-	struct subject subject; /* whom its terms are for, as it was when it connected */
-	char program[SESSION_PROGRAM_MAX];    /* its name, for people */
-	char identity[SESSION_IDENTITY_MAX];  /* what it is (session/offender.h) */
+	uint64_t memory_wish; /* most device memory, by the program or an operator; 0: no wish */
+	uint64_t sm_wish;     /* most multiprocessors, percent; the same */
+	uint64_t class_wish;  /* the class (config.h); online: no wish */
+	/* number of the SM partition that the program named; 0: none. May be removed since */
+	uint32_t partition;
+	struct subject subject;		      /* selects the terms; as of the connection */
+	char program[SESSION_PROGRAM_MAX];    /* the program's name, for people */
+	char identity[SESSION_IDENTITY_MAX];  /* identity (session/offender.h) */
 	uint32_t connection_key, process_key; /* of the descriptors */
 	struct kept_call open, attach;	      /* not answered */
-	struct kept_call let_go;	      /* the same, DetachSession: it moves to domain let_go_to */
+	/* the same, DetachSession: the session moves to domain let_go_to */
+	struct kept_call let_go;
 	uint32_t let_go_to;
 	struct kept_call closes[KEPT_CLOSES];
 	uint32_t patience_ms; /* of CloseSession */
-	uint64_t answered;    /* the program's number of its latest request that is over */
-	bool pause_is_ours;   /* an operator of the service has paused it: its own user does not resume it */
-	uint32_t crashes;     /* of daemons while its request was under way */
-	uint32_t deaths;      /* of executors that crashed while they had its request */
+	uint64_t answered;    /* the program's number of its latest finished request */
+	/* paused by an operator of the service: the session's own user may not resume */
+	bool pause_is_ours;
+	uint32_t crashes; /* of daemons while a request of the session was under way */
+	uint32_t deaths;  /* of executors that crashed while they had the session's request */
 	enum session_mirroring mirroring;
 	enum session_memory memory;
-	/* Where it belongs. */
+	/* Owners and lists of the session. */
 	TAILQ_ENTRY(session) link;	  /* daemon->sessions */
 	TAILQ_ENTRY(session) domain_link; /* domain->sessions */
 	struct daemon *daemon;
@@ -131,11 +133,11 @@ struct session {
 	const struct record *record;
 	/* Of this life of the daemon alone. */
 	unsigned refs;
-	uid_t owner;	    /* whose share of the service it uses (owner.h) */
-	struct terms terms; /* on which it is served */
+	uid_t owner;	    /* the user whose share of the service counts (owner.h) */
+	struct terms terms; /* in force for the session */
 	struct connection *connection;
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
-	bool recovery_set;     /* by an operator: executors may have been told another one */
+	bool recovery_set;     /* by an operator: executors may have an earlier value */
 	struct shm_view view;
 	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
 	struct holdings holdings;
@@ -145,37 +147,43 @@ struct session {
 	bool sinks_short;	 /* others make room for them */
 	uint64_t sinks_short_us; /* since when; 0: never */
 	struct request *request;
-	struct move *move; /* on its way into a domain of its own (standby/move.h); NULL: it is not */
-	struct worker *destination; /* while it moves: the executor there, which knows it; NULL: none yet */
-	bool is_stuck;		    /* its own work did not end when it was to move (standby/move.h) */
-	const char *refused_limit;  /* that it was told of, and nothing was granted since; NULL: none */
-	struct swap *swap;	    /* while its memory is not HERE (standby/swap.h); else NULL */
-	struct shared_fd *swap_files[KEPT_SWAP_FILES]; /* that it goes to; NULL: there are none */
-	struct worker *opening;			       /* OpenSession is with this executor, not answered */
-	unsigned closings;			       /* CloseSession answers to come */
+	struct move *move; /* on the way to a domain of its own (standby/move.h); else NULL */
+	/* of a move: the new executor, which knows the session; NULL: none yet */
+	struct worker *destination;
+	/* its own work did not end in time for a move (standby/move.h) */
+	bool is_stuck;
+	/* limit of the latest refusal, without success since; NULL: none */
+	const char *refused_limit;
+	struct swap *swap; /* while the memory is not HERE (standby/swap.h); else NULL */
+	/* files for the memory; NULL: there are none */
+	struct shared_fd *swap_files[KEPT_SWAP_FILES];
+	struct worker *opening; /* OpenSession is with this executor, not answered */
+	unsigned closings;	/* CloseSession answers to come */
 	struct timer *close_timer;
-	uint64_t freed_us; /* when it last freed something; 0: never */
-	unsigned freeing;  /* pieces of device memory that it has freed, and that are not free yet */
-	uint64_t asked_us; /* when its latest request began or ended */
+	uint64_t freed_us; /* time of the latest free; 0: never */
+	/* pieces of device memory that the program freed, and that are still in use */
+	unsigned freeing;
+	uint64_t asked_us; /* begin or end of the latest request */
 	/* standby/swap_choose.c */
-	uint64_t stays_until_us; /* nobody displaces it before */
-	uint64_t left_us;	 /* how long its memory was on its way out */
+	uint64_t stays_until_us; /* no other session displaces it before */
+	uint64_t left_us;	 /* how long its memory took to leave */
 	uint64_t passed_over;	 /* the latest choice in which it could not be suspended */
-	uint64_t apart_us;	 /* when it last began to move because of its guard; 0: never */
-	bool given_up;		 /* it could not be adopted, and is ended when everything else is */
-	bool adopted;		 /* nothing was read from it in this life: it may be what is over */
+	uint64_t apart_us;	 /* begin of the latest move because of a guard hit; 0: never */
+	bool given_up;		 /* could not be adopted, and ends after the adoption of the others */
+	bool adopted;		 /* no message read in this life: the first may be finished already */
 	struct session_again again;
-	struct session_compilation crashed; /* at which a compiler was lost, and none since (compiling.h) */
-	struct session_evidence *evidence;  /* what fault/ knows of it (fault/evidence.h) */
+	/* the text that a compiler crashed at last (compiling.h) */
+	struct session_compilation crashed;
+	struct session_evidence *evidence; /* state of fault/ (fault/evidence.h) */
 };
 
-/* Its record: what has another form there, and the head of the session as it is. */
+/* The session's record: fields with another form there, then the head of the session unchanged. */
 struct session_record {
 	struct kept_session kept;
 	char head[offsetof(struct session, link)];
 };
 
-/** Who connects; a private copy. */
+/** The process that connects; a private copy. */
 struct session_peer {
 	uid_t uid;
 	uid_t owner; /* owner.h */
@@ -189,23 +197,24 @@ struct session_peer {
 /**
  * Makes a session for a checked Hello and asks for it to be opened.
  * @connection: taken over on success
- * @ret_code, @ret_text: for SESSION_E_REFUSED, what to tell the program (static text or the
+ * @ret_code, @ret_text: for SESSION_E_REFUSED, the answer to the program (static text or the
  * domain's)
  * Return: 0 or SESSION_E_REFUSED
  */
 int session_new(struct domain *domain, struct connection *connection, const struct session_peer *peer,
 	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text);
 
-/** It is served on the terms that are in force, but for what it wants less of itself. */
+/** Applies the rules in force, tightened by the session's own wishes. */
 void session_set_terms(struct session *session);
 
-/** How many multiprocessors its kernels may run on for certain: what its terms ask for, as far as
- * the device and partitions can give it. */
+/** Multiprocessors that kernels of the session may use for certain: as the terms say, as far as the
+ * device and partitions allow. */
 uint32_t session_sms(const struct session *session);
 
-/** Tells executors its weight, class and multiprocessors, if it has its regions. Twice is fine. */
+/** Publishes the session's weight, class and multiprocessors to executors, once it has its regions.
+ * Twice is fine. */
 void session_tell_share(struct session *session);
-/** Lets executors that sleep read now what the daemon has written for sessions, and not at the next
+/** Makes executors that sleep read the daemon's words for sessions now, and not at the next
  * command. */
 void session_wake_all(struct daemon *daemon);
 
@@ -213,23 +222,25 @@ void session_wake_all(struct daemon *daemon);
 void session_keep(struct session *session);
 
 /**
- * Makes a session of an earlier life of the daemon again, without its holdings and without what is
+ * Makes a session of an earlier life of the daemon again, without holdings and without the request
  * under way.
- * @domain: the one that the record names
- * Return: never NULL; one whose descriptors are not all there is given_up, and not open any more
+ * @domain: named by the record
+ * Return: never NULL; a session that lacks descriptors is given_up, and not open any more
  */
 struct session *session_adopt(struct domain *domain, uint64_t number, const struct session_record *record);
-/* What an earlier life had asked of a worker, once more, as worker->next_request. */
+/* Repeats a request of an earlier life to a worker, as worker->next_request. */
 void session_open_again(struct session *session, struct worker *worker);
 void session_close_again(struct session *session, struct worker *worker);
-/** It cannot be taken over: it is to end when everything else is. Twice is fine. */
+/** Marks a session that cannot be taken over: it ends after the adoption of the others. Twice is
+ * fine. */
 void session_give_up(struct session *session, const char *why);
-/** Ends one that is given up. */
+/** Ends a session that is given_up. */
 void session_end_given_up(struct session *session);
-/** A closing session after session_close_again(): is over if no worker has it. */
+/** Call for a closing session after session_close_again(): frees the session if no worker has
+ * it. */
 void session_closing_again(struct session *session);
 
-/** Has the active executor of its domain, which knows it, serve it. */
+/** Makes the active executor of the session's domain, which knows the session, serve it. */
 void session_attach(struct session *session, struct worker *worker);
 
 struct session *session_ref(struct session *session);
@@ -238,53 +249,55 @@ struct session *session_unref(struct session *session);
 /** Sends OpenSession if the session still waits for it and an executor serves. */
 void session_open(struct session *session);
 
-/** The only way out for a bad program: one log line, one counter, one disconnect. */
+/** The only end for a bad program: one log line, one counter, one disconnect. */
 void session_reject(struct session *session, const char *reason);
 
-/** Closes a session. @patience_ms: how long its work may go on. Twice is fine. */
+/** Closes a session. @patience_ms: time for its work to end. Twice is fine. */
 void session_end(struct session *session, uint32_t patience_ms);
 
-/** Ends a session that is not CLOSING: its program gets CUDA_ERROR_MPS_CLIENT_TERMINATED and a
- * reason, its work no time. */
+/** Ends a session that is not CLOSING: the program gets CUDA_ERROR_MPS_CLIENT_TERMINATED and a
+ * reason, its work gets no time. */
 void session_terminate(struct session *session, const char *reason);
 
 /** Refuses a session that is still OPENING. */
 void session_refuse(struct session *session, int32_t code, const char *text);
 
-/** Tells the program a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes it; a state
- * before stays. */
+/** Writes a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes the program; an earlier
+ * final state stays. */
 void session_finish(struct session *session, uint32_t state, int32_t code, const char *reason);
 
-/** What Activate says of one that is to be treated by its policy. */
+/** The code in Activate for a session that is treated by its policy. */
 uint32_t session_policy(const struct session *session);
 
-/** What becomes of its commands in doubt from now on. */
+/** Sets the treatment of its commands in flight from now on. */
 void session_set_recovery(struct session *session, bool replay);
 
-/** Whether an operator has paused it. The session has its regions. */
+/** True if an operator has paused the session, which has its regions. */
 bool session_is_paused(const struct session *session);
 /**
- * The executor that serves the session, and each later one, gives nothing more of it to the device
- * until it is resumed; what is on the device ends. Twice is fine. The session is not CLOSING.
- * @ours: an operator of the service wants it so, and not its user
+ * Makes the executor that serves the session, and each later one, issue nothing more of the session
+ * until it is resumed; work on the device ends. Twice is fine. The session is not CLOSING.
+ * @ours: an operator of the service pauses, not the session's user
  */
 void session_pause(struct session *session, bool pause, bool ours);
 
-/** Notes and records where its memory is. Executors issue nothing of it while that is not HERE. */
+/** Notes and records the place of the session's memory. Executors issue nothing of the session
+ * while that is not HERE. */
 void session_set_memory(struct session *session, enum session_memory memory);
 
-/** Lets the program know that a promotion is under way. */
+/** Shows the program that a promotion is under way. */
 void session_hold(struct session *session);
 
-/** Whether this executor does not mirror it. One that did before it was left out goes on. */
+/** True if this executor does not mirror the session. A standby that did before it was left out
+ * goes on. */
 bool session_is_left_out(const struct session *session, const struct worker *worker);
 
-/** Whether an executor that takes over is to serve it. */
+/** True if the next executor is to serve the session. */
 bool session_is_live(const struct session *session);
 
 /** The message that makes executors know the session. */
 void session_open_message(const struct session *session, struct wire_message *ret_message);
-/** Its three descriptors, in the message's order. */
+/** The session's three descriptors, in the message's order. */
 void session_open_fds(const struct session *session, struct shared_fd *ret_fds[3]);
 
 #endif

@@ -1,4 +1,4 @@
-// CLOSING: every executor that knows the session lets go of it, or ends. See session.h.
+// CLOSING: every executor that knows the session closes it, or ends. See session.h.
 
 #include "server/session/session.h"
 
@@ -64,23 +64,23 @@ static void await_closing(struct session *session)
 		timer_start(session->close_timer, (uint64_t)session->patience_ms + SESSION_CLOSE_GRACE_MS);
 }
 
-/* An active executor that does not even answer is as bad as one whose work does not end: it is
- * halted, so that what the others have on the device can end. One that is being replaced already
- * answers by its end, which others may put off. A standby may have much to do before this;
- * overdue.c ends one that hangs. */
+/* An active executor that does not even answer is as bad as an executor whose work does not end:
+ * the daemon halts it, so that the work of other sessions on the device can end. An executor that
+ * is being replaced answers by its end, which other sessions may delay. A standby may have much
+ * work before the request; overdue.c ends a standby that hangs. */
 static void on_close_timer(void *context)
 {
 	struct session *session = context;
 	struct domain *domain = session->domain;
 	bool owed = domain->active && worker_owes(domain->active, session);
 
-	/* Also for whoever is active then. */
+	/* Also for the executor that is active then. */
 	await_closing(session);
 	if (owed)
 		domain->daemon->fault_room->close_overdue(domain);
 }
 
-/* One that is dying has everything mapped: it answers by being reaped. */
+/* A dying executor has all memory mapped: its end is the answer. */
 static bool is_to_be_told(const struct session *session, const struct worker *worker)
 {
 	return worker->told && (session->opened || session->opening == worker);
@@ -95,7 +95,7 @@ void session_close_again(struct session *session, struct worker *worker)
 	worker_request(worker, &message, NULL, 0, on_session_closed, session_ref(session));
 }
 
-/* Records to whom the end is told, before it is. */
+/* Records the executors that are to close the session, before any request is sent. */
 static void record_closing(struct session *session)
 {
 	struct worker *worker;
@@ -133,7 +133,7 @@ void session_closing_again(struct session *session)
 void session_end_given_up(struct session *session)
 {
 	session->given_up = false;
-	/* Whoever was about to know it is told, too. */
+	/* An executor that was about to know the session gets CloseSession, too. */
 	session->opened = true;
 	session->state = SESSION_SERVED;
 	session_finish(session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED,
@@ -141,7 +141,8 @@ void session_end_given_up(struct session *session)
 	session_end(session, 0);
 }
 
-/* The record says that it is closing and names the peer no more; then the peer's things go. */
+/* The record first: it says CLOSING and no longer names the peer. Then connection and process are
+ * closed. */
 static void let_peer_go(struct session *session)
 {
 	uint32_t connection = session->connection_key, process = session->process_key;

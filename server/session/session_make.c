@@ -1,6 +1,5 @@
-// How a session comes to be: from a Hello, or again from the record that an earlier life of the
-// daemon kept of it. With that its program's end: what the program sends and that it goes away is
-// heard here. See session.h.
+// Makes sessions: from a Hello, or again from the record of an earlier life of the daemon. Also
+// handles the program's messages and the program's end. See session.h.
 
 #include "server/session/session.h"
 
@@ -40,8 +39,8 @@ static void on_message(void *context, const struct wire_message *message, struct
 
 	if (session->adopted) {
 		session->adopted = false;
-		/* The daemon died between an answer and taking what it answers off the socket.
-		 * Where a request was under way, that one is first: whatever number it has. */
+		/* The daemon died between answering a message and taking that message off the
+		 * socket. If a request was under way, that request is first, with any number. */
 		if (message->type == WIRE_HELLO ||
 			(message->id == session->answered && !session->again.asked))
 			return;
@@ -78,8 +77,7 @@ static int watch_process(struct session *session)
 {
 	int fd = session->pid > 0 ? (int)syscall(SYS_pidfd_open, session->pid, 0) : -1, r;
 
-	/* A process that cannot be seen from here (another pid namespace) is watched by its socket
-	 * alone. */
+	/* A process in another pid namespace is not visible here: only its socket shows its end. */
 	if (fd < 0)
 		return 0;
 	r = store_deposit(session->daemon->store, fd, &session->process_key);
@@ -90,7 +88,7 @@ static int watch_process(struct session *session)
 	return r;
 }
 
-/* What another life of the daemon needs. Return: as store_deposit() */
+/* Deposits the descriptors that another life of the daemon needs. Return: as store_deposit() */
 static int deposit_all(struct session *session, struct connection *connection)
 {
 	struct store *store = session->daemon->store;
@@ -106,7 +104,7 @@ static int deposit_all(struct session *session, struct connection *connection)
 }
 
 /*
- * A new one
+ * New sessions
  */
 
 static struct session *allocate(struct domain *domain, const struct session_peer *peer, uint64_t number)
@@ -158,7 +156,7 @@ static int take_regions(struct session *session, int client_fd, int server_fd, i
 		&session->view, &shape, session->client_fd->fd, session->server_fd->fd, SHM_SIDE_SERVER);
 }
 
-/* Shared memory: regions, our view of them, doorbell. Return: 0, SHM_E_* or -errno. */
+/* Shared memory: regions, the daemon's view of them, doorbell. Return: 0, SHM_E_* or -errno. */
 static int make_regions(struct session *session)
 {
 	struct wire_shape shape;
@@ -180,7 +178,7 @@ static int refuse_new(
 	return SESSION_E_REFUSED;
 }
 
-/* What it wants less of itself, and what operators have said until now. */
+/* The smallest limit of the program's own wish and the limits that operators have set so far. */
 static uint64_t memory_wish(const struct session *session, const struct wire_hello *hello)
 {
 	return terms_lower(hello->memory_limit,
@@ -193,7 +191,7 @@ static uint64_t sm_wish(const struct session *session, const struct wire_hello *
 		hello->sm_percent, terms_lower(session->domain->sm_percent, session->daemon->sm_default));
 }
 
-/* Return: whether there is the partition that it names, if it names one */
+/* Return: false if the program names a partition that does not exist */
 static bool take_partition(struct session *session, const struct wire_hello *hello)
 {
 	const struct partition *partition = partition_find(session->daemon, hello->sm_partition);
@@ -257,7 +255,7 @@ int session_new(struct domain *domain, struct connection *connection, const stru
 }
 
 /*
- * Its record, and the same session in another life of the daemon
+ * The record, and the same session in another life of the daemon
  */
 
 void session_keep(struct session *session)
@@ -291,7 +289,7 @@ void session_keep(struct session *session)
 		store_put(store, session->record, RECORD_SESSION, session->number, &record, sizeof(record));
 }
 
-/* Return: whether its numbers are some that a session can have */
+/* Return: true if the numbers are possible for a session */
 static bool is_sound(const struct session *session)
 {
 	return session->state <= SESSION_CLOSING && session->mirroring <= SESSION_LEFT_OUT &&
@@ -310,14 +308,14 @@ static void take_head(struct session *session, const struct session_record *reco
 	session->adopted = true;
 }
 
-/* Its connection and its process. Return: whether they are there. */
+/* Adopts connection and process. Return: false if the connection is lost */
 static bool adopt_peer(struct session *session)
 {
 	struct daemon *daemon = session->daemon;
 	int socket = store_take(daemon->store, session->connection_key);
 	int process = store_take(daemon->store, session->process_key);
 
-	/* The key of what is not there may be somebody else's from now on. */
+	/* The key of a lost descriptor may be given to another from now on. */
 	if (process >= 0)
 		session->process = watch_new(daemon->loop, process, on_process_gone, session);
 	else
@@ -327,8 +325,8 @@ static bool adopt_peer(struct session *session)
 		return false;
 	}
 	session->connection = connection_new(daemon->loop, socket, VISITOR_QUEUE_MAX, &handlers, session);
-	/* It may have been welcomed, and nobody has recorded that: what it asks waits until it is
-	 * welcomed again. */
+	/* The program may have got Welcome without a record of that: its requests wait until
+	 * Welcome is sent again. */
 	if (session->connection && session->state == SESSION_OPENING)
 		connection_pause(session->connection);
 	return session->connection;
@@ -354,8 +352,8 @@ static bool adopt_regions(struct session *session, const struct kept_session *ke
 	return !r;
 }
 
-/* Its executors still know it, and have it closed as any other. Its program sees that its
- * connection is closed. */
+/* Executors still know the session and close it like any other. The program sees its connection
+ * closed. */
 void session_give_up(struct session *session, const char *why)
 {
 	log_error("session %llu (process %d, %s) cannot be taken over: %s",
@@ -368,7 +366,7 @@ static void give_up(struct session *session, bool has_regions)
 {
 	session_give_up(session, "its descriptors are not there");
 	if (!has_regions) {
-		/* Nobody sees those that it has instead. */
+		/* No program sees these replacement regions. */
 		session->client_fd = shared_fd_unref(session->client_fd);
 		session->server_fd = shared_fd_unref(session->server_fd);
 		session->doorbell_fd = shared_fd_unref(session->doorbell_fd);
@@ -392,7 +390,7 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 		session->memory = SESSION_MEMORY_HERE;
 		session->window = WINDOW_NONE;
 	}
-	/* All of it is on the device still. */
+	/* All memory is still on the device. */
 	if (session->memory == SESSION_MEMORY_LEAVES)
 		session->memory = SESSION_MEMORY_HERE;
 	session->holdings.away = session->memory != SESSION_MEMORY_HERE;

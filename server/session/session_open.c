@@ -1,4 +1,5 @@
-// OPENING to SERVED: executors get to know the session, the active one serves it. See session.h.
+// OPENING to SERVED: executors get to know the session, the active executor serves it. See
+// session.h.
 
 #include "server/session/session.h"
 
@@ -66,7 +67,7 @@ void session_refuse(struct session *session, int32_t code, const char *text)
 	session_end(session, 0);
 }
 
-/* The active executor serves a session from Activate on; a standby only knows it. */
+/* The active executor serves a session from Activate on; standbys only mirror the session. */
 static void on_attached(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -75,7 +76,7 @@ static void on_attached(
 	(void)packet;
 	session->attach = (struct kept_call){0};
 	session_keep(session);
-	/* A dying executor's answer means nothing: the next one is told to serve all sessions. */
+	/* Ignore a dying executor's answer: the next executor's Activate covers all sessions. */
 	if (reply && reply->code && !domain_worker_is_failing(worker))
 		session_reject(session, "its session cannot be served");
 	else if (session->request)
@@ -85,7 +86,7 @@ static void on_attached(
 
 void session_attach(struct session *session, struct worker *worker)
 {
-	/* One that another executor served, and let go of, comes with what it has
+	/* A session that another executor served and detached comes with its resources
 	 * (standby/move.c). */
 	bool is_new = word_acquire(&session->view.server->generation) == worker->generation;
 	const uint32_t recover = is_new ? SESSION_RECOVER_NOTHING : session_policy(session);
@@ -113,7 +114,8 @@ static void serve(struct session *session)
 		session_refuse(session, CUDA_ERROR_OUT_OF_MEMORY, text);
 		return;
 	}
-	/* It may have come before the device was known, of which its multiprocessors are a part. */
+	/* The session may have come before the device, and so the number of multiprocessors, was
+	 * known. */
 	session_tell_share(session);
 	session->daemon->standby_room->opened(session);
 	r = handshake_welcome(session);
@@ -139,7 +141,7 @@ static void on_opened(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct session *session = context;
-	/* One that is not to serve any more may still answer well. */
+	/* An executor that is not to serve any more may still answer well. */
 	bool dying = !reply || domain_worker_is_failing(worker) || worker != session->domain->active;
 	bool ok = !dying && !reply->code;
 
@@ -161,7 +163,7 @@ static void on_opened(
 			reply->text[0] ? reply->text : "the executor cannot take one more client");
 	else
 		session_keep(session);
-	/* A dying executor's session is opened by the next one, which may serve already. */
+	/* The next executor opens a dying executor's session, and may serve already. */
 	if (session->state == SESSION_OPENING)
 		session_open(session);
 	session_unref(session);

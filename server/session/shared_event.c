@@ -1,5 +1,5 @@
-// See shared_event.h. The pages are memfds that cannot shrink; what is in them was written by
-// programs.
+// See shared_event.h. The pages are memfds that cannot shrink; programs have written their
+// contents.
 
 #include "server/session/shared_event.h"
 
@@ -19,7 +19,8 @@ static uint64_t latest_of(uint64_t recorded, uint32_t place)
 
 static void release_event(struct shm_shared_event *event, uint64_t session)
 {
-	/* Pairs with the program that took the number: whose record it is was written before. */
+	/* Pairs with the program that took the number: the program wrote the owner of the record
+	 * before. */
 	uint64_t recorded = word_acquire(&event->recorded);
 
 	for (uint32_t place = 0; place < SHM_SHARED_RECORDS; place++) {

@@ -1,5 +1,4 @@
-// What becomes of events that several programs share when one of the programs ends. Daemon, loop
-// thread.
+// Events that several programs share, when a program ends. Daemon, loop thread.
 
 #ifndef FRMPS_SERVER_SESSION_SHARED_EVENT_H
 #define FRMPS_SERVER_SESSION_SHARED_EVENT_H
@@ -8,8 +7,8 @@
 
 struct holdings;
 
-/** All work of the session is over: its records in shared events that nobody will write any more
- * are done. */
+/** All work of the session is over: marks its records in shared events as done, since nobody will
+ * write them any more. */
 void shared_event_release(const struct holdings *holdings, uint64_t session);
 
 #endif

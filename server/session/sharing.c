@@ -18,7 +18,7 @@ CUresult sharing_export(const struct session *session, const struct wire_memory 
 	const struct holding *entry = wish->handle ? holdings_find_memory(holdings, wish->handle)
 						   : holdings_find_address(holdings, wish->address);
 
-	/* One that an earlier life of the daemon left may have lost it. */
+	/* A handle of an earlier life of the daemon may have lost its memory. */
 	if (!entry || !entry->chunk)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(ret_values, entry->chunk->token, sizeof(entry->chunk->token));
@@ -28,14 +28,14 @@ CUresult sharing_export(const struct session *session, const struct wire_memory 
 	return CUDA_SUCCESS;
 }
 
-/* @ret_owner: a session that has it */
+/* @ret_owner: a session that has the memory */
 static const struct holding *find_exported(
 	const struct session *importer, const uint64_t token[2], const struct session **ret_owner)
 {
 	const struct holding *entry = NULL;
 	const struct session *session;
 
-	/* Also one that is just ending. */
+	/* Also a session that is just ending. */
 	TAILQ_FOREACH (session, &importer->daemon->sessions, link) {
 		if (session->uid == importer->uid)
 			entry = holdings_find_token(&session->holdings, token);

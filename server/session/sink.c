@@ -1,11 +1,11 @@
-// Sinks. See sink.h. A session is served before it has them; the requests to the keeper are on
-// their way before its program can ask for memory, and the keeper answers in order, so executors
-// know of the guard before they map the first memory. Without sinks (no memory for them, a backend
-// that cannot look at them) the session goes on without a guard. What a keeper owed when it ended
-// is asked of the next one, and what nobody could be asked for as well: then executors hear of the
-// guard when there is memory already.
+// Sinks. See sink.h. A session is served before it has its sinks. The requests to the keeper are
+// sent before the program can ask for memory, and the keeper answers in order, so executors know of
+// the guard before they map the first memory. Without sinks (no memory for them, a backend that
+// cannot examine them) the session goes on without a guard. The next keeper gets the requests that
+// the last keeper had not answered, or that no keeper was there for: then executors get the guard
+// when memory is mapped already.
 //
-// Sizes: near sinks are one granule. Far ones are a power of two such that the sinks of 256
+// Sizes: near sinks are one granule. Far sinks are a power of two such that the sinks of 256
 // sessions take about a thirty-second part of the device at most: 16 MiB on 140 GiB, 8 MiB on 80
 // GiB, 4 MiB on 24 GiB and less.
 
@@ -72,7 +72,8 @@ static void tell_all(struct session *session)
 		sink_tell(session, session->destination);
 }
 
-/* The device has no memory for them. Return: whether others make room (memory_policy = swap) */
+/* The device has no memory for the sinks. Return: true if others make room (memory_policy =
+ * swap) */
 static bool awaits_room(struct session *session)
 {
 	struct daemon *daemon = session->daemon;
@@ -88,7 +89,7 @@ static bool awaits_room(struct session *session)
 	return wait_ms;
 }
 
-/* Takes one of the two over. */
+/* Takes over the sink that the keeper has made. */
 static void take(struct session *session, int index, const struct wire_reply *reply, struct packet *packet)
 {
 	bool made = reply && !reply->code && reply->values.count;

@@ -18,7 +18,7 @@ struct worker;
 #define SINK_FAR_LEAST (UINT64_C(4) << 20)
 #define SINK_FAR_MOST  (UINT64_C(16) << 20)
 
-/** Bytes of the far sink on a device with so much memory; the near one has a granule. */
+/** Bytes of the far sink on a device with so much memory; the near sink has a granule. */
 static inline uint64_t sink_far_bytes(uint64_t total_bytes)
 {
 	uint64_t bytes = SINK_FAR_LEAST;
@@ -34,27 +34,27 @@ static inline uint64_t sink_bytes(uint64_t total_bytes)
 	return BACKEND_CHUNK_GRANULE + sink_far_bytes(total_bytes);
 }
 
-/** Has the keeper make those that are missing and tells the executors, unless the guard is off. The
- * session is served, and no keeper has been asked for them that may still answer. */
+/** Has the keeper make missing sinks and informs the executors, unless the guard is off. The
+ * session is served, and no keeper is still to answer an earlier request for these sinks. */
 void sink_request(struct session *session);
 /** The same for every session that is served: there is another keeper. */
 void sink_request_all(struct daemon *daemon);
-/** Device memory has come back: the same for sessions that wait for some. */
+/** Device memory has come back: the same for sessions that wait for memory of their sinks. */
 void sink_retry(struct daemon *daemon);
-/** There is another daemon, and no record of what was on its way: besides, executors are told of
- * what there is. */
+/** A new life of the daemon, which has no record of requests in flight: as sink_request_all(); also
+ * informs executors of existing sinks. */
 void sink_resume_all(struct daemon *daemon);
 
-/** Whether the session has them: the executors that know it have a guard for it. */
+/** True if the session has both sinks: the executors that know the session have a guard for it. */
 static inline bool sink_is_there(const struct session *session)
 {
 	return session->sinks[0] && session->sinks[1];
 }
 
-/** Tells an executor that knows the session, if the sinks are there. */
+/** Informs an executor that knows the session, if the sinks are there. */
 void sink_tell(struct session *session, struct worker *worker);
 
-/** Gives them back; no executor has the session any more. */
+/** Releases the sinks; no executor has the session any more. */
 void sink_drop(struct session *session);
 
 #endif

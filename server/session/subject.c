@@ -10,7 +10,7 @@
 
 _Static_assert(SUBJECT_PATH_MAX >= CGROUP_MAX, "a control group fits");
 
-/* What the kernel says of a file that an upgrade has replaced. */
+/* Removes the kernel's mark of a file that an upgrade has replaced. */
 static void cut_deleted(char *path)
 {
 	static const char mark[] = " (deleted)";
@@ -28,7 +28,8 @@ void subject_read(uid_t uid, pid_t pid, struct subject *ret_subject)
 	*ret_subject = (struct subject){.uid = uid};
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
 	length = readlink(path, ret_subject->executable, SUBJECT_PATH_MAX);
-	/* One that does not fit is not known: a part of it could match where the whole does not. */
+	/* A path that does not fit is unknown: a truncated path could match where the whole does
+	 * not. */
 	if (length < 0 || length >= (ssize_t)SUBJECT_PATH_MAX)
 		length = 0;
 	ret_subject->executable[length] = '\0';

@@ -1,4 +1,4 @@
-// Who a program is, as the kernel says.
+// The identity of a program, as the kernel reports it.
 
 #ifndef FRMPS_SERVER_SESSION_SUBJECT_H
 #define FRMPS_SERVER_SESSION_SUBJECT_H
@@ -8,10 +8,10 @@
 #include "server/config/terms.h"
 
 /**
- * Reads what the terms of a process go by, once, when it asks for a session. What cannot be read is
- * empty: of a process that is gone, that is in a namespace which this one does not see, or that
- * this one may not look at. Any thread; asks the kernel alone, which may have to wait for its own
- * lock of control groups.
+ * Reads the properties of a process that select its terms, once, when the process asks for a
+ * session. Properties that cannot be read are empty: the process has ended, is in a namespace that
+ * the daemon does not see, or the daemon may not look at the process. Any thread; asks the kernel
+ * alone, which may have to wait for its own lock of control groups.
  */
 void subject_read(uid_t uid, pid_t pid, struct subject *ret_subject);
 

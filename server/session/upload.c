@@ -35,7 +35,7 @@ static void forget(struct uploads *uploads, unsigned i)
 	forget_code(&uploads->at[i].code);
 }
 
-/* Its place; UPLOADS_MAX: it has none. */
+/* Index of the file that the message names; UPLOADS_MAX: none. */
 static unsigned place_of(const struct uploads *uploads, const struct wire_message *message)
 {
 	uint64_t number = number_of(message);

@@ -1,9 +1,9 @@
-// Files that the daemon has made for a program's bytes and that no request has used yet. Nothing
-// that a program made is ever opened or closed here: closing it could wait for the program. Daemon,
-// loop thread only; a session owns its own.
+// Files that the daemon has made for a program's bytes and that no request has used yet. The daemon
+// never opens or closes a file that a program made here: closing could wait for the program.
+// Daemon, loop thread only; each session owns its uploads.
 //
-// They do not outlive the daemon: a program whose file is not known gets another one. Numbers are
-// of one life of the daemon, so none is taken for another.
+// Uploads do not outlive the daemon: a program whose file is not known gets another. Numbers are of
+// one life of the daemon, so a number of an earlier life names no file.
 
 #ifndef FRMPS_SERVER_SESSION_UPLOAD_H
 #define FRMPS_SERVER_SESSION_UPLOAD_H
@@ -14,35 +14,34 @@
 
 struct shared_fd;
 
-/* What a compiler has made of a text. */
+/* The result of compiling a text. */
 struct compiled {
 	struct shared_fd *fd; /* NULL: there is none */
 	uint64_t bytes;
 	char *log;
 };
 
-/* Of one session; the oldest gives way. */
+/* Of one session; the oldest makes room. */
 #define UPLOADS_MAX 32u
 
 struct uploads {
 	struct {
 		uint64_t number; /* 0: none is here */
 		struct shared_fd *file;
-		struct compiled code; /* of the file: the program asks for it once more */
+		struct compiled code; /* of the file: for the program's next request */
 	} at[UPLOADS_MAX];
 	uint64_t latest;
 };
 
-/** An empty file. @epoch: of the daemon; @ret_number: what the program calls it. Return: NULL if
- * there can be none; a reference that is the session's */
+/** Makes an empty file. @epoch: of the daemon; @ret_number: the program's name for the file.
+ * Return: the session's reference, NULL without memory or descriptors */
 struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t *ret_number);
-/** The file that a message names. Return: NULL if it names none that is there; a reference that is
- * the session's */
+/** The file that a message names. Return: the session's reference, NULL if no such file exists */
 struct shared_fd *uploads_find(const struct uploads *uploads, const struct wire_message *message);
-/** What the file that a message names was compiled to, for its next request. Takes fd and log over.
- */
+/** Stores the compiled code of the file that a message names, for the next request. Takes fd and
+ * log over. */
 void uploads_put_code(struct uploads *uploads, const struct wire_message *message, struct compiled code);
-/** Takes that out again. Return: it is the caller's; without fd: there is none */
+/** Removes and returns that code. Return: the caller's; without fd: there is none */
 struct compiled uploads_take_code(struct uploads *uploads, const struct wire_message *message);
 /** The file that a message names is used. */
 void uploads_drop(struct uploads *uploads, const struct wire_message *message);

@@ -29,7 +29,7 @@ static const struct {
 #undef USERLOG
 };
 
-/* Says what was left out and forgets the user. */
+/* Logs the number of lines left out and forgets the user. */
 static void end(struct userlog_user *user)
 {
 	struct daemon *daemon = user->daemon;

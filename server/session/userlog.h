@@ -1,6 +1,6 @@
-// Lines of the log that a user's programs cause as often as they like: each user has a bounded
-// number of each kind a minute (userlog.def). Lines beyond that are counted, and one line says how
-// many there were when the minute is over. Daemon, loop thread only.
+// Lines of the log that a user's programs can cause at any rate: each user has a bounded number of
+// each kind a minute (userlog.def). Further lines are counted; when the minute is over, one line
+// says how many there were. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_USERLOG_H
 #define FRMPS_SERVER_SESSION_USERLOG_H
@@ -21,8 +21,8 @@ enum userlog_reason {
 	USERLOG_REASONS,
 };
 
-/* Of all users beyond the first so many of a minute, who share one bound, and of those who are not
- * known. */
+/* Users that have their own bounds within a minute. All further users, and users that are not
+ * known, share one bound. */
 #define USERLOG_USERS_MAX 256u
 #define USERLOG_OTHERS	  ((uid_t)-1)
 
@@ -33,14 +33,14 @@ struct userlog {
 };
 
 void userlog_init(struct daemon *daemon);
-/** Says what was left out so far, and forgets everybody. */
+/** Logs the number of lines left out so far, and forgets all users. */
 void userlog_deinit(struct daemon *daemon);
 
-/** Whether the user has a line of this kind left, which is used up then; otherwise it counts as
- * left out. */
+/** True if the user has a line of this kind left, which is used up then; otherwise the line counts
+ * as left out. */
 bool userlog_allows(struct daemon *daemon, uid_t uid, enum userlog_reason reason);
 
-/** Writes one event as log_event() does, if the user has a line of this kind left. */
+/** Logs an event as log_event() does, if the user has a line of this kind left. */
 void userlog_event(struct daemon *daemon, uid_t uid, enum userlog_reason reason, enum log_level level,
 	const char *format, ...) __attribute__((format(printf, 5, 6)));
 

@@ -58,7 +58,7 @@ static void refuse(struct visitor *visitor, int32_t code, const char *text)
 	visitor_free(visitor);
 }
 
-/* Finds the domain, and whether there is room in it. Return: NULL if the visitor was refused. */
+/* Finds the domain, and checks its room. Return: NULL if the visitor was refused. */
 static struct domain *find_room(struct visitor *visitor, const struct wire_hello *hello)
 {
 	struct daemon *daemon = visitor->daemon;
@@ -86,7 +86,8 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		refuse(visitor, code, text);
 		return NULL;
 	}
-	/* What a user's programs keep is his, whichever of them comes now. */
+	/* Memory that any program of a user keeps open counts for the user, whichever program comes
+	 * now. */
 	terms_find(&daemon->rules, &(struct subject){.uid = visitor->peer.uid}, &terms);
 	if (!quota_allows_user(daemon, visitor->peer.owner, terms.pinned_limit)) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY,
@@ -124,8 +125,8 @@ static void greet_now(struct visitor *visitor, const struct wire_hello *hello)
 		return;
 	}
 	subject_read(visitor->peer.uid, visitor->peer.pid, &visitor->peer.subject);
-	/* Whoever has its socket now would be served on the terms of nobody, or of who has its
-	 * number now. */
+	/* Otherwise the service would serve the socket's present owner on the terms of nobody, or
+	 * on the terms of the process that has the number now. */
 	if (visitor->started != vitals_start(visitor->peer.pid) ||
 		(visitor->peer.pid > 0 && kill(visitor->peer.pid, 0) < 0 && errno == ESRCH)) {
 		refuse(visitor, CUDA_ERROR_NOT_PERMITTED, "the process that connected has ended");
@@ -148,8 +149,8 @@ static void greet_now(struct visitor *visitor, const struct wire_hello *hello)
 }
 
 /*
- * Turns: a session costs the loop more than most of what it does, and many may be asked for at
- * once. Whoever has said Hello waits; the loop greets one visitor in a round, owners in turn.
+ * Turns: a session costs the loop more than most requests, and many programs may connect at once. A
+ * visitor that has sent Hello waits; each round of the loop greets one visitor, owners in turn.
  */
 
 static void greet(struct visitor *visitor)
@@ -172,7 +173,7 @@ static bool is_before(const struct daemon *daemon, uid_t owner, uid_t other)
 	return behind == other_behind ? owner < other : behind;
 }
 
-/* Of one owner's the oldest. */
+/* The oldest visitor of an owner. */
 static struct visitor *find_next(const struct daemon *daemon)
 {
 	struct visitor *visitor, *next = NULL;

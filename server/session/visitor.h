@@ -1,8 +1,9 @@
-// A connection before its first message says what it is: a program (Hello) or an operator (Admin).
-// It has a few seconds and a user has a bounded number of them; for all users there is a bound, too
-// (guests.h). Who has said Hello waits for a turn: one is greeted in a round of the loop, users in
-// turn, so that who opens many sessions keeps nobody else waiting. A user is one with his
-// subordinate users (owner.h). Daemon, loop thread only.
+// A visitor: a connection before its first message, which makes the connection a program's (Hello)
+// or an operator's (Admin). That message must come within a few seconds. The number of visitors is
+// bounded for each user, and for all users (guests.h). After its Hello, a program waits for a turn:
+// each round of the loop greets one program, users in turn, so a user who opens many sessions
+// delays no other user. A user is one with his subordinate users (owner.h). Daemon, loop thread
+// only.
 
 #ifndef FRMPS_SERVER_SESSION_VISITOR_H
 #define FRMPS_SERVER_SESSION_VISITOR_H
@@ -15,7 +16,7 @@
 #include "server/identity.h"
 #include "server/session/session.h"
 
-/* Packets that wait for a program which does not read: it asks one thing at a time. */
+/* Packets that wait for a program which does not read: a program sends one request at a time. */
 #define VISITOR_QUEUE_MAX 16u
 
 struct connection;
@@ -28,22 +29,22 @@ struct visitor {
 	struct connection *connection;
 	struct timer *timer;
 	struct session_peer peer;
-	uint64_t started; /* when its process did (vitals.h) */
+	uint64_t started; /* start of the visitor's process (vitals.h) */
 	struct identity identity;
-	uint8_t *hello; /* its Hello, while it waits for its turn; on the heap */
+	uint8_t *hello; /* the Hello, while the visitor waits for a turn; on the heap */
 	size_t hello_bytes;
 };
 
-/** How many a user has. */
+/** The number of visitors of a user. */
 unsigned visitor_count(const struct daemon *daemon, uid_t owner);
-/** Greets the oldest visitor of a user that waits for that, out of turn. Return: whether there was
- * one */
+/** Greets the oldest visitor of a user that waits for its turn, out of turn. Return: false if no
+ * visitor waits */
 bool visitor_hurry(struct daemon *daemon, uid_t owner);
-/** The timer, of a daemon: greets the next one. */
+/** The timer of a daemon: greets the next visitor. */
 void visitor_take_turn(void *context);
 /** Takes an accepted socket over. */
 void visitor_new(struct daemon *daemon, int socket);
-/** Sends it away. Return: NULL. */
+/** Disconnects a visitor. Return: NULL. */
 struct visitor *visitor_free(struct visitor *visitor);
 
 #endif

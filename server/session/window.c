@@ -21,7 +21,7 @@ void window_set_deinit(struct window_set *set)
  * The list
  */
 
-/* The first window that ends behind an address: its index, or count. */
+/* Index of the first window that ends behind an address, or count. */
 static uint32_t find(const struct window_set *set, uint64_t address)
 {
 	uint32_t low = 0, high = set->count;
@@ -141,7 +141,7 @@ void window_pass(struct window_set *from, struct window_set *to, uint64_t addres
  * Places
  */
 
-/* Where executables, libraries and stacks of Linux processes lie (x86-64 and arm64 with 48 bits):
+/* Executables, libraries and stacks of Linux processes lie there (x86-64 and arm64 with 48 bits):
  * the driver gives no such address in an executor, even where it is free in the program. */
 static bool is_crowded(uint32_t field)
 {
@@ -157,8 +157,8 @@ static bool is_free_field(const struct wire_u64s *free_windows, uint32_t field)
 	       (free_windows->at[field / 64] >> field % 64 & 1);
 }
 
-/* The lowest thing that lies in some bytes of the grid, or nearer than a gap to them: where it
- * begins, with the gap. UINT64_MAX: they are free. */
+/* The lowest obstacle in these bytes of the grid, or nearer than a gap: the begin of the obstacle,
+ * with the gap. UINT64_MAX: the bytes are free. */
 static uint64_t find_obstacle(const struct window_set *set, uint64_t start, uint64_t end, uint64_t gap,
 	const struct wire_u64s *free_windows)
 {
@@ -188,8 +188,9 @@ uint64_t window_take(struct window_set *set, const struct wire_u64s *free_window
 	return WINDOW_NONE;
 }
 
-/* The highest place that ends at `end` or below. It begins with a field, where the driver reserves
- * what it is asked for; 157 GiB at another address it did not (measured, H200, driver 580). */
+/* The highest place that ends at `end` or below. The place begins with a field: there the driver
+ * reserves the requested address; 157 GiB at another address it did not (measured, H200, driver
+ * 580). */
 static uint64_t find_below(const struct window_set *set, uint64_t end, const struct wire_window *wish)
 {
 	uint64_t alignment = wish->alignment > WINDOW_BYTES ? wish->alignment : WINDOW_BYTES, start;
@@ -206,7 +207,7 @@ static uint64_t find_below(const struct window_set *set, uint64_t end, const str
 }
 
 /* From the top, where sessions come last, and of the lower half first: there the driver honours
- * every wish, and processes have little of their own. */
+ * every wish, and processes have few mappings of their own. */
 static uint64_t find_anywhere(const struct window_set *set, const struct wire_window *wish)
 {
 	uint64_t start = find_below(set, GRID_HALF, wish);
@@ -222,7 +223,7 @@ static bool is_free_there(const struct window_set *set, const struct wire_window
 		       UINT64_MAX;
 }
 
-/* Whether enough fields are free without some bytes. */
+/* True if enough fields are free without these bytes. */
 static bool leaves_enough(const struct window_set *set, uint64_t start, uint64_t bytes)
 {
 	uint32_t count = 0;

@@ -1,22 +1,24 @@
-// Sessions that no standby can mirror: a resource of one of them, a module for example, crashes
-// each executor that rebuilds it. Without them the others have a standby; with them nobody has.
+// Sessions that no standby can mirror: a resource of such a session, a module for example, crashes
+// each executor that rebuilds the resource. Without such a session the others have a standby; with
+// such a session nobody has.
 //
-//               an executor dies at it           the next one as well
+//               an executor dies at it           the next as well
 //   MIRRORED ────────────────────────► SUSPECTED ────────────────────► LEFT_OUT ──► the session's end
 //      ▲                                   │
 //      └───────────────────────────────────┘ an executor has mirrored everything and lives; or the
-//                                            next one dies at another session
+//                                            next executor dies at another session
 //
-// Counted are executors that have never served, and that die without an order of the daemon's. One
-// dies at the session of its oldest request in flight: it handles requests in their order. One that
-// dies without such a request, at its start for example, changes nothing.
+// The rules count executors that have never served, and that die without an order of the daemon's.
+// An executor dies at the session of its oldest request in flight: executors handle requests in
+// order. An executor that dies without such a request, at its start for example, changes nothing.
 //
-// LEFT_OUT   the daemon does not send it to a new executor, where it is an immovable session. The
-//            executor that serves it goes on; when that is lost its program gets an error. It does
-//            not move into an executor of its own either: that one would mirror the same. A standby
-//            that had it before goes on mirroring it, and may take it over
+// LEFT_OUT   the daemon does not send the session to a new executor, where the session is
+//            immovable. The executor that serves the session goes on; when that executor is lost,
+//            the program gets an error. The session does not move into an executor of its own
+//            either, which would mirror the same resource. A standby that had mirrored the session
+//            before goes on mirroring, and may take the session over
 //
-// The state is recorded with the session: a daemon that has forgotten it would lose two more
+// The state is recorded with the session: a daemon without that record would lose two more
 // executors, and be without a standby meanwhile.
 
 #include "server/standby/leave_out.h"
@@ -29,7 +31,7 @@
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
-/* Return: whether it is known to have ended by itself. */
+/* True if the executor is known to have ended by itself. */
 static bool died(const struct worker *worker)
 {
 	return worker->lost || worker->exit_signal != SIGKILL;
@@ -69,7 +71,7 @@ static void suspect(struct domain *domain, struct session *session)
 	session->mirroring = SESSION_SUSPECTED;
 }
 
-/* What it changes is recorded with everything of the domain (domain_worker_gone()). */
+/* domain_worker_gone() records the changes with all other state of the domain. */
 void leave_out_judge(struct domain *domain, const struct worker *worker)
 {
 	struct session *session = domain_find_session(domain, worker->died_at);

@@ -1,5 +1,5 @@
-// Sessions at which executors die that are being made ready: rules in leave_out.c. Daemon, loop
-// thread only.
+// Sessions that crash executors while these mirror them: rules in leave_out.c. Daemon, loop thread
+// only.
 
 #ifndef FRMPS_SERVER_STANDBY_LEAVE_OUT_H
 #define FRMPS_SERVER_STANDBY_LEAVE_OUT_H

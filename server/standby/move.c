@@ -1,50 +1,50 @@
-// Moving one session into a domain of its own, because its kernels need larger limits
-// (cuCtxSetLimit) than those of others have, because an operator said so, or because nobody knows
-// who wrote into its guard (separate.c). Its program notices a pause; nobody else anything.
+// Moves a session into a domain of its own: its kernels need larger limits (cuCtxSetLimit) than
+// kernels of others, an operator ordered the move, or the author of a guard hit is unknown
+// (separate.c). The program notices a pause; other programs notice nothing.
 //
-//   move_begin()         the new domain's          all answered,             1: it is done with
+//   move_begin()         the new domain's          all answered,             1: detached from
 //        │               executor serves           no request under way      the old executor
 //        └──► STARTING ──────────────► TELLING ───────────────────► LETTING_GO ─────────────► arrive()
 //                 │                       │                            │   0: its own work does not end
 //                 └───────────┬───────────┴────────────────────────────┘
-//                             ▼ the limit is over, or something comes out differently there
-//                          call_off(): it stays where it is, the new domain goes
+//                             ▼ the limit is over, or an answer differs in the new executor
+//                          call_off(): the session stays, the new domain goes
 //
-//   STARTING    a new domain that nobody else gets into, with one executor, which starts
-//   TELLING     that executor is told what the session holds, as a standby is (warm.c), and what it
-//               gets meanwhile. The old one serves it
-//   LETTING_GO  the old executor is asked to let it go (executor/detach.c). Requests of the session
-//               wait
+//   STARTING    a new domain that no other session may enter, with one executor, which starts
+//   TELLING     that executor gets the session's holdings like a standby (warm.c), and also each
+//               new holding. The old executor serves the session
+//   LETTING_GO  the old executor is to detach the session (executor/detach.c). Requests of the
+//               session wait
 //
-// arrive(): the session is the new domain's. Nothing of it is on the device and its words stand
-// still, so the new executor takes it over at once (Activate); the old domain's executors are told
-// to close it and hold its windows until they have (session/linger.c), and so long the new one
-// blames nobody for strays (formers.h).
+// arrive(): the session is the new domain's. No work of the session is on the device and its words
+// stand still, so the new executor takes the session over at once (Activate). The old domain's
+// executors get CloseSession; the session's windows stay taken until they have closed it
+// (session/linger.c). Meanwhile the new executor blames nobody for strays (formers.h).
 //
-// What may happen meanwhile:
-//   the old executor   is in trouble: the move is off, whatever its state: the session is judged
-//                      and promoted with all others. An executor that is halted or dying does not
-//                      let anything go. One that does not say within ANSWER_MS whether it has let
-//                      go is in trouble: promote_silent()
-//   the new executor   cannot start, or dies: the next one is tried until the limit is over. A
-//                      session that is let go at that moment arrives in a domain whose next
-//                      executor takes it over, as after any loss
+// Events during a move:
+//   the old executor   is in trouble: the move is off in any state: the session is judged and
+//                      promoted with all others. An executor that is halted or dying detaches
+//                      nothing. An executor that does not answer within ANSWER_MS is in trouble:
+//                      promote_silent()
+//   the new executor   cannot start, or dies: the next executor is tried until the limit is over. A
+//                      session that is detached at that moment arrives in a domain whose next
+//                      executor takes the session over, as after any loss
 //   the session        ends: the new domain goes
-//   the daemon         dies: before LETTING_GO nothing is recorded of a move, the new domain is
-//                      empty and goes, and a limit that was asked for is read again. LETTING_GO
-//                      is recorded with the session and goes on (move_adopt()). The step to the new
-//                      domain is one record, put after those of the lingers: if these are there
-//                      twice, one of them ends at once
+//   the daemon         dies: before LETTING_GO no record mentions a move, the new domain is empty
+//                      and goes, and a request for a limit is read again. LETTING_GO is recorded
+//                      with the session and goes on (move_adopt()). The step to the new domain is
+//                      one record, put after those of the lingers: of two lingers for the same
+//                      thing, the second ends at once
 //
-// What cannot be moved: what a kernel may have left in its module's variables, or in the device's
-// heap, is in the old context, and nobody can tell. So a session goes only if it has looked up no
-// kernel, or if its modules have nothing of the kind (holding->value of LOAD_MODULE,
-// server/backend/cubin.h). What it has copied into a variable it has looked up before. A fault says
-// so before its mark arrives only where executors contain faults: where they do not, only a session
-// that has run nothing may go.
+// Not movable: contents that a kernel may have left in its module's variables, or in the device's
+// heap, are in the old context, and nobody can detect them. So a session moves only if the program
+// has looked up no kernel, or if its modules have neither (holding->value of LOAD_MODULE,
+// server/backend/cubin.h). A program that copies into a variable has looked up that variable. Only
+// executors that contain faults report a fault before the completion word arrives: in other
+// executors, only a session that has run no kernel may move.
 //
-// A session whose own work did not end in time is not tried again before that work is over: each
-// try takes an executor, and holds the session up.
+// A session whose own work did not end in time does not move before that work is over: each try
+// needs an executor, and delays the session.
 //
 // Memory that sessions share is the keeper's, and stays shared.
 
@@ -70,8 +70,8 @@
 #include "server/standby/warm.h"
 #include "server/worker/worker.h"
 
-/* How long the session's own work may take to end, and how much later the executor has to say so at
- * last: it answers in time whatever its serving threads wait for (executor/detach.c). */
+/* Time that the session's own work has to end, and then the executor to answer: an executor answers
+ * in time even while its serving threads wait (executor/detach.c). */
 #define LET_GO_MS 5000u
 #define ANSWER_MS 5000u
 #define OWN_WORK  "its own work does not end"
@@ -97,7 +97,7 @@ bool move_holds(const struct session *session)
 }
 
 /*
- * Whether it may go
+ * May the session move?
  */
 
 /* Moved variables and mirrors of constants are the program's own memory. */
@@ -114,7 +114,7 @@ static bool has_run(const struct session *session, bool *ret_leaves_traces)
 	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		runs |= entry->type == WIRE_FIND_FUNCTION;
 		keeps |= entry->type == WIRE_LOAD_MODULE && !entry->value;
-		/* What was copied there is there. */
+		/* Contents copied there are in the old context. */
 		if (entry->type == WIRE_FIND_GLOBAL && is_in_context(session, entry))
 			*ret_leaves_traces = true;
 	}
@@ -196,7 +196,7 @@ static void on_left(
 	session_unref(context);
 }
 
-/* Its memory and its window are in the new executor until that is reaped. */
+/* The new executor has the session's memory and windows mapped until it is reaped. */
 static void wait_for_end(struct session *session, struct worker *worker)
 {
 	struct wire_message message = {.type = WIRE_CLOSE_SESSION, .session = session->number};
@@ -228,7 +228,7 @@ static void on_limit(void *context)
 {
 	struct move *move = context;
 
-	/* Calls the move off, and is done before anybody hears of it again. */
+	/* promote_silent() calls the move off: `move` is invalid then. */
 	if (move->state == MOVE_LETTING_GO)
 		promote_silent(move->session->domain, move->session->domain->active);
 	else
@@ -241,7 +241,7 @@ static void on_limit(void *context)
  * Steps
  */
 
-/* What else the old domain had of it: windows are held by lingers. */
+/* The session's windows: lingers hold them in the old domain. */
 static void take_windows_along(struct session *session, struct window_set *from, struct window_set *to)
 {
 	const struct request *request = session->request;
@@ -275,7 +275,7 @@ static void change_domain(struct session *session, struct domain *to)
 	evidence_forget_losses(session);
 }
 
-/* Nothing of it is left in its old executor. */
+/* The old executor has detached the session. */
 static void arrive(struct move *move)
 {
 	struct worker *told = move->session->destination;
@@ -296,7 +296,8 @@ static void arrive(struct move *move)
 	} else {
 		session_hold(session);
 		session_keep(session);
-		/* One that has started meanwhile has not been told, its successor will be. */
+		/* An executor that has become ready meanwhile lacks the session; its successor will
+		 * have it. */
 		TAILQ_FOREACH (worker, &to->workers, link)
 			if (worker_knows_sessions(worker))
 				worker_condemn(worker, "was ready before its client came");
@@ -322,8 +323,8 @@ static void on_let_go(
 	bool gone = reply && !reply->code && reply->values.count && reply->values.at[0];
 
 	(void)packet;
-	/* One that was replaced may end after its successor has been asked: that one has the
-	 * word. */
+	/* An executor that was replaced may end after its successor got the request: the
+	 * successor's answer counts. */
 	if (session->let_go.worker != worker->number) {
 		session_unref(session);
 		return;
@@ -491,7 +492,7 @@ void move_lost(struct domain *domain, const struct worker *worker)
 	if (!move || move->session->destination != worker)
 		return;
 	move->session->destination = NULL;
-	/* The next one is told. */
+	/* The next executor gets the holdings. */
 	if (move->state == MOVE_TELLING)
 		move->state = MOVE_STARTING;
 }

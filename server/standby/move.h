@@ -1,5 +1,5 @@
-// A session moves, alive, into a domain of its own; everybody else stays where they are. States and
-// rules: move.c. Daemon, loop thread only.
+// A session moves, alive, into a domain of its own; all other sessions stay. States and rules:
+// move.c. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_STANDBY_MOVE_H
 #define FRMPS_SERVER_STANDBY_MOVE_H
@@ -16,9 +16,9 @@ struct worker;
 
 /**
  * Begins.
- * @why: for operators and the log, what the new domain is for
+ * @why: for operators and the log, the purpose of the new domain
  * @done: may be NULL
- * Return: NULL, or why it cannot be (static text).
+ * Return: NULL, or the obstacle (static text).
  */
 const char *move_begin(struct session *session, enum move_cause cause, const char *why, uint64_t limit_ms,
 	move_done_fn *done, void *context);
@@ -26,28 +26,28 @@ const char *move_begin(struct session *session, enum move_cause cause, const cha
 /** The caller is not there any more. */
 void move_forget(struct session *session, const void *context);
 
-/** Whether requests of the session wait for the end of its move. */
+/** True if requests of the session wait for the end of its move. */
 bool move_holds(const struct session *session);
 
-/* Something that moves wait for has happened; each of these may end one. */
+/* An event that moves wait for has happened; each of these may end a move. */
 void move_look(struct session *session);
-/** The domain's executor serves, or knows what it was told. */
+/** The domain's executor serves, or has answered all that it was sent. */
 void move_look_into(struct domain *domain);
 
-/** The domain's executor is in trouble: the moves out of it are off, its sessions are promoted as
- * all. */
+/** The domain's executor is in trouble: calls off the moves out of the domain; these sessions are
+ * promoted like all others. */
 void move_call_off(struct domain *domain);
 /** The session ends. */
 void move_abandon(struct session *session);
-/** A worker of the domain is gone. */
+/** A worker of the domain was reaped. */
 void move_lost(struct domain *domain, const struct worker *worker);
 
 /**
- * A session that was being let go when an earlier life of the daemon ended.
+ * Goes on with a session that was in LETTING_GO when an earlier life of the daemon ended.
  * @to: number of the domain
  */
 void move_adopt(struct session *session, uint32_t to);
-/** Asks the executor once more to let the session go, as its next request. */
+/** Sends DetachSession once more, as the executor's next request. */
 void move_let_go_again(struct session *session, struct worker *worker);
 
 #endif

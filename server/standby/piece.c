@@ -8,7 +8,7 @@
 #include "server/session/chunk.h"
 #include "server/session/holdings.h"
 
-/* An entry, and its place in the order of history. */
+/* An entry with its position in history. */
 struct item {
 	struct holding *entry;
 	uint32_t index;
@@ -30,7 +30,7 @@ static int compare_pieces(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* By chunk, those of one in their order. */
+/* By chunk; entries of a chunk in their order. */
 static struct item *list_items(const struct holdings *holdings, uint32_t *ret_count)
 {
 	struct item *items = calloc(holdings->count + 1, sizeof(*items));

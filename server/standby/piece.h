@@ -1,4 +1,4 @@
-// The device memory of one session as a list of chunks, and where in a file each of them goes.
+// The device memory of a session as a list of chunks, with the place of each in a file.
 // Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_STANDBY_PIECE_H
@@ -10,13 +10,14 @@ struct chunk;
 struct holding;
 struct holdings;
 
-/* A chunk, and what its session has of it. */
+/* A chunk, and the session's entries of that chunk. */
 struct piece {
 	struct chunk *chunk;
 	struct holding **entries; /* MAP_MEMORY and CREATE_MEMORY */
 	uint32_t count;
 	uint64_t bytes, offset; /* offset: in the file */
-	struct chunk *old; /* that has its memory while that is being given back; for the user of the list */
+	/* has the chunk's memory while that is being given back; for the user of the list */
+	struct chunk *old;
 };
 
 struct pieces {
@@ -26,12 +27,12 @@ struct pieces {
 	uint64_t bytes; /* of all */
 };
 
-/** Lists them in the order in which the session got them: always the same while nothing comes or
- * goes. Valid so long. */
+/** Lists the chunks in the order in which the session got them. Valid, and always the same, while
+ * the holdings do not change. */
 void pieces_init(struct pieces *pieces, const struct holdings *holdings);
 void pieces_deinit(struct pieces *pieces);
 
-/** Some mapping of the chunk; NULL if it is mapped nowhere. */
+/** Some mapping of the chunk; NULL without any. */
 const struct holding *piece_mapping(const struct piece *piece);
 
 #endif

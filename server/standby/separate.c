@@ -1,15 +1,15 @@
-// Separation. A hit in a guard proves its author only where one program had kernels running
+// Separation. A hit in a guard proves its author only if a single program had kernels running
 // (executor/suspect.c). Beside a busy program that never happens by itself. So the first hit
-// without an author moves the session whose guard it is into an executor of its own, and the next
-// one names its author, whoever that is:
+// without an author moves the guard's session into an executor of its own, and the next hit names
+// its author:
 //
-//   the session itself   no other program runs in its new executor: the hit is its own
+//   the session itself   no other program runs in its new executor: the session is the author
 //   another program      the old executor maps nothing at those addresses any more: the write is a
 //                        fault, and its kernel is known as that of any fault
 //
-// Nobody gets an error for the first hit. The session keeps the executor, half a GiB of device
-// memory, until it ends. A few programs of a user have executors of their own at a time, for
-// whatever reason; where they have, no other one moves for this.
+// No program gets an error for the first hit. The session keeps the executor, half a GiB of device
+// memory, until the session ends. Only APART_MAX programs of a user have executors of their own at
+// a time, for any reason; at that bound no other session moves for this.
 
 #include "server/standby/separate.h"
 
@@ -29,8 +29,8 @@
 #define APART_MAX 4u
 /* How long the executor may take to start. */
 #define START_MS 30000u
-/* Between two tries for one session: where the device has no memory for one more context each try
- * fails. */
+/* Between two tries for a session: each try fails while the device has no memory for another
+ * context. */
 #define RETRY_US 120000000u
 
 #define REASON "its guard was hit while other programs ran"
@@ -74,7 +74,7 @@ static const char *begin(struct domain *domain, uint64_t owner)
 	return text;
 }
 
-/* The executor has told the culprit. */
+/* The executor has already notified the culprit. */
 void separate_take_stray(struct worker *worker, uint64_t owner, const struct wire_stray *stray)
 {
 	struct counters *counters = &worker->daemon->counters;

@@ -1,43 +1,43 @@
 // Suspending a session: all its device memory goes to files, in host memory as a rule
-// (swap_files.c), and the device has the pages for others. Its program stops at its next call that
-// needs the device, which brings the memory back to the same addresses. A session that is paused
-// comes back when it is resumed. Who is suspended for others: swap_choose.c.
+// (swap_files.c), and the device has the pages for others. The program stops at its next call that
+// needs the device; that call brings the memory back to the same addresses. The memory of a paused
+// session comes back once it is resumed. swap_choose.c chooses sessions that make room for others.
 //
 //            swap_begin()          all is copied                 wanted, and there is room
 //     HERE ──────────────► LEAVES ───────────────► AWAY ◄─────────────────────────────┐
 //       ▲                    │  gone_away()         │ begin_return()                 │
 //       ├────────────────────┘                      ▼                                │
-//       │  call_off(): it has work,               RETURNS ───────────────────────────┘
+//       │  call_off(): the session has work,      RETURNS ───────────────────────────┘
 //       │  an error, trouble                        │ QUERIES → MAPS → CARRIES   fall_back(): an
 //       └───────────────────────────────────────────┘ back_here()                error, trouble
 //
 //   HERE     as ever
-//   LEAVES   the executor issues nothing more of it (SHM_SHARE_AWAY), waits for what it has on the
-//            device, for five seconds at most, and copies its memory to files (executor/carry.c).
-//            All of it stays mapped. What comes meanwhile is the end of that, or, where it is to go
-//            at once, waits (enum swap_manner)
-//   AWAY     executors have nothing of it mapped, its chunks are empty. All else that they know of
-//            it stays: modules, streams, graphs, and what is pinned
-//   RETURNS  the executor says how much is free; the keeper makes memory, the serving executor maps
-//            it and copies into it. Standbys map it when that is over
+//   LEAVES   the executor issues nothing more of the session (SHM_SHARE_AWAY), waits for its work
+//            on the device, for five seconds at most, and copies the memory to files
+//            (executor/carry.c). All memory stays mapped. New commands call LEAVES off, or, if the
+//            session is to go at once, wait (enum swap_manner)
+//   AWAY     executors have no memory of the session mapped, the chunks are empty. Modules,
+//            streams, graphs and pinned memory stay in executors
+//   RETURNS  the executor reports the free memory; the keeper makes memory, the serving executor
+//            maps that memory and copies into it. Standbys map the memory afterwards
 //
-// The session is served all the time: faults, losses and promotions are what they are for a session
-// that has nothing on the device. A takeover does not look at its memory meanwhile.
+// The session is served all the time: faults, losses and promotions are handled as for a session
+// without work on the device. A takeover does not look at the session's memory meanwhile.
 //
-// What may happen:
-//   an executor   is in trouble. LEAVES: the move is off, nothing has changed. RETURNS: what was
-//                 mapped is given back, and the next executor begins anew. AWAY: nothing
-//   the keeper    dies: the next one makes the memory
-//   the session   ends: its files go with it, and its chunks as those of all
-//   the daemon    dies. The session's record says where its memory is, and is written behind what
-//                 standbys were told: those that are in step have it mapped in HERE and LEAVES and
-//                 nowhere else. LEAVES is HERE again (session_adopt()). AWAY and RETURNS: whatever
-//                 is mapped in the active executor is unmapped once more. The files are complete in
-//                 both
+// Events during a swap:
+//   an executor   is in trouble. LEAVES: called off, nothing has changed. RETURNS: mapped memory is
+//                 released, and the next executor begins anew. AWAY: nothing
+//   the keeper    dies: the next keeper makes the memory
+//   the session   ends: its files and its chunks go as with any session
+//   the daemon    dies. The session's record has the state of the memory, and is written after the
+//                 messages to standbys: standbys in step have the memory mapped in HERE and LEAVES
+//                 alone. LEAVES is HERE again (session_adopt()). AWAY and RETURNS: the active
+//                 executor unmaps any mapped memory once more. The files are complete in both
 //
-// What is not suspended: a session that shares device memory with another one, that has CUDA arrays
-// or memory that is mapped nowhere; one whose work on the device does not end; and, unless it is
-// paused or goes at once, one that has commands, also such as wait for something of its own.
+// Not suspended: a session that shares device memory with another, that has CUDA arrays or memory
+// without a mapping; a session whose work on the device does not end; and, unless it is paused or
+// goes at once, a session with commands, also with commands that wait for something of the program
+// itself.
 
 #include "server/standby/swap_inside.h"
 
@@ -124,7 +124,8 @@ void swap_retry(struct daemon *daemon)
 {
 	struct session *session;
 
-	/* One that had room before and failed would do so at once, with what it gives back. */
+	/* Only sessions in QUERIES: after a failure in MAPS, the returning memory is the session's
+	 * own, and another try would fail at once. */
 	TAILQ_FOREACH (session, &daemon->sessions, link)
 		if (session->swap && session->swap->step == SWAP_QUERIES)
 			swap_begin_return(session);

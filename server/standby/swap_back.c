@@ -17,9 +17,9 @@
 
 /* CreateChunk requests that are under way for a session. */
 #define MAKES 64u
-/* When a return that failed is tried again, beside the moments in which memory is given back. */
+/* Pause before another try after a failed return; memory that comes back also causes a try. */
 #define RETRY_MS 1000u
-/* The same of one that lets others come first. */
+/* The same for a session that lets others come first. */
 #define LATER_MS 100u
 
 static void map_standbys(struct session *session, const struct piece *piece)
@@ -33,8 +33,8 @@ static void back_here(struct swap *swap)
 {
 	struct session *session = swap->session;
 
-	/* Standbys are told of it from now on, and of what they have missed before it is
-	 * recorded. */
+	/* From now on standbys get changes again. The memory that they missed is sent before the
+	 * record changes. */
 	session->memory = SESSION_MEMORY_HERE;
 	for (uint32_t i = 0; i < swap->pieces.count; i++)
 		map_standbys(session, &swap->pieces.at[i]);
@@ -47,7 +47,7 @@ static void back_here(struct swap *swap)
 		request_advance(session->request);
 }
 
-/* What has come already is given back. */
+/* Releases the memory that has come already. */
 void swap_fall_back(struct swap *swap)
 {
 	struct session *session = swap->session;
@@ -59,7 +59,7 @@ void swap_fall_back(struct swap *swap)
 	swap_release_all(swap);
 }
 
-/* There is no room: others may make some. */
+/* There is no room: other sessions may make room. */
 static void await_room(struct swap *swap, const char *text)
 {
 	uint64_t wait_ms = swap_make_room(swap->session, swap->pieces.bytes, swap->wanted_us);
@@ -96,7 +96,7 @@ static void on_mapped(
 	swap_go_on(context, reply, make_next);
 }
 
-/* The record says whose the memory is before an executor has it. */
+/* The record names the memory before an executor maps it. */
 static void map(struct swap *swap, struct piece *piece)
 {
 	struct session *session = swap->session;
@@ -113,7 +113,7 @@ static void map(struct swap *swap, struct piece *piece)
 	}
 }
 
-/* Made for an earlier try, or for nobody any more. */
+/* Made for an earlier try, or for an ended swap. */
 static void give_back(struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
 {
 	if (reply && !reply->code && reply->values.count)
@@ -142,7 +142,7 @@ static void make_next(struct swap *swap)
 {
 	struct worker *keeper = swap->session->daemon->keeper;
 
-	/* The keeper is nobody's executor: what cannot be sent to it ends no round. */
+	/* The keeper is no executor: a failure to send to the keeper ends no round. */
 	for (; swap->pending < MAKES && swap->next < swap->pieces.count; swap->next++) {
 		struct piece *piece = &swap->pieces.at[swap->next];
 		struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = piece->bytes}};
@@ -193,7 +193,7 @@ void swap_want(struct swap *swap)
 	swap->wanted = true;
 }
 
-/* Room that is being made for somebody else is not for whoever happens to look first. */
+/* True if others have waited for longer: room that is being made is theirs. */
 static bool comes_later(const struct swap *swap)
 {
 	const struct session *other;
@@ -207,7 +207,7 @@ static bool comes_later(const struct swap *swap)
 	return swap_is_displacing(swap->session->daemon) && reclaim_is_short(swap->session->daemon);
 }
 
-/* If it can begin now. */
+/* Begins the return if possible now. */
 void swap_begin_return(struct session *session)
 {
 	struct wire_message message = {.type = WIRE_QUERY_MEMORY, .session = session->number};
@@ -217,7 +217,7 @@ void swap_begin_return(struct session *session)
 
 	if (session->memory != SESSION_MEMORY_AWAY || !swap->wanted || !active)
 		return;
-	/* What is mapped before that is an error. */
+	/* Mapping before the end of unmapping would be an error. */
 	swap->is_awaiting_unmap = swap->unmapping;
 	if (swap->is_awaiting_unmap)
 		return;

@@ -1,17 +1,17 @@
-// Who makes room (memory_policy = swap): where device memory does not fit, sessions with this
-// policy are suspended, one after the other, until it does. Whoever needs the memory looks again
-// when some has come back (session/reclaim.h).
+// Makes room (memory_policy = swap): where device memory does not fit, sessions with this policy
+// are suspended, one after the other, until it does. The session that needs the memory (the asker)
+// tries again when some has come back (session/reclaim.h).
 //
-//   at rest   nothing in the ring, on the device or with the service, for REST_US and as long as
-//             its memory takes to the host and back: a shorter rest is not worth the way. Offline
-//             sessions go before online ones, then who has rested longest
-//   at work   only for a session that comes back, never for an allocation: both have been promised
-//             their memory, so they take turns. The executor holds its commands, and what it has on
-//             the device ends first. No online session goes for an offline one
+//   at rest   no command in the ring, on the device or with the service, for REST_US and as long as
+//             the memory takes to the host and back: a shorter rest is not worth the way. Offline
+//             sessions go before online ones, then the session that has rested longest
+//   at work   only for a session that comes back, never for an allocation: both sessions have been
+//             promised their memory, so they take turns. The executor holds the commands, and work
+//             on the device ends first. No online session goes for an offline session
 //
-// A session that has come, or come back, at the cost of another one stays for STAYS times as long
-// as the ways out and back took. So moves take a bounded part of the time, whoever asks, and an
-// allocation meanwhile gets its error.
+// A session that has come, or come back, at the cost of another stays for STAYS times as long as
+// the ways out and back took. So moves take a bounded part of the time, for any number of askers,
+// and an allocation meanwhile gets its error.
 //
 // A session that holds no more than its guarantee does not go.
 
@@ -31,14 +31,14 @@
 #define REST_BYTES_PER_US 4096u /* to the host and back, about */
 #define STAYS		  4u
 #define STAY_LEAST_US	  UINT64_C(200000)
-/* How long the memory of a session that is away may take to be free. */
+/* Time until the memory of a session that has left should be free. */
 #define HOPE_US UINT64_C(1000000)
-/* When to look again at one whose executor is being replaced. */
+/* Pause before another look at a session whose executor is being replaced. */
 #define SERVED_US UINT64_C(20000)
-/* Whoever waits looks again after so long, whatever else may wake him. */
+/* Pause before an asker tries again, if no other event wakes it. */
 #define LOOK_MS UINT64_C(200)
 
-/* What the session holds beyond its guarantee: what is free when it goes. */
+/* The session's memory beyond its guarantee: free once the session has left. */
 static uint64_t beyond(const struct session *session)
 {
 	uint64_t held = session->holdings.owned_bytes, own = session->terms.memory_guarantee;
@@ -53,7 +53,7 @@ static bool may_go(const struct session *session, const struct session *asker)
 	       !session->holdings.backed_count && beyond(session);
 }
 
-/* When it was last seen to do something. */
+/* Time of the session's latest known activity. */
 static uint64_t worked_us(const struct session *session)
 {
 	uint64_t active = word_acquire(&session->view.server->active) / 1000;
@@ -61,14 +61,14 @@ static uint64_t worked_us(const struct session *session)
 	return active > session->asked_us ? active : session->asked_us;
 }
 
-/* For certain: looks at all of its streams, which takes a while. One that is paused does nothing,
- * whatever it has in its ring. */
+/* Certain, but slow: looks at all streams. A paused session does not work, even with commands in
+ * its ring. */
 static bool has_work(const struct session *session)
 {
 	return shm_view_in_doubt(&session->view) || (!session_is_paused(session) && swap_has_work(session));
 }
 
-/* When it may go if it does nothing meanwhile. */
+/* When the session may go if it stays at rest. */
 static uint64_t free_to_go_us(const struct session *session)
 {
 	uint64_t rested = worked_us(session) + REST_US + session->holdings.owned_bytes / REST_BYTES_PER_US;
@@ -76,7 +76,7 @@ static uint64_t free_to_go_us(const struct session *session)
 	return rested > session->stays_until_us ? rested : session->stays_until_us;
 }
 
-/* Whether `left` goes before `right`. @by: of a session, less goes first */
+/* True if `left` goes before `right`. @by: of a session, less goes first */
 static bool goes_before(const struct session *left, const struct session *right,
 	uint64_t (*by)(const struct session *session))
 {
@@ -90,7 +90,7 @@ static uint64_t stays_until(const struct session *session)
 	return session->stays_until_us;
 }
 
-/* As far as its latest command says. Return: NULL: there is none */
+/* As far as the latest command shows. Return: NULL if no session rests */
 static struct session *find_resting(const struct session *asker, uint64_t choice)
 {
 	struct session *session, *found = NULL;
@@ -117,7 +117,7 @@ static struct session *find_working(const struct session *asker, uint64_t choice
 	return found;
 }
 
-/* Whether the room is there once all have gone that may. */
+/* True if the bytes fit once all sessions have left that may. */
 static bool can_fit(const struct session *asker, uint64_t bytes)
 {
 	const struct daemon *daemon = asker->daemon;
@@ -129,7 +129,7 @@ static bool can_fit(const struct session *asker, uint64_t bytes)
 	return left <= daemon->device.total_bytes && bytes <= daemon->device.total_bytes - left;
 }
 
-/* What waits looks again when it is over, however it ended. */
+/* However the swap ended, waiting requests are tried again. */
 static void on_displaced(void *context, int32_t code, const char *text)
 {
 	struct daemon *daemon = context;
@@ -142,7 +142,7 @@ static void on_displaced(void *context, int32_t code, const char *text)
 	reclaim_done(daemon, 1);
 }
 
-/* Return: whether it is on its way */
+/* Return: true if the session leaves */
 static bool displace(struct session *session, struct session *asker, enum swap_manner manner, uint64_t choice)
 {
 	struct daemon *daemon = session->daemon;
@@ -174,7 +174,7 @@ static uint64_t rested_us(const struct session *session)
 	return domain_serving(session->domain) ? free_to_go_us(session) : timer_now_us() + SERVED_US;
 }
 
-/* The one that will have rested first, and be served, of those that have done nothing since then.
+/* The session that will have rested, and be served, first; of those without activity since then.
  * Return: NULL: there is none */
 static struct session *find_next(const struct session *asker, uint64_t since_us, uint64_t choice)
 {
@@ -188,7 +188,7 @@ static struct session *find_next(const struct session *asker, uint64_t since_us,
 	return found;
 }
 
-/* When that will be; UINT64_MAX: never. */
+/* Time when that session has rested; UINT64_MAX: never. */
 static uint64_t next_rested_us(const struct session *asker, uint64_t since_us, uint64_t choice)
 {
 	struct session *session;
@@ -198,7 +198,7 @@ static uint64_t next_rested_us(const struct session *asker, uint64_t since_us, u
 	return session ? rested_us(session) : UINT64_MAX;
 }
 
-/* When the first one need not stay any more; UINT64_MAX: none. */
+/* Time when the first session need not stay any more; UINT64_MAX: none. */
 static uint64_t next_stayed_us(const struct session *asker, uint64_t now_us)
 {
 	const struct session *session;
@@ -246,7 +246,7 @@ uint64_t swap_make_room(struct session *asker, uint64_t bytes, uint64_t since_us
 
 	if (asker->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP || !can_fit(asker, bytes))
 		return 0;
-	/* What comes free now may be enough. */
+	/* Memory that becomes free now may be enough. */
 	if (swap_is_displacing(daemon) && (daemon->displacing || reclaim_expects(daemon)))
 		return LOOK_MS;
 	if (displace_resting(asker))

@@ -1,6 +1,6 @@
-// Where the memory of suspended sessions is: files in host memory, and in a folder where the budget
-// of host memory is used up (swap_host_bytes, swap_directory). Files of a folder have no name: the
-// kernel gives their room back when nobody has them open any more.
+// The memory of suspended sessions: files in host memory, and in a folder when the budget of host
+// memory is used up (swap_host_bytes, swap_directory). Files of a folder have no name: the kernel
+// frees their room when nobody has them open any more.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ void swap_add_bytes(const struct session *session, struct swap_bytes *bytes)
 {
 	struct stat status;
 
-	/* All of them are as long. */
+	/* All files have the same size. */
 	if (!session->swap_files[0] || fstat(session->swap_files[0]->fd, &status) < 0)
 		return;
 	/* Only files in memory have seals. */
@@ -67,9 +67,10 @@ uint64_t swap_room(const struct daemon *daemon)
  * The files
  */
 
-/* A file system in memory of huge pages, which nobody else sees: it goes with its last file. The
- * kernel gives them to memfds only where the administrator has said so for all of the machine.
- * Return: negative: the service may not make one, or the kernel has none */
+/* Makes a file system in memory of huge pages, which nobody else sees, and which ends with its last
+ * file. The kernel gives huge pages to memfds only if the administrator has enabled that for the
+ * whole machine. Return: negative: the service may not make a file system, or the kernel has
+ * none */
 static int make_folder(void)
 {
 	int context = fsopen("tmpfs", FSOPEN_CLOEXEC), fd = -1;
@@ -100,7 +101,7 @@ static int open_file(const char *directory, int folder)
 	return fd < 0 && errno == EINVAL ? open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : fd;
 }
 
-/* Return: NULL: it cannot be made, see errno */
+/* Return: NULL on failure, see errno */
 static struct shared_fd *make_file(
 	const struct session *session, const char *directory, int folder, uint64_t bytes)
 {

@@ -13,7 +13,7 @@
 #include "server/standby/warm.h"
 
 /*
- * Whether it may go
+ * May the memory go?
  */
 
 /* In the ring, or taken from there. */
@@ -107,7 +107,8 @@ static void gone_away(struct swap *swap)
 		session_pause(session, true, swap->manner == SWAP_PAUSED_BY_US);
 	swap->refs++;
 	swap_say(swap, CUDA_SUCCESS, "");
-	/* What it was held with is what it comes back for, behind whoever needs the room. */
+	/* The commands that were held are a reason to come back, after the session that needs the
+	 * room. */
 	if (swap->session && !session_is_paused(session) && swap_has_work(session))
 		swap_want(swap);
 	if (swap->session)
@@ -123,12 +124,12 @@ void swap_stay(struct swap *swap, int32_t code, const char *text)
 	snprintf(what, sizeof(what), "is not suspended: %s", text);
 	swap_note(session, what);
 	swap_be_here(session);
-	/* Whoever has held it for nothing does not do so again at once. */
+	/* A displacement that failed after holding the session is not repeated at once. */
 	if (swap->manner == SWAP_NOW)
 		swap_note_return(session, timer_now_us() - swap->begun_us);
 	swap->refs++;
 	swap_drop(swap);
-	/* Somebody else may be next, or the same one again. */
+	/* `done` may suspend another session, or this one again. */
 	swap_say(swap, code, text);
 	swap_unref(swap);
 }

@@ -1,5 +1,4 @@
-// What both ways have in common: life, requests and their answers, copies, unmapping. See
-// swap_inside.h.
+// Shared by both ways: life, requests and their answers, copies, unmapping. See swap_inside.h.
 
 #include "server/standby/swap_inside.h"
 
@@ -15,7 +14,7 @@
 #include "server/session/domain.h"
 #include "server/session/session.h"
 
-/* What one CarryMemory copies at most, and how many are under way for a session. */
+/* Most bytes of a CarryMemory, and CarryMemory requests in flight for a session. */
 #define CARRY_BYTES (UINT64_C(64) << 20)
 #define CARRIES	    16u
 
@@ -98,12 +97,12 @@ void swap_note_moved(struct session *session, const char *where)
 	swap_note(session, text);
 }
 
-/* Its memory is on the device, as it was, or again. */
+/* The memory is on the device, as it was, or again. */
 void swap_be_here(struct session *session)
 {
 	struct shared_fd *files[KEPT_SWAP_FILES];
 
-	/* No record names a file when it is given up. */
+	/* Records first: no record names a file after its release. */
 	memcpy(files, session->swap_files, sizeof(files));
 	memset(session->swap_files, 0, sizeof(session->swap_files));
 	session_set_memory(session, SESSION_MEMORY_HERE);
@@ -125,7 +124,7 @@ static struct ticket *ticket_new(struct swap *swap, struct piece *piece, struct 
 	return ticket;
 }
 
-/* What cannot be sent is trouble, and may end the round at once. */
+/* A failure to send is trouble, and may end the round at once. */
 void swap_ask(struct swap *swap, struct worker *worker, struct wire_message *message,
 	struct shared_fd *const *fd, worker_reply_fn *reply, struct piece *piece)
 {
@@ -133,7 +132,7 @@ void swap_ask(struct swap *swap, struct worker *worker, struct wire_message *mes
 	worker_request(worker, message, fd, fd ? 1 : 0, reply, ticket_new(swap, piece, NULL));
 }
 
-/* Return: whether the answer is one that is waited for */
+/* Return: false: ignore the answer */
 bool swap_take(struct ticket *ticket)
 {
 	bool awaited = ticket->swap->session && ticket->round == ticket->swap->round;
@@ -187,8 +186,8 @@ static void on_carried(
 	swap_go_on(context, reply, feed);
 }
 
-/* Each request has its place in one of the files, at the same offset as in all: they are sparse.
- * Memory comes back in the same requests. */
+/* Each request has its place in a file, at the same offset as in all: the files are sparse. The
+ * return uses the same requests. */
 static struct shared_fd *const *file_at(const struct session *session, uint64_t offset)
 {
 	return &session->swap_files[offset / CARRY_BYTES % KEPT_SWAP_FILES];
@@ -258,7 +257,7 @@ static void on_unmapped(
 	swap_drop_ticket(ticket);
 }
 
-/* The active executor has it mapped, or says that it has not. */
+/* The active executor has the piece mapped, or answers that it has not. */
 static void unmap_active(struct swap *swap, const struct piece *piece)
 {
 	struct worker *active = swap->session->domain->active;
@@ -274,7 +273,7 @@ static void unmap_active(struct swap *swap, const struct piece *piece)
 	}
 }
 
-/* Standbys have been told, and the session's record says that its chunks are empty. */
+/* Before: standbys have the change, and the session's record says that its chunks are empty. */
 static void release(struct swap *swap, struct piece *piece)
 {
 	unmap_active(swap, piece);

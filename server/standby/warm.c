@@ -1,12 +1,12 @@
 // Warming. See warm.h. The order of messages on a worker's socket is the order of history; nothing
-// waits for answers. An answer that differs from the active executor's makes the one session
-// immovable to that one standby. A session at which executors die is left out (leave_out.c).
+// waits for answers. An answer that differs from the active executor's makes that session immovable
+// to that standby. A session that crashes executors is left out (leave_out.c).
 //
 // Programs load code, make graphs and drop both again, thousands of times a second at times.
-// Standbys are told of these a little later (LATER_MS), not at all if they are gone by then, and of
-// no more at a time than they can take (MIRRORS_MOST). Meanwhile such a standby counts as not in
-// step: `mirrors` counts one answer more. Where the active executor is in trouble they are told at
-// once.
+// Standbys get such entries a little later (LATER_MS), never if they are dropped by then, and only
+// as many at a time as a standby can handle (MIRRORS_MOST). Meanwhile the standby is not in step:
+// `mirrors` counts one answer more. When the active executor is in trouble, standbys get all
+// entries at once.
 
 #include "server/standby/warm.h"
 
@@ -27,15 +27,15 @@
 #include "server/worker/worker.h"
 
 #define LATER_MS 20u
-/* Answers of one executor that may be missing before it is told of more. */
+/* Most answers that an executor may owe before it gets more. */
 #define MIRRORS_MOST 256u
 
-/* What the answer of a standby is compared with. */
+/* The expected answer of a standby. */
 struct mirror {
 	struct session *session;
 	enum wire_type type;
 	uint64_t global[2];
-	char name[128]; /* of a global, or how it begins */
+	char name[128]; /* of a global, perhaps cut */
 	struct chunk *chunk;
 };
 
@@ -58,14 +58,14 @@ static void compare(const struct mirror *mirror, struct worker *worker, const st
 	}
 }
 
-/* One that has ended, or gone to another domain, is being closed here. */
+/* A session that has ended, or gone to another domain, is being closed in this executor. */
 static bool is_its(const struct worker *worker, const struct session *session)
 {
 	return session->state != SESSION_CLOSING &&
 	       (session->domain == worker->domain || session->destination == worker);
 }
 
-/* Not when the Ping is answered: modules are, behind it. */
+/* Not with the answer to Ping: answers about modules follow that answer. */
 static void note_first_time(struct domain *domain, struct worker *worker)
 {
 	if (worker->was_warm || worker->mirrors)
@@ -136,7 +136,7 @@ static void send_mirror(struct worker *worker, struct session *session, struct w
 		mirror->global[0] = global[0];
 		mirror->global[1] = global[1];
 	}
-	/* Not in step until it has answered: should the daemon die before, it is replaced. */
+	/* Not in step before the answer: should the daemon die before, the executor is replaced. */
 	if (!worker->mirrors++)
 		worker_keep(worker);
 	worker_request(worker, message, fds, fd_count, on_mirrored, mirror);
@@ -157,7 +157,7 @@ static void mirror_entry(struct worker *worker, struct session *session, const s
 	struct shared_fd *fd = entry->chunk ? entry->chunk->fd : entry->fd;
 	struct wire_message message;
 
-	/* Executors only know what is mapped, and of what comes back only the one that serves. */
+	/* Executors only know mapped memory, and memory on its return only the serving executor. */
 	if (entry->type == WIRE_CREATE_MEMORY || session_is_left_out(session, worker))
 		return;
 	if (entry->type == WIRE_MAP_MEMORY && session->memory != SESSION_MEMORY_HERE &&
@@ -192,7 +192,8 @@ static bool may_be_later(enum wire_type type)
 	       type == WIRE_SET_FUNCTION || type == WIRE_MAKE_GRAPH;
 }
 
-/* Not in step from now on: should the daemon die before it is told, it is replaced. */
+/* Not in step from now on: should the daemon die before it has sent the entries, the executor is
+ * replaced. */
 static void owe(struct worker *worker)
 {
 	if (worker->is_owed)
@@ -216,7 +217,8 @@ static struct worker *find_owed(const struct domain *domain)
 	return NULL;
 }
 
-/* Nobody is owed anything any more. @looks: who is in step then is used, if it is waited for */
+/* All entries are sent. @looks: a promotion or move that waits for an executor in step may use one
+ * now */
 static void settle(struct domain *domain, bool looks)
 {
 	struct worker *worker;
@@ -228,12 +230,12 @@ static void settle(struct domain *domain, bool looks)
 	}
 }
 
-/* Tells of the oldest that are untold. Return: of how many more may be told */
+/* Sends the oldest unsent entries, `most` at most. Return: the rest of `most` */
 static uint32_t tell_session(struct session *session, uint32_t most)
 {
 	struct holding *entry = NULL, *before = TAILQ_LAST(&session->holdings.entries, holding_list);
 
-	/* They are the latest ones, as a rule. */
+	/* As a rule, these are the latest entries. */
 	for (uint32_t left = session->holdings.untold; left; left -= entry->is_untold) {
 		entry = before;
 		before = TAILQ_PREV(entry, holding_list, link);
@@ -249,7 +251,7 @@ static uint32_t tell_session(struct session *session, uint32_t most)
 	return most;
 }
 
-/* Return: whether all is told */
+/* Return: true if all entries are sent */
 static bool tell_domain(struct domain *domain, uint32_t most)
 {
 	struct session *session;
@@ -282,7 +284,7 @@ static void on_later(void *context)
 		settle(domain, true);
 }
 
-/* Return: whether somebody is to be told of what the session gets */
+/* Return: true if an executor is to get the session's new entries */
 static bool owe_all(struct session *session)
 {
 	struct worker *worker;
@@ -314,7 +316,7 @@ static void tell_later(struct session *session, struct holding *entry)
 		timer_start(domain->telling, LATER_MS);
 }
 
-/* ---- all of it ---- */
+/* ---- everything ---- */
 
 static void on_warm(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
@@ -336,7 +338,7 @@ static bool is_told_of(const struct session *session)
 	return session->opened && session->state != SESSION_CLOSING;
 }
 
-/* An object of some session, by its handle. */
+/* An object of some session, by handle. */
 struct handle {
 	uint64_t value;
 	struct session *session;
@@ -376,7 +378,7 @@ static void add_handles(struct handles *handles, struct session *session)
 	}
 }
 
-/* A new executor can have any handles, but only in their order (executor/object.h). */
+/* A new executor can reproduce any handles, but only in their order (executor/object.h). */
 static void mirror_handles(struct worker *worker, struct handles *handles)
 {
 	if (handles->count)
@@ -392,7 +394,7 @@ static void mirror_but_handles(struct worker *worker, struct session *session)
 
 	mirror_session(worker, session);
 	sink_tell(session, worker);
-	/* Limits count for what is loaded behind them. */
+	/* Limits apply to modules that are loaded behind them. */
 	TAILQ_FOREACH (entry, &session->holdings.entries, link)
 		if (entry->type == WIRE_SET_LIMIT)
 			mirror_entry(worker, session, entry);
@@ -417,7 +419,8 @@ void warm_start(struct worker *worker)
 	struct handles handles = {0};
 	struct session *session;
 
-	/* The others first: from then on there is nothing that only this one knows. */
+	/* First the unsent entries for all: from then on no entry is known to this executor
+	 * alone. */
 	tell_domain(worker->domain, UINT32_MAX);
 	settle(worker->domain, true);
 	worker->state = WORKER_WARMING;
@@ -460,7 +463,7 @@ void warm_hurry(struct domain *domain)
 	settle(domain, false);
 }
 
-/* Nobody has been told of what is no more. */
+/* True if no standby has got the resource that is dropped. */
 static bool is_unknown(const struct session *session, const struct wire_message *message)
 {
 	const struct holding *entry;
@@ -474,7 +477,7 @@ static bool is_unknown(const struct session *session, const struct wire_message 
 	return false;
 }
 
-/* A graph can have kernels of a module that goes before it. */
+/* A graph can have kernels of a module that is dropped before the graph. */
 static bool has_untold_graphs(const struct session *session)
 {
 	const struct holding *entry;
@@ -500,7 +503,8 @@ void warm_drop(struct session *session, const struct wire_message *message, stru
 		return;
 	copy.session = session->number;
 	TAILQ_FOREACH (worker, &session->domain->workers, link)
-		/* Wherever it is: one that does not know the session says so, and that is all. */
+		/* In any state: an executor that does not know the session answers so, and ignores
+		 * the request. */
 		if (is_standby(worker))
 			send_mirror(worker, session, &copy, NULL, 0, NULL, chunk);
 	worker = session->destination;

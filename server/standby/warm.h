@@ -1,6 +1,6 @@
-// Keeping standbys ready: a new one is told everything from the holdings, a warm one every change
-// as it happens, or a little later. A standby therefore is at every moment a prefix of the same
-// history as the active executor, without what was gone soon. Daemon, loop thread only.
+// Warming of standbys: a new standby gets all holdings, a warm standby every change, at once or a
+// little later. So a standby has at every moment a prefix of the active executor's history, without
+// short-lived holdings. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_STANDBY_WARM_H
 #define FRMPS_SERVER_STANDBY_WARM_H
@@ -13,25 +13,26 @@ struct holding;
 struct session;
 struct worker;
 
-/** Ready was said: sends all opened sessions; the worker is WARM when it has executed them. */
+/** The worker has sent Ready: sends all opened sessions; once the worker has executed them, it is
+ * WARM. */
 void warm_start(struct worker *worker);
 
-/** Tells an executor everything of one session. */
+/** Sends an executor all holdings of a session. */
 void warm_tell(struct worker *worker, struct session *session);
 
-/** A standby knows everything: it may be needed at once. */
+/** A standby has everything; a waiting promotion may use it at once. */
 void warm_done(struct domain *domain, struct worker *worker);
 
 /** Tells all standbys of a session that was opened. */
 void warm_session(struct session *session);
-/** Tells all standbys of something new that a session holds, now or later. */
+/** Sends all standbys a new entry of the holdings, now or later. */
 void warm_entry(struct session *session, struct holding *entry);
-/** The active executor is in trouble: moves are off, and standbys are told everything now. */
+/** The active executor is in trouble: calls off moves, and sends standbys everything now. */
 void warm_hurry(struct domain *domain);
 /**
- * Tells all standbys of something that is no more.
+ * Removes a resource from all standbys.
  * @message: UNMAP_MEMORY, UNMAP_HOST, UNLOAD_MODULE, DROP_GRAPH, DROP_ARRAY, DROP_OBJECT
- * @chunk: device memory that must not be released before they have answered; NULL otherwise
+ * @chunk: device memory that must not be released before all have answered; NULL otherwise
  */
 void warm_drop(struct session *session, const struct wire_message *message, struct chunk *chunk);
 

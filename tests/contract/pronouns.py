@@ -32,6 +32,8 @@ CLEAR = [
     "server/keeper",
     "server/loop",
     "server/man",
+    "server/session",
+    "server/standby",
     "server/tools",
     "server/worker",
 ]
