@@ -14,7 +14,8 @@
 #include "server/session/records.h"
 #include "server/worker/worker.h"
 
-/* The object that was made of a descriptor: references, as the record that named it first may be unusable. */
+/* The object that was made of a descriptor: references, as the first record with the descriptor may
+ * be unusable. */
 struct made {
 	struct shared_fd *fd;
 	struct chunk *chunk;
@@ -134,7 +135,7 @@ void inventory_repeat(struct inventory *inventory, struct repetitions *list)
 	}
 }
 
-/* What nobody else holds goes back with it. */
+/* Objects without another reference are freed. */
 static void let_go(struct inventory *inventory)
 {
 	for (uint32_t i = 0; i < inventory->made_count; i++) {

@@ -61,8 +61,8 @@ void array_drop(struct job *job);
 struct array *array_find(const struct tenant *tenant, uint32_t id);
 
 /**
- * The side of a copy that is an array: the place of the box, and the array's memory. Return:
- * CUDA_SUCCESS; CUDA_ERROR_INVALID_HANDLE (no such array or level, or no memory),
+ * The side of a copy that is an array: the place of the box, and the array's memory.
+ * Return: CUDA_SUCCESS; CUDA_ERROR_INVALID_HANDLE (no such array or level, or no memory),
  * CUDA_ERROR_INVALID_VALUE (outside of the array).
  */
 CUresult array_place(const struct tenant *tenant, const struct frmps_array_copy *copy, bool is_dst,

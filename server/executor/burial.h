@@ -87,7 +87,8 @@ bool burial_waits(struct executor *executor);
 bool burial_presses(struct executor *executor);
 
 /** Frees all that can be freed now without stopping other sessions for longer than a gap. Module
- * thread. Return: whether there was a gap; more may be possible at once. */
+ * thread.
+ * Return: true if there was a gap; more may be possible at once. */
 bool burial_work(struct executor *executor);
 
 /** Frees all entries at once: no session is served any more. Module thread. */

@@ -69,8 +69,8 @@ void contain_forget_module(struct executor *executor, const struct backend_modul
 
 /**
  * The present modules of a session: names. Unless all kernels stand still, a module may be unloaded
- * at any time, and a module of another session may get the name. Any thread. Return: for free();
- * NULL: no memory
+ * at any time, and a module of another session may get the name. Any thread.
+ * Return: for free(); NULL: no memory
  */
 struct backend_module **contain_list_modules(
 	struct executor *executor, uint64_t session, uint32_t *ret_count);

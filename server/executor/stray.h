@@ -34,7 +34,7 @@ struct stray {
 	uint64_t clean;	    /* the sinks were seen unchanged behind this sample; 0: not filled yet */
 	uint64_t fill;	    /* number of a mark behind the latest filling and all unmarked work; 0: none */
 	uint64_t looked_at; /* ns: begin of the last look */
-	uint64_t clean_at;  /* ns: the latest look at unchanged sinks */
+	uint64_t clean_at;  /* ns: the latest filling, or look at unchanged sinks */
 	uint64_t told_at;   /* ns: last report about the sinks */
 	bool busy;	    /* had work on the device at the last sample */
 	bool convicted;
