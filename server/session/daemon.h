@@ -110,7 +110,7 @@ struct daemon {
 	struct backend_device device;
 	bool device_known;
 	struct device_health health;
-	/* most device memory of sessions that begin now, set by an operator (control/mps.h); 0: none */
+	/* by an operator: most device memory of sessions that begin now (control/mps.h); 0: none */
 	uint64_t memory_default;
 	uint64_t sm_default;	/* the same for multiprocessors, percent */
 	uint64_t class_default; /* the class of such sessions, at best (config.h) */
