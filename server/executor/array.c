@@ -1,6 +1,6 @@
 // See array.h. Module thread, but for array_place(). An array is published to the serving thread
 // like a function (module.c): in an array by id, and freed only when the serving thread has begun
-// another turn after it was taken out (drain.c).
+// another turn after the removal from the table (drain.c).
 
 #include "server/executor/array.h"
 
@@ -142,7 +142,7 @@ static void free_first(struct executor *executor)
 	free(array);
 }
 
-/* In a gap others wait: what does not fit waits for the next one. */
+/* Other sessions wait during a gap: arrays that do not fit this gap wait for the next. */
 void array_clear_graves(struct executor *executor)
 {
 	const struct gate *gate = &executor->gate;
@@ -165,7 +165,8 @@ static void bury(struct executor *executor, struct array *array)
 		array_clear_graves(executor);
 }
 
-/* Those that were dropped before the drain with this ticket began, which has ended well. */
+/* Queues the arrays that were dropped before the drain with this ticket began. That drain has
+ * succeeded. */
 static void bury_dropped(struct tenant *tenant, uint64_t ticket)
 {
 	struct array **at = &tenant->arrays.dropped, *array;
@@ -180,8 +181,8 @@ static void bury_dropped(struct tenant *tenant, uint64_t ticket)
 	}
 }
 
-/* While much waits, whoever frees more waits for a gap, too. If there is none in time it must do
- * without. */
+/* While many bytes wait for a gap, a session that frees more waits for a gap, too. If no gap comes
+ * in time, the session goes on without. */
 static void drop_finish(struct job *job)
 {
 	if (job->executor->modules.array_graves.bytes > ARRAY_GRAVES_BYTES)
@@ -191,7 +192,8 @@ static void drop_finish(struct job *job)
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }
 
-/* Where the work does not end in time, the next drop buries this one too, or the end. */
+/* Where the work does not end in time, the next drop queues this array, too, or the session's end
+ * does. */
 static void drop_drained(struct job *job)
 {
 	if (!job->drained) {
@@ -216,7 +218,8 @@ static void drop(struct tenant *tenant, array_word *slot, struct array *array)
 	tenant->arrays.dropped = array;
 }
 
-/* The client says that no work is under way; that is made sure of before it has its memory back. */
+/* The client says that no work is in flight. The executor verifies that before the client has the
+ * memory back. */
 void array_drop(struct job *job)
 {
 	uint32_t id = job->message.array.array;

@@ -1,13 +1,13 @@
-// CUDA arrays of sessions. An array has its memory from the session's window, like everything else:
-// the same part of the same chunk stands behind it in every executor, and a texel written in one is
-// read in all.
+// CUDA arrays of sessions. An array has memory from the session's window, like every other
+// resource: the same part of the same chunk backs the array in every executor, and a texel written
+// in one executor is read in all.
 //
 //            MakeArray           BackArray             DropArray                 a gap
 //   (none) ───────────► MADE ───────────────► BACKED ───────────► in a grave ───────────► (none)
 //
-// Commands may name BACKED ones. Freeing one makes the driver wait for all that runs, so it is done
-// in a gap (module_worker.c); a session's arrays that are freed while much memory waits for a gap
-// wait for it with their answer.
+// Commands may name BACKED arrays. The driver waits for all running work to free an array, so the
+// module thread frees arrays in a gap (module_worker.c). While much memory waits for a gap,
+// DropArray is answered only after a gap. A grave is an entry of the reclaim list.
 
 #ifndef FRMPS_SERVER_EXECUTOR_ARRAY_H
 #define FRMPS_SERVER_EXECUTOR_ARRAY_H
@@ -28,7 +28,7 @@ struct tenant;
 
 typedef _Atomic(struct array *) array_word;
 
-/* Bytes of freed arrays that wait for a gap before clients wait with them. */
+/* Bytes of freed arrays that may wait for a gap before DropArray waits, too. */
 #define ARRAY_GRAVES_BYTES (UINT64_C(256) << 20)
 
 struct array {
@@ -36,8 +36,8 @@ struct array {
 	struct wire_array form;
 	struct range memory; /* start = end: none yet */
 	_Atomic bool is_backed;
-	uint64_t ticket;    /* of a dropped one: what was last asked for then (drain.c) */
-	struct array *next; /* of the dropped ones, then of the graves */
+	uint64_t ticket;    /* of a dropped array: the latest drain ticket at the drop (drain.c) */
+	struct array *next; /* of the list of dropped arrays, then of the reclaim list */
 };
 
 /* Of one session. The module thread writes; the serving thread reads. */
@@ -46,7 +46,7 @@ struct array_table {
 	struct array *dropped;	      /* module thread: out of the table, may still be in use by this turn */
 };
 
-/* Arrays that are gone for their sessions and wait to be freed. Module thread. */
+/* The reclaim list: arrays that sessions have dropped and that wait to be freed. Module thread. */
 struct array_graves {
 	struct array *first;
 	uint64_t bytes, since; /* ns: of the first */
@@ -57,22 +57,22 @@ void array_make(struct job *job);
 void array_back(struct job *job);
 void array_drop(struct job *job);
 
-/** An array by id, NULL if there is none. Module thread; the serving thread for a turn. */
+/** An array by id, or NULL. Module thread; the serving thread for a turn. */
 struct array *array_find(const struct tenant *tenant, uint32_t id);
 
 /**
- * One side of a copy that is an array: where its box lies, and its memory.
- * Return: CUDA_SUCCESS; CUDA_ERROR_INVALID_HANDLE (no such array or level, or no memory),
- * CUDA_ERROR_INVALID_VALUE (outside of it).
+ * The side of a copy that is an array: the place of the box, and the array's memory. Return:
+ * CUDA_SUCCESS; CUDA_ERROR_INVALID_HANDLE (no such array or level, or no memory),
+ * CUDA_ERROR_INVALID_VALUE (outside of the array).
  */
 CUresult array_place(const struct tenant *tenant, const struct frmps_array_copy *copy, bool is_dst,
 	struct backend_place *ret_place, struct range *ret_memory);
 
-/** Frees what waits: as much as fits the gap, or all of it at the end. Module thread. */
+/** Frees waiting arrays: as many as fit the gap, or all at the executor's end. Module thread. */
 void array_clear_graves(struct executor *executor);
 
-/** Gives all arrays up. Module thread; the session is not served any more, and its objects are
- * gone. */
+/** Frees all arrays. Module thread; the session is not served any more, and the session's objects
+ * are destroyed. */
 void array_table_deinit(struct tenant *tenant);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "server/executor/module.h"
 
-/** A launch for the backend: whose it is, is the caller's to add. Where it is wanted, not copied
- * there: this is the hot path. @body: with its parts behind it, checked */
+/** Fills in a launch for the backend; the caller adds the tenant. Written in place, not copied:
+ * this is the hot path. @body: checked, followed by the launch's parts */
 static inline void body_launch(struct backend_launch *launch, const struct function *function,
 	const struct frmps_launch *body, bool cooperative)
 {
@@ -32,7 +32,7 @@ static inline void body_launch(struct backend_launch *launch, const struct funct
 struct backend_copy body_copy(const struct frmps_copy *body);
 
 /**
- * Bytes that a box of rows spans from its first to its last.
+ * Bytes that a box of rows spans from the first byte to the last.
  * Return: false where a size is zero, rows overlap or the sum overflows.
  */
 bool body_span(

@@ -1,22 +1,23 @@
-// The burial of what clients leave behind. Module thread; others only add and look.
+// Deferred frees of pinned memory and ended sessions. Module thread; other threads only add and
+// look.
 //
-// Memory that waits stays mapped and registered, its addresses are not used again, and it counts.
-// First come, first served: a session comes behind the ranges that it freed before it ended. One of
-// two ways leads to the moment when nothing runs:
+// Memory that waits stays mapped and registered, its addresses are not used again, and it counts as
+// the session's. First come, first served: a session comes behind the ranges that the session freed
+// before its end. One of two ways leads to the moment when nothing runs:
 //
 //   at leisure   at every look, if no session has work on the device: the gate is closed, at most
-//                for GATE_CLOSED_NS if something has come after all (gate_try)
-//   pressing     more than the limit waits: the gate makes a gap, as for a request (gate_enter). It
-//                is closed for a tenth of the time at most. If no gap comes within the gate's
-//                patience, because of a kernel that does not end, the next try is BURIAL_RETRY_NS
-//                later
+//                for GATE_CLOSED_NS if work has come after all (gate_try)
+//   pressing     more than the limit waits: the gate makes a gap, as for a request (gate_enter).
+//                The gate is closed for a tenth of the time at most. If no gap comes within the
+//                gate's patience, because of a kernel that does not end, the next try is
+//                BURIAL_RETRY_NS later
 //
 // A gap is used for GATE_BATCH_NS plus the last step; a step is one call of the driver that would
-// stop the device. While no gap comes and more than the limit waits, or twice the limit, nobody may
-// pin any more (burial_admits). A new session is refused only while no gap comes (burial_is_stuck):
-// programs that end while others start are no reason to refuse those. So what waits is bounded by
-// twice the limit, what clients had pinned then, and the regions of the sessions that end within
-// the gate's patience.
+// stop the device. While no gap comes and more than the limit waits, or twice the limit, no session
+// may pin more memory (burial_admits). A new session is refused only while no gap comes
+// (burial_is_stuck): programs that end while others start are no reason to refuse those. So the
+// waiting bytes are bounded by twice the limit, the bytes that clients had pinned then, and the
+// regions of the sessions that end within the gate's patience.
 
 #include "server/executor/burial.h"
 
@@ -180,7 +181,7 @@ bool burial_presses(struct executor *executor)
 	return is_over(&executor->burials, 1) && clock_now() >= executor->burials.retry_at;
 }
 
-/* Whether the gate is closed now and nothing runs. */
+/* Return: true if the gate is closed now and nothing runs. */
 static bool make_gap(struct executor *executor)
 {
 	struct burials *burials = &executor->burials;
@@ -205,7 +206,7 @@ static bool make_gap(struct executor *executor)
 	return !error;
 }
 
-/* Bytes of a step, and whether it was the last one. */
+/* Does a step. Return: its bytes; *ret_over: this was the last step. */
 static uint64_t step(struct burial *burial, bool *ret_over)
 {
 	uint64_t bytes;
@@ -245,7 +246,8 @@ static void bury_some(struct burials *burials)
 	pthread_mutex_lock(&burials->lock);
 	burial = TAILQ_FIRST(&burials->list);
 	pthread_mutex_unlock(&burials->lock);
-	/* It stays in the list meanwhile: nobody may take it for done before it is. */
+	/* The entry stays in the list during the step: no thread may take the free for done
+	 * early. */
 	bytes = step(burial, &over);
 	pthread_mutex_lock(&burials->lock);
 	burial->bytes -= bytes;

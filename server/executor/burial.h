@@ -1,7 +1,7 @@
-// What may be given back to the driver only while nothing runs: pinned memory that clients freed,
-// and pinned memory, session regions and modules of clients that ended. The driver would hold up
-// everybody's launches until the last running kernel has ended, which may be never. The rules are
-// in burial.c.
+// Deferred frees: resources that may be given back to the driver only while nothing runs. These are
+// pinned memory that clients freed, and pinned memory, session regions and modules of clients that
+// ended. The driver would hold up the launches of all sessions until the last running kernel has
+// ended, maybe for ever. The rules are in burial.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_BURIAL_H
 #define FRMPS_SERVER_EXECUTOR_BURIAL_H
@@ -20,30 +20,30 @@ struct tenant;
 
 /* Pinned memory that waits before the gate is shut for it, MiB. */
 #define BURIAL_MIB_DEFAULT 1024u
-/* Ended sessions that wait before the gate is shut for them. */
+/* Ended sessions that wait before the gate is shut for their free. */
 #define BURIAL_COUNT 64u
 /* How often to look for an idle moment while something waits. */
 #define BURIAL_LOOK_NS (100 * CLOCK_MS)
 
-/* One thing that waits: a range that a session freed, or all that is left of a session. */
+/* A deferred free: of a range that a session freed, or of all resources left of a session. */
 struct burial {
 	TAILQ_ENTRY(burial) link;
 	struct tenant *tenant;			/* a reference */
 	struct range range;			/* empty: the whole session */
 	uint64_t bytes;				/* pinned bytes that still wait */
-	struct job *waiter;			/* is answered when it is over; or NULL */
-	void (*release)(struct tenant *tenant); /* of the whole session: its last step */
+	struct job *waiter;			/* is answered when the free is done; or NULL */
+	void (*release)(struct tenant *tenant); /* of the whole session: the last step */
 };
 
 /* Of an executor. */
 struct burials {
 	pthread_mutex_t lock;	   /* of the next three, and of bytes and waiter of each burial */
 	TAILQ_HEAD(, burial) list; /* only the module thread takes out */
-	uint64_t bytes;		   /* of all that wait */
+	uint64_t bytes;		   /* of all entries */
 	unsigned count;
 	uint64_t limit;	    /* bytes */
 	uint64_t retry_at;  /* ns: the gate is not shut for burials before; module thread */
-	_Atomic bool stuck; /* the latest time the gate was shut for them, no gap came */
+	_Atomic bool stuck; /* no gap came when the gate was last shut for deferred frees */
 };
 
 /** Reads FRMPS_UNPIN_MIB. */
@@ -57,38 +57,40 @@ int burial_add_range(struct tenant *tenant, const struct range *range);
 /**
  * A tenant that is out of the registry, except for its addresses on the device. Takes a reference
  * over. Module thread.
- * @bytes: what it has pinned
- * @release: gives back what is left when none of its memory is pinned any more; in a gap
+ * @bytes: bytes that the tenant has pinned
+ * @release: gives back the remaining resources when no memory of the tenant is pinned any more; in
+ * a gap
  */
 void burial_add_tenant(struct tenant *tenant, uint64_t bytes, void (*release)(struct tenant *tenant));
 
 /**
  * Lets a job be answered when the session (range NULL), or the range that it freed, is given back.
- * Return: false if it does not wait: the job is still the caller's. Main thread.
+ * Return: false if no such free waits: the caller keeps the job. Main thread.
  */
 bool burial_watch(struct executor *executor, uint64_t session, const struct range *range, struct job *job);
 
 /** Pinned bytes of the session that wait. Module thread. */
 uint64_t burial_bytes(const struct tenant *tenant);
 
-/** Whether more memory may be pinned: not while too much waits for a gap that does not come. Any
- * thread. */
+/** Return: true if more memory may be pinned: not while too many bytes wait for a gap that does not
+ * come. Any thread. */
 bool burial_admits(struct executor *executor);
 
-/** Whether more than the limit waits, and the latest try found no gap. Any thread. */
+/** Return: true if more than the limit waits, and the latest try found no gap. Any thread. */
 bool burial_is_stuck(struct executor *executor);
 
-/** Whether anything waits. Any thread. */
+/** Return: true if a free waits. Any thread. */
 bool burial_waits(struct executor *executor);
 
-/** Whether so much waits that it should come before other requests. Module thread. */
+/** Return: true if so much waits that deferred frees should precede other requests. Module
+ * thread. */
 bool burial_presses(struct executor *executor);
 
-/** Does what can be done now without holding anybody up for longer than a gap. Module thread.
- * Return: whether there was a gap; more may be possible at once. */
+/** Frees all that can be freed now without stopping other sessions for longer than a gap. Module
+ * thread. Return: whether there was a gap; more may be possible at once. */
 bool burial_work(struct executor *executor);
 
-/** Does all of it at once: nothing is served any more. Module thread. */
+/** Frees all entries at once: no session is served any more. Module thread. */
 void burial_finish(struct executor *executor);
 
 #endif

@@ -1,29 +1,28 @@
-// The canary. There are faults after which running kernels go on, nothing that is queued begins any
-// more, and nobody says so: assert() beside a kernel without end was seen to be one (H200, driver
-// 580; other runs of the same had the driver's word within 7 ms). Then the session's marks never
-// come, and neither do anybody else's.
+// The canary. After some faults running kernels go on, no queued work begins any more, and no error
+// is reported: assert() beside a kernel without end was such a case (H200, driver 580; other runs
+// of the same had the driver's error within 7 ms). Then the marks of the session and of all others
+// never come.
 //
-// So while work is on the device whose session has given it nothing new for QUIET_NS, the device is
-// given a beat now and then: a write of the next number into a word of ours, on a stream of ours
-// with the highest priority. Not a kernel: that would have to find room on a multiprocessor, and
-// comes after as long as somebody's blocks run. The write needs none (measured, H200: 0.1 ms at
-// most beside kernels of 50 ms that fill the device, where a kernel took 50 ms; 8 ms beside one
-// without end that fills it, where a kernel took for ever), and after an assert, a trap and an
-// access to memory that is not there it does not come either.
+// So while a session has work on the device and has issued nothing for QUIET_NS, the main thread
+// sends a beat now and then: the device writes the next number into a word of the canary, on a
+// stream of the canary with the highest priority. A kernel would not do: it needs room on a
+// multiprocessor, and so waits for other kernels' blocks. The write needs no room (measured, H200:
+// 0.1 ms at most beside kernels of 50 ms that fill the device, where a kernel took 50 ms; 8 ms
+// beside a kernel without end that fills the device, where a kernel took for ever), and after an
+// assert, a trap and an access to unmapped memory the write does not come either.
 //
 //   RESTING ──canary_want()──► beat ──comes──► next beat PERIOD_NS later if it is still wanted, else RESTING
 //                               │
-//                               └── late by the patience, somebody waits all the time, nothing that anybody
-//                                   has on the device becomes done, no other fault is looked at:
-//                                   told, once
+//                               └── late by the patience, a session waits all the time, no command of any
+//                                   session becomes done, no other fault is examined:
+//                                   reported, once
 //
-// Streams share the queues of the hardware, and what stands in a queue behind work that waits is
-// late with it. So as long as nothing comes, each look sends another beat on another stream, and
-// any of them will do: only when the beats of more streams than there are queues are out is nothing
-// begun at all.
+// Streams share the queues of the hardware, and a beat in a queue behind waiting work is late, too.
+// So as long as no beat comes, each look sends another beat on another stream, and any beat will
+// do: only if none comes of more beats than there are queues does the device begin nothing at all.
 //
-// Told is a suspicion (Suspect), no proof: the daemon halts this executor or gives it up, and
-// judges. A device that another process has stopped, or does not share, comes late as well; hence a
+// The report (Suspect) is a suspicion, no proof: the daemon halts or kills this executor, and
+// judges. A device that another process has stopped, or does not share, is late as well; hence a
 // long patience.
 //
 // Cost: nothing while programs launch or wait for short work; otherwise a word per PERIOD_NS, 2 us
@@ -69,14 +68,13 @@ void canary_want(struct tenant *tenant)
 	if (tenant->now - tenant->busy_at < QUIET_NS)
 		return;
 	word_set(&canary->wanted, 1);
-	/* Against resting: either we see that the main thread rests, or it sees that it is
-	 * wanted. */
+	/* Against resting: either this thread sees `resting`, or the main thread sees `wanted`. */
 	word_fence();
 	if (word_relaxed(&canary->resting))
 		job_board_kick(&tenant->executor->board);
 }
 
-/* What is known done of all sessions; only ever grows, but for sessions that end. */
+/* Sum of the commands known done of all sessions; only grows, but for sessions that end. */
 static uint64_t count_done(struct executor *executor)
 {
 	struct tenant *tenant;
@@ -92,7 +90,7 @@ static uint64_t count_done(struct executor *executor)
 	return sum;
 }
 
-/* Return: whether a beat is on its way. */
+/* Return: true if the beat was sent. */
 static bool send(struct executor *executor)
 {
 	struct canary *canary = &executor->canary;
@@ -119,7 +117,7 @@ static void send_first(struct executor *executor, uint64_t now)
 		canary->late_at = now;
 }
 
-/* On the next stream, once on each. */
+/* Sends a beat on the next stream, once on each. */
 static void send_another(struct executor *executor)
 {
 	struct canary *canary = &executor->canary;
@@ -142,7 +140,7 @@ static void tell(struct executor *executor, uint64_t late_ns)
 	executor_send(executor, &message);
 }
 
-/* Whether there is another reason than a device that has stopped. */
+/* True if there is another reason than a device that has stopped. */
 static bool is_excused(struct executor *executor, bool wanted)
 {
 	struct canary *canary = &executor->canary;
@@ -153,7 +151,7 @@ static bool is_excused(struct executor *executor, bool wanted)
 	return moves || !wanted || contain_is_open(executor) || gate_is_shut(&executor->gate);
 }
 
-/* So that each stream had its beat before the patience is over. */
+/* Each stream gets a beat before the patience is over. */
 static uint64_t interval(const struct canary *canary)
 {
 	uint64_t each = canary->patience_ns / (CANARY_STREAMS + 2);
@@ -178,7 +176,7 @@ static void look(struct executor *executor, uint64_t now)
 		send_another(executor);
 	else if (!canary->late_at && wanted && !gate_is_shut(&executor->gate))
 		send_first(executor, now);
-	/* Whoever waits says so again before the next look. */
+	/* A thread that waits sets `wanted` again before the next look. */
 	canary->look_at = wanted || canary->late_at ? now + interval(canary) : UINT64_MAX;
 }
 

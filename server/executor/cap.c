@@ -1,34 +1,36 @@
 // See cap.h.
 //
-// Which ones. A session that is capped gets some units that follow each other. Of each size there
-// are as few places as cover the units that it may use, so that there are not many groups, and it
-// gets the place whose units are in the fewest groups of others. So sessions with half of the
-// device each do not meet.
+// Choice of units. A session that is capped gets consecutive units. Of each size there are as few
+// places as cover the units that the session may use, so that there are not many groups. The
+// session gets the place whose units are in the fewest groups of others. So sessions with half of
+// the device each do not meet.
 //
 // Partitions. A session with a partition runs on the units of that alone, and keeps all sessions
-// off these that have none: they run on the units that nobody keeps. It does so while it has work,
-// and for CAP_LEND_NS after that. Then it lends its units: the others run there as well. It takes
-// them back with its next command: at their next turn the others go on elsewhere, and what they
-// have on the device ends where it is. Sessions of one partition share its units. Nobody keeps a
-// unit here for a session of another executor: the device runs contexts in turn.
+// without a partition off these units: those sessions run on the units that no partition keeps. The
+// partition is kept while the session has work, and for CAP_LEND_NS after that. Then the session
+// lends the units: the others run there as well. The session's next command takes the units back:
+// at their next turn the others go on elsewhere, and their commands on the device end where they
+// are. Sessions of a partition share the units. An executor keeps no unit for a session of another
+// executor: the device runs contexts in turn.
 //
 // Classes. A kernel that runs is not interrupted, so holding an offline session back (share.c) is
-// not enough for an online one that comes while the other's kernel fills the device. While an
+// not enough for an online session that comes while the other's kernel fills the device. While an
 // online session has work, and for CAP_LEND_NS after that, offline sessions leave the last quarter
 // of the units free (SHM_SHARE_ONLINE_PART): an online kernel finds room at once. Online sessions
-// run everywhere; for one that has a partition nothing is left free. Nothing of this happens where
-// no session has a weight or class of its own.
+// run everywhere; nothing is left free for an online session with a partition. Nothing of this
+// happens where no session has a weight or class of its own.
 //
 // Without a cap, and while no unit is kept, a session runs everywhere.
 //
-// When. The backend makes a group in a gap (backend.h), as a driver loads code. So the module
-// thread makes what is wanted in the first gap that it has for anything, before it does what the
-// gap is for. Where nothing else needs a gap, one is made for this. Until the group is there, the
-// session stays where it was. What the backend refuses, for memory may be short, is tried again in
-// each gap that is made for something else.
+// Time of creation. The backend makes a group in a gap (backend.h), as a driver loads code. So the
+// module thread makes wanted groups in the first gap that comes for any reason, before the work
+// that the gap is for. Where nothing else needs a gap, the module thread makes a gap for the
+// groups. Until the group exists, the session stays where it was. A group that the backend refuses,
+// for memory may be short, is tried again in each gap that is made for another reason.
 //
-// A group is never given back: it has 6 MiB. Caps alone need some 50 at most, and each size of a
-// partition some more. What is lent would need one for each set of partitions: CAP_LENT_GROUPS.
+// A group has 6 MiB and is never given back. Caps alone need some 50 at most, and each size of a
+// partition some more. Lent units would need a group for each set of partitions: hence
+// CAP_LENT_GROUPS.
 
 #include "server/executor/cap.h"
 
@@ -49,7 +51,7 @@ void caps_deinit(struct caps *caps)
 	pthread_mutex_destroy(&caps->lock);
 }
 
-/* ---- which ones; all under the lock ---- */
+/* ---- choice of units; all under the lock ---- */
 
 static void use(struct caps *caps, const struct cap_group *group, uint32_t sessions)
 {
@@ -98,7 +100,7 @@ static struct cap_group *find(struct caps *caps, uint64_t sms)
 	return NULL;
 }
 
-/* NULL: there are too many. */
+/* NULL: there are too many groups. */
 static struct cap_group *find_or_add(struct caps *caps, uint64_t sms)
 {
 	struct cap_group *group = find(caps, sms);
@@ -120,7 +122,7 @@ static uint32_t units_of(const struct backend_device *device, uint32_t wish)
 {
 	uint32_t count = (wish & SHM_SHARE_SMS_MASK) >> SHM_SHARE_SMS_SHIFT;
 
-	/* No cap: it is what remains beside all partitions. */
+	/* No cap: the number is of the units beside all partitions. */
 	if (wish & SHM_SHARE_LENT || !device->sm_granule)
 		return 0;
 	return count / device->sm_granule;
@@ -133,8 +135,8 @@ static uint64_t without_online_part(uint64_t units)
 	return units;
 }
 
-/* @lent: also where units are lent to it; yields: online sessions have work. Return: the units of
- * its group; 0: everywhere */
+/* @lent: include lent units; yields: online sessions have work. Return: the units of the session's
+ * group; 0: everywhere */
 static uint64_t find_place(const struct tenant *tenant, bool lent, bool yields)
 {
 	const struct caps *caps = &tenant->executor->caps;
@@ -146,7 +148,7 @@ static uint64_t find_place(const struct tenant *tenant, bool lent, bool yields)
 
 	if (!lent && cap->kept && rest)
 		allowed = rest;
-	/* Nobody is without: the daemon leaves a unit to those that have no partition. */
+	/* No session is without: the daemon leaves a unit to sessions without a partition. */
 	allowed = allowed ? allowed : all;
 	allowed = yields ? without_online_part(allowed) : allowed;
 	if (units)
@@ -178,8 +180,9 @@ static bool is_offline(uint32_t wish)
 	return wish & SHM_SHARE_OFFLINE;
 }
 
-/* Where an offline session goes when an online one gets work: made in time, for then there are few
- * gaps. It is itself in no group for now, as when its place is chosen. */
+/* Requests the group that an offline session will use when an online session gets work: in time,
+ * for then there are few gaps. The offline session itself is in no group for now, as when its place
+ * is chosen. */
 static void prepare(struct caps *caps, const struct tenant *tenant)
 {
 	uint64_t sms;
@@ -191,7 +194,7 @@ static void prepare(struct caps *caps, const struct tenant *tenant)
 		find_or_add(caps, sms);
 }
 
-/* Where there is no place for one more group, it stays where it is. */
+/* Where there is no place for another group, the session stays where it is. */
 static void settle(struct caps *caps, struct tenant *tenant)
 {
 	uint64_t sms;
@@ -233,14 +236,15 @@ static uint64_t latest_work(const struct tenant *tenant)
 	return tenant->busy_at > tenant->cap.busy_at ? tenant->busy_at : tenant->cap.busy_at;
 }
 
-/* As of the turn before, if work has just come. In a standby all have: groups are there in time. */
+/* As of the previous turn, if work has just come. In a standby all sessions count as having work,
+ * so groups exist in time. */
 static bool has_work(const struct tenant *tenant)
 {
 	return tenant->now - latest_work(tenant) < CAP_LEND_NS;
 }
 
-/* Whether others are to leave it room: its partition, or what an online session has before offline
- * ones. The words first: where there is neither nothing else is looked at. */
+/* True if other sessions are to leave the session room: its partition, or the part for online
+ * sessions. The words come first: without a partition or shares no more is read. */
 static bool may_keep(const struct tenant *tenant, uint32_t wish, uint64_t partition)
 {
 	return (partition || (word_relaxed(&tenant->executor->sharing) && !is_offline(wish))) &&
@@ -252,12 +256,12 @@ static bool has_to_yield(const struct tenant *tenant, uint32_t wish, uint64_t pa
 	return is_offline(wish) && !partition && word_relaxed(&tenant->executor->caps.leaders);
 }
 
-/* Whether something is not as it was when its group was chosen. */
+/* True if an input of the group's choice has changed since. */
 static bool is_changed(const struct tenant *tenant)
 {
 	const struct cap *cap = &tenant->cap;
 
-	/* Nothing more of it goes anywhere. */
+	/* The session issues no further command. */
 	if (tenant->stopped)
 		return cap->keeps && !has_work(tenant);
 	if (wish_of(tenant) != cap->wish || partition_of(tenant) != cap->partition ||
@@ -288,11 +292,11 @@ static uint64_t sms_of(const struct cap_group *group)
 	return group ? group->sms : 0;
 }
 
-/* What it is to have now. Return: whether its group is to be chosen anew */
+/* Updates the session's inputs. Return: true if the group is to be chosen anew */
 static bool update(struct caps *caps, struct tenant *tenant)
 {
 	struct cap *cap = &tenant->cap;
-	/* Once: the daemon may write them at this moment. */
+	/* Read once: the daemon may write these words at this moment. */
 	uint64_t partition = partition_of(tenant), kept;
 	uint32_t wish = wish_of(tenant);
 	bool moved = wish != cap->wish || partition != cap->partition, yields;

@@ -1,6 +1,6 @@
-// On which multiprocessors a session's kernels run: the daemon says how many (shm/layout.h,
-// SHM_SHARE_SMS_MASK) and which are its partition, the executor chooses which, and makes them a
-// group of the backend. The rules are in cap.c.
+// The multiprocessors of a session's kernels. The daemon writes their number (shm/layout.h,
+// SHM_SHARE_SMS_MASK) and the session's partition; the executor chooses the units and makes a group
+// of the backend from them. The rules are in cap.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CAP_H
 #define FRMPS_SERVER_EXECUTOR_CAP_H
@@ -15,18 +15,18 @@
 struct executor;
 struct tenant;
 
-/* A partition is lent to others when its sessions have had nothing to do for so long, and what is
- * kept free for online sessions when none of these has had. */
+/* A partition is lent to others when its sessions have had no work for so long. The same holds for
+ * the part that is kept free for online sessions. */
 #define CAP_LEND_NS UINT64_C(1000000000)
 
 /* Each set of partitions with work leaves others another set of units. An executor with so many
- * groups makes no further one with lent units: sessions without a partition stay on the rest. */
+ * groups makes no further group with lent units: sessions without a partition stay on the rest. */
 #define CAP_LENT_GROUPS 64u
 
 struct cap_group {
 	uint64_t sms;
 	word32 state; /* of enum in cap.c */
-	bool told;    /* that it was refused. Module thread */
+	bool told;    /* the refusal was logged. Module thread */
 };
 
 /* Of an executor. */
@@ -35,58 +35,58 @@ struct caps {
 	struct cap_group
 		groups[BACKEND_SM_GROUPS_MAX]; /* `count` of them; added under the lock, and never moved */
 	uint32_t count;
-	uint32_t sessions[BACKEND_SM_UNITS_MAX]; /* whose group has the unit */
+	uint32_t sessions[BACKEND_SM_UNITS_MAX]; /* number of sessions whose group has the unit */
 	uint32_t keepers[BACKEND_SM_UNITS_MAX];	 /* sessions that keep others off the unit */
 	word64 kept;	/* units that have keepers, as bits. Written under the lock */
 	word32 leaders; /* online sessions for which offline ones keep units free. Written under the lock */
 	word32 wanted;	/* groups that are to be made */
-	bool told_full; /* that there is no place for one more group */
+	bool told_full; /* the lack of places for groups was logged */
 };
 
 /* Of a session. Serving thread, main thread while it is not served. */
 struct cap {
-	uint32_t wish;	    /* what the daemon said last: of shm_server_header.share */
-	uint64_t partition; /* the same: its units, as bits */
-	uint64_t kept; /* of a session without a partition: caps.kept, as it was when its group was chosen */
-	bool keeps;    /* others leave it room: its partition; without one it is one of caps.leaders */
-	bool yields;   /* of an offline one without a partition: there were some when its group was chosen */
-	uint64_t busy_at;	       /* ns: when something of it was last seen on the device, for `keeps` */
-	const struct cap_group *group; /* where it is to run; NULL: everywhere. Written under caps.lock */
-	bool waits;		       /* for that to be made, or tried again */
+	uint32_t wish;	    /* what the daemon wrote last: of shm_server_header.share */
+	uint64_t partition; /* the same: units of the partition, as bits */
+	uint64_t kept;	    /* of a session without a partition: caps.kept, at the choice of the group */
+	bool keeps;	  /* others leave room: a partition; without one the session counts in caps.leaders */
+	bool yields;	  /* offline, without a partition: caps.leaders was not 0 when its group was chosen */
+	uint64_t busy_at; /* ns: when work of the session was last seen on the device */
+	const struct cap_group *group; /* where to run; NULL: everywhere. Written under caps.lock */
+	bool waits;		       /* for that group to be made, or tried again */
 };
 
 void caps_init(struct caps *caps);
 void caps_deinit(struct caps *caps);
 
-/** Whether cap_look() has something to do. */
+/** Return: true if cap_look() has something to do. */
 bool cap_is_due(const struct tenant *tenant);
 
-/** Lets the session's next commands go where the daemon wants them, if there is such a group; else
- * it is asked for, and the session stays where it is. */
+/** Lets the session's next commands go where the daemon wants, if such a group exists. Else
+ * requests the group, and the session stays where it is. */
 void cap_look(struct tenant *tenant);
 
-/** When the session is to be looked at because it keeps nothing free any more then; UINT64_MAX:
+/** Return: when to call cap_look() because the session stops keeping units free, ns; UINT64_MAX:
  * never. Serving thread. */
 uint64_t cap_next_look(const struct tenant *tenant);
 
-/** Where the session's next commands go: as in tenant.sms, but for its group of which its serving
- * thread has not seen yet that it was made. Any thread. */
+/** Return: the units of the session's next commands: tenant.sms, or those of a new group that the
+ * serving thread has not noticed yet. Any thread. */
 uint64_t cap_sms(struct tenant *tenant);
 
-/** Sessions that are not served keep nobody off, until they are. Main thread, when it is known who
- * is. */
+/** Sessions that are not served keep no units until they are served. Main thread, when the served
+ * sessions are known. */
 void cap_lend_unserved(struct executor *executor);
 
-/** Its units are free for others. Main thread, when it is not served any more. */
+/** Frees the session's units for others. Main thread, when the session is not served any more. */
 void cap_leave(struct tenant *tenant);
 
-/** Whether groups are to be made. Module thread. */
+/** Return: true if groups are to be made. Module thread. */
 bool cap_waits(struct executor *executor);
 
-/** Makes them. Module thread, in a gap. */
+/** Makes the wanted groups. Module thread, in a gap. */
 void cap_make_wanted(struct executor *executor);
 
-/** The same, and tries those again that were refused. Module thread, once in a gap. */
+/** The same, and tries refused groups again. Module thread, once in a gap. */
 void cap_make_all(struct executor *executor);
 
 #endif

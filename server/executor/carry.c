@@ -1,25 +1,26 @@
 // Copies between mapped device memory of a session and a file (CarryMemory).
 //
-// The main thread checks a request. Out of the memory it first waits for what the session has on
-// the device (drain.c); nothing more of it is issued, because its word `share` says so. Then the
-// request is a job of the carriers: threads that each have a stream and two pinned pieces. While
-// the device copies one piece, the carrier copies the other between its piece and the file:
+// The main thread checks a request. For a copy to a file the main thread first waits for the
+// session's work on the device (drain.c); no more is issued, because the session's word `share`
+// forbids that. Then the request is a job of the carriers: threads that each have a stream and two
+// pinned pieces. While the device copies one piece, the carrier copies the other between its piece
+// and the file:
 //
 //   out   device ──► piece 0 │ device ──► piece 1 │ device ──► piece 0 …
 //                            │ piece 0 ──► file   │ piece 1 ──► file   …
 //   into  the same from right to left
 //
-// What bounds the way out is memory of the host: its pages are allocated, then written. The kernel
-// allocates with fallocate() and does not clear them, as it would for who writes through a mapping.
-// Huge pages make it several times faster (standby/swap_files.c). The answer to a request says how
-// long its thread took for the pages, the device and the file.
+// Host memory bounds the way out: pages are allocated, then written. With fallocate() the kernel
+// does not clear pages, unlike for writes through a mapping. Huge pages make the way several times
+// faster (standby/swap_files.c). The answer to a request has the times of its thread for the pages,
+// the device and the file.
 //
 // Requests of one session are copied by several carriers at a time. Their order does not matter:
 // the daemon asks for each range once, and releases the memory of a range that may be copied to
 // twice (standby/swap.c).
 //
-// A carrier gives nothing to the device of an executor that is lost or halted. Whatever still is on
-// its way then reads memory that nobody changes, or writes memory that nobody uses.
+// A carrier gives nothing to the device of an executor that is lost or halted. Copies that are
+// still under way then read memory that is not changed, or write memory that is not used.
 //
 // Files are read and written, not mapped: a machine without memory is an error and no signal then,
 // and pages that are written whole need not be cleared first. The kernel lets one thread at a time
@@ -48,21 +49,21 @@
 #define DRAIN_NS (UINT64_C(5000) * CLOCK_MS)
 
 struct carrier_pages {
-	word64 marks[2]; /* of the pieces: what the device is done with */
+	word64 marks[2]; /* of the pieces: the device's latest mark */
 	uint8_t reserved[PAGE - 2 * sizeof(word64)];
 	uint8_t pieces[2][PIECE];
 };
 
-/* What a carrier's time goes to, as in the answer. */
+/* The parts of a carrier's time, as in the answer. */
 enum { PAGES, DEVICE, FILES, TIMES };
 
 struct carrier {
 	struct executor *executor;
-	uint64_t times[TIMES]; /* ns, of the request that it has */
+	uint64_t times[TIMES]; /* ns, of the present request */
 	pthread_t thread;
 	struct backend_stream *stream;
 	struct carrier_pages *pages; /* registered */
-	uint64_t marks[2];	     /* what pages->marks will be */
+	uint64_t marks[2];	     /* values of pages->marks when the device is done */
 };
 
 /* ---- one request, on a carrier ---- */
@@ -77,7 +78,7 @@ static uint64_t piece_bytes(const struct wire_carry *wish, uint64_t at)
 	return wish->bytes - at < PIECE ? wish->bytes - at : PIECE;
 }
 
-/* Gives the device its half of a piece's way. */
+/* Issues the device's half of a piece's copy. */
 static CUresult begin_piece(struct carrier *carrier, const struct wire_carry *wish, uint64_t at)
 {
 	struct executor *executor = carrier->executor;
@@ -129,13 +130,13 @@ static CUresult read_piece(const struct load *load, uint64_t at, uint8_t *piece)
 		       : CUDA_SUCCESS;
 }
 
-/* What cannot be allocated now is an error of the writing, if it is one. */
+/* Allocates pages of the file. A failure shows again at the write, if it matters. */
 static void make_pages(const struct load *load, uint64_t at)
 {
 	fallocate(load->fd, 0, (off_t)(load->wish->offset + at), (off_t)piece_bytes(load->wish, at));
 }
 
-/* Notes what the time went to since `*since`. */
+/* Adds the time since `*since` to a part. */
 static void spent(struct carrier *carrier, unsigned what, uint64_t *since)
 {
 	uint64_t now = clock_now();
@@ -187,7 +188,7 @@ static CUresult carry_into(struct carrier *carrier, const struct load *load)
 	return code;
 }
 
-/* Whatever went wrong, the halves are not written again before the device is done with them. */
+/* In any case the halves are not written again before the device is done with both. */
 static CUresult settle(struct carrier *carrier, CUresult code)
 {
 	for (unsigned half = 0; half < 2; half++) {
@@ -295,7 +296,7 @@ static CUresult carrier_open(struct carrier *carrier, struct executor *executor)
 	return code;
 }
 
-/* Return: whether there is one at least */
+/* Return: true if there is at least one carrier */
 static bool start(struct executor *executor)
 {
 	struct carriers *carriers = &executor->carriers;
@@ -371,7 +372,7 @@ static void drained(struct job *job)
 		queue(job);
 }
 
-/* Whether the file has, or can have, these bytes: it does not end before them. */
+/* True if the file has, or can have, these bytes: it does not end before their start. */
 static bool has_room(int fd, const struct wire_carry *wish)
 {
 	struct stat status;
@@ -392,7 +393,7 @@ static bool is_sound(const struct job *job)
 	       has_room(job->packet.fds[0], wish);
 }
 
-/* The serving thread looks once more whether the session has work, when it is asked. */
+/* After this the serving thread calls for the memory again at the session's next work. */
 static void begin_out(struct job *job)
 {
 	word_set(&job->tenant->called, 0);

@@ -1,5 +1,4 @@
-// Device memory of a session goes to a file and comes back, for a session whose memory is away from
-// the device. How: carry.c.
+// Device memory of a session goes to a file and comes back, for a suspended session. See carry.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CARRY_H
 #define FRMPS_SERVER_EXECUTOR_CARRY_H
@@ -28,13 +27,13 @@ struct carriers {
 };
 
 void carry_init(struct executor *executor);
-/** Ends the threads; what waits is not answered. The backend is about to be closed. */
+/** Ends the threads; waiting jobs are not answered. The backend is about to be closed. */
 void carry_deinit(struct executor *executor);
 
 /** CarryMemory. Main thread. */
 void carry_handle(struct job *job);
 
-/** Whether memory of the session is being copied: it stays mapped until then. Main thread. */
+/** Return: true if memory of the session is being copied, and so must stay mapped. Main thread. */
 bool carry_is_busy(const struct tenant *tenant);
 
 #endif

@@ -1,5 +1,5 @@
-// Time as executors use it: monotonic nanoseconds, and the interval at which something is polled
-// that has been waited for since a while. Any thread.
+// Time as executors use it: monotonic nanoseconds, and the interval between polls, which grows with
+// the time waited. Any thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CLOCK_H
 #define FRMPS_SERVER_EXECUTOR_CLOCK_H
@@ -25,8 +25,8 @@ static inline uint64_t clock_now(void)
 	return clock_of(CLOCK_MONOTONIC);
 }
 
-/** 1 % of the time waited, between 20 µs and 1 ms: how late a waiter may learn what it waits
- * for. */
+/** 1 % of the time waited, between 20 µs and 1 ms: how late a waiter may notice the end of the
+ * wait. */
 static inline uint64_t clock_interval(uint64_t since, uint64_t now)
 {
 	uint64_t interval = now > since ? (now - since) / 100 : 0;

@@ -1,25 +1,24 @@
-// Kernels read a constant in a bank of the context, at a place that is in their instructions, so it
-// cannot be moved as other variables are (server/backend/relocate.c). In its stead the program has
-// a *mirror*, in the block of its own memory where its module's variables are, filled with the
-// first value when the module is loaded. Its address is what the program is told when it asks for
-// the constant's, in every executor, and its value outlives them all:
+// Kernels read a constant in a bank of the context, at a place that is in their instructions, so
+// constants cannot be moved as other variables are (server/backend/relocate.c). Instead the program
+// has a *mirror*, in the block of the program's own memory with the module's variables, filled with
+// the first value when the module is loaded. A program that asks for a constant's address gets the
+// mirror's, in every executor, and the mirror's value outlives all executors:
 //
 //   FindGlobal   module thread: the constant's own address in this context is looked up and noted
 //                here, in the active executor and in the standby
-//   a command    serving thread: what a copy, a set or a memory operation writes to a mirror is
-//                copied on to the constant behind it on the same stream, before the command's mark:
-//                whoever is ordered behind the command, on whatever stream, is behind both. In
-//                graphs the node carries the copy with it (backend_node.onto)
-//   Activate     main thread of the executor that takes over: every constant gets its mirror's
-//                value before anything runs. A command in doubt is repeated after that, with the
-//                copy behind it
+//   a command    serving thread: bytes that a copy, a set or a memory operation writes to a mirror
+//                are copied on to the constant on the same stream, before the command's mark: a
+//                command that is ordered behind this command, on any stream, is behind both. In
+//                graphs the node includes the copy (backend_node.onto)
+//   Activate     main thread of the executor that takes over: every constant gets the mirror's
+//                value before any command runs. A command in flight is repeated after that, with
+//                the copy behind it
 //
-// What is read from the mirror's address, by copies or by kernels that are given the pointer, is
-// the mirror. Such a kernel may also store there: CuPy fills a constant so. Behind each launch with
-// an argument that points into a mirror, the whole mirror is copied on in the same way; a graph
-// whose kernel has pointers to two constants is refused. Kernels that find the pointer in memory
-// are not followed. A constant of which nobody asks the address has the value that it was loaded
-// with, everywhere.
+// Copies and kernels that read from the mirror's address read the mirror. Such a kernel may also
+// store there: CuPy fills a constant so. Behind each launch with an argument that points into a
+// mirror, the whole mirror is copied on in the same way; a graph whose kernel has pointers to two
+// constants is refused. Stores of kernels that load the pointer from memory are not copied on. A
+// constant whose address no program has asked for has its first value in every executor.
 //
 // A copy into a box in a mirror is copied on as the same box, so that bytes between its rows, which
 // another stream may be writing, are left alone.
@@ -31,7 +30,7 @@
 
 #include "server/executor/tenant.h"
 
-/* Copies for which one mark is waited for: below the depth at which the driver's queue blocks. */
+/* Copies before a wait for their mark: below the depth at which the driver's queue blocks. */
 #define BATCH 256u
 
 void constant_set_init(struct constant_set *set)
@@ -236,7 +235,7 @@ bool constant_refresh_in(struct tenant *tenant, const struct range *mirrors)
 
 		for (uint32_t i = 0; fine && i < some; i++) {
 			copies[i] = refreshing(&constants[done + i]);
-			/* The client may have given back what it should not have. */
+			/* The client may have freed memory that a mirror lies in. */
 			fine = tenant_admits_anywhere(tenant, copies[i].src, copies[i].width);
 		}
 		fine = fine && variable_carry_out(tenant->executor, copies, some);

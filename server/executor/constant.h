@@ -1,4 +1,4 @@
-// Constants of modules and their mirrors: what of a session's memory has to be copied on when a
+// Constants of modules and their mirrors: memory of a session whose contents are copied on when a
 // command has written there. See constant.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CONSTANT_H
@@ -15,13 +15,13 @@
 
 struct tenant;
 
-/* Of one session. More of whose addresses a program asks than any has; a copy each at a
- * takeover. */
+/* Of a session. More constants than any program asks for by address; a take-over makes a copy for
+ * each. */
 #define CONSTANTS_MAX 16384u
 
 struct constant {
 	struct range mirror;
-	uint64_t at; /* where kernels read it, in this executor's context */
+	uint64_t at; /* where kernels read the constant, in this executor's context */
 	uint32_t module;
 };
 
@@ -37,42 +37,42 @@ void constant_set_init(struct constant_set *set);
 void constant_set_deinit(struct constant_set *set);
 
 /**
- * From now on what commands write to a mirror goes on to the constant. Knows it already: nothing
- * happens. Module thread. Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE:
- * its mirror overlaps another's.
+ * From now on bytes that commands write to the mirror are copied on to the constant. No effect on a
+ * known constant. Module thread.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE: the mirror overlaps
+ * another.
  */
 CUresult constant_add(struct tenant *tenant, const struct constant *constant);
 
-/** Forgets those of a module. Module thread; no command that was issued before may be under way
- * when the module is unloaded. */
+/** Forgets the constants of a module. Module thread; no command that was issued before may be in
+ * flight when the module is unloaded. */
 void constant_forget(struct tenant *tenant, uint32_t module);
 
-/** Whether some bytes overlap the mirror of one of a module's constants. Module thread. */
+/** Return: true if the bytes overlap the mirror of a constant of the module. Module thread. */
 bool constant_touches(struct tenant *tenant, uint32_t module, uint64_t address, uint64_t bytes);
 
-/** Gives every constant the value of its mirror, and waits for it. Main thread, before the session
+/** Copies every mirror to its constant, and waits for the copies. Main thread, before the session
  * is served.
- * Return: whether all have it. */
+ * Return: true if all copies succeeded. */
 bool constant_refresh(struct tenant *tenant);
-/** The same of those whose mirrors lie in a range, some of their bytes at least. Any thread, while
- * the session issues nothing. */
+/** The same for constants whose mirrors overlap a range. Any thread, while the session issues
+ * nothing. */
 bool constant_refresh_in(struct tenant *tenant, const struct range *mirrors);
 
-/* As below; some mirror may be meant. */
+/* As below; the bytes may overlap a mirror. */
 bool constant_find_among(struct constant_set *set, uint64_t address, uint64_t bytes, uint64_t *ret_to);
 
 /**
- * Where else bytes have to go that a command writes.
- * @bytes: at least one; they do not wrap
+ * Finds the constant that bytes written by a command must be copied on to.
+ * @bytes: at least 1; address + bytes does not wrap
  * @ret_to: 0: nowhere
- * Return: false if they are not all inside of a mirror or all outside of every one: no variable is
- * like that
+ * Return: false if the bytes cross the bounds of a mirror: no variable is like that
  */
 static inline bool constant_find(struct constant_set *set, uint64_t address, uint64_t bytes, uint64_t *ret_to)
 {
 	*ret_to = 0;
-	/* Pairs with the releases in set_bounds(). Who may name a mirror was told of it after they
-	 * widened.
+	/* Pairs with the releases in set_bounds(). A program learns a mirror's address after the
+	 * bounds have widened.
 	 */
 	if (address >= word_acquire(&set->high) || address + bytes <= word_acquire(&set->low))
 		return true;
@@ -84,11 +84,11 @@ bool constant_pointed_at_among(struct constant_set *set, const uint8_t *argument
 	uint32_t *offset, struct backend_copy *ret_copy);
 
 /**
- * The next constant that arguments of a kernel point at: words of eight bytes that are an address
- * in its mirror.
+ * The next constant that arguments of a kernel point at: a word of eight bytes is an address in the
+ * mirror.
  * @offset: where to look on; 0 at first
- * @ret_copy: gives the constant the value of its whole mirror
- * Return: false if there is none any more
+ * @ret_copy: copies the whole mirror to the constant
+ * Return: false if no further constant is found
  */
 static inline bool constant_pointed_at(struct constant_set *set, const uint8_t *arguments, uint32_t bytes,
 	uint32_t *offset, struct backend_copy *ret_copy)

@@ -1,23 +1,23 @@
 // A fault, as seen by the backend before the driver makes an end of the context.
 //
-//   suspected    all sessions become doubtful: clients do not believe what becomes done, for it may
-//                be the kernel that faulted, and nothing more is issued (serve.c)
+//   suspected    all sessions become doubtful: clients do not believe new completions, for the
+//                kernel that faulted may look done, and nothing more is issued (serve.c)
 //   contained    the kernels that faulted are named by module, and a module has one owner. The
-//                owner's session ends at once with the driver's code. Everybody else goes on: not
-//                doubtful any more. Nothing of those kernels is left on the device. The daemon
-//                hears of it (Fault)
-//   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this
-//                executor as for any sign. This is final: what is seen later takes nobody's doubt
-//                away
+//                owner's session ends at once with the driver's code. All other sessions go on: not
+//                doubtful any more. Nothing of those kernels is left on the device. The executor
+//                reports the fault to the daemon (Fault)
+//   uncontained  the last words report all evidence. The executor notifies the daemon (Suspect),
+//                which halts this executor as for any sign. This is final: later evidence ends no
+//                session's doubt
 //
-// A sign that is not explained within EXAMINE_NS is the daemon's as well: a driver that does not do
-// what the backend expects.
+// The executor also hands the daemon a sign that is not explained within EXAMINE_NS: the driver
+// does not behave as the backend expects.
 //
 // The calls run in a thread of the driver, while the multiprocessors stand still and with locks of
-// the driver held that another of our threads may wait for in a call. So they take tenants_lock,
-// contain.lock and ends_lock only, under which nobody calls the backend, write shared words, wake
-// sleepers, and leave messages and the log to the main thread. Lock order: tenants_lock, then one
-// of the two others.
+// the driver held that another of our threads may wait for in a call. So these calls take
+// tenants_lock, contain.lock and ends_lock only, under which no thread calls the backend. They
+// write shared words, wake sleepers, and leave messages and the log to the main thread. Lock order:
+// tenants_lock, then one of the two others.
 
 #include "server/executor/contain.h"
 
@@ -31,11 +31,11 @@
 #include "server/log.h"
 #include "shm/doorbell.h"
 
-/* A stop takes milliseconds, one that comes behind the driver's lines in the kernel log up to five
- * seconds (backend/cuda/exception.c). */
+/* A stop takes milliseconds, but up to five seconds if it comes behind the driver's lines in the
+ * kernel log (backend/cuda/exception.c). */
 #define EXAMINE_NS (UINT64_C(10000) * CLOCK_MS)
 
-/* ---- whose ---- */
+/* ---- owners of modules ---- */
 
 void contain_note_module(struct executor *executor, struct backend_module *module, uint64_t session)
 {
@@ -96,7 +96,7 @@ bool contain_has_module(struct executor *executor, uint64_t session)
 	return has;
 }
 
-/* Under contain.lock. 0: nobody's. */
+/* Under contain.lock. 0: no owner. */
 static uint64_t owner_of(const struct contain *contain, const struct backend_module *module)
 {
 	for (uint32_t i = 0; module && i < contain->owner_count; i++)
@@ -123,7 +123,7 @@ static void tell_main(struct executor *executor)
 	job_board_kick(&executor->board);
 }
 
-/* @before: its doubt until now */
+/* @before: the session's doubt until now */
 static uint32_t doubt_of(
 	const struct tenant *tenant, enum contain_phase phase, uint64_t sign_at, uint32_t before)
 {
@@ -159,8 +159,8 @@ void contain_join(struct tenant *tenant, uint32_t generation)
 	pthread_mutex_unlock(&executor->tenants_lock);
 }
 
-/* Whether it is served here, and no other executor has taken it over since: what this one has on
- * the device may fault for as long as the process is there. */
+/* True if this executor serves the session, and no other executor has taken the session over since:
+ * kernels of this executor may fault for as long as the process exists. */
 static bool is_ours(const struct tenant *tenant)
 {
 	uint32_t generation = word_acquire(&tenant->generation);
@@ -168,20 +168,20 @@ static bool is_ours(const struct tenant *tenant)
 	return generation && word_acquire(&tenant->view.server->generation) == generation;
 }
 
-/* Its word is the next executor's from the moment at which that has written its generation: it
- * doubts nothing before it serves. */
+/* The word belongs to the next executor once that has written its generation: the next executor has
+ * no doubts before it serves. */
 static void set_doubt(const struct tenant *tenant, uint32_t doubt)
 {
 	word32 *doubtful = &tenant->view.server->doubtful;
 
-	/* Pairs with the client's look: what it then sees done is done. */
+	/* Pairs with the client's look: commands that the client then sees done are done. */
 	word_release(doubtful, doubt);
 	if (!is_ours(tenant))
 		atomic_compare_exchange_strong(doubtful, &doubt, 0);
 }
 
-/* All sessions are doubtful or none is, as the phase is now: whoever changes it comes here, and the
- * last one sees the last change. */
+/* All sessions are doubtful or none is, by the present phase: each thread that changes the phase
+ * calls this, and the last call sees the last change. */
 static void spread_doubt(struct executor *executor)
 {
 	struct tenant *tenant;
@@ -204,8 +204,7 @@ static void spread_doubt(struct executor *executor)
 		serve_kick_all(executor);
 }
 
-/* What was given up stays so until this executor is replaced: whatever is seen later explains
- * another fault. */
+/* CONTAIN_GIVEN_UP stays until this executor is replaced: later evidence explains another fault. */
 static void enter(struct executor *executor, enum contain_phase phase)
 {
 	pthread_mutex_lock(&executor->contain.lock);
@@ -245,7 +244,7 @@ static void stopped(void *context)
 	enter(executor, CONTAIN_STOPPED);
 }
 
-/* The daemon may be reading, so the words are valid only when all of them is there. */
+/* The daemon may be reading, so the words become valid only when they are complete. */
 static void speak(
 	struct executor *executor, const struct backend_fault *fault, uint32_t number, uint64_t session)
 {
@@ -261,8 +260,8 @@ static void speak(
 	__atomic_store_n(&words[index].magic, LAST_WORDS_MAGIC, __ATOMIC_RELEASE);
 }
 
-/* Of faults that the daemon is told of, and that are no evidence of the next. What it knows already
- * it does not read any more, by the number. */
+/* Invalidates the last words of faults that the daemon hears of by message: these are no evidence
+ * of the next fault. The daemon skips known words by their number. */
 static void unsay(struct executor *executor)
 {
 	while (backend_last_words && executor->contain.words)
@@ -281,7 +280,8 @@ static void end_tenant_of(struct executor *executor, uint64_t id, const struct b
 	tenant_tell_end_of(executor, id, SHM_SESSION_FAULTED, fault->code, reason);
 }
 
-/* Whose the faults are. @owners: BACKEND_FAULTS_MAX. Return: whether that is known of all. */
+/* Finds the owners of the faults. @owners: BACKEND_FAULTS_MAX. Return: true if all owners are
+ * known. */
 static bool find_owners(
 	struct contain *contain, const struct backend_fault *faults, uint32_t count, uint64_t *owners)
 {
@@ -296,7 +296,7 @@ static bool find_owners(
 	return known;
 }
 
-/* Under contain.lock. Return: whether there is. */
+/* Under contain.lock. Return: true if there is room. */
 static bool has_room(struct contain *contain, uint32_t count)
 {
 	uint32_t room = contain->fault_count + count;
@@ -312,7 +312,7 @@ static bool has_room(struct contain *contain, uint32_t count)
 	return true;
 }
 
-/* For the main thread. First of all: a culprit that hears of its fault may be gone before the
+/* For the main thread. This comes first: a culprit that hears of its fault may end before the
  * daemon knows.
  */
 static void report(struct executor *executor, const struct backend_fault *faults, const uint64_t *owners,
@@ -331,7 +331,7 @@ static void report(struct executor *executor, const struct backend_fault *faults
 			.took = took,
 			.number = contain->number + i,
 			.contained = contained};
-	/* What cannot be told of is for the daemon to find out. */
+	/* The daemon must find out about faults that cannot be reported. */
 	contain->hopeless |= !contained || !fits;
 	pthread_mutex_unlock(&contain->lock);
 	tell_main(executor);
@@ -363,7 +363,8 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 		return;
 	}
 	if (!find_owners(contain, faults, count, owners)) {
-		/* The context goes on, but nobody knows whose marks are not to be believed. */
+		/* The context goes on, but the sessions whose marks are not to be believed are not
+		 * known. */
 		uncontained(context, faults, count);
 		return;
 	}
@@ -408,7 +409,7 @@ static void hand_to_daemon(struct executor *executor, const char *why)
 	executor_send(executor, &message);
 }
 
-/* What the backend's thread has left here. */
+/* Handles the news that the backend's thread has left here. */
 static void take_news(struct executor *executor, uint64_t now)
 {
 	struct contain *contain = &executor->contain;

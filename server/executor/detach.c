@@ -1,25 +1,23 @@
-// Letting a session go. Main thread, each step only when the one before is over:
+// DetachSession. Main thread, each step only when the one before is over:
 //
-//   the serving thread marks what is unmarked and lets go (serve_detach)
-//   what is on the device ends (drain.c), and nothing is doubtful (contain.c): a kernel that
-//   faulted may look done, but the sign of it comes before its mark
-//   nobody judges by the session's sinks any more (stray.c), and nothing here can stray into them:
-//   whoever serves the session next has the same ones, and nobody else beside it to blame. Some ms
-//   for thousands of slots. A look that finds no room on the device is not waited for: then they
-//   stay until CloseSession, and whoever serves the session next believes nothing before
-//   (session/formers.h)
+//   the serving thread marks unmarked commands and releases the session (serve_detach)
+//   commands on the device end (drain.c), and nothing is doubtful (contain.c): a kernel that
+//   faulted may look done, but the sign of the fault comes before the mark
+//   no look at the session's sinks is under way (stray.c), and nothing here can write there: the
+//   next executor has the same sinks, and no suspects beside its own. Some ms for thousands of
+//   slots. A look that finds no room on the device is not waited for: then the slots stay until
+//   CloseSession, and the next executor attributes nothing before that (session/formers.h)
 //   generation = 0: answer 1
 //
-// From then on the session is what a standby knows of one: its maps and modules are here until
-// CloseSession, and the words in its regions, which are another executor's now, are not read any
-// more.
+// From then on the session has the state of a session in a standby: maps and modules stay until
+// CloseSession. The words in the regions belong to another executor and are not read here any more.
 //
-// If its work does not end in time, or the session has come to its end meanwhile, or is to hear
-// that it has, it is served on as if nothing had been: answer 0. Whatever it had given to the
-// device stays known, and nobody else has issued.
-// A serving thread can be in a call of the driver that does not come back before somebody's kernel
-// ends. Then the answer is the same and comes in time as well; the thread lets go when it is back,
-// and serves on.
+// If the session's work does not end in time, or the session has ended in the meantime or has to be
+// told so, this executor serves the session on: answer 0. Commands that were issued stay known, and
+// no other executor has issued any.
+// A serving thread can be in a call of the driver that does not return before another session's
+// kernel ends. Then the answer is the same, and in time. After the call the thread releases the
+// session, and then serves on.
 
 #include "server/executor/detach.h"
 
@@ -29,8 +27,8 @@
 #include "server/executor/tenant.h"
 #include "server/executor/timing.h"
 
-/* How long a last look at its sinks is waited for: on a full device there may be no room for
- * one. */
+/* How long to wait for a last look at the session's sinks: a full device may have no room for the
+ * look. */
 #define SINKS_NS (100 * CLOCK_MS)
 
 static void answer(struct job *job, uint64_t gone)
@@ -44,14 +42,14 @@ static bool is_over(const struct tenant *tenant)
 	return word_acquire(&tenant->view.server->state) > SHM_SESSION_HELD;
 }
 
-/* Nobody serves it: the serving thread's part is ours until it is attached. */
+/* No thread serves the session: this thread owns the serving thread's part until the attach. */
 static void serve_on(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
 
 	tenant->leaving = false;
 	tenant->stopped = is_over(tenant);
-	/* One that is being closed is not served any more anyway. */
+	/* A session that is being closed is not served any more anyway. */
 	if (!tenant->closing && serve_attach(tenant))
 		tenant_end(tenant, SHM_SESSION_FAULTED, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
 	answer(job, 0);

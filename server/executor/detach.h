@@ -1,5 +1,5 @@
-// A session goes on in another executor, while this one lives and serves the others. See detach.c.
-// Main thread; answers later.
+// A session goes on in another executor, while this executor goes on serving the others. See
+// detach.c. Main thread; answers later.
 
 #ifndef FRMPS_SERVER_EXECUTOR_DETACH_H
 #define FRMPS_SERVER_EXECUTOR_DETACH_H

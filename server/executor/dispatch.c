@@ -1,14 +1,14 @@
-// From the journal to the backend: one handler per op, and the checks that need to know what the
-// session owns at this moment. Serving thread of the session; the hot path of the executor: no
-// lock, no allocation, no system call of ours.
+// From the journal to the backend: one handler per op, and the checks that depend on the session's
+// present resources. Serving thread of the session; the hot path of the executor: no lock, no
+// allocation, no system call of ours.
 //
 // A command's bytes lie in the journal, where no client can write; kernel arguments are handed to
-// the backend where they lie. states[slot].issued says "handed to the driver" before the driver is
-// called, so a command of which it is not said has certainly not begun.
+// the backend in place. states[slot].issued counts a command as handed to the driver before the
+// driver's call, so a command that is not counted has certainly not begun.
 //
-// A refusal by the backend that is not the end of the context is the client's late error: the
+// An error of the backend that is not the end of the context is the client's late error: the
 // command counts as done in its turn, and the client reports the error at its next synchronisation.
-// A refusal that is the end of the context takes the word back: nothing was handed over.
+// An error that is the end of the context takes the count back: nothing was handed over.
 
 #include "server/executor/dispatch.h"
 
@@ -33,7 +33,7 @@ static int finish(struct tenant *tenant, struct stream *stream, struct frmps_hea
 	}
 	executor_code(tenant->executor, code);
 	if (backend_is_fatal(code)) {
-		/* The call heard of the end of the context and did nothing else. */
+		/* The call reported the end of the context and did nothing else. */
 		word_release(&stream->journal.state->issued, record->seq - 1);
 		return DISPATCH_E_STOP;
 	}
@@ -67,7 +67,7 @@ static int offend_address(struct tenant *tenant, const char *op, uint64_t addres
 	return DISPATCH_E_STOP;
 }
 
-/* An event behind everything that was issued on a stream: for waits that name no event. */
+/* Records an event behind all issued commands of a stream: for waits that name no event. */
 static CUresult join(struct tenant *tenant, struct stream *on, uint64_t seq, struct backend_event **ret_event)
 {
 	const struct backend_ops *ops = tenant_ops(tenant);
@@ -87,7 +87,7 @@ static CUresult join(struct tenant *tenant, struct stream *on, uint64_t seq, str
 	return code;
 }
 
-/* Lets what is issued on `next` begin when all that was issued on the stream is done. */
+/* Lets commands on `next` begin when all issued commands of the stream are done. */
 static CUresult follow(struct tenant *tenant, struct stream *stream, struct backend_stream *next)
 {
 	struct backend_event *event;
@@ -114,8 +114,8 @@ static CUresult try_renew_stream(struct tenant *tenant, struct stream *stream)
 	return code;
 }
 
-/* One that cannot be replaced, for memory may be short, goes on where it is, and the next command
- * tries again. */
+/* A stream that cannot be replaced, for memory may be short, goes on where it is, and the next
+ * command tries again. */
 static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
 {
 	CUresult code = try_renew_stream(tenant, stream);
@@ -123,9 +123,9 @@ static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
 	return code && stream->backend && !backend_is_fatal(code) ? CUDA_SUCCESS : code;
 }
 
-/* The backend's stream, made on first use, and another one where the session's kernels are to run
- * elsewhere now. A group that was made in this turn counts: the command may have been given because
- * it was. See cap.c. */
+/* Opens the backend's stream on first use, and replaces the stream if the session's kernels are to
+ * run elsewhere now. A group that was made in this turn counts: the command may have been issued
+ * for that reason. See cap.c. */
 static inline CUresult open_stream(struct tenant *tenant, struct stream *stream)
 {
 	if (tenant->cap.waits)
@@ -134,8 +134,8 @@ static inline CUresult open_stream(struct tenant *tenant, struct stream *stream)
 									    : renew_stream(tenant, stream);
 }
 
-/* What a command wrote to a mirror goes on to its constant. The command itself was handed over,
- * whatever becomes of this. */
+/* Copies a command's writes to a mirror on to the constant. The command itself was handed over,
+ * even if this copy fails. */
 static void copy_on(struct tenant *tenant, struct stream *stream, struct backend_copy onward)
 {
 	CUresult code = executor_code(tenant->executor, tenant_ops(tenant)->copy(stream->backend, &onward));
@@ -144,13 +144,13 @@ static void copy_on(struct tenant *tenant, struct stream *stream, struct backend
 		tenant_late_error(tenant, code);
 }
 
-/* What a kernel may have written to mirrors that it was given pointers to. */
+/* Copies stores of a kernel on, for mirrors that the kernel has pointers to. */
 static void copy_stores_on(struct tenant *tenant, struct stream *stream, const struct backend_launch *launch)
 {
 	struct backend_copy copy;
 	uint32_t offset = 0;
 
-	/* The client may have given back what it should not have. */
+	/* The client may have freed memory that a mirror lies in. */
 	while (constant_pointed_at(
 		&tenant->constants, launch->arguments, launch->argument_bytes, &offset, &copy))
 		if (tenant_admits_anywhere(tenant, copy.src, copy.width))
@@ -181,7 +181,8 @@ static int issue_launch(struct tenant *tenant, struct stream *stream, struct frm
 	return finish(tenant, stream, record, code);
 }
 
-/* One side of a copy: its address in this process, or false if the session may not touch it. */
+/* One side of a copy: the address in this process. Return: false if the session may not touch the
+ * memory. */
 static bool resolve(struct tenant *tenant, uint64_t address, uint64_t bytes, bool is_arena, bool is_host,
 	bool writes, uint64_t *ret_address)
 {
@@ -306,7 +307,7 @@ static CUresult mark_and_record(struct tenant *tenant, struct stream *stream, st
 			      tenant, stream, body->event, body->flags & FRMPS_EVENT_TIMING, record->seq);
 }
 
-/* In a stream that has nothing on the device a timed record waits for nothing, and is done: its
+/* In a stream that has nothing on the device a timed record waits for nothing, and is done: the
  * time comes without a mark (timing.h). */
 static int record_alone(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
@@ -340,8 +341,8 @@ static int issue_event_record(struct tenant *tenant, struct stream *stream, stru
 	return executor_is_lost(tenant->executor) ? DISPATCH_E_STOP : 0;
 }
 
-/* Whether what waits for a command may begin. No time that is not taken yet may come to lie behind
- * that. */
+/* True if commands that wait for this command may begin: it is done, and the times of the records
+ * before are taken. */
 static bool is_over(struct tenant *tenant, struct stream *on, uint64_t seq)
 {
 	return stream_done(tenant, on) >= seq && (!on->backend || timing_is_settled(tenant, on, seq));
@@ -368,7 +369,8 @@ static int issue_depend(struct tenant *tenant, struct stream *stream, struct frm
 	return finish(tenant, stream, record, code);
 }
 
-/* Marked before and behind: that it may have been written is known exactly (takeover.c). */
+/* Marked before and behind: a take-over knows exactly if the word may have been written
+ * (takeover.c). */
 static int issue_write_value(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_write_value *body = (const void *)(record + 1);
@@ -444,14 +446,14 @@ static int issue_graph_update(struct tenant *tenant, struct stream *stream, stru
 	code = graph_update(tenant, record);
 	if (!code)
 		graph_change_ahead(tenant, (const void *)(record + 1));
-	/* Its launches fail as well. */
+	/* The graph's launches fail as well. */
 	if (!code || code == CUDA_ERROR_INVALID_HANDLE) {
 		if (code)
 			tenant_late_error(tenant, code);
 		retire_settled(tenant, stream, record);
 		return 0;
 	}
-	/* No later launch may run without it. */
+	/* No later launch may run without the update. */
 	if (code == CUDA_ERROR_INVALID_VALUE)
 		tenant_offend(tenant, "update of a graph that has no such nodes, or was not made for it");
 	else
@@ -475,7 +477,7 @@ static issue_fn *const handlers[] = {
 	[FRMPS_OP_ARRAY_COPY] = issue_array_copy,
 };
 
-/* Moves the cursor behind the command that was issued from it. */
+/* Moves the cursor behind the issued command. */
 static void advance(struct tenant *tenant, struct stream *stream)
 {
 	if (stream->issued < stream->journal.journaled)

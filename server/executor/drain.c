@@ -1,15 +1,14 @@
 // Waiting for a session's work without blocking. Main thread, on the job board.
 //
-// Two steps. First the serving thread is asked: at its next turn it puts marks behind everything
-// unmarked and writes the question's number into `answered`. Everything that was issued before is
-// now visible in the states and will be seen in the timeline, and whatever the main thread took
-// away before it asked is not in use any more. Then the main thread remembers how far each stream
-// was issued and waits until the timeline has come that far, and until nothing of ours is on its
-// way to the session's memory (variable.c).
+// Two steps. First the main thread asks the serving thread: in its next turn the serving thread
+// puts marks behind all unmarked commands and writes the question's number into `answered`. All
+// commands that were issued before are now visible in the states and will be seen in the timeline,
+// and resources that the main thread removed before the question are not in use any more. Then the
+// main thread notes the latest issued command of each stream and waits until the timeline has come
+// that far, and until no late first values are under way to the session's memory (variable.c).
 //
-// What the module thread came to only when the session was about to end may still wait here when
-// that has ended. Then the words are not there to look at any more, and the end has done what there
-// was to do.
+// A late job of the module thread may still wait here when the session has ended. Then the words
+// are unmapped, and the session's end has done the work already.
 
 #include "server/executor/drain.h"
 
@@ -85,9 +84,9 @@ static int step(struct job *job)
 	if (executor_is_lost(job->executor) || job->tenant->gone)
 		return finish(job, false);
 	if (!word_relaxed(&job->tenant->generation))
-		return finish(job, true); /* a standby's: nothing of it runs here */
+		return finish(job, true); /* in a standby no work of the session runs */
 	if (!word_acquire(&job->tenant->served)) {
-		/* Nobody else looks any more. */
+		/* No other thread looks any more. */
 		job->tenant->now = clock_now();
 		sentry_look(job->tenant);
 	}

@@ -1,5 +1,5 @@
-// Waiting, without blocking anybody, until the work of a session that is on the device now has
-// ended. Main thread.
+// Waits, without blocking a thread, until the session's present work on the device has ended. Main
+// thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_DRAIN_H
 #define FRMPS_SERVER_EXECUTOR_DRAIN_H
@@ -7,19 +7,19 @@
 #include "server/executor/clock.h"
 #include "server/executor/job.h"
 
-/* How much longer than the work its serving thread may take to let go of a session: one that is in
- * no call of the driver is back within microseconds. */
+/* Time for the serving thread to release a session after the end of the work: a thread that is in
+ * no call of the driver needs microseconds. */
 #define DRAIN_THREAD_NS (1000 * CLOCK_MS)
 
 /**
- * Parks the job until everything that job->tenant has given to the device up to now is done, or the
- * patience is over; then job->drained tells which and `then` goes on with the job, on the main
- * thread. The serving thread passed the beginning of a turn in between, so it uses nothing any more
- * that was taken away before this call.
+ * Parks the job until all commands that job->tenant has issued up to now are done, or the patience
+ * is over; then job->drained tells which and `then` goes on with the job, on the main thread. The
+ * serving thread passed the beginning of a turn in between, so that thread no longer uses resources
+ * that were removed before this call.
  */
 void drain_begin(struct job *job, uint64_t patience_ns, void (*then)(struct job *job));
 
-/** The serving thread was asked in vain: says whom it is with, once for each. */
+/** The serving thread has not answered: logs the session that has the thread, once for each. */
 void drain_say_why(struct tenant *tenant);
 
 #endif

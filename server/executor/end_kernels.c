@@ -1,6 +1,5 @@
-// Kernels that do not end. The daemon asks for their end when a program is over its limit of time
-// (EndKernels); a session that is closed asks itself when its work goes on beyond the patience
-// (open.c).
+// Kernels that do not end. The daemon asks for their end when a program is over the time limit
+// (EndKernels). CloseSession does so when the session's work goes on beyond the patience (open.c).
 //
 //   EndKernels, or a session that is closed
 //        │
@@ -9,20 +8,20 @@
 //      ▲  (a thread of its own)              │ not done
 //      └─────────────────────────────────────┘ at most TRIES times
 //
-// The backend asks back while all kernels stand still: which modules are the session's, which may
-// have changed until then, and at the first call for EndKernels whether to end anything. If others'
-// kernels are on the device, and none of the session's, it waits for them, and nothing is done.
-// Else the session has its error before anything goes on, and so takes no kernel that was cut short
-// for one that is done.
+// The backend calls back while all kernels stand still. It asks for the session's modules, which
+// may have changed until then, and at the first call for EndKernels for permission to end kernels.
+// If only kernels of other sessions are on the device, the session's work waits for those, and
+// nothing is done. Else the session has the error before anything goes on, and so never takes an
+// aborted kernel for a finished kernel.
 //
-// One call ends the kernels that are on the device at that moment. Behind them others of the
-// session may wait in a queue, which have begun since, and may be as endless: so it is tried again.
-// What is no kernel, a copy or a wait for a value, does not end in this way. Then the caller says
-// so, and the daemon replaces the executor.
+// One call ends the kernels that are on the device at that moment. Further kernels of the session
+// may wait in a queue behind those, begin afterwards, and be as endless: hence further tries. A
+// copy or a wait for a value does not end in this way. Then the caller reports that, and the daemon
+// replaces the executor.
 //
 // A call of the backend takes milliseconds, and has a thread of its own: the module thread may be
-// in a call that waits for the very kernel. Nobody waits for it, the main thread looks at a word. A
-// call that never comes back leaves its job on the board: the daemon's patience decides then.
+// in a call that waits for the very kernel. The main thread does not block, but polls a word. The
+// job of a call that never returns stays on the board: the daemon's patience decides then.
 
 #include "server/executor/end_kernels.h"
 
@@ -45,12 +44,12 @@
 
 enum verdict {
 	VERDICT_OPEN,
-	VERDICT_WAITS, /* for others, or nobody knows yet whose a fault is */
+	VERDICT_WAITS, /* for others, or the owner of a fault is not known yet */
 	VERDICT_GONE,  /* the session is not served here any more: the next executor has it */
 	VERDICT_ENDS
 };
 
-/* Of a job. The thread of a call has all of it from start to `over`. */
+/* Of a job. The thread of a call owns the struct from start to `over`. */
 struct end_kernels {
 	struct executor *executor;
 	uint64_t session;
@@ -61,7 +60,7 @@ struct end_kernels {
 	word32 over; /* the call has returned */
 	CUresult code;
 	char ended[BACKEND_KERNEL_BYTES];  /* by this call */
-	char kernel[BACKEND_KERNEL_BYTES]; /* the first of all that was ended */
+	char kernel[BACKEND_KERNEL_BYTES]; /* the first of all ended kernels */
 	unsigned tries;
 	void (*then)(struct job *job);
 };
@@ -82,7 +81,7 @@ static enum verdict judge(const struct end_kernels *end, bool waits)
 		return VERDICT_GONE;
 	if (waits || contain_is_open(end->executor))
 		return VERDICT_WAITS;
-	/* From there on nothing of it is issued (serve.c). */
+	/* From there on no command of the session is issued (serve.c). */
 	is_served = tenant_tell_end_of(
 		end->executor, end->session, SHM_SESSION_FAULTED, (CUresult)why->code, why->text);
 	return is_served ? VERDICT_ENDS : VERDICT_GONE;
@@ -96,7 +95,7 @@ static struct backend_module **list(void *context, uint32_t *ret_count)
 	return contain_list_modules(end->executor, end->session, ret_count);
 }
 
-/* The same. */
+/* While all kernels stand still. */
 static bool may_end(void *context, bool waits)
 {
 	struct end_kernels *end = context;
@@ -133,7 +132,7 @@ static bool start(struct end_kernels *end)
 	return end->has_thread;
 }
 
-/* It has said its last word. */
+/* The thread has written `over` and is about to end. */
 static void join(struct end_kernels *end)
 {
 	if (end->has_thread)
@@ -141,7 +140,7 @@ static void join(struct end_kernels *end)
 	end->has_thread = false;
 }
 
-/* Waits until no thread uses it any more. */
+/* Waits until no thread uses job->end any more. */
 static void drop(struct job *job)
 {
 	join(job->end);
@@ -172,7 +171,7 @@ static void look(struct job *job)
 {
 	struct end_kernels *end = job->end;
 
-	/* One that is gone was closed behind its work (open.c). */
+	/* A session that is gone was closed after its work had ended (open.c). */
 	job->drained = job->drained || job->tenant->gone;
 	if (job->drained || end->tries >= TRIES || executor_is_lost(job->executor))
 		finish(job);

@@ -1,11 +1,11 @@
-// Events of a session. An event is a slot that the client picked; a record of it is a command
-// (stream, seq), which is what waits name. The backend's event behind it lets other streams wait on
-// the device, and tells time (timing.h). Serving thread.
+// Events of a session. An event is a slot that the client picked; a record of the event is a
+// command (stream, seq), and waits name that command. The backend's event of a slot lets other
+// streams wait on the device, and has the time (timing.h). Serving thread.
 //
-// Streams come to their records in another order than the program gave them, and may come to one
-// when the event was destroyed and its slot is another's. The time that counts is that of the
-// record that was given last: one that is not does not touch a timing event. Which one it is an
-// executor does not know of what was given before its time: what it publishes names the record.
+// Streams reach their records in another order than the program's, even after the event was
+// destroyed and the slot reused. The program's latest record determines the time: earlier records
+// do not touch a timing event. An executor does not know the latest record of commands from before
+// its start, so a published time names the record.
 
 #ifndef FRMPS_SERVER_EXECUTOR_EVENT_H
 #define FRMPS_SERVER_EXECUTOR_EVENT_H
@@ -23,12 +23,12 @@ struct tenant;
 struct event {
 	struct backend_event *backend; /* NULL until first recorded by this executor */
 	uint64_t seq;
-	uint32_t slot; /* of the stream it was recorded on */
+	uint32_t slot; /* of the stream of the latest record */
 	bool timing;
-	struct stream *timed_on; /* its time is not published: on this stream's list; else NULL */
+	struct stream *timed_on; /* the time is not published: on this stream's list; else NULL */
 	TAILQ_ENTRY(event) timed;
-	/* The command about it that the program gave last, once there was one with timing. 0:
-	 * before this executor. */
+	/* The program's latest command about the event, once the event had timing. 0: before this
+	 * executor. */
 	uint64_t latest_seq;
 	uint32_t latest_slot;
 };
@@ -40,8 +40,8 @@ struct event_table {
 /** Destroys all events; fine twice. The session is not served any more. */
 void event_table_deinit(struct tenant *tenant, struct event_table *table);
 
-/** A record or the end of an event was taken from the ring: command seq of a stream's slot. Serving
- * thread. */
+/** Notes that a record or the end of an event was taken from the ring: command seq of a stream's
+ * slot. Serving thread. */
 void event_expect(struct tenant *tenant, uint32_t event, bool timing, uint32_t slot, uint64_t seq);
 
 /** Records command seq of the stream, whose backend stream exists. */

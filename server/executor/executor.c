@@ -1,5 +1,5 @@
-// What every file of the executor needs: the way to the daemon, tenants by number, and what a
-// result of the backend says of the context. Any thread, but where executor.h says otherwise.
+// Functions for every file of the executor: messages to the daemon, tenants by number, and the
+// check of backend results for a lost context. Any thread, but where executor.h says otherwise.
 
 #include "server/executor/executor.h"
 
@@ -23,7 +23,7 @@ void executor_send(struct executor *executor, const struct wire_message *message
 
 	pthread_mutex_lock(&executor->control_lock);
 	error = send_locked(executor, message);
-	/* Whoever asked waits for an answer. */
+	/* The daemon waits for an answer. */
 	if (error == PACKET_E_INVALID && message->type == WIRE_REPLY) {
 		refusal.reply.code = CUDA_ERROR_NOT_SUPPORTED;
 		refusal.reply.text = "the answer does not fit a message";

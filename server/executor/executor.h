@@ -1,17 +1,17 @@
 // The executor role: the process that owns the context of a domain and serves its clients' rings.
 //
 //   main thread      reads control messages in order; memory and sessions; promotions. Never waits
-//                    for the device: what must wait for a session's work is parked (job.h) and
-//                    looked at again
+//                    for the device: jobs that must wait for a session's work are parked (job.h)
+//                    and looked at again
 //   module thread    modules, functions, timing, unpinning: calls that the driver may hold up
 //                    (module_worker.c)
 //   a thread for each call that ends kernels (end_kernels.c), for milliseconds
 //   carriers         memory of sessions to files and back; from the first such request on (carry.c)
-//   serving threads  rings and all that happens to a command; a session belongs to one of them
+//   serving threads  rings and all steps of a command; a session belongs to one serving thread
 //                    (serve.c)
 //
 // A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend)
-// or hold.c (waits in software) → retire.c (marks, what is done).
+// or hold.c (waits in software) → retire.c (marks, completion).
 
 #ifndef FRMPS_SERVER_EXECUTOR_EXECUTOR_H
 #define FRMPS_SERVER_EXECUTOR_EXECUTOR_H
@@ -41,43 +41,44 @@
 struct tenant;
 TAILQ_HEAD(tenant_list, tenant);
 
-/* Words of registered memory, where the device writes what is polled: a free one per session
- * (hold.c), the first one is the canary's. */
+/* Words of registered memory that the device writes and threads poll: one per session (hold.c); the
+ * first word is the canary's. */
 #define EXECUTOR_SCRATCH_WORDS 512u
 
 /* No code of the driver. */
 #define EXECUTOR_HALTED UINT32_MAX
 
 struct executor {
-	/* Read for every command by the serving threads, so with nothing beside it that is written
+	/* Serving threads read this line for every command, so the line has no word that is written
 	 * often. */
 	_Alignas(SHM_LINE) const struct backend_ops *ops;
 	/* Not zero once nothing is issued any more: EXECUTOR_HALTED (halt.c), or the code that the
-	 * context was lost with (lost.c). Looked at by every thread before it calls the backend. */
+	 * context was lost with (lost.c). Every thread looks at the word before a call of the
+	 * backend. */
 	word32 lost;
 	word32 sharing;	  /* not 0: shares of the device are counted (share.c). Looked at in each turn */
 	struct gate gate; /* looked at before each command as well */
 
 	/* ns: when the driver last said that the context is well (sentry.c). Serving threads write
-	 * it with each mark. */
+	 * the word with each mark. */
 	_Alignas(SHM_LINE) word64 heard_at;
 
 	_Alignas(SHM_LINE) struct backend_device device;
-	bool fenced;   /* it is off the device (halt.c); main thread */
-	uint32_t user; /* as whom it runs; 0: as it was started (open.c). Main thread */
+	bool fenced;   /* the process is off the device (halt.c); main thread */
+	uint32_t user; /* user id of the process; 0: as at the start (open.c). Main thread */
 	int control_fd;
 	pthread_mutex_t control_lock; /* of sending */
-	/* Under it. Whoever waits for a message gets it without memory as well. */
+	/* Under control_lock. Lets messages be sent even without free memory. */
 	struct wire_room room;
 	uint8_t outgoing[WIRE_PACKET_MAX];
 	struct outbox outbox;
-	uint64_t latest_request; /* number of the latest that came; main thread */
+	uint64_t latest_request; /* number of the latest request; main thread */
 	struct burials burials;
 
 	pthread_mutex_t tenants_lock; /* of the list; only the main thread changes it */
 	struct tenant_list tenants;
 
-	pthread_mutex_t ends_lock; /* of what clients are told at their end; a leaf */
+	pthread_mutex_t ends_lock; /* of the words that notify clients of their end; a leaf */
 
 	uint64_t *scratch;				    /* EXECUTOR_SCRATCH_WORDS, registered */
 	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under tenants_lock */
@@ -100,7 +101,7 @@ static_assert(offsetof(struct executor, device) - offsetof(struct executor, hear
 	"a line of its own for what all write");
 
 /**
- * Runs the role until the daemon hangs up or says Shutdown.
+ * Runs the role until the daemon hangs up or sends Shutdown.
  * @ops: the backend, not opened yet
  * @control_fd: SOCK_SEQPACKET to the daemon
  * @words_fd: memfd for last words, or -1
@@ -123,7 +124,7 @@ void executor_send(struct executor *executor, const struct wire_message *message
 /** Finds the tenant of a session by its number. Main thread. NULL if there is none. */
 struct tenant *executor_tenant(struct executor *executor, uint64_t id);
 
-/** Passes a backend result on; one that says that the context is lost is reported. Any thread. */
+/** Passes a backend result on; reports a lost context. Any thread. */
 CUresult executor_code(struct executor *executor, CUresult code);
 
 static inline int executor_is_lost(const struct executor *executor)
@@ -131,7 +132,7 @@ static inline int executor_is_lost(const struct executor *executor)
 	return word_relaxed(&executor->lost) != 0;
 }
 
-/** Whether it was told to stop and nothing is known to be wrong with its context. */
+/** Return: true if the executor was halted and its context is not known to be lost. */
 static inline int executor_is_halted(const struct executor *executor)
 {
 	return word_relaxed(&executor->lost) == EXECUTOR_HALTED;

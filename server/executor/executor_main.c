@@ -1,9 +1,10 @@
 // The executor role: start, main thread, end. See executor.h for the threads.
 //
 // The main thread takes one control message after the other, in the daemon's order, and between
-// them looks at the jobs that are parked. It leaves when the daemon says Shutdown, or when its end
-// of the socket is closed: then the whole service is gone, for a daemon that dies leaves a copy
-// with the holder (server/holder/holder.c). When the context is lost it only waits for that.
+// messages looks at the parked jobs. The thread leaves when the daemon sends Shutdown, or when the
+// daemon's end of the socket is closed: then the whole service is gone, for a daemon that dies
+// leaves a copy with the holder (server/holder/holder.c). After the loss of the context the thread
+// only waits for that.
 
 #include <errno.h>
 #include <poll.h>
@@ -27,7 +28,7 @@
 #include "server/executor/tenant.h"
 #include "server/log.h"
 
-/* What a step of the main thread may take before that is said, ns. */
+/* A step of the main thread that takes longer is logged, ns. */
 #define LONG_NS (UINT64_C(1000) * CLOCK_MS)
 /* A minute; beside the level debug. */
 #define LOG_LINES 600u
@@ -74,7 +75,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	return error;
 }
 
-/* In an orderly end nothing is served any more, so sessions go without the waiting of open.c. */
+/* In an orderly end no session is served any more, so sessions end without the waits of open.c. */
 void executor_deinit(struct executor *executor)
 {
 	struct tenant *tenant;
@@ -159,7 +160,7 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_HALT] = ROUTE_HALT,
 };
 
-/* Requests that speak of a session. */
+/* Requests that name a session. */
 static void route_to_tenant(struct job *job, enum route route)
 {
 	struct tenant *tenant = executor_tenant(job->executor, job->message.session);
@@ -242,7 +243,7 @@ static uint64_t note_time(const char *what, uint64_t begin)
 	return now;
 }
 
-/* Whoever asked is refused; all others go on. */
+/* Only this request fails; all others go on. */
 static int refuse(struct job *job)
 {
 	log_error("%s is refused: no file descriptors are left (limit of open files)",
@@ -271,8 +272,8 @@ static int receive_one(struct executor *executor)
 		error = wire_decode(job->packet.bytes, job->packet.length, &job->message) ? PACKET_E_INVALID
 											  : 0;
 	if (!error && job->message.id && job->message.id <= executor->latest_request) {
-		/* Sent again by a daemon that does not know whether the one before it had sent
-		 * it. */
+		/* Sent again by a daemon that does not know if the previous daemon had sent the
+		 * request. */
 		job_free(job);
 		return 0;
 	}
@@ -293,7 +294,7 @@ static int receive_one(struct executor *executor)
 	return 1;
 }
 
-/* What goes on between messages. Return: microseconds until it wants to go on, -1: when something
+/* The work between messages. Return: microseconds until the next call; -1: when something
  * happens. */
 static int64_t step(struct executor *executor, uint64_t now)
 {
@@ -434,7 +435,7 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 
 int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd)
 {
-	/* An executor serves one user, whose programs may cause what it logs. */
+	/* An executor serves a single user, whose programs may cause lines of the log. */
 	log_limit(LOG_LINES);
 	map_words(words_fd);
 	backend_is_served = true;

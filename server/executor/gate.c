@@ -1,6 +1,6 @@
-// The gate. A driver that puts code or data on the device, or takes it away, waits until all that
-// was issued to the context is done, and blocks everybody's launches meanwhile: deep queues and
-// long kernels of one client become a gap of all. So before such a call, a load for short,
+// The gate. A driver that puts code or data on the device, or takes it away, waits until all work
+// that was issued to the context is done, and blocks all launches until then: deep queues and long
+// kernels of a client become a gap for all. So before such a call, a load for short,
 //
 //          begin           no queue has two           nothing long runs         nothing runs
 //   OPEN ─────────► SHALLOW ────────────────► LONG_FIRST ───────────────► CLOSED ────────────► load
@@ -9,40 +9,40 @@
 //     └── failed, session or context gone (from everywhere) ◄──────────── gate_leave ───────────┘
 //
 //   SHALLOW     a stream has one command on the device at a time, with a mark behind it; deeper
-//               queues run down to that. Everybody goes on.
+//               queues run down to that. All sessions go on.
 //   LONG_FIRST  the same, and a stream whose last command was longer than the threshold gets no
-//               other one.
-//   CLOSED      nobody gets anything.
+//               other command.
+//   CLOSED      no stream gets a command.
 //
 // The threshold is half the time that the oldest command has been running, at least GATE_SHORT_NS:
-// streams stop in the order of the length of their commands, and none waits for one that takes much
-// longer than its own do. That also undoes a knot: a kernel that waits for another stream's kernel
-// gets older until that one may go.
+// streams stop in the order of the length of their commands, and no stream waits for commands that
+// take much longer than its own. That also resolves a deadlock: a kernel that waits for another
+// stream's kernel gets older until that kernel may start.
 //
-// What runs for a short time only is known for streams that have finished a command which began
-// under the gate (proven). For others the end of that command is awaited, at most GATE_SHORT_NS
-// long; if one turns out long when the gate is closed, it is opened to LONG_FIRST again. So nobody
+// Commands are known to be short on streams that have finished a command which began under the gate
+// (proven). On other streams the end of that command is awaited, at most GATE_SHORT_NS long; if a
+// command turns out long when the gate is closed, the gate opens to LONG_FIRST again. So no session
 // is stopped for much more than GATE_CLOSED_NS, plus the load itself.
 //
-// Patience. A try for a gap lasts GATE_PATIENCE_NS (GATE_NOBODY_NS where nobody waits for what is
-// to be done). When it is over
-//   - and a command has been running for as long: the try has failed, and the gate opens. The next
-//     call would stop everybody until that command ends, which may be never. A request rests and is
-//     tried again (module_worker.c). While the same command runs, such a try is over at its first
-//     look. A request puts up with commands of half the time that it has waited, up to
-//     GATE_PATIENCE_MOST_NS: so it outlasts a queue of long kernels at last;
-//   - otherwise the others come and go in a way that leaves no gap: the gate is closed until there
-//     is one, or until a command turns out as long. Not while queues are deep: they run down first.
+// Patience. A try for a gap lasts GATE_PATIENCE_NS (GATE_NOBODY_NS for deferred work that no
+// request waits for). At the end
+//   - and a command has been running for as long: the try has failed, and the gate opens. The
+//     driver's call would stop all sessions until that command ends, maybe for ever. A request
+//     rests and is tried again (module_worker.c). While the same command runs, such a try is over
+//     at its first look. A request tolerates commands of half the time that the request has waited,
+//     up to GATE_PATIENCE_MOST_NS: so a request outlasts a queue of long kernels at last;
+//   - otherwise the other sessions' commands leave no gap: the gate is closed until there is a gap,
+//     or until a command turns out as long. Not while queues are deep: these run down first.
 //
 // Threads. The module thread moves the gate and does all observing, from the words that serving
 // threads and the device write anyway (issued, marked, done). Serving threads obey: one relaxed
-// load per command when the gate is open. A change counts when each of them has begun a turn after
-// it (thread->gate_seen) or sleeps (thread->resting: it looks at the word when it wakes; both sides
-// fence in between). All look at the one word, so who has written it back never goes by an older
-// value.
+// load per command when the gate is open. A change counts when each serving thread has begun a turn
+// since (thread->gate_seen) or sleeps (thread->resting: the thread looks at the word at its
+// wake-up; both sides fence in between). All look at the same word, so a thread that has written
+// the value back never uses an older value.
 //
-// Streams that wait are held like others (hold.c), so those of a session that ends are simply
-// dropped; what it has on the device already is waited for like everything else.
+// Streams that wait are held like others (hold.c), so held streams of a session that ends are
+// simply dropped; the gate waits for the session's commands on the device as for all others.
 
 #include "server/executor/gate.h"
 
@@ -58,11 +58,11 @@
 
 #define SPIN_NS (50 * CLOCK_US)
 
-/* What is on the device, of all sessions. */
+/* The work of all sessions on the device. */
 struct sight {
 	bool any, deep, has_long, unproven;
 	uint64_t oldest;	    /* ns: longest time without an end */
-	const struct tenant *whose; /* that is; valid under tenants_lock */
+	const struct tenant *whose; /* owner of the oldest; valid under tenants_lock */
 };
 
 void gate_init(struct executor *executor)
@@ -98,12 +98,12 @@ static void change(struct executor *executor, enum gate_phase phase, uint64_t no
 
 	gate->changed_at = now;
 	word_release(&gate->word, (number + 1) << 2 | phase);
-	/* Against resting: either we see that a thread is awake, or it sees the change when it
-	 * wakes. */
+	/* Against resting: either this thread sees that a serving thread is awake, or that thread
+	 * sees the change at its wake-up. */
 	word_fence();
 }
 
-/* Whether everybody goes by the word as it is. */
+/* True if all serving threads use the present word. */
 static bool is_known(struct executor *executor)
 {
 	uint64_t word = word_relaxed(&executor->gate.word);
@@ -111,7 +111,7 @@ static bool is_known(struct executor *executor)
 	for (unsigned i = 0; i < executor->pool.count; i++) {
 		struct serve_thread *thread = &executor->pool.threads[i];
 
-		/* Pair with the releases in serve.c: what it issued before can be seen. */
+		/* Pair with the releases in serve.c: earlier issues of the thread can be seen. */
 		if (!word_acquire(&thread->resting) && word_acquire(&thread->gate_seen) != word)
 			return false;
 	}
@@ -137,7 +137,7 @@ void gate_leave(struct executor *executor)
 
 /* ---- observing ---- */
 
-/* Some commands ended: how long each took. */
+/* Notes the duration of commands that ended. */
 static void note_end(struct gate_watch *watch, uint64_t done, uint64_t now)
 {
 	uint64_t each = watch->since ? (now - watch->since) / (done - watch->done) : 0;
@@ -155,8 +155,8 @@ static void look(struct gate_watch *watch, uint64_t round, uint64_t issued, uint
 	bool is_first = watch->round != round;
 
 	if (is_first) {
-		/* What was its oldest command at the last look of an earlier round still is, or is
-		 * done. */
+		/* The oldest command at the last look of an earlier round still is the oldest, or
+		 * is done. */
 		if (done != watch->done)
 			watch->since = 0;
 		watch->round = round;
@@ -207,7 +207,7 @@ static void look_at_tenant(const struct gate *gate, struct tenant *tenant, uint6
 		uint64_t issued = word_acquire(&view->states[slot].issued);
 		struct gate_watch *watch = &tenant->streams[slot].gate;
 
-		/* A word beyond what was marked is a stray write of a kernel. */
+		/* A word beyond `marked` is a stray write of a kernel. */
 		if (done > marked)
 			done = marked;
 		look(watch, gate->round, issued, done, now);
@@ -216,7 +216,7 @@ static void look_at_tenant(const struct gate *gate, struct tenant *tenant, uint6
 	}
 }
 
-/* How long a try lasts at least, and what it never closes the gate for. */
+/* The least duration of a try. While a longer command runs, no try forces the gate to close. */
 static uint64_t patience(const struct gate *gate, const struct tenant *requester)
 {
 	if (requester || gate->pressing || gate->patience_ns < GATE_NOBODY_NS)
@@ -224,7 +224,7 @@ static uint64_t patience(const struct gate *gate, const struct tenant *requester
 	return GATE_NOBODY_NS;
 }
 
-/* How long a command may run before the try has failed. */
+/* The run time of a command from which on the try has failed. */
 static uint64_t endurance(const struct gate *gate, const struct tenant *requester)
 {
 	uint64_t least = patience(gate, requester), half = (gate->begun_at - gate->asked_at) / 2;
@@ -234,7 +234,7 @@ static uint64_t endurance(const struct gate *gate, const struct tenant *requeste
 	return half < GATE_PATIENCE_MOST_NS ? half : GATE_PATIENCE_MOST_NS;
 }
 
-/* In case the try fails now. Under tenants_lock. */
+/* Notes the obstacle in case the try fails now. Under tenants_lock. */
 static void note_obstacle(struct gate *gate, const struct sight *sight)
 {
 	gate->obstacle.ns = sight->oldest;
@@ -276,7 +276,8 @@ static bool may_close(const struct gate *gate, const struct sight *sight, uint64
 	return !sight->deep && !sight->has_long && (!sight->unproven || now - gate->quiet_at > GATE_SHORT_NS);
 }
 
-/* Whether the others leave no gap, and nothing is on the device that would keep the gate closed. */
+/* True if the other sessions leave no gap, and no command on the device would keep the gate closed
+ * for long. */
 static bool is_forced(
 	const struct gate *gate, const struct tenant *requester, const struct sight *sight, uint64_t now)
 {
@@ -305,9 +306,10 @@ static bool move(struct executor *executor, const struct sight *sight, bool forc
 	return true;
 }
 
-/* Whether what looks done is. A kernel that faulted looks so as well while it is examined, and is
- * on the device all the same: whoever waited for that in the driver would hold everybody's launches
- * up. The sign of it comes before its mark, so this is looked at behind the marks. */
+/* True if commands that look done are done. A kernel that faulted looks done as well during its
+ * examination, but is still on the device: a thread that waited for that kernel in the driver would
+ * hold up all launches. The sign of the fault comes before the kernel's mark, so call this after
+ * reading the marks. */
 static bool is_whole(struct executor *executor)
 {
 	return !contain_is_open(executor);

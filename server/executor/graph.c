@@ -1,6 +1,6 @@
 // See graph.h. A graph is published to the serving thread like a function (module.c): in an array
-// by id, and freed only when the serving thread has begun another turn after it was taken out
-// (drain.c).
+// by id, and freed only when the serving thread has begun another turn after the removal from the
+// table (drain.c).
 
 #include "server/executor/graph.h"
 
@@ -64,7 +64,8 @@ static uint32_t first_function(const struct graph *graph)
 	return 0;
 }
 
-/* A graph of a description that came as a file, not built. @ret_text: more about an error */
+/* Makes a graph from a description that came as a file, without building it. @ret_text: more about
+ * an error */
 static CUresult take(struct job *job, struct graph *graph, const char **ret_text)
 {
 	struct tenant *tenant = job->tenant;
@@ -159,7 +160,7 @@ static void forget(struct tenant *tenant, graph_word *slot)
 
 static int drop_drain(struct job *job);
 
-/* Whether any was taken out since the drain with this ticket began. */
+/* Return: true if a graph was removed since the drain with this ticket began. */
 static bool has_later(const struct tenant *tenant, uint64_t ticket)
 {
 	const struct graph *graph = tenant->graphs.forgotten;
@@ -169,7 +170,8 @@ static bool has_later(const struct tenant *tenant, uint64_t ticket)
 	return graph;
 }
 
-/* Where the work did not end in time, the next drop frees what was waited for, too, or the end. */
+/* Where the work did not end in time, the next drop frees these graphs, too, or the session's end
+ * does. */
 static void drop_finish(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
@@ -197,7 +199,7 @@ static int drop_drain(struct job *job)
 	return 0;
 }
 
-/* One job for all of a session, however many come while it waits. */
+/* One job for all drops of a session that come while the job waits. */
 static void free_later(struct tenant *tenant)
 {
 	struct job *later = tenant->graphs.drops ? NULL : job_new(tenant->executor);
@@ -211,29 +213,29 @@ static void free_later(struct tenant *tenant)
 	job_park(later);
 }
 
-/* The client says that no launch is under way; that is made sure of after it has its answer. */
+/* The client says that no launch is in flight. The executor verifies that after the answer. */
 void graph_drop(struct job *job)
 {
 	graph_word *slot = graph_slot(&job->tenant->graphs, job->message.graph.graph);
 
-	/* Unless it was forgotten with a module. */
+	/* Unless the graph was forgotten with a module. */
 	if (slot && atomic_load_explicit(slot, memory_order_relaxed)) {
 		forget(job->tenant, slot);
 		free_later(job->tenant);
 	}
-	/* Nothing of it is taken over any more, and nobody else has the id yet. */
+	/* No take-over needs the graph any more, and the id is not reused yet. */
 	if (word_relaxed(&job->tenant->generation))
 		graph_give_place_back(job->tenant, job->message.graph.graph);
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }
 
-/* What is on its way out: a module, or an array. */
+/* A module or an array that is about to be freed. */
 struct leaver {
 	const struct module *module;
 	uint32_t array;
 };
 
-/* What a module has in the context, which may be somebody else's when it is gone. */
+/* True for addresses of a module in the context: another session may get these after the unload. */
 static bool is_of_module(struct tenant *tenant, const struct module *module, uint64_t address, uint64_t bytes)
 {
 	for (uint32_t i = 0; i < module->global_count; i++)
@@ -271,10 +273,10 @@ static bool uses_module(
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
 		function = module_function(&tenant->modules, launch->function);
-		/* Those of a module that is going are not found any more. */
+		/* Functions of a module that is being unloaded are not found any more. */
 		return !function || function->module == module;
 	case FRMPS_OP_COPY:
-	case FRMPS_OP_ARRAY_COPY: /* it begins like the other */
+	case FRMPS_OP_ARRAY_COPY: /* it begins like FRMPS_OP_COPY */
 		return copy_uses(tenant, &copy->copy, module);
 	case FRMPS_OP_SET:
 		return set_uses(tenant, graph_form_body(node), module);
@@ -303,8 +305,8 @@ static bool uses(struct tenant *tenant, const struct graph *graph, const struct 
 	return false;
 }
 
-/* In a standby, where nothing runs, a description that says what was before changes proves nothing
- * of what the graph is: it is only not built any more. */
+/* In a standby, where nothing runs, the description lacks later changes and so proves nothing about
+ * the graph: the standby only drops what it has built. */
 static void leave(struct tenant *tenant, graph_word *slot)
 {
 	struct graph *graph = atomic_load_explicit(slot, memory_order_relaxed);

@@ -1,5 +1,6 @@
-// Building and launching graphs (graph.h), and bringing changes of nodes (graph_change.c) into what
-// was built. Serving thread of the session; before a graph is published the module thread builds.
+// Building and launching graphs (graph.h), and bringing changes of nodes (graph_change.c) into
+// built graphs. Serving thread of the session; before a graph is published the module thread
+// builds.
 
 #include "server/executor/graph_inside.h"
 
@@ -18,8 +19,8 @@ static bool is_same(const struct memory_versions *a, const struct memory_version
 	return a->device == b->device && a->host == b->host && a->globals == b->globals;
 }
 
-/* What a kernel may write to a constant's mirror that it has a pointer to. A node has room for
- * one. */
+/* Copies stores of the kernel on, for a constant whose mirror the kernel has a pointer to. A node
+ * has room for one copy. */
 static CUresult build_store(struct tenant *tenant, struct backend_node *ret)
 {
 	const struct backend_launch *launch = &ret->launch;
@@ -148,7 +149,7 @@ static CUresult fill_node(
 	}
 }
 
-/* One that is disabled may name what is gone; it is built as one that does nothing. */
+/* A disabled node may name freed resources: it is built as a node that does nothing. */
 static CUresult build_node(
 	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
 {
@@ -191,7 +192,8 @@ CUresult graph_build(struct tenant *tenant, struct graph *graph)
 	return CUDA_SUCCESS;
 }
 
-/* What the session may use now is what it was built for, or what it was built for once. */
+/* Takes an earlier build for the session's present multiprocessors, or builds the graph for
+ * these. */
 static CUresult build_again(struct tenant *tenant, struct graph *graph)
 {
 	uint64_t sms = word_relaxed(&tenant->sms);
@@ -207,8 +209,7 @@ static CUresult build_again(struct tenant *tenant, struct graph *graph)
 	return CUDA_SUCCESS;
 }
 
-/* The device is not to be sent to memory that is gone. What goes from here on waits for what is
- * launched. */
+/* The device must not use freed memory. Memory that is freed from here on waits for the launch. */
 static CUresult check_again(struct tenant *tenant, struct graph *graph)
 {
 	const struct frmps_graph_node *node = graph_form_first(graph_head(graph));
@@ -247,7 +248,7 @@ static void note_launches(struct tenant *tenant, const struct graph *graph)
 
 /* ---- changes ---- */
 
-/* Whether a node can be changed where it is; nothing of one that is disabled is looked at. */
+/* True if the node can be changed in place. Nothing of a disabled node matters. */
 static bool fits(const struct backend_node *was, const struct backend_node *now)
 {
 	return was->op == now->op ? now->disabled || !was->onto == !now->onto : now->disabled;
@@ -276,7 +277,7 @@ static CUresult change_node(struct tenant *tenant, struct graph *graph, uint32_t
 	return CUDA_SUCCESS;
 }
 
-/* Brings all changes into what was built. */
+/* Brings all changes into the built graph. */
 static CUresult change_nodes(struct tenant *tenant, struct graph *graph)
 {
 	CUresult code = CUDA_SUCCESS;
@@ -289,7 +290,7 @@ static CUresult change_nodes(struct tenant *tenant, struct graph *graph)
 	return code;
 }
 
-/* Whether what was built is what a launch would take now, but for the latest command's changes. */
+/* True if a launch would use the built graph now, but for the latest command's changes. */
 static bool is_current(const struct tenant *tenant, const struct graph *graph)
 {
 	struct memory_versions now = versions_of(tenant);
@@ -312,7 +313,7 @@ void graph_change_ahead(struct tenant *tenant, const struct frmps_graph_update *
 		graph->built->changes = graph->changes;
 }
 
-/* What cannot be changed where it is, is built anew. */
+/* Builds the graph anew where a change in place is not possible. */
 static CUresult refresh(struct tenant *tenant, struct graph *graph)
 {
 	CUresult code = change_nodes(tenant, graph);

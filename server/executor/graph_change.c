@@ -1,18 +1,18 @@
 // Changes of graphs' nodes (graph.h): GRAPH_UPDATE commands, in order with launches.
 //
-// A change is made in the graph's description, and at once, or at the next launch, in what was
-// built (graph_build.c). The description as it is now is also kept in the graph's place in the
-// session's region (shm/layout.h), for executors to come. That place is what the description was
-// when the command that was issued last was issued. So an executor that takes over first takes back
-// what commands have changed that are not done, the latest first, and issues them again.
+// A change is made in the graph's description, and at once, or at the next launch, in the built
+// graph (graph_build.c). The present description is also saved in the graph's place in the
+// session's region (shm/layout.h), for later executors. That place has the description as of the
+// command that was issued last. So an executor that takes over first takes back the changes of
+// commands that are not done, the latest first, and issues these commands again.
 //
 // Why this survives an executor that dies anywhere:
-//   - a place is valid once its head is the description's, which is written last. The head has a
-//     serial number, so what an earlier graph of the same id has left is not taken for it;
-//   - behind the changes, the journal's copy of a command has room for what was there before.
-//     That is written first, then `applied`, then the place;
-//   - taking a change back writes what was there before, then sets `applied` to zero. Both may be
-//     done twice.
+//   - a place is valid once it has the description's head, which is written last. The head has a
+//     serial number, so the contents of an earlier graph with the same id do not count;
+//   - behind the changes, the journal's copy of a command has room for the former contents. These
+//     are written first, then `applied`, then the place;
+//   - taking a change back writes the former contents, then sets `applied` to zero. Both steps may
+//     be done twice.
 //
 // Serving thread of the session; graph_take_back() the main thread, before serving starts.
 
@@ -42,7 +42,7 @@ void graph_changes_free(struct graph *graph)
 	graph->changed = NULL;
 }
 
-/* A table of its nodes, by number. */
+/* Makes a table of the nodes, by number. */
 static CUresult make_tables(struct graph *graph)
 {
 	const struct frmps_graph_head *head = graph_head(graph);
@@ -66,7 +66,7 @@ static CUresult make_tables(struct graph *graph)
 	return CUDA_SUCCESS;
 }
 
-/* ---- its place ---- */
+/* ---- the graph's place ---- */
 
 static CUresult map_place(struct tenant *tenant, struct graph *graph)
 {
@@ -77,7 +77,7 @@ static CUresult map_place(struct tenant *tenant, struct graph *graph)
 		return CUDA_SUCCESS;
 	if (!place || !graph_head(graph)->serial)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Or a write would end the executor where there is no memory. */
+	/* Without this, a write without free memory would end the executor. */
 	if (fallocate(tenant->server_fd, 0, (off_t)place, (off_t)place_bytes(graph)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	at = mmap(NULL, place_bytes(graph), PROT_READ | PROT_WRITE, MAP_SHARED, tenant->server_fd,
@@ -127,7 +127,7 @@ void graph_give_place_back(struct tenant *tenant, uint32_t id)
 		log_debug("the place of a graph cannot be given back");
 }
 
-/* ---- what former executors have changed ---- */
+/* ---- changes of previous executors ---- */
 
 static bool has_same_form(const struct frmps_graph_node *a, const struct frmps_graph_node *b)
 {
@@ -186,7 +186,7 @@ CUresult graph_adopt(struct tenant *tenant, struct graph *graph)
 
 /* ---- commands ---- */
 
-/* Where the journal's copy of a command has what was there before a change. */
+/* The place of a change's former contents in the journal's copy of a command. */
 static struct frmps_graph_change *former_of(
 	const struct frmps_head *record, const struct frmps_graph_change *change)
 {
@@ -234,7 +234,7 @@ static void write_node(struct frmps_graph_node *node, const struct frmps_graph_c
 	memcpy((void *)(uintptr_t)graph_form_body(node), change + 1, graph_form_room(node));
 }
 
-/* The same node in the graph's place. Its size and edges are those of the private one. */
+/* Writes the same node in the graph's place. Size and edges are those of the private node. */
 static void write_kept(const struct graph *graph, const struct frmps_graph_change *change)
 {
 	const struct frmps_graph_node *node = graph->nodes[change->node];
@@ -292,7 +292,7 @@ static bool is_in_order(const struct frmps_head *record)
 	       !graph_form_check_changes(update, graph_changes_bytes(record));
 }
 
-/* Of a graph that this executor has not used yet. */
+/* The graph is one that this executor has not used yet. */
 static CUresult take_back(struct tenant *tenant, struct frmps_head *record)
 {
 	struct frmps_graph_update *update = (void *)(record + 1);
@@ -300,7 +300,7 @@ static CUresult take_back(struct tenant *tenant, struct frmps_head *record)
 	struct graph *graph = graph_find(tenant, update->graph);
 	CUresult code;
 
-	/* Nothing will be launched that was dropped. */
+	/* A dropped graph is not launched any more. */
 	if (!graph || !may_be_kept(tenant, graph))
 		return CUDA_SUCCESS;
 	code = map_place(tenant, graph);

@@ -9,11 +9,12 @@
 
 #include "server/executor/intake.h"
 
-/* The driver's: a kernel's ports behind its end, and the type of edge that they need. */
+/* Values of the driver: the ports of a kernel other than its end, and the type of edge for these
+ * ports. */
 #define PORT_MAX	  2u
 #define TYPE_PROGRAMMATIC 1u
 
-/* Bytes of body and payload; UINT64_MAX if there is no such op or the body does not even begin. */
+/* Bytes of body and payload; UINT64_MAX if there is no such op or the body is cut off. */
 static uint64_t body_bytes(uint16_t op, const void *body, uint64_t room)
 {
 	const struct frmps_condition *condition = body;
@@ -74,7 +75,7 @@ static const char *check_body(uint16_t op, const void *body, uint64_t room)
 	return op == FRMPS_OP_COPY ? intake_check_copy(copy) : intake_check_array_copy(body);
 }
 
-/* What is known of the nodes before the one that is looked at. */
+/* Facts about the nodes before the present node. */
 struct seen {
 	uint16_t op;
 	uint32_t body; /* number of the body's first node, plus one; 0: in none */
@@ -134,7 +135,7 @@ static const char *check_node(const struct check *check, uint32_t body)
 
 static const char *check_range(struct check *check, uint32_t end, uint32_t body, unsigned depth);
 
-/* The bodies of a condition, which was looked at. */
+/* Checks the bodies of a condition that itself was checked. */
 static const char *check_bodies(
 	struct check *check, const struct frmps_condition *condition, uint32_t end, unsigned depth)
 {

@@ -1,5 +1,5 @@
 // Descriptions of graphs, as clients write them (protocol/command.fbs, GraphHead): the check that
-// makes one safe to walk, and the walk. Pure functions of private memory.
+// makes a walk over a description safe, and the walk. Pure functions of private memory.
 
 #ifndef FRMPS_SERVER_EXECUTOR_GRAPH_FORM_H
 #define FRMPS_SERVER_EXECUTOR_GRAPH_FORM_H
@@ -9,8 +9,9 @@
 #include "protocol/command.h"
 
 /**
- * Checks everything but what the session owns: bounds, ops, edges to earlier nodes only, bodies.
- * @bytes: 8-byte aligned, in memory that nobody else writes
+ * Checks bounds, ops, edges (to earlier nodes only) and bodies; not the session's ownership of
+ * resources.
+ * @bytes: 8-byte aligned, in memory that no other thread or process writes
  * Return: NULL, or what is wrong.
  */
 const char *graph_form_check(const uint8_t *bytes, uint64_t size);
@@ -48,21 +49,21 @@ static inline uint32_t graph_form_room(const struct frmps_graph_node *node)
 	return node->size - (uint32_t)sizeof(*node) - node->edges * (uint32_t)sizeof(struct frmps_graph_edge);
 }
 
-/** Bytes of the changes of a GRAPH_UPDATE in the journal, and of the room behind them, which is for
- * what was there before. */
+/** Bytes of the changes of a GRAPH_UPDATE in the journal, and of the room for the former contents
+ * behind them. */
 static inline uint32_t graph_changes_bytes(const struct frmps_head *record)
 {
 	return (record->size - (uint32_t)(sizeof(*record) + sizeof(struct frmps_graph_update))) / 2;
 }
 
 /**
- * Checks the changes of a GRAPH_UPDATE, but for whether there are such nodes.
+ * Checks the changes of a GRAPH_UPDATE, but not that the nodes exist.
  * @bytes: behind the command's body
  * Return: NULL, or what is wrong.
  */
 const char *graph_form_check_changes(const struct frmps_graph_update *update, uint64_t bytes);
 
-/* The walk over checked ones: update->changes from the first. */
+/* The walk over checked changes: update->changes from the first. */
 static inline const struct frmps_graph_change *graph_form_changes(const struct frmps_graph_update *update)
 {
 	return (const struct frmps_graph_change *)(const void *)(update + 1);

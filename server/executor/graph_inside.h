@@ -1,4 +1,4 @@
-// What the files of graphs share (graph.h): a graph as it is in this executor.
+// Shared by the graph files (graph.h): a graph in this executor.
 
 #ifndef FRMPS_SERVER_EXECUTOR_GRAPH_INSIDE_H
 #define FRMPS_SERVER_EXECUTOR_GRAPH_INSIDE_H
@@ -7,18 +7,18 @@
 #include "server/executor/graph_form.h"
 #include "server/executor/tenant.h"
 
-/* They change whenever the session loses some. */
+/* A version changes whenever the session loses memory of that kind. */
 struct memory_versions {
 	uint64_t device, host, globals;
 };
 
-/* A graph as it was built for some multiprocessors. Earlier ones may still run, so they stay until
- * the graph goes: there are no more than groups that the executor makes (cap.c), and than
- * GRAPH_BUILDS_MOST that were built because a change was refused. */
+/* A build of a graph, for some multiprocessors. Earlier builds may still run, so all builds stay
+ * until the graph is freed: at most one for each group that the executor makes (cap.c), and
+ * GRAPH_BUILDS_MOST after refused changes. */
 struct built {
 	struct built *earlier;
 	uint64_t sms;
-	uint64_t changes; /* of the graph, as far as they are in it */
+	uint64_t changes; /* changes of the graph that this build has */
 	struct backend_graph *backend;
 	struct backend_node nodes[]; /* point into the graph's bytes */
 };
@@ -26,26 +26,25 @@ struct built {
 #define GRAPH_BUILDS_MOST 4u
 
 struct graph {
-	struct graph *next; /* of the forgotten ones */
-	uint64_t ticket;    /* of a forgotten one: what was last asked for then (drain.c) */
+	struct graph *next; /* of the list of forgotten graphs */
+	uint64_t ticket;    /* of a forgotten graph: the latest drain ticket then (drain.c) */
 	uint32_t id;
-	uint8_t *bytes; /* the description. Changed by the serving thread, with the table's lock */
-	struct built
-		*built; /* the latest; NULL: none. Serving thread, before it is published module thread */
-	struct memory_versions at; /* memory of the session that its nodes were checked against */
+	uint8_t *bytes;	     /* the description. Changed by the serving thread, with the table's lock */
+	struct built *built; /* the latest; NULL: none. Serving thread; module thread before publication */
+	struct memory_versions at; /* of the session's memory at the check of the nodes */
 	uint32_t function;	   /* of the first kernel; 0: none */
-	uint32_t counted;	   /* nodes, as far as they are in the table's sum */
+	uint32_t counted;	   /* nodes that are in the table's sum */
 	uint64_t size;		   /* bytes, the same */
-	bool has_run;		   /* what its kernels can leave behind is noted. Serving thread */
+	bool has_run;		   /* residual state of the kernels is noted. Serving thread */
 
 	/* Of a graph that is changed: graph_change.c. Serving thread; NULL before the first
 	 * change. */
-	bool looked;	   /* what former executors have changed is in the bytes */
+	bool looked;	   /* changes of previous executors are in the bytes */
 	uint32_t rebuilt;  /* because a change was refused */
-	uint64_t changes;  /* so many so far */
+	uint64_t changes;  /* number of changes so far */
 	uint64_t *changed; /* by node: the number of its latest change */
 	struct frmps_graph_node **nodes;
-	uint8_t *kept; /* its place in the session's region */
+	uint8_t *kept; /* the graph's place in the session's region */
 };
 
 static inline struct frmps_graph_head *graph_head(const struct graph *graph)
@@ -70,15 +69,14 @@ static inline struct graph *graph_find(const struct tenant *tenant, uint32_t id)
 	return slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
 }
 
-/** Builds a graph from its checked description. What it names must be the session's at this
- * moment. */
+/** Builds a graph from the checked description. The session must own all resources that the graph
+ * names at this moment. */
 CUresult graph_build(struct tenant *tenant, struct graph *graph);
 
-/** Brings what former executors have changed into the bytes of a graph that is used for the first
- * time. */
+/** Brings changes of previous executors into the bytes of a graph at its first use. */
 CUresult graph_adopt(struct tenant *tenant, struct graph *graph);
 
-/** Frees what changes have made. */
+/** Frees the memory of changes. */
 void graph_changes_free(struct graph *graph);
 
 #endif

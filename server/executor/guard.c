@@ -1,35 +1,34 @@
-// The slots of a guard. The device part of the window is seen as granules of 2 MiB:
+// The slots of a guard. The device part of the window consists of granules of 2 MiB:
 //
 //   FREE     farther than `reach` from any memory that the session has or had
 //   WANTED   to be backed, not mapped yet
 //   NEAR     a mapping of the near sink (one granule)
 //   FAR      part of a mapping of the far sink (a block: as many granules, aligned to its size)
-//   REAL     memory of the session, or where the service itself sees the sinks: never a slot
+//   REAL     memory of the session, or the service's own mapping of the sinks: never a slot
 //
 //   FREE ──within reach──► WANTED ──step──► NEAR, FAR ──make_room──► WANTED ──note_mapped──► REAL ─┐
 //                             ▲                                                                    │
 //                             └─────────────────────────── note_unmapped ──────────────────────────┘
 //
-// A mapping begins at the start of its chunk and cannot be split, so a sink is as large as the
-// slots it is mapped into, and there are two of them: near slots fit into every gap, and far ones
-// make it cheap to cover much. A slot costs about 21 us to map, 13 us to unmap (H200), whatever its
-// size:
-// 4 GiB on either side of the memory are 4096 slots of 2 MiB, 88 ms, or 512 slots of 16 MiB, 11 ms.
+// A mapping begins at the start of its chunk and cannot be split, so a sink is as large as its
+// slots, and there are two sinks: near slots fit into every gap, and far slots cover much memory
+// cheaply. A slot of any size costs about 21 us to map, 13 us to unmap (H200): 4 GiB on either side
+// of the memory are 4096 slots of 2 MiB, 88 ms, or 512 slots of 16 MiB, 11 ms.
 //
 // Device memory: 2 + 16 MiB per session at most (the daemon chooses, session/sink.c); 256 sessions
 // have 4.5 GiB, 3.2 % of an H200's.
 //
 // Slots are prepared by the main thread in steps of GUARD_STEP_SLOTS, a third of a millisecond,
-// with pauses between (stray.c), from the latest change outwards and then wherever any are wanted.
-// The immediate neighbours of new memory are backed before the request is answered. What is freed
-// while the guard is complete stays bare for FREED_NS: a program that allocates again at once, in a
-// loop, pays for no slot (64 MiB: up to 16 to map, and to unmap). A stray into what is bare is a
-// fault, as natively.
-// Where real memory comes into the place of a far slot the block is bare until near slots are
-// mapped around it: for moments, and only for the session that asks for the memory. Slots are taken
-// away, for such memory (but in a standby) and at the end, with rests between (pace.h).
+// with pauses between (stray.c), from the latest change outwards, then all other wanted granules.
+// The immediate neighbours of new memory are backed before the request is answered. Memory that is
+// freed while the guard is complete stays bare for FREED_NS: a program that allocates again at
+// once, in a loop, pays for no slot (64 MiB: up to 16 to map, and to unmap). An access to bare
+// granules is a fault, as natively.
+// Where real memory takes the place of a far slot, the block is bare until near slots are mapped
+// around the memory: for moments, and only for the session that asks for the memory. Slots are
+// unmapped, for such memory (but in a standby) and at the end, with rests between (pace.h).
 //
-// Active executor and standbys do this each for itself, from the same requests.
+// The active executor and each standby map their own slots, from the same requests.
 
 #include "server/executor/guard.h"
 
@@ -74,8 +73,8 @@ static void set_all(struct guard *guard, uint32_t from, uint32_t to, enum slot s
 		set(guard, i, state);
 }
 
-/* Further windows of a session have no guard: what is mapped there grows piece by piece, and slots
- * would have to give way each time. A stray into what is bare is a fault, as natively. */
+/* Further windows of a session have no guard: mappings there grow piece by piece, and slots would
+ * have to give way each time. An access to bare memory is a fault, as natively. */
 static bool is_guarded(const struct tenant *tenant, uint64_t address)
 {
 	return tenant->guard && tenant_is_device(tenant, address);
@@ -112,7 +111,7 @@ static void count_slots(struct tenant *tenant, int change)
 	tenant->executor->strays.slots += (uint32_t)change;
 }
 
-/* Maps slots from a granule on. Return: whether it could. */
+/* Maps slots from a granule on. Return: true on success. */
 static bool map_slots(struct tenant *tenant, uint32_t granule, uint32_t count, bool is_far)
 {
 	struct guard *guard = tenant->guard;
@@ -144,8 +143,8 @@ static bool is_bare(const struct guard *guard, uint32_t block)
 	return true;
 }
 
-/* Backs a wanted granule, and what follows it in its block, with at most so many slots. Return: how
- * many. */
+/* Backs a wanted granule, and the following ones of the same block, with at most `most` slots.
+ * Return: the number of slots. */
 static uint32_t back(struct tenant *tenant, uint32_t granule, uint32_t most)
 {
 	struct guard *guard = tenant->guard;
@@ -159,7 +158,7 @@ static uint32_t back(struct tenant *tenant, uint32_t granule, uint32_t most)
 	return map_slots(tenant, granule, count, false) ? count : 0;
 }
 
-/* ---- what is next ---- */
+/* ---- the next granule ---- */
 
 static const uint8_t *find_wanted(const struct guard *guard, uint32_t from, uint32_t count)
 {
@@ -177,7 +176,7 @@ static const uint8_t *find_at_radius(const struct guard *guard)
 	uint32_t low = guard->low / guard->block, high = (guard->high - 1) / guard->block;
 	const uint8_t *at = find_wanted(guard, (high + guard->radius) * guard->block, guard->block);
 
-	/* Between the two, for a change of many blocks: its inside comes with the first look. */
+	/* Between the two, for a change of many blocks: the first look covers the inside. */
 	if (!at && !guard->radius)
 		at = find_wanted(guard, low * guard->block, (high - low + 1) * guard->block);
 	if (!at && guard->radius && low >= guard->radius)
@@ -219,7 +218,7 @@ void guard_step(struct tenant *tenant)
 
 /* ---- changes of the session's memory ---- */
 
-/* Takes the slot away that covers a granule. */
+/* Unmaps the slot that covers a granule. */
 static CUresult clear(struct tenant *tenant, uint32_t granule)
 {
 	struct guard *guard = tenant->guard;
@@ -250,7 +249,7 @@ CUresult guard_make_room(struct tenant *tenant, const struct wire_range *range)
 		return CUDA_SUCCESS;
 	if (to > granule_of(tenant, guard->home))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* In a standby nobody launches, and a takeover may be next for this thread. */
+	/* In a standby no session launches, and a take-over may be next for this thread. */
 	rests = tenant_is_any_served(tenant->executor);
 	pace_begin(&pace, tenant->executor);
 	for (uint32_t i = from; !code && i < to; i++)
@@ -287,7 +286,7 @@ void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range)
 
 	if (!is_guarded(tenant, range->address))
 		return;
-	/* What was wanted before does not wait for it. */
+	/* Granules that were wanted before do not wait. */
 	if (!guard->wanted)
 		guard->step_at = clock_now() + FREED_NS;
 	log_debug("session %llu: to be backed: %llu MiB that are free again", (unsigned long long)tenant->id,
@@ -355,7 +354,7 @@ static void adopt(struct tenant *tenant)
 	struct range_set *maps = &tenant->device_maps;
 
 	set_all(guard, granule_of(tenant, guard->home), guard->granules, REAL);
-	/* Only this thread changes it. */
+	/* Only this thread changes device_maps. */
 	for (uint32_t i = 0; i < maps->count; i++)
 		if (tenant_is_device(tenant, maps->at[i].start))
 			set_all(guard, granule_of(tenant, maps->at[i].start),
@@ -370,7 +369,8 @@ static CUresult open_guard(struct tenant *tenant, const struct wire_open_guard *
 {
 	CUresult code;
 
-	/* A daemon that does not know whether the one before it had said so says it again. */
+	/* A daemon that does not know if the previous daemon had sent the request sends it
+	 * again. */
 	if (tenant->guard)
 		return CUDA_SUCCESS;
 	if (near_fd < 0 || far_fd < 0 || !is_sound(tenant, wish))

@@ -1,6 +1,6 @@
-// The guard of a session: what lies around its device memory is backed by its sinks, so that a
-// kernel that reads or writes there does not fault the context that it shares. How slots are chosen
-// is in guard.c; who looks at the sinks, and what follows, in stray.c.
+// The guard of a session: sinks back the addresses around the session's device memory, so that a
+// kernel that reads or writes there does not fault the shared context. guard.c has the choice of
+// slots; stray.c has the looks at the sinks and their consequences.
 //
 // Main thread, but for guard_unmap().
 
@@ -19,12 +19,12 @@ struct job;
 struct pace;
 struct tenant;
 
-/* What a proved stray has for a consequence (OpenGuard.policy). */
+/* The consequence of a guard hit with a proved culprit (OpenGuard.policy). */
 enum guard_policy { GUARD_ERROR = 1, GUARD_WARN = 2 };
 
-/* Every word of a sink. Each half is a quiet NaN as binary16 and as bfloat16, the whole one as
- * binary32 and, twice, as binary64: what a stray read returns spoils the result instead of looking
- * like one. No program is likely to write it; one that does is not seen. */
+/* Every word of a sink. Each half is a quiet NaN as binary16 and as bfloat16, the whole word as
+ * binary32 and, twice, as binary64: values that a kernel reads from a sink spoil the result instead
+ * of looking valid. No program is likely to write this word; such a write is not seen. */
 #define GUARD_PATTERN UINT32_C(0xfffafffb)
 
 /* Slots that are mapped in one step of the main thread. */
@@ -33,7 +33,7 @@ enum guard_policy { GUARD_ERROR = 1, GUARD_WARN = 2 };
 struct guard {
 	struct backend_sink *near, *far;
 	uint64_t near_bytes, far_bytes;
-	uint64_t home; /* address at which the service itself sees the sinks: near, then far */
+	uint64_t home; /* address of the service's own mapping of the sinks: near, then far */
 	uint32_t policy;
 	uint32_t reach; /* granules */
 
@@ -54,27 +54,27 @@ struct guard {
 void guard_handle(struct job *job);
 
 /**
- * Before real memory is mapped: takes the slots away that are in its place.
+ * Before real memory is mapped: unmaps the slots in its place.
  * Return: CUDA_SUCCESS; CUDA_ERROR_OUT_OF_MEMORY for the few addresses that are the guard's own;
  * the backend's code.
  */
 CUresult guard_make_room(struct tenant *tenant, const struct wire_range *range);
-/** Real memory was mapped there: its neighbours are backed at once, the rest of its neighbourhood
- * in steps.
+/** Real memory was mapped: its neighbours are backed at once, the rest of the neighbourhood in
+ * steps.
  */
 void guard_note_mapped(struct tenant *tenant, const struct wire_range *range);
-/** No real memory is there any more, or it could not be mapped: the range is backed in steps. */
+/** The range has no real memory any more, or the mapping failed: slots back the range in steps. */
 void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range);
 
 /** Maps up to GUARD_STEP_SLOTS slots. */
 void guard_step(struct tenant *tenant);
 
-/** Unmaps everything. Any thread: the session is closing or let go, and nothing looks at its sinks
- * or changes its guard any more. Return: false: it is to be called again (pace_step()) */
+/** Unmaps everything. Any thread: the session is closing or was detached, and no thread looks at
+ * the sinks or changes the guard any more. Return: false: call again (pace_step()) */
 bool guard_unmap(struct tenant *tenant, struct pace *pace);
 /** Frees the guard, which is unmapped, if there is one. */
 void guard_deinit(struct tenant *tenant);
-/** Both. */
+/** guard_unmap() and guard_deinit(). */
 void guard_end(struct tenant *tenant);
 
 #endif

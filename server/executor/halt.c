@@ -2,19 +2,19 @@
 //
 //   main thread      writes EXECUTOR_HALTED into executor->lost, which every thread looks at before
 //                    each command, and wakes the serving threads
-//   serving threads  finish the call they are in; at the beginning of their next turn they put a
-//                    mark behind everything that has none, and write `halted`. From then on they
-//                    touch nothing that a client or a later executor reads
-//   main thread      answers when all have written it: journals and states stand still, and the
-//                    timelines change only by marks of the device. Then it asks the driver from
-//                    time to time, because nobody else does any more: a context that has faulted
-//                    says so at last (Lost)
+//   serving threads  finish their current call; at the beginning of the next turn they put a mark
+//                    behind all unmarked commands, and write `halted`. From then on they touch no
+//                    word that a client or a later executor reads
+//   main thread      answers when all have written `halted`: journals and states stand still, and
+//                    the timelines change only by marks of the device. Then the main thread asks
+//                    the driver from time to time, because no other thread does any more: so a
+//                    context that has faulted is noticed at last (Lost)
 //
-// A context that is lost already gets no last marks: its driver takes none.
+// A context that is lost already gets no last marks: the driver takes none.
 //
-// With a fence: when all have written it, or stand still for good where they are (park.c), the
-// process is taken off the device as well. The timelines do not change either then, and no write of
-// this context can land any more, whatever was running.
+// With a fence: when all serving threads have written `halted`, or stand still for good (park.c),
+// the backend takes the process off the device as well. Then the timelines do not change either,
+// and no write of this context can land any more, whatever was running.
 
 #include "server/executor/halt.h"
 
@@ -29,7 +29,7 @@
 #include "server/log.h"
 #include "shm/order.h"
 
-/* How long serving threads may take to come by before a fence. */
+/* Time for serving threads to pass by themselves before a fence. */
 #define PASS_NS (5 * CLOCK_MS)
 
 void halt_pass(struct serve_thread *thread)
@@ -40,8 +40,8 @@ void halt_pass(struct serve_thread *thread)
 	TAILQ_FOREACH (tenant, &thread->tenants, served_link) {
 		retire_mark_last(tenant);
 		timing_finish(tenant);
-		/* The doorbell is the next executor's as well: who takes a ring off it leaves the
-		 * other asleep. */
+		/* The next executor listens to the same doorbell: an executor that takes a ring off
+		 * the doorbell leaves the other asleep. */
 		epoll_ctl(thread->epoll, EPOLL_CTL_DEL, tenant->doorbell, NULL);
 	}
 	/* Pairs with the acquire in all_passed(). */
@@ -49,7 +49,7 @@ void halt_pass(struct serve_thread *thread)
 	job_board_kick(&executor->board);
 }
 
-/* A stream of the session to ask about the context: one with work, else any. */
+/* A stream of the session to ask about the context: with work if possible. */
 static struct backend_stream *find_stream(struct tenant *tenant)
 {
 	struct stream *stream;
@@ -70,7 +70,7 @@ static bool ask_driver(struct executor *executor)
 {
 	struct tenant *tenant;
 
-	/* Serving threads have let go of their sessions: the acquires in all_passed(). */
+	/* Serving threads have released their sessions: the acquires in all_passed(). */
 	TAILQ_FOREACH (tenant, &executor->tenants, link) {
 		struct backend_stream *stream = find_stream(tenant);
 
@@ -82,7 +82,7 @@ static bool ask_driver(struct executor *executor)
 	return false;
 }
 
-/* What was still on the device when the threads let go. */
+/* Publishes the times of work that was on the device when the threads passed. */
 static void publish_times(struct executor *executor)
 {
 	struct tenant *tenant;
@@ -101,8 +101,7 @@ static int watch(struct job *job)
 	return 0;
 }
 
-/* Before a fence those that are in a call of the driver are not waited for: they are stopped
- * there. */
+/* Before a fence, threads in a call of the driver are not waited for but stopped there. */
 static bool all_passed(const struct job *job)
 {
 	const struct serve_pool *pool = &job->executor->pool;
@@ -133,7 +132,7 @@ void halt_handle(struct job *job)
 	struct executor *executor = job->executor;
 	uint32_t running = 0;
 
-	/* It may be why this executor has to be halted. */
+	/* The module thread's work may be the reason for the halt. */
 	module_worker_tell(executor, clock_now());
 	atomic_compare_exchange_strong(&executor->lost, &running, EXECUTOR_HALTED);
 	serve_kick_all(executor);

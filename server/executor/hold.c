@@ -10,9 +10,9 @@
 //   DESTROY   all before it is done                            timeline, polled
 //
 // The last three are commands that need no device: when they go on, they are done (retire_settled).
-// They count as issued only then, so a promotion never finds one in doubt: the next executor simply
-// holds it again. A host function that has begun is not run twice, because the client compares its
-// own `started` word.
+// They count as issued only then, so a promotion never finds such a command in flight: the next
+// executor simply holds the stream again. A host function that has begun is not run twice, because
+// the client compares its own `started` word.
 //
 // Copies that look at a device word use a stream of their own and the session's scratch word, one
 // at a time.
@@ -24,8 +24,7 @@
 #include "server/executor/retire.h"
 #include "shm/doorbell.h"
 
-/* Commands that streams issue in one turn after they were let go, all together: others wait for
- * it. */
+/* Commands that all released streams of a session together may issue in a turn: others wait. */
 #define BACKLOG 64u
 /* STREAM_ISSUE_CREDIT commands keep a device busy for four times as long at least (H200: 1 us for
  * the shortest). */
@@ -58,8 +57,8 @@ bool hold_fulfils(const struct frmps_wait_value *wait, uint64_t value)
 	}
 }
 
-/* Whether everything before the held command is done; sees to it that this will be known. The sign
- * of a fault may have come since this turn began. */
+/* True if all commands before the held one are done; puts a mark to find out. The sign of a fault
+ * may have come since this turn began. */
 static bool is_drained(struct tenant *tenant, struct stream *stream)
 {
 	retire_mark(tenant, stream);
@@ -114,7 +113,7 @@ static bool start_copy(struct tenant *tenant, struct stream *stream, const struc
 	return true;
 }
 
-/* Whether the device word was read: looks at the copy under way, or begins one. */
+/* Return: true if the device word was read: looks at the copy under way, or begins a copy. */
 static bool read_device(struct tenant *tenant, struct stream *stream, const struct frmps_wait_value *wait,
 	uint64_t *ret_value)
 {
@@ -216,8 +215,8 @@ static bool turn(struct tenant *tenant, struct stream *stream, unsigned *budget)
 
 bool hold_turn(struct tenant *tenant)
 {
-	/* A stream that is held again goes to the end: the list as it is now is walked once, or as
-	 * far as may be. */
+	/* A stream that is held again goes to the end: this walks the present list once, or as far
+	 * as the budget allows. */
 	struct stream *last = TAILQ_LAST(&tenant->held, stream_list), *stream = TAILQ_FIRST(&tenant->held),
 		      *next;
 	bool moved = false, more = stream != NULL;

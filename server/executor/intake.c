@@ -1,10 +1,10 @@
 // From the ring into the journal. Serving thread of the session.
 //
-// The client may write to the ring at any moment, also while we read. So the head is copied once
+// The client may write to the ring at any moment, also during a read. So the head is copied once
 // and checked, the record is copied once into the journal with the checked head over its own, and
-// from then on only that copy is looked at: what is checked is what is issued. A record becomes
-// part of the journal (states[slot].journaled) before it leaves the ring. An executor that dies in
-// between leaves a record in both: the next one skips it (stream->adopted).
+// from then on only that copy counts: the checked bytes are the issued bytes. A record becomes part
+// of the journal (states[slot].journaled) before it leaves the ring. An executor that dies in
+// between leaves a record in both: the next executor skips the record (stream->adopted).
 //
 // The ring's head is published once per batch by serve.c, not per record: the client looks at the
 // same cache line.
@@ -16,7 +16,7 @@
 #include "server/executor/graph_form.h"
 #include "server/executor/retire.h"
 
-/* What heads of an op may say. `most` is 0 where there is no such op. */
+/* Limits for heads of an op. `most` is 0 where there is no such op. */
 struct row {
 	uint32_t least, most; /* bytes of a record */
 	uint16_t flags;
@@ -46,7 +46,7 @@ const char *intake_check_head(const struct frmps_head *head)
 	if (head->op >= ROWS || !rows[head->op].most)
 		return "unknown op";
 	if (head->op == FRMPS_OP_PAD)
-		return NULL; /* any size that the ring allows; nothing of it is used */
+		return NULL; /* any size that the ring allows; the bytes are not used */
 	row = &rows[head->op];
 	if (head->size % FRMPS_RECORD_ALIGN || head->size < row->least || head->size > row->most)
 		return "wrong size for its op";
@@ -83,7 +83,7 @@ const char *intake_check_copy(const struct frmps_copy *body)
 	return NULL;
 }
 
-/* Of a side that is an array nothing but the place is said. */
+/* A side that is an array has the place only: the other fields are 0. */
 static bool is_side(uint32_t array, uint32_t level, uint64_t pitch, uint64_t height, uint32_t kind)
 {
 	if (!array)
@@ -131,7 +131,7 @@ static const char *check_depend(const struct tenant *tenant, const struct frmps_
 
 	if (body->stream >= SHM_STREAMS || (body->event >= SHM_EVENTS && body->event != FRMPS_NO_EVENT))
 		return "wait for a stream or event out of range";
-	on = &tenant->streams[body->stream]; /* zero, where nobody knows it yet */
+	on = &tenant->streams[body->stream]; /* zero before the stream is known */
 	return body->seq > on->journal.journaled ? "wait for a command that does not exist yet" : NULL;
 }
 
@@ -216,7 +216,7 @@ static int take_directive(struct tenant *tenant, const struct frmps_head *head, 
 	return INTAKE_E_NOTHING;
 }
 
-/* Before its first command is journaled: a stream without one has no block. */
+/* Counts a stream as used before its first command is journaled: an unused stream has no block. */
 static void note_used(struct tenant *tenant, const struct stream *stream)
 {
 	word32 *streams = &tenant->view.server->streams;
@@ -248,8 +248,7 @@ static bool is_too_deep(struct tenant *tenant, struct stream *stream)
 	       stream->journal.journaled - stream_done(tenant, stream) > 2 * SHM_STREAM_CREDIT;
 }
 
-/* What the client's table says of a stream is read once, when the slot is used for the first time
- * or again.
+/* Reads the client's table of a stream once, at the first use of the slot or its reuse.
  */
 static void know_stream(struct tenant *tenant, struct stream *stream, uint16_t op)
 {
@@ -260,7 +259,8 @@ static void know_stream(struct tenant *tenant, struct stream *stream, uint16_t o
 	stream->known = op != FRMPS_OP_STREAM_DESTROY;
 }
 
-/* In the order of the ring, which is the program's: streams come to them in another one. */
+/* Notes events in the order of the ring, which is the program's: streams reach the commands in
+ * another order. */
 static void know_event(struct tenant *tenant, const struct frmps_head *record)
 {
 	const struct frmps_event_record *body = (const void *)(record + 1);
@@ -325,8 +325,8 @@ int intake_next(struct tenant *tenant, struct stream **ret_stream)
 		tenant_offend(tenant, "its ring is not in order");
 		return INTAKE_E_OFFENCE;
 	}
-	/* The next record comes from another processor's cache: on its way while this one is
-	 * issued. If it may not have been written yet, that cache is where it must stay. */
+	/* The next record comes from another processor's cache: fetched while this record is
+	 * issued. A record that may not have been written yet must stay in that cache. */
 	if (ring_has_seen_next(&tenant->ring, head.size)) {
 		__builtin_prefetch(record + head.size);
 		__builtin_prefetch(record + head.size + 64);

@@ -1,5 +1,4 @@
-// From the ring into the journal: the only reader of what a client writes as commands. Serving
-// thread.
+// From the ring into the journal: the only reader of a client's commands. Serving thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_INTAKE_H
 #define FRMPS_SERVER_EXECUTOR_INTAKE_H
@@ -15,24 +14,23 @@
 
 /**
  * Takes one record from the ring. Directives are carried out.
- * @ret_stream: the stream that has one more journaled command
+ * @ret_stream: the stream with the new journaled command
  */
 int intake_next(struct tenant *tenant, struct stream **ret_stream);
 
 /**
  * Checks the body of a command that lies in private or journal memory; the head was checked.
- * Return: NULL, or what is wrong with it.
+ * Return: NULL, or the reason of the refusal.
  */
 const char *intake_check(const struct tenant *tenant, const struct frmps_head *record);
 
-/** Checks what can be said of the body of a copy or fill alone. Return: NULL, or what is wrong with
- * it. */
+/** Checks the body of a copy or fill by itself. Return: NULL, or the reason of the refusal. */
 const char *intake_check_copy(const struct frmps_copy *body);
 const char *intake_check_array_copy(const struct frmps_array_copy *body);
 const char *intake_check_set(const struct frmps_set *body);
 
-/** Checks a head: op, size for the op, flags, stream, reserved words. Return: NULL, or what is
- * wrong. */
+/** Checks a head: op, size for the op, flags, stream, reserved words. Return: NULL, or the reason
+ * of the refusal. */
 const char *intake_check_head(const struct frmps_head *head);
 
 #endif

@@ -1,4 +1,4 @@
-// Jobs and the board of parked ones. See job.h for who owns a job when.
+// Jobs and the board of parked ones. See job.h for the owners of a job.
 
 #include "server/executor/job.h"
 
@@ -15,7 +15,8 @@
 
 struct job *job_new(struct executor *executor)
 {
-	/* The packet is large and written by the receiver: only what comes before it is cleared. */
+	/* The packet is large and written by the receiver: only the fields before the message are
+	 * cleared. */
 	struct job *job = malloc(sizeof(*job));
 
 	if (!job)
@@ -45,7 +46,7 @@ static void send(struct job *job, const struct wire_reply *reply)
 	struct wire_message message = {
 		.type = WIRE_REPLY, .id = job->message.id, .session = job->message.session, .reply = *reply};
 
-	/* A standby answers the same request; a fault of somebody else is no answer to this
+	/* A standby answers the same request; a fault of another session is no answer to this
 	 * client. */
 	if (!executor_is_lost(job->executor))
 		executor_send(job->executor, &message);

@@ -40,7 +40,7 @@ static bool is_first_of_tenant(const struct job_queue *queue, const struct job *
 	return false;
 }
 
-/* Who ends waits for nothing any more. */
+/* A session that ends waits for nothing any more. */
 static bool is_resting(const struct job_queue *queue, const struct job *job, uint64_t now)
 {
 	return now < job->not_before && !queue->stop && !(job->tenant && job->tenant->closing);
@@ -134,7 +134,7 @@ struct job *job_queue_take_fitting(
 	return job;
 }
 
-/* ---- what is in it ---- */
+/* ---- questions ---- */
 
 bool job_queue_is_wanted(struct job_queue *queue)
 {

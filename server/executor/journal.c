@@ -2,30 +2,30 @@
 // before serving starts.
 //
 // Format. Each stream has a list of blocks in the server region: states[slot].head_block names the
-// first, block.next the following. In a block records lie end to end from offset 0, each as it was
-// on the ring (head, body, payload, padding; a multiple of 16). A record that does not fit starts
-// the next block; a 32-bit zero where its size would be (absent if the block is full to the last
-// byte) ends the block. The seq of records in a list counts up by one.
+// first, block.next the following. In a block records lie end to end from offset 0, each as on the
+// ring (head, body, payload, padding; a multiple of 16). A record that does not fit starts the next
+// block; a 32-bit zero where its size would be (absent if the block is full to the last byte) ends
+// the block. The seq of records in a list counts up by one.
 //
-// What is valid. With `done` the highest seq known done in the timeline of the generation that
-// wrote the journal (and not beyond states[slot].marked) and `journaled` = states[slot].journaled:
+// Validity. With `done` the highest seq known done in the timeline of the generation that wrote the
+// journal (and not beyond states[slot].marked) and `journaled` = states[slot].journaled:
 //   - done >= journaled: the stream is drained and nothing of its list is valid, not even
 //     head_block;
-//   - else the list from head_block on holds every record done+1 … journaled, behind some that are
-//     done. Nothing behind record `journaled` is valid.
+//   - else the list from head_block on holds every record done+1 … journaled, behind some done
+//     records. Nothing behind record `journaled` is valid.
 //
 // Why this survives a writer that dies anywhere. A record is complete, and the block that holds it
 // linked, before `journaled` counts it. head_block only moves past blocks in which everything is
 // done, and such a block is not written again before. A stream is rewound (offset 0 of its one
-// block) only while done >= journaled, and then the next record is journaled after it was written
-// there. The tail words are for onlookers; no reader needs them.
+// block) only while done >= journaled, and then the next record is written there before `journaled`
+// counts it. The tail words are for tools; no reader needs these.
 //
 // Reader (journal_adopt): from (head_block, 0) on, take size and seq of each record, follow `next`
-// at a zero size or a full block, skip what is done, stop behind record `journaled`. Every number
+// at a zero size or a full block, skip done records, stop behind record `journaled`. Every number
 // is checked, every block may occur once.
 //
-// Which blocks are free is private knowledge of the executor, rebuilt from the lists by adopting
-// all of them.
+// The free blocks are private knowledge of the executor, rebuilt from the lists by adopting all
+// lists.
 
 #include "server/executor/journal.h"
 
@@ -122,7 +122,7 @@ bool journal_make_room(struct journal *journal, struct journal_list *list, uint3
 	return extend(journal, list);
 }
 
-/* Whether a block ends at this offset; otherwise a record begins there. */
+/* True if the block ends at this offset; otherwise a record begins there. */
 static bool block_ends(const struct journal *journal, struct journal_place place)
 {
 	return place.offset >= JOURNAL_RECORDS || journal_at(journal, place)->size == 0;
@@ -158,8 +158,8 @@ void journal_clear(struct journal *journal, struct journal_list *list)
 	word_release(&list->state->head_block, SHM_NO_BLOCK);
 }
 
-/* Reading what somebody else wrote: the position, and the seq that must come next (0: not known
- * yet). */
+/* A reader of another executor's journal: the position, and the seq that must come next (0: not
+ * known yet). */
 struct adoption {
 	struct journal *journal;
 	struct journal_list *list;

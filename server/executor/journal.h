@@ -1,6 +1,5 @@
-// The journal: the commands of a session that may not be done yet, kept where a later executor
-// finds them. Its format, when a record is valid and how a later executor reads it is described in
-// journal.c.
+// The journal: the commands of a session that may not be done yet, saved for a later executor.
+// journal.c describes the format, the validity of records and the reader's algorithm.
 //
 // A struct journal and its lists belong to the serving thread of the session, before serving starts
 // to the main thread.
@@ -41,29 +40,30 @@ struct journal_list {
 	uint64_t journaled;  /* highest seq appended */
 };
 
-/** @count: blocks in the region, at most SHM_BLOCKS. All blocks are free until lists adopt them. */
+/** @count: blocks in the region, at most SHM_BLOCKS. All blocks are free until lists adopt
+ * blocks. */
 void journal_init(struct journal *journal, struct shm_block *blocks, uint32_t count);
 
 /** An empty list of a stream that never had a command. */
 void journal_list_init(struct journal_list *list, struct shm_stream_state *state);
 
-/** Whether a record can be reserved without journal_make_room(). */
+/** Return: true if a record can be reserved without journal_make_room(). */
 static inline bool journal_fits(const struct journal_list *list, uint32_t size)
 {
-	/* Also false at the end of each page, so that a stream that drains is rewound before it
-	 * uses the next one. */
+	/* Also false at the end of each page, so that a stream that drains is rewound before the
+	 * next page is used. */
 	return list->tail != SHM_NO_BLOCK && (list->offset ^ (list->offset + size)) < 4096;
 }
 
 /**
- * Makes room for a record: gives back blocks of which everything is done, rewinds a drained stream
+ * Makes room for a record: gives back blocks whose records are all done, rewinds a drained stream
  * to the start of its block, takes a new block if needed. Call only when !journal_fits().
  * @done: highest seq of the stream known done, at most list->journaled
  * Return: false when no block is free.
  */
 bool journal_make_room(struct journal *journal, struct journal_list *list, uint32_t size, uint64_t done);
 
-/** Where the next record goes. Room must be there. No reader looks at it before
+/** The place of the next record. Room must be there. No reader looks at the record before
  * journal_commit(). */
 static inline struct frmps_head *journal_reserve(struct journal *journal, const struct journal_list *list)
 {
@@ -97,14 +97,14 @@ static inline struct frmps_head *journal_at(const struct journal *journal, struc
 /** The place behind a record that is not the list's last. */
 struct journal_place journal_next(const struct journal *journal, struct journal_place place);
 
-/** Gives blocks back in which everything is done; keeps the tail block. */
+/** Gives back blocks whose records are all done; keeps the tail block. */
 void journal_reclaim(struct journal *journal, struct journal_list *list, uint64_t done);
 
 /** Gives all blocks of a list back whose every record is done. */
 void journal_clear(struct journal *journal, struct journal_list *list);
 
 /**
- * Takes over what an earlier executor left of a stream.
+ * Takes over a stream's records of an earlier executor.
  * @list: from journal_list_init()
  * @done: highest seq known done, at most the journaled word
  * @ret_first: place of command done + 1; written only if that was journaled

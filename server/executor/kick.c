@@ -1,6 +1,6 @@
 // Waking the executor's threads: serving threads (serve.h) and the main thread, which has the board
-// (job.h). It stands below all that they do, because whatever finds something for them wakes them.
-// Any thread.
+// (job.h). The file is below all other files of these threads, because any of these may have to
+// wake a thread. Any thread.
 
 #include <errno.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ void job_board_kick(struct job_board *board)
 {
 	uint64_t one = 1;
 
-	/* Full means that it is kicked already. */
+	/* A full counter means that the thread is kicked already. */
 	if (write(board->kick, &one, sizeof(one)) < 0 && errno != EAGAIN)
 		log_error("cannot wake the main thread: %m");
 }

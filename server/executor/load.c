@@ -1,6 +1,6 @@
-// Loading a module: a private copy of the image becomes a module of the backend, and its variables
-// get their first values. What must be compiled first is refused: no executor has a compiler
-// (server/compiler/).
+// Loading a module: a private copy of the image becomes a module of the backend, and the module's
+// variables get their first values. Images that must be compiled first are refused: no executor has
+// a compiler (server/compiler/).
 
 #include "server/executor/load.h"
 
@@ -17,7 +17,7 @@
 struct load {
 	uint8_t *image; /* the client's */
 	struct backend_variables variables;
-	uint64_t code; /* where it is, as in the message */
+	uint64_t code; /* address of the code, as in the message */
 	uint64_t constants;
 	enum load_reason reason;
 	char log[LOG_BYTES];
@@ -33,9 +33,9 @@ static void drop(struct job *job)
 	free(load);
 }
 
-/* Values: whether its kernels leave nothing behind; what they do with the ring for text
- * (shm/text.h); where its code is; whether its variables are in the client's block; why the
- * driver has loaded it; where its bank of constants is. */
+/* Values: 1 if the module's kernels leave no residual state; the kernels' uses of the ring for text
+ * (shm/text.h); the address of the code; 1 if the variables are in the client's block; the reason
+ * why the driver has loaded the module; the address of the bank of constants. */
 static void answer(struct job *job, const struct module *module, uint64_t uses)
 {
 	struct load *load = job->load;
@@ -45,7 +45,7 @@ static void answer(struct job *job, const struct module *module, uint64_t uses)
 	job_reply(job, CUDA_SUCCESS, values, 6, load->log);
 }
 
-/* @ret_uses: what its kernels do with the ring for text */
+/* @ret_uses: the kernels' uses of the ring for text */
 static CUresult put_in(struct job *job, struct module *module, uint64_t *ret_uses)
 {
 	const struct wire_load_module *wish = &job->message.load_module;
@@ -69,8 +69,9 @@ static CUresult put_in(struct job *job, struct module *module, uint64_t *ret_use
 	return executor_code(job->executor, result);
 }
 
-/* Where the executors before had them: kernels would find the first values anywhere else. The plan
- * is the same in all of them, but for one that had no memory for it. */
+/* True if the variables are where previous executors had them: elsewhere kernels would find the
+ * first values. The plan is the same in all executors, but for an executor without memory for the
+ * plan. */
 static bool are_where_they_were(const struct job *job)
 {
 	const struct wire_load_module *wish = &job->message.load_module;
@@ -78,7 +79,7 @@ static bool are_where_they_were(const struct job *job)
 	return !wish->is_filled || wish->variables == WIRE_VARIABLES_OF_DRIVER || job->load->variables.bytes;
 }
 
-/* The block's first values. A later executor finds those there that it has now. */
+/* Writes the block's first values. A later executor finds the block's present values there. */
 static CUresult fill_variables(struct job *job, struct module *module)
 {
 	const struct wire_load_module *wish = &job->message.load_module;

@@ -12,7 +12,7 @@
 /* With a gap or without. Return: as from the backend. */
 typedef CUresult lookup_fn(struct job *job, struct module *module, bool gap, void *ret);
 
-/* Does a lookup, without a gap if that will do. Answers, or leaves the job to the queue, unless it
+/* Does a lookup, without a gap if possible. Answers, or leaves the job to the queue, unless it
  * returns true. */
 static bool look_up(struct job *job, struct module *module, lookup_fn *lookup, void *ret)
 {
@@ -153,7 +153,7 @@ static CUresult look_up_global(struct job *job, struct module *module, bool gap,
 	return job->executor->ops->global_find(module->backend, name ? name : "", gap, ret);
 }
 
-/* What was moved is the client's memory anyway. */
+/* Moved variables lie in the client's memory anyway. */
 static CUresult admit_moved(
 	struct tenant *tenant, const struct module *module, const struct backend_global *found)
 {

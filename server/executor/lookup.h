@@ -1,5 +1,5 @@
 // Looking up functions and variables of modules. The first lookup of a function that the driver has
-// loaded puts its code onto the device: it needs a gap (module_worker.c). Module thread.
+// loaded puts code onto the device, and so needs a gap (module_worker.c). Module thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_LOOKUP_H
 #define FRMPS_SERVER_EXECUTOR_LOOKUP_H
@@ -10,9 +10,9 @@ struct job;
 
 /** FindFunction. Answers the job, or leaves it to the queue. */
 void lookup_function(struct job *job);
-/** FindGlobal. The same. */
+/** FindGlobal, in the same way. */
 void lookup_global(struct job *job);
-/** Whether a job may be done in a gap that was made for another one. */
+/** Return: true if the job may be done in a gap that was made for another job. */
 bool lookup_shares_gap(const struct job *job);
 
 #endif

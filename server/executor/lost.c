@@ -1,13 +1,13 @@
-// The end of a context. Any thread may find out; the first one reports.
+// The end of a context. Any thread may notice the loss; the first thread reports.
 //
 // Order matters: first the word that every thread checks before it calls the backend, so that as
 // little as possible is issued into a dead context; then the last words, which the daemon reads
-// when this process is gone; then Lost, on which the daemon halts it. Nothing is cleaned up and
-// nothing is answered any more: the process waits for its end.
+// when this process is gone; then Lost, on which the daemon halts the executor. Nothing is cleaned
+// up and nothing is answered any more: the process waits for its end.
 //
-// These words say the code and name nobody. Where the backend contains faults it knows whose kernel
-// faulted, and has said so (contain.c). Where it does not, nobody knows, and all sessions become
-// doubtful.
+// These words report the code and name no session. A backend that contains faults knows the owner
+// of the kernel that faulted, and has reported that (contain.c). Otherwise the owner is unknown,
+// and all sessions become doubtful.
 
 #include "server/executor/lost.h"
 
@@ -20,7 +20,7 @@ static void fill_words(CUresult code)
 	struct last_words *words = backend_last_words;
 
 	if (!words || words->magic == LAST_WORDS_MAGIC)
-		return; /* nobody listens, or the backend knew more */
+		return; /* no reader, or the backend knew more */
 	*words = (struct last_words){.code = code};
 	__atomic_store_n(&words->magic, LAST_WORDS_MAGIC, __ATOMIC_RELEASE);
 }

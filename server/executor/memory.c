@@ -1,16 +1,17 @@
 // Memory of sessions: chunks in the device part of the window, pinned memory in its host part. Main
-// thread; unpinning is the module thread's, because the driver makes it, and everybody else, wait
-// for running kernels.
+// thread; the module thread unpins, because the driver then waits for running kernels and blocks
+// all other calls.
 //
-// A range leaves in this order: it is taken out of what commands may name; the serving thread
-// begins another turn and what is on the device ends (drain.c); then it is unmapped. If the work
-// does not end in time the range comes back and the request is answered with CUDA_ERROR_NOT_READY.
-// Pinned memory is free for the client then, but stays pinned, and its addresses taken, until
-// nothing of anybody runs (burial.c). The answer says so; the same request once more is answered
-// when it is over.
+// A range leaves in this order: the range is removed from the set that commands may name; the
+// serving thread begins another turn and commands on the device end (drain.c); then the range is
+// unmapped. If the work does not end in time, the range is added again and the request is answered
+// with CUDA_ERROR_NOT_READY. Pinned memory is free for the client then, but stays pinned, and its
+// addresses taken, until no session's work runs (burial.c). The answer reports that; the same
+// request once more is answered after the unpinning.
 //
-// Requests of a session that is not served here follow one another without waiting. So its pinned
-// memory is all the module thread's: it is pinned again where it was when it is unpinned there.
+// Requests of a session that is not served here follow one another without waiting. So the module
+// thread owns all pinned memory of such a session: memory is pinned again at an address only after
+// the unpinning there.
 //
 // A chunk is zero when the keeper makes it, and each mapping gets a chunk of its own: nothing is
 // cleared here.
@@ -103,9 +104,9 @@ static void map_memory_now(struct job *job)
 	job_reply(job, code, NULL, 0, NULL);
 }
 
-/* Memory that the guard is not ready for would be one whose first strays go unseen. It is a matter
- * of microseconds, unless nothing finds room on the device: then nobody waits longer than READY_NS
- * for it. */
+/* Guard hits around memory that the guard is not ready for would go unseen at first. The guard is
+ * ready within microseconds, unless no work finds room on the device: then the request waits for
+ * READY_NS at most. */
 static int map_memory_ready(struct job *job)
 {
 	if (!stray_is_ready(job->tenant) && !executor_is_lost(job->executor) &&
@@ -125,7 +126,8 @@ static void map_memory(struct job *job)
 	job_park(job);
 }
 
-/* Takes exactly what was mapped out of what commands may name; or all stays as it was. */
+/* Removes a range, which must be exactly a mapped one, from the set that commands may name; on
+ * failure nothing changes. */
 static int withdraw(struct range_set *maps, struct range_set *set, const struct wire_range *range)
 {
 	int error = range_set_remove(maps, range->address, range->bytes);
@@ -133,7 +135,7 @@ static int withdraw(struct range_set *maps, struct range_set *set, const struct 
 	if (error)
 		return error;
 	error = range_set_remove(set, range->address, range->bytes);
-	/* It has just left room for itself. */
+	/* The removal has just made room for the range. */
 	if (error)
 		range_set_add(maps, range->address, range->bytes);
 	return error;
@@ -149,7 +151,7 @@ static void restore(struct range_set *maps, struct range_set *set, const struct 
 
 static void unmap_memory_drained(struct job *job);
 
-/* A copy may be left of a request that nobody waits for any more (carry.h). */
+/* A copy of a request that is not waited for any more may be under way (carry.h). */
 static int unmap_memory_carried(struct job *job)
 {
 	if (carry_is_busy(job->tenant) && !executor_is_lost(job->executor))
@@ -191,8 +193,8 @@ static void unmap_memory(struct job *job)
 		drain_begin(job, UNMAP_NS, unmap_memory_drained);
 }
 
-/* Whether reading the file can never fault: it is large enough and cannot shrink. Of huge pages a
- * hole may be all that is left, for which there is none when it is read. */
+/* True if reading the file can never fault: the file is large enough and cannot shrink. A file of
+ * huge pages may have holes, and there may be no huge page left when a hole is read. */
 static bool is_steady(int fd, uint64_t bytes)
 {
 	struct stat status;
@@ -204,7 +206,7 @@ static bool is_steady(int fd, uint64_t bytes)
 	       system.f_type != HUGETLBFS_MAGIC;
 }
 
-/* Puts the host part's reservation back in the place of what was mapped. */
+/* Puts the host part's reservation back in the place of the mapping. */
 static void hide(uint64_t address, uint64_t bytes)
 {
 	if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
@@ -212,7 +214,7 @@ static void hide(uint64_t address, uint64_t bytes)
 		log_error("cannot reserve %llu bytes again: %m", (unsigned long long)bytes);
 }
 
-/* Whether memory that was freed there is still pinned. */
+/* True if memory that was freed there is still pinned. */
 static bool is_unpinning(struct tenant *tenant, const struct wire_range *range)
 {
 	if (range_set_add(&tenant->unpinning, range->address, range->bytes))
@@ -228,8 +230,8 @@ static CUresult map_pages(struct tenant *tenant, const struct wire_range *range,
 
 	if (mmap(at, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* Commands may name it a moment too early; undoing the registration would stop
-	 * everybody. */
+	/* Commands may name the range a moment too early; undoing the registration would stop all
+	 * sessions. */
 	code = range_code(range_set_add(&tenant->host, range->address, range->bytes));
 	if (!code) {
 		code = executor_code(tenant->executor, tenant_ops(tenant)->host_register(at, range->bytes));
@@ -287,8 +289,8 @@ static void map_host(struct job *job)
 	run_in_order(job, map_host_now);
 }
 
-/* In a standby the moment in which nothing runs is there as soon as the serving threads have looked
- * at the gate, and what was sent behind this must find it done. */
+/* In a standby nothing runs as soon as the serving threads have looked at the gate, and the
+ * requests behind this one must find the range unpinned. */
 static void unpin_at_once(struct job *job)
 {
 	const struct timespec pause = {.tv_nsec = 100 * CLOCK_US};
@@ -390,7 +392,7 @@ CUresult memory_reserve(struct tenant *tenant, uint64_t address, uint64_t bytes)
 
 static void count_further(struct tenant *tenant, int change)
 {
-	/* Pairs with the acquire in admits(): what is mapped there comes behind this. */
+	/* Pairs with the acquire in admits(): mappings there come behind this. */
 	word_release(&tenant->further, word_relaxed(&tenant->further) + (uint32_t)change);
 }
 
@@ -405,7 +407,7 @@ static void reserve_window(struct job *job)
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 
-/* The daemon knows that it is empty; a driver that has something there refuses. */
+/* The daemon knows that the window is empty; the driver refuses if a mapping is left. */
 static void release_window(struct job *job)
 {
 	const struct wire_window *wish = &job->message.window;
@@ -432,7 +434,7 @@ static bool is_global(struct tenant *tenant, uint64_t address)
 	return range_set_covers_slow(&tenant->globals, &cache, address, 1);
 }
 
-/* The driver only computes; what the map names must be the session's all the same. */
+/* The driver only computes; the session must own the memory that the map names all the same. */
 static void encode_tensor_map(struct job *job)
 {
 	const struct wire_tensor_map *wish = &job->message.tensor_map;
@@ -477,7 +479,7 @@ bool memory_unmap_device(struct tenant *tenant, struct pace *pace)
 			return false;
 	}
 	while (!range_set_pop(&tenant->windows, &range)) {
-		/* Slots of the guard may be left in its own. */
+		/* Slots of the guard may be left in the session's first window. */
 		if (range.start == tenant->window_base && tenant->stray.abandoned)
 			continue;
 		executor_code(tenant->executor, ops->window_release(range.start, range.end - range.start));

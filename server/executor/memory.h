@@ -1,6 +1,6 @@
 // Memory requests of clients: MapMemory, UnmapMemory, MapHost, UnmapHost, QueryMemory,
-// ReserveWindow, ReleaseWindow. Main thread;
-// unmapping answers later. Pinned memory that was freed stays pinned until nothing runs (burial.h).
+// ReserveWindow, ReleaseWindow. Main thread; unmapping answers later. Pinned memory that was freed
+// stays pinned until nothing runs (burial.h).
 
 #ifndef FRMPS_SERVER_EXECUTOR_MEMORY_H
 #define FRMPS_SERVER_EXECUTOR_MEMORY_H
@@ -20,15 +20,16 @@ void memory_handle(struct job *job);
 CUresult memory_reserve(struct tenant *tenant, uint64_t address, uint64_t bytes);
 
 /** Undoes the mappings of device memory of a session that is not served any more. Module thread.
- * Return: false: it is to be called again (pace_step()) */
+ * Return: false: call again (pace_step()) */
 bool memory_unmap_device(struct tenant *tenant, struct pace *pace);
 
 /** Unpins a range that the session freed. Module thread, when nothing runs. */
 void memory_unpin(struct tenant *tenant, const struct range *range);
 
 /**
- * Unpins one of the ranges that a session had when it ended; with the last one the addresses go as
- * well. Module thread, when nothing runs. Return: its bytes, 0 when there was none.
+ * Unpins one of the ranges that a session had at its end; with the last range the addresses are
+ * released as well. Module thread, when nothing runs. Return: bytes of the range; 0: there was
+ * none.
  */
 uint64_t memory_unpin_next(struct tenant *tenant);
 

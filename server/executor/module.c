@@ -1,5 +1,5 @@
-// Modules and functions of sessions: what is known of them, their end, and what is asked about
-// them. Requests are answered by the module thread, one after the other (module_worker.c).
+// Modules and functions of sessions: their tables, their end, and questions about modules. The
+// module thread answers requests one after the other (module_worker.c).
 //
 // Functions are published to the serving thread in an array by id. Before a function is freed it is
 // unpublished, and the serving thread has begun another turn (drain.c).
@@ -18,8 +18,7 @@
 #include "server/log.h"
 
 #define UNLOAD_NS (UINT64_C(10000) * CLOCK_MS)
-/* What a name takes in an answer beside its letters, and what an answer takes beside its names, at
- * most. */
+/* Bytes of a name in an answer beside its letters, and of an answer beside its names, at most. */
 #define NAME_BYTES  16u
 #define REPLY_BYTES 1024u
 
@@ -43,7 +42,6 @@ struct module **module_slot(struct tenant *tenant, uint32_t id)
 	return table->modules && id && id < MODULE_MAX ? &table->modules[id] : NULL;
 }
 
-/* A private copy: the file may change under us, whatever its seals say. */
 struct function *function_free(struct function *function)
 {
 	if (function)
@@ -69,7 +67,7 @@ static void unpublish(struct tenant *tenant, const struct module *module)
 	}
 }
 
-/* Its session has nothing of the module any more. */
+/* The session gives up the module. */
 static void module_leave(struct tenant *tenant, struct module *module)
 {
 	struct function *function;
@@ -87,7 +85,7 @@ static void module_leave(struct tenant *tenant, struct module *module)
 	module->globals = NULL;
 }
 
-/* Where much waits to be unloaded, it waits for a gap as well. */
+/* Where many modules wait to be unloaded, the request waits for a gap as well. */
 static CUresult wait_for_room(struct job *job, const struct module *module)
 {
 	struct executor *executor = job->executor;
@@ -133,7 +131,7 @@ static int unload_drain(struct job *job)
 	return 0;
 }
 
-/* A module whose unload did not end in time is found here again. */
+/* A module whose unload did not end in time is found again here. */
 static void unload(struct job *job)
 {
 	struct module **slot = module_slot(job->tenant, job->message.symbol.module);
@@ -148,8 +146,8 @@ static void unload(struct job *job)
 	graph_forget_module(job->tenant, module);
 	constant_forget(job->tenant, module->id);
 	if (!word_relaxed(&job->tenant->generation)) {
-		/* A standby: nothing of the session runs here, and what was sent behind this,
-		 * perhaps a module with the same number, must find it done. */
+		/* A standby: no work of the session runs here, and the requests behind this one,
+		 * maybe of a module with the same number, must find the unload done. */
 		unload_finish(job);
 		return;
 	}
@@ -159,7 +157,7 @@ static void unload(struct job *job)
 
 /* ---- questions ---- */
 
-/* How many of so many names fit an answer; the first one is tried in any case. */
+/* Return: the number of names that fit an answer; at least 1. */
 static uint32_t count_fitting(const char *const *names, uint32_t count)
 {
 	uint32_t fitting = 0;
@@ -225,7 +223,7 @@ static void query_occupancy(struct job *job)
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 
-/* The daemon asks an executor that serves this session alone: nobody else waits until nothing
+/* The daemon asks an executor that serves this session alone: no other session waits until nothing
  * runs. */
 static void set_limit(struct job *job)
 {
@@ -286,12 +284,13 @@ void module_table_deinit(struct tenant *tenant)
 {
 	struct module_table *table = &tenant->modules;
 
-	/* Once, and not for each module: nothing runs meanwhile. */
+	/* Once for all modules: no work of the session runs. */
 	unpublish(tenant, NULL);
 	for (uint32_t id = 0; table->modules && id < MODULE_MAX; id++)
 		if (table->modules[id]) {
 			module_leave(tenant, table->modules[id]);
-			/* Kernels of it may be on the device: of a program that was killed. */
+			/* Kernels of the module may be on the device: of a program that was
+			 * killed. */
 			module_worker_bury(tenant->executor, table->modules[id]);
 		}
 	free(table->modules);

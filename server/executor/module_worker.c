@@ -1,35 +1,36 @@
-// The module thread: works off a queue of jobs, one after the other, and what waits for a gap.
+// The module thread: works off a queue of jobs, one after the other, and deferred work that needs a
+// gap.
 //
-// What a driver does when code or data comes onto the device or leaves it, measured: it waits until
-// all that was issued to the context has ended, and holds up every launch of every other thread
-// meanwhile. The service's own loader (backend/cuda/loader.h) does nothing of the kind, but does
-// not take every image. The backend says which call waits (backend.h). The thread makes such a call
-// in a gap that the gate makes (gate.c). So the rules are
-//   - never on the main thread: allocations, promotions and closing go on;
+// When code or data comes onto the device or leaves it, a driver (measured) waits until all work
+// that was issued to the context has ended. Until then every launch of every other thread is held
+// up. The service's own loader (backend/cuda/loader.h) does not wait, but does not take every
+// image. The backend reports the calls that wait (backend.h). The thread makes such a call in a gap
+// that the gate makes (gate.c). So the rules are
+//   - no such call on the main thread: allocations, promotions and closing go on;
 //   - loading an image needs no gap (load.c); the first lookup of a function that the driver has
-//     loaded does. It is never refused for what others run: its program waits, nobody else;
-//   - one queue, in the order in which requests came. Lookups that wait at that moment run back to
+//     loaded does. The lookup never fails because of others' work: its program waits, no other;
+//   - a single queue, in the order of the requests. Lookups that wait at that moment run back to
 //     back in the same gap, for GATE_BATCH_NS;
-//   - while one session waits for its gap, what others ask of modules and graphs is done. What
-//     turns out to need a gap then goes back to its place in the queue and is not touched before
-//     there is one: nothing that is done meanwhile waits at the gate itself. Other requests wait,
-//     for GATE_PATIENCE_NS. Then they come first;
+//   - while a session waits for its gap, the thread does requests of others about modules and
+//     graphs. A request that turns out to need a gap goes back to its place in the queue and is not
+//     touched before a gap: no request in between waits at the gate itself. Other requests wait,
+//     for GATE_PATIENCE_NS. Then these come first;
 //   - a request whose try for a gap failed rests, for as long as the try took and at least REST_NS.
-//     The gate is open then, and the thread does everything else. Tries beside a kernel without end
-//     are over at the first look, so others hardly notice them;
-//   - requests of one session stay in order, whatever rests or goes first;
-//   - an unload is answered when the session's own work has ended. The unloading of what the driver
-//     has loaded, which nobody waits for (the graves), is done in the first gap that is made for
-//     anything, before that; or when nothing runs; or in a gap made for it after GRAVE_NS. So it
-//     comes before whatever a later request puts on the device. The standby does the same requests,
-//     and has all that the driver places at the same addresses.
-// In each gap groups of multiprocessors that sessions want are made first, and for them alone one
-// is made at once (cap.c). Between requests the thread gives back what clients have left behind
+//     The gate is open then, and the thread does all other work. Tries beside a kernel without end
+//     are over at the first look, so others hardly notice such tries;
+//   - requests of a session stay in order, despite rests and precedence;
+//   - an unload is answered when the session's own work has ended. Modules that the driver has
+//     loaded then wait in the reclaim list (the graves). The thread unloads these at the beginning
+//     of the first gap that is made for any reason; or when nothing runs; or in a gap of their own
+//     after GRAVE_NS. So the unload comes before any code of a later request. The standby does the
+//     same requests, and so its driver places all at the same addresses.
+// In each gap the thread first makes the groups of multiprocessors that sessions want, and for
+// groups alone a gap is made at once (cap.c). Between requests the thread does deferred frees
 // (burial.c).
 //
-// A call of the driver that does not come back keeps everything behind it waiting, and nothing of
-// it can be seen from outside. So the thread notes what it is at, and an executor that is halted
-// says so if that took long.
+// A call of the driver that does not return blocks all jobs behind it, and is not visible from
+// outside. So the thread notes its present work, and an executor that is halted logs work that took
+// long.
 
 #include "server/executor/module_worker.h"
 
@@ -42,15 +43,15 @@
 #include "server/executor/tenant.h"
 #include "server/log.h"
 
-/* Nothing takes as long where nobody is in the way. */
+/* Unobstructed work never takes as long. */
 #define LONG_NS	 (UINT64_C(1000) * CLOCK_MS)
 #define GRAVE_NS (UINT64_C(5000) * CLOCK_MS)
-/* Between two tries for a gap in which a group of multiprocessors is made. */
+/* Pause between two tries for a gap for groups of multiprocessors. */
 #define CAP_NS (UINT64_C(500) * CLOCK_MS)
-/* Between two tries for a gap on behalf of a request. */
+/* Shortest rest between two tries for a gap on behalf of a request. */
 #define REST_NS (100 * CLOCK_MS)
 
-/* ---- graves ---- */
+/* ---- the reclaim list ---- */
 
 static void unload(struct executor *executor, struct module *module)
 {
@@ -98,7 +99,7 @@ void module_worker_bury(struct executor *executor, struct module *module)
 		clear_graves(executor);
 }
 
-/* ---- what it is at ---- */
+/* ---- the present work ---- */
 
 static void begin_work(struct executor *executor, const char *what, const struct tenant *tenant)
 {
@@ -115,7 +116,7 @@ static void end_work(struct executor *executor)
 	word_set(&executor->modules.work.since, 0);
 }
 
-/* Bytes of it: "gate" and a phase, "it waits there". */
+/* Bytes of the text: "gate" and a phase, "it waits there". */
 #define GATE_TEXT 96u
 
 static void describe_gate(const struct executor *executor, uint64_t now, char text[GATE_TEXT])
@@ -134,7 +135,7 @@ static bool is_long(uint64_t since, uint64_t now)
 	return since && now > since && now - since >= LONG_NS;
 }
 
-/* Return: whether it is at something, for however long. */
+/* Return: true if the thread is at work, short or long. */
 static bool tell_work(struct executor *executor, uint64_t now, bool *ret_long)
 {
 	const struct module_work *work = &executor->modules.work;
@@ -184,19 +185,19 @@ static void run(struct executor *executor, struct job *job)
 	end_work(executor);
 }
 
-/* As far as it is known. */
+/* As far as known. */
 static bool needs_no_gap(const struct job *job)
 {
 	return !job->needs_gap;
 }
 
-/* Of another session than the one that waits for a gap. */
+/* For jobs of other sessions than the one that waits for a gap. */
 static bool may_run_beside(const struct job *job)
 {
 	return needs_no_gap(job) && module_runs_beside(job);
 }
 
-/* What the thread is at is the waiting again afterwards. */
+/* Afterwards the noted work is the wait at the gate again. */
 static void run_beside(struct executor *executor, struct job *job)
 {
 	struct module_work *work = &executor->modules.work;
@@ -209,8 +210,8 @@ static void run_beside(struct executor *executor, struct job *job)
 	word_release(&work->since, since);
 }
 
-/* Whether a try has lasted for long enough, and another session waits for what is not done before
- * the gate is open. */
+/* True if a try has lasted for long enough, and another session waits for a job that must wait
+ * until the gate is open. */
 static bool is_pressed(struct executor *executor, const struct tenant *tenant)
 {
 	const struct gate *gate = &executor->gate;
@@ -225,7 +226,7 @@ static int give_way(struct executor *executor)
 	return GATE_E_BUSY;
 }
 
-/* gate_enter(), others served meanwhile. */
+/* gate_enter(), with jobs of other sessions done in between. */
 static int wait_at_gate(struct executor *executor, struct tenant *tenant, uint64_t asked_at)
 {
 	struct job *job;
@@ -278,7 +279,7 @@ static void rest(struct job *job, uint64_t begun_at)
 	job_queue_put_back(&job->executor->modules.queue, job);
 }
 
-/* Whether the thread waits at the gate already, on behalf of another job. */
+/* True if the thread waits at the gate already, on behalf of another job. */
 static bool is_beside(const struct executor *executor)
 {
 	return gate_is_shut(&executor->gate) && !executor->gate.closed;
@@ -305,7 +306,7 @@ CUresult module_worker_wait_for_gap(struct job *job)
 
 /* ---- the worker ---- */
 
-/* What nobody waits for, and needs a gap. */
+/* True if deferred work needs a gap. */
 static bool wants_gap(struct executor *executor)
 {
 	const struct module_worker *worker = &executor->modules;
@@ -313,7 +314,7 @@ static bool wants_gap(struct executor *executor)
 	return worker->graves || worker->array_graves.first || cap_waits(executor);
 }
 
-/* Whether there is a gap for it now. */
+/* True if the time has come for such a gap. */
 static bool is_time_for_gap(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
@@ -341,8 +342,8 @@ static struct job *next_in_gap(struct executor *executor)
 	return job_queue_take_fitting(&executor->modules.queue, lookup_shares_gap, NULL);
 }
 
-/* Until something comes, a rest is over, or it is time to look at what nobody waits for. Return:
- * false at the end. */
+/* Sleeps until a job comes, a rest is over, or deferred work is due for a look. Return: false at
+ * the end. */
 static bool wait_for_more(struct executor *executor)
 {
 	bool looks = burial_waits(executor) || wants_gap(executor);
@@ -350,7 +351,7 @@ static bool wait_for_more(struct executor *executor)
 	return job_queue_sleep(&executor->modules.queue, looks ? clock_now() + BURIAL_LOOK_NS : UINT64_MAX);
 }
 
-/* Between jobs. Return: whether there may be more of it now. */
+/* Does deferred frees, between jobs. Return: true if more may be possible now. */
 static bool bury(struct executor *executor)
 {
 	bool more;
@@ -390,7 +391,7 @@ static struct job *next_job(struct executor *executor)
 		job = executor->gate.closed ? next_in_gap(executor) : NULL;
 		if (job)
 			return job;
-		/* In this gap, or in one of its own. */
+		/* In this gap, or in a later one. */
 		if (burial_presses(executor))
 			bury(executor);
 		make_groups_at_once(executor);

@@ -1,5 +1,5 @@
-// The module thread of an executor, and gaps on behalf of its jobs. Why a thread of its own:
-// module_worker.c.
+// The module thread of an executor, and gaps on behalf of its jobs. module_worker.c explains the
+// need for this thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_MODULE_WORKER_H
 #define FRMPS_SERVER_EXECUTOR_MODULE_WORKER_H
@@ -17,15 +17,16 @@ struct executor;
 struct module;
 struct tenant;
 
-/* Modules that wait to be unloaded, of all sessions: with more a client waits for the unloading. */
+/* Modules of all sessions that may wait to be unloaded: beyond, a client waits for the unload. */
 #define GRAVES_MAX 256u
 
-/* What the module thread is at. It writes; who reads may see parts of two pieces of work. */
+/* The present work of the module thread, which writes; a reader may see parts of two pieces of
+ * work. */
 struct module_work {
 	_Atomic(const char *) what; /* static */
-	word64 session;		    /* 0: nobody's, or the executor's own */
-	word64 since;		    /* ns; 0: at nothing */
-	word64 gate_since;	    /* ns: when it came to the gate; 0: it does not wait there */
+	word64 session;		    /* 0: of no session */
+	word64 since;		    /* ns; 0: no work */
+	word64 gate_since;	    /* ns: begin of the wait at the gate; 0: none */
 };
 
 struct module_worker {
@@ -35,12 +36,12 @@ struct module_worker {
 
 	struct module_work work;
 
-	/* Module thread: modules that are gone for their sessions and wait to be unloaded, oldest
-	 * first. */
+	/* Module thread: the reclaim list: modules that their sessions have unloaded and that wait
+	 * for the driver's unload, oldest first. */
 	struct module *graves, **graves_end;
 	uint32_t grave_count;
 	uint64_t grave_since; /* ns: of the first */
-	uint64_t tried_at;    /* ns: when a gap was last tried for on nobody's behalf */
+	uint64_t tried_at;    /* ns: the latest try for a gap for deferred work */
 
 	/* Module thread, too. */
 	struct array_graves array_graves;
@@ -48,37 +49,37 @@ struct module_worker {
 };
 
 int module_worker_init(struct executor *executor);
-/** Finishes the queue and the burials (burial.h), ends the thread. */
+/** Finishes the queue and the deferred frees (burial.h), ends the thread. */
 void module_worker_deinit(struct executor *executor);
 /** Lets the module thread run job->run. Any thread. */
 void module_worker_queue(struct job *job);
-/** The same for a job that ran already and puts itself off, behind what has come meanwhile. */
+/** The same for a job that ran already and puts itself off, behind newer jobs. */
 void module_worker_queue_again(struct job *job);
 
-/** Lets the module thread look at what it is to do besides its queue. Any thread. */
+/** Lets the module thread look at its work besides the queue. Any thread. */
 void module_worker_wake(struct executor *executor);
 
 /**
- * If the module thread has been at one thing for very long, or does not begin what waits for it:
- * says in the log what it is at, and lets the backend say where. Any other thread.
+ * If the module thread's present work takes very long, or the thread does not begin waiting jobs:
+ * logs the present work, and lets the backend log the place. Any other thread.
  * @now: ns
  */
 void module_worker_tell(struct executor *executor, uint64_t now);
 
-/** The module is out of its session: it is unloaded in a gap, and freed. Module thread. */
+/** Queues a module without a session to be unloaded in a gap, and freed. Module thread. */
 void module_worker_bury(struct executor *executor, struct module *module);
-/** The same for one that is not in use any more, also not on the device: where its unloading waits
- * for nothing, it is unloaded now. */
+/** The same for a module that is not in use any more, also not on the device: unloads it now if the
+ * driver would not wait. */
 void module_worker_end(struct executor *executor, struct module *module);
 
-/** gate_enter(); what waits to be made (cap.c), unloaded or freed comes first in every gap. Module
- * thread, but not in a job that runs while another one waits at the gate. Return: as from
- * gate_enter(), but not GATE_E_WAIT */
+/** gate_enter(); deferred groups (cap.c), unloads and frees come first in every gap. Module thread,
+ * but not in a job that runs while another job waits at the gate. Return: as from gate_enter(), but
+ * not GATE_E_WAIT */
 int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, uint64_t asked_at);
 /**
  * The same for a job that needs a gap, from job->since on. Module thread, in any job.
- * Return: CUDA_SUCCESS: the gap is there; CUDA_ERROR_NOT_READY: there is none now, and the queue
- * has the job again; else what to answer: the session ends.
+ * Return: CUDA_SUCCESS: the gap is there; CUDA_ERROR_NOT_READY: no gap now, and the queue has the
+ * job again; else the code to answer: the session ends.
  */
 CUresult module_worker_wait_for_gap(struct job *job);
 

@@ -1,16 +1,16 @@
 // Mutexes of the driver, contended: pthread_mutex_lock() of this program comes before the C
-// library's for the driver, which is loaded later, and looks for a few microseconds whether the
-// mutex becomes free before it sleeps. See mutex.h.
+// library's for the driver, which is loaded later, and looks at the mutex for a few microseconds
+// before the thread sleeps. See mutex.h.
 //
-// Why: the driver has one mutex per context on the way of every launch, and holds it for about half
-// a microsecond. With eight serving threads a quarter of their time went to sleeping and waking one
-// another in the kernel (perf, H200, driver 580.159.04), which takes longer than what they waited
-// for. The C library's own remedy (glibc.pthread.mutex_spin_count) is for adaptive mutexes only,
-// which the driver's are not.
+// Reason: each launch takes a mutex of the context, for about half a microsecond. Eight serving
+// threads spent a quarter of their time on sleeping and waking one another in the kernel (perf,
+// H200, driver 580.159.04), which takes longer than the hold. The C library's own remedy
+// (glibc.pthread.mutex_spin_count) is for adaptive mutexes only, and the driver's are of another
+// kind.
 //
-// Only one of those that wait looks at the mutex, so that its line is left to whoever holds it; the
-// others wait at a turnstile in front of it, of which there are fewer than mutexes: who shares one
-// waits a little longer for the turn, and nobody longer than the time given.
+// Only one waiting thread looks at the mutex, so that the cache line is left to the mutex's holder;
+// the others wait at a turnstile in front. There are fewer turnstiles than mutexes: threads that
+// share a turnstile wait a little longer for their turn, but no thread longer than the time given.
 //
 // Not under the thread sanitizer, which has a pthread_mutex_lock() of its own. Any thread.
 
@@ -26,13 +26,13 @@
 #include "server/executor/clock.h"
 #include "shm/order.h"
 
-/* Pauses between two looks at a mutex or a turnstile. Whoever has the mutex may want it again at
- * once: who waits eagerly takes its line away each time, and both are slower for it. */
+/* Pauses between two looks at a mutex or a turnstile. The holder may want the mutex again at once:
+ * an eager waiter takes the cache line away each time, which slows both down. */
 #define PAUSES	   8
 #define TURNSTILES 64u
 
 struct turnstile {
-	_Alignas(SHM_LINE) word32 taken; /* 1: somebody looks at a mutex behind it */
+	_Alignas(SHM_LINE) word32 taken; /* 1: a thread looks at a mutex behind the turnstile */
 };
 
 typedef int lock_function(pthread_mutex_t *);
@@ -66,7 +66,7 @@ static struct turnstile *turnstile_of(const pthread_mutex_t *mutex)
 			   (UINT32_MAX / TURNSTILES + 1)];
 }
 
-/* A failed try takes the line away from the mutex's holder; a look does not. */
+/* A failed try takes the cache line away from the mutex's holder; a look does not. */
 static bool looks_free(const pthread_mutex_t *mutex)
 {
 #ifdef __GLIBC__
@@ -83,7 +83,7 @@ static void pause_a_little(void)
 		word_pause();
 }
 
-/* Return: whether it is ours to go through; word_release() of 0 gives it back. */
+/* Return: true if this thread has passed; word_release() of 0 lets the next thread pass. */
 static bool go_through(struct turnstile *turnstile, uint64_t until)
 {
 	while (word_relaxed(&turnstile->taken) ||
@@ -95,7 +95,7 @@ static bool go_through(struct turnstile *turnstile, uint64_t until)
 	return true;
 }
 
-/* Return: EBUSY if it did not become free in time. */
+/* Return: EBUSY if the mutex did not become free in time. */
 static int try_for(pthread_mutex_t *mutex, uint64_t ns)
 {
 	struct turnstile *turnstile = turnstile_of(mutex);

@@ -7,14 +7,14 @@
 #include <stdint.h>
 
 /**
- * From now on, any thread that finds a mutex held looks for @ns nanoseconds whether it becomes
- * free, before it sleeps. 0, as at first: it sleeps at once. Any thread.
+ * From now on, any thread that finds a mutex held looks at the mutex for @ns nanoseconds before
+ * sleeping. 0, as at first: sleeps at once. Any thread.
  */
 void mutex_spin(uint64_t ns);
 
 /**
- * What this process has as pthread_mutex_lock(), and returns the same. For all kinds of mutexes.
- * Any thread.
+ * The pthread_mutex_lock() of this process, with the same results. For all kinds of mutexes. Any
+ * thread.
  */
 int mutex_lock(pthread_mutex_t *mutex);
 

@@ -14,12 +14,12 @@
 #include "protocol/texel.h"
 #include "server/executor/tenant.h"
 
-/* How often a value that was given back is asked for before it counts as lost. */
+/* Tries to get a freed value again before it counts as lost. */
 #define TRIES 3u
 
-/* An object of a session; in its table and, by its value, in the pool. */
+/* An object of a session; in the session's table and, by value, in the pool. */
 struct object {
-	uint64_t value; /* 0: the value was given to somebody else */
+	uint64_t value; /* 0: another object has the value now */
 	uint32_t array; /* 0: over memory */
 };
 
@@ -29,9 +29,9 @@ struct object_place {
 	enum place_state state;
 	uint32_t kind;
 	struct object *owner;	  /* PLACE_USED */
-	struct wire_object *form; /* NULL: a filler; its object and value are 0 */
-	uint64_t session;	  /* whose form it is */
-	uint64_t dropped;	  /* PLACE_HELD: when */
+	struct wire_object *form; /* NULL: a filler; in a form, object and value are 0 */
+	uint64_t session;	  /* owner of the form */
+	uint64_t dropped;	  /* PLACE_HELD: number of the drop */
 };
 
 /* ---- the pool ---- */
@@ -74,7 +74,7 @@ static void set_state(struct object_pool *pool, struct object_place *place, enum
 	place->dropped = ++pool->drops;
 }
 
-/* Nobody finds it any more. */
+/* After this no session finds the object. */
 static void forget_form(struct object_place *place)
 {
 	free(place->form);
@@ -94,14 +94,14 @@ static CUresult free_value(struct executor *executor, uint64_t value)
 	return code;
 }
 
-/* What is to be made. */
+/* An object that is to be made. */
 struct wish {
 	struct wire_object form; /* object and value are 0 */
 	uint64_t session;
 	struct backend_array *array;
 };
 
-/* Makes the object at whatever value comes, and holds it there as a filler. */
+/* Makes the object at the next value of the driver, and holds it there as a filler. */
 static CUresult make_filler(struct executor *executor, const struct wish *wish, uint64_t *ret_value)
 {
 	struct object_pool *pool = &executor->modules.objects;
@@ -128,7 +128,8 @@ static bool is_same(const struct object_place *place, const struct wish *wish)
 	       !memcmp(place->form, &wish->form, sizeof(wish->form));
 }
 
-/* The active executor has given the value anew: whoever has it here is about to leave. */
+/* The active executor has given the value anew: the object that has the value here is about to be
+ * dropped. */
 static void dispossess(struct object_pool *pool, struct object_place *place)
 {
 	if (place->state != PLACE_USED)
@@ -138,14 +139,14 @@ static void dispossess(struct object_pool *pool, struct object_place *place)
 	set_state(pool, place, PLACE_HELD);
 }
 
-/* Makes the object at a value that is taken here. */
+/* Makes the object at a value that another object has here. */
 static CUresult make_instead(struct executor *executor, const struct wish *wish, uint64_t value)
 {
 	CUresult code = free_value(executor, value);
 	uint64_t got = 0;
 
 	for (unsigned i = 0; !code && got != value && i < TRIES; i++) {
-		/* Nothing may wait for what is on the device. */
+		/* A served session's work on the device must not be waited for. */
 		if (!tenant_is_any_served(executor))
 			code = executor_code(executor, executor->ops->object_settle());
 		if (!code)
@@ -156,7 +157,7 @@ static CUresult make_instead(struct executor *executor, const struct wish *wish,
 	return code;
 }
 
-/* Has the object at exactly this value. */
+/* Makes or finds the object at exactly this value. */
 static CUresult make_at(struct executor *executor, const struct wish *wish, uint64_t value)
 {
 	struct object_pool *pool = &executor->modules.objects;
@@ -197,7 +198,7 @@ static void free_oldest(struct executor *executor)
 		free_value(executor, oldest);
 }
 
-/* Has the object at any value. */
+/* Makes or finds the object at any value. */
 static CUresult make_anywhere(struct executor *executor, const struct wish *wish, uint64_t *ret_value)
 {
 	struct object_pool *pool = &executor->modules.objects;
@@ -226,7 +227,7 @@ static bool is_over_array(const struct wire_object *form)
 	return form->resource <= CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
 }
 
-/* Bytes from the first to the last of the memory that an object is over. */
+/* Bytes from the first to the last of an object's memory. */
 static bool span_of(const struct wire_object *form, uint64_t *ret_bytes)
 {
 	uint64_t last;
@@ -242,7 +243,7 @@ static bool span_of(const struct wire_object *form, uint64_t *ret_bytes)
 	       !__builtin_add_overflow(*ret_bytes, last, ret_bytes);
 }
 
-/* To a standby the memory may come a moment later, but it was checked. */
+/* In a standby the memory may come a moment later, but the active executor has checked it. */
 static bool is_own_memory(struct tenant *tenant, const struct wire_object *form)
 {
 	uint64_t bytes;
@@ -251,7 +252,7 @@ static bool is_own_memory(struct tenant *tenant, const struct wire_object *form)
 	       (!word_relaxed(&tenant->generation) || tenant_admits_anywhere(tenant, form->address, bytes));
 }
 
-/* What the object is over. CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE. */
+/* Finds the object's array or memory. CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE. */
 static CUresult find_resource(struct tenant *tenant, struct wish *wish)
 {
 	const struct array *array;
@@ -293,7 +294,7 @@ static CUresult make(struct tenant *tenant, const struct wire_object *form, uint
 
 	if (!slot || *slot)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Compared byte by byte, padding included: it was all zero when it was decoded. */
+	/* Forms are compared byte by byte, padding included: the decoder has zeroed the padding. */
 	memcpy(&wish.form, form, sizeof(*form));
 	wish.form.object = 0;
 	wish.form.value = 0;
@@ -333,13 +334,14 @@ void object_drop(struct job *job)
 {
 	struct object **slot = slot_of(job->tenant, job->message.object.object);
 
-	/* Unless it went with its array. */
+	/* Unless the object was ended with its array. */
 	if (slot && *slot)
 		end(job->tenant, slot);
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }
 
-/* What is held of a session's objects over an array, 0: of all of them, is not found any more. */
+/* Forgets the forms of a session's held objects over an array; 0: of all held objects of the
+ * session. */
 static void forget_held(struct tenant *tenant, uint32_t array)
 {
 	struct object_pool *pool = &tenant->executor->modules.objects;

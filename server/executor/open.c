@@ -1,22 +1,22 @@
 // The beginning and the end of a session in this executor.
 //
 // End, each step only when the one before is over:
-//   main thread     no more requests; the serving thread marks what is unmarked and lets go
-//                   (serve_detach)
-//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); then its
-//                   kernels are ended (end_kernels.c). If something does not end even so the
+//   main thread     no more requests; the serving thread marks unmarked commands and releases the
+//                   session (serve_detach)
+//   main thread     wait for work on the device, up to the daemon's patience (drain.c); then end
+//                   the session's kernels (end_kernels.c). If work does not end even so, the
 //                   session stays as it is for as long as this process lives: the device could
 //                   still touch its memory. Answer 0. (A later CloseSession tries again.)
-//   module thread   streams, events, device memory: it can be given to others
+//   module thread   streams, events, device memory, which is then free for others
 //   main thread     out of the registry
-//   module thread   when nothing of anybody runs (burial.c): pinned memory, arena and timelines,
+//   module thread   when no session's work runs (burial.c): pinned memory, arena and timelines,
 //                   modules, the regions; then the window's addresses are free again
-// The answer to CloseSession comes before the last step if that has to wait, and then says how many
-// bytes stay pinned; another CloseSession is answered when it is over.
+// The answer to CloseSession comes before the last step if that has to wait, and then has the
+// number of bytes that stay pinned; another CloseSession is answered after the last step.
 //
-// Regions are not kept, pinned, for the next session: whoever could write them once may have them
-// mapped for ever (a forked child, a descriptor that was passed on), and would read and write the
-// next client's.
+// Regions are not saved, pinned, for the next session: a process that could write a region once may
+// have the region mapped for ever (a forked child, a descriptor that was passed on), and would read
+// and write the next client's.
 
 #include "server/executor/open.h"
 
@@ -120,7 +120,7 @@ static CUresult register_regions(struct tenant *tenant)
 	return stream_reach_words(tenant, 0);
 }
 
-/* What a session has pinned: its memory and its regions. */
+/* Pinned bytes of a session: memory and regions. */
 static uint64_t pinned_bytes(struct tenant *tenant)
 {
 	return memory_pinned_bytes(tenant) + (tenant->arena_registered ? tenant->view.shape.arena_bytes : 0) +
@@ -144,7 +144,7 @@ static void release(struct tenant *tenant)
 	give_scratch_back(tenant);
 }
 
-/* What goes without stopping anybody, but for its memory. */
+/* Releases all that does not stop other sessions, but for memory. */
 static void release_work(struct tenant *tenant)
 {
 	struct pace pace;
@@ -166,7 +166,7 @@ static void release_work(struct tenant *tenant)
 	tenant->doorbell = -1;
 }
 
-/* And its memory, at once. */
+/* Releases that and the memory, at once. */
 static void release_all(struct tenant *tenant)
 {
 	struct pace pace;
@@ -185,7 +185,7 @@ void open_undo(struct tenant *tenant)
 	release(tenant);
 }
 
-/* @ret_text: why, where that can be said in words */
+/* @ret_text: the reason, where there is a text */
 static CUresult open_tenant(struct job *job, struct tenant *tenant, const char **ret_text)
 {
 	const struct wire_open_session *wish = &job->message.open_session;
@@ -225,7 +225,7 @@ static void bury_half(struct job *job)
 	burial_add_tenant(tenant, pinned_bytes(tenant), release);
 }
 
-/* Undoes half an opening. What is pinned already goes the way of all. */
+/* Undoes half an opening. Memory that is pinned already takes the usual way (burial.c). */
 static void give_up(struct tenant *tenant)
 {
 	struct job *job = tenant->arena_registered ? job_new(tenant->executor) : NULL;
@@ -245,8 +245,8 @@ static void give_up(struct tenant *tenant)
 	tenant_unref(tenant);
 }
 
-/* Before anything of a program is looked at: the device is open, and an input that takes this
- * process over has its own user's rights. */
+/* Before any input of a program is read: the device is open, and an input that takes this process
+ * over only gets the rights of the program's own user. */
 static CUresult become_user(struct executor *executor, uint32_t user, const char **ret_text)
 {
 	int r;
@@ -327,9 +327,9 @@ static int leave(struct job *job)
 	return 0;
 }
 
-/* Module thread. What sessions that go on want of it comes first: it may be hundreds of calls. But
- * not for ever: they may want something all the time, and the daemon halts an executor that does
- * not answer (session_close.c). */
+/* Module thread. Requests of other sessions come first, for there may be hundreds of calls here.
+ * But not for ever: others may have requests all the time, and the daemon halts an executor that
+ * does not answer (session_close.c). */
 static void unmap_some(struct job *job)
 {
 	struct pace pace;
@@ -352,7 +352,7 @@ static void tear_down(struct job *job)
 	module_worker_queue(job);
 }
 
-/* Waits until nobody looks at its sinks, and nobody copies its memory. */
+/* Waits until no look at the session's sinks, and no copy of its memory, is under way. */
 static int close_farewell(struct job *job)
 {
 	if (executor_is_lost(job->executor)) {
@@ -390,8 +390,8 @@ static void close_drained(struct job *job)
 	job_park(job);
 }
 
-/* Waits for the serving thread to let go. It may be in a call of the driver that waits for the
- * work. */
+/* Waits until the serving thread has released the session. That thread may be in a call of the
+ * driver that waits for the work. */
 static int close_step(struct job *job)
 {
 	uint64_t now = clock_now();
@@ -432,7 +432,7 @@ void open_handle_close(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
 
-	/* Not where it lives on in another executor. */
+	/* Not where the session lives on in another executor. */
 	if (tenant->thread &&
 		word_relaxed(&tenant->generation) == word_acquire(&tenant->view.server->generation))
 		tenant_end_loops(tenant);

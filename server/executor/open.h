@@ -6,8 +6,8 @@
 #include "server/executor/clock.h"
 #include "server/executor/job.h"
 
-/* The end of a session lets others come between its mappings for so long: the daemon waits for
- * it. */
+/* The end of a session lets other requests come between its unmappings for so long: the daemon
+ * waits for the end. */
 #define OPEN_GIVES_WAY_NS (1000 * CLOCK_MS)
 
 struct tenant;
@@ -15,7 +15,8 @@ struct tenant;
 void open_handle(struct job *job);
 void open_handle_close(struct job *job);
 
-/** Gives everything back at once; nobody serves or uses the session, and nothing runs: it ends. */
+/** Releases all resources at once: the session is not served or used, nothing runs, and the
+ * executor ends. */
 void open_undo(struct tenant *tenant);
 
 #endif

@@ -30,7 +30,7 @@ static struct unsent *unsent_new(const uint8_t *bytes, size_t length)
 	return packet;
 }
 
-/* Every other error is one of the moment, or of the machine: the packet is well formed. */
+/* All other errors are temporary, or of the machine: the packet is well formed. */
 static bool is_over(int error)
 {
 	return error == 0 || error == PACKET_E_CLOSED;
@@ -53,7 +53,7 @@ int outbox_send(struct executor *executor, const uint8_t *bytes, size_t length)
 	struct outbox *outbox = &executor->outbox;
 	int error = PACKET_E_AGAIN;
 
-	/* The order of messages is the order of what has happened. */
+	/* The order of messages is the order of events. */
 	if (TAILQ_EMPTY(&outbox->packets))
 		error = packet_send(executor->control_fd, bytes, length, NULL, 0);
 	if (is_over(error))

@@ -10,7 +10,7 @@ void pace_begin(struct pace *pace, struct executor *executor)
 	*pace = (struct pace){.executor = executor, .since = clock_now()};
 }
 
-/* Whether others may be in want of the driver. */
+/* True if other threads may want the driver. */
 static bool is_worth_it(struct executor *executor)
 {
 	return !executor_is_lost(executor) && !contain_is_open(executor);
@@ -23,7 +23,7 @@ bool pace_step(struct pace *pace)
 
 	if (worked < PACE_WORK_NS || !is_worth_it(pace->executor))
 		return true;
-	/* Cut short by a signal: others had less of it. */
+	/* A signal may cut the rest short: then other threads had less time. */
 	nanosleep(&rest, NULL);
 	pace->since = clock_now();
 	return !pace->yields;

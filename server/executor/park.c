@@ -1,16 +1,16 @@
 // Behind some faults (a trap on an H200) calls of the driver come back only after hundreds of
-// milliseconds, while the process can be taken off the device in a few. Whoever is in such a call
-// would write what a next executor reads as soon as it is back: how far it has issued, and marked.
-// So before the fence each serving thread that does not pass by itself gets a signal, whose handler
-// never returns. What it was at is as it would be had the process been killed there, and takeover.c
-// is made for that.
+// milliseconds, while the process can be taken off the device in a few. After such a call a serving
+// thread would at once write words that a next executor reads: the latest issued and marked
+// commands. So before the fence each serving thread that does not pass by itself gets a signal,
+// whose handler never returns. The thread's shared words are as if the process had been killed
+// there, and takeover.c is made for that.
 //
-// A thread stands still when its handler says so, or while the kernel says that it is in an
-// uninterruptible wait and does not block the signal: that comes before anything else that it would
-// do then.
+// A thread stands still when the handler has written `parked`, or while the kernel reports an
+// uninterruptible wait with the signal unblocked: the handler then runs before the thread can do
+// anything else.
 //
-// Locks that it has stay taken. Who needs one of them waits for ever, and the daemon kills what
-// does not answer.
+// The thread's locks stay taken. A thread that needs one of these waits for ever, and the daemon
+// kills an executor that does not answer.
 
 #include "server/executor/park.h"
 
@@ -24,7 +24,7 @@
 
 #include "server/executor/serve.h"
 
-/* The driver is not known to use it; SIGUSR2 is taken (backend). */
+/* The driver is not known to use this signal; SIGUSR2 is taken (backend). */
 #define PARK_SIGNAL SIGUSR1
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -33,7 +33,7 @@ static _Thread_local struct serve_thread *self;
 static void on_park(int number)
 {
 	(void)number;
-	/* Pairs with the acquire in park_thread(): all that it wrote can be seen. */
+	/* Pairs with the acquire in park_thread(): all writes of the thread can be seen. */
 	word_release(&self->parked, 1);
 	for (;;)
 		pause();
@@ -59,7 +59,7 @@ void park_enter(struct serve_thread *thread)
 	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }
 
-/* A line of proc(5)'s status. Return: what is behind its name; NULL: there is none */
+/* A line of proc(5)'s status. Return: the text behind the line's name; NULL: no such line */
 static const char *find_line(const char *status, const char *name)
 {
 	const char *line = strstr(status, name);
@@ -67,7 +67,8 @@ static const char *find_line(const char *status, const char *name)
 	return line ? line + strlen(name) : NULL;
 }
 
-/* In a wait that no signal ends, and the signal comes behind it: whoever blocks it goes on. */
+/* True if the thread is in a wait that no signal ends, with PARK_SIGNAL to come directly behind: a
+ * thread that blocks the signal would go on. */
 static bool is_uninterruptible(pid_t tid)
 {
 	char path[64], status[4096];

@@ -1,5 +1,5 @@
-// Sets of address ranges. See range.h for who calls what. Invariant: at[0..count) is sorted by
-// start and disjoint; in a merging set no two ranges touch.
+// Sets of address ranges. See range.h for the threads. Invariant: at[0..count) is sorted by start
+// and disjoint; in a merging set no two ranges touch.
 
 #include "server/executor/range.h"
 
@@ -64,7 +64,7 @@ static void replace(
 
 static int add_merging(struct range_set *set, struct range range)
 {
-	/* The first range that touches or overlaps ends at or behind our start. */
+	/* The first range that touches or overlaps ends at or behind range.start. */
 	uint32_t from = find(set, range.start ? range.start - 1 : 0), to = from;
 
 	while (to < set->count && set->at[to].start <= range.end) {

@@ -1,14 +1,13 @@
-// Sets of address ranges: what of its window a session may name in a command. Read by the session's
-// serving thread for every copy, changed by the main or the module thread when something is mapped
-// or unmapped.
+// Sets of address ranges: the parts of a window that a session may name in a command. The session's
+// serving thread reads a set for every copy; the main or the module thread changes the set at each
+// map and unmap.
 //
-// A merging set joins ranges that touch, so that a copy across two mapped chunks is one lookup; it
-// answers "may this be touched". A set that does not merge keeps the ranges as they were added; it
-// answers "was exactly this mapped".
+// A merging set joins ranges that touch, so that a copy across two mapped chunks is one lookup;
+// such a set answers "may this be touched". A set that does not merge has the ranges as they were
+// added, and answers "was exactly this mapped".
 //
-// The reader keeps the last range that it hit in a cache of its own. A version word says whether
-// the set has lost anything since: as long as not, what the cache allows is still allowed, and no
-// lock is taken.
+// The reader has the last range that it hit in a private cache. A version word changes with each
+// loss of the set: until then the cached range is still allowed, and no lock is taken.
 
 #ifndef FRMPS_SERVER_EXECUTOR_RANGE_H
 #define FRMPS_SERVER_EXECUTOR_RANGE_H
@@ -55,13 +54,13 @@ int range_set_add(struct range_set *set, uint64_t address, uint64_t bytes);
  */
 int range_set_remove(struct range_set *set, uint64_t address, uint64_t bytes);
 
-/** Takes any one range out. Return: 0, or RANGE_E_ABSENT when the set is empty. */
+/** Removes an arbitrary range. Return: 0, or RANGE_E_ABSENT when the set is empty. */
 int range_set_pop(struct range_set *set, struct range *ret_range);
 
-/** Whether it has none. */
+/** Return: true if the set has no range. */
 bool range_set_is_empty(struct range_set *set);
 
-/** Whether one range of the set holds all the bytes; remembers it in the cache. */
+/** Return: true if a single range of the set holds all the bytes; saves that range in the cache. */
 bool range_set_covers_slow(
 	struct range_set *set, struct range_cache *cache, uint64_t address, uint64_t bytes);
 
@@ -70,7 +69,7 @@ static inline bool range_holds(const struct range *range, uint64_t address, uint
 	return address >= range->start && address < range->end && bytes <= range->end - address;
 }
 
-/** Whether all `bytes` (at least one) from `address` may be touched. */
+/** Return: true if all `bytes` (at least 1) from `address` may be touched. */
 static inline bool range_set_covers(
 	struct range_set *set, struct range_cache *cache, uint64_t address, uint64_t bytes)
 {

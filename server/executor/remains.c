@@ -1,12 +1,12 @@
-// A module's variables are in the context, and kernels may keep results there, or in the device's
-// heap, of which no program ever asks the address. They are lost with the executor, and whose they
-// were is told (takeover.c). The backend has read from the image whether there are any
+// A module's variables are in the context, and kernels may store results there, or in the device's
+// heap, whose addresses no program ever asks for. This residual state is lost with the executor,
+// and its session is notified (takeover.c). The backend has read from the image if there is any
 // (server/backend/statics.h).
 //
-// Before a kernel that may write there is given to a device, a bit in the session's own memory says
-// so, which outlives the executor (shm_server_header.ran). As long as it is not set, the next
-// executor's module is as good as this one: just loaded. The client may give the number of a module
-// that is gone to another one.
+// Before a kernel that may write there is issued, the executor sets a bit in the session's own
+// memory, which outlives the executor (shm_server_header.ran). As long as the bit is not set, the
+// next executor's module is as good as this one: just loaded. The client may reuse the number of an
+// unloaded module.
 
 #include "server/executor/remains.h"
 
@@ -14,7 +14,7 @@
 #include "server/executor/tenant.h"
 #include "server/log.h"
 
-/* Where the bit of a module is: in all words of this kind. */
+/* The place of a module's bit, in all words of this kind. */
 static uint64_t bit_of(uint32_t module, uint32_t *ret_word)
 {
 	*ret_word = module % SHM_MODULES / 64;

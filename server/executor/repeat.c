@@ -1,23 +1,24 @@
-// The proof that commands in doubt may be repeated. Pure functions.
+// The proof that commands in flight may be repeated. Pure functions.
 //
-// Every command of the set may have run: wholly, partly (the last of its stream that began) or not
-// at all. It is run again from its beginning, each stream in its order. The outcome is that of a
-// single run if each command reads, when it is repeated, what it read the first time:
-//   - a command that writes what c reads spoils c's repetition, unless it comes before c in the
-//     same stream: then it is repeated before c, too, and writes the same again;
-//   - that includes c itself: a copy onto its own source, a kernel that reads its output.
+// Every command of the set may have run: wholly, partly (the last of the stream that began) or not
+// at all. All commands run again from their beginning, each stream in order. The outcome is that of
+// a single run if each repeated command reads the same values as the first time:
+//   - a command d that writes to c's sources spoils c's repetition, unless d comes before c in the
+//     same stream: then d is repeated before c, too, and writes the same again;
+//   - that includes c itself: a copy onto its own source, a kernel that reads its own output.
 // Commands of different streams have no known order inside the set (a wait between two streams ends
-// the set of the waiting one, because the awaited command is not done), so they must not touch each
-// other either way.
+// the set of the waiting one, because the awaited command is not done), so commands of different
+// streams must not touch each other's memory either way.
 //
-// A kernel reads and writes everything that a program can name, which is everything but the arena.
-// With `replays` the client vouches that its kernels do not read what they wrote, neither directly
-// nor fetched to host memory; so kernels do not spoil kernels, and fetches do not either. It
-// vouches for nothing else: an upload or fill after a kernel may change what the kernel reads, a
-// kernel after a fetch what was fetched.
+// A kernel reads and writes all memory that a program can name: all but the arena. With `replays`
+// the client vouches that kernels do not read values that kernels wrote, neither directly nor
+// fetched to host memory; so kernels do not spoil kernels, and fetches do not either. The client
+// vouches for nothing else: an upload or fill after a kernel may change the kernel's sources, a
+// kernel after a fetch the fetched memory.
 //
-// Effects beyond memory: a word that was written for others to see (REPEAT_SIGNAL) may have been
-// acted upon and reset; writing it again could be taken for a second signal. It is never repeated.
+// Effects beyond memory: others may have acted upon a word that was written as a signal
+// (REPEAT_SIGNAL), and reset the word; a second write could look like a second signal. Such a
+// command is never repeated.
 
 #include "server/executor/repeat.h"
 
@@ -31,7 +32,7 @@ static bool is_empty(const struct range *range)
 	return range->start == range->end;
 }
 
-/* Whether something that d writes is something that c reads. */
+/* True if d writes to memory that c reads. */
 static bool writes_into(const struct repeat_command *d, const struct repeat_command *c)
 {
 	if (c->effect == REPEAT_NOTHING || d->effect == REPEAT_NOTHING)
@@ -43,7 +44,7 @@ static bool writes_into(const struct repeat_command *d, const struct repeat_comm
 	return overlap(&d->writes, &c->reads);
 }
 
-/* Whether d, run once or partly, makes a repetition of c come out differently. */
+/* True if d, run once or partly, changes the outcome of a repetition of c. */
 static bool spoils(const struct repeat_command *d, const struct repeat_command *c, bool replays)
 {
 	if (d->stream == c->stream && d->seq < c->seq)
@@ -68,7 +69,7 @@ static bool is_repeatable(const struct repeat_command *commands, uint32_t count,
 bool repeat_is_provable(
 	const struct repeat_command *commands, uint32_t count, bool replays, uint32_t *ret_index)
 {
-	/* Kernels first, because their names are what the client's reader understands. */
+	/* Kernels first, because the client's reader understands kernel names best. */
 	for (int kernels = 1; kernels >= 0; kernels--) {
 		for (uint32_t i = 0; i < count; i++) {
 			if ((commands[i].effect == REPEAT_KERNEL) != kernels ||

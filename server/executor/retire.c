@@ -9,17 +9,18 @@
 //   - for clients that vouch for their kernels: between kernels and a later upload or fill, and
 //     between a fetch and a later kernel, because such a pair could not be repeated (repeat.c);
 //   - when nothing was taken or issued for RETIRE_IDLE_NS, or the oldest unmarked command is that
-//     of RETIRE_AGE_NS ago, and no other mark of the stream is on its way: the device is behind,
-//     nobody asks, and each mark stands between two kernels that would follow each other at once;
+//     of RETIRE_AGE_NS ago, and no other mark of the stream is under way: the device is behind, no
+//     client asks, and each mark delays the next kernel;
 //   - behind each command while a module is to be loaded, and of streams that are kept short
 //     (gate.c);
 //   - when a stream is to be held until its commands are done, and when the main thread asks
 //     (drain.c).
 //
 // Two invariants that takeover.c rests on:
-//   - What is known done is downward closed without looking at the order of commands: another
-//     stream can only pass a wait on a driver event behind the mark that was put before the event,
-//     so whoever sees its completion finds the mark of what it waited for in the timeline too.
+//   - The set of known done commands is downward closed without looking at the order of commands:
+//     another stream can only pass a wait on a driver event behind the mark that was put before the
+//     event. So a reader who sees that stream's completion finds the mark of the awaited command in
+//     the timeline too.
 //   - The journaled copy of a command has FRMPS_CMD_MARK set if a mark was put behind it. Commands
 //     behind the first such command that is not done cannot have begun.
 //
@@ -34,7 +35,8 @@
 #include "server/log.h"
 #include "shm/doorbell.h"
 
-/* No device takes less time for a command, on average, ns; and how far that is trusted. */
+/* No device takes less time for a command, on average, ns; and the longest wait that relies on
+ * this. */
 #define COMMAND_NS UINT64_C(250)
 #define TRUST_NS   (100 * CLOCK_US)
 
@@ -84,8 +86,8 @@ static CUresult put_mark(struct tenant *tenant, struct stream *stream)
 	CUresult code;
 
 	log_bug_on(!stream->backend);
-	/* Before the call: if this process dies in it the device may have written the mark all the
-	 * same, and the program have seen it. */
+	/* Before the call: if this process dies in the call, the device may have written the mark
+	 * all the same, and the program may have seen the mark. */
 	word_release(&stream->journal.state->marked, stream->issued);
 	code = tenant_ops(tenant)->mark(
 		stream->backend, &shm_timeline_at(tenant->timeline, stream->slot)->done, stream->issued);
@@ -124,7 +126,7 @@ void retire_mark_last(struct tenant *tenant)
 }
 
 /* Marks the streams that became unmarked `age` ago or earlier. The list is in this order. @one: not
- * where another mark is on its way */
+ * where another mark is under way */
 static void mark_older(struct tenant *tenant, uint64_t age, bool one)
 {
 	struct stream *stream, *next;
@@ -166,7 +168,7 @@ void retire_want_wake(struct tenant *tenant, struct stream *stream, uint64_t seq
 		(struct tenant_wake){.slot = stream->slot, .seq = seq, .since = tenant->now};
 }
 
-/* Whether somebody who is not on the list still sleeps. */
+/* True if a sleeper that is not on the list may still sleep. */
 static bool is_overflowing(struct tenant *tenant)
 {
 	for (uint32_t slot = 0; tenant->wakes_overflow && slot < tenant->known; slot++) {
@@ -179,7 +181,7 @@ static bool is_overflowing(struct tenant *tenant)
 	return false;
 }
 
-/* Somebody who sleeps for a command that is done is woken with all others: they look again. */
+/* Wakes all sleepers if the command of one is done: the others look again. */
 static void look_at_wakes(struct tenant *tenant)
 {
 	bool wake = tenant->wakes_overflow;
@@ -207,7 +209,7 @@ void retire_turn(struct tenant *tenant)
 		look_at_wakes(tenant);
 }
 
-/* What a sleeper waits for is behind other commands, which take their time. */
+/* The interval for a sleeper: the awaited command is behind others, which take their time. */
 static uint64_t interval(const struct tenant *tenant, const struct tenant_wake *wake, uint64_t now)
 {
 	uint64_t done = tenant->streams[wake->slot].done, late = clock_interval(wake->since, now);
@@ -219,8 +221,8 @@ static uint64_t interval(const struct tenant *tenant, const struct tenant_wake *
 
 uint64_t retire_next_look(const struct tenant *tenant, uint64_t now)
 {
-	/* Marks that are still missing when a thread is about to sleep are marks that failed. More
-	 * sleepers than there is room for do not all matter to the microsecond. */
+	/* Marks that are still missing when a thread is about to sleep have failed. Sleepers beyond
+	 * the list's room are not served to the microsecond. */
 	uint64_t next =
 		TAILQ_EMPTY(&tenant->unmarked) && !tenant->wakes_overflow ? UINT64_MAX : now + CLOCK_MS;
 

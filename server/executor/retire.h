@@ -1,5 +1,5 @@
-// Marks, and what follows from commands being done: sleepers are woken. Serving thread. The rules
-// are in retire.c.
+// Marks, and the wake-up of sleepers when commands are done. Serving thread. The rules are in
+// retire.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_RETIRE_H
 #define FRMPS_SERVER_EXECUTOR_RETIRE_H
@@ -14,8 +14,8 @@
 #define RETIRE_AGE_NS (200 * CLOCK_US)
 
 /**
- * Counts a command as given to the device, and marks it if the rules say so.
- * @record: in the journal, stays there until it is marked and done
+ * Counts a command as issued, and marks the command if the rules require.
+ * @record: in the journal, stays there until marked and done
  */
 void retire_issued(struct tenant *tenant, struct stream *stream, struct frmps_head *record);
 
@@ -25,13 +25,13 @@ void retire_issued(struct tenant *tenant, struct stream *stream, struct frmps_he
  */
 void retire_settled(struct tenant *tenant, struct stream *stream, struct frmps_head *record);
 
-/** Puts a mark behind the latest issued command if it has none. Return: the backend's code, passed
- * on. */
+/** Puts a mark behind the latest issued command, unless that has a mark. Return: the backend's
+ * code, passed on. */
 CUresult retire_mark(struct tenant *tenant, struct stream *stream);
 /**
- * For clients whose kernels may be repeated: keeps what may be in doubt at a time in an order in
- * which it can be repeated, by a mark in front of a command that begins the next round. Call before
- * the command is begun.
+ * For clients whose kernels may be repeated: keeps commands in flight in an order that can be
+ * repeated, by a mark in front of a command that begins the next round. Call before the command is
+ * begun.
  */
 static inline void retire_phase(struct tenant *tenant, struct stream *stream, enum stream_phase phase)
 {
@@ -55,7 +55,7 @@ void retire_want_wake(struct tenant *tenant, struct stream *stream, uint64_t seq
 /** Places marks that are due and wakes sleepers. */
 void retire_turn(struct tenant *tenant);
 
-/** When sleepers must be looked after although nobody rings: ns, UINT64_MAX = never. */
+/** When to look at sleepers again without a ring of the doorbell: ns, UINT64_MAX = never. */
 uint64_t retire_next_look(const struct tenant *tenant, uint64_t now);
 
 #endif

@@ -1,15 +1,15 @@
-// The watch over a session's work on the device. A fault shows in the next call of the driver,
-// whoever makes it; when all clients only wait there is none, and their marks never come. So while
-// something is on the device one of the session's streams is queried from time to time: after
-// SENTRY_LEAST_NS, then after 1 % of the time since the session last issued something, at most
-// every millisecond. The context is everybody's, and a query stands in the way of launches: while
-// anybody has just heard that it is well (a mark was taken, or a query answered) it is asked every
-// SENTRY_OWN_NS only. So sessions that wait behind full queues, or many that wait at all, do not
-// ask one by one.
+// The watch over a session's work on the device. A fault shows in the next call of the driver, by
+// any thread; when all clients only wait there is no call, and their marks never come. So while
+// commands are on the device, the serving thread queries a stream of the session from time to time:
+// after SENTRY_LEAST_NS, then after 1 % of the time since the session last issued something, at
+// most every millisecond. The sessions share the context, and a query delays launches: while a
+// recent call of any thread shows that the context is well (a mark was taken, or a query answered),
+// the session queries every SENTRY_OWN_NS only. So sessions that wait behind full queues, or many
+// waiting sessions, do not query one by one.
 //
-// A fatal code ends the context. Codes that say nothing about the context (backend_is_fatal) end it
-// as well when SENTRY_FAILURES queries in a row give one. That a stream is ready, on the other
-// hand, proves nothing: only marks do.
+// A fatal code ends the context. Codes that say nothing about the context (backend_is_fatal) end
+// the context as well after SENTRY_FAILURES such queries in a row. That a stream is ready, on the
+// other hand, proves nothing: only marks do.
 
 #include "server/executor/sentry.h"
 
@@ -36,7 +36,7 @@ static uint64_t interval(const struct tenant *tenant, uint64_t now)
 	return ns < SENTRY_LEAST_NS ? SENTRY_LEAST_NS : ns;
 }
 
-/* The first stream that is not done; those before it are forgotten. */
+/* The first stream that is not done; streams before that are forgotten. */
 static struct stream *find_undone(struct tenant *tenant)
 {
 	struct stream *stream;
@@ -86,7 +86,7 @@ void sentry_look(struct tenant *tenant)
 		return;
 	tenant->watch_at = tenant->now + interval(tenant, tenant->now);
 	word_set(&tenant->view.server->active, tenant->now);
-	/* Whoever issues hears of a fault from the driver himself. */
+	/* A session that issues notices a fault in its own calls. */
 	if (tenant->now - tenant->busy_at < SENTRY_LEAST_NS)
 		return;
 	stream = find_undone(tenant);

@@ -1,6 +1,6 @@
-// The serving threads. Each owns some sessions and does for them, turn by turn, all that happens
-// between ring and backend. Sessions come and go by orders of the main thread; everything else is
-// read from shared words.
+// The serving threads. Each thread owns some sessions and does, turn by turn, all steps between
+// ring and backend. Sessions come and go by orders of the main thread; everything else is read from
+// shared words.
 //
 //        ┌──────► orders, gate, one turn of every session ──something moved─┐
 //        │                        │ nothing                                 │
@@ -14,18 +14,18 @@
 //        │              epoll: doorbells, orders, time of the next look     │
 //        └───────────── asleep = 0 ◄────────────────────────────────────────┘
 //
-// The time of the next look is "never" unless something must be polled: sleepers, streams held for
-// a completion or a word (hold.c), a full journal. So an executor whose clients are idle uses no
+// The time of the next look is "never" unless a poll is needed: sleepers, streams held for a
+// completion or a word (hold.c), a full journal. So an executor whose clients are idle uses no
 // processor.
 //
 // An operator can pause a session: the daemon sets a bit of its server region and sends Ping, which
 // wakes all threads. At the next turn the session's thread takes nothing more from the ring, issues
-// nothing of what waits in software, and marks what is on the device, so that its end is known. All
-// else goes on: questions of the main thread, the end of the session, its move to another executor,
-// which reads the same bit. The same holds while the session's memory is away from the device
-// (standby/swap.c), by another bit; then the first work that comes calls for it.
+// no command that waits in software, and marks the commands on the device, so that their end is
+// known. All else goes on: questions of the main thread, the end of the session, a move to another
+// executor, which reads the same bit. The same holds while the session's memory is away from the
+// device (standby/swap.c), by another bit; then the first work calls for the memory.
 //
-// A turn takes at most BATCH records of a session, so that none waits for another's flood; a
+// A turn takes at most BATCH records of a session, so that no session waits for another's flood; a
 // session that cannot go on (held streams, full journal, offence) costs a few loads per turn.
 
 #include "server/executor/serve.h"
@@ -56,15 +56,15 @@
 #include "shm/doorbell.h"
 
 #define BATCH 64u
-/* Consumed bytes after which the client is told within a batch. */
+/* Consumed bytes after which the ring's head is published within a batch. */
 #define PUBLISH_BYTES	65536u
 #define SPIN_US_DEFAULT 50u
-/* What the turns of all serving threads take at a launch of each (mutex.h), twice. */
+/* Twice the time of a turn with a launch in all serving threads (mutex.h). */
 #define LOCK_SPIN_NS_DEFAULT 20000u
 #define EVENTS		     64
 /* Looks at rings between two idle turns: a few cycles each, where a turn is a hundred and more. */
 #define LOOKS 64u
-/* Of these, before the first one at times: the backend is not asked again at once. */
+/* Looks at rings before the first look at times: the backend is not asked again at once. */
 #define LOOKS_FIRST 12u
 
 struct serve_order {
@@ -123,7 +123,7 @@ static bool take_and_issue(struct tenant *tenant)
 	return true;
 }
 
-/* See drain.c: what was issued so far is marked, and nothing from before this turn is in use. */
+/* See drain.c: all issued commands are marked, and nothing from before this turn is in use. */
 static void answer(struct tenant *tenant)
 {
 	uint64_t asked = word_acquire(&tenant->asked);
@@ -136,7 +136,7 @@ static void answer(struct tenant *tenant)
 	job_board_kick(&tenant->executor->board);
 }
 
-/* Whether it has something to do that its memory is needed for. The acquire is that of the ring. */
+/* True if the session has work that needs its memory. The acquire is that of the ring. */
 static bool wants_memory(const struct tenant *tenant)
 {
 	return tenant_lacks_memory(tenant) && !word_relaxed(&tenant->called) && can_serve(tenant) &&
@@ -161,7 +161,7 @@ bool serve_turn(struct tenant *tenant, uint64_t now)
 	suspect_sentence(tenant);
 	if (gate_is_shut(&tenant->executor->gate) && !executor_is_lost(tenant->executor))
 		retire_mark_all(tenant);
-	/* Also of one that has ended: it is not to keep others off. */
+	/* Also for an ended session: it must not keep others off its units. */
 	if (cap_is_due(tenant) && !executor_is_lost(tenant->executor))
 		cap_look(tenant);
 	if (can_serve(tenant)) {
@@ -174,7 +174,7 @@ bool serve_turn(struct tenant *tenant, uint64_t now)
 		call_for_memory(tenant);
 		if (tenant->share.is_listed)
 			sharing_end(tenant);
-		/* Behind that is what somebody waits for. */
+		/* Times are published when nothing else moves, or a client waits. */
 		if (!moved || tenant->wake_count)
 			timing_turn(tenant);
 		retire_turn(tenant);
@@ -214,15 +214,14 @@ uint64_t serve_next_look(const struct tenant *tenant, uint64_t now)
 	return at < next ? at : next;
 }
 
-/* Whether a turn would take a record from the ring. */
+/* True if a turn would take a record from the ring. */
 static bool has_records(const struct tenant *tenant)
 {
 	return ring_has_work(&tenant->ring) && !tenant->choked && can_serve(tenant) &&
 	       tenant_is_running(tenant);
 }
 
-/* The second look of the sleep protocol: work that came before the client could see that we
- * sleep. */
+/* The second look of the sleep protocol: work that came before the client could see `asleep`. */
 static bool is_ready(const struct tenant *tenant)
 {
 	if (word_acquire(&tenant->asked) != word_relaxed(&tenant->answered))
@@ -235,15 +234,15 @@ static void attach(struct serve_thread *thread, struct tenant *tenant)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = tenant};
 
-	/* After a halt the doorbell is the next executor's. */
+	/* After a halt the next executor owns the doorbell. */
 	if (!word_relaxed(&thread->halted) &&
 		epoll_ctl(thread->epoll, EPOLL_CTL_ADD, tenant->doorbell, &event) < 0)
 		log_error("session %llu: cannot listen to its doorbell: %m", (unsigned long long)tenant->id);
 	TAILQ_INSERT_TAIL(&thread->tenants, tenant, served_link);
 }
 
-/* Behind that nobody tries a mark again that failed, and without it nobody knows when its work is
- * done. */
+/* After the release no thread retries a failed mark, and without the mark the end of the work is
+ * not known. */
 static bool may_let_go(struct tenant *tenant)
 {
 	if (!hold_is_quiet(tenant))
@@ -261,7 +260,7 @@ static void detach(struct serve_thread *thread, struct tenant *tenant)
 	epoll_ctl(thread->epoll, EPOLL_CTL_DEL, tenant->doorbell, NULL);
 	TAILQ_REMOVE(&thread->tenants, tenant, served_link);
 	sharing_leave(tenant);
-	/* Pairs with the acquire in drain.c and open.c. The tenant may be gone behind this. */
+	/* Pairs with the acquire in drain.c and open.c. The tenant may be freed from here on. */
 	word_release(&tenant->served, 0);
 	job_board_kick(&executor->board);
 }
@@ -334,8 +333,8 @@ static void sleep_until(struct serve_thread *thread, uint64_t next)
 	}
 }
 
-/* The word is the next executor's once the thread has passed a halt: a client that reads ours would
- * not ring.
+/* The next executor owns the word once the thread has passed a halt: a client that reads this
+ * executor's value would not ring.
  */
 static void say_asleep(const struct serve_thread *thread, struct tenant *tenant, uint32_t asleep)
 {
@@ -370,16 +369,17 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 		say_asleep(thread, tenant, 0);
 }
 
-/* Whether the time of an event can be published, which a program asks for right behind its wait. */
+/* True if the time of an event can be published: a program asks for the time right behind its
+ * wait. */
 static bool has_times(struct tenant *tenant)
 {
 	return can_serve(tenant) && timing_is_due(tenant);
 }
 
-/* What an idle thread does between two turns: most often the next thing that happens is a record,
- * and how soon it is seen is a part of every launch that somebody waits for. All else can wait for
- * the next turn, but for times: these are looked for after a while, since an event may be not quite
- * there yet. */
+/* The work of an idle thread between two turns. Most often a record comes next, and the delay until
+ * the thread sees the record is a part of every launch. All else can wait for the next turn, but
+ * for times: the thread looks at times after a while, since the device may just be writing an
+ * event. */
 static void watch_rings(const struct serve_thread *thread)
 {
 	struct tenant *tenant;
@@ -394,7 +394,7 @@ static void watch_rings(const struct serve_thread *thread)
 	}
 }
 
-/* From here on this thread goes by the gate as it is now. Pairs with the acquire in gate.c. */
+/* From here on this thread obeys the present gate. Pairs with the acquire in gate.c. */
 static void look_at_gate(struct serve_thread *thread)
 {
 	uint64_t word = word_acquire(&thread->executor->gate.word);
@@ -408,9 +408,9 @@ static void *serve(void *argument)
 	struct serve_thread *thread = argument;
 	struct executor *executor = thread->executor;
 
-	/* Not pthread_setname_np() from outside: that opens /proc/self/task/…, and while the
-	 * threads of a process that is killed and whoever waits for it undo what the kernel keeps
-	 * of such paths, they can get in each other's way for seconds. Nobody goes on before. */
+	/* Not pthread_setname_np() from outside: that opens /proc/self/task/…, and the kernel has
+	 * state for such paths. When the process is killed, its threads and its parent undo that
+	 * state, and can block each other for seconds. */
 	prctl(PR_SET_NAME, "frmps-serve");
 	prctl(PR_SET_TIMERSLACK, 1000ul);
 	park_enter(thread);

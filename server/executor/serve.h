@@ -1,5 +1,5 @@
-// The serving threads. A session belongs to one of them from serve_attach() to the end of
-// serve_detach(); which one is decided once, by the number of sessions each has.
+// The serving threads. A session belongs to a thread from serve_attach() to the end of
+// serve_detach(). serve_attach() chooses the thread once, by the number of sessions.
 
 #ifndef FRMPS_SERVER_EXECUTOR_SERVE_H
 #define FRMPS_SERVER_EXECUTOR_SERVE_H
@@ -19,7 +19,7 @@ STAILQ_HEAD(serve_orders, serve_order);
 
 #define SERVE_THREADS_MAX 64u
 
-/* Each has its own lines: its neighbours write theirs at every turn. */
+/* Each thread has its own cache lines: the neighbours write theirs at every turn. */
 struct serve_thread {
 	_Alignas(SHM_LINE) struct executor *executor;
 	pthread_t thread;
@@ -34,15 +34,15 @@ struct serve_thread {
 
 	/* For gate.c. */
 	word64 gate_seen; /* the gate's word at the beginning of a turn */
-	word32 resting;	  /* sleeps, or about to: issues nothing before it has looked again */
+	word32 resting;	  /* sleeps, or is about to: issues nothing before another look */
 	word32 gated;	  /* has held a stream for the gate */
 
-	word64 serving; /* the session whose turn it is; 0: nobody's. For the log */
+	word64 serving; /* the session that has its turn; 0: none. For the log */
 	word32 halted;	/* issues nothing more, for good (halt.c) */
 
 	/* For park.c. */
 	pid_t tid;
-	bool parking;  /* it was told; main thread */
+	bool parking;  /* it got the signal; main thread */
 	word32 parked; /* does nothing more, for good */
 };
 
@@ -60,7 +60,7 @@ void serve_pool_deinit(struct executor *executor);
 /** Lets the least loaded thread serve the session from now on. Main thread. Return: 0 or
  * -ENOMEM. */
 int serve_attach(struct tenant *tenant);
-/** Ends it; tenant->served becomes 0 when it has ended, and the board is kicked. Main thread.
+/** Ends the service; then tenant->served becomes 0 and the board is kicked. Main thread.
  * Return: 0, -ENOMEM. */
 int serve_detach(struct tenant *tenant);
 /** Lets the session's thread look at tenant->asked now. Main thread. */
@@ -71,8 +71,8 @@ void serve_kick_all(struct executor *executor);
 /** One turn of one session, up to 64 records. Return: whether something moved. Exported for
  * tests. */
 bool serve_turn(struct tenant *tenant, uint64_t now);
-/** When the session must be looked at again although nobody rings: ns, UINT64_MAX = never. Exported
- * for tests. */
+/** When to look at the session again without a ring of the doorbell: ns, UINT64_MAX = never.
+ * Exported for tests. */
 uint64_t serve_next_look(const struct tenant *tenant, uint64_t now);
 
 #endif

@@ -1,46 +1,45 @@
-// Shares of the device. Serving threads, under one lock; nobody else. As long as no session of the
-// executor has a weight or class of its own nothing of this runs: a turn of the serving loop then
-// reads two words that lie beside others it reads, a launch none (sharing_is_on(), the credit).
+// Shares of the device. Serving threads only, under one lock. Nothing of this runs as long as no
+// session of the executor has a weight or class of its own: a turn of the serving loop then reads
+// two words beside others that the turn reads anyway, a launch none (sharing_is_on(), the credit).
 //
-// What is counted. An executor sees of the device only that commands begin to be its own and that
-// marks behind them arrive. So a session is *present* while it has commands on the device that are
-// not known done, and the time that the device is busy is shared evenly by those who are present at
-// the time (`each` grows by dt / present). The sum is the device's busy time, however long commands
-// are. How much of the device's processors two that are present really have is not seen: a session
-// with kernels of a millisecond beside one with kernels of ten microseconds gets nearly everything,
-// and both would be charged half. So sessions with work take turns: one at a time is present as a
-// rule, and is charged what it uses. A turn begins when the work of those before is done. That
-// costs what kernels of two sessions would gain from running side by side; where that matters more
-// than the shares, weights are not for.
+// Accounting. An executor sees only the issue of its own commands and the arrival of the marks
+// behind. So a session is *present* while commands of the session on the device are not known done.
+// The sessions that are present share the device's busy time evenly (`each` grows by dt / present).
+// The sum is the device's busy time, however long commands are. An executor does not see the real
+// parts of two present sessions: beside kernels of ten microseconds, a session with kernels of a
+// millisecond gets nearly the whole device, and both would be charged half. So sessions with work
+// take turns: as a rule a single session is present, and is charged its own use. A turn begins when
+// the work of previous sessions is done. So kernels of two sessions gain nothing from running side
+// by side; weights are not meant for cases where that matters more than shares.
 //
-// Who is next. `virtual` grows by a session's device time over its weight, so the one who has least
-// is behind its share. It gets its turn when the one before is ahead of it by SHARE_TURN_NS. Who
-// comes back from having nothing to do is behind by SHARE_CLAIM_NS at most: it does not save up.
-// Everybody else with work is held back. Who is alone is not. Any online session comes before any
-// offline one, at once.
+// The order. `virtual` grows by a session's device time over the session's weight, so the session
+// with the least is behind its share. That session gets a turn when the present session is ahead by
+// SHARE_TURN_NS. A session that returns from idleness is behind by SHARE_CLAIM_NS at most: idle
+// time is not saved up. All other sessions with work are held back; a lone session is not. Any
+// online session comes before any offline session, at once.
 //
-// How. A held-back session's streams have a credit of 0: its commands go on from the ring into the
-// journal and wait there as they do for a full queue. Marks, wake-ups, host functions and waits in
-// software go on. Whose turn it is, or who is alone, has a credit of about SHARE_QUEUE_NS of work,
-// so that holding it back has an effect soon: that is enough for a device to be busy.
+// The means. A held-back session's streams have a credit of 0: commands go on from the ring into
+// the journal and wait there as for a full queue. Marks, wake-ups, host functions and waits in
+// software go on. A session that has the turn, or is alone, has a credit of about SHARE_QUEUE_NS of
+// work, so that a hold has an effect soon: that is enough for a busy device.
 //
-// Held back is slower, never never. Who is held back may own what another one waits for, or its own
-// kernel that runs: an event, a word that a kernel polls. Each of these ends a hold, whatever the
-// others do:
-//   - it lasted SHARE_PATIENCE times as long as the session's latest work did, SHARE_HOLD_MOST_NS
-//     at most: then it may have a short queue on the device once. That is the least share: about
-//     1/65 of the time, more where the queue, at least a command of each stream, is more than
+// A hold is finite. Another session, or a running kernel of the held-back session itself, may wait
+// for a command that is held back: for an event, or a word that a kernel polls. Each of these ends
+// a hold, whatever the other sessions do:
+//   - the hold lasted SHARE_PATIENCE times as long as the session's latest work, SHARE_HOLD_MOST_NS
+//     at most: then the session may have a short queue on the device once. That is the least share:
+//     about 1/65 of the time, more where the queue, at least a command of each stream, is more than
 //     SHARE_HOLD_MOST_NS / SHARE_PATIENCE of work
-//   - the session has something on the device, and none of it ends (SHARE_STUCK_*): then each of
-//     its streams that has nothing there may have one command
-//   - those for whom it is held back have no work for SHARE_LINGER_NS, or are not looked after for
-//     SHARE_STALE_NS: their thread is in a call of the driver
-// A kernel that polls counts as work of its session, which so loses its claim to come first. The
-// work of others is waited for at the begin of a turn while some of it ends within SHARE_DRAIN_NS.
-// A stream's first command that is not done is always on the device or waits for nothing behind it,
-// so a short queue is no knot (gate.c says the same).
+//   - the session has commands on the device, and none ends (SHARE_STUCK_*): then each stream of
+//     the session without a command there may have a command
+//   - the preferred sessions have no work for SHARE_LINGER_NS, or no look of their thread for
+//     SHARE_STALE_NS: that thread is in a call of the driver
+// A kernel that polls counts as work of its session, which so loses the claim to come first. The
+// begin of a turn waits for the work of others while some command ends within SHARE_DRAIN_NS. A
+// stream's first command that is not done is always on the device or waits for nothing behind it,
+// so a short queue is no deadlock (gate.c says the same).
 //
-// Sessions of other executors are not looked at: the device runs contexts in turn.
+// Sessions of other executors do not count: the device runs contexts in turn.
 
 #include "server/executor/share.h"
 
@@ -108,13 +107,13 @@ static void set_present(struct shares *shares, struct share *share, bool present
 	share->is_present = present;
 }
 
-/* How long a command takes, on average of the latest. */
+/* Updates the time of a command, an average of the latest. */
 static void learn_cost(struct share *share, uint64_t ended)
 {
 	uint64_t each = share->unended / ended;
 
 	share->unended = 0;
-	/* Held back, it is behind the queue of others. */
+	/* A held-back command is behind the queue of others. */
 	if (share->held_at && share->cost)
 		return;
 	each = each ? each : 1;
@@ -140,7 +139,7 @@ static void see_work(struct shares *shares, struct share *share, uint64_t undone
 	set_present(shares, share, undone > 0);
 }
 
-/* ---- who takes part ---- */
+/* ---- sessions with work ---- */
 
 static int64_t ahead_of(const struct share *one, const struct share *other)
 {
@@ -196,15 +195,15 @@ static void see_wish(struct shares *shares, struct share *share, bool wants, uin
 		unlist(shares, share);
 }
 
-/* ---- whose turn it is ---- */
+/* ---- turns ---- */
 
 static bool is_stale(const struct share *share, uint64_t now)
 {
 	return (int64_t)(now - share->looked_at) > (int64_t)SHARE_STALE_NS;
 }
 
-/* Who is next. All are gone through once in SHARE_LOOK_NS, and not at each look of each: they may
- * be hundreds. */
+/* The next session. The whole list is searched once in SHARE_LOOK_NS, not at each look of each
+ * session: there may be hundreds. */
 static struct share *find_first(struct shares *shares, struct share *share, uint64_t now)
 {
 	struct share *other;
@@ -229,7 +228,7 @@ static bool is_rival(const struct share *other, const struct share *share, uint6
 	return other != share && !is_stale(other, now);
 }
 
-/* Whether others have work. */
+/* True if other sessions have work. */
 static bool has_rivals(const struct shares *shares, const struct share *share, uint64_t now)
 {
 	const struct share *other;
@@ -240,7 +239,7 @@ static bool has_rivals(const struct shares *shares, const struct share *share, u
 	return false;
 }
 
-/* Whether they have some on the device that is waited for. */
+/* True if other sessions have work on the device to wait for. */
 static bool has_rivals_there(const struct shares *shares, const struct share *share, uint64_t now)
 {
 	const struct share *other;
@@ -253,7 +252,7 @@ static bool has_rivals_there(const struct shares *shares, const struct share *sh
 	return false;
 }
 
-/* It goes on until another one is behind by a turn, or of a better class. */
+/* True if the present session goes on: until another is behind by a turn, or of a better class. */
 static bool stays(const struct shares *shares, const struct share *first, uint64_t now)
 {
 	const struct share *runner = shares->runner;
@@ -267,7 +266,7 @@ static uint64_t within(uint64_t number, uint64_t least, uint64_t most)
 	return number < least ? least : number > most ? most : number;
 }
 
-/* Commands of each stream that are about as much work as a session may have on the device. */
+/* Commands for each stream that are about as much work as a session may have on the device. */
 static uint64_t queue_of(const struct share *share, unsigned streams, bool alone)
 {
 	uint64_t least = alone && !share->is_offline ? 2 : 1;
@@ -277,7 +276,7 @@ static uint64_t queue_of(const struct share *share, unsigned streams, bool alone
 	return within(SHARE_QUEUE_NS / share->cost / (streams ? streams : 1), least, STREAM_ISSUE_CREDIT);
 }
 
-/* Return: what each stream of a session that is held back may have all the same. */
+/* Return: the commands that each stream of a held-back session may have all the same. */
 static uint64_t least_of(struct share *share, unsigned streams, uint64_t now)
 {
 	uint64_t hold = within(
@@ -333,7 +332,7 @@ void share_note(struct shares *shares, struct share *share, uint64_t undone, uin
 {
 	bool present = undone > 0;
 
-	/* Only its own thread writes either. */
+	/* Only the session's own thread writes either field. */
 	if (present == share->is_present || !share->is_listed) {
 		share->undone = undone;
 		return;

@@ -1,4 +1,4 @@
-// Shares of the device in the serving loop: what a tenant's serving thread sees of it, for share.c,
+// Shares of the device in the serving loop: the serving thread's view of a tenant, for share.c,
 // which has the rules. See sharing.h.
 
 #include "server/executor/sharing.h"

@@ -1,31 +1,32 @@
 // The watch over the sinks. Main thread, in steps between messages; it never waits for the device.
 //
-// When. A session's sinks are looked at when a kernel of it may have run since the last look and
+// The time of a look. A session's sinks are looked at when a kernel of the session may have run
+// since the last look and
 //   - interval_ns has passed, or
-//   - its client has waited for work that has ended, so that a stray is known soon after the kernel
-//     that did it: the error comes with a later call, natively it comes with the wait;
-//   - the session ends: nobody gets an error, but the log says what happened.
-// Kernels of other sessions can stray there as well: for them it is looked at every OTHERS
-// intervals. Looks take at most one part in SHARE of the time, whatever was asked for: the next one
-// begins SHARE times its duration after the last, or an interval after. A look compares 18 MiB
-// (guard.c) on the device: estimated 14 us on an H200, so at most one in 5.6 ms. While nobody
-// launches anything there are no looks and the thread sleeps.
+//   - the client has waited for work that has ended, so that a guard hit is known soon after its
+//     kernel: the error comes with a later call, natively with the wait;
+//   - the session ends: no session gets an error, but the log reports the guard hit.
+// Kernels of other sessions can write there as well: hence a look every OTHERS intervals. Looks
+// take at most 1 / SHARE of the time, for any interval: the next look begins SHARE times its
+// duration after the last, or an interval after. A look compares 18 MiB (guard.c) on the device:
+// estimated 14 us on an H200, so at most one look in 5.6 ms. While no session launches a kernel
+// there are no looks and the thread sleeps.
 //
-// How. The backend's check on a stream of the watch's own, both sinks, then a mark. If a word is
-// not the pattern, the sinks are read piece by piece until one is found, for the log; then they are
-// filled again.
+// A look. The backend's check of both sinks on a stream of the watch's own, then a mark. If a word
+// is not the pattern, the watch reads the sinks piece by piece until the word is found, for the
+// log; then the sinks are filled again.
 //
-// Who did it is judged in suspect.c.
+// suspect.c attributes guard hits.
 //
-// While the driver handles a fault there are no looks, and no slots are mapped. It handles one as a
-// debugger would, and has that called at every launch from then on: checks of ours that were
-// launched while the debugger made itself ready crashed in it, two in some 600 faults (H200, driver
-// 580.159.04), and took the executor along. Serving threads launch nothing then anyway (contain.c).
+// While the driver handles a fault there are no looks, and no slots are mapped. The driver handles
+// a fault as a debugger would, and calls that debugger at every launch from then on: in some 600
+// faults, two checks that were launched during the debugger's start crashed there, and the executor
+// with them (H200, driver 580.159.04). Serving threads launch nothing then anyway (contain.c).
 //
-// What is not seen: a write of the very pattern; what a dead executor's kernels wrote since its
-// last look: a promotion begins with filled sinks; what those who go on wrote before they are
-// filled, for nobody waits for that (takeover.c); strays beyond the guard's reach, which fault;
-// strays into memory of another session.
+// Not seen: a write of the very pattern; writes of a dead executor's kernels since its last look,
+// for a promotion begins with filled sinks; writes before the filling after a take-over, which is
+// not waited for (takeover.c); accesses beyond the guard's reach, which fault; writes into memory
+// of another session.
 
 #include "server/executor/stray.h"
 
@@ -39,11 +40,10 @@
 
 #define SHARE  400u
 #define OTHERS 16u
-/* How long the end of a session waits for a device that does none of our work, ns. */
+/* The end of a session waits so long for a device that does no work of the watch, ns. */
 #define FAREWELL_NS (UINT64_C(5000) * CLOCK_MS)
 #define PIECE	    (UINT64_C(256) << 10)
-/* Between steps of mapping: four times what a step takes at most, so that launches find the driver
- * free. */
+/* Between steps of mapping: four times the longest step, so that launches find the driver free. */
 #define PAUSE_NS (1500 * CLOCK_US)
 
 struct stray_page {
@@ -104,8 +104,8 @@ static bool is_watched(const struct tenant *tenant)
 	       !tenant->stray.left;
 }
 
-/* Behind work of ours on a session's sinks. Where it cannot be put, the next one says that this is
- * done, too. */
+/* Puts a mark behind work on a session's sinks. On failure the next mark shows the end of this
+ * work, too. */
 static CUresult put_mark(struct tenant *tenant)
 {
 	struct executor *executor = tenant->executor;
@@ -120,8 +120,7 @@ static CUresult put_mark(struct tenant *tenant)
 	return code;
 }
 
-/* Both sinks hold nothing but the pattern, once the device has come to it. Strays from before are
- * lost. */
+/* Fills both sinks with the pattern, in the device's order. Earlier guard hits are lost. */
 static void fill(struct tenant *tenant)
 {
 	struct executor *executor = tenant->executor;
@@ -179,8 +178,8 @@ static void begin_look(struct tenant *tenant, uint64_t now)
 	watch->tenant = tenant_ref(tenant);
 	watch->begun = watch->sample;
 	watch->begun_at = tenant->stray.looked_at = now;
-	/* What it waits for may come to the sinks yet: it is looked at again when that has
-	 * ended. */
+	/* Work that the client waits for may still write to the sinks: another look follows at its
+	 * end. */
 	if (!tenant->stray.busy)
 		word_set(&tenant->stray.asked, 0);
 	/* Pairs with the device's write. */
@@ -192,7 +191,7 @@ static void begin_look(struct tenant *tenant, uint64_t now)
 	if (!code) {
 		code = put_mark(tenant);
 		if (code)
-			watch->unmarked = watch->mark + 1; /* its answer may come during the next one */
+			watch->unmarked = watch->mark + 1; /* its answer may come during the next look */
 	}
 	if (code)
 		end_look(executor, now); /* tried again when it is due again */
@@ -235,7 +234,7 @@ static struct suspect_evidence examine(const struct stray_watch *watch)
 
 /* ---- steps ---- */
 
-/* Whether a look at the session's sinks is due, sooner or later. *ret_at: when. */
+/* True if a look at the session's sinks will be due. *ret_at: the time. */
 static bool is_due(struct tenant *tenant, uint64_t others, uint64_t now, uint64_t *ret_at)
 {
 	struct stray *stray = &tenant->stray;
@@ -245,7 +244,7 @@ static bool is_due(struct tenant *tenant, uint64_t others, uint64_t now, uint64_
 	if (stray->last_look)
 		return true;
 	if (stray->ran > stray->clean) {
-		/* Before the interval is over only when what its client waits for has ended. */
+		/* Before the end of the interval only if the client's awaited work has ended. */
 		if (!word_relaxed(&stray->asked) || stray->busy)
 			*ret_at = stray->looked_at + interval;
 		if (word_relaxed(&stray->asked) && now + CLOCK_MS < *ret_at)
@@ -257,7 +256,7 @@ static bool is_due(struct tenant *tenant, uint64_t others, uint64_t now, uint64_
 	return others > stray->clean;
 }
 
-/* The last sample in which anybody ran. */
+/* The last sample in which any kernel ran. */
 static uint64_t last_run(struct executor *executor)
 {
 	uint64_t last = executor->strays.departed;
@@ -269,8 +268,7 @@ static uint64_t last_run(struct executor *executor)
 	return last;
 }
 
-/* The session whose look is due first; NULL if nobody has done anything. *ret_at: when it is
- * due. */
+/* The session whose look is due first; NULL: no kernel has run. *ret_at: the time. */
 static struct tenant *choose(struct executor *executor, uint64_t now, uint64_t *ret_at)
 {
 	struct tenant *tenant, *chosen = NULL;
@@ -282,10 +280,10 @@ static struct tenant *choose(struct executor *executor, uint64_t now, uint64_t *
 			continue;
 		if (!tenant->stray.clean)
 			fill(tenant);
-		/* What is in sinks that were never filled is nobody's doing. */
+		/* No session is responsible for the contents of sinks that were never filled. */
 		if (!tenant->stray.clean || !is_due(tenant, others, now, &at))
 			continue;
-		/* Of those that are due, the one that has waited longest. */
+		/* Of all due sessions, the longest waiting one. */
 		if (at <= now && !tenant->stray.last_look)
 			at = tenant->stray.looked_at;
 		if (tenant->stray.last_look)
@@ -298,7 +296,7 @@ static struct tenant *choose(struct executor *executor, uint64_t now, uint64_t *
 	return chosen;
 }
 
-/* Nobody has done anything. One more look later, for a launch that crossed with the word; then
+/* No kernel has run. Another look follows later, for a launch that crossed with the word; then
  * none. */
 static uint64_t rest(struct stray_watch *watch, uint64_t now)
 {
@@ -316,7 +314,7 @@ static uint64_t look_idle(struct executor *executor, uint64_t now)
 	uint64_t open_at = word_relaxed(&watch->open_at), at;
 	struct tenant *tenant;
 
-	/* A load is on its way: a call of ours could wait for it. */
+	/* A load is under way: a call of the watch could wait for the load. */
 	if (gate_is_shut(&executor->gate))
 		return now + CLOCK_MS;
 	suspect_sample(executor);
@@ -352,7 +350,7 @@ static void piece_arrived(struct executor *executor, uint64_t now)
 	end_look(executor, now);
 }
 
-/* A look is over after some 20 us, or it waits for room on the device and nobody knows how long. */
+/* A look is over after some 20 us, or waits for room on the device for an unknown time. */
 static uint64_t look_again_at(const struct stray_watch *watch, uint64_t now)
 {
 	uint64_t interval = (now - watch->begun_at) / 4;
@@ -402,8 +400,7 @@ static uint64_t map_some(struct executor *executor, uint64_t now)
 		}
 		guard_step(tenant);
 		watch->step_at = clock_now() + PAUSE_NS;
-		/* Whoever was served comes last the next time; the list's order means nothing
-		 * else. */
+		/* This session comes last the next time; the list's order means nothing else. */
 		pthread_mutex_lock(&executor->tenants_lock);
 		TAILQ_REMOVE(&executor->tenants, tenant, link);
 		TAILQ_INSERT_TAIL(&executor->tenants, tenant, link);
@@ -433,8 +430,8 @@ void stray_let_go(struct tenant *tenant)
 	suspect_leave(tenant);
 }
 
-/* Whether the device has done nothing of ours for too long. When many sessions end, each one's look
- * takes its turn. */
+/* True if the device has done no work of the watch for too long. When many sessions end, their
+ * looks take turns. */
 static bool stands_still(struct stray_watch *watch, uint64_t since)
 {
 	uint64_t mark = word_acquire(&watch->page->mark), now = clock_now();
@@ -446,7 +443,7 @@ static bool stands_still(struct stray_watch *watch, uint64_t since)
 	return now - (watch->moved_at > since ? watch->moved_at : since) >= FAREWELL_NS;
 }
 
-/* Its work of ours may still come to its sinks. */
+/* The watch's work on the session's sinks may still run. */
 static void abandon(struct tenant *tenant)
 {
 	log_warning("session %llu (%s, pid %d) ends while its guard is in use: its addresses stay taken",
@@ -460,8 +457,8 @@ bool stray_farewell(struct tenant *tenant, uint64_t since)
 	struct stray_watch *watch = &executor->strays;
 	struct stray *stray = &tenant->stray;
 
-	/* Let go before: work of ours that waits for room on the device may come to its sinks
-	 * yet. */
+	/* Detached before: work of the watch that waits for room on the device may still come to
+	 * the sinks. */
 	if (stray->left && !stray->abandoned)
 		return executor_is_lost(executor) || (watch->tenant != tenant && stray_is_ready(tenant));
 	if (stray->left || executor_is_lost(executor) || !suspect_is_served(tenant))
@@ -469,7 +466,7 @@ bool stray_farewell(struct tenant *tenant, uint64_t since)
 	if (watch->tenant == tenant || stray->last_look || !stray_is_ready(tenant)) {
 		if (!stands_still(watch, since))
 			return false;
-		/* Nothing finds room on the device. A look that has not begun is not made. */
+		/* No work finds room on the device. A look that has not begun is left out. */
 		if (watch->tenant == tenant || !stray_is_ready(tenant))
 			abandon(tenant);
 		stray->last_look = false;

@@ -1,12 +1,11 @@
 // Streams of a session. Serving thread. See stream.h for the order of the sequence numbers.
 //
-// All streams of the backend are non-blocking: what the default streams of a client wait for, the
-// client says with DEPEND. So the only thing of the client's table that matters here is the
-// priority.
+// All streams of the backend are non-blocking: the client sends the waits of its default streams as
+// DEPEND. So only the priority of the client's table matters here.
 //
-// A stream of the backend keeps its multiprocessors for life, so one whose session gets others is
-// replaced: at its next command, by one that waits for its work. What is on the device then ends
-// where it is.
+// A stream of the backend keeps its multiprocessors for life. So where the session gets others, the
+// next command replaces the stream by a new one, which waits for the work of the old. Commands on
+// the device then end where they are.
 
 #include "server/executor/stream.h"
 
@@ -93,8 +92,8 @@ void stream_close(struct tenant *tenant, struct stream *stream)
 
 uint64_t stream_done(struct tenant *tenant, struct stream *stream)
 {
-	/* Pairs with the device's write. A word beyond what was marked is not ours: a stray write
-	 * of a kernel. */
+	/* Pairs with the device's write. A word beyond `marked` is not a mark: a stray write of a
+	 * kernel. */
 	uint64_t done = word_acquire(&shm_timeline_at(tenant->timeline, stream->slot)->done);
 
 	if (done > stream->marked)

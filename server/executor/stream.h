@@ -1,5 +1,5 @@
-// What the executor knows of one stream of a session. Serving thread only (main thread before
-// serving starts).
+// The executor's record of a stream of a session. Serving thread only (main thread before serving
+// starts).
 //
 //   journaled ≥ issued ≥ marked ≥ done          (all are sequence numbers of this stream)
 //   done … marked      on the device, a mark will tell
@@ -7,8 +7,9 @@
 //   issued … journaled waiting in the journal: the stream is held, or this moment is between two
 //   steps
 //
-// A held stream says why (enum stream_hold) and is on its session's list of held streams; hold.c
-// lets it go. A stream that is not held has nothing waiting between two turns of the serving loop.
+// A held stream has the reason (enum stream_hold) and is on its session's list of held streams;
+// hold.c releases the stream. A stream that is not held has nothing waiting between two turns of
+// the serving loop.
 
 #ifndef FRMPS_SERVER_EXECUTOR_STREAM_H
 #define FRMPS_SERVER_EXECUTOR_STREAM_H
@@ -31,16 +32,16 @@ struct tenant;
 
 enum stream_hold {
 	STREAM_RUNS,
-	STREAM_HOLD_RESUME, /* nothing to wait for: has a backlog after a promotion, or ran out of its turn */
-	STREAM_HOLD_CREDIT, /* enough on the device */
-	STREAM_HOLD_GATE,   /* a module is to be loaded */
-	STREAM_HOLD_DEPEND, /* DEPEND on a command that waits itself */
-	STREAM_HOLD_HOST,   /* HOST_FUNCTION */
-	STREAM_HOLD_VALUE,  /* WAIT_VALUE */
+	STREAM_HOLD_RESUME,  /* no wait: a backlog after a promotion, or from a turn that was too short */
+	STREAM_HOLD_CREDIT,  /* enough on the device */
+	STREAM_HOLD_GATE,    /* a module is to be loaded */
+	STREAM_HOLD_DEPEND,  /* DEPEND on a command that waits itself */
+	STREAM_HOLD_HOST,    /* HOST_FUNCTION */
+	STREAM_HOLD_VALUE,   /* WAIT_VALUE */
 	STREAM_HOLD_DESTROY, /* STREAM_DESTROY */
 };
 
-/* What a command does to memory, as far as the order matters in which commands can be repeated. */
+/* A command's effect on memory, as far as the order matters in which commands can be repeated. */
 enum stream_phase { STREAM_FILLS, STREAM_COMPUTES, STREAM_FETCHES };
 
 struct stream {
@@ -49,14 +50,14 @@ struct stream {
 	enum stream_hold hold;
 	enum stream_phase phase; /* of the command issued last */
 	uint64_t issued, marked;
-	uint64_t done;	   /* as last looked at; never more than marked */
+	uint64_t done;	   /* at the last look; never more than marked */
 	uint64_t adopted;  /* journaled by an earlier executor up to here: may be met on the ring once more */
 	uint64_t mark_due; /* the client asked for a mark behind this command */
-	uint64_t wake_due; /* the latest command that a sleeper waits for who is not on the session's list */
+	uint64_t wake_due; /* the latest command with a sleeper that is not on the session's list */
 	struct journal_place cursor; /* the next command to issue; valid while issued < journaled */
 	struct frmps_head *latest; /* in the journal: the command issued last; valid while issued > marked */
 	struct backend_stream *backend; /* NULL until first used */
-	uint64_t sms;			/* where its kernels run: tenant.sms when it was made */
+	uint64_t sms;			/* multiprocessors of `backend`: tenant.sms when it was made */
 	struct backend_event *join;	/* for waits of other streams on no event of the client's */
 	uint64_t join_seq;		/* command behind which join was recorded */
 	int32_t priority;
@@ -76,10 +77,10 @@ TAILQ_HEAD(stream_list, stream);
 /* A piece of all timelines. */
 #define STREAM_WORDS_BYTES (SHM_TIMELINES * sizeof(struct shm_timeline))
 
-/** The device can write the completion words of the streams up to this one from now on. Serving
+/** Registers the completion words of the streams up to this slot for the device's writes. Serving
  * thread, main thread before. */
 CUresult stream_reach_words(struct tenant *tenant, uint32_t slot);
-/** It cannot any more. Module thread, when nothing runs. */
+/** Unregisters all completion words. Module thread, when nothing runs. */
 void stream_leave_words(struct tenant *tenant);
 
 /** A stream that never had a command. */
@@ -88,7 +89,8 @@ void stream_init(struct stream *stream, uint32_t slot, struct shm_stream_state *
 /** Makes a stream of the backend where the session's kernels run now (tenant.sms). */
 CUresult stream_make(struct tenant *tenant, const struct stream *stream, struct backend_stream **ret_stream);
 
-/** It is the stream's from now on; one that it had goes when its work is done. */
+/** Makes `next` the stream's backend stream; the backend destroys the old one when its work is
+ * done. */
 void stream_replace(struct tenant *tenant, struct stream *stream, struct backend_stream *next);
 
 /** Gives a stream of the backend back; NULL: nothing. */
@@ -102,7 +104,7 @@ uint64_t stream_done(struct tenant *tenant, struct stream *stream);
 
 /** Holds the stream. */
 void stream_hold(struct tenant *tenant, struct stream *stream, enum stream_hold why);
-/** Lets it go. */
+/** Releases the stream. */
 void stream_release(struct tenant *tenant, struct stream *stream);
 
 #endif

@@ -1,18 +1,18 @@
 // See suspect.h.
 //
-// A sample numbers a moment and notes for each session whether a kernel of it may have run since
-// the sample before: it launched one, or had work on the device then or now. A look begins with a
-// sample; if it finds the sinks unchanged, whoever changes them later has `ran` beyond that sample.
-// So when a look finds a change, the sessions with `ran` beyond the last clean look are all that
-// can have done it. If it is one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the
-// sinks are its own or not; otherwise nobody is blamed, and the daemon moves the owner of the sinks
-// to where it runs alone (standby/separate.c). Copies and fills are no suspects: where they go is
-// checked before they are issued (dispatch.c).
+// A sample numbers a moment and notes for each session whether a kernel of the session may have run
+// since the sample before: the session launched a kernel, or had work on the device then or now. A
+// look begins with a sample; if the look finds the sinks unchanged, a session that changes sinks
+// later has `ran` beyond that sample. So when a look finds a change, only the sessions with `ran`
+// beyond the last clean look can be responsible. A single such session is proved the culprit and
+// gets CUDA_ERROR_ILLEGAL_ADDRESS, even if the sinks are another's; otherwise no session is blamed,
+// and the daemon moves the owner of the sinks to an executor of its own (standby/separate.c).
+// Copies and fills are no suspects: their targets are checked before the issue (dispatch.c).
 //
-// What an executor before this one had on the device may run on there until that process has ended,
-// and the sinks are the same ones. Where a session has come from other programs, they run on there,
-// and its sinks are mapped until it is closed there. So as long as the daemon names such executors,
-// and they live, they count as one more that may have done it.
+// Kernels of a previous executor may run on until that process has ended, and the sinks are the
+// same. If the session has been moved away from other programs, those run on in the old executor,
+// and the sinks stay mapped there until the session is closed there. So as long as the daemon names
+// such executors, and these live, they count as another suspect.
 
 #include "server/executor/suspect.h"
 
@@ -26,10 +26,10 @@
 #include "server/executor/clock.h"
 #include "server/executor/guard.h"
 
-/* Between reports about the same sinks. */
+/* Least time between reports about the same sinks. */
 #define REPEAT_NS (UINT64_C(1000) * CLOCK_MS)
 
-/* Whether something of the session may be on the device. */
+/* True if work of the session may be on the device. */
 static bool is_busy(const struct tenant *tenant)
 {
 	const struct shm_view *view = &tenant->view;
@@ -40,7 +40,7 @@ static bool is_busy(const struct tenant *tenant)
 		uint64_t done = word_acquire(&shm_timeline_at(timeline, slot)->done);
 		uint64_t marked = word_acquire(&view->states[slot].marked);
 
-		/* A word beyond what was marked is a stray write of a kernel. */
+		/* A word beyond `marked` is a stray write of a kernel. */
 		if (word_acquire(&view->states[slot].issued) > (done < marked ? done : marked))
 			return true;
 	}
@@ -50,7 +50,8 @@ static bool is_busy(const struct tenant *tenant)
 static void sample_one(struct tenant *tenant, uint64_t number)
 {
 	struct stray *stray = &tenant->stray;
-	/* Pairs with stray_note_launch(): who sees the launch sees that it was issued. */
+	/* Pairs with stray_note_launch(): a reader who sees the launch sees that the kernel was
+	 * issued. */
 	uint64_t launches = word_acquire(&stray->launches);
 	bool busy = is_busy(tenant);
 
@@ -71,7 +72,7 @@ void suspect_forget_formers(struct executor *executor)
 			close(watch->formers[watch->former_count].fd);
 }
 
-/* Each list is whole. */
+/* Each list replaces the one before. */
 void suspect_set_formers(struct executor *executor, const struct wire_u32s *pids)
 {
 	struct stray_watch *watch = &executor->strays;
@@ -83,13 +84,13 @@ void suspect_set_formers(struct executor *executor, const struct wire_u32s *pids
 	for (uint32_t i = 0; i < pids->count && i < STRAY_FORMERS_MAX; i++) {
 		int fd = (int)syscall(SYS_pidfd_open, (pid_t)pids->at[i], 0);
 
-		/* What one that is gone has done it did before the sinks are filled. */
+		/* A process that is gone wrote before the sinks are filled. */
 		if (fd >= 0 || errno != ESRCH)
 			watch->formers[watch->former_count++] = (struct pollfd){.fd = fd, .events = POLLIN};
 	}
 }
 
-/* Whether any of them may have run since the sample before: it lived then. */
+/* True if a previous executor may have run since the sample before, for it lived then. */
 static bool a_former_ran(struct stray_watch *watch)
 {
 	uint32_t before = watch->former_count, left = 0;
@@ -129,8 +130,8 @@ void suspect_leave(struct tenant *tenant)
 	tenant->stray.left = true;
 }
 
-/* The sessions that can have changed sinks since they were clean. Return: how many, of which one is
- * *ret_tenant (NULL: it has left). */
+/* Counts the sessions that can have changed sinks since these were clean. Return: the number;
+ * *ret_tenant: one of the sessions (NULL: it has left). */
 static unsigned count_suspects(struct executor *executor, uint64_t clean, struct tenant **ret_tenant)
 {
 	unsigned count = executor->strays.departed > clean;
@@ -146,7 +147,7 @@ static unsigned count_suspects(struct executor *executor, uint64_t clean, struct
 	return count;
 }
 
-/* The daemon writes it into the log, with what else belongs to a verdict. */
+/* Reports to the daemon, which logs the text and the rest of a verdict. */
 static void report(const struct tenant *owner, uint64_t culprit, const char *text)
 {
 	struct wire_message message = {.type = WIRE_STRAY, .session = owner->id};
@@ -165,12 +166,12 @@ static void convict(struct tenant *tenant, const char *text)
 	snprintf(stray->reason, sizeof(stray->reason), "%s", text);
 	/* Pairs with the acquire in suspect_sentence(). */
 	word_release(&stray->verdict, CUDA_ERROR_ILLEGAL_ADDRESS);
-	/* Otherwise it hears of it when it is served again (detach.c). */
+	/* Otherwise the session gets the error when it is served again (detach.c). */
 	if (tenant->thread)
 		serve_kick(tenant);
 }
 
-/* Return: whether the owner's sinks were reported about a moment ago. */
+/* Return: true if the owner's sinks were reported about a moment ago. */
 static bool was_told(struct tenant *owner, uint64_t now)
 {
 	if (owner->stray.told_at && now - owner->stray.told_at < REPEAT_NS)
@@ -184,7 +185,7 @@ static void prove(struct tenant *owner, struct tenant *culprit, const char *what
 	bool convicts = owner->guard->policy == GUARD_ERROR;
 	char text[240];
 
-	/* What it still has on the device may go on writing. */
+	/* Kernels of a known culprit that are still on the device may go on writing. */
 	if (culprit->stray.convicted || (!convicts && was_told(owner, now)))
 		return;
 	snprintf(text, sizeof(text), "a kernel of session %llu wrote outside its memory: %s",

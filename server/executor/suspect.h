@@ -1,5 +1,5 @@
-// Who can have changed a sink: which sessions had kernels running since when, and the judgement on
-// what a look has found (stray.c). Main thread, but for what is said of another one.
+// Attribution of guard hits: the sessions whose kernels may have run since a sample, and the
+// verdict on a look's findings (stray.c). Main thread unless noted.
 
 #ifndef FRMPS_SERVER_EXECUTOR_SUSPECT_H
 #define FRMPS_SERVER_EXECUTOR_SUSPECT_H
@@ -9,37 +9,37 @@
 
 #include "server/executor/tenant.h"
 
-/* What was found in the sinks, for the log. */
+/* The findings in the sinks, for the log. */
 struct suspect_evidence {
-	uint32_t words;	 /* changed ones in the first piece that has any; 0: none are any more */
+	uint32_t words;	 /* changed words in the first piece with any; 0: none any more */
 	uint32_t offset; /* of the first */
 	uint32_t value;
 };
 
-/* Those that are not cannot have a kernel running. */
+/* Sessions that are not served here cannot have a kernel running. */
 static inline bool suspect_is_served(const struct tenant *tenant)
 {
 	return word_relaxed(&tenant->generation) != 0;
 }
 
-/** Numbers this moment, and notes for each session whether a kernel of it may have run since the
- * one before.
+/** Takes a sample: numbers this moment, and notes the sessions of which a kernel may have run since
+ * the sample before.
  */
 void suspect_sample(struct executor *executor);
 /**
- * Processes of executors that have the same sinks: until they have ended, or are not in the next
- * list any more, somebody has run in each moment who is no session of ours.
+ * Sets the processes of executors that have the same sinks: until each has ended, or is missing in
+ * the next list, every sample counts a kernel that is of no session here.
  */
 void suspect_set_formers(struct executor *executor, const struct wire_u32s *pids);
-/** Forgets them. */
+/** Forgets these processes. */
 void suspect_forget_formers(struct executor *executor);
-/** The session is no suspect any more for what is done from now on. */
+/** The session is no suspect any more for later writes. */
 void suspect_leave(struct tenant *tenant);
 
-/** The sinks of a session are not what they were when they were last clean. They are to be filled
- * behind this. */
+/** Attributes a change of a session's sinks since the last clean look. The caller fills the sinks
+ * afterwards. */
 void suspect_judge(struct tenant *owner, const struct suspect_evidence *evidence, uint64_t now);
-/** Carries out a conviction. Serving thread, every turn. */
+/** Ends the session if a guard hit was attributed to it. Serving thread, every turn. */
 void suspect_sentence(struct tenant *tenant);
 
 #endif

@@ -1,49 +1,48 @@
-// A session passes to this executor. Main thread; nobody serves the session meanwhile. The daemon
-// sends Activate when nothing of the session can change any more: the former executor is reaped; or
-// it has said that it issues nothing more, and everything that it issued for this session is done
-// (fault/halt.c). So every word here is final. Only of a culprit something may still be in a former
-// executor that is dying: nothing of it is read.
+// A session passes to this executor. Main thread; no thread serves the session meanwhile. The
+// daemon sends Activate when no word of the session can change any more: the former executor is
+// reaped; or the former executor has reported that it issues nothing more, and all commands that
+// were issued for this session are done (fault/halt.c). So every word here is final. Only a culprit
+// may still have work in a former executor that is dying: a culprit's words are not read.
 //
-// What is known, per stream, all of it written by the former executor or its device:
+// Known per stream, written by the former executor or its device:
 //   journaled    copied from the ring
-//   issued       handed to the driver; or, of what is held in software, settled: issued is done
-//                then
+//   issued       handed to the driver; or, for commands held in software, settled: then also done
 //   done         in the former generation's timeline, if not beyond `marked`
-//   host_ready   everything before this host function is done
+//   host_ready   all commands before this host function are done
 // `done` is downward closed over all streams without looking at waits, because a mark lies in front
 // of every driver event (retire.c).
 //
-// What is in doubt, per stream: the commands behind `done` that were issued, up to
-//   - the first that has a mark behind it (FRMPS_CMD_MARK in the journal): the mark did not arrive,
-//     so nothing behind it has begun;
-//   - a wait for a command of another stream that is not done: it did not pass, so nothing behind
-//     it has begun.
+// In flight (in doubt) per stream: the issued commands behind `done`, up to
+//   - the first command with a mark behind (FRMPS_CMD_MARK in the journal): the mark did not
+//     arrive, so no command behind the mark has begun;
+//   - a wait for a command of another stream that is not done: the wait did not pass, so no command
+//     behind the wait has begun.
 // Issued commands beyond are as good as never issued.
 //
 // Then:
-//   1. adopt the journals; take updates of graphs back that are not done (graph_change.c); check
+//   1. adopt the journals; take back updates of graphs that are not done (graph_change.c); check
 //      every record that will be issued again as if it came from a ring
-//   2. culprit, or one whose kernels ran beside a fault that is not explained, or a broken journal:
+//   2. culprit, or kernels that ran beside a fault that is not explained, or a broken journal:
 //      FAULTED
-//   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if
-//      not: FAULTED with the fault's code and a reason that names the command
-//   4. its modules' variables that are in the context are lost, those whose addresses it has asked
-//      for and those that its kernels may have written (remains.c): if there are any, and the
-//      session has ever had anything issued, FAULTED. Constants get the values of their mirrors
+//   3. nothing in flight: go on. Otherwise repeat.c must prove that all commands in flight may be
+//      repeated; if not: FAULTED with the fault's code and a reason that names the command
+//   4. variables of modules in the context are lost: variables whose addresses the program has
+//      asked for, and variables that kernels may have written (remains.c). If there are any, and a
+//      command of the session was ever issued, FAULTED. Constants get the values of their mirrors
 //      (constant.c)
 //   5. write `done` into the new generation's timeline, then release `generation`, then set issued
 //      and marked back to done, then state = RUNNING
 //   6. when all sessions of the Activate are that far: give each to its serving thread, which
-//      issues commands done+1 … again, then wake its client. Before that nobody issues anything and
-//      nobody is woken, so what is done for the next session has the driver and the processors for
-//      itself
+//      issues commands done+1 … again, then wake the client. Before that no session issues and no
+//      client is woken, so the steps for the next session have the driver and the processors to
+//      themselves
 //   7. answer, then have the sinks filled (stray.c): the driver may be busy with the end of the
 //      former executor
 //
-// If this executor dies within 5, the next one sees either the old generation with all words
-// untouched, or the new one with at least as much in doubt as there is: the same proof is made
-// again. Between 5 and 6 nothing is in doubt. A client that was not woken is woken when the daemon
-// holds its session again, and by the next one.
+// If this executor dies within 5, the next executor sees either the old generation with all words
+// untouched, or the new generation with at least the commands in flight: the same proof is made
+// again. Between 5 and 6 nothing is in flight. A client that was not woken is woken when the daemon
+// holds the session again, and by the next executor.
 
 #include "server/executor/takeover.h"
 
@@ -61,13 +60,13 @@
 #include "server/log.h"
 #include "shm/doorbell.h"
 
-/* What is worth a line in the log. */
+/* Duration that is worth a line in the log. */
 #define LONG_NS CLOCK_MS
-/* More than this in doubt is not examined: it counts as not provable. */
+/* More commands in flight are not examined: repetition then counts as not provable. */
 #define DOUBT_MAX 8192u
 
-/* Of one session at a time. Not of the heap: what comes from its end is new to the process, and
- * everybody would wait until the kernel has cleared it. */
+/* Of one session at a time. Not on the heap: fresh pages at its end would have to be cleared by the
+ * kernel, and all sessions would wait for that. */
 static struct doubt {
 	struct repeat_command commands[DOUBT_MAX];
 	const struct frmps_head *records[DOUBT_MAX];
@@ -97,8 +96,8 @@ void takeover_prepare(struct tenant *tenant)
 	touch_states(tenant);
 }
 
-/* The streams that ever had a command: looked for once, for they are a few of very many as a rule.
- * The states of all others, and their words in all timelines, are zero. */
+/* The streams that ever had a command: searched once, for these are usually a few of very many. The
+ * states of all others, and their words in all timelines, are zero. */
 struct used {
 	uint32_t count;
 	struct stream *streams[SHM_STREAMS];
@@ -180,7 +179,7 @@ static struct updates {
 	uint32_t count;
 } updates;
 
-/* Return: false: there are too many. */
+/* Return: false: too many. */
 static bool collect_updates(struct tenant *tenant, struct stream *stream)
 {
 	struct journal_place place = stream->cursor;
@@ -200,7 +199,7 @@ static bool collect_updates(struct tenant *tenant, struct stream *stream)
 	return true;
 }
 
-/* Graphs become what they were when what will be issued next was. */
+/* Sets graphs back to their state before the next command to issue. */
 static const char *take_updates_back(struct tenant *tenant, const struct used *used)
 {
 	updates.count = 0;
@@ -253,7 +252,7 @@ static void describe_copy(struct tenant *tenant, const struct frmps_copy *body, 
 	ret->reads_arena = body->kind & FRMPS_COPY_SRC_ARENA;
 	ret->fetches = (body->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST)) &&
 		       !(body->kind & (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST));
-	/* Boxes that span nothing sensible were refused when they were issued. */
+	/* Boxes that span nothing sensible were refused at the issue. */
 	body_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst);
 	body_span(body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src);
 	ret->writes = box(tenant, body->dst, ret->writes_arena, dst);
@@ -262,7 +261,7 @@ static void describe_copy(struct tenant *tenant, const struct frmps_copy *body, 
 	blur(tenant, ret->reads_arena, &ret->reads);
 }
 
-/* An array is its memory: all of it. */
+/* An array counts as all its memory. */
 static void describe_array(struct tenant *tenant, uint32_t id, struct range *ret_range)
 {
 	const struct array *array = array_find(tenant, id);
@@ -366,7 +365,7 @@ static void name_command(
 		snprintf(text, size, "kernel number %u", launch->function);
 }
 
-/* Return: whether all that is in doubt may be repeated. */
+/* Return: true if all commands in flight may be repeated. */
 static bool prove(struct tenant *tenant, const char *cause, char *text, size_t size)
 {
 	char what[128];
@@ -395,8 +394,7 @@ static enum takeover_verdict resolve(
 	return prove(tenant, cause, text, size) ? TAKEOVER_REPEATS : TAKEOVER_FAULTED;
 }
 
-/* Whether something of the session was given to a device, ever: it may have written to its
- * variables. */
+/* True if a command of the session was ever issued: it may have written to variables. */
 static bool has_issued(const struct used *used)
 {
 	for (uint32_t i = 0; i < used->count; i++)
@@ -405,14 +403,15 @@ static bool has_issued(const struct used *used)
 	return false;
 }
 
-/* Its mirrors may not be there: constants get their values with them (carry.c). */
+/* The mirrors may be away from the device: then constants get their values with the mirrors
+ * (carry.c). */
 static bool constants_are_right(struct tenant *tenant)
 {
 	return word_relaxed(&tenant->view.server->share) & SHM_SHARE_AWAY || constant_refresh(tenant);
 }
 
-/* Return: whether its modules' variables have the values that its work expects; else the text says
- * why not. */
+/* Return: true if the modules' variables have the values that the session's work expects; else the
+ * text has the reason. */
 static bool has_its_variables(
 	struct tenant *tenant, const struct used *used, const char *cause, char *text, size_t size)
 {
@@ -438,7 +437,7 @@ static void set_back(struct tenant *tenant, struct stream *stream)
 		stream_hold(tenant, stream, STREAM_HOLD_RESUME);
 }
 
-/* Return: false: the daemon has ended it meanwhile. */
+/* Return: false: the daemon has ended the session meanwhile. */
 static bool set_running(struct shm_server_header *server)
 {
 	uint32_t now = word_acquire(&server->state);
@@ -449,7 +448,7 @@ static bool set_running(struct shm_server_header *server)
 	return false;
 }
 
-/* Return: whether it is to be served. */
+/* Return: true if the session is to be served. */
 static bool publish(struct tenant *tenant, const struct used *used, uint32_t generation)
 {
 	struct shm_server_header *server = tenant->view.server;
@@ -514,7 +513,8 @@ enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation
 	if (verdict == TAKEOVER_FAULTED)
 		return fault(tenant, code, text);
 	if (!has_its_variables(tenant, &used, cause, text, sizeof(text))) {
-		/* Lost on the way: the session is untouched, and the next executor can do it. */
+		/* The context was lost on the way: the session is untouched, and the next executor
+		 * can take it over. */
 		if (executor_is_lost(tenant->executor))
 			return TAKEOVER_FAULTED;
 		return fault(tenant, code, text);
@@ -524,10 +524,10 @@ enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation
 	return verdict;
 }
 
-/* The sessions of an Activate, in its order. */
+/* The sessions of an Activate, in the message's order. */
 struct activation {
 	uint64_t *verdicts;
-	struct tenant **joining; /* those that are to be served from now on, else NULL */
+	struct tenant **joining; /* sessions that are to be served from now on, else NULL */
 	uint32_t count;
 };
 
@@ -570,7 +570,7 @@ static void serve_all(struct activation *activation)
 	}
 }
 
-/* What the executors before have left in the sinks proves nothing. */
+/* Fills the sinks: writes of previous executors prove nothing. */
 static void watch_all(struct activation *activation)
 {
 	for (uint32_t i = 0; i < activation->count; i++)
@@ -583,7 +583,7 @@ static double ms_between(uint64_t begin, uint64_t end)
 	return (double)(end - begin) / (double)CLOCK_MS;
 }
 
-/* What takes long here is a pause for everybody. */
+/* Logs a long activation, which is a pause for all sessions. */
 static void say_if_long(const struct activation *activation, uint64_t begin, uint64_t taken, uint64_t worked)
 {
 	uint64_t now = clock_now();

@@ -1,5 +1,5 @@
-// A session passes from one executor generation to the next. The algorithm is in takeover.c, the
-// proof that commands may be repeated in repeat.c. Main thread, before the session is served.
+// A session passes from one executor generation to the next. takeover.c has the algorithm, repeat.c
+// the proof that commands may be repeated. Main thread, before the session is served.
 
 #ifndef FRMPS_SERVER_EXECUTOR_TAKEOVER_H
 #define FRMPS_SERVER_EXECUTOR_TAKEOVER_H
@@ -8,9 +8,9 @@
 #include "server/executor/tenant.h"
 
 enum takeover_verdict {
-	TAKEOVER_CLEAN = 0,   /* nothing was in doubt */
-	TAKEOVER_REPEATS = 1, /* commands in doubt are repeated */
-	TAKEOVER_FAULTED = 2, /* the client was told that its work is lost */
+	TAKEOVER_CLEAN = 0,   /* no command was in flight */
+	TAKEOVER_REPEATS = 1, /* commands in flight are repeated */
+	TAKEOVER_FAULTED = 2, /* the client was notified that its work is lost */
 };
 
 /* Activate's `recover`. */
@@ -18,18 +18,17 @@ enum takeover_recover {
 	TAKEOVER_NOTHING = 0,
 	TAKEOVER_BY_POLICY = 1,
 	TAKEOVER_CULPRIT = 2,
-	TAKEOVER_UNSURE = 3,	/* its kernels ran beside a fault: what it finished last cannot be believed */
-	TAKEOVER_BY_REPLAY = 4, /* by policy, which is not that of OpenSession any more */
+	TAKEOVER_UNSURE = 3,	/* kernels ran beside a fault: the latest completions cannot be believed */
+	TAKEOVER_BY_REPLAY = 4, /* by policy, which has changed since OpenSession */
 	TAKEOVER_BY_FAIL = 5,
 };
 
-/** Brings the private state of a tenant that was just mapped to its beginning, long before it is
- * needed. */
+/** Initialises the private state of a tenant that was just mapped, long before the first use. */
 void takeover_prepare(struct tenant *tenant);
 
 /**
- * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled
- * and its state word set. Does not begin to serve; a client that goes on is yet to be woken. @code,
+ * Makes a session ready to be served as `generation`: adopts the journal, fills the new timeline
+ * and sets the state word. Does not begin to serve; the client still has to be woken. @code,
  * @reason: of the fault that made the promotion necessary
  */
 enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation,

@@ -1,5 +1,5 @@
-// Tenants: life time, what their commands may touch, and their ends. See tenant.h for states and
-// threads.
+// Tenants: life time, the memory that their commands may touch, and their ends. See tenant.h for
+// states and threads.
 
 #include "server/executor/tenant.h"
 
@@ -15,7 +15,7 @@
 
 #define STREAMS_BYTES (SHM_STREAMS * sizeof(struct stream))
 
-/* Zero, and no page of it there: the heap would clear what it has had before, all of it. */
+/* Maps the streams: zero, without pages yet. calloc() would clear all of a reused block. */
 static struct stream *map_streams(void)
 {
 	void *at = mmap(NULL, STREAMS_BYTES, PROT_READ | PROT_WRITE,
@@ -136,7 +136,7 @@ void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresu
 
 	tenant_end_loops(tenant);
 	pthread_mutex_lock(lock);
-	/* What the program may have been told already stays so. */
+	/* An end that the program may have seen already stays. */
 	is_first = word_acquire(&server->state) <= SHM_SESSION_HELD;
 	if (is_first) {
 		snprintf(server->reason, sizeof(server->reason), "%s", reason);

@@ -1,18 +1,18 @@
-// A tenant: what an executor keeps for one session.
+// A tenant: an executor's record of a session.
 //
 //          OpenSession        Activate         CloseSession         drained        a moment of rest
 //   (none) ────────────► KNOWN ────────► SERVED ────────────► LEAVING ───────► WAITING ─────────────► (none)
 //            open.c        │  takeover.c          serve.c        ▲  │ not drained    burial.c
-//                          └─────────────CloseSession────────────┘  └──► zombie: kept for ever
+//                          └─────────────CloseSession────────────┘  └──► zombie: stays for ever
 //
-// KNOWN: mapped and registered, maps and modules follow the program's requests, nothing is read
-// from the ring: a standby, or a session that could not be taken over.
-// SERVED: exactly one serving thread owns the part marked so below. A tenant that broke the rules
-// stays SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
-// WAITING: out of the registry; what the driver would stop everybody for is still there.
+// KNOWN: mapped and registered, maps and modules follow the program's requests, no record is read
+// from the ring: a standby, or a session that could not be taken over. SERVED: exactly one serving
+// thread owns the part marked so below. A tenant that broke the rules stays SERVED with `stopped`
+// set until CloseSession: the thread then only answers the main thread. WAITING: out of the
+// registry; resources whose release would stop all sessions are still there.
 //
-// References: one of the registry, then of the burial, one of each job, and of each range
-// that it freed. Freed on the main or the module thread.
+// References: of the registry, then of the deferred free; of each job, and of each range that the
+// session freed. Freed on the main or the module thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_TENANT_H
 #define FRMPS_SERVER_EXECUTOR_TENANT_H
@@ -40,7 +40,7 @@
 #include "shm/region.h"
 #include "shm/ring.h"
 
-/* Sleepers of a session that are remembered one by one; more are woken at every look. */
+/* Sleepers of a session that are recorded one by one; further sleepers are woken at every look. */
 #define TENANT_WAKES 1024u
 
 struct tenant_wake {
@@ -60,7 +60,7 @@ struct tenant {
 	/* Set by OpenSession, constant then. */
 	struct shm_view view;
 	int doorbell;
-	int server_fd; /* of the region that executors write: places of graphs are mapped one by one */
+	int server_fd; /* of the region that executors write: places of graphs are mapped singly */
 	uint64_t window_base, device_bytes, host_bytes;
 	uint64_t text;	      /* address of its kernels' text; 0: it does not look there */
 	uint32_t scratch;     /* index of its word */
@@ -68,12 +68,12 @@ struct tenant {
 	bool host_reserved, arena_registered, has_scratch;
 	uint32_t pieces; /* of the timelines that are registered (stream_reach_words()) */
 
-	/* Addresses for device memory: that part of its window, and further windows. Exact. Main
-	 * thread, at the end the module thread; of further ones there are `further`. */
+	/* Addresses for device memory: that part of the session's window, and `further` windows.
+	 * Exact. Main thread, at the end the module thread. */
 	struct range_set windows;
 	word32 further;
 
-	/* What commands may name. Locked inside. */
+	/* Memory that commands may name. Locked inside. */
 	struct range_set device, host, globals;	 /* merging */
 	struct range_set device_maps, host_maps; /* exact: main thread; see memory.c for the module thread */
 	struct range_set unpinning;		 /* exact: freed, but still pinned (burial.c) */
@@ -83,7 +83,7 @@ struct tenant {
 	struct stray stray;
 
 	struct module_table modules;
-	word64 leaves[SHM_MODULES / 64]; /* bits: modules whose kernels can leave something in the context */
+	word64 leaves[SHM_MODULES / 64]; /* bits: modules whose kernels can leave residual state */
 	struct constant_set constants;
 	struct graph_table graphs;
 	struct array_table arrays;
@@ -91,24 +91,24 @@ struct tenant {
 	struct event_table events;
 
 	/* Main thread writes. */
-	word32 generation;	     /* as which this executor serves it; 0: it never did */
+	word32 generation;	     /* of this executor's service; 0: not served yet */
 	struct serve_thread *thread; /* NULL: not served */
 	_Atomic bool closing;	     /* takes no requests any more; gate.c looks as well */
-	bool ending;		     /* a CloseSession is at work */
-	bool detaching;		     /* a DetachSession is; a CloseSession waits behind it */
-	bool gone;		     /* out of the registry: its regions may be so as well */
-	word32 carrying;	     /* its requests that wait for carriers (carry.h), which take them off */
-	/* The daemon was told that its memory is wanted, since that last began to go: the main
-	 * thread clears it then, the serving thread sets it. */
+	bool ending;		     /* a CloseSession is under way */
+	bool detaching;		     /* a DetachSession is under way; a CloseSession waits behind it */
+	bool gone;		     /* out of the registry: the regions may be unmapped as well */
+	word32 carrying;	     /* requests that wait for carriers (carry.h), which count down */
+	/* The serving thread has called for the session's memory since that last began to leave the
+	 * device, at which the main thread clears the word. */
 	word32 called;
-	uint64_t blocker; /* the session its serving thread was with when that was last told (drain.c) */
+	uint64_t blocker; /* the session that had the serving thread at the latest report (drain.c) */
 
 	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served =
 	 * 1) and detach. */
 	word32 served;
 	word64 asked, answered;
-	word32 slots; /* streams from here on never had anything on the device; serving thread writes */
-	word64 sms;   /* where its next kernels run: a group of the backend, or 0. As `cap` */
+	word32 slots; /* streams from here on never had a command on the device; serving thread writes */
+	word64 sms;   /* for the next kernels: a group of the backend, or 0. As `cap` */
 
 	/* Serving thread, from here on. */
 	TAILQ_ENTRY(tenant) served_link;
@@ -120,7 +120,7 @@ struct tenant {
 	struct stream_list held, unmarked, watched, timed;
 	struct range_cache device_cache[2], host_cache[2], global_cache[2]; /* [0] written, [1] read */
 	struct backend_stream *poll_stream;				    /* hold.c */
-	struct stream *poller; /* whose word is being looked at */
+	struct stream *poller; /* stream whose word is being read */
 	struct tenant_wake wakes[TENANT_WAKES];
 	uint32_t wake_count;
 	bool wakes_overflow;
@@ -128,7 +128,7 @@ struct tenant {
 	bool leaving; /* detach as soon as possible */
 	bool choked;  /* the journal is full */
 	uint64_t choked_at;
-	uint64_t busy_at; /* ns: when something was last taken from the ring, or issued */
+	uint64_t busy_at; /* ns: when a command was last taken from the ring, or issued */
 	uint64_t now;	  /* ns: of this turn */
 	struct share share;
 	struct cap cap;
@@ -154,64 +154,65 @@ static inline struct stream *tenant_stream(struct tenant *tenant, uint32_t slot)
 	return &tenant->streams[slot];
 }
 
-/** Whether a command may touch these bytes; `writes` picks the cache. Serving thread. */
+/** Return: true if a command may touch these bytes; `writes` picks the cache. Serving thread. */
 bool tenant_admits(struct tenant *tenant, uint64_t address, uint64_t bytes, bool writes);
 /** The same without a cache. Any thread. */
 bool tenant_admits_anywhere(struct tenant *tenant, uint64_t address, uint64_t bytes);
-/** Whether an address lies in the host part of the window. */
+/** Return: true if the address lies in the host part of the window. */
 static inline bool tenant_is_host(const struct tenant *tenant, uint64_t address)
 {
 	return address - (tenant->window_base + tenant->device_bytes) < tenant->host_bytes;
 }
-/** Whether an address lies in the device part of the window. */
+/** Return: true if the address lies in the device part of the window. */
 static inline bool tenant_is_device(const struct tenant *tenant, uint64_t address)
 {
 	return address - tenant->window_base < tenant->device_bytes;
 }
-/** Whether some bytes lie in one of the places for its device memory. Any thread. */
+/** Return: true if the bytes lie in one of the windows for the session's device memory. Any
+ * thread. */
 bool tenant_has_window(struct tenant *tenant, uint64_t address, uint64_t bytes);
 
 /**
  * The one way out for a tenant that broke the rules: one log line, Offence to the daemon, CLOSED
- * for the program; nothing of it is served from here on. Serving thread, or main thread while it is
- * not served.
+ * for the program; no command of the tenant is served from here on. Serving thread, or main thread
+ * while the tenant is not served.
  */
 void tenant_offend(struct tenant *tenant, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** The session has ended: loops of its graphs do so, too. A kernel that faulted in one would do it
- * again and again. Any thread. */
+/** Ends the loops of a session's graphs when the session has ended. A kernel that faulted in a loop
+ * would fault again and again. Any thread. */
 void tenant_end_loops(struct tenant *tenant);
 
 /**
- * Tells the program that its session has ended, unless it was told already: two threads may have
- * different reasons. Any thread, also with tenants_lock.
+ * Notifies the program of the session's end, but once: two threads may have different reasons. Any
+ * thread, also with tenants_lock.
  */
 void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);
 
-/** The same for the session with that number, without tenants_lock. Return: whether it is served
- * here */
+/** The same for the session with that number, without tenants_lock. Return: true if the session is
+ * served here */
 bool tenant_tell_end_of(struct executor *executor, uint64_t id, enum shm_session_state state, CUresult code,
 	const char *reason);
 
-/** tenant_tell_end(), and it is not served any more. The threads of tenant_offend(). */
+/** tenant_tell_end(), and ends the service. The threads of tenant_offend(). */
 void tenant_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);
 
-/** Notes an error that a command met and that nobody waits for. Serving thread. */
+/** Notes an error of a command without a waiting caller. Serving thread. */
 void tenant_late_error(struct tenant *tenant, CUresult code);
 
-/** Whether something of the session was given to the device and is not known done. Any thread:
- * shared words only. */
+/** Return: true if an issued command of the session is not known done. Any thread: reads shared
+ * words only. */
 bool tenant_is_busy(const struct tenant *tenant);
 
-/** Whether work of some session may be on the device; otherwise the executor is a standby. Any
- * thread. */
+/** Return: true if work of any session may be on the device; otherwise the executor is a standby.
+ * Any thread. */
 bool tenant_is_any_served(struct executor *executor);
 
-/** Whether the session goes on: the daemon may hold it, pause it, take its memory away or close it,
- * before it tells us; and
- * a thread of the driver may doubt it (contain.c). What was seen done before is done then, and no
- * kernel that faulted: the doubt is looked at first, because a session whose kernel faulted has
- * its end before nothing is doubtful any more. Any thread. */
+/** Return: true if the session goes on: the daemon may hold, pause, suspend or close the session
+ * before the executor has the message; and a thread of the driver may make it doubtful (contain.c).
+ * Completions that were seen before the call are then real, and of no kernel that faulted: the
+ * doubt is read first, because a session whose kernel faulted has its end before the doubt ends.
+ * Any thread. */
 static inline bool tenant_is_running(const struct tenant *tenant)
 {
 	struct shm_server_header *server = tenant->view.server;
@@ -220,7 +221,8 @@ static inline bool tenant_is_running(const struct tenant *tenant)
 	       !(word_relaxed(&server->share) & (SHM_SHARE_PAUSED | SHM_SHARE_AWAY));
 }
 
-/** Whether its memory is not, or not all, on the device, and it would go on with it. Any thread. */
+/** Return: true if the session's memory is not all on the device, and the session would go on with
+ * it. Any thread. */
 static inline bool tenant_lacks_memory(const struct tenant *tenant)
 {
 	struct shm_server_header *server = tenant->view.server;

@@ -6,7 +6,7 @@
 #include "server/executor/event.h"
 #include "server/executor/tenant.h"
 
-/* The device writes an event right behind its mark. */
+/* The device writes an event right behind the event's mark. */
 #define FINISH_NS CLOCK_MS
 /* Streams that are looked at between two turns. */
 #define FIRST_STREAMS 4u
@@ -40,7 +40,7 @@ void timing_expect(struct tenant *tenant, struct event *event)
 	tenant->timed_at = tenant->now;
 }
 
-/* A reader who meets this in the middle sees another place. @time: NULL: there is none */
+/* A reader in the middle of this sees another place. @time: NULL: unknown */
 static void publish(
 	struct tenant *tenant, const struct event *event, uint64_t place, const struct backend_time *time)
 {
@@ -59,7 +59,7 @@ void timing_refuse(struct tenant *tenant, const struct event *event, uint64_t pl
 	publish(tenant, event, place, NULL);
 }
 
-/* Return: whether the next one may be looked at. */
+/* Return: true if the next event may be looked at. */
 static bool look_at(struct tenant *tenant, struct event *event)
 {
 	struct backend_time time;
@@ -72,7 +72,7 @@ static bool look_at(struct tenant *tenant, struct event *event)
 	return true;
 }
 
-/* Return: whether the mark of some event is there, and the event is not. */
+/* Return: true if an event's mark is there, and the event is not. */
 static bool look_at_all(struct tenant *tenant)
 {
 	struct stream *stream, *next;
@@ -91,7 +91,7 @@ static bool look_at_all(struct tenant *tenant)
 	return late;
 }
 
-/* Whether the times are still this executor's to publish, and the driver can be asked. */
+/* True if this executor still publishes the times, and the driver can be asked. */
 static bool may_look(const struct tenant *tenant)
 {
 	uint32_t lost = word_relaxed(&tenant->executor->lost);

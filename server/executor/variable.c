@@ -1,9 +1,8 @@
 // The executor's own way to the device's memory: copies through a registered page, on a stream of
-// its own, which are waited for. First values of a module's variables come into the block of the
-// program's memory that they were moved to (load.c), and constants get the values of their mirrors
-// (constant.c).
+// its own, with a wait. So first values of a module's variables come into their block of the
+// program's memory (load.c), and constants get the values of their mirrors (constant.c).
 //
-// What the device does not do in time it may do later: until then nothing goes that way.
+// The device may do a late copy at any time: until then the path is not used.
 
 #include "server/executor/variable.h"
 
@@ -16,7 +15,7 @@
 #include "server/log.h"
 
 #define PIECE (UINT64_C(256) << 10)
-/* How long the device may take for a piece. */
+/* Time for a piece. */
 #define PIECE_NS (UINT64_C(2000) * CLOCK_MS)
 
 struct variable_page {
@@ -69,8 +68,7 @@ static void pause_for(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
-/* Locked. Behind copies that were given to the device: without it nobody knows when they are
- * done. */
+/* Locked. Puts a mark behind issued copies: without the mark their end is not known. */
 static CUresult put_mark(struct executor *executor)
 {
 	struct variable_path *path = &executor->variables;
@@ -86,7 +84,7 @@ static bool may_ask(struct executor *executor)
 	return !executor_is_lost(executor) && !contain_is_open(executor);
 }
 
-/* Locked. Whether the page may change yet. What did not come in time may have come by now. */
+/* Locked. True if the device may still use the page. A late copy may be done by now. */
 static bool is_broken(struct executor *executor)
 {
 	struct variable_path *path = &executor->variables;
@@ -100,7 +98,7 @@ static bool is_broken(struct executor *executor)
 	return path->broken;
 }
 
-/* Locked. Return: whether the device has done them. */
+/* Locked. Return: true if the device has done the copies. */
 static bool carry_out(struct executor *executor, const struct backend_copy *copies, uint32_t count)
 {
 	struct variable_path *path = &executor->variables;
@@ -149,7 +147,7 @@ static bool fill_piece(struct tenant *tenant, uint64_t address, const uint8_t *v
 
 	copy.src_is_host = true;
 	pthread_mutex_lock(&path->lock);
-	/* The device may still read what did not end in time. */
+	/* The device may still read the page for a late copy. */
 	if (!is_broken(tenant->executor)) {
 		memcpy(path->page->piece, values, bytes);
 		word_set(&path->late, tenant->id);
@@ -168,7 +166,7 @@ bool variable_is_late(struct tenant *tenant)
 
 	if (!path->page)
 		return false;
-	/* Whose values are on their way is known without it. */
+	/* The session of the values in flight is known without the lock. */
 	if (pthread_mutex_trylock(&path->lock))
 		return word_relaxed(&path->late) == tenant->id;
 	late = is_broken(tenant->executor) && word_relaxed(&path->late) == tenant->id;

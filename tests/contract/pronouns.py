@@ -26,6 +26,7 @@ CLEAR = [
     "server/config",
     "server/control",
     "server/demo",
+    "server/executor",
     "server/fault",
     "server/holder",
     "server/keeper",
