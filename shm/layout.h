@@ -29,8 +29,8 @@
 #define SHM_CLIENT_MAGIC UINT32_C(0x6c636d66)
 #define SHM_SERVER_MAGIC UINT32_C(0x76736d66)
 
-/* Most streams of a session at a time; slot 0 is the client's legacy default stream. Clients use the
- * lowest free slots, so memory of high slots is not touched as a rule. */
+/* Most streams of a session at a time; slot 0 is the client's legacy default stream. Clients use
+ * the lowest free slots, so memory of high slots is not touched as a rule. */
 #define SHM_STREAMS 65536u
 /* Streams whose completion words lie together: executors register one such piece after the other.
  * Clients without client_more have the first piece. */
