@@ -4,7 +4,7 @@
 //   daemon_main ──► RUNNING ── SIGTERM ──► DRAINING
 //                      │                      │ last session gone, or stop_seconds over, or second SIGTERM
 //                      │ daemon_fail          ▼
-//                      └──────────────────► LEAVING (children get Leave) ── all reaped ──► exit
+//                      └──────────────────► LEAVING (children get Shutdown) ── all reaped ──► exit
 //
 // RUNNING   programs are accepted. `ready` once keeper and a first executor were up: before that, a
 //           child that cannot start is the end (exit code 1); afterwards it is started again.
