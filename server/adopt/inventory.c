@@ -14,8 +14,8 @@
 #include "server/session/records.h"
 #include "server/worker/worker.h"
 
-/* The object that was made of a descriptor: references, as the first record with the descriptor may
- * be unusable. */
+/* The object that was made of a descriptor: a reference, since the record that named the object
+ * first may be unusable. */
 struct made {
 	struct shared_fd *fd;
 	struct chunk *chunk;
@@ -135,7 +135,7 @@ void inventory_repeat(struct inventory *inventory, struct repetitions *list)
 	}
 }
 
-/* Objects without another reference are freed. */
+/* Frees the inventory's references: objects that nobody else holds are released. */
 static void let_go(struct inventory *inventory)
 {
 	for (uint32_t i = 0; i < inventory->made_count; i++) {

@@ -34,7 +34,7 @@
 #include "server/worker/overdue.h"
 #include "server/worker/worker.h"
 
-/* Time that children have to leave after Leave. */
+/* Time that children have to end after Shutdown. */
 #define LEAVE_MS 3000u
 
 /*

@@ -4,7 +4,7 @@
 //   daemon_main ──► RUNNING ── SIGTERM ──► DRAINING
 //                      │                      │ last session gone, or stop_seconds over, or second SIGTERM
 //                      │ daemon_fail          ▼
-//                      └──────────────────► LEAVING (children get Leave) ── all reaped ──► exit
+//                      └──────────────────► LEAVING (children get Shutdown) ── all reaped ──► exit
 //
 // RUNNING   programs are accepted. `ready` once keeper and a first executor were up: before that, a
 //           child that cannot start is the end (exit code 1); afterwards it is started again.
@@ -110,8 +110,7 @@ struct daemon {
 	struct backend_device device;
 	bool device_known;
 	struct device_health health;
-	/* most device memory of sessions that begin now, set by an operator (control/mps.h);
-	 * 0: none */
+	/* by an operator: most device memory of sessions that begin now (control/mps.h); 0: none */
 	uint64_t memory_default;
 	uint64_t sm_default;	/* the same for multiprocessors, percent */
 	uint64_t class_default; /* the class of such sessions, at best (config.h) */

@@ -172,7 +172,7 @@ struct session {
 	bool given_up;		 /* could not be adopted, and ends after the adoption of the others */
 	bool adopted;		 /* no message read in this life: the first may be finished already */
 	struct session_again again;
-	/* the text that a compiler crashed at last (compiling.h) */
+	/* the text that crashed a compiler; cleared by a later answer (compiling.h) */
 	struct session_compilation crashed;
 	struct session_evidence *evidence; /* state of fault/ (fault/evidence.h) */
 };
