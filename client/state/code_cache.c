@@ -328,7 +328,7 @@ static size_t list(DIR *folder, struct kept **ret, uint64_t *ret_bytes)
 				break;
 			files = more;
 		}
-		snprintf(files[count].name, sizeof(files[count].name), "%s", file->d_name);
+		strcpy(files[count].name, file->d_name); /* fits, as its length was looked at */
 		files[count].used = status.stx_mtime;
 		files[count++].bytes = status.stx_size;
 		*ret_bytes += status.stx_size;

@@ -34,7 +34,8 @@ struct session_evidence {
 	struct in_flight common; /* commands that were in flight in each of the `losses` latest ones */
 	unsigned losses;
 	/* Work that does not end. */
-	struct time_limit_look *limit_looks; /* time_limit.c; NULL: nothing seen */
+	struct time_limit_look *limit_looks; /* time_limit.c: of the first streams */
+	uint32_t limit_look_count;
 	struct session_endless endless;
 };
 

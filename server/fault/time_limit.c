@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/config/config.h"
 #include "server/fault/attribute.h"
@@ -31,16 +32,30 @@ struct time_limit_look {
 	uint32_t generation; /* of the executor that issued the command */
 };
 
+/* The looks of so many streams, of which the new ones are zero; NULL: no memory. */
+static struct time_limit_look *grow(struct session_evidence *evidence, uint32_t count)
+{
+	struct time_limit_look *grown = evidence->limit_looks;
+
+	if (count <= evidence->limit_look_count)
+		return grown;
+	grown = reallocarray(grown, count, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	memset(&grown[evidence->limit_look_count], 0, (count - evidence->limit_look_count) * sizeof(*grown));
+	evidence->limit_looks = grown;
+	evidence->limit_look_count = count;
+	return grown;
+}
+
 bool time_limit_is_over(struct session *session, uint64_t now_us, uint64_t limit_us)
 {
 	const struct shm_server_header *server = session->view.server;
 	bool over = false, stands_still = word_acquire(&server->doubtful) != 0;
 	uint32_t generation = word_acquire(&server->generation);
-	struct time_limit_look *limit_looks = session->evidence->limit_looks;
 	uint32_t used = shm_view_used(&session->view);
+	struct time_limit_look *limit_looks = grow(session->evidence, used);
 
-	if (!limit_looks)
-		limit_looks = session->evidence->limit_looks = calloc(SHM_STREAMS, sizeof(*limit_looks));
 	for (uint32_t slot = 0; limit_looks && slot < used; slot++) {
 		struct time_limit_look *seen = &limit_looks[slot];
 		uint64_t issued = word_acquire(&session->view.states[slot].issued);
@@ -111,4 +126,5 @@ void time_limit_forget(struct session *session)
 {
 	free(session->evidence->limit_looks);
 	session->evidence->limit_looks = NULL;
+	session->evidence->limit_look_count = 0;
 }
