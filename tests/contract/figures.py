@@ -409,14 +409,19 @@ def code():
     def row(text, name, scenario, point, key):
         return [text, *(f"{value_of(name, scenario, point, system, key):.3g}" for system in ("native", "MPS", "frmps"))]
 
-    beside = {0: "beside nobody", 20: "beside kernels of 20 ms", 200: "beside kernels of 200 ms", 3000: "beside kernels of 3 s"}
-    return [f"`{load('h200_loading.json')['command']}`, `{load('h200_mix.json')['command']}`; one round each, with builds of that day.", "", *table(
+    beside = {0: "beside nobody", 20: "beside kernels of 20 ms", 200: "beside kernels of 200 ms", 3000: "beside kernels of 3 s",
+              600000: "beside kernels without end"}
+    what = {"beside_load": "a load of a module of 400 kernels", "beside_use": "the first launch of one", "beside_release": "the release"}
+    commands = ", ".join(f"`{load(name)['command']}`" for name in ("h200_beside.json", "h200_modules.json", "h200_mix.json"))
+    return [f"{commands}; one round each, with builds of that day.", "", *table(
         ["", "native", "stock MPS", "frmps"],
-        [row(f"a load of a module of 400 kernels, {text}, ms", "h200_loading.json", "loading_beside", point, "beside_load")
-         for point, text in beside.items()] +
-        [row(f"the first launch of one, {text}, ms", "h200_loading.json", "loading_beside", point, "beside_use")
-         for point, text in beside.items()] +
-        [row("eight heavy programs at a time until all have ended, s", "h200_mix.json", "mix", 8, "mix_all")])]
+        [row(f"{of_module}, {text}, ms", "h200_beside.json", "loading_beside", point, key)
+         for key, of_module in what.items() for point, text in beside.items()] +
+        [row("a module with one kernel, its text compiled before: making it, µs", "h200_modules.json", "modules", 1, "make"),
+         row("its first launch, µs", "h200_modules.json", "modules", 1, "first_use"),
+         row("its release, µs", "h200_modules.json", "modules", 1, "release"),
+         row("eight heavy programs at a time until all have ended, s", "h200_mix.json", "mix", 8, "mix_all"),
+         row("device memory of eight PyTorch programs, GiB", "h200_beside.json", "torch_memory", 8, "memory_gib")])]
 
 
 def suspending():
@@ -436,6 +441,8 @@ FILES = {
     "h200_eight.json": ("run.py (bench/run now)", "where the time of eight programs' launches goes"),
     "h200_full.json": ("bench/run", "[the report](h200_full.html): frmps beside native and stock MPS, one round"),
     "h200_loading.json": ("bench/run", "code that is loaded beside long kernels"),
+    "h200_beside.json": ("bench/run", "the same, also beside kernels without end, with the release; device memory of eight PyTorch programs"),
+    "h200_modules.json": ("bench/run", "modules with a kernel each, up to 1024"),
     "h200_mix.json": ("bench/run", "eight heavy programs at a time"),
     "h200_suspending.json": ("bench/run", "a program's memory that goes to host memory and comes back"),
     "h200_classes.json": ("tests/gpu/exceptions.py", "what a contained fault costs the others"),
