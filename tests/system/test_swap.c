@@ -84,11 +84,24 @@ static int use(CUdeviceptr memory, uint32_t *words, uint32_t round)
 	return r ? 3 : whole ? 0 : 2;
 }
 
+/* Until the others rest: on a busy machine their last command may be a moment ago. */
+static CUresult insist(uint32_t **ret_words, CUdeviceptr *ret_memory)
+{
+	time_t since = time(NULL);
+	CUresult r = attach(ret_words, ret_memory);
+
+	while (r == CUDA_ERROR_OUT_OF_MEMORY && time(NULL) - since < LATER_S) {
+		pass_time(10);
+		r = cuMemAlloc_v2(ret_memory, mib * MIB);
+	}
+	return r;
+}
+
 static int live(int progress, int orders, bool waits)
 {
 	CUdeviceptr memory;
 	uint32_t *words;
-	CUresult r = attach(&words, &memory);
+	CUresult r = insist(&words, &memory);
 	int end = r == CUDA_ERROR_OUT_OF_MEMORY ? REFUSED : r ? 3 : 0;
 
 	if (!end) {
