@@ -734,6 +734,9 @@ START_TEST(kept_code_that_is_damaged_is_not_used)
 	ck_assert_uint_eq(files_kept(path), 1);
 	flip(path, -100, SEEK_END);
 	expect_compiled_anew();
+	/* Names for debuggers: the code would still load and run. */
+	flip(path, -3500, SEEK_END);
+	expect_compiled_anew();
 	flip(path, 400, SEEK_SET);
 	expect_compiled_anew();
 	ck_assert_int_eq(truncate(path, 5000), 0);

@@ -14,10 +14,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/tools/ask.h"
 #include "tests/lib/reach.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
@@ -528,6 +530,128 @@ START_TEST(a_service_of_another_user_serves_that_user)
 }
 END_TEST
 
+/*
+ * Between users
+ */
+
+static int descriptors[2];
+
+/* Exports memory to whoever listens, and keeps it until the order. */
+static int exporter(int progress, int orders)
+{
+	const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemGenericAllocationHandle handle;
+	int fd;
+
+	become_self();
+	driver_attach();
+	ck_cuda(cuMemCreate(&handle, 2 << 20, &properties, 0));
+	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	for (int i = 0; i < 3; i++)
+		pass_fd(descriptors[0], &fd, true);
+	report(progress);
+	ordered(orders, true);
+	return 0;
+}
+
+/* Return: what the import comes to */
+static int import(int unused)
+{
+	CUmemGenericAllocationHandle handle;
+	int fd;
+
+	(void)unused;
+	become_self();
+	pass_fd(descriptors[1], &fd, false);
+	driver_attach();
+	return (int)cuMemImportFromShareableHandle(
+		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+START_TEST(what_a_user_exports_no_other_user_imports)
+{
+	struct child child;
+	int fd;
+
+	make_folder();
+	ck_assert(service_start(&service, NULL));
+	open_to_all();
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, descriptors), 0);
+	self = &users[0];
+	child = child_start(exporter);
+	child_wait(&child, 1);
+	self = &users[3];
+	ck_assert_int_eq(exit_status(spawn(import, 0)), CUDA_ERROR_INVALID_VALUE);
+	self = &users[0];
+	ck_assert_int_eq(exit_status(spawn(import, 0)), CUDA_SUCCESS);
+	pass_fd(descriptors[1], &fd, false);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	/* The descriptor alone holds the memory now. */
+	status_await_no_sessions(&service);
+	for (int i = 0; i < 2; i++)
+		pass_fd(descriptors[0], &fd, true);
+	self = &users[3];
+	ck_assert_int_eq(exit_status(spawn(import, 0)), CUDA_ERROR_INVALID_VALUE);
+	self = &users[0];
+	ck_assert_int_eq(exit_status(spawn(import, 0)), CUDA_SUCCESS);
+	close(fd);
+}
+END_TEST
+
+static int sleeper(int progress, int orders)
+{
+	become_self();
+	driver_open();
+	report(progress);
+	ordered(orders, true);
+	return one_program(3);
+}
+
+static const char *const commands[] = {"pause", "suspend", "resume", "isolate", "terminate", "recovery"};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+/* Return: how many commands are refused, because the session is another user's */
+static int command_all(int number)
+{
+	char session[24], text[400];
+	const char *words[] = {session, "fail"};
+	int refused = 0;
+
+	become_self();
+	snprintf(session, sizeof(session), "%d", number);
+	for (size_t i = 0; i < COMMANDS; i++) {
+		const struct wire_names arguments = {words, !strcmp(commands[i], "recovery") ? 2 : 1};
+		char *answer = NULL;
+
+		refused +=
+			ask_with(service.socket, commands[i], &arguments, 60, &answer, text, sizeof(text)) &&
+			strstr(text, "is another user's");
+		free(answer);
+	}
+	return refused;
+}
+
+START_TEST(nobody_commands_another_users_program)
+{
+	struct child child;
+
+	make_folder();
+	ck_assert(service_start(&service, NULL));
+	open_to_all();
+	self = &users[0];
+	child = child_start(sleeper);
+	child_wait(&child, 1);
+	self = &users[3];
+	ck_assert_int_eq(
+		exit_status(spawn(command_all, (int)status_session(&service, child.pid))), (int)COMMANDS);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("users");
@@ -553,6 +677,8 @@ int main(void)
 		tcase_add_test(rights, an_executor_that_cannot_be_its_user_does_not_start);
 		tcase_add_test(rights, a_service_whose_executors_cannot_be_anybody_does_not_start);
 		tcase_add_test(rights, a_service_of_another_user_serves_that_user);
+		tcase_add_test(rights, what_a_user_exports_no_other_user_imports);
+		tcase_add_test(rights, nobody_commands_another_users_program);
 		suite_add_tcase(suite, rights);
 	}
 	status = suite_run(suite);

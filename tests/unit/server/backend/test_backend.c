@@ -123,6 +123,22 @@ START_TEST(elf_images_stay_inside)
 }
 END_TEST
 
+/* What lies behind the image would do as sections. */
+START_TEST(tables_of_sections_stay_inside)
+{
+	struct {
+		struct image image;
+		Elf64_Shdr more[2];
+	} memory = {.image = good_elf()};
+
+	memory.image.header.e_shnum = 4;
+	ck_assert_int_eq(image_check(&memory, sizeof(memory.image)), IMAGE_ELF);
+	memory.image.header.e_shnum = 5;
+	ck_assert_int_eq(image_check(&memory, sizeof(memory.image)), IMAGE_BAD);
+	ck_assert_int_eq(image_check(&memory, sizeof(memory)), IMAGE_ELF);
+}
+END_TEST
+
 struct fatbin {
 	uint32_t magic;
 	uint16_t version, header_bytes;
@@ -254,6 +270,7 @@ int main(void)
 	tcase_add_test(tests, tables_are_complete);
 	tcase_add_test(tests, the_probe_says_why);
 	tcase_add_test(tests, elf_images_stay_inside);
+	tcase_add_test(tests, tables_of_sections_stay_inside);
 	tcase_add_test(tests, fat_binaries_stay_inside);
 	tcase_add_test(tests, code_is_for_a_device);
 	tcase_add_test(tests, text_is_for_the_compiler);

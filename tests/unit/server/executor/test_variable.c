@@ -23,13 +23,28 @@ static void close_path(void)
 	fixture_close();
 }
 
-static CUresult fill(void)
+static CUresult fill_at(uint64_t at)
 {
-	const struct range block = {FIXTURE_WINDOW, FIXTURE_WINDOW + 64};
+	const struct range block = {at, at + 64};
 	const uint8_t values[64] = {1};
 
 	return variable_fill(fixture.tenant, &block, values);
 }
+
+static CUresult fill(void)
+{
+	return fill_at(FIXTURE_WINDOW);
+}
+
+START_TEST(first_values_go_to_memory_of_the_program_alone)
+{
+	ck_assert_int_eq(fill_at(FIXTURE_WINDOW + FIXTURE_DEVICE / 2), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(fill_at(FIXTURE_WINDOW - 32), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(fill_at(UINT64_MAX - 32), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 0);
+	ck_assert_int_eq(fill_at((uintptr_t)fixture.host), CUDA_SUCCESS);
+}
+END_TEST
 
 /* It is nobody's fault, and no more than late: until then nothing of the session may be somebody
  * else's. */
@@ -165,6 +180,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, open_path, close_path);
+	tcase_add_test(tests, first_values_go_to_memory_of_the_program_alone);
 	tcase_add_test(tests, first_values_that_come_late_are_waited_for);
 	tcase_add_test(tests, a_mark_that_failed_is_tried_again);
 	tcase_add_test(tests, first_values_on_their_way_are_nobody_elses);
