@@ -49,7 +49,7 @@ void command_pass(struct command *command);
 /** Moves the commands of command_pass() to the end of a list. The trace's thread. Return: whether
  * there were any */
 bool command_collect(struct commands *to);
-/** Whether there are such commands. */
+/** True while there are such commands. */
 bool command_has_passed(void);
 
 /** Counts one more command without times. */

@@ -15,7 +15,7 @@ void device_start(struct client_stream *stream);
 /** Looks at the commands whose times are missing. @now: monotonic ns */
 void device_look(uint64_t now);
 
-/** Whether a missing time may still come. */
+/** True while a missing time may still come. */
 bool device_waits(void);
 
 /** The session is over, and no more times come. Return: how many commands have no end */

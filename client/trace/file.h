@@ -24,10 +24,10 @@ bool trace_file_open(const char *path);
 void trace_file_begin(struct trace_line *ret_line);
 void trace_file_end(const struct trace_line *line);
 
-/** Whether much of the room is used: a write is due. Any thread. */
+/** True if much of the room is used, so that a write is due. Any thread. */
 bool trace_file_is_crowded(void);
 
-/** Whether there is something to write. Any thread. */
+/** True if there is something to write. Any thread. */
 bool trace_file_has_text(void);
 
 /** Events that were lost since the last call. The writing thread. */
