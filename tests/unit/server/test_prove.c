@@ -108,19 +108,13 @@ static bool has_hung_up(int fifo)
 }
 
 /* It would keep the device, and may hang there for ever. */
-START_TEST(a_trial_does_not_outlive_the_service)
+static void expect_end_with_service(const char *program, const char *fifo)
 {
-	char fifo[80], script[200];
-	pid_t service;
+	pid_t service = fork();
 	int fd;
 
-	snprintf(fifo, sizeof(fifo), "/tmp/frmps-prove-fifo-%d", (int)getpid());
-	ck_assert_int_eq(mkfifo(fifo, 0600), 0);
-	snprintf(script, sizeof(script), "exec sleep 30 >%s", fifo);
-	write_program(script);
-	service = fork();
 	if (!service) {
-		prove_ask(path, &heritage, PATIENCE_MS);
+		prove_ask(program, &heritage, PATIENCE_MS);
 		_exit(0);
 	}
 	fd = open(fifo, O_RDONLY); /* waits for the trial */
@@ -129,7 +123,36 @@ START_TEST(a_trial_does_not_outlive_the_service)
 	ck_assert(has_hung_up(fd));
 	close(fd);
 	unlink(fifo);
+}
+
+static void make_fifo(char *ret_path, size_t size)
+{
+	snprintf(ret_path, size, "/tmp/frmps-prove-fifo-%d", (int)getpid());
+	ck_assert_int_eq(mkfifo(ret_path, 0600), 0);
+	ck_assert_int_eq(chmod(ret_path, 0666), 0);
+}
+
+START_TEST(a_trial_does_not_outlive_the_service)
+{
+	char fifo[64], script[200];
+
+	make_fifo(fifo, sizeof(fifo));
+	snprintf(script, sizeof(script), "exec sleep 30 >%s", fifo);
+	write_program(script);
+	expect_end_with_service(path, fifo);
 	unlink(path);
+}
+END_TEST
+
+/* The kernel forgets the wish for a signal when a process becomes another user's. */
+START_TEST(nor_does_a_trial_of_another_user)
+{
+	char fifo[48];
+
+	make_fifo(fifo, sizeof(fifo));
+	snprintf(path_variable, sizeof(path_variable), "FRMPS_TEST_HANG=%s", fifo);
+	heritage.run_as = RUN_AS_USER;
+	expect_end_with_service("/proc/self/exe", fifo);
 }
 END_TEST
 
@@ -194,6 +217,26 @@ static CUresult open_at_the_second_time(int device, struct backend_device *ret_d
 	return unlink(getenv("FRMPS_TEST_FULL")) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static CUresult open_known(int device, struct backend_device *ret_device)
+{
+	(void)device;
+	(void)ret_device;
+	backend_contains = true;
+	return CUDA_SUCCESS;
+}
+
+/* The first step of the trial. */
+static CUresult hang(void *at, size_t bytes)
+{
+	int fd = open(getenv("FRMPS_TEST_HANG"), O_WRONLY);
+
+	(void)at;
+	(void)bytes;
+	while (fd >= 0)
+		pause();
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /* @last: its last argument */
 static int be_the_child(const char *last)
 {
@@ -203,8 +246,11 @@ static int be_the_child(const char *last)
 	static const struct backend_ops ops = {
 		.trial = &kernels, .open_executor = open_at_the_second_time, .thread_enter = enter};
 
+	static const struct backend_ops hanging = {
+		.trial = &kernels, .open_executor = open_known, .thread_enter = enter, .host_register = hang};
+
 	sscanf(last, "--user=%u", &user);
-	return prove_main(&ops, 0, user, HERITAGE_CONTROL_FD);
+	return prove_main(getenv("FRMPS_TEST_HANG") ? &hanging : &ops, 0, user, HERITAGE_CONTROL_FD);
 }
 
 START_TEST(a_device_that_cannot_be_opened_is_tried_again)
@@ -257,6 +303,8 @@ int main(int count, char **arguments)
 	tcase_add_test(tests, a_trial_is_started_as_an_executor_is);
 	tcase_add_test(tests, a_trial_has_no_descriptors_but_its_own);
 	tcase_add_test(tests, a_trial_does_not_outlive_the_service);
+	if (geteuid() == 0)
+		tcase_add_test(tests, nor_does_a_trial_of_another_user);
 	tcase_add_loop_test(tests, a_device_that_cannot_be_tried_is_said, 0, 2);
 	tcase_add_test(tests, a_device_that_cannot_be_opened_is_tried_again);
 	tcase_add_test(tests, what_no_user_can_do_is_tried_as_the_service);
