@@ -25,13 +25,13 @@
 #include <time.h>
 
 #include "server/backend/backend.h"
+#include "server/clock.h"
 #include "shm/order.h"
 
-#define NS_PER_MS UINT64_C(1000000)
-#define LOOK_NS	  100000
+#define LOOK_NS 100000
 /* Upper bound of a look's share of a step's time. A machine that stood still for longer proves no
  * silence of the device: nobody looked, and the device's threads did not run either. */
-#define LOOK_MOST_NS (10 * NS_PER_MS)
+#define LOOK_MOST_NS (10 * CLOCK_MS)
 
 enum verdict { VERDICT_NONE, VERDICT_CONTAINED, VERDICT_UNCONTAINED };
 
@@ -121,24 +121,16 @@ static bool fail_with(struct trial *trial, const char *what, CUresult code)
 	return fail(trial, text);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 * NS_PER_MS + (uint64_t)now.tv_nsec;
-}
-
 typedef bool is_so_fn(struct trial *trial);
 
 /* No event reports the device's writes. Return: true if the condition holds within the time */
 static bool await(struct trial *trial, is_so_fn *is_so)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_NS};
-	uint64_t looked_ns = now_ns(), waited_ns = 0;
+	uint64_t looked_ns = clock_now(), waited_ns = 0;
 
 	while (!is_so(trial)) {
-		uint64_t now = now_ns(), elapsed = now - looked_ns;
+		uint64_t now = clock_now(), elapsed = now - looked_ns;
 
 		waited_ns += elapsed < LOOK_MOST_NS ? elapsed : LOOK_MOST_NS;
 		if (waited_ns >= trial->patience_ns)
@@ -334,7 +326,7 @@ static bool run(const struct backend_ops *ops, const struct trial_kernels *kerne
 {
 	*ret_why = '\0';
 	latest = (struct trial){
-		.ops = ops, .kernels = kernels, .patience_ns = patience_ms * NS_PER_MS, .why = ret_why};
+		.ops = ops, .kernels = kernels, .patience_ns = patience_ms * CLOCK_MS, .why = ret_why};
 	atomic_store_explicit(&backend_watch, &watch, memory_order_release);
 	return prepare(&latest) && try_culprits(&latest, count);
 }

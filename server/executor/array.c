@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "protocol/texel.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/object.h"
 #include "server/executor/tenant.h"

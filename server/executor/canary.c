@@ -32,7 +32,7 @@
 
 #include <stdio.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/executor.h"
 #include "server/executor/tenant.h"
 

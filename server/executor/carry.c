@@ -37,7 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/constant.h"
 #include "server/executor/drain.h"
 #include "server/executor/tenant.h"

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/executor.h"
 #include "server/executor/tenant.h"
 #include "server/log.h"

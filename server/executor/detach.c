@@ -21,7 +21,7 @@
 
 #include "server/executor/detach.h"
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/guard.h"
 #include "server/executor/tenant.h"

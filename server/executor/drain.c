@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/tenant.h"
 #include "server/executor/sentry.h"
 #include "server/executor/variable.h"

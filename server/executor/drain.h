@@ -4,7 +4,7 @@
 #ifndef FRMPS_SERVER_EXECUTOR_DRAIN_H
 #define FRMPS_SERVER_EXECUTOR_DRAIN_H
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/job.h"
 
 /* Time for the serving thread to release a session after the end of the work: a thread that is in

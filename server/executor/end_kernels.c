@@ -31,7 +31,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/contain.h"
 #include "server/executor/drain.h"
 #include "server/executor/executor.h"

@@ -17,7 +17,7 @@
 
 #include "server/backend/trial.h"
 #include "server/executor/carry.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/detach.h"
 #include "server/executor/end_kernels.h"
 #include "server/executor/executor.h"

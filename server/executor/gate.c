@@ -50,7 +50,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/retire.h"
 #include "server/executor/tenant.h"
 #include "server/log.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "server/executor/body.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/graph_form.h"
 #include "server/executor/graph_inside.h"

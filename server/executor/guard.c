@@ -36,7 +36,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/job.h"
 #include "server/executor/pace.h"
 #include "server/executor/stray.h"

@@ -20,7 +20,7 @@
 
 #include <sys/epoll.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/lost.h"
 #include "server/executor/park.h"
 #include "server/executor/retire.h"

@@ -19,7 +19,7 @@
 
 #include "server/executor/hold.h"
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/dispatch.h"
 #include "server/executor/retire.h"
 #include "shm/doorbell.h"

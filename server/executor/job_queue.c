@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/tenant.h"
 
 void job_queue_init(struct job_queue *queue)

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "server/executor/carry.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/guard.h"
 #include "server/executor/module_worker.h"

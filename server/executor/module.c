@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/load.h"
 #include "server/executor/lookup.h"

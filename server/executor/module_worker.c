@@ -38,7 +38,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/lookup.h"
 #include "server/executor/tenant.h"
 #include "server/log.h"

@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "shm/order.h"
 
 /* Pauses between two looks at a mutex or a turnstile. The holder may want the mutex again at once:

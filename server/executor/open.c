@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "server/executor/carry.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/end_kernels.h"
 #include "server/executor/guard.h"

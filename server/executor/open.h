@@ -3,7 +3,7 @@
 #ifndef FRMPS_SERVER_EXECUTOR_OPEN_H
 #define FRMPS_SERVER_EXECUTOR_OPEN_H
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/job.h"
 
 /* The end of a session lets other requests come between its unmappings for so long: the daemon

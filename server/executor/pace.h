@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 
 /* Calls go on for so long before a rest; in the rest each sleeping waiter can wake up and have a
  * turn. */

@@ -30,7 +30,7 @@
 
 #include "server/executor/retire.h"
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/sentry.h"
 #include "server/log.h"
 #include "shm/doorbell.h"

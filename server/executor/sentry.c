@@ -13,7 +13,7 @@
 
 #include "server/executor/sentry.h"
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/lost.h"
 #include "server/log.h"
 

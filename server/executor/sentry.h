@@ -4,7 +4,7 @@
 #ifndef FRMPS_SERVER_EXECUTOR_SENTRY_H
 #define FRMPS_SERVER_EXECUTOR_SENTRY_H
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/tenant.h"
 
 /* A call that shows that the context is well counts for so long. */

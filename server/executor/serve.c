@@ -39,7 +39,7 @@
 #include <unistd.h>
 
 #include "server/environment.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/dispatch.h"
 #include "server/executor/halt.h"
 #include "server/executor/hold.h"

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "shm/order.h"
 
 /* A session has the turn until the session is ahead of another by this, for the default weight. */

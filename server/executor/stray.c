@@ -32,7 +32,7 @@
 
 #include <sys/mman.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/guard.h"
 #include "server/executor/suspect.h"
 #include "server/executor/tenant.h"

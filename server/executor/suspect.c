@@ -23,7 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/guard.h"
 
 /* Least time between reports about the same sinks. */

@@ -50,7 +50,7 @@
 #include <stdlib.h>
 
 #include "server/executor/body.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/contain.h"
 #include "server/executor/intake.h"
 #include "server/executor/repeat.h"

@@ -2,7 +2,7 @@
 
 #include "server/executor/timing.h"
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/event.h"
 #include "server/executor/tenant.h"
 

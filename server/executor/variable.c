@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/tenant.h"
 #include "server/log.h"
 

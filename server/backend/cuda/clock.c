@@ -5,10 +5,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/ticks.h"
+#include "server/clock.h"
 
 /* Stamps at the start, of which the tightest counts. */
 #define STAMPS 32
@@ -28,14 +28,6 @@ static union {
 	uint64_t ns;
 	char page[4096];
 } word __attribute__((aligned(4096)));
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static CUresult record(enum ticks_event event)
 {
@@ -83,12 +75,12 @@ static CUresult start(void)
 	CUresult code = CUDA_SUCCESS;
 
 	ticks_init(&timer.ticks, &source);
-	ticks_note(&timer.ticks, now());
+	ticks_note(&timer.ticks, clock_now());
 	for (int i = 0; !code && i < STAMPS; i++) {
 		code = driver.context_synchronize();
 		if (!code)
 			code = ticks_settle(&timer.ticks);
-		ticks_stamp(&timer.ticks, now());
+		ticks_stamp(&timer.ticks, clock_now());
 	}
 	return code;
 }
@@ -132,7 +124,7 @@ void cuda_clock_note(void)
 	if (!atomic_load_explicit(&timer.wanted, memory_order_relaxed) || !timer.is_open ||
 		pthread_mutex_trylock(&lock))
 		return;
-	ticks_note(&timer.ticks, now());
+	ticks_note(&timer.ticks, clock_now());
 	pthread_mutex_unlock(&lock);
 }
 
@@ -143,7 +135,7 @@ CUresult cuda_event_time(struct backend_event *event, struct backend_time *ret_t
 	if (!timer.is_open)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&lock);
-	code = ticks_time(&timer.ticks, event, now(), ret_time);
+	code = ticks_time(&timer.ticks, event, clock_now(), ret_time);
 	pthread_mutex_unlock(&lock);
 	return code;
 }

@@ -4,7 +4,6 @@
 // keeper never gets past cuInit.
 
 #include <stdio.h>
-#include <time.h>
 
 #include "server/backend/cuda/condition.h"
 #include "server/backend/cuda/contain.h"
@@ -15,6 +14,7 @@
 #include "server/backend/cuda/loader_trial.h"
 #include "server/backend/cuda/nvjit.h"
 #include "server/backend/cuda/text.h"
+#include "server/clock.h"
 #include "server/log.h"
 
 struct cuda cuda;
@@ -26,26 +26,18 @@ static struct {
 	size_t used;
 } opening;
 
-static uint64_t opening_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void opening_begin(void)
 {
-	opening.first = opening.last = opening_now();
+	opening.first = opening.last = clock_now();
 	opening.used = 0;
 }
 
 /* Everything since the last call was @what. */
 static void opening_spent(const char *what)
 {
-	uint64_t now = opening_now();
+	uint64_t now = clock_now();
 	int wrote = snprintf(opening.text + opening.used, sizeof(opening.text) - opening.used, "%s%s %llu",
-		opening.used ? ", " : "", what, (unsigned long long)((now - opening.last) / 1000000));
+		opening.used ? ", " : "", what, (unsigned long long)((now - opening.last) / CLOCK_MS));
 
 	if (wrote > 0 && (size_t)wrote < sizeof(opening.text) - opening.used)
 		opening.used += (size_t)wrote;
@@ -142,7 +134,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		cuda_clock_open();
 		opening_spent("clock");
 		log_debug("the device is open after %llu ms: %s",
-			(unsigned long long)((opening.last - opening.first) / 1000000), opening.text);
+			(unsigned long long)((opening.last - opening.first) / CLOCK_MS), opening.text);
 	}
 	return code;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "shm/order.h"
 #include "shm/text.h"
 

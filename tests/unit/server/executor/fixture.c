@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/serve.h"
 
 struct fixture fixture;

@@ -3,7 +3,7 @@
 #include "server/executor/canary.h"
 
 #include "protocol/socket.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/executor/fixture.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "protocol/socket.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/contain.h"
 #include "server/executor/lost.h"
 #include "tests/lib/suite.h"

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/hold.h"
 #include "server/executor/lookup.h"
 #include "server/executor/module_worker.h"

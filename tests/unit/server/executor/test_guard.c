@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/guard.h"
 #include "server/executor/memory.h"
 #include "server/executor/pace.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "protocol/socket.h"
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/halt.h"
 #include "server/executor/lost.h"
 #include "server/executor/park.h"

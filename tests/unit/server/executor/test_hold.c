@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/serve.h"
 #include "server/executor/timing.h"
 #include "tests/unit/server/executor/fixture.h"

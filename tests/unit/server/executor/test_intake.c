@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/lost.h"
 #include "server/executor/retire.h"
 #include "server/executor/sentry.h"

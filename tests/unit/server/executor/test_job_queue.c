@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/job_queue.h"
 #include "server/executor/tenant.h"
 #include "tests/lib/suite.h"

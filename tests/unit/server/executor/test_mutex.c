@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/mutex.h"
 #include "shm/order.h"
 #include "tests/lib/suite.h"

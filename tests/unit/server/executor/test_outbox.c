@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "tests/lib/scarce.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/executor/fixture.h"

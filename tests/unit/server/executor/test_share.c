@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "server/executor/clock.h"
+#include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/hold.h"
 #include "server/executor/serve.h"

@@ -1,8 +1,8 @@
-// Time as executors use it: monotonic nanoseconds, and the interval between polls, which grows with
-// the time waited. Any thread.
+// Time of executors, backends and trials: monotonic nanoseconds, and the interval between polls,
+// which grows with the time waited. Any thread.
 
-#ifndef FRMPS_SERVER_EXECUTOR_CLOCK_H
-#define FRMPS_SERVER_EXECUTOR_CLOCK_H
+#ifndef FRMPS_SERVER_CLOCK_H
+#define FRMPS_SERVER_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
