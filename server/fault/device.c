@@ -156,17 +156,6 @@ void device_take_xid(struct daemon *daemon, const struct xid *xid)
  * Processes that do not end
  */
 
-/* A session that is closing waits for nothing: its program is gone, or has its error. */
-static bool has_sessions(const struct domain *domain)
-{
-	const struct session *session;
-
-	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (session->state != SESSION_CLOSING)
-			return true;
-	return false;
-}
-
 /* Sessions go on only after the end of the executor that served them, and of an executor whose
  * place the next executor needs. */
 static bool is_waited_for(const struct worker *worker)
@@ -174,7 +163,7 @@ static bool is_waited_for(const struct worker *worker)
 	const struct domain *domain = worker->domain;
 	const struct worker *other;
 
-	if (!has_sessions(domain))
+	if (!domain_has_programs(domain))
 		return false;
 	if (domain->active == worker)
 		return true;

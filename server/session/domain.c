@@ -491,8 +491,7 @@ const char *domain_refuses(struct daemon *daemon, uid_t uid, uint64_t executors)
 	return count && count + executors > most ? DOMAIN_NO_SHARE : NULL;
 }
 
-/* A session whose program has ended needs only the end of its work. */
-static bool has_programs(const struct domain *domain)
+bool domain_has_programs(const struct domain *domain)
 {
 	const struct session *session;
 
@@ -511,7 +510,7 @@ static bool make_room(struct daemon *daemon)
 	if (!daemon->heritage->exclusive)
 		return true;
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (!domain->retiring && has_programs(domain))
+		if (!domain->retiring && domain_has_programs(domain))
 			return false;
 	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next) {
 		next = TAILQ_NEXT(domain, link);

@@ -110,6 +110,10 @@ struct session *domain_find_session(const struct domain *domain, uint64_t number
 /** The executor that answers requests now, NULL while there is none (start, promotion). */
 struct worker *domain_serving(const struct domain *domain);
 
+/** True if a program needs the domain. A session that is closing does not count: its program has
+ * ended, or has its error, and only its work must end. */
+bool domain_has_programs(const struct domain *domain);
+
 /** True if a worker's own trouble may be the cause of an answer without success. */
 bool domain_worker_is_failing(const struct worker *worker);
 
