@@ -29,20 +29,6 @@ static CUmemLocation place_of(CUdevice device)
 				       : (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
 }
 
-static CUresult check_place(const CUmemLocation *location)
-{
-	switch (location->type) {
-	case CU_MEM_LOCATION_TYPE_DEVICE:
-		return device_get(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-	case CU_MEM_LOCATION_TYPE_HOST:
-	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-}
-
 /* True if the advice names a place. */
 static bool names_place(CUmem_advise advice)
 {
@@ -60,7 +46,7 @@ CUDA_EXPORT CUresult cuMemAdvise_v2(
 	if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (names_place(advice))
-		r = check_place(&location);
+		r = device_check_location(&location);
 	return r == CUDA_SUCCESS ? managed_advise(address, bytes, advice, &location) : r;
 }
 
@@ -84,7 +70,7 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locati
 	CUresult r = check_stream(handle, per_thread);
 
 	if (r == CUDA_SUCCESS)
-		r = flags == 0 ? check_place(&location) : CUDA_ERROR_INVALID_VALUE;
+		r = flags == 0 ? device_check_location(&location) : CUDA_ERROR_INVALID_VALUE;
 	return r == CUDA_SUCCESS ? managed_prefetch(address, bytes, &location) : r;
 }
 
@@ -125,7 +111,7 @@ static CUresult check_places(const CUmemLocation *places, const size_t *first, s
 	if (!places || !first || number == 0 || number > count || first[0] != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < number && r == CUDA_SUCCESS; ++i) {
-		r = check_place(&places[i]);
+		r = device_check_location(&places[i]);
 		if (first[i] >= count || (i > 0 && first[i] <= first[i - 1]))
 			r = CUDA_ERROR_INVALID_VALUE;
 	}

@@ -19,21 +19,6 @@
 
 #define PAGE UINT64_C(4096)
 
-/* Who may have access: the program's device, or its processors. */
-static CUresult check_location(const CUmemLocation *location)
-{
-	switch (location->type) {
-	case CU_MEM_LOCATION_TYPE_DEVICE:
-		return device_get(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-	case CU_MEM_LOCATION_TYPE_HOST:
-	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-}
-
 /* Without NUMA there is node 0. */
 static bool is_node(int id)
 {
@@ -54,7 +39,7 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (virtual_is_host(location) && !connection.has_host_memory)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return check_location(location);
+	return device_check_location(location);
 }
 
 static void remember(const CUmemLocation *location)
@@ -196,7 +181,7 @@ CUDA_EXPORT CUresult cuMemSetAccess(
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i) {
 		CUmemAccess_flags flags = access[i].flags;
 
-		r = check_location(&access[i].location);
+		r = device_check_location(&access[i].location);
 		if (r == CUDA_SUCCESS && flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
 			flags != CU_MEM_ACCESS_FLAGS_PROT_READ && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 			r = CUDA_ERROR_INVALID_VALUE;
@@ -216,7 +201,7 @@ CUDA_EXPORT CUresult cuMemGetAccess(
 		return r;
 	if (!flags || !location)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = check_location(location);
+	r = device_check_location(location);
 	if (r == CUDA_SUCCESS)
 		r = virtual_get_access(address, virtual_is_host(location), &access);
 	if (r == CUDA_SUCCESS)

@@ -56,6 +56,12 @@ uint32_t device_sms(void);
  */
 CUresult device_attribute(const struct client_device *device, int attribute, int *ret_value);
 
+/**
+ * Checks a place of memory: the program's device, or its processors.
+ * Return: CUDA_ERROR_INVALID_DEVICE for another device, CUDA_ERROR_INVALID_VALUE for no such place
+ */
+CUresult device_check_location(const CUmemLocation *location);
+
 /** True if CUDA_VISIBLE_DEVICES hides every device. */
 bool device_all_hidden(const char *visible);
 
