@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/link/control.h"
+#include "protocol/hash.h"
 
 #define RANK_MAX WIRE_TENSOR_RANK_MAX
 /* Cached maps, by a hash of their arguments; a power of two. */
@@ -34,12 +35,7 @@ static struct {
 
 static uint32_t place_of(const struct arguments *a)
 {
-	const unsigned char *at = (const unsigned char *)a;
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	for (size_t i = 0; i < sizeof(*a); ++i)
-		hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-	return (uint32_t)(hash >> 32) % CACHED;
+	return (uint32_t)(hash_add(HASH_START, a, sizeof(*a)) >> 32) % CACHED;
 }
 
 static bool recall(const struct arguments *a, uint32_t place, CUtensorMap *ret_map)

@@ -21,6 +21,7 @@
 #include "client/state/device.h"
 #include "client/state/log.h"
 #include "protocol/fatbin.h"
+#include "protocol/hash.h"
 
 #define FOLDER	      "frmps"
 #define MAGIC	      UINT64_C(0x31636a73706d7266) /* "frmpsjc1" */
@@ -29,8 +30,6 @@
 #define ENTRY_BYTES_MAX (UINT64_C(64) << 20)
 /* Most files in a folder: more than the programs of a user have texts. */
 #define FILES_MAX 65536u
-#define FNV_START UINT64_C(0xcbf29ce484222325)
-#define FNV_PRIME UINT64_C(0x100000001b3)
 
 struct entry_header {
 	uint64_t magic;
@@ -88,15 +87,6 @@ void code_cache_start(void)
 
 /* ---- images to look up ---- */
 
-static uint64_t hash(uint64_t sum, const void *bytes, size_t count)
-{
-	const uint8_t *at = bytes;
-
-	for (size_t i = 0; i < count; i++)
-		sum = (sum ^ at[i]) * FNV_PRIME;
-	return sum;
-}
-
 /* True if a member of a fat binary is code that the driver may choose: then nothing is compiled. */
 static bool is_code(const uint8_t *at, const struct fatbin_entry *entry, int arch)
 {
@@ -148,10 +138,10 @@ static bool needs_compiler(const uint8_t *image, uint64_t bytes)
 
 static void name(struct wanted *wanted)
 {
-	uint64_t sum = hash(FNV_START, &wanted->header, sizeof(wanted->header));
+	uint64_t sum = hash_add(HASH_START, &wanted->header, sizeof(wanted->header));
 
-	sum = hash(sum, wanted->jit->options, wanted->jit->count * sizeof(wanted->jit->options[0]));
-	sum = hash(sum, wanted->image, wanted->header.image_bytes);
+	sum = hash_add(sum, wanted->jit->options, wanted->jit->count * sizeof(wanted->jit->options[0]));
+	sum = hash_add(sum, wanted->image, wanted->header.image_bytes);
 	snprintf(wanted->path, sizeof(wanted->path), "%s/%016llx", cache.folder, (unsigned long long)sum);
 }
 
@@ -259,7 +249,7 @@ static const uint8_t *code_of(
 	if (memcmp(at, wanted->jit->options, options) != 0 || memcmp(at + options, wanted->image, image) != 0)
 		return NULL;
 	at += options + image;
-	if (hash(FNV_START, at, header.code_bytes) != header.code_sum)
+	if (hash_add(HASH_START, at, header.code_bytes) != header.code_sum)
 		return NULL;
 	*ret_bytes = header.code_bytes;
 	return at;
@@ -393,7 +383,7 @@ static void keep(struct wanted *wanted, const uint8_t *code, uint64_t bytes)
 	int fd;
 
 	wanted->header.code_bytes = bytes;
-	wanted->header.code_sum = hash(FNV_START, code, bytes);
+	wanted->header.code_sum = hash_add(HASH_START, code, bytes);
 	make_room(sizeof(wanted->header) + wanted->header.image_bytes + bytes);
 	snprintf(temporary, sizeof(temporary), "%s/.XXXXXX", cache.folder);
 	fd = mkostemp(temporary, O_CLOEXEC);

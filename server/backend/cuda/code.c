@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/hash.h"
 #include "server/backend/elf.h"
 #include "server/log.h"
 
@@ -19,14 +20,10 @@ struct code_length {
 	uint64_t name, bytes; /* name: the hash of the name */
 };
 
-/* FNV-1a, 64 bits. Two kernels of one module with the same hash count as the shorter. */
+/* Two kernels of one module with the same hash count as the shorter. */
 static uint64_t hash(const char *text)
 {
-	uint64_t value = UINT64_C(0xcbf29ce484222325);
-
-	for (; *text; text++)
-		value = (value ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
-	return value;
+	return hash_add(HASH_START, text, strlen(text));
 }
 
 static void add_length(struct code_lengths *lengths, uint64_t name, uint64_t bytes)
