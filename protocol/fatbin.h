@@ -5,7 +5,9 @@
 #ifndef FRMPS_PROTOCOL_FATBIN_H
 #define FRMPS_PROTOCOL_FATBIN_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define FATBIN_MAGIC UINT32_C(0xba55ed50)
 
@@ -35,5 +37,20 @@ struct fatbin_target {
 	uint64_t unused_as_well;
 	uint64_t unpacked_bytes;
 };
+#define FATBIN_FLAGS_PLAIN UINT64_C(0xffff) /* above: for a single device or family only */
+
+/** True if a member's code runs on a device. @at: its header, completely inside the image */
+static inline bool fatbin_is_for(const uint8_t *at, unsigned arch)
+{
+	struct fatbin_entry entry;
+	struct fatbin_target target;
+
+	memcpy(&entry, at, sizeof(entry));
+	if (entry.kind != FATBIN_KIND_ELF || entry.header_bytes < sizeof(entry) + sizeof(target))
+		return false;
+	memcpy(&target, at + sizeof(entry), sizeof(target));
+	return target.arch == arch ||
+	       (target.arch / 10 == arch / 10 && target.arch < arch && !(target.flags & ~FATBIN_FLAGS_PLAIN));
+}
 
 #endif

@@ -42,7 +42,7 @@ struct entry_header {
 static struct {
 	char folder[PATH_MAX - 64]; /* "": switched off */
 	uint64_t bytes_most;
-	int arch; /* 10 * major + minor */
+	unsigned arch; /* 10 * major + minor */
 } cache;
 
 /* ---- start ---- */
@@ -78,7 +78,7 @@ void code_cache_start(void)
 
 	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
 	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
-	cache.arch = 10 * major + minor;
+	cache.arch = (unsigned)(10 * major + minor);
 	cache.bytes_most = most && most[0] ? strtoull(most, NULL, 10) : BYTES_DEFAULT;
 	if ((disable && atoi(disable)) || !(path && path[0] ? make_folder(path) : make_default()))
 		cache.folder[0] = '\0';
@@ -86,17 +86,6 @@ void code_cache_start(void)
 }
 
 /* ---- images to look up ---- */
-
-/* True if a member of a fat binary is code that the driver may choose: then nothing is compiled. */
-static bool is_code(const uint8_t *at, const struct fatbin_entry *entry, int arch)
-{
-	struct fatbin_target target;
-
-	if (entry->kind != FATBIN_KIND_ELF || entry->header_bytes < sizeof(*entry) + sizeof(target))
-		return false;
-	memcpy(&target, at + sizeof(*entry), sizeof(target));
-	return (int)target.arch / 10 == arch / 10 && (int)target.arch <= arch;
-}
 
 static bool fatbin_has_code(const uint8_t *image, uint64_t bytes)
 {
@@ -110,7 +99,7 @@ static bool fatbin_has_code(const uint8_t *image, uint64_t bytes)
 		if (entry.header_bytes < sizeof(entry) || entry.header_bytes > bytes - at ||
 			entry.payload_bytes > bytes - at - entry.header_bytes)
 			break;
-		if (is_code(image + at, &entry, cache.arch))
+		if (fatbin_is_for(image + at, cache.arch))
 			return true;
 	}
 	return false;
@@ -166,7 +155,7 @@ static bool want(const struct image *image, const struct jit *jit, struct wanted
 	ret->header.option_count = jit->count;
 	ret->header.relocatable = image->relocatable;
 	ret->header.driver_version = connection.driver_version;
-	ret->header.arch = cache.arch;
+	ret->header.arch = (int32_t)cache.arch;
 	snprintf(ret->header.device, sizeof(ret->header.device), "%s", device_get(0)->name);
 	ret->image = view;
 	ret->jit = jit;

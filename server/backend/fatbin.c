@@ -8,19 +8,6 @@
 #include <string.h>
 #include <zstd.h>
 
-bool fatbin_is_for(const uint8_t *at, unsigned arch)
-{
-	struct fatbin_entry entry;
-	struct fatbin_target target;
-
-	memcpy(&entry, at, sizeof(entry));
-	if (entry.kind != FATBIN_KIND_ELF || entry.header_bytes < sizeof(entry) + sizeof(target))
-		return false;
-	memcpy(&target, at + sizeof(entry), sizeof(target));
-	return target.arch == arch ||
-	       (target.arch / 10 == arch / 10 && target.arch < arch && !(target.flags & ~FATBIN_FLAGS_PLAIN));
-}
-
 static bool unpack_into(const struct fatbin_target *target, const uint8_t *packed, uint8_t *out)
 {
 	size_t bytes = target->unpacked_bytes;

@@ -12,9 +12,8 @@
 #include "protocol/cuda_abi.h"
 #include "protocol/fatbin.h"
 
-#define FATBIN_FLAGS_PLAIN UINT64_C(0xffff) /* above: for a single device or family only */
-#define FATBIN_FLAG_LZ4	   UINT64_C(0x2000)
-#define FATBIN_FLAG_ZSTD   UINT64_C(0x8000)
+#define FATBIN_FLAG_LZ4	 UINT64_C(0x2000)
+#define FATBIN_FLAG_ZSTD UINT64_C(0x8000)
 /* Members for a single device. The driver loads one of them; compilers write a few. Each costs some
  * work, however small. */
 #define FATBIN_MEMBERS_MAX 1024u
@@ -29,9 +28,6 @@
 			: FATBIN_UNPACKED_MOST)
 /* And by which the contents that replace others may be longer than those, all together. */
 #define FATBIN_GROWTH_MAX(bytes) ((UINT64_C(16) << 20) + (bytes))
-
-/** True if a member's code runs on a device. @at: its header, completely inside the image */
-bool fatbin_is_for(const uint8_t *at, unsigned arch);
 
 /* Bytes on the heap, owned by the holder of this struct. */
 struct fatbin_bytes {
