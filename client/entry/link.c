@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/entry/entry.h"
+#include "client/state/file.h"
 
 CUDA_EXPORT CUresult cuLinkCreate_v2(
 	unsigned int count, CUjit_option *options, void **values, CUlinkState *ret_handle)
@@ -81,21 +82,6 @@ CUDA_EXPORT CUresult cuLinkAddData(CUlinkState handle, CUjitInputType type, void
 	return cuLinkAddData_v2(handle, type, data, bytes, name, count, options, values);
 }
 
-static bool read_all(int fd, char *to, size_t bytes)
-{
-	while (bytes > 0) {
-		ssize_t n = read(fd, to, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		to += n;
-		bytes -= (size_t)n;
-	}
-	return true;
-}
-
 /* Reads a whole file; the caller frees the data. */
 static CUresult read_file(const char *path, char **ret_data, size_t *ret_bytes)
 {
@@ -110,7 +96,7 @@ static CUresult read_file(const char *path, char **ret_data, size_t *ret_bytes)
 		S_ISREG(status.stx_mode) && status.stx_size > 0 && status.stx_size <= LINK_INPUT_BYTES_MAX;
 	if (whole)
 		data = malloc((size_t)status.stx_size);
-	whole = data && read_all(fd, data, (size_t)status.stx_size);
+	whole = data && file_read_all(fd, data, status.stx_size);
 	close(fd);
 	errno = saved;
 	if (!whole) {

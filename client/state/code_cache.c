@@ -19,6 +19,7 @@
 
 #include "client/link/connect.h"
 #include "client/state/device.h"
+#include "client/state/file.h"
 #include "client/state/log.h"
 #include "protocol/fatbin.h"
 #include "protocol/hash.h"
@@ -41,52 +42,45 @@ struct entry_header {
 
 static struct {
 	char folder[PATH_MAX - 64]; /* "": switched off */
+	size_t made_from;	    /* folders with longer paths are the cache's to make */
 	uint64_t bytes_most;
 	unsigned arch; /* 10 * major + minor */
 } cache;
 
 /* ---- start ---- */
 
-static bool make_folder(const char *above)
+/* @made_from: bytes of the longest path that is not the cache's to make. Return: false: too long */
+static bool name_folder(const char *path, const char *below, size_t made_from)
 {
-	int n = snprintf(cache.folder, sizeof(cache.folder), "%s/" FOLDER, above);
+	int n = snprintf(cache.folder, sizeof(cache.folder), "%s%s/" FOLDER, path, below);
 
-	return n > 0 && (size_t)n < sizeof(cache.folder) && (mkdir(above, 0700) == 0 || errno == EEXIST) &&
-	       (mkdir(cache.folder, 0700) == 0 || errno == EEXIST);
-}
-
-static bool make_default(void)
-{
-	const char *home = getenv("HOME");
-	char above[PATH_MAX];
-	int n = snprintf(above, sizeof(above), "%s/.nv", home ? home : "");
-
-	if (!home || home[0] != '/' || n <= 0 || (size_t)n >= sizeof(above) - sizeof("/ComputeCache"))
-		return false;
-	if (mkdir(above, 0700) < 0 && errno != EEXIST)
-		return false;
-	strcat(above, "/ComputeCache");
-	return make_folder(above);
+	cache.made_from = made_from;
+	return n > 0 && (size_t)n < sizeof(cache.folder);
 }
 
 void code_cache_start(void)
 {
 	const char *path = getenv("CUDA_CACHE_PATH"), *disable = getenv("CUDA_CACHE_DISABLE"),
-		   *most = getenv("CUDA_CACHE_MAXSIZE");
+		   *most = getenv("CUDA_CACHE_MAXSIZE"), *home = getenv("HOME");
 	const struct client_device *device = device_get(0);
-	int major = 0, minor = 0, saved = errno;
+	int major = 0, minor = 0;
+	bool is_named;
 
 	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
 	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
 	cache.arch = (unsigned)(10 * major + minor);
 	cache.bytes_most = most && most[0] ? strtoull(most, NULL, 10) : BYTES_DEFAULT;
-	if ((disable && atoi(disable)) || !(path && path[0] ? make_folder(path) : make_default()))
+	if (path && path[0])
+		is_named = name_folder(path, "", strlen(path) - 1);
+	else
+		is_named = home && home[0] == '/' && name_folder(home, "/.nv/ComputeCache", strlen(home));
+	if (!is_named || (disable && atoi(disable)))
 		cache.folder[0] = '\0';
-	errno = saved;
 }
 
 /* ---- images to look up ---- */
 
+/* True for code that the driver may choose: then nothing is compiled. */
 static bool fatbin_has_code(const uint8_t *image, uint64_t bytes)
 {
 	struct fatbin_header header;
@@ -169,22 +163,6 @@ static bool want(const struct image *image, const struct jit *jit, struct wanted
 
 /* ---- entries ---- */
 
-static bool read_all(int fd, uint8_t *to, uint64_t bytes)
-{
-	uint64_t done = 0;
-	ssize_t n;
-
-	while (done < bytes) {
-		n = pread(fd, to + done, bytes - done, (off_t)done);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		done += (uint64_t)n;
-	}
-	return true;
-}
-
 /* Uses statx(), because older C libraries lack the symbols of fstat() and fstatat(). @name: "": the
  * file itself
  * Return: true for a regular file */
@@ -208,7 +186,7 @@ static uint8_t *read_file(const char *path, uint64_t *ret_bytes)
 		status.stx_size <= 2 * ENTRY_BYTES_MAX)
 		bytes = malloc(status.stx_size);
 	*ret_bytes = bytes ? status.stx_size : 0;
-	if (bytes && !read_all(fd, bytes, *ret_bytes)) {
+	if (bytes && !file_read_all(fd, bytes, *ret_bytes)) {
 		free(bytes);
 		bytes = NULL;
 	}
@@ -339,30 +317,29 @@ static void make_room(uint64_t bytes)
 
 /* ---- keeping ---- */
 
-static bool write_all(int fd, const void *from, uint64_t bytes)
-{
-	const uint8_t *at = from;
-	ssize_t n;
-
-	while (bytes > 0) {
-		n = write(fd, at, bytes);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		at += n;
-		bytes -= (uint64_t)n;
-	}
-	return true;
-}
-
 static bool write_entry(int fd, const struct wanted *wanted, const uint8_t *code)
 {
 	const struct entry_header *header = &wanted->header;
+	uint64_t options = header->option_count * sizeof(wanted->jit->options[0]), at = sizeof(*header);
 
-	return write_all(fd, header, sizeof(*header)) &&
-	       write_all(fd, wanted->jit->options, header->option_count * sizeof(wanted->jit->options[0])) &&
-	       write_all(fd, wanted->image, header->image_bytes) && write_all(fd, code, header->code_bytes);
+	return file_write_all(fd, header, sizeof(*header), 0) &&
+	       file_write_all(fd, wanted->jit->options, options, at) &&
+	       file_write_all(fd, wanted->image, header->image_bytes, at + options) &&
+	       file_write_all(fd, code, header->code_bytes, at + options + header->image_bytes);
+}
+
+/* Most programs compile nothing, and get no folders. */
+static void make_folders(void)
+{
+	char path[sizeof(cache.folder)];
+
+	strcpy(path, cache.folder);
+	for (char *end = path + cache.made_from + 1; (end = strchr(end, '/')); end++) {
+		*end = '\0';
+		mkdir(path, 0700);
+		*end = '/';
+	}
+	mkdir(path, 0700);
 }
 
 static void keep(struct wanted *wanted, const uint8_t *code, uint64_t bytes)
@@ -373,6 +350,7 @@ static void keep(struct wanted *wanted, const uint8_t *code, uint64_t bytes)
 
 	wanted->header.code_bytes = bytes;
 	wanted->header.code_sum = hash_add(HASH_START, code, bytes);
+	make_folders();
 	make_room(sizeof(wanted->header) + wanted->header.image_bytes + bytes);
 	snprintf(temporary, sizeof(temporary), "%s/.XXXXXX", cache.folder);
 	fd = mkostemp(temporary, O_CLOEXEC);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/state/descriptor.h"
+#include "client/state/file.h"
 #include "client/state/log.h"
 #include "client/state/uncancelled.h"
 
@@ -53,24 +54,6 @@ static int make_some(const char *path)
 	return fd;
 }
 
-static bool write_all(const char *text, size_t bytes, uint64_t at)
-{
-	while (bytes > 0) {
-		ssize_t written = pwrite(file.fd, text, bytes, (off_t)at);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written == 0)
-			errno = ENOSPC;
-		if (written <= 0)
-			return false;
-		text += written;
-		bytes -= (size_t)written;
-		at += (uint64_t)written;
-	}
-	return true;
-}
-
 static bool make_pieces(void)
 {
 	if (!file.filling)
@@ -88,7 +71,7 @@ bool trace_file_open(const char *path)
 		file.fd = make_some(path);
 	file.used = file.bytes = file.lost = 0;
 	/* An empty array, until the first write takes its place. */
-	if (file.fd >= 0 && write_all("[]\n", 3, 0)) {
+	if (file.fd >= 0 && file_write_all(file.fd, "[]\n", 3, 0)) {
 		client_log(CLIENT_LOG_INFO, "trace in %.400s", file.path);
 		return true;
 	}
@@ -152,7 +135,7 @@ static void give_up(uint64_t bytes)
 	client_log(CLIENT_LOG_ERROR, "the trace ends here: %.300s cannot be written: %s", file.path,
 		strerror(errno));
 	if (ftruncate(file.fd, (off_t)bytes) < 0 ||
-		!write_all(bytes ? end : "[]\n", bytes ? END_BYTES : 3, bytes))
+		!file_write_all(file.fd, bytes ? end : "[]\n", bytes ? END_BYTES : 3, bytes))
 		client_log(CLIENT_LOG_ERROR, "%.300s has no end", file.path);
 	trace_file_close();
 }
@@ -187,7 +170,7 @@ bool trace_file_write(void)
 	if (!used)
 		return true;
 	memcpy(file.writing + used, end, END_BYTES);
-	if (write_all(file.writing, used + END_BYTES, file.bytes - used))
+	if (file_write_all(file.fd, file.writing, used + END_BYTES, file.bytes - used))
 		return true;
 	give_up(file.bytes - used);
 	return false;
