@@ -56,29 +56,52 @@ pid_t status_active(const struct service *service)
 	return pid;
 }
 
-/* 0: the program has no session. */
-static long long number_of(const struct service *service, pid_t pid, const char *name)
+/* NULL: the program has no session. */
+static const json_t *client_of(const json_t *status, pid_t pid)
 {
-	json_t *json = status_of(service), *domain, *client;
-	long long number = 0;
+	const json_t *domain, *client, *found = NULL;
 	size_t i, j;
 
-	json_array_foreach (json_object_get(json, "domains"), i, domain)
+	json_array_foreach (json_object_get(status, "domains"), i, domain)
 		json_array_foreach (json_object_get(domain, "clients"), j, client)
 			if (json_integer_value(json_object_get(client, "pid")) == pid)
-				number = json_integer_value(json_object_get(client, name));
-	json_decref(json);
+				found = client;
+	return found;
+}
+
+long long status_number(const struct service *service, pid_t pid, const char *name)
+{
+	json_t *status = status_of(service);
+	const json_t *client = client_of(status, pid);
+	long long number = client ? json_integer_value(json_object_get(client, name)) : -1;
+
+	json_decref(status);
 	return number;
+}
+
+bool status_is_in(const struct service *service, pid_t pid, const char *state)
+{
+	json_t *status = status_of(service);
+	const json_t *client = client_of(status, pid);
+	bool is = client && !strcmp(json_string_value(json_object_get(client, "state")), state);
+
+	json_decref(status);
+	return is;
+}
+
+static long long at_least_none(long long number)
+{
+	return number < 0 ? 0 : number;
 }
 
 long long status_session(const struct service *service, pid_t pid)
 {
-	return number_of(service, pid, "session");
+	return at_least_none(status_number(service, pid, "session"));
 }
 
 long long status_moves(const struct service *service, pid_t pid)
 {
-	return number_of(service, pid, "promotions");
+	return at_least_none(status_number(service, pid, "promotions"));
 }
 
 /* Nothing says that something has come to be so: it is asked for. */
@@ -199,7 +222,7 @@ void status_await_commands(const struct service *service, pid_t pid, long long l
 {
 	time_t begin = time(NULL);
 
-	while (number_of(service, pid, "commands") < least)
+	while (status_number(service, pid, "commands") < least)
 		ck_assert_msg(ask_again(begin), "%d does not get to %lld commands", (int)pid, least);
 }
 
@@ -207,7 +230,7 @@ void status_await_bytes(const struct service *service, pid_t pid, const char *ki
 {
 	time_t begin = time(NULL);
 
-	while (number_of(service, pid, kind) > most)
+	while (status_number(service, pid, kind) > most)
 		ck_assert_msg(ask_again(begin), "%d does not get down to %lld %s", (int)pid, most, kind);
 }
 

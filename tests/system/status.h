@@ -18,6 +18,10 @@ int64_t status_counter(const struct service *service, const char *name);
 pid_t status_daemon(const struct service *service);
 /** The process of the active executor, of one domain at most. */
 pid_t status_active(const struct service *service);
+/** What the status says of a program's session by that name; -1: it has none. */
+long long status_number(const struct service *service, pid_t pid, const char *name);
+/** Whether a program has a session in that state. */
+bool status_is_in(const struct service *service, pid_t pid, const char *state);
 /** The session of a program; 0: it has none. */
 long long status_session(const struct service *service, pid_t pid);
 /** How often a program passed to another executor. */

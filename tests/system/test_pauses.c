@@ -104,34 +104,14 @@ static bool order(const char *command, const struct child *child)
 	return !r;
 }
 
-static const json_t *session_of(const json_t *status, pid_t pid)
-{
-	const json_t *domain, *one;
-	size_t i, k;
-
-	json_array_foreach (json_object_get(status, "domains"), i, domain)
-		json_array_foreach (json_object_get(domain, "clients"), k, one)
-			if (json_integer_value(json_object_get(one, "pid")) == pid)
-				return one;
-	return NULL;
-}
-
 static long long commands_of(const struct child *child)
 {
-	json_t *status = status_of(&service);
-	long long commands = json_integer_value(json_object_get(session_of(status, child->pid), "commands"));
-
-	json_decref(status);
-	return commands;
+	return status_number(&service, child->pid, "commands");
 }
 
 static bool is_in_state(const struct child *child, const char *state)
 {
-	json_t *status = status_of(&service);
-	bool is = !strcmp(json_string_value(json_object_get(session_of(status, child->pid), "state")), state);
-
-	json_decref(status);
-	return is;
+	return status_is_in(&service, child->pid, state);
 }
 
 /* A program of which all is on its way and nothing is on the device. @ret_commands: of before its

@@ -233,30 +233,12 @@ static void expect_refusal(const struct child *child, const char *why)
 
 static long long figure(const struct child *child, const char *name)
 {
-	json_t *status = status_of(&service), *domain, *one;
-	long long number = -1;
-	size_t i, k;
-
-	json_array_foreach (json_object_get(status, "domains"), i, domain)
-		json_array_foreach (json_object_get(domain, "clients"), k, one)
-			if (json_integer_value(json_object_get(one, "pid")) == child->pid)
-				number = json_integer_value(json_object_get(one, name));
-	json_decref(status);
-	return number;
+	return status_number(&service, child->pid, name);
 }
 
 static bool is_in_state(const struct child *child, const char *state)
 {
-	json_t *status = status_of(&service), *domain, *one;
-	bool is = false;
-	size_t i, k;
-
-	json_array_foreach (json_object_get(status, "domains"), i, domain)
-		json_array_foreach (json_object_get(domain, "clients"), k, one)
-			is |= json_integer_value(json_object_get(one, "pid")) == child->pid &&
-			      !strcmp(json_string_value(json_object_get(one, "state")), state);
-	json_decref(status);
-	return is;
+	return status_is_in(&service, child->pid, state);
 }
 
 static long long swapped_by_all(void)

@@ -196,16 +196,7 @@ static struct child begin(child_function *function, uint64_t program_mib, int pr
 
 static bool has_state(const struct child *child, const char *state)
 {
-	json_t *status = status_of(&service), *domain, *one;
-	bool is = false;
-	size_t i, k;
-
-	json_array_foreach (json_object_get(status, "domains"), i, domain)
-		json_array_foreach (json_object_get(domain, "clients"), k, one)
-			is |= json_integer_value(json_object_get(one, "pid")) == child->pid &&
-			      !strcmp(json_string_value(json_object_get(one, "state")), state);
-	json_decref(status);
-	return is;
+	return status_is_in(&service, child->pid, state);
 }
 
 static void await_state(const struct child *child, const char *state)
