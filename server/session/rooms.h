@@ -90,7 +90,9 @@ struct standby_room {
 	void (*serves)(struct domain *domain);
 	/** The domain's active executor is in trouble. */
 	void (*in_trouble)(struct domain *domain);
-	/** Device memory is short: room that others make, or could make (standby/swap.h). */
+	/** Device memory is short: room that others make, or could make (standby/swap.h).
+	 * @since_us: SWAP_PATIENT: the caller waits for any of them */
+#define SWAP_PATIENT UINT64_MAX
 	uint64_t (*make_room)(struct session *session, uint64_t bytes, uint64_t since_us);
 	uint64_t (*spare_room)(const struct session *session);
 	/** Device memory has come back. */

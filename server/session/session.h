@@ -142,10 +142,9 @@ struct session {
 	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
 	struct holdings holdings;
 	struct uploads uploads;
-	struct chunk *sinks[2];	 /* near, far (session/sink.c); NULL: none */
-	unsigned sinks_asked;	 /* answers of keepers to come */
-	bool sinks_short;	 /* others make room for them */
-	uint64_t sinks_short_us; /* since when; 0: never */
+	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
+	unsigned sinks_asked;	/* answers of keepers to come */
+	bool sinks_short;	/* others make room for them */
 	struct request *request;
 	struct move *move; /* on the way to a domain of its own (standby/move.h); else NULL */
 	/* of a move: the new executor, which knows the session; NULL: none yet */

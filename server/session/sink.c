@@ -17,7 +17,6 @@
 #include "server/executor/guard.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
-#include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -79,10 +78,8 @@ static bool awaits_room(struct session *session)
 	struct daemon *daemon = session->daemon;
 	uint64_t wait_ms;
 
-	if (!session->sinks_short_us)
-		session->sinks_short_us = timer_now_us();
 	wait_ms = daemon->standby_room->make_room(
-		session, sink_bytes(daemon->device.total_bytes), session->sinks_short_us);
+		session, sink_bytes(daemon->device.total_bytes), SWAP_PATIENT);
 	session->sinks_short = wait_ms;
 	if (wait_ms)
 		reclaim_look_in(daemon, wait_ms);

@@ -59,7 +59,8 @@ uint64_t swap_most_bytes(const struct daemon *daemon);
 /**
  * Makes room for so many bytes of a session on the device, if the session's policy says so
  * (memory_policy = swap): suspends another session. Rules: swap_choose.c.
- * @since_us: when the session began to wait: it waits for sessions that rest from then on
+ * @since_us: when the session began to wait: it waits for sessions that rest from then on.
+ * SWAP_PATIENT: it waits for all sessions, however long they work
  * Return: milliseconds after which, at the latest, the caller tries again; 0: no session can make
  * room
  */

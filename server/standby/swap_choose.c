@@ -25,6 +25,7 @@
 #include "server/loop/timer.h"
 #include "server/session/export.h"
 #include "server/session/reclaim.h"
+#include "server/session/rooms.h"
 #include "server/session/session.h"
 
 #define REST_US		  UINT64_C(100000)
@@ -257,7 +258,7 @@ uint64_t swap_make_room(struct session *asker, uint64_t bytes, uint64_t since_us
 	if (returns && next_stayed_us(asker, now_us) < next)
 		next = next_stayed_us(asker, now_us);
 	if (next == UINT64_MAX)
-		return 0;
+		return since_us == SWAP_PATIENT ? LOOK_MS : 0;
 	next = next > now_us ? (next - now_us) / 1000 + 1 : 1;
 	return next < LOOK_MS ? next : LOOK_MS;
 }

@@ -291,26 +291,6 @@ START_TEST(two_at_work_take_turns)
 }
 END_TEST
 
-START_TEST(who_has_come_back_stays_for_a_while)
-{
-	struct child one, other, late;
-
-	start("");
-	one = begin(holder, 75, 1);
-	late = begin(latecomer, 75, 0);
-	other = begin(holder, 75, 1);
-	await_state(&one, "suspended");
-	/* It comes back, and an allocation gets its error. */
-	see_it_work(&one);
-	child_order(&late);
-	ck_assert_int_eq(child_end(&late), REFUSED);
-	ck_assert_int_eq(displaced(), 2);
-	see_it_work(&other);
-	ck_assert_int_eq(child_end(&one), 0);
-	ck_assert_int_eq(child_end(&other), 0);
-}
-END_TEST
-
 START_TEST(guarantees_and_limits_hold)
 {
 	struct child sure, late;
@@ -474,7 +454,6 @@ int main(void)
 	tcase_add_test(tests, three_times_the_memory_is_there_for_all);
 	tcase_add_test(tests, nobody_goes_who_has_work);
 	tcase_add_test(tests, two_at_work_take_turns);
-	tcase_add_test(tests, who_has_come_back_stays_for_a_while);
 	tcase_add_test(tests, guarantees_and_limits_hold);
 	tcase_add_test(tests, free_memory_is_what_can_be_had);
 	tcase_add_test(tests, offline_programs_go_first);

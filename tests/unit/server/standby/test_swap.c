@@ -750,6 +750,16 @@ START_TEST(who_came_back_stays)
 	serve_all();
 	ck_assert_int_eq(asking->memory, SESSION_MEMORY_AWAY);
 	ck_assert_int_eq(session->memory, SESSION_MEMORY_HERE);
+	fake_leave(fake, &asker);
+	serve_all();
+	fake_hello(fake, &asker);
+	serve_all();
+	fake_welcome(fake, &asker);
+	ask_for_room();
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_HERE);
 	fake_stop_clock(false);
 	fake_leave(fake, &asker);
 	end(true);
