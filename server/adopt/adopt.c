@@ -17,8 +17,14 @@
 #include "server/adopt/repeat.h"
 #include "server/adopt/resume.h"
 #include "server/config/config.h"
+#include "server/daemon/children.h"
+#include "server/daemon/life.h"
 #include "server/fault/promote.h"
-#include "server/fault/saved.h"
+#include "server/incident/incident.h"
+#include "server/session/handout.h"
+#include "server/session/holdings.h"
+#include "server/session/reclaim.h"
+#include "server/session/saved.h"
 #include "server/holder/holder.h"
 #include "server/holder/store.h"
 #include "server/log.h"
@@ -30,11 +36,12 @@
 #include "server/session/domain.h"
 #include "server/session/events.h"
 #include "server/session/linger.h"
-#include "server/session/listener.h"
+#include "server/door/listener.h"
 #include "server/session/offender.h"
 #include "server/session/records.h"
-#include "server/session/request.h"
+#include "server/daemon/requests.h"
 #include "server/session/session.h"
+#include "server/session/window.h"
 #include "server/standby/move.h"
 #include "server/worker/record.h"
 #include "server/worker/supervise.h"
@@ -144,7 +151,7 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 
 static bool is_in_trouble(const struct domain *domain)
 {
-	enum incident_state state = domain->promotion->state;
+	enum incident_state state = domain->promotion.state;
 
 	return !incident_is_serving(state) && !incident_is_activating(state);
 }
@@ -430,7 +437,7 @@ static void repeat_everything(struct adoption *adoption)
 
 	inventory_repeat(&adoption->inventory, &adoption->repetitions);
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->active && domain->activate_id && incident_is_activating(domain->promotion->state))
+		if (domain->active && domain->activate_id && incident_is_activating(domain->promotion.state))
 			repeat_later(&adoption->repetitions, domain->active, domain->activate_id,
 				activate_again, domain, NULL);
 	repeat_now(&adoption->repetitions);
@@ -440,7 +447,7 @@ static void repeat_everything(struct adoption *adoption)
 static void settle_ends(struct daemon *daemon, const struct legacy *legacy)
 {
 	for (uint32_t i = 0; i < legacy->end_count; i++)
-		supervise_ended(&daemon->crew, legacy->ends[i].pid, legacy->ends[i].status);
+		children_reaped(&daemon->crew, legacy->ends[i].pid, legacy->ends[i].status);
 }
 
 static void go_on(struct adoption *adoption, const struct legacy *legacy)

@@ -22,15 +22,16 @@
 #include "server/control/seen.h"
 #include "server/control/status.h"
 #include "server/control/turn.h"
+#include "server/daemon/life.h"
+#include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
-#include "server/session/desk.h"
-#include "server/session/guests.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
 #include "server/session/quota.h"
 #include "server/session/session.h"
+#include "server/session/userlog.h"
 #include "server/standby/move.h"
 #include "server/standby/swap.h"
 #include "server/version.h"
@@ -537,10 +538,17 @@ static void on_closed(void *context, const char *reason)
 	caller_free(context);
 }
 
-static const struct connection_handlers handlers = {
-	.message = on_message, .closed = on_closed, .outside = true};
+static unsigned count_operators(const struct daemon *daemon, uid_t uid)
+{
+	const struct guest *caller;
+	unsigned count = 0;
 
-static void caller_new(struct daemon *daemon, struct connection *connection, uid_t uid, pid_t pid,
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		count += caller->uid == uid;
+	return count;
+}
+
+void caller_new(struct daemon *daemon, struct connection *connection, uid_t uid, pid_t pid,
 	const struct wire_message *message)
 {
 	const struct wire_message full = {.type = WIRE_ADMIN_REPLY,
@@ -548,7 +556,7 @@ static void caller_new(struct daemon *daemon, struct connection *connection, uid
 		.admin_reply = {.code = CUDA_ERROR_NOT_PERMITTED,
 			.json = "{\"reason\":\"its user has as many connections of frmpsctl as there may "
 				"be\"}"}};
-	bool room = guests_count_operators(daemon, uid) < OPERATORS_PER_USER;
+	bool room = count_operators(daemon, uid) < OPERATORS_PER_USER;
 	struct caller *caller = room ? calloc(1, sizeof(*caller)) : NULL;
 
 	if (!room)
@@ -564,7 +572,7 @@ static void caller_new(struct daemon *daemon, struct connection *connection, uid
 	*caller = (struct caller){
 		.daemon = daemon, .connection = connection, .guest = {.uid = uid, .pid = pid}};
 	TAILQ_INSERT_TAIL(&daemon->operators, &caller->guest, link);
-	connection_set_owner(connection, &handlers, caller);
+	connection_set_owner(connection, on_message, on_closed, caller);
 	await_answer(caller, message);
 }
 
@@ -588,16 +596,18 @@ struct caller *caller_of(struct guest *guest)
 	return (struct caller *)((char *)guest - offsetof(struct caller, guest));
 }
 
-static void caller_dismiss(struct guest *guest)
+void caller_dismiss(struct guest *guest)
 {
 	caller_free(caller_of(guest));
 }
 
-static void open_desk(struct daemon *daemon)
+void callers_init(struct daemon *daemon)
 {
 	turn_init(daemon);
 	daemon->events.noted = on_event;
 }
 
-const struct desk control_desk = {
-	.open = open_desk, .close = turn_deinit, .receive = caller_new, .dismiss = caller_dismiss};
+void callers_deinit(struct daemon *daemon)
+{
+	turn_deinit(daemon);
+}

@@ -9,11 +9,10 @@
 #include <stdint.h>
 
 #include "protocol/wire.h"
-#include "server/session/guests.h"
+#include "server/session/daemon.h"
 
 struct connection;
-struct daemon;
-struct desk;
+struct wire_message;
 
 #define OPERATORS_PER_USER 32u
 /* Documents in files that an operator is sent without having read them. */
@@ -47,9 +46,18 @@ struct caller {
 /** The operator of an entry of daemon->operators. */
 struct caller *caller_of(struct guest *guest);
 
-/** The daemon's interface to this room: disconnects an operator whose user has too many
- * connections. */
-extern const struct desk control_desk;
+/** Before any connection, and after the last. */
+void callers_init(struct daemon *daemon);
+void callers_deinit(struct daemon *daemon);
+/**
+ * Takes over a connection whose first message is an operator's; an operator whose user has too many
+ * connections is sent away.
+ * @pid: of the operator's process
+ */
+void caller_new(struct daemon *daemon, struct connection *connection, uid_t uid, pid_t pid,
+	const struct wire_message *message);
+/** Sends an operator away. */
+void caller_dismiss(struct guest *guest);
 /** Answers the request that waited; may free the operator. */
 void caller_answer(struct caller *caller);
 struct caller *caller_free(struct caller *caller);

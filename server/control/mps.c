@@ -14,6 +14,8 @@
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/control/caller.h"
+#include "server/daemon/life.h"
+#include "server/identity.h"
 #include "server/log.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
@@ -21,6 +23,7 @@
 #include "server/session/partition.h"
 #include "server/session/quota.h"
 #include "server/session/session.h"
+#include "server/session/userlog.h"
 #include "server/worker/worker.h"
 #include "shm/layout.h"
 
@@ -502,8 +505,8 @@ static void shutdown_server(const struct verb *verb)
 		at_once ? ", and its programs" : " with its last program");
 	domain_dismiss(domain);
 	if (at_once)
-		daemon_end_sessions(verb->daemon, domain, SHM_SESSION_CLOSED,
-			CUDA_ERROR_MPS_CLIENT_TERMINATED, "an operator has shut its server down");
+		sessions_end_all(verb->daemon, domain, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED,
+			"an operator has shut its server down");
 }
 
 static void quit(const struct verb *verb)

@@ -90,13 +90,16 @@
 
 #include "server/config/config.h"
 #include "server/control/document.h"
-#include "server/fault/device.h"
+#include "server/daemon/device.h"
 #include "server/fault/promote.h"
+#include "server/incident/incident.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/events.h"
+#include "server/session/export.h"
 #include "server/session/linger.h"
 #include "server/session/partition.h"
 #include "server/session/quota.h"
@@ -104,7 +107,7 @@
 #include "server/session/sink.h"
 #include "server/standby/swap.h"
 #include "server/version.h"
-#include "server/worker/overdue.h"
+#include "server/fault/overdue.h"
 #include "server/worker/worker.h"
 
 /* A text from elsewhere, names of kernels for example. */
@@ -236,7 +239,7 @@ static json_t *executor_json(const struct worker *worker)
 static json_t *domain_json(const struct domain *domain)
 {
 	json_t *executors = json_array(), *sessions = json_array();
-	const char *verdict = domain->promotion->verdict_text;
+	const char *verdict = domain->promotion.verdict_text;
 	const struct session *session;
 	const struct worker *worker;
 
@@ -248,9 +251,9 @@ static json_t *domain_json(const struct domain *domain)
 	return json_pack("{so so ss si so so sI so so}", "uid",
 		domain->assigned ? json_integer(domain->identity.uid) : json_null(), "alone",
 		domain->alone ? foreign(domain->reason) : json_null(), "state",
-		incident_phase_name(domain->promotion->state), "generation", (int)domain->generation,
+		incident_phase_name(domain->promotion.state), "generation", (int)domain->generation,
 		"verdict", *verdict ? foreign(verdict) : json_null(), "verdict_ms",
-		*verdict ? json_integer(domain->promotion->verdict_ms) : json_null(), "unpinning_bytes",
+		*verdict ? json_integer(domain->promotion.verdict_ms) : json_null(), "unpinning_bytes",
 		(json_int_t)linger_bytes(domain), "executors", executors, "clients", sessions);
 }
 

@@ -12,6 +12,7 @@
 #include "server/session/check.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
 #include "server/session/formers.h"
 #include "server/session/records.h"
 #include "server/session/session.h"
@@ -85,8 +86,8 @@ static void end(struct linger *linger, bool unmapped)
 		say_unmapped(linger);
 	store_drop(domain->daemon->store, linger->record);
 	free(linger);
-	if (session && session->request)
-		domain->daemon->reclaim.advance(session->request);
+	if (session)
+		due_session(session, SESSION_DUE_GO_ON);
 }
 
 /* For a session that has moved away, the first answer may not be the last: bytes may stay pinned.

@@ -9,17 +9,23 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/holder/store.h"
+#include "server/incident/session_evidence.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
+#include "server/session/events.h"
+#include "server/session/holdings.h"
 #include "server/session/partition.h"
 #include "server/session/reclaim.h"
-#include "server/session/rooms.h"
 #include "server/session/shared_event.h"
 #include "server/session/sink.h"
+#include "server/session/upload.h"
+#include "server/session/userlog.h"
+#include "server/session/window.h"
 #include "server/worker/worker.h"
 #include "shm/doorbell.h"
 
@@ -48,7 +54,8 @@ static void let_go(struct session *session)
 		shared_fd_unref(session->swap_files[i]);
 	/* No record names a descriptor after its release. */
 	store_drop(session->daemon->store, session->record);
-	session->daemon->fault_room->session_gone(session);
+	session_evidence_forget_losses(&session->evidence);
+	session_evidence_forget_looks(&session->evidence);
 	shm_view_unmap(&session->view);
 	shared_fd_unref(session->client_fd);
 	shared_fd_unref(session->server_fd);
@@ -79,8 +86,7 @@ struct session *session_unref(struct session *session)
 	if (opened)
 		reclaim_done(daemon, 1);
 	domain_watch_idle(domain);
-	domain_reap(domain);
-	daemon->emptied(daemon);
+	due_domain(domain, DOMAIN_DUE_END);
 	return NULL;
 }
 
@@ -276,27 +282,4 @@ void session_finish(struct session *session, uint32_t state, int32_t code, const
 	events_note(session->daemon, EVENT_terminated, LOG_LEVEL_INFO, &about,
 		"session %llu (process %d, %s) ends with code %d: %s", name(session), (int)session->pid,
 		session->program, (int)code, reason);
-}
-
-void session_terminate(struct session *session, const char *reason)
-{
-	/* The refusal may free an OPENING session. */
-	if (session->state == SESSION_OPENING) {
-		session_refuse(session, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
-		return;
-	}
-	session_finish(session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
-	session_end(session, 0);
-}
-
-void session_reject(struct session *session, const char *reason)
-{
-	if (session->state == SESSION_CLOSING)
-		return;
-	userlog_event(session->daemon, session->uid, USERLOG_rejected, LOG_LEVEL_WARNING,
-		"session rejected: %llu (process %d, %s): %s", name(session), (int)session->pid,
-		session->program, reason);
-	session->daemon->counters.sessions_rejected++;
-	session_finish(session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
-	session_end(session, (uint32_t)session->daemon->config->orphan_seconds * 1000);
 }

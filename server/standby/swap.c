@@ -39,6 +39,7 @@
 // goes at once, a session with commands, also with commands that wait for something of the program
 // itself.
 
+#include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
 
 #include "protocol/cuda_abi.h"

@@ -9,9 +9,12 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/guarantee.h"
+#include "server/session/holding.h"
+#include "server/session/holdings.h"
 #include "server/session/reclaim.h"
-#include "server/session/request.h"
+#include "server/session/due.h"
 #include "server/session/session.h"
+#include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
 #include "server/standby/warm.h"
 
@@ -43,8 +46,7 @@ static void back_here(struct swap *swap)
 	swap_note_moved(session, "goes on, and its device memory is on the device again");
 	swap_say(swap, CUDA_SUCCESS, "");
 	swap_drop(swap);
-	if (session->request)
-		request_advance(session->request);
+	due_session(session, SESSION_DUE_GO_ON);
 }
 
 /* Releases the memory that has come already. */

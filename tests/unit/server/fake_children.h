@@ -72,6 +72,8 @@ struct fake_client {
 
 /* Set before fake_new(): there are records, and fake_come_back(). */
 extern bool fake_with_records;
+/* Called whenever somebody reads the clock, if set. */
+extern void (*fake_reads_clock)(void);
 /* The SM partition that programs name in their Hello. */
 extern const char *fake_partition;
 

@@ -536,6 +536,7 @@ START_TEST(quit_says_how_long_programs_have)
 	ck_assert_int_eq(say("quit", "-t", "5", NULL), CUDA_SUCCESS);
 	ck_assert_uint_eq(answer.stop_seconds, 5);
 	daemon_quit(&fake->daemon, answer.stop_seconds);
+	fake_turn(fake);
 	ck_assert(fake->daemon.draining && !fake->daemon.leaving);
 }
 END_TEST

@@ -11,7 +11,7 @@
 #include "server/control/caller.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
-#include "server/session/visitor.h"
+#include "server/door/visitor.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 

@@ -14,7 +14,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/control/turn.h"
 #include "server/fault/promote.h"
-#include "server/session/guests.h"
+#include "server/door/guests.h"
 #include "server/control/events.h"
 #include "server/control/caller.h"
 #include "server/control/seen.h"
@@ -23,7 +23,7 @@
 #include "server/loop/shared_fd.h"
 #include "server/session/session.h"
 #include "server/session/domain.h"
-#include "server/session/visitor.h"
+#include "server/door/visitor.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -410,7 +410,7 @@ START_TEST(a_verdict_cannot_speak_to_a_terminal)
 
 	fake = fake_new(1);
 	fake_boot(fake);
-	strcpy(TAILQ_FIRST(&fake->daemon.domains)->promotion->verdict_text,
+	strcpy(TAILQ_FIRST(&fake->daemon.domains)->promotion.verdict_text,
 		"kernel \x1b]0;k\n\xc3\xa4\xc2\x9b[");
 	root = status_of(0);
 	domain = json_array_get(json_object_get(root, "domains"), 0);
@@ -816,7 +816,7 @@ START_TEST(whose_answer_cannot_be_sent_is_sent_away)
 	say(caller, "ping");
 	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	say(caller, "status");
-	FAKE_RUN_WHILE(fake, guests_count_operators(&fake->daemon, getuid()));
+	FAKE_RUN_WHILE(fake, !TAILQ_EMPTY(&fake->daemon.operators));
 	fake_expect_hangup(fake, caller);
 	disperse(programs);
 	close(caller);
@@ -832,7 +832,7 @@ START_TEST(who_asks_on_and_reads_nothing_is_sent_away)
 	patient = connect_operator();
 	caller = connect_operator();
 	say(caller, "ping");
-	while (guests_count_operators(&fake->daemon, getuid())) {
+	while (!TAILQ_EMPTY(&fake->daemon.operators)) {
 		message_send(caller, &ping, NULL, 0);
 		fake_turn(fake);
 	}

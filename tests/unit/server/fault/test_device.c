@@ -1,7 +1,7 @@
 // Faults of the device itself, and processes that were killed and do not end: who is told what, who
 // goes on, and that nothing is started again. The test is keeper, executors and programs.
 
-#include "server/fault/device.h"
+#include "server/daemon/device.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -9,10 +9,13 @@
 #include "protocol/cuda_abi.h"
 #include "server/fault/kernel_log.h"
 #include "server/fault/promote.h"
+#include "server/incident/incident.h"
 #include "server/loop/timer.h"
+#include "server/service.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "server/worker/reap.h"
+#include "server/worker/worker.h"
 #include "tests/unit/server/session/fixture.h"
 
 static const struct xid fell_off = {
@@ -354,7 +357,7 @@ START_TEST(an_executor_that_nobody_waits_for_may_take_its_time)
 	 * place. */
 	fake->config.standbys = 0;
 	fake_reap(fake, active, SIGKILL);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	look(standby, 1);
 	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "was killed and does not end");
 	forget(&client);
@@ -386,6 +389,7 @@ START_TEST(a_service_leaves_behind_who_does_not_end)
 		reap_look(TAILQ_FIRST(&fake_domain(fake)->workers));
 	active->worker = NULL;
 	close(active->socket);
+	fake_turn(fake);
 	ck_assert(TAILQ_EMPTY(&fake_domain(fake)->workers));
 	end();
 }

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdbool.h>
 
-#include "server/fault/incident.h"
+#include "server/incident/incident.h"
 #include "tests/lib/suite.h"
 
 /* A row: the states in their order, which state follows. '.': the event means nothing. Letters:

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "server/fault/in_flight.h"
-#include "server/fault/judge.h"
+#include "server/incident/in_flight.h"
+#include "server/incident/judge.h"
 #include "tests/lib/suite.h"
 
 /* Those that are here. */

@@ -20,7 +20,7 @@
 #define OTHER	      ((uid_t)4242)
 #define ROUNDS	      400u
 #define ROUNDS_ADOPT  60u
-#define CHILDREN_MOST (FAKE_CHILDREN_MAX - 8u)
+#define CHILDREN_MOST (FAKE_CHILDREN_MAX - 16u)
 
 static struct fake_client honest;
 

@@ -13,7 +13,7 @@
 #include "server/session/domain.h"
 #include "server/session/owner.h"
 #include "server/session/session.h"
-#include "server/session/visitor.h"
+#include "server/door/visitor.h"
 #include "server/session/window.h"
 #include "tests/unit/server/session/fixture.h"
 

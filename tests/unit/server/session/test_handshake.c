@@ -2,7 +2,7 @@
 
 #include "protocol/command.h"
 #include "protocol/cuda_abi.h"
-#include "server/session/handshake.h"
+#include "server/daemon/handshake.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
 

@@ -1,7 +1,7 @@
 // The keeper ends: what it was asked for is asked of the next one, what it has made stays, and its
 // handles are nobody's any more. The test is the keepers, the executors and the program.
 
-#include "server/session/keeping.h"
+#include "server/daemon/keeping.h"
 
 #include <signal.h>
 #include <unistd.h>

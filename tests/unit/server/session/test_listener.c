@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "server/log.h"
-#include "server/session/listener.h"
-#include "server/session/visitor.h"
+#include "server/door/listener.h"
+#include "server/door/visitor.h"
 #include "tests/unit/server/session/fixture.h"
 
 static char folder[] = "/tmp/frmps-listen-XXXXXX";

@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/daemon/sink_make.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
 #include "server/session/guarantee.h"
 #include "server/session/quota.h"
-#include "server/session/request.h"
+#include "server/daemon/requests.h"
+#include "server/session/reclaim.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
 #include "server/session/window.h"

@@ -9,11 +9,12 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/holder/store.h"
+#include "server/service.h"
 #include "server/session/domain.h"
 #include "server/session/quota.h"
 #include "server/session/records.h"
 #include "server/session/session.h"
-#include "server/session/visitor.h"
+#include "server/door/visitor.h"
 #include "server/session/window.h"
 #include "server/worker/vitals.h"
 #include "server/worker/worker.h"

@@ -1,7 +1,7 @@
 // Children that hang: how long they are waited for, and what becomes of them. The test is keeper,
 // executors and programs, and looks as often as it likes.
 
-#include "server/worker/overdue.h"
+#include "server/fault/overdue.h"
 
 #include <jansson.h>
 #include <pthread.h>
@@ -62,12 +62,13 @@ START_TEST(executor_that_hangs_while_it_takes_over_is_replaced)
 {
 	boot();
 	fake_reap(fake, active, SIGKILL);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
 	look(OVERDUE_LOOKS_ACTIVATING - 1);
 	ck_assert(!standby->killed);
 	look(1);
 	ck_assert(standby->killed);
-	ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
+	fake_turn(fake);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	end();
 }
 END_TEST
@@ -107,7 +108,7 @@ static struct fake_child *lose_active(void)
 	boot();
 	fake_join(fake, &client, active, NULL);
 	fake_reap(fake, active, SIGKILL);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(fake->child_count, 4);
 	return &fake->children[3];
 }
@@ -125,7 +126,7 @@ START_TEST(executors_that_everybody_waits_for_are_replaced_where_they_stand_stil
 	look(1);
 	ck_assert(!standby->killed && !third->killed);
 	fake_reap(fake, standby, SIGKILL);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	look(OVERDUE_LOOKS_STILL);
 	ck_assert(!third->killed);
 	look(1);
@@ -201,7 +202,7 @@ START_TEST(executor_that_may_have_to_wait_is_waited_for)
 	fake_send(fake, active->socket, &sign, NULL, 0);
 	fake_serve(fake, active, WIRE_HALT);
 	FAKE_RUN_WHILE(fake, !active->killed);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	look(OVERDUE_LOOKS / 2);
 	ck_assert(!standby->killed);
 	fake_reap(fake, active, SIGKILL);
@@ -284,7 +285,7 @@ START_TEST(keeper_that_hangs_is_replaced)
 	ck_assert_int_eq(overdue_seconds(), 0);
 	ask_for_memory(&other);
 	look(OVERDUE_LOOKS_KEEPER - 1);
-	ck_assert_int_eq(overdue_seconds(), (OVERDUE_LOOKS_KEEPER - 1) * OVERDUE_LOOK_MS / 1000);
+	ck_assert_int_eq(overdue_seconds(), (OVERDUE_LOOKS_KEEPER - 1) * WORKER_LOOK_MS / 1000);
 	ck_assert(!keeper->killed);
 	look(1);
 	ck_assert(keeper->killed);
