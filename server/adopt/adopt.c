@@ -31,6 +31,7 @@
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
+#include "server/resource/resource.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -348,7 +349,7 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 	chunk = inventory_chunk(&adoption->inventory, &kept->chunk, session->holdings.away);
 	handed = chunk_is_host(chunk) ? chunk->fd : kept->type == WIRE_MAP_HOST ? file : NULL;
 	log_bug_on(handout_add(&adoption->daemon->handouts, session->owner, handed) < 0);
-	if (holdings_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {
+	if (resource_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {
 		shared_fd_unref(file);
 		chunk_unref(chunk);
 		store_drop(adoption->daemon->store, record);

@@ -29,7 +29,7 @@
 #include "server/session/daemon.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/session.h"
 #include "server/session/userlog.h"
 #include "server/standby/move.h"

@@ -21,7 +21,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/partition.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/session.h"
 #include "server/session/userlog.h"
 #include "server/worker/worker.h"

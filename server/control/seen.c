@@ -20,7 +20,7 @@
 #include "server/log.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/session.h"
 #include "server/session/subject.h"
 

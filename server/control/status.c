@@ -102,7 +102,7 @@
 #include "server/session/export.h"
 #include "server/session/linger.h"
 #include "server/session/partition.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
 #include "server/standby/swap.h"

@@ -16,7 +16,7 @@
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
-#include "server/session/check.h"
+#include "server/resource/check.h"
 #include "server/session/daemon.h"
 #include "server/session/handout.h"
 #include "server/session/owner.h"

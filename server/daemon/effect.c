@@ -11,6 +11,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/resource/resource.h"
 #include "server/session/holdings.h"
 #include "server/session/message.h"
 #include "server/session/reclaim.h"
@@ -19,73 +20,11 @@
 #include "server/session/window.h"
 #include "server/standby/warm.h"
 
-/*
- * Before
- */
-
-/* Executors know no handles: they map a chunk, or a file of host memory. The check has found the
- * handle. */
-static CUresult resolve_handle(struct request *request)
-{
-	const struct wire_memory wish = request->message.memory;
-	const struct holdings *holdings = &request->session->holdings;
-	struct chunk *chunk = holdings_find_memory(holdings, wish.handle)->chunk;
-
-	/* The daemon has died since, and the memory's descriptor with it. */
-	if (!chunk)
-		return CUDA_ERROR_INVALID_HANDLE;
-	request->message.type = chunk_is_host(chunk) ? WIRE_MAP_HOST : WIRE_MAP_MEMORY;
-	request->message.range = (struct wire_range){wish.address, wish.bytes,
-		!chunk_is_host(chunk) && holdings_find_mapping(holdings, chunk) ? 1 : 0};
-	if (!request->chunk)
-		request->chunk = chunk_ref(chunk);
-	return CUDA_SUCCESS;
-}
-
-/* The check has found that the array's memory is a part of one mapping. */
-static void find_backing(struct request *request)
-{
-	struct wire_back_array *wish = &request->message.back_array;
-	const struct holding *mapping = holdings_find_address(&request->session->holdings, wish->address);
-
-	wish->offset = wish->address - mapping->range.address;
-	wish->span = mapping->range.bytes;
-	if (!request->chunk)
-		request->chunk = chunk_ref(mapping->chunk);
-}
-
-static CUresult take_window(struct request *request)
-{
-	struct wire_window *wish = &request->message.window;
-
-	/* A window that was taken in an earlier life of the daemon stays taken. */
-	if (request->window == WINDOW_NONE)
-		request->window = window_take_further(&request->session->domain->windows, wish);
-	if (request->window == WINDOW_NONE)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	wish->address = request->window;
-	wish->free_windows = (struct wire_u64s){0};
-	return CUDA_SUCCESS;
-}
-
-CUresult effect_prepare(struct request *request)
-{
-	if (request->message.type == WIRE_MAP_HANDLE)
-		return resolve_handle(request);
-	if (request->message.type == WIRE_BACK_ARRAY)
-		find_backing(request);
-	return request->message.type == WIRE_RESERVE_WINDOW ? take_window(request) : CUDA_SUCCESS;
-}
-
 void effect_forget(struct request *request)
 {
 	window_give(&request->session->domain->windows, request->window);
 	request->window = WINDOW_NONE;
 }
-
-/*
- * After
- */
 
 /* The last holding of the chunk is about to go: standbys that have not unmapped the chunk yet may
  * have it for longer. */
@@ -113,7 +52,7 @@ static void drop_range(struct session *session, const struct wire_message *messa
 		doom_last(session, chunk);
 	}
 	warm_drop(session, message, chunk);
-	holdings_drop_range(&session->holdings, entry);
+	holdings_remove(&session->holdings, entry);
 	chunk_unref(chunk);
 }
 
@@ -131,17 +70,17 @@ static void drop(struct request *request)
 		if (!entry)
 			break;
 		doom_last(session, entry->chunk);
-		holdings_drop_range(&session->holdings, entry);
+		holdings_remove(&session->holdings, entry);
 		break;
 	case WIRE_UNMAP_MEMORY:
 	case WIRE_UNMAP_HOST:
 		drop_range(session, message);
 		break;
 	default:
-		if (!holdings_has(&session->holdings, message))
+		if (!resource_has(&session->holdings, message))
 			return;
 		warm_drop(session, message, NULL);
-		holdings_drop(&session->holdings, message);
+		resource_drop(&session->holdings, message);
 		break;
 	}
 }
@@ -152,9 +91,9 @@ static void keep(struct request *request, const struct wire_reply *reply)
 	struct holding *entry;
 	int r;
 
-	if (holdings_has(&session->holdings, &request->message)) /* the daemon has died since */
+	if (resource_has(&session->holdings, &request->message)) /* the daemon has died since */
 		return;
-	r = holdings_note(
+	r = resource_note(
 		&session->holdings, &request->message, &reply->values, request->fd, request->chunk, &entry);
 	log_bug_on(r < 0);
 	request->window = WINDOW_NONE; /* the holding's now */

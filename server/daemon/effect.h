@@ -10,12 +10,6 @@
 
 struct request;
 
-/**
- * Adds fields that only the daemon knows to a request: the chunk behind a handle or an array,
- * windows. Twice is fine. Return: CUDA_SUCCESS, or the error for the program
- */
-CUresult effect_prepare(struct request *request);
-
 /** The request is over: releases resources taken for the request that belong to no holding. */
 void effect_forget(struct request *request);
 

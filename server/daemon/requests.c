@@ -20,8 +20,8 @@
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
-#include "server/session/answer.h"
-#include "server/session/check.h"
+#include "server/resource/check.h"
+#include "server/resource/resource.h"
 #include "server/session/chunk.h"
 #include "server/daemon/compiling.h"
 #include "server/session/daemon.h"
@@ -33,10 +33,10 @@
 #include "server/session/linger.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/reclaim.h"
 #include "server/session/session.h"
-#include "server/session/sharing.h"
+#include "server/daemon/sharing.h"
 #include "server/session/upload.h"
 #include "server/session/userlog.h"
 #include "server/session/window.h"
@@ -264,7 +264,7 @@ static void reject_deadly(struct session *session)
 static bool is_flawed(const struct request *request, struct worker *worker, const struct wire_reply *reply,
 	const struct packet *packet)
 {
-	const char *flaw = answer_flaw(request, reply, packet);
+	const char *flaw = resource_flaw(request, reply, packet);
 
 	if (flaw)
 		worker_condemn(worker, flaw);
@@ -344,7 +344,7 @@ static void record_sent(struct request *request, const struct worker *worker)
 
 static void send_to_active(struct request *request, struct worker *worker)
 {
-	CUresult code = effect_prepare(request);
+	CUresult code = resource_prepare(request);
 	struct wire_message message = request->message;
 	struct shared_fd *fd = request->chunk ? request->chunk->fd : request->fd;
 

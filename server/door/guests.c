@@ -12,7 +12,7 @@
 #include "server/session/daemon.h"
 #include "server/control/caller.h"
 #include "server/session/owner.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/door/visitor.h"
 #include "server/session/userlog.h"
 

@@ -27,7 +27,7 @@
 #include "server/session/offender.h"
 #include "server/role.h"
 #include "server/session/owner.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/subject.h"
 #include "server/session/userlog.h"
 #include "server/worker/vitals.h"

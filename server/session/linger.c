@@ -9,7 +9,6 @@
 
 #include "server/holder/store.h"
 #include "server/log.h"
-#include "server/session/check.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/due.h"
@@ -154,7 +153,7 @@ struct linger *linger_adopt(struct domain *domain, struct worker *worker, const 
 	size_t bytes;
 
 	windows = (const void *)((const char *)record_payload(record, &bytes) + sizeof(*kept));
-	if (kept->window_count > 1 + CHECK_WINDOWS_MAX || bytes < record_bytes(kept->window_count))
+	if (kept->window_count > 1 + HOLDINGS_WINDOWS_MAX || bytes < record_bytes(kept->window_count))
 		return NULL;
 	linger = linger_new(domain, worker, kept->window_count);
 	linger->record = record;

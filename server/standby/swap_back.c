@@ -5,6 +5,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/loop/timer.h"
+#include "server/resource/resource.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -110,7 +111,7 @@ static void map(struct swap *swap, struct piece *piece)
 	for (uint32_t i = 0; swap->round == round && i < piece->count; i++) {
 		if (piece->entries[i]->type != WIRE_MAP_MEMORY)
 			continue;
-		holding_message(piece->entries[i], session->number, &message);
+		resource_again(piece->entries[i], session->number, &message);
 		swap_ask(swap, session->domain->active, &message, &piece->chunk->fd, on_mapped, NULL);
 	}
 }

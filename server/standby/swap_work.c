@@ -1,5 +1,8 @@
 // Shared by both ways: life, requests and their answers, copies, unmapping. See swap_inside.h.
 
+#include "server/session/events.h"
+#include "server/session/holdings.h"
+#include "server/standby/piece.h"
 #include "server/standby/swap_inside.h"
 
 #include <stdio.h>
@@ -13,6 +16,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
+#include "server/worker/worker.h"
 
 /* Most bytes of a CarryMemory, and CarryMemory requests in flight for a session. */
 #define CARRY_BYTES (UINT64_C(64) << 20)

@@ -8,8 +8,9 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/loop/shared_fd.h"
-#include "server/session/check.h"
+#include "server/resource/check.h"
 #include "server/session/chunk.h"
+#include "server/resource/resource.h"
 #include "server/session/holdings.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
@@ -50,7 +51,7 @@ static void note(const struct wire_message *message)
 	const struct wire_u64s none = {0};
 	struct holding *entry;
 
-	ck_assert_int_eq(holdings_note(holdings, message, &none, NULL, NULL, &entry), 0);
+	ck_assert_int_eq(resource_note(holdings, message, &none, NULL, NULL, &entry), 0);
 }
 
 static int check(struct wire_message *message, int fd, struct check_finding *finding)
@@ -183,7 +184,7 @@ START_TEST(memory_limit_is_an_answer)
 	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	message.range.bytes = 2 * MIB;
 	ck_assert_int_eq(check(&message, -1, &finding), 0);
-	holdings_drop_range(holdings, holdings_find_range(holdings, WIRE_MAP_MEMORY, BASE, 4 * MIB));
+	holdings_remove(holdings, holdings_find_range(holdings, WIRE_MAP_MEMORY, BASE, 4 * MIB));
 	ck_assert_uint_eq(holdings->memory_bytes, 0);
 }
 END_TEST
@@ -259,7 +260,7 @@ START_TEST(physical_memory_is_checked)
 	scope.memory_limit = 32 * MIB;
 	scope.pinned_limit = 100 * MIB;
 	for (int i = 0; i < 6; i++)
-		ck_assert_int_eq(holdings_note(holdings, &had[i], &none, NULL, of[i], &entry), 0);
+		ck_assert_int_eq(resource_note(holdings, &had[i], &none, NULL, of[i], &entry), 0);
 	ck_assert_uint_eq(holdings->memory_bytes, 8 * MIB);
 	ck_assert_uint_eq(holdings->host_bytes, 2 * MIB);
 	ck_assert_uint_eq(chunks[1].holders, 2);
@@ -300,7 +301,7 @@ START_TEST(windows_are_whole_and_their_own)
 	release.window = reserve.window;
 	ck_assert_int_eq(check(&release, -1, &finding), CHECK_E_BROKEN);
 
-	for (uint32_t i = 1; i < CHECK_WINDOWS_MAX; i++) {
+	for (uint32_t i = 1; i < HOLDINGS_WINDOWS_MAX; i++) {
 		reserve.window = (struct wire_window){.bytes = 2 * MIB};
 		ck_assert_int_eq(check(&reserve, -1, &finding), 0);
 		reserve.window.address = BASE + 66 * WINDOW_BYTES + i * 2 * MIB;
@@ -471,8 +472,8 @@ START_TEST(names_and_descriptions_are_bounded)
 	note(&graph);
 	note(&find);
 	ck_assert_uint_eq(holdings->kept_bytes, 5000 + sizeof("k"));
-	holdings_drop(holdings, &(struct wire_message){.type = WIRE_DROP_GRAPH, .graph = {5, 0, 0}});
-	holdings_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
+	resource_drop(holdings, &(struct wire_message){.type = WIRE_DROP_GRAPH, .graph = {5, 0, 0}});
+	resource_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
 	ck_assert_uint_eq(holdings->kept_bytes, 0);
 	note(&load);
 	holdings->kept_bytes = HOLDINGS_KEPT_MAX - 4999;
@@ -503,7 +504,7 @@ START_TEST(image_limit_is_an_answer)
 	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	scope.image_limit = 0;
 	ck_assert_int_eq(check(&load, fd, &finding), 0);
-	holdings_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
+	resource_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
 	ck_assert_uint_eq(holdings->image_bytes, 0);
 	scope.image_limit = 5000;
 	ck_assert_int_eq(check(&load, fd, &finding), 0);
@@ -545,7 +546,7 @@ START_TEST(a_mapping_costs_the_same_beside_many_functions)
 
 		ck_assert_ptr_eq(
 			holdings_find_range(holdings, WIRE_MAP_HOST, entry->range.address, 4096), entry);
-		holdings_drop_range(holdings, entry);
+		holdings_remove(holdings, entry);
 	}
 	ck_assert_uint_eq(holdings->host_bytes, 0);
 }
@@ -600,11 +601,11 @@ START_TEST(graphs_are_sealed_files_and_kept_by_id)
 	note(&make);
 	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
 	ck_assert_int_eq(check(&drop, -1, &finding), 0);
-	holding_message(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
+	resource_again(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
 	ck_assert_int_eq(again.type, WIRE_MAKE_GRAPH);
 	ck_assert_uint_eq(again.graph.graph, 5);
 	ck_assert_uint_eq(again.graph.bytes, 5000);
-	holdings_drop(holdings, &drop);
+	resource_drop(holdings, &drop);
 	ck_assert_uint_eq(holdings->count, before);
 	ck_assert_int_eq(check(&make, good, &finding), 0);
 	close(good);
@@ -661,14 +662,14 @@ START_TEST(arrays_lie_in_mapped_memory_and_take_their_objects_along)
 	object.object.kind = 0;
 	note(&object);
 	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_BROKEN);
-	holding_message(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
+	resource_again(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
 	ck_assert_int_eq(again.type, WIRE_MAKE_OBJECT);
 	ck_assert_uint_eq(again.object.array, 7);
-	holdings_drop(holdings, &drop);
+	resource_drop(holdings, &drop);
 	ck_assert(!holdings_has_object(holdings, 3) && !holdings_has_backed(holdings, 7));
 	ck_assert_uint_eq(holdings->count, before + 1);
 	ck_assert_int_eq(check(&unmap, -1, &finding), 0);
-	holdings_drop_range(holdings, TAILQ_LAST(&holdings->entries, holding_list));
+	holdings_remove(holdings, TAILQ_LAST(&holdings->entries, holding_list));
 }
 END_TEST
 
@@ -811,12 +812,12 @@ START_TEST(unloading_takes_everything_of_the_module)
 	ck_assert_uint_eq(holdings->count, 5);
 	ck_assert_int_eq(TAILQ_LAST(&holdings->entries, holding_list)->value, 7);
 	ck_assert_int_eq(
-		holdings_note(holdings, &global, &(struct wire_u64s){values, 2}, NULL, NULL, &entry), 0);
+		resource_note(holdings, &global, &(struct wire_u64s){values, 2}, NULL, NULL, &entry), 0);
 	ck_assert_uint_eq(entry->global[1], 2);
 	ck_assert_int_eq(
-		holdings_note(holdings, &global, &(struct wire_u64s){values, 2}, NULL, NULL, &entry), 0);
+		resource_note(holdings, &global, &(struct wire_u64s){values, 2}, NULL, NULL, &entry), 0);
 	ck_assert_ptr_null(entry);
-	holdings_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
+	resource_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
 	ck_assert_uint_eq(holdings->count, 2);
 	ck_assert(!holdings_has_module(holdings, 1) && holdings_has_module(holdings, 2));
 	ck_assert(!holdings_has_function(holdings, 1) && holdings_has_function(holdings, 2));
@@ -838,8 +839,8 @@ START_TEST(code_stays_where_it_was)
 	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_BROKEN);
 	load.load_module.code = WIRE_CODE_ASKED;
 	ck_assert_int_eq(
-		holdings_note(holdings, &load, &(struct wire_u64s){values, 4}, NULL, NULL, &entry), 0);
-	holding_message(entry, 7, &again);
+		resource_note(holdings, &load, &(struct wire_u64s){values, 4}, NULL, NULL, &entry), 0);
+	resource_again(entry, 7, &again);
 	ck_assert_uint_eq(again.load_module.code, 0x777700);
 	close(fd);
 }

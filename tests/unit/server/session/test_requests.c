@@ -13,7 +13,7 @@
 #include "server/session/domain.h"
 #include "server/session/linger.h"
 #include "server/session/guarantee.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/daemon/requests.h"
 #include "server/session/reclaim.h"
 #include "server/session/session.h"

@@ -11,7 +11,7 @@
 #include "server/holder/store.h"
 #include "server/service.h"
 #include "server/session/domain.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/records.h"
 #include "server/session/session.h"
 #include "server/door/visitor.h"

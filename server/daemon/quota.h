@@ -5,8 +5,8 @@
 // the files: sessions never get that share, and guests never more. A user has one share together
 // with his subordinate users (owner.h). Daemon, loop thread only.
 
-#ifndef FRMPS_SERVER_SESSION_QUOTA_H
-#define FRMPS_SERVER_SESSION_QUOTA_H
+#ifndef FRMPS_SERVER_DAEMON_QUOTA_H
+#define FRMPS_SERVER_DAEMON_QUOTA_H
 
 #include <stdbool.h>
 #include <stdint.h>

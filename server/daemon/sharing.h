@@ -1,8 +1,8 @@
 // Resources that sessions get from each other: exported device memory, pages of shared events. Only
 // sessions of the same user share, in any domain. Daemon, loop thread only.
 
-#ifndef FRMPS_SERVER_SESSION_SHARING_H
-#define FRMPS_SERVER_SESSION_SHARING_H
+#ifndef FRMPS_SERVER_DAEMON_SHARING_H
+#define FRMPS_SERVER_DAEMON_SHARING_H
 
 #include <stdint.h>
 

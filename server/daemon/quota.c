@@ -1,6 +1,6 @@
 // See quota.h.
 
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -9,10 +9,15 @@
 #include "server/bytes.h"
 #include "server/config/config.h"
 #include "server/holder/store.h"
+#include "server/resource/resource.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/events.h"
+#include "server/session/export.h"
+#include "server/session/handout.h"
 #include "server/session/message.h"
 #include "server/session/session.h"
+#include "server/session/upload.h"
 #include "server/worker/worker.h"
 
 /* Open files that are reserved regardless of sessions. The daemon's own: loop, log, sockets,
@@ -161,7 +166,7 @@ static bool has_fds(const struct session *session)
 static bool has_records(const struct session *session, const struct wire_message *message)
 {
 	const struct daemon *daemon = session->daemon;
-	size_t cost = holding_record_cost(message);
+	size_t cost = resource_record_cost(message);
 	uint64_t own = store_share(cost), all = own, most = daemon->records_max;
 	const struct session *other;
 

@@ -1,13 +1,15 @@
 // See sharing.h.
 
-#include "server/session/sharing.h"
+#include "server/daemon/sharing.h"
 
 #include <string.h>
 
 #include "server/config/config.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
+#include "server/session/export.h"
+#include "server/session/holdings.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
 
