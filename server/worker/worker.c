@@ -17,6 +17,7 @@
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/worker/crew.h"
+#include "server/worker/output.h"
 #include "server/worker/overdue.h"
 #include "server/worker/reap.h"
 #include "server/worker/record.h"
@@ -180,6 +181,8 @@ static struct worker *worker_free(struct worker *worker)
 	store_forget(worker->crew->store, worker->control_key);
 	store_forget(worker->crew->store, worker->process_key);
 	store_forget(worker->crew->store, worker->words_key);
+	store_forget(worker->crew->store, worker->output_key);
+	output_free(worker);
 	timer_free(worker->reap_timer);
 	words_unmap(worker);
 	free(worker->immovable);
@@ -245,14 +248,17 @@ static int connect_to(struct worker *worker, int socket)
 /* @sockets: both taken over. Return: 0 or -errno */
 static int start(struct worker *worker, const int sockets[2])
 {
-	int words_fd = -1, r = connect_to(worker, sockets[0]);
+	struct heritage_fds fds = {.control = sockets[1], .words = -1, .dump = -1, .output = -1};
+	int r = connect_to(worker, sockets[0]);
 
 	r = r ? r : store_deposit(worker->crew->store, sockets[0], &worker->control_key);
 	if (worker->role == ROLE_EXECUTOR && r == 0)
-		r = words_make(worker, &words_fd);
+		r = words_make(worker, &fds.words);
+	if (worker->role == ROLE_EXECUTOR && r == 0)
+		r = output_make(worker, &fds.output);
 	if (r == 0)
-		return worker->crew->spawner->start(worker, sockets[1], words_fd);
-	close(sockets[1]);
+		return worker->crew->spawner->start(worker, &fds);
+	heritage_close(&fds);
 	return r;
 }
 
@@ -319,7 +325,7 @@ struct worker *worker_adopt(struct crew *crew, const struct worker_place *place,
 	const struct kept_worker *kept, size_t bytes)
 {
 	struct worker *worker = worker_new(crew, place);
-	int control, words;
+	int control, words, output;
 
 	log_bug_on(!worker);
 	worker->number = number;
@@ -331,6 +337,9 @@ struct worker *worker_adopt(struct crew *crew, const struct worker_place *place,
 		words_map(worker, words);
 		close(words);
 	}
+	output = take_fd(crew->store, &worker->output_key);
+	if (output >= 0)
+		output_watch(worker, output);
 	supervise_adopt(worker, take_fd(crew->store, &worker->process_key));
 	return worker;
 }
@@ -475,6 +484,7 @@ void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
 	worker->exit_signal = exit_signal;
 	/* The worker's last packets may be unread: Lost, an answer that was on its way. */
 	connection_drain(worker->connection);
+	output_drain(worker);
 	while ((pending = TAILQ_FIRST(&worker->pending))) {
 		TAILQ_REMOVE(&worker->pending, pending, link);
 		pending->reply(pending->context, worker, NULL, NULL);
