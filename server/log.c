@@ -22,6 +22,7 @@ static struct {
 	enum log_level level;
 	const char *name;
 	bool journal;
+	bool relayed;	    /* the daemon writes this process's lines */
 	const char *socket; /* of the journal */
 	int descriptor;
 	_Atomic unsigned lost; /* lines that nobody has taken */
@@ -32,12 +33,6 @@ static struct {
 
 /* By level, with the numbers of syslog(3). */
 static const int priorities[] = {3, 4, 6, 7};
-
-static struct {
-	unsigned lines; /* a minute; 0: no bound */
-	_Atomic uint64_t minute;
-	_Atomic unsigned written, left_out;
-} limit;
 
 /* Everything that a service starts inherits the variable, which counts only for the file that the
  * variable names. */
@@ -55,7 +50,13 @@ void log_init(enum log_level level, const char *name)
 {
 	logger.level = level;
 	logger.name = name;
+	logger.relayed = false;
 	logger.journal = is_journal();
+}
+
+void log_be_relayed(void)
+{
+	logger.relayed = true;
 }
 
 void log_set_journal(const char *path)
@@ -110,45 +111,33 @@ void log_clean(char *text)
 	}
 }
 
-static int write_prefix(char *at, size_t size, enum log_level level)
+/* The writer of a line. */
+struct writer {
+	const char *name;
+	pid_t pid;
+};
+
+static int write_prefix(char *at, size_t size, enum log_level level, const struct writer *writer)
 {
 	static const char *const names[] = {"error", "warning", "info", "debug"};
 	struct timespec now;
 	struct tm parts;
 	char date[32];
 
+	if (logger.relayed)
+		return snprintf(at, size, "<%d>", priorities[level]);
 	if (logger.journal)
-		return snprintf(at, size, "<%d>%s: ", priorities[level], logger.name);
+		return snprintf(at, size, "<%d>%s: ", priorities[level], writer->name);
 	clock_gettime(CLOCK_REALTIME, &now);
 	localtime_r(&now.tv_sec, &parts);
 	strftime(date, sizeof(date), "%F %T", &parts);
-	return snprintf(at, size, "%s.%03ld %s[%d] %s: ", date, now.tv_nsec / 1000000, logger.name,
-		(int)getpid(), names[level]);
-}
-
-/* Return: whether the minute has a line left; *ret_left_out: lines that a minute before had not. */
-static bool has_line(enum log_level level, unsigned *ret_left_out)
-{
-	struct timespec now;
-	uint64_t minute;
-
-	*ret_left_out = 0;
-	if (!limit.lines || level == LOG_LEVEL_DEBUG)
-		return true;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	minute = (uint64_t)now.tv_sec / 60;
-	if (atomic_exchange(&limit.minute, minute) != minute) {
-		atomic_store(&limit.written, 0);
-		*ret_left_out = atomic_exchange(&limit.left_out, 0);
-	}
-	if (atomic_fetch_add(&limit.written, 1) < limit.lines)
-		return true;
-	atomic_fetch_add(&limit.left_out, 1);
-	return false;
+	return snprintf(at, size, "%s.%03ld %s[%d] %s: ", date, now.tv_nsec / 1000000, writer->name,
+		(int)writer->pid, names[level]);
 }
 
 /* Destination of a line. */
 struct line {
+	struct writer writer;
 	const struct log_field *fields;
 	size_t field_count;
 	size_t prefix; /* bytes before the text */
@@ -189,7 +178,7 @@ static bool send_fields(enum log_level level, const struct line *line)
 	if (!logger.journal || !line->field_count || strlen(logger.socket) >= sizeof(address.sun_path))
 		return false;
 	strcpy(address.sun_path, logger.socket);
-	snprintf(text, sizeof(text), "%s: %.*s", logger.name, (int)(line->length - line->prefix - 1),
+	snprintf(text, sizeof(text), "%s: %.*s", line->writer.name, (int)(line->length - line->prefix - 1),
 		line->text + line->prefix);
 	add_field(&datagram, "", "PRIORITY", number);
 	add_field(&datagram, "", "SYSLOG_IDENTIFIER", "frmps-server");
@@ -225,7 +214,7 @@ static bool write_stream(const struct line *line)
 
 static bool write_line(enum log_level level, struct line *line, const char *format, va_list arguments)
 {
-	int prefix = write_prefix(line->text, sizeof(line->text), level), text;
+	int prefix = write_prefix(line->text, sizeof(line->text), level, &line->writer), text;
 
 	line->prefix = (size_t)prefix;
 	text = vsnprintf(line->text + prefix, sizeof(line->text) - line->prefix, format, arguments);
@@ -239,11 +228,16 @@ static bool write_line(enum log_level level, struct line *line, const char *form
 	return send_fields(level, line) || write_stream(line);
 }
 
+static struct writer self(void)
+{
+	return (struct writer){.name = logger.name, .pid = getpid()};
+}
+
 static bool write_words(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static bool write_words(enum log_level level, const char *format, ...)
 {
-	struct line line = {0};
+	struct line line = {.writer = self()};
 	va_list arguments;
 	bool written;
 
@@ -253,36 +247,69 @@ static bool write_words(enum log_level level, const char *format, ...)
 	return written;
 }
 
-static void write_event(enum log_level level, const struct log_field *fields, size_t count,
-	const char *format, va_list arguments)
+static void write_event(enum log_level level, struct line *line, const char *format, va_list arguments)
 {
-	struct line line = {.fields = fields, .field_count = count};
-	unsigned left_out, lost;
+	unsigned lost;
 
-	if (level > logger.level || !has_line(level, &left_out))
+	if (level > logger.level)
 		return;
-	if (left_out)
-		log_warning("%u lines are left out: at most %u a minute are written", left_out, limit.lines);
 	lost = atomic_exchange(&logger.lost, 0);
 	if (lost && !write_words(LOG_LEVEL_WARNING, "%u lines are lost: there was no room for them", lost))
 		atomic_fetch_add(&logger.lost, lost);
-	if (!write_line(level, &line, format, arguments))
+	if (!write_line(level, line, format, arguments))
 		atomic_fetch_add(&logger.lost, 1);
 }
 
 void log_event_list(enum log_level level, const char *format, va_list arguments)
 {
-	write_event(level, NULL, 0, format, arguments);
+	struct line line = {.writer = self()};
+
+	write_event(level, &line, format, arguments);
 }
 
 void log_event_fields(
 	enum log_level level, const struct log_field *fields, size_t count, const char *format, ...)
 {
+	struct line line = {.writer = self(), .fields = fields, .field_count = count};
 	va_list arguments;
 
 	va_start(arguments, format);
-	write_event(level, fields, count, format, arguments);
+	write_event(level, &line, format, arguments);
 	va_end(arguments);
+}
+
+static void write_relayed(enum log_level level, struct line *line, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void write_relayed(enum log_level level, struct line *line, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	write_event(level, line, format, arguments);
+	va_end(arguments);
+}
+
+/* Takes a priority off a line's front. */
+static enum log_level take_level(const char **text)
+{
+	const char *at = *text;
+
+	if (at[0] == '<' && at[1] && at[2] == '>')
+		for (unsigned i = 0; i < sizeof(priorities) / sizeof(*priorities); i++)
+			if (at[1] == '0' + priorities[i]) {
+				*text = at + 3;
+				return (enum log_level)i;
+			}
+	return LOG_LEVEL_INFO;
+}
+
+void log_relay(const char *name, pid_t pid, const struct log_field *fields, size_t count, const char *text)
+{
+	struct line line = {.writer = {.name = name, .pid = pid}, .fields = fields, .field_count = count};
+	enum log_level level = take_level(&text);
+
+	write_relayed(level, &line, "%s", text);
 }
 
 void log_event(enum log_level level, const char *format, ...)
@@ -292,11 +319,6 @@ void log_event(enum log_level level, const char *format, ...)
 	va_start(arguments, format);
 	log_event_list(level, format, arguments);
 	va_end(arguments);
-}
-
-void log_limit(unsigned lines)
-{
-	limit.lines = lines;
 }
 
 void log_bug(const char *file, int line, const char *what)

@@ -13,6 +13,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
@@ -26,6 +27,10 @@ void log_init(enum log_level level, const char *name);
  * become question marks. The length stays.
  */
 void log_clean(char *text);
+
+/** The daemon writes the lines of this process (log_relay()): each consists of its priority, as for
+ * the journal, and its text. */
+void log_be_relayed(void);
 
 /** Where the log is written instead of standard error, for tests. */
 void log_set_descriptor(int fd);
@@ -52,10 +57,11 @@ void log_event_fields(enum log_level level, const struct log_field *fields, size
 	...) __attribute__((format(printf, 4, 5)));
 
 /**
- * Bounds the lines of this process a minute, without those of the level debug; 0: no bound. Further
- * lines are counted, and the first line after the minute gives their number.
+ * Writes a line of another process, without its newline. The level is that of a priority in front
+ * (log_be_relayed()); without one it is info.
+ * @name, @pid: the other process, in the place of this one
  */
-void log_limit(unsigned lines);
+void log_relay(const char *name, pid_t pid, const struct log_field *fields, size_t count, const char *text);
 
 #define log_error(...)	 log_event(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_event(LOG_LEVEL_WARNING, __VA_ARGS__)

@@ -405,6 +405,7 @@ static int run_child(const struct options *options, char **arguments)
 	if (strcmp(options->role, "executor") == 0) {
 		fix_addresses(arguments);
 		log_init(options->log_level, "frmps executor");
+		log_be_relayed();
 		return executor_main(ops, options->device, options->control_fd, options->words_fd);
 	}
 	return manual_wrong(&manual_server, "unknown role '%s'", options->role);

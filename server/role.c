@@ -23,19 +23,33 @@ static int lift(int fd)
 	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, HERITAGE_DUMP_FD + 1);
 }
 
-bool heritage_place(int control_fd, int words_fd, int dump_fd)
+/* Return: false with errno set */
+static bool place(int fd, int number)
+{
+	return fd < 0 || dup2(fd, number) >= 0;
+}
+
+bool heritage_place(const struct heritage_fds *fds)
 {
 	int null = open("/dev/null", O_RDWR);
+	int control = lift(fds->control), words = lift(fds->words), dump = lift(fds->dump),
+	    output = lift(fds->output);
 
-	control_fd = lift(control_fd);
-	words_fd = lift(words_fd);
-	dump_fd = lift(dump_fd);
-	if (null < 0 || dup2(null, 0) < 0 || dup2(control_fd, HERITAGE_CONTROL_FD) < 0)
+	if (null < 0 || dup2(null, 0) < 0 || dup2(control, HERITAGE_CONTROL_FD) < 0 ||
+		!place(output, STDOUT_FILENO) || !place(output, STDERR_FILENO))
 		return false;
 	/* Kernels before 5.11 cannot. */
 	close_range(HERITAGE_CONTROL_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
-	return (words_fd < 0 || dup2(words_fd, HERITAGE_WORDS_FD) >= 0) &&
-	       (dump_fd < 0 || dup2(dump_fd, HERITAGE_DUMP_FD) >= 0);
+	return place(words, HERITAGE_WORDS_FD) && place(dump, HERITAGE_DUMP_FD);
+}
+
+void heritage_close(const struct heritage_fds *fds)
+{
+	const int list[] = {fds->control, fds->words, fds->dump, fds->output};
+
+	for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
+		if (list[i] >= 0)
+			close(list[i]);
 }
 
 /* Set by us for every child, so the parent's values are dropped. */
@@ -161,7 +175,7 @@ static bool is_for_users(const char *entry)
 	return false;
 }
 
-void heritage_leave_for_user(char **environment)
+size_t heritage_leave_for_user(char **environment)
 {
 	char **kept = environment;
 
@@ -169,6 +183,7 @@ void heritage_leave_for_user(char **environment)
 		if (is_for_users(*at))
 			*kept++ = *at;
 	*kept = NULL;
+	return (size_t)(kept - environment);
 }
 
 char **heritage_environment_free(char **environment)

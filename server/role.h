@@ -6,11 +6,12 @@
 #define FRMPS_SERVER_ROLE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum role { ROLE_KEEPER, ROLE_EXECUTOR, ROLE_COMPILER };
 
-/* Descriptors of a child. 0 is /dev/null, 1 and 2 are the daemon's. */
+/* Descriptors of a child. 0 is /dev/null; 1 and 2 are the daemon's, or a pipe to the daemon. */
 #define HERITAGE_CONTROL_FD 3 /* SOCK_SEQPACKET to the daemon */
 #define HERITAGE_WORDS_FD   4 /* executors: memfd with LAST_WORDS_MAX structs last_words */
 #define HERITAGE_DUMP_FD                                                                                     \
@@ -79,15 +80,26 @@ const char *role_name(enum role role);
  */
 char **heritage_environment(char *const *parent, const char *shim_directory, const char *visible);
 char **heritage_environment_free(char **environment);
-/** Removes variables that must not reach the user of a child from a list. The strings stay. */
-void heritage_leave_for_user(char **environment);
+/** Removes variables that must not reach the user of a child from a list. The strings stay. Return:
+ * the entries that are left */
+size_t heritage_leave_for_user(char **environment);
+
+/* Descriptors for a child; -1: none of that kind. */
+struct heritage_fds {
+	int control;
+	int words;  /* executors */
+	int dump;   /* executors */
+	int output; /* executors: standard output and error (worker/output.h) */
+};
 
 /**
- * Places a child's descriptors, where -1 means no words or no dump, and closes all others. Between
- * fork and exec: only calls that are safe there.
+ * Places a child's descriptors, and closes all others. Between fork and exec: only calls that are
+ * safe there.
  * Return: false with errno set
  */
-bool heritage_place(int control_fd, int words_fd, int dump_fd);
+bool heritage_place(const struct heritage_fds *fds);
+/** In the parent. */
+void heritage_close(const struct heritage_fds *fds);
 
 /**
  * Entry number `device` of a CUDA_VISIBLE_DEVICES list, or the number itself where there is no

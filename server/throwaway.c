@@ -20,13 +20,14 @@
 
 static pid_t start(const struct throwaway *asked, int answer_fd)
 {
+	const struct heritage_fds fds = {
+		.control = answer_fd, .words = -1, .dump = asked->dump_fd, .output = -1};
 	pid_t self = getpid(), pid = fork();
 
 	if (pid)
 		return pid;
 	/* The child ends with its parent. */
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == self &&
-		heritage_place(answer_fd, -1, asked->dump_fd))
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == self && heritage_place(&fds))
 		execve(asked->program, asked->arguments, asked->environment);
 	_exit(127);
 }

@@ -30,8 +30,6 @@
 
 /* A step of the main thread that takes longer is logged, ns. */
 #define LONG_NS (UINT64_C(1000) * CLOCK_MS)
-/* A minute; beside the level debug. */
-#define LOG_LINES 600u
 /* A step of the rehearsal, where other processes use the device as well. */
 #define REHEARSAL_STEP_MS 3000u
 
@@ -435,8 +433,6 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 
 int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd)
 {
-	/* An executor serves a single user, whose programs may cause lines of the log. */
-	log_limit(LOG_LINES);
 	map_words(words_fd);
 	backend_is_served = true;
 	return run(ops, device, control_fd);

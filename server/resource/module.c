@@ -126,6 +126,7 @@ static int fill_module(
 	entry->memory = values->count > 3 && values->at[3] ? load->variables : WIRE_VARIABLES_OF_DRIVER;
 	entry->global[0] = values->count > 2 ? values->at[2] : WIRE_CODE_OF_DRIVER;
 	entry->global[1] = values->count > 5 ? values->at[5] : 0;
+	entry->unpacked_bytes = values->count > 6 ? values->at[6] : 0;
 	if (!load->options.count)
 		return 0;
 	entry->options = calloc(load->options.count, sizeof(*entry->options));
@@ -136,11 +137,19 @@ static int fill_module(
 	return 0;
 }
 
+static const char *load_flaw(const struct request *request, const struct wire_u64s *values)
+{
+	return values->count <= 6 || values->at[6] <= request->message.load_module.room
+		       ? NULL
+		       : "has unpacked more than it may";
+}
+
 static void module_again(const struct holding *entry, struct wire_message *message)
 {
 	message->load_module = (struct wire_load_module){entry->module, entry->kind, entry->image_bytes,
 		{entry->options, entry->option_count},
-		entry->memory ? entry->memory : WIRE_VARIABLES_OF_DRIVER, true, 0, entry->global[0]};
+		entry->memory ? entry->memory : WIRE_VARIABLES_OF_DRIVER, true, 0, entry->global[0],
+		entry->unpacked_bytes};
 }
 
 static bool has_loaded(const struct holdings *holdings, const struct wire_message *message)
@@ -247,8 +256,11 @@ static void set_again(struct holdings *holdings, struct holding *entry, const st
 	entry->value = message->set_function.value;
 }
 
-const struct resource resource_module_load = {
-	.check = check_load, .fill = fill_module, .again = module_again, .has = has_loaded};
+const struct resource resource_module_load = {.check = check_load,
+	.flaw = load_flaw,
+	.fill = fill_module,
+	.again = module_again,
+	.has = has_loaded};
 const struct resource resource_module_unload = {.check = check_symbol, .has = has_named, .drop = unload};
 const struct resource resource_module_find_function = {.check = check_symbol,
 	.fill = fill_symbol,

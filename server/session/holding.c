@@ -76,6 +76,7 @@ void holding_keep(struct holding *entry, struct store *store, uint64_t session)
 		.flags = entry->range.flags,
 		.memory = entry->memory,
 		.image_bytes = entry->image_bytes,
+		.unpacked_bytes = entry->unpacked_bytes,
 		.global = {entry->global[0], entry->global[1]},
 		.value = entry->value,
 		.type = entry->type,
@@ -111,6 +112,7 @@ static bool take_kept(struct holding *entry, const struct kept_holding *kept, si
 	entry->range = (struct wire_range){kept->address, kept->bytes, kept->flags};
 	entry->memory = kept->memory;
 	entry->image_bytes = kept->image_bytes;
+	entry->unpacked_bytes = kept->unpacked_bytes;
 	memcpy(entry->global, kept->global, sizeof(entry->global));
 	entry->value = kept->value;
 	entry->module = kept->module;

@@ -42,8 +42,10 @@ char **exceptions_environment(char *const *environment)
 	for (size_t i = 0; i < count; i++)
 		if (!is_ours(environment[i]))
 			list[used++] = environment[i];
+	used = heritage_leave_for_user(list);
 	for (size_t i = 0; i < COUNT(settings); i++)
 		list[used++] = (char *)settings[i];
+	list[used] = NULL;
 	return list;
 }
 

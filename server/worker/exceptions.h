@@ -5,7 +5,8 @@
 #define FRMPS_SERVER_WORKER_EXCEPTIONS_H
 
 /**
- * The environment of an executor: that of all children, and how exceptions are handled.
+ * The environment of an executor: of that of all children what a user may read, and how exceptions
+ * are handled.
  * Return: a list to be freed with exceptions_environment_free(), without its entries. NULL when out
  * of memory.
  */

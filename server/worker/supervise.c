@@ -55,12 +55,12 @@ static void take_identity(const struct identity *identity)
  * exec.
  * @identity: NULL: the service's */
 static _Noreturn void become(char *const *arguments, char *const *environment,
-	const struct identity *identity, int control_fd, int words_fd, int dump_fd)
+	const struct identity *identity, const struct heritage_fds *fds)
 {
 	/* A reader of the log may go at any time: the signal stays ignored. */
 	signal(SIGPIPE, SIG_IGN);
 	priority_restore(identity);
-	if (heritage_place(control_fd, words_fd, dump_fd)) {
+	if (heritage_place(fds)) {
 		if (identity)
 			take_identity(identity);
 		/* An executor becomes its user's process later, and gains no rights from then
@@ -80,23 +80,20 @@ static int fork_for_holder(int *ret_pidfd)
 	return pid < 0 ? -errno : (int)pid;
 }
 
-static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_pidfd)
+static int spawn(struct worker *worker, const struct heritage_fds *inherited, int *ret_pidfd)
 {
 	const struct heritage *heritage = worker->crew->heritage;
 	char role[32], backend[32], device[32], level[32], control[32], words[32];
 	char *arguments[] = {(char *)"frmps-server", role, backend, device, level, control,
-		words_fd >= 0 ? words : NULL,
+		inherited->words >= 0 ? words : NULL,
 		heritage->proof.state == PROOF_FAILED ? (char *)"--unproved" : NULL, NULL};
 	char **environment =
 		worker->role == ROLE_EXECUTOR ? exceptions_environment(heritage->environment) : NULL;
 	/* The keeper runs nobody's code. */
 	const struct identity *identity =
 		worker->role == ROLE_EXECUTOR && heritage->run_as == RUN_AS_PROGRAM ? worker->identity : NULL;
-	char *const nothing[] = {NULL};
-	/* Where the driver can write (exceptions.h). */
-	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1;
-	/* Without the descriptor, its number in the environment would name another descriptor. */
-	int pid = worker->role == ROLE_EXECUTOR && dump_fd < 0 ? -errno : 0;
+	struct heritage_fds fds = *inherited;
+	int pid = 0;
 
 	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
 	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
@@ -104,18 +101,18 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	snprintf(words, sizeof(words), "--words-fd=%d", HERITAGE_WORDS_FD);
-	if (identity && environment)
-		heritage_leave_for_user(environment);
+	if (worker->role == ROLE_EXECUTOR) {
+		/* Where the driver can write (exceptions.h). Without the descriptor, its number in
+		 * the environment would name another descriptor. */
+		fds.dump = environment ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1;
+		pid = !environment ? -ENOMEM : fds.dump < 0 ? -errno : 0;
+	}
 	if (!pid)
 		pid = fork_for_holder(ret_pidfd);
 	if (pid == 0)
-		become(arguments,
-			environment ? environment
-			: identity  ? nothing
-				    : heritage->environment,
-			identity, control_fd, words_fd, dump_fd);
-	if (dump_fd >= 0)
-		close(dump_fd);
+		become(arguments, environment ? environment : heritage->environment, identity, &fds);
+	if (fds.dump >= 0)
+		close(fds.dump);
 	exceptions_environment_free(environment);
 	return pid;
 }
@@ -129,13 +126,11 @@ void supervise_adopt(struct worker *worker, int pidfd)
 	worker->process = process;
 }
 
-static int start(struct worker *worker, int control_fd, int words_fd)
+static int start(struct worker *worker, const struct heritage_fds *fds)
 {
-	int pidfd = -1, pid = spawn(worker, control_fd, words_fd, &pidfd), r;
+	int pidfd = -1, pid = spawn(worker, fds, &pidfd), r;
 
-	close(control_fd);
-	if (words_fd >= 0)
-		close(words_fd);
+	heritage_close(fds);
 	if (pid < 0)
 		return pid;
 	r = store_deposit(worker->crew->store, pidfd, &worker->process_key);
@@ -186,8 +181,10 @@ static bool deepen_stack(void)
 static _Noreturn void become_compiler(char *const *arguments, char *const *environment,
 	const struct identity *identity, pid_t daemon, int control_fd)
 {
+	const struct heritage_fds fds = {.control = control_fd, .words = -1, .dump = -1, .output = -1};
+
 	priority_restore(true);
-	if (!heritage_place(control_fd, -1, -1) || dup2(STDIN_FILENO, STDOUT_FILENO) < 0 ||
+	if (!heritage_place(&fds) || dup2(STDIN_FILENO, STDOUT_FILENO) < 0 ||
 		dup2(STDIN_FILENO, STDERR_FILENO) < 0 || !deepen_stack())
 		_exit(127);
 	if (identity && identity_take(identity))

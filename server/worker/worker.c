@@ -18,6 +18,7 @@
 #include "server/loop/timer.h"
 #include "server/role.h"
 #include "server/worker/crew.h"
+#include "server/worker/output.h"
 #include "server/worker/reap.h"
 #include "server/worker/record.h"
 #include "server/worker/supervise.h"
@@ -121,6 +122,8 @@ struct worker *worker_free(struct worker *worker)
 	store_forget(worker->crew->store, worker->control_key);
 	store_forget(worker->crew->store, worker->process_key);
 	store_forget(worker->crew->store, worker->words_key);
+	store_forget(worker->crew->store, worker->output_key);
+	output_free(worker);
 	timer_free(worker->reap_timer);
 	words_unmap(worker);
 	free(worker->immovable);
@@ -187,14 +190,17 @@ static int connect_to(struct worker *worker, int socket)
 /* @sockets: both taken over. Return: 0 or -errno */
 static int start(struct worker *worker, const int sockets[2])
 {
-	int words_fd = -1, r = connect_to(worker, sockets[0]);
+	struct heritage_fds fds = {.control = sockets[1], .words = -1, .dump = -1, .output = -1};
+	int r = connect_to(worker, sockets[0]);
 
 	r = r ? r : store_deposit(worker->crew->store, sockets[0], &worker->control_key);
 	if (worker->role == ROLE_EXECUTOR && r == 0)
-		r = words_make(worker, &words_fd);
+		r = words_make(worker, &fds.words);
+	if (worker->role == ROLE_EXECUTOR && r == 0)
+		r = output_make(worker, &fds.output);
 	if (r == 0)
-		return worker->crew->spawner->start(worker, sockets[1], words_fd);
-	close(sockets[1]);
+		return worker->crew->spawner->start(worker, &fds);
+	heritage_close(&fds);
 	return r;
 }
 
@@ -260,7 +266,7 @@ struct worker *worker_adopt(struct crew *crew, const struct worker_place *place,
 	const struct kept_worker *kept, size_t bytes)
 {
 	struct worker *worker = worker_new(crew, place);
-	int control, words;
+	int control, words, output;
 
 	log_bug_on(!worker);
 	worker->number = number;
@@ -272,6 +278,9 @@ struct worker *worker_adopt(struct crew *crew, const struct worker_place *place,
 		words_map(worker, words);
 		close(words);
 	}
+	output = take_fd(crew->store, &worker->output_key);
+	if (output >= 0)
+		output_watch(worker, output);
 	supervise_adopt(worker, take_fd(crew->store, &worker->process_key));
 	return worker;
 }
@@ -408,6 +417,7 @@ void worker_end(struct worker *worker, int exit_status, int exit_signal)
 
 	worker->exit_status = exit_status;
 	worker->exit_signal = exit_signal;
+	output_drain(worker);
 	while ((pending = TAILQ_FIRST(&worker->pending))) {
 		TAILQ_REMOVE(&worker->pending, pending, link);
 		pending->reply(pending->context, worker, NULL, NULL);

@@ -39,6 +39,7 @@ struct daemon;
 struct domain;
 struct identity;
 struct kept_worker;
+struct output;
 struct record;
 struct shared_fd;
 struct vitals;
@@ -56,11 +57,11 @@ enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE,
 
 /* Making, observing and ending children: supervise.c, or a test. kill() is called at most once
  * (except for a worker of an earlier life of the daemon, to be sure) and leads to one
- * children_ended(), never from within kill(). start() takes over both descriptors, on failure
+ * children_ended(), never from within kill(). start() takes over the descriptors, on failure
  * too. */
 struct spawner {
 	/* Sets worker->process and worker->pid, and worker->process_key if there is a store. */
-	int (*start)(struct worker *worker, int control_fd, int words_fd);
+	int (*start)(struct worker *worker, const struct heritage_fds *fds);
 	void (*kill)(struct worker *worker);
 	/* Starts a compiler; the descriptor is taken over. Return: the pid, for which the caller
 	 * waits, or -errno */
@@ -93,7 +94,7 @@ struct worker {
 	bool was_warm;	/* executors: was once complete, and lived */
 	bool contains;	/* executors: handles exceptions of kernels, and reports each itself */
 	bool told;	/* has learnt its domain's sessions, also if that was before its termination */
-	uint32_t control_key, process_key, words_key; /* of the descriptors */
+	uint32_t control_key, process_key, words_key, output_key; /* of the descriptors */
 	uint64_t started_us;
 	char lost_text[256];
 	/* The worker's place. */
@@ -113,6 +114,7 @@ struct worker {
 	struct timer *reap_timer;	  /* looks for the end (reap.h); NULL: not killed */
 	struct worker_evidence *evidence; /* evidence of fault/ (fault/evidence.h) */
 	struct last_words *words;	  /* executors: shared page */
+	struct output *output;		  /* executors (output.h); NULL: nobody listens */
 	bool gives_back; /* terminated, and until its end maps memory that its sessions free */
 	bool asked;	 /* ended during a session's request */
 	/* The oldest request of a session that was in flight when the worker was reaped. */

@@ -1,6 +1,7 @@
 // A module for the host backend that says as whom it is loaded: its constructor tries to become
-// root, and then writes what the kernel says of its thread into the folder FRMPS_TEST_IDENTITY, to
-// a file named like the process.
+// root, and then writes what the kernel says of its thread, and its environment, into the folder
+// FRMPS_TEST_IDENTITY, to a file named like the process. A kernel of it writes to standard error
+// without end.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,9 @@ static __attribute__((constructor)) void say(void)
 	to = fopen(path, "we");
 	while (from && to && fgets(line, sizeof(line), from))
 		fputs(line, to);
+	for (char **entry = environ; to && *entry; entry++)
+		if (!strncmp(*entry, "SECRET", 6))
+			fprintf(to, "%s\n", *entry);
 	if (from)
 		fclose(from);
 	if (to)
@@ -50,4 +54,13 @@ static void nothing(const struct host_grid *grid, const struct host_block_index 
 	(void)params;
 }
 
-HOST_KERNELS(HOST_KERNEL_PLAIN(nothing));
+static void shout(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	(void)params;
+	for (int i = 0; i < 200000; i++)
+		fprintf(stderr, "<3>frmps: all is lost, time %d\n", i);
+}
+
+HOST_KERNELS(HOST_KERNEL_PLAIN(nothing), HOST_KERNEL_PLAIN(shout));

@@ -477,6 +477,81 @@ START_TEST(the_unit_leaves_the_service_what_it_needs)
 }
 END_TEST
 
+/* Its module writes to the standard error of its executor. */
+static int shouter(int unused)
+{
+	void *image = read_file(getenv("FRMPS_TEST_IDENTITY_MODULE"));
+	CUfunction function;
+	CUmodule module;
+
+	(void)unused;
+	become_self();
+	driver_open();
+	ck_cuda(cuModuleLoadData(&module, image));
+	free(image);
+	ck_cuda(cuModuleGetFunction(&function, module, "shout"));
+	ck_cuda(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	ck_cuda(cuCtxSynchronize());
+	return 0;
+}
+
+/* 6 MiB in this case, the service's log would be full of. */
+START_TEST(what_a_module_writes_is_bounded_and_has_its_users_name)
+{
+	struct stat status;
+
+	make_folder();
+	ck_assert(service_start(&service, NULL));
+	open_to_all();
+	self = &users[0];
+	ck_assert_int_eq(exit_status(spawn(shouter, 0)), 0);
+	ck_assert(service_log_wait(&service, "of user 12345 writes more than 600 lines a minute", 1, 20));
+	ck_assert_int_eq(service_log_count(&service, "of user 12345 writes more than"), 1);
+	ck_assert_int_gt(service_log_count(&service, "frmps executor of user 12345["), 500);
+	/* The daemon itself has not said so. */
+	ck_assert_int_eq(service_log_count(&service, "frmps: all is lost"),
+		service_log_count(&service, " error: frmps: all is lost"));
+	ck_assert_int_eq(stat(service.log, &status), 0);
+	ck_assert_int_lt(status.st_size, 512 << 10);
+	/* Nobody else has less. */
+	self = &users[3];
+	ck_assert_int_eq(exit_status(spawn(one_program_of_another_user, 5)), 0);
+}
+END_TEST
+
+/* The pipe is the holder's as well. */
+START_TEST(a_new_daemon_hears_the_executors_of_the_former)
+{
+	make_folder();
+	ck_assert(service_start(&service, NULL));
+	open_to_all();
+	self = &users[0];
+	ck_assert_int_eq(exit_status(spawn(one_program_of_another_user, 5)), 0);
+	kill_daemon();
+	ck_assert_int_eq(exit_status(spawn(shouter, 0)), 0);
+	ck_assert(service_log_wait(&service, "of user 12345 writes more than 600 lines a minute", 1, 20));
+}
+END_TEST
+
+START_TEST(a_module_does_not_see_the_services_environment)
+{
+	static char files[FILES_MAX][4096];
+	int count;
+
+	make_folder();
+	setenv("SECRET_OF_THE_SERVICE", "1", 1);
+	ck_assert(service_start(&service, NULL));
+	unsetenv("SECRET_OF_THE_SERVICE");
+	open_to_all();
+	self = &users[0];
+	ck_assert_int_eq(exit_status(spawn(shouter, 0)), 0);
+	count = read_files(files);
+	ck_assert_int_gt(count, 0);
+	for (int i = 0; i < count; i++)
+		ck_assert_msg(strstr(files[i], "SECRET") == NULL, "%s", files[i]);
+}
+END_TEST
+
 START_TEST(an_executor_that_cannot_be_its_user_does_not_start)
 {
 	make_folder();
@@ -674,6 +749,9 @@ int main(void)
 		tcase_add_test(rights, the_same_in_executors_of_their_own);
 		tcase_add_test(rights, who_is_in_too_many_groups_is_refused);
 		tcase_add_test(rights, the_unit_leaves_the_service_what_it_needs);
+		tcase_add_test(rights, what_a_module_writes_is_bounded_and_has_its_users_name);
+		tcase_add_test(rights, a_new_daemon_hears_the_executors_of_the_former);
+		tcase_add_test(rights, a_module_does_not_see_the_services_environment);
 		tcase_add_test(rights, an_executor_that_cannot_be_its_user_does_not_start);
 		tcase_add_test(rights, a_service_whose_executors_cannot_be_anybody_does_not_start);
 		tcase_add_test(rights, a_service_of_another_user_serves_that_user);

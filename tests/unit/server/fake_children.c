@@ -88,29 +88,29 @@ int clock_gettime(clockid_t clock, struct timespec *ret_now)
 	return 0;
 }
 
-static int start(struct worker *worker, int control_fd, int words_fd)
+static int start(struct worker *worker, const struct heritage_fds *fds)
 {
 	struct fake_child *child = &current->children[current->child_count];
 
 	if (current->refuse_start) {
-		close(control_fd);
-		if (words_fd >= 0)
-			close(words_fd);
+		heritage_close(fds);
 		return -EAGAIN;
 	}
 	ck_assert_uint_lt(current->child_count, FAKE_CHILDREN_MAX);
-	*child = (struct fake_child){.worker = worker, .role = worker->role, .socket = control_fd};
-	if (words_fd >= 0) {
+	*child = (struct fake_child){.worker = worker, .role = worker->role, .socket = fds->control};
+	if (fds->output >= 0)
+		close(fds->output);
+	if (fds->words >= 0) {
 		child->words =
-			mmap(NULL, sizeof(*child->words), PROT_READ | PROT_WRITE, MAP_SHARED, words_fd, 0);
+			mmap(NULL, sizeof(*child->words), PROT_READ | PROT_WRITE, MAP_SHARED, fds->words, 0);
 		ck_assert_ptr_ne(child->words, MAP_FAILED);
 		/* The daemon reads it: an executor cannot take it away. */
-		ck_assert_int_lt(ftruncate(words_fd, 0), 0);
-		close(words_fd);
+		ck_assert_int_lt(ftruncate(fds->words, 0), 0);
+		close(fds->words);
 	}
 	worker->pid = FIRST_PID + (int)current->child_count++;
 	worker->process = child;
-	fcntl(control_fd, F_SETFL, O_NONBLOCK);
+	fcntl(fds->control, F_SETFL, O_NONBLOCK);
 	return 0;
 }
 

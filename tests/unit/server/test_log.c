@@ -138,19 +138,33 @@ START_TEST(the_journal_is_known_by_its_file)
 }
 END_TEST
 
-START_TEST(a_process_has_bounded_lines)
+START_TEST(a_process_whose_lines_are_relayed_writes_priority_and_text)
 {
-	log_init(LOG_LEVEL_DEBUG, "frmps");
-	log_limit(5);
-	/* A minute may end meanwhile. */
-	for (int i = 0; i < 30; i++)
-		log_error("flood");
-	ck_assert_uint_le(count_lines(written()), 2 * 5 + 1);
-	log_debug("for who looks for something");
-	ck_assert_uint_eq(count_lines(written()), 1);
-	log_limit(0);
-	log_error("the end");
-	ck_assert_uint_eq(count_lines(written()), 1);
+	log_init(LOG_LEVEL_INFO, "frmps executor");
+	log_be_relayed();
+	log_warning("a kernel\nfaults");
+	ck_assert_str_eq(written(), "<4>a kernel?faults\n");
+}
+END_TEST
+
+START_TEST(a_relayed_line_is_another_process_s)
+{
+	const struct log_field fields[] = {{"USER", "1001"}};
+	const char *text;
+
+	log_init(LOG_LEVEL_INFO, "frmps");
+	log_relay("frmps executor", 77, fields, 1, "<4>a kernel faults");
+	text = written();
+	ck_assert_msg(strstr(text, " frmps executor[77] warning: a kernel faults\n") != NULL, "%s", text);
+	/* Without a priority, and with what is none. */
+	log_relay("frmps executor", 77, fields, 1, "free \x1b[2J text");
+	text = written();
+	ck_assert_msg(strstr(text, " frmps executor[77] info: free ?[2J text\n") != NULL, "%s", text);
+	log_relay("frmps executor", 77, fields, 1, "<9>%s");
+	text = written();
+	ck_assert_msg(strstr(text, " frmps executor[77] info: <9>%s\n") != NULL, "%s", text);
+	log_relay("frmps executor", 77, fields, 1, "<7>not so urgent");
+	ck_assert_str_eq(written(), "");
 }
 END_TEST
 
@@ -332,7 +346,8 @@ int main(void)
 	tcase_add_test(all, what_is_logged_cannot_forge_a_line);
 	tcase_add_test(all, what_is_no_text_is_cleaned);
 	tcase_add_test(all, a_long_line_is_cut);
-	tcase_add_test(all, a_process_has_bounded_lines);
+	tcase_add_test(all, a_process_whose_lines_are_relayed_writes_priority_and_text);
+	tcase_add_test(all, a_relayed_line_is_another_process_s);
 	tcase_add_test(all, the_journal_is_known_by_its_file);
 	tcase_add_test(all, fields_are_the_journals);
 	tcase_add_test(all, a_field_that_does_not_fit_is_left_out);

@@ -21,7 +21,9 @@ static const char *find(char **environment, const char *name)
 }
 
 static char *operators[] = {(char *)"PATH=/bin", (char *)"CUDA_ENABLE_COREDUMP_ON_EXCEPTION=0",
-	(char *)"CUDA_COREDUMP_FILE=/tmp/core", (char *)"CUDA_DEVICE_MAX_CONNECTIONS=32", NULL};
+	(char *)"CUDA_COREDUMP_FILE=/tmp/core", (char *)"CUDA_DEVICE_MAX_CONNECTIONS=32",
+	(char *)"HOME=/root", (char *)"A=1", (char *)"B=2", (char *)"C=3", (char *)"AWS_SECRET_ACCESS_KEY=s",
+	NULL};
 
 START_TEST(the_driver_handles_exceptions_and_does_not_abort)
 {
@@ -36,12 +38,24 @@ START_TEST(the_driver_handles_exceptions_and_does_not_abort)
 }
 END_TEST
 
+/* Executors run what programs bring along, or read what they sent. */
+START_TEST(what_is_the_services_alone_stays_there)
+{
+	char **environment = exceptions_environment(operators);
+
+	ck_assert_ptr_null(find(environment, "AWS_SECRET_ACCESS_KEY"));
+	ck_assert_ptr_null(find(environment, "HOME"));
+	exceptions_environment_free(environment);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("exceptions");
 	TCase *tests = tcase_create("exceptions");
 
 	tcase_add_test(tests, the_driver_handles_exceptions_and_does_not_abort);
+	tcase_add_test(tests, what_is_the_services_alone_stays_there);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

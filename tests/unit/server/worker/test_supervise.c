@@ -32,13 +32,15 @@ static void start(enum role role, enum proof_state proof, char *ret_told)
 	struct heritage heritage = {.backend = "cuda", .environment = environ, .proof.state = proof};
 	struct crew crew = {.heritage = &heritage};
 	struct worker worker = {.crew = &crew, .role = role};
+	struct heritage_fds fds = {.words = -1, .dump = -1, .output = -1};
 	int pair[2];
 	ssize_t n;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	ck_assert_int_eq(
-		supervise_spawner.start(&worker, pair[1], role == ROLE_EXECUTOR ? dup(STDERR_FILENO) : -1),
-		0);
+	fds.control = pair[1];
+	if (role == ROLE_EXECUTOR)
+		fds.words = dup(STDERR_FILENO);
+	ck_assert_int_eq(supervise_spawner.start(&worker, &fds), 0);
 	n = read(pair[0], ret_told, TOLD_BYTES - 1);
 	ck_assert_int_gt(n, 0);
 	ret_told[n] = '\0';
