@@ -5,6 +5,7 @@
 
 #include "server/adopt/adopt.h"
 #include "server/control/caller.h"
+#include "server/control/checkpoint.h"
 #include "server/fault/device.h"
 #include "server/fault/endless.h"
 #include "server/fault/evidence.h"
@@ -93,6 +94,7 @@ static bool holds(struct session *session)
 
 static void session_ends(struct session *session)
 {
+	checkpoint_abandon(session);
 	move_abandon(session);
 	swap_abandon(session);
 }

@@ -173,7 +173,7 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 		session_keep(session);
 		request_free(request);
 		session->daemon->standby_room->request_over(session);
-		connection_resume(session->connection);
+		session_read_next(session);
 	}
 	session_unref(session);
 }
@@ -721,7 +721,7 @@ static void start(struct session *session, const struct wire_message *message, c
 
 	session->request = request;
 	session->daemon->counters.requests++;
-	connection_pause(session->connection);
+	session_read_next(session);
 	take_kept(request);
 	if (message->type == WIRE_IMPORT_HOST && !become_mapping(request)) {
 		finish_with(request, CUDA_ERROR_INVALID_HANDLE);

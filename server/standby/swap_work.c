@@ -12,6 +12,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/reclaim.h"
 #include "server/session/session.h"
 
 /* Most bytes of a CarryMemory, and CarryMemory requests in flight for a session. */
@@ -279,6 +280,7 @@ static void release(struct swap *swap, struct piece *piece)
 	unmap_active(swap, piece);
 	if (!piece->old)
 		return;
+	reclaim_note_freed(swap->session, piece->old);
 	chunk_doom(piece->old);
 	for (uint32_t i = 0; i < piece->count; i++)
 		holdings_keep(&swap->session->holdings, piece->entries[i]);
