@@ -10,6 +10,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/control/caller.h"
+#include "server/control/checkpoint.h"
 #include "server/daemon/children.h"
 #include "server/daemon/keeping.h"
 #include "server/daemon/life.h"
@@ -191,6 +192,8 @@ static void settle_domains(struct daemon *daemon)
 static void settle_session(struct session *session)
 {
 	session_ref(session);
+	if (take(&session->due, SESSION_DUE_ABANDON))
+		checkpoint_abandon(session);
 	if (take(&session->due, SESSION_DUE_REJECT))
 		session_reject(session, "its session cannot be served");
 	if (take(&session->due, SESSION_DUE_GO_ON) && session->request)

@@ -1,5 +1,5 @@
-// The service's description of the device for the process that asks (server/control/seen.c). Each
-// question uses a connection of its own: no state is kept, and a fork does no harm. Any thread.
+// The service's description of the device for the process that asks (server/control/seen.c). No
+// state is kept. Any thread.
 
 #ifndef FRMPS_CLIENT_NVML_QUESTION_H
 #define FRMPS_CLIENT_NVML_QUESTION_H

@@ -61,6 +61,8 @@ static void resume_session(struct session *session)
 	session->again = (struct session_again){0};
 	shared_fd_unref(again.fd);
 	chunk_unref(again.chunk);
+	if (session->state == SESSION_SERVED)
+		session_read_next(session);
 	if (session->given_up)
 		session_end_given_up(session);
 	else if (session->state == SESSION_CLOSING)

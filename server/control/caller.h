@@ -12,6 +12,7 @@
 #include "server/session/daemon.h"
 
 struct connection;
+struct session;
 struct wire_message;
 
 #define OPERATORS_PER_USER 32u
@@ -42,6 +43,21 @@ struct caller {
 	bool awaits_events;  /* with `request`: answered at the next event */
 	unsigned files;	     /* documents that may be unread */
 };
+
+/** Sends an answer: a document with one number, or an empty one. An operator that cannot get an
+ * answer is freed. @key: NULL: empty */
+void caller_say(struct caller *caller, uint64_t id, const char *key, int64_t value);
+/** Sends a refusal. @reason: may repeat the operator's text */
+void caller_refuse(struct caller *caller, uint64_t id, int32_t code, const char *reason);
+
+/** True for operators that may end the session. */
+bool caller_may_command(const struct caller *caller, const struct session *session);
+/**
+ * Finds the session that the first argument names, if the operator may command that session, and
+ * the session does not end already. @has_word: the command takes a second argument
+ * Return: NULL after an answer with the reason
+ */
+struct session *caller_find_living(struct caller *caller, bool has_word);
 
 /** The operator of an entry of daemon->operators. */
 struct caller *caller_of(struct guest *guest);

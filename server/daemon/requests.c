@@ -178,7 +178,7 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 		session_keep(session);
 		request_free(request);
 		move_look(session);
-		connection_resume(session->connection);
+		session_read_next(session);
 	}
 	session_unref(session);
 }
@@ -745,7 +745,7 @@ static void start(struct session *session, const struct wire_message *message, c
 
 	session->request = request;
 	session->daemon->counters.requests++;
-	connection_pause(session->connection);
+	session_read_next(session);
 	take_kept(request);
 	if (message->type == WIRE_LOAD_MODULE)
 		request->message.load_module.room = image_room(session, message->load_module.bytes);

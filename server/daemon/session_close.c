@@ -16,6 +16,7 @@
 #include "server/daemon/compiling.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
 #include "server/session/linger.h"
 #include "server/session/reclaim.h"
 #include "server/daemon/requests.h"
@@ -175,6 +176,8 @@ void session_end(struct session *session, uint32_t patience_ms)
 	compiling_leave(session);
 	move_abandon(session);
 	swap_abandon(session);
+	if (session->order)
+		due_session(session, SESSION_DUE_ABANDON);
 	let_peer_go(session);
 	if (session->opened)
 		reclaim_begin(session->daemon);

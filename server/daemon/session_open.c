@@ -71,7 +71,7 @@ static void serve(struct session *session)
 		return;
 	}
 	session->state = SESSION_SERVED;
-	connection_resume(session->connection);
+	session_read_next(session);
 	sink_request(session);
 	compiling_await(session);
 	session->daemon->counters.sessions_opened++;

@@ -20,8 +20,9 @@ enum domain_due {
 
 /* Of a session. */
 enum session_due {
-	SESSION_DUE_REJECT = 1 << 0, /* no executor can serve the session */
-	SESSION_DUE_GO_ON = 1 << 1,  /* the request under way may go on */
+	SESSION_DUE_REJECT = 1 << 0,  /* no executor can serve the session */
+	SESSION_DUE_GO_ON = 1 << 1,   /* the request under way may go on */
+	SESSION_DUE_ABANDON = 1 << 2, /* the session ends: so does an operator's order about it */
 };
 
 /* Of the daemon. */

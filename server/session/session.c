@@ -11,6 +11,7 @@
 #include "server/holder/store.h"
 #include "server/incident/session_evidence.h"
 #include "server/log.h"
+#include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
@@ -235,6 +236,8 @@ void session_pause(struct session *session, bool pause, bool ours)
 	session->pause_is_ours = pause && (ours || (was_ours && session_is_paused(session)));
 	if (session->pause_is_ours != was_ours)
 		session_keep(session);
+	if (!pause)
+		session_set_checkpointed(session, false);
 	if (session_is_paused(session) != pause) {
 		/* The region preserves the share over the lives of daemons and executors. */
 		set_share(session, word_relaxed(&session->view.server->share) ^ SHM_SHARE_PAUSED);
@@ -245,6 +248,23 @@ void session_pause(struct session *session, bool pause, bool ours)
 	/* Also the second time: a daemon may have died between the two. */
 	wake_executor(session->domain->active);
 	wake_executor(session->destination);
+	session_read_next(session);
+}
+
+void session_set_checkpointed(struct session *session, bool checkpointed)
+{
+	if (session->checkpointed == checkpointed)
+		return;
+	session->checkpointed = checkpointed;
+	session_keep(session);
+}
+
+void session_read_next(struct session *session)
+{
+	if (session->state != SESSION_SERVED || session->request || session_is_paused(session))
+		connection_pause(session->connection);
+	else
+		connection_resume(session->connection);
 }
 
 void session_set_memory(struct session *session, enum session_memory memory)

@@ -42,6 +42,7 @@ struct connection;
 struct daemon;
 struct domain;
 struct move;
+struct order;
 struct request;
 struct shared_fd;
 struct swap;
@@ -111,6 +112,8 @@ struct session {
 	uint64_t answered;    /* the program's number of its latest finished request */
 	/* paused by an operator of the service: the session's own user may not resume */
 	bool pause_is_ours;
+	/* paused, and its memory is off the device until somebody asks for that */
+	bool checkpointed;
 	uint32_t crashes; /* of daemons while a request of the session was under way */
 	uint32_t deaths;  /* of executors that crashed while they had the session's request */
 	enum session_mirroring mirroring;
@@ -144,7 +147,8 @@ struct session {
 	bool is_stuck;
 	/* limit of the latest refusal, without success since; NULL: none */
 	const char *refused_limit;
-	struct swap *swap; /* while the memory is not HERE (standby/swap.h); else NULL */
+	struct order *order; /* under way (control/checkpoint.h); else NULL */
+	struct swap *swap;   /* while the memory is not HERE (standby/swap.h); else NULL */
 	/* files for the memory; NULL: there are none */
 	struct shared_fd *swap_files[KEPT_SWAP_FILES];
 	struct worker *opening; /* OpenSession is with this executor, not answered */
@@ -219,10 +223,18 @@ void session_set_recovery(struct session *session, bool replay);
 bool session_is_paused(const struct session *session);
 /**
  * Makes the executor that serves the session, and each later one, issue nothing more of the session
- * until it is resumed; work on the device ends. Twice is fine. The session is not CLOSING.
+ * until it is resumed; work on the device ends. The program's requests wait, except for one that is
+ * under way. Twice is fine. The session is not CLOSING.
  * @ours: an operator of the service pauses, not the session's user
  */
 void session_pause(struct session *session, bool pause, bool ours);
+
+/** Records whether a paused session is checkpointed. */
+void session_set_checkpointed(struct session *session, bool checkpointed);
+
+/** Reads the program's next request from now on, unless one is under way, the session is paused or
+ * not served yet. The session is not CLOSING. */
+void session_read_next(struct session *session);
 
 /** Notes and records the place of the session's memory. Executors issue nothing of the session
  * while that is not HERE. */

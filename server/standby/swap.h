@@ -41,6 +41,10 @@ const char *swap_begin(struct session *session, enum swap_manner manner, swap_do
  */
 void swap_end(struct session *session, swap_done_fn *done, void *context);
 
+/** The session's memory, which is away, stays away: nothing brings it back until somebody asks
+ * again. */
+void swap_stay_away(struct session *session);
+
 /** The caller no longer waits. */
 void swap_forget(struct session *session, const void *context);
 

@@ -15,6 +15,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/reclaim.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
@@ -283,6 +284,7 @@ static void release(struct swap *swap, struct piece *piece)
 	unmap_active(swap, piece);
 	if (!piece->old)
 		return;
+	reclaim_note_freed(swap->session, piece->old);
 	chunk_doom(piece->old);
 	for (uint32_t i = 0; i < piece->count; i++)
 		holdings_keep(&swap->session->holdings, piece->entries[i]);

@@ -629,9 +629,9 @@ START_TEST(what_the_services_operator_has_paused_its_user_does_not_resume)
 	expect_order(caller, "pause", NULL);
 	guest = TAILQ_FIRST(&fake->daemon.operators);
 	guest->uid = user;
-	expect_order(caller, "resume", "session 1 was paused by the service's operator");
+	expect_order(caller, "resume", "was paused by the service's operator");
 	expect_order(caller, "pause", NULL);
-	expect_order(caller, "resume", "session 1 was paused by the service's operator");
+	expect_order(caller, "resume", "was paused by the service's operator");
 	ck_assert_uint_eq(word_acquire(&client.view.server->share), SHM_SHARE_PAUSED);
 	guest->uid = getuid();
 	expect_order(caller, "resume", NULL);
@@ -644,6 +644,54 @@ START_TEST(what_the_services_operator_has_paused_its_user_does_not_resume)
 	expect_order(caller, "pause", NULL);
 	expect_order(caller, "resume", NULL);
 	guest->uid = session->uid = getuid();
+	close(caller);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+/* Return: the answer's code */
+static int take_step(int caller, const char *pid, const char *step)
+{
+	order(caller, "process", (const char *const[]){pid, step, NULL}, 2);
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
+	return fake->message.admin_reply.code;
+}
+
+START_TEST(tools_act_on_programs_of_their_user)
+{
+	const uid_t user = getuid() + 4711;
+	struct fake_client client;
+	struct session *session;
+	struct guest *guest;
+	int caller;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], NULL);
+	session = TAILQ_FIRST(&fake->daemon.sessions);
+	session->uid = user;
+	session->pid = 4712;
+	caller = connect_operator();
+	expect_order(caller, "pause", NULL);
+	ck_assert_int_eq(take_step(caller, "4712", "state"), CUDA_SUCCESS);
+	ck_assert_str_eq(fake->message.admin_reply.json, "{\"state\":1}");
+	ck_assert_int_eq(take_step(caller, "4713", "state"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(take_step(caller, "4712x", "state"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(take_step(caller, "4712", "stat"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(take_step(caller, "4712", "lock"), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(take_step(caller, "4712", "restore"), CUDA_ERROR_ILLEGAL_STATE);
+	guest = TAILQ_FIRST(&fake->daemon.operators);
+	guest->uid = user;
+	ck_assert_int_eq(take_step(caller, "4712", "unlock"), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(take_step(caller, "4712", "state"), CUDA_SUCCESS);
+	guest->uid = user + 1;
+	ck_assert_int_eq(take_step(caller, "4712", "state"), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(take_step(caller, "4712", "lock"), CUDA_ERROR_NOT_PERMITTED);
+	guest->uid = getuid();
+	ck_assert_int_eq(take_step(caller, "4712", "unlock"), CUDA_SUCCESS);
+	ck_assert_uint_eq(word_acquire(&client.view.server->share), 0);
+	session->uid = getuid();
 	close(caller);
 	fake_leave(fake, &client);
 	end();
@@ -987,6 +1035,7 @@ int main(void)
 	tcase_add_test(tests, refusals_say_why);
 	tcase_add_test(tests, operator_pauses_a_session_and_resumes_it);
 	tcase_add_test(tests, what_the_services_operator_has_paused_its_user_does_not_resume);
+	tcase_add_test(tests, tools_act_on_programs_of_their_user);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
 	tcase_add_test(tests, operator_ends_a_session);
 	tcase_add_test(tests, operator_ends_a_session_that_waits_for_an_executor);
