@@ -88,3 +88,11 @@ void place_begin(char path[PLACE_BYTES])
 {
 	place_begin_in(mps_folders, path);
 }
+
+bool place_of_device(const char *first, unsigned number, char path[PLACE_BYTES])
+{
+	int length = number ? snprintf(path, PLACE_BYTES, "%s.%u", first, number)
+			    : snprintf(path, PLACE_BYTES, "%s", first);
+
+	return length >= 0 && (unsigned)length < PLACE_BYTES;
+}

@@ -8,39 +8,10 @@
 #include <string.h>
 
 #include "client/link/connect.h"
-
-/* Bytes of a UUID's text as tools print it: "GPU-" and five groups. */
-#define UUID_TEXT 41
+#include "protocol/uuid.h"
 
 static struct client_device device;
 static int visible_count;
-
-static void uuid_text(const uint8_t uuid[16], char ret_text[UUID_TEXT])
-{
-	char *at = ret_text + sprintf(ret_text, "GPU-");
-
-	for (int i = 0; i < 16; ++i)
-		at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
-}
-
-/* The device whose UUID begins with this text; -1 if that is not exactly one device. */
-static int uuid_index(const char *entry, size_t length, int count, const uint8_t (*uuids)[16])
-{
-	char text[UUID_TEXT];
-	int found = -1;
-
-	if (length <= 4 || length >= sizeof(text))
-		return -1;
-	for (int i = 0; i < count; ++i) {
-		uuid_text(uuids[i], text);
-		if (strncmp(entry, text, length) != 0)
-			continue;
-		if (found >= 0)
-			return -1;
-		found = i;
-	}
-	return found;
-}
 
 /* A number ends with its digits, whatever follows. */
 static int number_index(const char *entry, size_t length, int count)
@@ -88,8 +59,7 @@ int device_ordinal(const char *visible, int index, int count, const uint8_t (*uu
 		int named;
 
 		visible = next_entry(visible, &entry, &length);
-		named = by_uuid ? uuid_index(entry, length, count, uuids)
-				: number_index(entry, length, count);
+		named = by_uuid ? uuid_find(entry, length, count, uuids) : number_index(entry, length, count);
 		if (named < 0)
 			break;
 		if (named == index && place >= 0)

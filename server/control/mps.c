@@ -11,6 +11,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "protocol/percentage.h"
+#include "protocol/uuid.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/control/caller.h"
@@ -119,11 +120,11 @@ static void print_value(const struct verb *verb, uint64_t bytes)
 /* True if a word names the device of the service: 0, or the beginning of its UUID. */
 static bool is_device(const struct verb *verb, const char *word)
 {
-	char uuid[BACKEND_UUID_TEXT];
+	char uuid[UUID_TEXT];
 
 	if (!strcmp(word, "0"))
 		return true;
-	backend_uuid_text(verb->daemon->device.uuid, uuid);
+	daemon_uuid(verb->daemon, uuid);
 	if (verb->daemon->device_known && strlen(word) > strlen("GPU-") &&
 		!strncasecmp(word, uuid, strlen(word)))
 		return true;
@@ -378,7 +379,7 @@ static bool check_label(const struct verb *verb, const char *label)
 static void add_partition(const struct verb *verb)
 {
 	const char *label = verb->count > 3 ? verb->words[3] : "";
-	char uuid[BACKEND_UUID_TEXT], name[PARTITION_NAME];
+	char uuid[UUID_TEXT], name[PARTITION_NAME];
 	const struct partition *partition;
 	uint32_t units;
 
@@ -391,7 +392,7 @@ static void add_partition(const struct verb *verb)
 		return;
 	}
 	partition_name(partition, name);
-	backend_uuid_text(verb->daemon->device.uuid, uuid);
+	daemon_uuid(verb->daemon, uuid);
 	snprintf(verb->answer->text, sizeof(verb->answer->text), "Partition %s/%s created", uuid, name);
 	note_partition(verb, name, "is made, of", units);
 }

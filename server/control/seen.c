@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "protocol/uuid.h"
 #include "server/control/document.h"
 #include "server/log.h"
 #include "server/session/daemon.h"
@@ -81,7 +82,7 @@ char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
 	const struct backend_device *device = &daemon->device;
 	const int32_t *attributes = device->attributes;
 	const struct session *own = find_own(daemon, uid, pid);
-	char uuid[BACKEND_UUID_TEXT], name[sizeof(device->name)];
+	char uuid[UUID_TEXT], name[sizeof(device->name)];
 	uint64_t used, total;
 	json_t *processes, *json;
 
@@ -90,7 +91,7 @@ char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
 	processes = list_processes(daemon, uid, &used);
 	total = terms_lower(
 		device->total_bytes, own ? own->terms.memory_limit : limit_of_new(daemon, uid, pid));
-	backend_uuid_text(device->uuid, uuid);
+	daemon_uuid(daemon, uuid);
 	/* Comes from an executor. */
 	snprintf(name, sizeof(name), "%s", device->name);
 	log_clean(name);

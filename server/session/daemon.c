@@ -13,7 +13,10 @@
 #include <uv.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/place.h"
+#include "protocol/uuid.h"
 #include "server/config/config.h"
+#include "server/config/devices.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/notify.h"
@@ -61,9 +64,27 @@ static void copy_device(struct backend_device *device, const struct wire_ready *
 	device->sm_units = ready->sm_units;
 }
 
+unsigned daemon_devices(const struct daemon *daemon)
+{
+	return daemon->heritage->count ? daemon->heritage->count : 1;
+}
+
+void daemon_socket(const struct daemon *daemon, char *path)
+{
+	place_of_device(daemon->config->socket, daemon->heritage->number, path);
+}
+
+void daemon_uuid(const struct daemon *daemon, char *text)
+{
+	uint8_t uuid[16];
+
+	devices_uuid(daemon->device.uuid, daemon->heritage->copy, uuid);
+	uuid_text(uuid, text);
+}
+
 static void become_ready(struct daemon *daemon)
 {
-	char text[300];
+	char text[300], path[PLACE_BYTES];
 
 	if (daemon->ready || !daemon->device_known || !daemon->keeper || daemon->keeper->state != WORKER_WARM)
 		return;
@@ -75,8 +96,9 @@ static void become_ready(struct daemon *daemon)
 	}
 	daemon->ready = true;
 	daemon_keep(daemon);
+	daemon_socket(daemon, path);
 	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
-		daemon->device.name, daemon->device.driver_version, daemon->config->socket);
+		daemon->device.name, daemon->device.driver_version, path);
 	notify_manager("READY=1");
 }
 

@@ -172,6 +172,13 @@ struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 void daemon_end_sessions(
 	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason);
 
+/** How many devices the service has. */
+unsigned daemon_devices(const struct daemon *daemon);
+/** The path of this device's socket. @path: PLACE_BYTES */
+void daemon_socket(const struct daemon *daemon, char *path);
+/** The UUID by which programs and operators know the device, as text. @text: UUID_TEXT */
+void daemon_uuid(const struct daemon *daemon, char *text);
+
 /** True if the device has failed (fault/device.h). */
 bool daemon_has_failed(const struct daemon *daemon);
 
