@@ -33,6 +33,11 @@
 int place_find(char path[PLACE_BYTES]);
 
 /**
+ * As place_find(), for one of the service's devices. @number: from 0
+ */
+int place_find_device(unsigned number, char path[PLACE_BYTES]);
+
+/**
  * The place at which a service in the role of stock MPS puts its socket: $FRMPS_SOCKET, else
  * frmps.sock in $CUDA_MPS_PIPE_DIRECTORY, else in the first of /run/nvidia-mps and /tmp/nvidia-mps
  * that exists and is trusted. Without either, root makes the former and other users the latter. So

@@ -14,9 +14,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "protocol/place.h"
-#include "protocol/uuid.h"
 #include "server/config/config.h"
-#include "server/config/devices.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/notify.h"
@@ -64,24 +62,6 @@ static void copy_device(struct backend_device *device, const struct wire_ready *
 	device->sm_units = ready->sm_units;
 }
 
-unsigned daemon_devices(const struct daemon *daemon)
-{
-	return daemon->heritage->count ? daemon->heritage->count : 1;
-}
-
-void daemon_socket(const struct daemon *daemon, char *path)
-{
-	place_of_device(daemon->config->socket, daemon->heritage->number, path);
-}
-
-void daemon_uuid(const struct daemon *daemon, char *text)
-{
-	uint8_t uuid[16];
-
-	devices_uuid(daemon->device.uuid, daemon->heritage->copy, uuid);
-	uuid_text(uuid, text);
-}
-
 static void become_ready(struct daemon *daemon)
 {
 	char text[300], path[PLACE_BYTES];
@@ -114,6 +94,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 		if (!daemon->device_known)
 			copy_device(&daemon->device, ready);
 		daemon->device_known = true;
+		timer_start(daemon->greeting, 0);
 		daemon->fault_room->device_known(daemon);
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
 		overdue_came_up(&daemon->crew);

@@ -1,9 +1,14 @@
-// Look-up of sessions and domains by number, and the record of the daemon's own numbers. See
-// daemon.h.
+// Look-up of sessions and domains by number, the record of the daemon's own numbers, and the names
+// of its device. See daemon.h.
 
 #include "server/session/daemon.h"
 
+#include "protocol/place.h"
+#include "protocol/uuid.h"
+#include "server/config/config.h"
+#include "server/config/devices.h"
 #include "server/holder/store.h"
+#include "server/role.h"
 #include "server/session/domain.h"
 #include "server/session/listener.h"
 #include "server/session/records.h"
@@ -54,4 +59,22 @@ void daemon_keep(struct daemon *daemon)
 	if (daemon->listener)
 		listener_keys(daemon->listener, &kept.listener, &kept.listener_lock);
 	daemon->record = store_put(daemon->store, daemon->record, RECORD_SERVICE, 0, &kept, sizeof(kept));
+}
+
+unsigned daemon_devices(const struct daemon *daemon)
+{
+	return daemon->heritage->count ? daemon->heritage->count : 1;
+}
+
+void daemon_socket(const struct daemon *daemon, char *path)
+{
+	place_of_device(daemon->config->socket, daemon->heritage->number, path);
+}
+
+void daemon_uuid(const struct daemon *daemon, char *text)
+{
+	uint8_t uuid[16];
+
+	devices_uuid(daemon->device.uuid, daemon->heritage->copy, uuid);
+	uuid_text(uuid, text);
 }

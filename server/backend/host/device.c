@@ -1,5 +1,6 @@
 // Properties of the pretended devices: small devices of compute capability 9.0, which differ in
-// their UUIDs and places on the bus. FRMPS_HOST_DEVICES says how many there are. Features that blocks of a grid running one after another cannot have (cooperative launches, clusters) are
+// their UUIDs and places on the bus. FRMPS_HOST_DEVICES says how many there are. Features that
+// blocks of a grid running one after another cannot have (cooperative launches, clusters) are
 // reported as missing.
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-// The main process of a service with several devices: when it is ready, what it does when a device's
-// process ends, and how all end. Devices are functions of this file; a folder says what happened.
+// The main process of a service with several devices: when it is ready, what it does when the
+// process of a device ends, and how all end. Devices are functions of this file.
 
 #include "server/parent.h"
 
