@@ -81,8 +81,19 @@ static bool read_processes(const char *text, struct seen *seen)
 	return end;
 }
 
+/* A service that does not say so has one device. */
+static void read_place(const char *text, struct seen *seen)
+{
+	if (!read_small(text, "number", &seen->number) || !read_small(text, "devices", &seen->devices) ||
+		!seen->devices || seen->devices > PLACE_DEVICES || seen->number >= seen->devices) {
+		seen->number = 0;
+		seen->devices = 1;
+	}
+}
+
 int question_parse(const char *text, struct seen *seen)
 {
+	read_place(text, seen);
 	return read_text(text, "name", seen->name, sizeof(seen->name)) &&
 			       read_text(text, "uuid", seen->uuid, sizeof(seen->uuid)) &&
 			       read_text(text, "pci", seen->pci, sizeof(seen->pci)) &&
@@ -97,14 +108,14 @@ int question_parse(const char *text, struct seen *seen)
 }
 
 /* Return: a connected socket; -1 */
-static int reach(void)
+static int reach(unsigned number)
 {
 	const struct timeval patience = {.tv_sec = PATIENCE_S};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	char path[PLACE_BYTES];
 	int fd;
 
-	if (place_find(path) || strlen(path) >= sizeof(address.sun_path))
+	if (place_find_device(number, path) || strlen(path) >= sizeof(address.sun_path))
 		return -1;
 	strcpy(address.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -160,14 +171,23 @@ static char *converse(int fd)
 	return text;
 }
 
-int question_ask(struct seen *ret_seen)
+int question_ask(unsigned number, struct seen *ret_seen)
 {
-	int fd = reach(), r;
+	int fd = reach(number), r;
 	char *text = fd < 0 ? NULL : converse(fd);
 
 	if (fd >= 0)
 		close(fd);
 	r = text ? question_parse(text, ret_seen) : -1;
 	free(text);
+	return r;
+}
+
+int question_ask_any(struct seen *ret_seen)
+{
+	int r = -1;
+
+	for (unsigned i = 0; r && i < PLACE_DEVICES; i++)
+		r = question_ask(i, ret_seen);
 	return r;
 }
