@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/uuid.h"
 #include "server/control/document.h"
 #include "server/control/events.h"
 #include "server/control/mps.h"
@@ -24,6 +25,7 @@
 #include "server/control/turn.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/desk.h"
 #include "server/session/guests.h"
@@ -113,9 +115,16 @@ static struct shared_fd *make_document(const char *json, size_t length)
 	return shared_fd_new(fd);
 }
 
+/* What a tool needs to know to go on: how many devices there are, and which one this is. */
 static void answer_ping(struct caller *caller)
 {
-	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
+	const struct daemon *daemon = caller->daemon;
+	char uuid[UUID_TEXT];
+
+	daemon_uuid(daemon, uuid);
+	say(caller, caller->request.id, CUDA_SUCCESS,
+		json_pack("{si si ss}", "number", (int)daemon->heritage->number, "devices",
+			(int)daemon_devices(daemon), "uuid", uuid));
 }
 
 /* A document for several operators; the file is made for the first that needs a file. */
