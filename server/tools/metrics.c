@@ -331,9 +331,9 @@ char *metrics_text(const json_t *status)
  * Several devices: the texts of all are joined, because the format wants what has one name together.
  */
 
-/* The lines of one name, in a text. */
+/* The lines of one name, in a text: two that explain it, and any number of samples. */
 struct family {
-	const char *name, *samples, *end; /* begin of the lines that explain it, of the others; the end */
+	const char *name, *samples, *end; /* begin of the former, of the latter; the end */
 };
 
 static const char *next_line(const char *line)
@@ -346,12 +346,9 @@ static const char *next_line(const char *line)
 /* @at: begin of a family. Return: false at the end of the text */
 static bool read_family(const char *at, struct family *ret_family)
 {
-	const char *line = at;
+	const char *line = next_line(next_line(at));
 
-	*ret_family = (struct family){.name = at};
-	while (*line == '#')
-		line = next_line(line);
-	ret_family->samples = line;
+	*ret_family = (struct family){.name = at, .samples = line};
 	while (*line && *line != '#')
 		line = next_line(line);
 	ret_family->end = line;

@@ -20,6 +20,7 @@ enum span_kind {
 	SPAN_LIST,    /* each device, one list; JSON as above */
 	SPAN_ORDER,   /* each device; the first one's answer is shown */
 	SPAN_FIRST,   /* the first device that answers: the same for all */
+	SPAN_WHOLE,   /* looks at the service's devices itself */
 	SPAN_SESSION, /* a session's number: several devices may have it, so the operator names one */
 	SPAN_SERVER,  /* the device that has the server with that process */
 	SPAN_CLIENT,  /* the device that has the program */
@@ -30,7 +31,7 @@ enum span_kind {
 struct span {
 	const char *name;
 	enum span_kind kind;
-	int word; /* argument that names server, client or device; -1: none */
+	int word; /* argument, without options, that names server, client or device; -1: none */
 	/* SPAN_LIST, SPAN_DEVICE: the device is the rest of the argument that begins so */
 	const char *option;
 };
@@ -208,7 +209,10 @@ static const char *find_word(const struct span *span, const struct call *call)
 	for (int i = 0; span->option && i < call->count; i++)
 		if (!strncmp(call->arguments[i], span->option, strlen(span->option)))
 			return call->arguments[i] + strlen(span->option);
-	return span->word >= 0 && span->word < call->count ? call->arguments[span->word] : NULL;
+	for (int i = 0, word = 0; i < call->count; i++)
+		if (*call->arguments[i] != '-' && word++ == span->word)
+			return call->arguments[i];
+	return NULL;
 }
 
 static int ask_for_device(const struct target *target, const char *why)
@@ -235,6 +239,8 @@ static int run_across(const struct target *target, const struct span *span)
 		return order_each(target);
 	case SPAN_FIRST:
 		return run_on_first(target);
+	case SPAN_WHOLE:
+		return target->run(target->call);
 	case SPAN_SESSION:
 		return ask_for_device(target, "each numbers its programs for itself");
 	case SPAN_SERVER:
