@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "protocol/place.h"
 #include "server/adopt/adopt.h"
 #include "server/config/config.h"
 #include "server/daemon/witnesses.h"
@@ -45,8 +46,11 @@ static void on_holder(void *context)
 
 static int start_listening(struct daemon *daemon)
 {
-	char text[400] = "";
-	int r = listener_new(daemon, daemon->config->socket, &daemon->listener, text, sizeof(text));
+	char text[400] = "", path[PLACE_BYTES];
+	int r;
+
+	daemon_socket(daemon, path);
+	r = listener_new(daemon, path, &daemon->listener, text, sizeof(text));
 
 	if (r)
 		log_error("%s", r < 0 ? strerror(-r) : text);

@@ -36,6 +36,21 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = (
+    Mutation("a device that failed is not served again", "server/parent.c",
+             "if (parent->ready && !is_final(code)) {", "if (parent->count == 999 && !is_final(code)) {",
+             "server/test_parent system/test_devices"),
+    Mutation("an operator's end is undone", "server/parent.c",
+             "parent->stops |= !code;", "parent->stops |= 0;", "server/test_parent"),
+    Mutation("a limit of one device holds for all", "server/config/terms.c",
+             "return rule->device == rules->device;", "return true;", "server/config/test_config system/test_devices"),
+    Mutation("a process works on several devices at once", "client/state/device.c",
+             "if (session < 0 || session == ordinal)", "if (session < 0 || ordinal >= 0)",
+             "client/test_start system/test_devices"),
+    Mutation("a program is told of a device's memory without its limit", "server/session/handshake.c",
+             "description->device.total_bytes = terms_lower(terms.memory_limit, daemon->device.total_bytes);", "",
+             "server/session/test_sessions system/test_devices"),
+    Mutation("logical devices are one device", "server/config/devices.c",
+             "ret_uuid[COPY_BYTE] ^= (uint8_t)copy;", "(void)copy;", "server/config/test_devices system/test_devices"),
     Mutation("a descriptor's token counts for another user", "server/session/export.c",
              "if (offer->uid == uid && ", "if (uid != 1 && ", "system/test_users", True),
     Mutation("pinned memory is shared with another user", "server/daemon/sharing.c",

@@ -13,10 +13,30 @@
 
 #include "client/link/ask.h"
 #include "client/state/log.h"
+#include "protocol/place.h"
 
 /* Of the question for the state, seconds. An order takes as long as it takes. */
 #define PATIENCE_S 60u
 #define NO_LIMIT   0u
+
+/* Asks for each device of the service until one knows the process. */
+static CUresult ask_devices(const struct wire_names *arguments, unsigned patience_s, char **ret_text)
+{
+	CUresult code = ask_service(0, "process", arguments, patience_s, ret_text), next;
+	char *text;
+
+	for (unsigned i = 1; code == CUDA_ERROR_INVALID_VALUE && i < PLACE_DEVICES; i++) {
+		next = ask_service(i, "process", arguments, patience_s, &text);
+		if (next == CUDA_ERROR_MPS_CONNECTION_FAILED) {
+			free(text);
+			break;
+		}
+		free(*ret_text);
+		*ret_text = text;
+		code = next;
+	}
+	return code;
+}
 
 /* @ret_state: NULL: not wanted. Return: the service's code, after a line that says why */
 static CUresult order(int pid, const char *what, const char *argument, CUprocessState *ret_state)
@@ -29,7 +49,7 @@ static CUresult order(int pid, const char *what, const char *argument, CUprocess
 	CUresult code;
 
 	snprintf(number, sizeof(number), "%d", pid);
-	code = ask_service("process", &arguments, ret_state ? PATIENCE_S : NO_LIMIT, &text);
+	code = ask_devices(&arguments, ret_state ? PATIENCE_S : NO_LIMIT, &text);
 	if (code != CUDA_SUCCESS && text)
 		ask_text(text, "reason", reason, sizeof(reason));
 	if (code != CUDA_SUCCESS)

@@ -58,14 +58,14 @@ bool ask_text(const char *text, const char *key, char *ret_text, size_t size)
 }
 
 /* Return: a connected socket; -1 */
-static int reach(unsigned patience_s)
+static int reach(unsigned number, unsigned patience_s)
 {
 	const struct timeval patience = {.tv_sec = patience_s};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	char path[PLACE_BYTES];
 	int fd;
 
-	if (place_find(path) || strlen(path) >= sizeof(address.sun_path))
+	if (place_find_device(number, path) || strlen(path) >= sizeof(address.sun_path))
 		return -1;
 	strcpy(address.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -122,11 +122,11 @@ static CUresult converse(int fd, const struct wire_message *message, char **ret_
 	return code;
 }
 
-CUresult ask_service(
-	const char *command, const struct wire_names *arguments, unsigned patience_s, char **ret_text)
+CUresult ask_service(unsigned number, const char *command, const struct wire_names *arguments,
+	unsigned patience_s, char **ret_text)
 {
 	struct wire_message message = {.type = WIRE_ADMIN, .id = 1, .admin = {.command = command}};
-	int fd = reach(patience_s);
+	int fd = reach(number, patience_s);
 	CUresult code;
 
 	*ret_text = NULL;

@@ -13,15 +13,15 @@
 #include "protocol/wire.h"
 
 /**
- * Asks the service.
+ * Asks the service about one of its devices. @number: of the device, from 0
  * @command: row of server/control/commands.def
  * @patience_s: longest wait for the answer, seconds; 0: no limit
  * @ret_text: the document, which the caller frees; NULL: there is none
  * Return: the service's code; CUDA_ERROR_MPS_CONNECTION_FAILED: nothing was asked;
  * CUDA_ERROR_MPS_RPC_FAILURE: there is no answer, and the service may have done what was asked
  */
-CUresult ask_service(
-	const char *command, const struct wire_names *arguments, unsigned patience_s, char **ret_text);
+CUresult ask_service(unsigned number, const char *command, const struct wire_names *arguments,
+	unsigned patience_s, char **ret_text);
 
 /*
  * Values of a document: JSON without blanks, as the service writes it. A quote within a text has a

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/link/ask.h"
+#include "protocol/place.h"
 
 #define PATIENCE_S 5u
 
@@ -27,8 +28,19 @@ static bool read_processes(const char *text, struct seen *seen)
 	return end;
 }
 
+/* A service that does not say so has one device. */
+static void read_place(const char *text, struct seen *seen)
+{
+	if (!ask_small(text, "number", &seen->number) || !ask_small(text, "devices", &seen->devices) ||
+		!seen->devices || seen->devices > PLACE_DEVICES || seen->number >= seen->devices) {
+		seen->number = 0;
+		seen->devices = 1;
+	}
+}
+
 int question_parse(const char *text, struct seen *seen)
 {
+	read_place(text, seen);
 	return ask_text(text, "name", seen->name, sizeof(seen->name)) &&
 			       ask_text(text, "uuid", seen->uuid, sizeof(seen->uuid)) &&
 			       ask_text(text, "pci", seen->pci, sizeof(seen->pci)) &&
@@ -41,12 +53,21 @@ int question_parse(const char *text, struct seen *seen)
 		       : -1;
 }
 
-int question_ask(struct seen *ret_seen)
+int question_ask(unsigned number, struct seen *ret_seen)
 {
 	char *text;
-	CUresult code = ask_service("seen", NULL, PATIENCE_S, &text);
+	CUresult code = ask_service(number, "seen", NULL, PATIENCE_S, &text);
 	int r = !code && text ? question_parse(text, ret_seen) : -1;
 
 	free(text);
+	return r;
+}
+
+int question_ask_any(struct seen *ret_seen)
+{
+	int r = -1;
+
+	for (unsigned i = 0; r && i < PLACE_DEVICES; i++)
+		r = question_ask(i, ret_seen);
 	return r;
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/place.h"
 #include "server/adopt/inventory.h"
 #include "server/adopt/repeat.h"
 #include "server/adopt/resume.h"
@@ -79,6 +80,7 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 {
 	const struct record **records;
 	struct kept_service kept = {0};
+	char path[PLACE_BYTES];
 	bool found = store_list(daemon->store, RECORD_SERVICE, &records) == 1 &&
 		     record_read(records[0], &kept, sizeof(kept));
 	int r;
@@ -103,8 +105,8 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->stop_seconds = kept.stop_seconds;
 	daemon->counters = kept.counters;
 	daemon->counters.daemons_lost++;
-	r = listener_adopt(
-		daemon, daemon->config->socket, kept.listener, kept.listener_lock, &daemon->listener);
+	daemon_socket(daemon, path);
+	r = listener_adopt(daemon, path, kept.listener, kept.listener_lock, &daemon->listener);
 	/* A daemon that is shutting down has no listener. */
 	if (r < 0 && !legacy->stops)
 		return -1;

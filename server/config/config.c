@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "protocol/place.h"
+#include "server/config/devices.h"
 #include "server/log.h"
 
 enum option_type { OPTION_TEXT, OPTION_CHOICE, OPTION_NUMBER, OPTION_BYTES };
@@ -166,6 +167,8 @@ static int set_text(
 		snprintf(text, size, "%s: longer than %d bytes", row->key, CONFIG_TEXT_MAX - 1);
 		return CONFIG_E_INVALID;
 	}
+	if (*value && strcmp(row->key, "devices") == 0 && devices_check(value, text, size))
+		return CONFIG_E_INVALID;
 	strcpy((char *)config + row->offset, value);
 	return 0;
 }

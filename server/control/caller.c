@@ -15,6 +15,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/control/checkpoint.h"
+#include "protocol/uuid.h"
 #include "server/control/document.h"
 #include "server/control/events.h"
 #include "server/control/mps.h"
@@ -27,6 +28,7 @@
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
@@ -125,9 +127,16 @@ static struct shared_fd *make_document(const char *json, size_t length)
 	return shared_fd_new(fd);
 }
 
+/* What a tool needs to know to go on: how many devices there are, and which one this is. */
 static void answer_ping(struct caller *caller)
 {
-	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
+	const struct daemon *daemon = caller->daemon;
+	char uuid[UUID_TEXT];
+
+	daemon_uuid(daemon, uuid);
+	say(caller, caller->request.id, CUDA_SUCCESS,
+		json_pack("{si si ss}", "number", (int)daemon->heritage->number, "devices",
+			(int)daemon_devices(daemon), "uuid", uuid));
 }
 
 /* A document for several operators; the file is made for the first that needs a file. */

@@ -1,6 +1,7 @@
 // Status. See status.h. Names are part of the operator's interface: added to, never changed.
 //
 //   version, backend, socket   texts
+//   devices			how many the service has; each has a status of its own
 //   pid, uptime_seconds	the daemon's process; how long the service has run
 //   stop_ms	during a shutdown: the time that is left for present programs; else null
 //   holder			process that takes signals and starts the daemon again
@@ -15,7 +16,8 @@
 //     reason			only when not proved: the reason
 //   device			zeros before an executor was up
 //     name, total_bytes, driver_version, multiprocessors
-//     uuid			as the driver's tools write it
+//     number			its place among the service's devices
+//     uuid			as the driver's tools write it; of a logical device a similar one
 //     chunks, chunk_multiprocessors	units of granting multiprocessors: their number, and the size of each; 0: unsupported
 //     free_chunks		chunks that SM partitions can still have
 //     unheld_bytes		exported memory that no program has any more, but somebody's descriptor preserves
@@ -88,6 +90,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "protocol/place.h"
+#include "protocol/uuid.h"
 #include "server/config/config.h"
 #include "server/control/document.h"
 #include "server/daemon/device.h"
@@ -323,14 +327,15 @@ static json_t *device_json(const struct daemon *daemon)
 {
 	const struct backend_device *device = &daemon->device;
 	const struct device_health *health = &daemon->health;
-	char uuid[BACKEND_UUID_TEXT];
+	char uuid[UUID_TEXT];
 	json_t *json = json_pack("{so sI si si ss}", "name", foreign(device->name), "total_bytes",
 		(json_int_t)device->total_bytes, "driver_version", (int)device->driver_version,
 		"multiprocessors", (int)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT], "state",
 		device_state_name(health->state));
 
-	backend_uuid_text(device->uuid, uuid);
+	daemon_uuid(daemon, uuid);
 	if (json) {
+		json_object_set_new(json, "number", json_integer(daemon->heritage->number));
 		json_object_set_new(json, "uuid", json_string(uuid));
 		json_object_set_new(json, "compute_mode",
 			json_string(daemon->heritage->exclusive ? "exclusive" : "default"));
@@ -447,10 +452,12 @@ static json_t *stop_json(const struct daemon *daemon)
 char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
+	char path[PLACE_BYTES];
 
-	return document_text(json_pack("{ss ss so si si sI so sb so so so so so so so so so so}", "version",
-		SERVER_VERSION, "backend", daemon->heritage->backend, "socket",
-		foreign(daemon->config->socket), "pid", (int)getpid(), "holder", (int)getppid(),
+	daemon_socket(daemon, path);
+	return document_text(json_pack("{ss ss so si si si sI so sb so so so so so so so so so so}",
+		"version", SERVER_VERSION, "backend", daemon->heritage->backend, "socket", foreign(path),
+		"devices", (int)daemon_devices(daemon), "pid", (int)getpid(), "holder", (int)getppid(),
 		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "stop_ms",
 		stop_json(daemon), "ready", daemon->ready, "keeper", keeper_json(daemon), "device",
 		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "run_as",

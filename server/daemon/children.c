@@ -9,6 +9,7 @@
 #include <sysexits.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/place.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/daemon/device.h"
@@ -65,7 +66,7 @@ static void copy_device(struct backend_device *device, const struct wire_ready *
 
 void children_look_ready(struct daemon *daemon)
 {
-	char text[300];
+	char text[300], path[PLACE_BYTES];
 
 	if (daemon->ready || !daemon->device_known || !daemon->keeper || daemon->keeper->state != WORKER_WARM)
 		return;
@@ -77,8 +78,9 @@ void children_look_ready(struct daemon *daemon)
 	}
 	daemon->ready = true;
 	daemon_keep(daemon);
+	daemon_socket(daemon, path);
 	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
-		daemon->device.name, daemon->device.driver_version, daemon->config->socket);
+		daemon->device.name, daemon->device.driver_version, path);
 	notify_manager("READY=1");
 }
 
@@ -98,6 +100,7 @@ static void take_ready(struct worker *worker, const struct wire_ready *ready)
 		if (!daemon->device_known)
 			copy_device(&daemon->device, ready);
 		daemon->device_known = true;
+		timer_start(daemon->greeting, 0);
 		witnesses_follow_device(daemon);
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
 		overdue_came_up(&daemon->crew);

@@ -4,6 +4,7 @@
 #ifndef FRMPS_SERVER_DAEMON_HANDSHAKE_H
 #define FRMPS_SERVER_DAEMON_HANDSHAKE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/command.h"
@@ -14,7 +15,10 @@
 	(FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PARTITION |            \
 		FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS | FRMPS_FEATURE_HOST)
 
+struct connection;
+struct daemon;
 struct session;
+struct subject;
 
 /**
  * Checks that this version can serve a Hello, apart from room.
@@ -29,6 +33,17 @@ void handshake_copy_name(char *copy, size_t size, const char *name);
 /** Copies the identity of a program in the same way: from the Hello, or else the program's name.
  * @copy: SESSION_IDENTITY_MAX bytes */
 void handshake_identity(char *copy, const struct wire_hello *hello);
+
+/**
+ * Sends the description of the device, which is known, to a program, on the terms that the program
+ * would have.
+ * Return: 0, or an outcome of connection_send(), or -errno.
+ */
+int handshake_describe(struct daemon *daemon, struct connection *connection, const struct subject *subject,
+	const struct wire_hello *hello);
+
+/** True if a Hello wants a description, and no session. */
+bool handshake_wants_description(const struct daemon *daemon, const struct wire_hello *hello);
 
 /** Sends Welcome with the three descriptors. Return: 0, or an outcome of connection_send(), or
  * -errno. */

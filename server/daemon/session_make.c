@@ -24,6 +24,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/daemon/handshake.h"
+#include "server/session/grant.h"
 #include "server/session/message.h"
 #include "server/session/owner.h"
 #include "server/session/partition.h"
@@ -174,19 +175,6 @@ static int refuse_new(
 	return SESSION_E_REFUSED;
 }
 
-/* The smallest limit of the program's own wish and the limits that operators have set so far. */
-static uint64_t memory_wish(const struct session *session, const struct wire_hello *hello)
-{
-	return terms_lower(hello->memory_limit,
-		terms_lower(session->domain->memory_limit, session->daemon->memory_default));
-}
-
-static uint64_t sm_wish(const struct session *session, const struct wire_hello *hello)
-{
-	return terms_lower(
-		hello->sm_percent, terms_lower(session->domain->sm_percent, session->daemon->sm_default));
-}
-
 /* Return: false if the program names a partition that does not exist */
 static bool take_partition(struct session *session, const struct wire_hello *hello)
 {
@@ -201,9 +189,9 @@ static void take_hello(struct session *session, const struct wire_hello *hello)
 	handshake_copy_name(session->program, sizeof(session->program), hello->program);
 	handshake_identity(session->identity, hello);
 	session->features = hello->features & HANDSHAKE_FEATURES;
-	session->memory_wish = memory_wish(session, hello);
-	session->sm_wish = sm_wish(session, hello);
-	session->class_wish = hello->priority ? CONFIG_CLASS_OFFLINE : session->daemon->class_default;
+	session->memory_wish = grant_memory_wish(session->daemon, session->domain, hello);
+	session->sm_wish = grant_sm_wish(session->daemon, session->domain, hello);
+	session->class_wish = grant_class_wish(session->daemon, hello);
 	session_set_terms(session);
 	session->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)session->terms.recovery;
 }

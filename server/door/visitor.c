@@ -37,6 +37,8 @@
 /* Not in the same round. */
 #define NEXT_TURN_MS 1u
 
+static const char draining[] = "the service stops, and waits only for the programs that it has";
+
 struct visitor *visitor_free(struct visitor *visitor)
 {
 	if (!visitor)
@@ -84,8 +86,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		return NULL;
 	}
 	code = CUDA_ERROR_MPS_SERVER_NOT_READY;
-	text = daemon->draining ? "the service stops, and waits only for the programs that it has"
-				: quota_refuses_session(daemon, &visitor->peer, &code);
+	text = daemon->draining ? draining : quota_refuses_session(daemon, &visitor->peer, &code);
 	if (text) {
 		refuse(visitor, code, text);
 		return NULL;
@@ -118,6 +119,18 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	return domain;
 }
 
+/* The program asks what there is: it gets no session, and no executor starts for it. */
+static void describe(struct visitor *visitor, const struct wire_hello *hello)
+{
+	if (visitor->daemon->draining || !visitor->daemon->device_known) {
+		refuse(visitor, CUDA_ERROR_MPS_SERVER_NOT_READY,
+			visitor->daemon->draining ? draining : "the device is not known yet");
+		return;
+	}
+	handshake_describe(visitor->daemon, visitor->connection, &visitor->peer.subject, hello);
+	visitor_free(visitor);
+}
+
 static void greet_now(struct visitor *visitor, const struct wire_hello *hello)
 {
 	struct domain *domain;
@@ -139,6 +152,10 @@ static void greet_now(struct visitor *visitor, const struct wire_hello *hello)
 	text = terms_miss(&visitor->daemon->rules, &visitor->peer.subject);
 	if (text) {
 		refuse(visitor, CUDA_ERROR_NOT_PERMITTED, text);
+		return;
+	}
+	if (handshake_wants_description(visitor->daemon, hello)) {
+		describe(visitor, hello);
 		return;
 	}
 	domain = find_room(visitor, hello);
@@ -183,7 +200,8 @@ static struct visitor *find_next(const struct daemon *daemon)
 	struct visitor *visitor, *next = NULL;
 
 	TAILQ_FOREACH (visitor, &daemon->visitors, link)
-		if (visitor->hello && (!next || is_before(daemon, visitor->peer.owner, next->peer.owner)))
+		if (visitor->hello && (!visitor->asks || daemon->device_known) &&
+			(!next || is_before(daemon, visitor->peer.owner, next->peer.owner)))
 			next = visitor;
 	return next;
 }
@@ -201,8 +219,9 @@ void visitor_take_turn(void *context)
 		timer_start(daemon->greeting, NEXT_TURN_MS);
 }
 
-static void await_turn(struct visitor *visitor, const struct packet *packet)
+static void await_turn(struct visitor *visitor, const struct wire_hello *hello, const struct packet *packet)
 {
+	visitor->asks = handshake_wants_description(visitor->daemon, hello);
 	visitor->hello = malloc(packet->length);
 	if (!visitor->hello) {
 		visitor_free(visitor);
@@ -238,7 +257,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 			(int)visitor->peer.pid, (long long)visitor->peer.uid, wire_type_name(message->type));
 		visitor_free(visitor);
 	} else if (message->type == WIRE_HELLO) {
-		await_turn(visitor, packet);
+		await_turn(visitor, &message->hello, packet);
 	} else {
 		caller_new(
 			visitor->daemon, visitor->connection, visitor->peer.uid, visitor->peer.pid, message);

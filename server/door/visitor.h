@@ -30,6 +30,7 @@ struct visitor {
 	struct identity identity;
 	uint8_t *hello; /* the Hello, while the visitor waits for a turn; on the heap */
 	size_t hello_bytes;
+	bool asks; /* for a description: waits until the device is known, too */
 };
 
 /** The number of visitors of a user. */

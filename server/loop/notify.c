@@ -13,6 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+static int through = -1; /* notify_through() */
+
 /* @as: 0: as whoever the kernel finds. Return: 0 or -errno */
 static int send_as(int fd, const struct msghdr *to, pid_t as)
 {
@@ -36,7 +38,8 @@ static int send_as(int fd, const struct msghdr *to, pid_t as)
 	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int notify_manager(const char *state)
+/* @as: as of send_as() */
+static int notify_as(const char *state, pid_t as)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct iovec text = {.iov_base = (void *)(uintptr_t)state, .iov_len = strlen(state)};
@@ -57,9 +60,26 @@ int notify_manager(const char *state)
 	if (fd < 0)
 		return -errno;
 	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
-	r = send_as(fd, &message, getppid());
+	r = send_as(fd, &message, as);
 	if (r == -EPERM)
 		r = send_as(fd, &message, 0);
 	close(fd);
 	return r;
+}
+
+void notify_through(int fd)
+{
+	through = fd;
+}
+
+int notify_manager_directly(const char *state)
+{
+	return notify_as(state, 0);
+}
+
+int notify_manager(const char *state)
+{
+	if (through < 0)
+		return notify_as(state, getppid());
+	return send(through, state, strlen(state), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }

@@ -1,13 +1,18 @@
-// Look-up of sessions and domains by number, and the record of the daemon's own numbers. See
-// daemon.h.
+// Look-up of sessions and domains by number, the record of the daemon's own numbers, and the names
+// of its device. See daemon.h.
 
 #include "server/session/daemon.h"
 
 #include <signal.h>
 #include <unistd.h>
 
+#include "protocol/place.h"
+#include "protocol/uuid.h"
+#include "server/config/config.h"
+#include "server/config/devices.h"
 #include "server/holder/store.h"
 #include "server/log.h"
+#include "server/role.h"
 #include "server/session/domain.h"
 #include "server/session/due.h"
 #include "server/session/records.h"
@@ -82,4 +87,22 @@ void daemon_fail(struct daemon *daemon, const char *reason)
 	log_error("%s", reason);
 	daemon->exit_code = 1;
 	due_daemon(daemon, DAEMON_DUE_LEAVE);
+}
+
+unsigned daemon_devices(const struct daemon *daemon)
+{
+	return daemon->heritage->count ? daemon->heritage->count : 1;
+}
+
+void daemon_socket(const struct daemon *daemon, char *path)
+{
+	place_of_device(daemon->config->socket, daemon->heritage->number, path);
+}
+
+void daemon_uuid(const struct daemon *daemon, char *text)
+{
+	uint8_t uuid[16];
+
+	devices_uuid(daemon->device.uuid, daemon->heritage->copy, uuid);
+	uuid_text(uuid, text);
 }

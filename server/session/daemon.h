@@ -157,6 +157,13 @@ struct session *daemon_find_session(const struct daemon *daemon, uint64_t number
 /** The domain with this number, NULL if there is none. */
 struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 
+/** How many devices the service has. */
+unsigned daemon_devices(const struct daemon *daemon);
+/** The path of this device's socket. @path: PLACE_BYTES */
+void daemon_socket(const struct daemon *daemon, char *path);
+/** The UUID by which programs and operators know the device, as text. @text: UUID_TEXT */
+void daemon_uuid(const struct daemon *daemon, char *text);
+
 /** True if the device has failed (daemon/device.h). */
 bool daemon_has_failed(const struct daemon *daemon);
 

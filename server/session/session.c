@@ -20,6 +20,7 @@
 #include "server/session/due.h"
 #include "server/session/events.h"
 #include "server/session/holdings.h"
+#include "server/session/grant.h"
 #include "server/session/partition.h"
 #include "server/session/reclaim.h"
 #include "server/session/shared_event.h"
@@ -138,36 +139,15 @@ static bool has_partition(const struct session *session)
 	return partition_units(session->daemon, session->partition);
 }
 
-/* Units that the session may use for certain: offline, the rest beside the part for online
- * sessions. */
-static uint32_t units_for(const struct session *session)
-{
-	uint64_t partition = partition_units(session->daemon, session->partition);
-	uint32_t rest = BACKEND_SMS_UNITS(partition_rest(session->daemon));
-
-	if (partition)
-		return BACKEND_SMS_UNITS(partition);
-	return session->terms.class == CONFIG_CLASS_OFFLINE ? rest - rest / SHM_SHARE_ONLINE_PART : rest;
-}
-
 /* True if the terms allow fewer than all multiprocessors. */
-static bool is_capped(const struct session *session)
+static bool is_capped(const struct terms *terms)
 {
-	return terms_lower(100, session->terms.sm_percent) != 100;
+	return terms_lower(100, terms->sm_percent) != 100;
 }
 
 uint32_t session_sms(const struct session *session)
 {
-	const struct backend_device *device = &session->daemon->device;
-	uint32_t all = (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
-	uint32_t room = units_for(session), units = room;
-
-	if (!device->sm_granule || (!is_capped(session) && room == device->sm_units))
-		return all;
-	if (is_capped(session))
-		units = (uint32_t)(all * session->terms.sm_percent / 100) / device->sm_granule;
-	units = units < room ? units : room;
-	return units ? units * device->sm_granule : device->sm_granule;
+	return grant_sms(session->daemon, &session->terms, session->partition);
 }
 
 /* For executors; 0: all. */
@@ -179,7 +159,7 @@ static uint32_t share_of_sms(const struct session *session)
 	if (sms == (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT])
 		return 0;
 	return (sms << SHM_SHARE_SMS_SHIFT & SHM_SHARE_SMS_MASK) |
-	       (is_capped(session) || has_partition(session) ? 0 : SHM_SHARE_LENT);
+	       (is_capped(&session->terms) || has_partition(session) ? 0 : SHM_SHARE_LENT);
 }
 
 void session_tell_share(struct session *session)

@@ -192,7 +192,6 @@ void session_set_terms(struct session *session);
 /** Multiprocessors that kernels of the session may use for certain: as the terms say, as far as the
  * device and partitions allow. */
 uint32_t session_sms(const struct session *session);
-
 /** Publishes the session's weight, class and multiprocessors to executors, once it has its regions.
  * Twice is fine. */
 void session_tell_share(struct session *session);

@@ -50,6 +50,7 @@ static struct fake *current;
 bool fake_with_records;
 void (*fake_reads_clock)(void);
 const char *fake_partition = "";
+unsigned fake_describe;
 
 static void pass(uint64_t ns)
 {
@@ -607,7 +608,8 @@ void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid)
 		.free_windows = {all, 7},
 		.window_base = WINDOW_GRID_BASE,
 		.window_bytes = WINDOW_BYTES,
-		.sm_partition = fake_partition};
+		.sm_partition = fake_partition,
+		.describe = fake_describe};
 	fake_send(fake, client->socket, &hello, NULL, 0);
 }
 

@@ -76,6 +76,8 @@ extern bool fake_with_records;
 extern void (*fake_reads_clock)(void);
 /* The SM partition that programs name in their Hello. */
 extern const char *fake_partition;
+/* Hello.describe of programs that greet. */
+extern unsigned fake_describe;
 
 /** First line of main(): opens what libuv keeps open for the process, so that leak checks do not
  * see it come.

@@ -103,6 +103,93 @@ START_TEST(welcome_describes_device_and_window)
 }
 END_TEST
 
+static const struct wire_description *expect_description(void)
+{
+	fake_expect(fake, client.socket, WIRE_DESCRIPTION);
+	fake_expect_hangup(fake, client.socket);
+	ck_assert_ptr_null(TAILQ_FIRST(&fake->daemon.sessions));
+	ck_assert_uint_eq(fake->daemon.counters.sessions_opened, 0);
+	return &fake->message.description;
+}
+
+/* On the terms that it would have, and nobody works for it. */
+START_TEST(a_program_may_ask_before_it_chooses)
+{
+	const struct wire_description *description;
+	unsigned children;
+
+	boot();
+	children = fake->child_count;
+	fake->heritage.number = 2;
+	fake->heritage.count = 4;
+	fake->heritage.copy = 1;
+	fake->daemon.rules.general.memory_limit = 64 * MIB;
+	fake_describe = 1;
+	fake_hello(fake, &client);
+	description = expect_description();
+	ck_assert_uint_eq(description->number, 2);
+	ck_assert_uint_eq(description->count, 4);
+	ck_assert_int_eq(description->driver_version, 13000);
+	ck_assert_str_eq(description->device.name, "fake device");
+	ck_assert_uint_eq(description->device.total_bytes, 64 * MIB);
+	/* A logical device is not the same as the one before. */
+	ck_assert_mem_ne(description->device.uuid.at, fake->daemon.device.uuid, 16);
+	ck_assert_uint_eq(fake->child_count, children);
+	fake_leave(fake, &client);
+	fake_describe = 0;
+	fake_hello(fake, &client);
+	fake_open(fake, active);
+	fake_expect(fake, client.socket, WIRE_WELCOME);
+	part();
+}
+END_TEST
+
+START_TEST(who_asks_a_service_with_one_device_gets_a_session)
+{
+	fake_describe = 1;
+	boot();
+	fake_hello(fake, &client);
+	fake_open(fake, active);
+	fake_welcome(fake, &client);
+	part();
+	fake_describe = 2;
+	boot();
+	fake_hello(fake, &client);
+	ck_assert_uint_eq(expect_description()->count, 1);
+	fake_leave(fake, &client);
+	end();
+	fake_describe = 0;
+}
+END_TEST
+
+/* The CUDA runtime asks for the multiprocessors once, and before there is a session. */
+START_TEST(who_asks_before_the_device_is_known_waits)
+{
+	static const int32_t attributes[] = {[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132};
+	static const uint8_t uuid[16] = {1};
+	const struct wire_device device = {.name = "as an H100",
+		.uuid = {uuid, sizeof(uuid)},
+		.attributes = {attributes, sizeof(attributes) / sizeof(attributes[0])}};
+	const struct wire_message ready = {
+		.type = WIRE_READY, .ready = {.device = device, .sm_granule = 8, .sm_units = 15}};
+
+	fake = fake_new(0);
+	active = &fake->children[1];
+	fake->heritage.count = 2;
+	fake->daemon.rules.general.sm_percent = 50;
+	fake_describe = 1;
+	fake_hello(fake, &client);
+	fake_ready(fake, &fake->children[0]);
+	fake_turn(fake);
+	fake_send(fake, active->socket, &ready, NULL, 0);
+	ck_assert_int_eq(
+		expect_description()->device.attributes.at[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT], 64);
+	fake_describe = 0;
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
 START_TEST(server_region_is_read_only_for_the_client)
 {
 	boot();
@@ -664,6 +751,9 @@ int main(void)
 	tcase_add_test(sessions, executors_start_one_after_the_other);
 	tcase_add_test(sessions, who_comes_before_the_device_is_known_is_capped_all_the_same);
 	tcase_add_test(sessions, welcome_describes_device_and_window);
+	tcase_add_test(sessions, a_program_may_ask_before_it_chooses);
+	tcase_add_test(sessions, who_asks_a_service_with_one_device_gets_a_session);
+	tcase_add_test(sessions, who_asks_before_the_device_is_known_waits);
 	tcase_add_test(sessions, server_region_is_read_only_for_the_client);
 	tcase_add_test(sessions, full_service_refuses);
 	tcase_add_test(sessions, a_user_has_bounded_clients);
