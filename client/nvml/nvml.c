@@ -324,7 +324,7 @@ static int get_capability(nvml_device asked, int *ret_major, int *ret_minor)
 ENTRY(nvmlDeviceGetCudaComputeCapability, (nvml_device asked, int *ret_major, int *ret_minor),
 	get_capability(asked, ret_major, ret_minor))
 
-/* Of the first device that answers: all have one driver. */
+/* Of the first device that answers: there is one driver. */
 static int get_version(int *ret_version)
 {
 	int r = check(device_at(0), ret_version);

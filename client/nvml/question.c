@@ -81,7 +81,7 @@ static bool read_processes(const char *text, struct seen *seen)
 	return end;
 }
 
-/* A service that does not say so has one device. */
+/* Without these keys, the service has a single device. */
 static void read_place(const char *text, struct seen *seen)
 {
 	if (!read_small(text, "number", &seen->number) || !read_small(text, "devices", &seen->devices) ||
