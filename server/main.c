@@ -198,7 +198,8 @@ struct service {
 	char *shim; /* folder of the library; NULL: not found */
 	struct probe_answer answer;
 	struct devices devices;
-	struct heritage heritage; /* of the children of one device */
+	struct heritage heritages[PLACE_DEVICES]; /* of the children of each device */
+	unsigned number;			  /* of the device that this process serves */
 };
 
 /* Checks if the backend works here. Return: 0, or the exit code after an error line. */
@@ -261,17 +262,21 @@ static int choose_devices(struct service *service)
 	return EXIT_FAILURE;
 }
 
-/* Executors and keeper see the chosen GPU alone, which then is number 0. Return: false without
- * memory */
-static bool narrow(struct heritage *heritage, const char *shim)
+/* The environment of a device's children. Executors and keeper see the chosen GPU alone, which then
+ * is number 0. Return: 0, or the exit code after an error line. */
+static int make_environment(const struct service *service, int device, struct heritage *heritage)
 {
-	char *visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), heritage->device);
+	const bool narrows = service->ops == &backend_cuda;
+	char *visible = narrows ? heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), device) : NULL;
 
-	heritage_environment_free(heritage->environment);
-	heritage->environment = visible ? heritage_environment(environ, shim, visible) : NULL;
-	heritage->device = 0;
+	heritage->device = narrows ? 0 : device;
+	heritage->environment =
+		visible || !narrows ? heritage_environment(environ, service->shim, visible) : NULL;
 	free(visible);
-	return heritage->environment != NULL;
+	if (heritage->environment)
+		return 0;
+	log_error("there is no memory for the environment of executors");
+	return EXIT_FAILURE;
 }
 
 /* Before the first executor, so that all are alike, whoever starts them. */
@@ -332,39 +337,85 @@ static void choose_run_as(const struct backend_ops *ops, struct heritage *herita
 	heritage->run_as = heritage->run_as_why[0] ? RUN_AS_SERVICE : RUN_AS_USER;
 }
 
-static void report_mode(const struct service *service, int device)
+static void report_mode(const struct heritage *heritage, int device)
 {
-	if (service->heritage.exclusive)
+	if (heritage->exclusive)
 		log_warning("device %d lets one process have a context (compute mode EXCLUSIVE_PROCESS): "
 			    "programs of one user at a time, and no spare executor",
 			device);
 }
 
-/* Fills in the heritage of the children of one device. Return: 0, or the exit code after an error
- * line. */
-static int choose_heritage(struct service *service, unsigned number)
+/* Puts the number of a device of several into the lines of the log, also of children. @number: -1:
+ * none */
+static void name_device(const struct service *service, int number)
 {
-	const int device = service->devices.list[number].index;
-	struct heritage *heritage = &service->heritage;
-	int code = 0;
+	char name[16];
+
+	snprintf(name, sizeof(name), "%d", number);
+	if (number < 0)
+		unsetenv(LOG_DEVICE);
+	else if (service->devices.count > 1)
+		setenv(LOG_DEVICE, name, 1);
+	log_init((enum log_level)service->config.log_level, "frmps");
+}
+
+/* Fills in the heritage of the children of a device. Return: 0, or the exit code after an error
+ * line. */
+static int make_heritage(const struct service *service, int device, struct heritage *heritage)
+{
+	int code;
 
 	*heritage = (struct heritage){.backend = service->ops->name,
-		.device = device,
 		.log_level = (int)service->config.log_level,
-		.environment = heritage_environment(environ, service->shim, NULL),
-		.exclusive = service->answer.exclusive >> device & 1,
-		.number = number,
-		.count = service->devices.count,
-		.copy = service->devices.list[number].copy};
-	report_mode(service, device);
+		.exclusive = service->answer.exclusive >> device & 1};
+	report_mode(heritage, device);
 	choose_run_as(service->ops, heritage);
-	if (!heritage->environment || (service->ops == &backend_cuda && !narrow(heritage, service->shim))) {
-		log_error("there is no memory for the environment of executors");
-		code = EXIT_FAILURE;
-	}
+	code = make_environment(service, device, heritage);
 	if (!code && service->ops->trial)
 		prove(heritage);
 	return code;
+}
+
+/* The place in the list at which the same device stands first. */
+static unsigned find_first(const struct devices *devices, unsigned number)
+{
+	unsigned first = 0;
+
+	while (devices->list[first].index != devices->list[number].index)
+		first++;
+	return first;
+}
+
+/* Each device is tried once, before programs work there: the verdict holds for the service's whole
+ * life, also for logical devices. Return: 0, or the exit code after an error line. */
+static int make_heritages(struct service *service)
+{
+	const struct devices *devices = &service->devices;
+	int code = 0;
+
+	for (unsigned i = 0; !code && i < devices->count; i++) {
+		struct heritage *heritage = &service->heritages[i];
+		const int device = devices->list[i].index;
+
+		name_device(service, (int)i);
+		if (devices->list[i].copy) {
+			*heritage = service->heritages[find_first(devices, i)];
+			code = make_environment(service, device, heritage);
+		} else {
+			code = make_heritage(service, device, heritage);
+		}
+		heritage->number = i;
+		heritage->count = devices->count;
+		heritage->copy = devices->list[i].copy;
+	}
+	name_device(service, -1);
+	return code;
+}
+
+static void free_heritages(struct service *service)
+{
+	for (unsigned i = 0; i < service->devices.count; i++)
+		heritage_environment_free(service->heritages[i].environment);
 }
 
 /* In a separate process, perhaps not the first. */
@@ -372,7 +423,7 @@ static int run_daemon(void *context, const struct legacy *legacy)
 {
 	struct service *service = context;
 
-	return daemon_main(&service->config, &service->heritage, legacy);
+	return daemon_main(&service->config, &service->heritages[service->number], legacy);
 }
 
 /* With less a service is ready, and refuses every program. */
@@ -393,20 +444,11 @@ static bool has_room_for_programs(void)
 static int serve_device(void *context, unsigned number)
 {
 	struct service *service = context;
-	char name[16];
-	int code;
 
-	snprintf(name, sizeof(name), "%u", number);
-	/* Children's lines have it as well. */
-	if (service->devices.count > 1)
-		setenv(LOG_DEVICE, name, 1);
-	log_init((enum log_level)service->config.log_level, "frmps");
+	name_device(service, (int)number);
+	service->number = number;
 	service->config.rules.device = number;
-	code = choose_heritage(service, number);
-	if (!code)
-		code = holder_run(run_daemon, service);
-	heritage_environment_free(service->heritage.environment);
-	return code;
+	return holder_run(run_daemon, service);
 }
 
 /* Where a device's socket has no name. Return: 0, or the exit code after an error line. */
@@ -433,7 +475,8 @@ static int choose_backend(struct service *service)
 	service->shim = shim_directory();
 	code = try_backend(service);
 	code = code ? code : choose_devices(service);
-	return code ? code : check_sockets(service);
+	code = code ? code : check_sockets(service);
+	return code ? code : make_heritages(service);
 }
 
 /* Configuration and backend are found once: every life of a daemon has the same. */
@@ -459,6 +502,7 @@ static int run_service(const struct options *options)
 	if (!code)
 		code = service.devices.count == 1 ? serve_device(&service, 0)
 						  : parent_run(service.devices.count, serve_device, &service);
+	free_heritages(&service);
 	free(service.shim);
 	return code;
 }

@@ -1,6 +1,6 @@
-// libnvidia-ml.so.1 of frmps: a program's view of the service's devices, in the place of NVML, which
-// would show the service's processes. The program's limit is a device's memory, and programs of its
-// user are a device's processes. NVIDIA's library answers everything else, if it is installed
+// libnvidia-ml.so.1 of frmps: a program's view of the service's devices, in the place of NVML,
+// which would show the service's processes. The program's limit is a device's memory, and programs
+// of its user are a device's processes. NVIDIA's library answers the rest, if it is installed
 // (real.c). No call makes a session: a program may ask before a fork, or use no CUDA at all.
 
 #include <pthread.h>
@@ -27,8 +27,8 @@ static unsigned count;			   /* of devices; guarded by `lock` */
 static nvml_device devices[PLACE_DEVICES]; /* the real library's, or addresses in `own`; the same */
 static char own[PLACE_DEVICES];
 
-/* Asks about all devices. One that does not answer stays unknown. @seen: the first that has
- * answered; @ret_all: PLACE_DEVICES */
+/* Asks about all devices. A device without an answer has no UUID. @first: the first answer;
+ * @ret_all: PLACE_DEVICES */
 static void ask_all(const struct seen *first, struct seen *ret_all)
 {
 	for (unsigned i = 0; i < first->devices; i++) {
@@ -205,7 +205,7 @@ static bool is_same_place(const char *one, const char *other)
 	       sscanf(other, "%x:%x:%x", &b[0], &b[1], &b[2]) == 3 && !memcmp(a, b, sizeof(a));
 }
 
-/* A device that does not answer is none of these. */
+/* A device without an answer is not found. */
 static int by_text(const char *text, bool is_pci, nvml_device *ret_device)
 {
 	int r = check(device_at(0), text ? ret_device : NULL);
@@ -324,7 +324,7 @@ static int get_capability(nvml_device asked, int *ret_major, int *ret_minor)
 ENTRY(nvmlDeviceGetCudaComputeCapability, (nvml_device asked, int *ret_major, int *ret_minor),
 	get_capability(asked, ret_major, ret_minor))
 
-/* Of the first device that answers: all have one driver. */
+/* Of the first device that answers: there is one driver. */
 static int get_version(int *ret_version)
 {
 	int r = check(device_at(0), ret_version);

@@ -28,7 +28,7 @@ static bool read_processes(const char *text, struct seen *seen)
 	return end;
 }
 
-/* A service that does not say so has one device. */
+/* Without these keys, the service has a single device. */
 static void read_place(const char *text, struct seen *seen)
 {
 	if (!ask_small(text, "number", &seen->number) || !ask_small(text, "devices", &seen->devices) ||

@@ -16,7 +16,7 @@ struct seen_process {
 
 struct seen {
 	char name[96], uuid[48], pci[32];
-	uint32_t number, devices; /* its place among the service's devices; how many these are */
+	uint32_t number, devices; /* place among the service's devices; the number of these */
 	uint32_t driver_version, major, minor;
 	uint64_t total_bytes, used_bytes;
 	uint32_t process_count;
@@ -26,7 +26,7 @@ struct seen {
 /** Asks the service of a device. Return: 0; -1: there is no service, or no answer within seconds */
 int question_ask(unsigned number, struct seen *ret_seen);
 
-/** Asks the first device that answers. Return: 0; -1: none does */
+/** Asks the first device that answers. Return: 0; -1: no device answers */
 int question_ask_any(struct seen *ret_seen);
 
 /** Parses the document. Return: 0; -1: invalid */

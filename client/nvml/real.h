@@ -11,10 +11,11 @@
 
 /**
  * Looks for NVIDIA's library, once, in the file that FRMPS_NVML names (empty: none), else where
- * drivers are installed. If it has all devices, it answers the other entry points from now on.
+ * drivers are installed. If the library has all devices, it answers the other entry points from now
+ * on. Of several logical devices on a GPU, the library has one.
  * @seen: of each of the service's devices
- * @ret_devices: the library's handles of these devices, if it has all of them
- * Return: whether it has: not of logical devices, of which it knows one
+ * @ret_devices: the library's handles of these devices, if it has all
+ * Return: true if the library has all devices
  */
 bool real_open(const struct seen *seen, unsigned count, nvml_device *ret_devices);
 

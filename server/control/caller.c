@@ -127,7 +127,7 @@ static struct shared_fd *make_document(const char *json, size_t length)
 	return shared_fd_new(fd);
 }
 
-/* What a tool needs to know to go on: how many devices there are, and which one this is. */
+/* Tells tools how many devices the service has, and the place of this device among the devices. */
 static void answer_ping(struct caller *caller)
 {
 	const struct daemon *daemon = caller->daemon;

@@ -120,7 +120,7 @@ static void print_value(const struct verb *verb, uint64_t bytes)
 		snprintf(answer->text, sizeof(answer->text), "%" PRIu64 "M", mib);
 }
 
-/* True if a word names this device: its number, or the beginning of its UUID. */
+/* True if a word names the device: the number, or the beginning of the UUID. */
 static bool is_device(const struct verb *verb, const char *word)
 {
 	const unsigned number = verb->daemon->heritage->number;

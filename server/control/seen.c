@@ -2,7 +2,7 @@
 // names are part of the interface between different versions: added to, never changed.
 //
 //   name, uuid, pci		texts: of the device
-//   number, devices		its place among the service's devices, and how many these are
+//   number, devices		place among the service's devices, and the number of these
 //   driver_version		of CUDA, as in cuDriverGetVersion()
 //   major, minor		compute capability
 //   total_bytes		most device memory for the process, or for a program that starts now

@@ -1,7 +1,7 @@
 // Status. See status.h. Names are part of the operator's interface: added to, never changed.
 //
 //   version, backend, socket   texts
-//   devices			how many the service has; each has a status of its own
+//   devices			number of the service's devices; each has a status of its own
 //   pid, uptime_seconds	the daemon's process; how long the service has run
 //   stop_ms	during a shutdown: the time that is left for present programs; else null
 //   holder			process that takes signals and starts the daemon again
@@ -16,8 +16,8 @@
 //     reason			only when not proved: the reason
 //   device			zeros before an executor was up
 //     name, total_bytes, driver_version, multiprocessors
-//     number			its place among the service's devices
-//     uuid			as the driver's tools write it; of a logical device a similar one
+//     number			place among the service's devices
+//     uuid			as the driver's tools write it; logical devices have similar UUIDs
 //     chunks, chunk_multiprocessors	units of granting multiprocessors: their number, and the size of each; 0: unsupported
 //     free_chunks		chunks that SM partitions can still have
 //     unheld_bytes		exported memory that no program has any more, but somebody's descriptor preserves

@@ -328,7 +328,7 @@ char *metrics_text(const json_t *status)
 }
 
 /*
- * Several devices: the texts of all are joined, because the format wants what has one name together.
+ * Several devices: their texts are joined, because the format wants samples of a name together.
  */
 
 /* The lines of one name, in a text: two that explain it, and any number of samples. */

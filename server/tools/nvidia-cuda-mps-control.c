@@ -101,8 +101,8 @@ static int run_verbs(int count, char **arguments)
  * The service
  */
 
-/* Becomes the service, of all devices that CUDA_VISIBLE_DEVICES leaves, as stock MPS is. Return: only
- * on failure */
+/* Becomes the service, of all devices that CUDA_VISIBLE_DEVICES leaves, as stock MPS is. Return:
+ * only on failure */
 static int become_service(const char *server)
 {
 	char path[PLACE_BYTES];

@@ -86,7 +86,7 @@ static int run_on_each(const struct target *target, bool announces)
 	return code ? code : manual_flush(stdout);
 }
 
-/* Every device; only the first one's answer is shown. Return: exit code, of the first that failed */
+/* Every device; the first one's answer is shown. Return: exit code, of the first that failed */
 static int order_each(const struct target *target)
 {
 	int code = 0, r;
