@@ -65,13 +65,13 @@ static void ask_to_leave(struct worker *worker)
 {
 	struct wire_message message = {.type = WIRE_SHUTDOWN};
 
-	if (worker->state != WORKER_CONDEMNED)
+	if (worker->state != WORKER_TERMINATING)
 		worker_post(worker, &message);
 }
 
 static void kill_worker(struct worker *worker)
 {
-	worker_condemn(worker, "it does not leave");
+	worker_terminate(worker, "it does not leave");
 }
 
 void daemon_leave(struct daemon *daemon)

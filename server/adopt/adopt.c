@@ -165,7 +165,7 @@ static void place(struct domain *domain, struct worker *worker, uint32_t active)
 	/* The domain's record decides, because it is written last. */
 	if (worker->number == active) {
 		domain->active = worker;
-		if (worker->state != WORKER_CONDEMNED)
+		if (worker->state != WORKER_TERMINATING)
 			worker->state = WORKER_ACTIVE;
 		worker->generation = domain->generation;
 		/* Messages of the executor are on its socket still, and nothing follows from them
@@ -178,7 +178,7 @@ static void place(struct domain *domain, struct worker *worker, uint32_t active)
 		worker->generation = 0;
 	} else if (worker->state == WORKER_ACTIVE) {
 		/* This worker was replaced. */
-		worker->state = WORKER_CONDEMNED;
+		worker->state = WORKER_TERMINATING;
 	}
 }
 

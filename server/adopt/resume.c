@@ -29,12 +29,12 @@ static void settle_worker(struct worker *worker)
 {
 	bool standby = worker->state == WORKER_WARM || worker->state == WORKER_WARMING;
 
-	if (worker->state == WORKER_CONDEMNED) {
+	if (worker->state == WORKER_TERMINATING) {
 		worker_await_memory(worker);
 		worker_kill(worker);
 	} else if (standby && worker->domain && (worker->mirrors || worker->state == WORKER_WARMING)) {
 		worker->mirrors = 0;
-		worker_condemn(worker, "the daemon died in the middle of its messages to this standby");
+		worker_terminate(worker, "the daemon died in the middle of its messages to this standby");
 	}
 }
 

@@ -7,7 +7,7 @@
 //   holder			process that takes signals and starts the daemon again
 //   ready			true once keeper and a first executor were up
 //   keeper			null or
-//     pid, state		state: starting, serving, condemned
+//     pid, state		state: starting, serving, terminating
 //     overdue_seconds		0, or the time for which an answer is missing: requests for device memory wait, until
 // 				the keeper is replaced after a minute
 //   proof			null: the backend needs none; or whether faults of kernels were proved to be contained
@@ -48,7 +48,7 @@
 // 				pinned until nothing runs
 //     executors		a list
 // 	 pid, role		role: active, standby
-// 	 state			starting, warming, warm, active, condemned
+// 	 state			starting, warming, warm, active, terminating
 // 	 generation		0: has never served
 // 	 behind			messages without a confirmation; a standby takes over at 0
 // 	 immovable		number of sessions that this standby cannot take over

@@ -131,7 +131,7 @@ static void take_lost(struct worker *worker)
 		evidence_take_lost(worker);
 	if (!device_take_lost(worker) &&
 		!(worker->domain && promote_sign(worker->domain, worker, worker->lost_text)))
-		worker_condemn(worker, "it lost its context");
+		worker_terminate(worker, "it lost its context");
 }
 
 static bool take_due(struct worker *worker, enum worker_due due)
@@ -208,7 +208,7 @@ static void take_one(struct worker *worker, const struct wire_message *message, 
 		swap_take_wanted(worker, message->session);
 		break;
 	default:
-		worker_condemn(worker, "it sent a message that it may not send");
+		worker_terminate(worker, "it sent a message that it may not send");
 		break;
 	}
 }
@@ -218,13 +218,13 @@ void children_message(void *context, const struct wire_message *message, struct 
 	struct worker *worker = context;
 
 	if (!is_its_to_send(worker, message->type)) {
-		worker_condemn(worker, "it sent a message that it may not send");
+		worker_terminate(worker, "it sent a message that it may not send");
 		return;
 	}
 	take_one(worker, message, packet);
 	/* Nobody asks an executor for descriptors. */
 	if (packet->fd_count && worker->role == ROLE_EXECUTOR)
-		worker_condemn(worker, "it sent a descriptor");
+		worker_terminate(worker, "it sent a descriptor");
 }
 
 /* A child that was asked to leave hangs up before its end; the stop timer ends a child that
@@ -236,14 +236,14 @@ void children_closed(void *context, const char *reason)
 
 	snprintf(text, sizeof(text), "its connection is over: %s", reason);
 	if (!worker->daemon->leaving)
-		worker_condemn(worker, text);
+		worker_terminate(worker, text);
 }
 
 /*
  * What is due
  */
 
-static void note_condemned(struct worker *worker)
+static void note_terminated(struct worker *worker)
 {
 	const struct event_about about = events_about_user(worker->domain);
 
@@ -259,8 +259,8 @@ static void note_condemned(struct worker *worker)
 static void settle(struct worker *worker)
 {
 	settle_loss(worker);
-	if (take_due(worker, WORKER_DUE_CONDEMNED))
-		note_condemned(worker);
+	if (take_due(worker, WORKER_DUE_TERMINATED))
+		note_terminated(worker);
 	if (take_due(worker, WORKER_DUE_STAYS) && device_take_stay(worker))
 		children_ended(worker, 0, SIGKILL);
 }

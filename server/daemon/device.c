@@ -123,7 +123,7 @@ bool device_take_lost(struct worker *worker)
 		device_contain(worker->domain, worker->lost_code, worker->lost_text);
 	else if (finds_no_device(worker))
 		device_fail(worker->daemon, worker->lost_code, worker->lost_text);
-	return worker->state == WORKER_CONDEMNED;
+	return worker->state == WORKER_TERMINATING;
 }
 
 /*
@@ -170,7 +170,7 @@ static bool is_waited_for(const struct worker *worker)
 	if (domain->active == worker)
 		return true;
 	TAILQ_FOREACH (other, &domain->workers, link)
-		if (other->state != WORKER_CONDEMNED)
+		if (other->state != WORKER_TERMINATING)
 			return false;
 	return true;
 }

@@ -267,7 +267,7 @@ static bool is_flawed(const struct request *request, struct worker *worker, cons
 	const char *flaw = resource_flaw(request, reply, packet);
 
 	if (flaw)
-		worker_condemn(worker, flaw);
+		worker_terminate(worker, flaw);
 	return flaw;
 }
 

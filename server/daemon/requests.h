@@ -5,7 +5,7 @@
 //   request_begin ─► (ROUTE_CHUNK: keeper makes memory) ─► with the active executor ─► answered, noted,
 //                      │ no keeper; no memory, but some       │ executor dies         mirrored (effect.h)
 //                      ▼ is being given back (reclaim.h)      ▼
-//                    thirsty                      waits for the promoted executor, is sent again:
+//                    waiting                      waits for the promoted executor, is sent again:
 //                                                 standbys get only successes, so to them the
 //                                                 request is new. If the request crashes that
 //                                                 executor as well, the session is rejected

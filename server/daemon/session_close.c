@@ -54,9 +54,9 @@ static void on_session_closed(
 	if (reply && !reply->code && reply->values.count > 2 && reply->values.at[2])
 		endless_report_orphan(domain, session);
 	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] > WINDOW_BYTES)
-		worker_condemn(worker, "it says that more is pinned than a session can have");
+		worker_terminate(worker, "it says that more is pinned than a session can have");
 	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] &&
-		worker->state != WORKER_CONDEMNED)
+		worker->state != WORKER_TERMINATING)
 		linger_begin(session, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},
 			reply->values.at[1]);
 	worker_forget_session(worker, session->number);

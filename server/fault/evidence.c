@@ -66,7 +66,7 @@ static void remember(struct worker *worker, const struct xid *xid)
 
 void evidence_take_xid(struct worker *worker, const struct xid *xid)
 {
-	if (worker->state == WORKER_CONDEMNED)
+	if (worker->state == WORKER_TERMINATING)
 		return;
 	if (worker->state != WORKER_ACTIVE) {
 		/* This worker runs nothing of a session. If it cannot go on, it dies or sends

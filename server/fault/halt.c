@@ -157,7 +157,7 @@ static void on_fenced(
 	if (!reply || worker != domain->active || domain->promotion.state != INCIDENT_LEAVING)
 		return;
 	if (reply->code)
-		worker_condemn(worker, "it cannot be taken off the device");
+		worker_terminate(worker, "it cannot be taken off the device");
 	else
 		promote_off_device(domain);
 }
@@ -184,7 +184,7 @@ void halt_ask_for_fence(struct domain *domain)
 static void give_up(struct domain *domain, bool stalled)
 {
 	if (!promote_take(domain, INCIDENT_STUCK))
-		worker_condemn(domain->active,
+		worker_terminate(domain->active,
 			stalled ? "its context is dead" : "what was on the device does not end");
 }
 
@@ -193,7 +193,7 @@ static void await_fence(struct domain *domain, uint64_t now_us)
 	uint64_t until_us = domain->promotion.fence_until_us;
 
 	if (now_us >= until_us)
-		worker_condemn(domain->active, "it does not leave the device");
+		worker_terminate(domain->active, "it does not leave the device");
 	else
 		timer_start(timer_of(domain), (until_us - now_us) / 1000 + 1);
 }
@@ -223,7 +223,7 @@ void halt_look(void *context)
 	if (quiet && is_explained(domain, &verdict, now_us))
 		promote_hand_over(domain);
 	else if (is_silent(domain, now_us))
-		worker_condemn(domain->active, "it does not answer any more");
+		worker_terminate(domain->active, "it does not answer any more");
 	else if (now_us >= promotion->halt_until_us)
 		give_up(domain, false);
 	else if (halted && !quiet && is_stalled(domain, now_us))

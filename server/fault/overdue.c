@@ -84,12 +84,12 @@ static bool look_at(struct worker *worker)
 	if (!looks)
 		return false;
 	if (stands_still(worker))
-		worker_condemn(worker, "everybody waits for it, and it neither answers nor computes");
+		worker_terminate(worker, "everybody waits for it, and it neither answers nor computes");
 	else if (++worker->looks >= looks)
-		worker_condemn(worker, "it does not answer any more");
+		worker_terminate(worker, "it does not answer any more");
 	else
 		ping(worker);
-	return worker->state != WORKER_CONDEMNED;
+	return worker->state != WORKER_TERMINATING;
 }
 
 void overdue_look(void *context)

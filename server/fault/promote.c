@@ -221,7 +221,7 @@ void promote_silent(struct domain *domain, struct worker *worker)
 void promote_close_overdue(struct domain *domain)
 {
 	if (incident_is_activating(domain->promotion.state))
-		worker_condemn(domain->active, "it did not close a session in time");
+		worker_terminate(domain->active, "it did not close a session in time");
 	else
 		promote_silent(domain, domain->active);
 }
@@ -229,7 +229,7 @@ void promote_close_overdue(struct domain *domain)
 void promote_detect(struct domain *domain, struct worker *worker)
 {
 	if (worker == domain->active)
-		promote_take(domain, INCIDENT_CONDEMNED);
+		promote_take(domain, INCIDENT_TERMINATED);
 }
 
 /*
@@ -354,7 +354,7 @@ void promote_off_device(struct domain *domain)
 
 	promote_take(domain, INCIDENT_OFF_DEVICE);
 	promote_fenced(domain, worker);
-	worker_condemn(worker, "its programs go on in the next executor");
+	worker_terminate(worker, "its programs go on in the next executor");
 }
 
 void promote_hand_over(struct domain *domain)
@@ -363,7 +363,7 @@ void promote_hand_over(struct domain *domain)
 
 	promote_take(domain, INCIDENT_DRAINED);
 	/* Not the active executor any more, so its end concerns nobody but the driver. */
-	worker_condemn(worker, "its programs go on in the next executor");
+	worker_terminate(worker, "its programs go on in the next executor");
 }
 
 /* True if a replacement would be there at once, or cannot be had earlier. */
@@ -417,7 +417,7 @@ static void on_activated(
 	if (!reply || domain_worker_is_failing(worker))
 		return;
 	if (reply->code) {
-		worker_condemn(worker, reply->text[0] ? reply->text : "it could not be activated");
+		worker_terminate(worker, reply->text[0] ? reply->text : "it could not be activated");
 		return;
 	}
 	actions = promote_take(domain, INCIDENT_ACTIVATED);
@@ -496,7 +496,7 @@ void promote_resume(struct domain *domain)
 	time_limit_watch(domain);
 	if (!domain->active) {
 		promote_take(domain, INCIDENT_RESUMED_WITHOUT);
-	} else if (domain->active->state == WORKER_CONDEMNED) {
+	} else if (domain->active->state == WORKER_TERMINATING) {
 		/* The reason of a replacement that had begun before the termination stays known. */
 		promote_take(domain, INCIDENT_RESUMED_KILLED);
 	} else {

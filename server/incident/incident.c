@@ -22,7 +22,7 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 		[INCIDENT_STARTING] =
 			{
 				[INCIDENT_SIGN] = {INCIDENT_HALTING, FIRST_LOSS | INCIDENT_HALT},
-				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, FIRST_LOSS},
+				[INCIDENT_TERMINATED] = {INCIDENT_FENCING, FIRST_LOSS},
 				[INCIDENT_REAPED] = {INCIDENT_VACANT, REPLACED},
 				[INCIDENT_ACTIVATED] = {INCIDENT_SERVING, TAKEN | INCIDENT_SERVE},
 				[INCIDENT_RESUMED_KILLED] = {INCIDENT_FENCING, LOSS},
@@ -32,7 +32,7 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 			{
 				[INCIDENT_SIGN] = {INCIDENT_HALTING, LOSS | INCIDENT_HALT},
 				[INCIDENT_ENDLESS] = {INCIDENT_HALTING, LOSS | INCIDENT_HALT},
-				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, LOSS},
+				[INCIDENT_TERMINATED] = {INCIDENT_FENCING, LOSS},
 				[INCIDENT_REAPED] = {INCIDENT_VACANT, REPLACED},
 				[INCIDENT_RESUMED] = {INCIDENT_SERVING, TAKEN},
 				[INCIDENT_RESUMED_KILLED] = {INCIDENT_FENCING, LOSS},
@@ -42,7 +42,7 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 			{
 				[INCIDENT_SIGN] = {INCIDENT_HALTING, TAKEN | INCIDENT_EXPLAIN},
 				[INCIDENT_ANSWERED] = {INCIDENT_HALTED, TAKEN | INCIDENT_HOLD},
-				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, KILLED},
+				[INCIDENT_TERMINATED] = {INCIDENT_FENCING, KILLED},
 				[INCIDENT_REAPED] = {INCIDENT_LOST, REPLACED},
 				/* Sending Halt again is harmless. */
 				[INCIDENT_RESUMED] = {INCIDENT_HALTING, TAKEN | INCIDENT_HALT_AGAIN},
@@ -54,7 +54,7 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 				[INCIDENT_SIGN] = {INCIDENT_HALTED, TAKEN | INCIDENT_EXPLAIN},
 				[INCIDENT_STUCK] = {INCIDENT_LEAVING, TAKEN | INCIDENT_FENCE},
 				[INCIDENT_DRAINED] = {INCIDENT_LOST, REPLACED | INCIDENT_STOP},
-				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, KILLED},
+				[INCIDENT_TERMINATED] = {INCIDENT_FENCING, KILLED},
 				[INCIDENT_REAPED] = {INCIDENT_LOST, REPLACED},
 				[INCIDENT_RESUMED] = {INCIDENT_HALTING, TAKEN | INCIDENT_HALT_AGAIN},
 				[INCIDENT_RESUMED_KILLED] = {INCIDENT_FENCING, KILLED},
@@ -68,7 +68,7 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 				/* Running work was cut, as at the end of a process, and nobody
 				 * waits for the executor. */
 				[INCIDENT_OFF_DEVICE] = {INCIDENT_FENCING, TAKEN | INCIDENT_STOP},
-				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, KILLED},
+				[INCIDENT_TERMINATED] = {INCIDENT_FENCING, KILLED},
 				[INCIDENT_REAPED] = {INCIDENT_LOST, REPLACED},
 				/* The answer went to the daemon that had asked: the time limit
 				 * passes. */
@@ -90,7 +90,7 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 		[INCIDENT_TAKING_OVER] =
 			{
 				[INCIDENT_SIGN] = {INCIDENT_HALTING, SECOND_LOSS | INCIDENT_HALT},
-				[INCIDENT_CONDEMNED] = {INCIDENT_FENCING, SECOND_LOSS},
+				[INCIDENT_TERMINATED] = {INCIDENT_FENCING, SECOND_LOSS},
 				[INCIDENT_REAPED] = {INCIDENT_LOST, REPLACED},
 				[INCIDENT_ACTIVATED] = {INCIDENT_SERVING,
 					TAKEN | INCIDENT_REPORT | INCIDENT_SERVE},
@@ -119,7 +119,7 @@ const char *incident_state_name(enum incident_state state)
 const char *incident_event_name(enum incident_event event)
 {
 	static const char *const names[] = {"sign", "endless", "answered", "stuck", "off device", "drained",
-		"condemned", "reaped", "standby", "activated", "resumed", "resumed, killed",
+		"terminated", "reaped", "standby", "activated", "resumed", "resumed, killed",
 		"resumed without"};
 
 	return names[event];

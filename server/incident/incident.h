@@ -53,7 +53,7 @@ enum incident_event {
 	INCIDENT_STUCK,	     /* work on the device does not end, or is to be cut */
 	INCIDENT_OFF_DEVICE, /* the executor has left the device */
 	INCIDENT_DRAINED,    /* nothing of a survivor is on the device, and more will not be known */
-	INCIDENT_CONDEMNED,  /* the executor was killed */
+	INCIDENT_TERMINATED, /* the executor was killed */
 	INCIDENT_REAPED,     /* the executor's process is gone */
 	INCIDENT_STANDBY,    /* a standby is warm */
 	INCIDENT_ACTIVATED,  /* Activate was answered */

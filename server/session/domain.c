@@ -294,7 +294,7 @@ void domain_retire(struct domain *domain)
 	timer_stop(domain->respawn);
 	timer_stop(domain->idle);
 	TAILQ_FOREACH (worker, &domain->workers, link)
-		worker_condemn(worker, "its domain is closed");
+		worker_terminate(worker, "its domain is closed");
 	due_domain(domain, DOMAIN_DUE_END);
 }
 
@@ -383,7 +383,7 @@ static uint64_t count_stuck(const struct domain *domain)
 	uint64_t count = 0;
 
 	TAILQ_FOREACH (worker, &domain->workers, link)
-		count += worker->state == WORKER_CONDEMNED && worker->still >= REAP_LOOKS;
+		count += worker->state == WORKER_TERMINATING && worker->still >= REAP_LOOKS;
 	return count;
 }
 

@@ -20,18 +20,21 @@ struct session *domain_find_session(const struct domain *domain, uint64_t number
 
 struct worker *domain_serving(const struct domain *domain)
 {
-	/* At the end of the turn fault/ sees the loss, too. */
-	bool serves = incident_is_serving(domain->promotion.state) &&
-		      domain->active->state == WORKER_ACTIVE && !domain->active->lost;
+	struct worker *active = domain->active;
 
-	return serves ? domain->active : NULL;
+	/* The incident begins at the end of the turn in which a loss is noticed. A daemon that
+	 * adopts may lack the executor. */
+	return active && active->state == WORKER_ACTIVE && !active->lost &&
+			       incident_is_serving(domain->promotion.state)
+		       ? active
+		       : NULL;
 }
 
 bool domain_worker_is_failing(const struct worker *worker)
 {
 	const struct domain *domain = worker->domain;
 
-	return worker->state == WORKER_CONDEMNED || worker->lost ||
+	return worker->state == WORKER_TERMINATING || worker->lost ||
 	       (domain && domain->active == worker && incident_is_halting(domain->promotion.state));
 }
 

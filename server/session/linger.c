@@ -105,9 +105,9 @@ static void on_answer(
 	 * daemon could go on asking for ever. */
 	if (reply && !reply->code && reply->values.count > 1 &&
 		(reply->values.at[1] > WINDOW_BYTES || (reply->values.at[1] && linger->kept.bytes)))
-		worker_condemn(worker, "it says again that a session's memory stays pinned");
+		worker_terminate(worker, "it says again that a session's memory stays pinned");
 	if (!reply || reply->code || reply->values.count < 2 || !reply->values.at[1] ||
-		worker->state == WORKER_CONDEMNED) {
+		worker->state == WORKER_TERMINATING) {
 		if (linger->kept.type == WIRE_CLOSE_SESSION)
 			worker_forget_session(worker, linger->kept.session);
 		end(linger, unmapped);

@@ -27,7 +27,7 @@ void reclaim_init(struct daemon *daemon)
 	daemon->reclaim = (struct reclaim){.timer = timer_new(daemon->loop, on_timer, daemon),
 		.limit = timer_new(daemon->loop, on_timer, daemon)};
 	log_bug_on(!daemon->reclaim.timer || !daemon->reclaim.limit);
-	TAILQ_INIT(&daemon->reclaim.thirsty);
+	TAILQ_INIT(&daemon->reclaim.waiting);
 }
 
 void reclaim_deinit(struct daemon *daemon)
@@ -111,7 +111,7 @@ bool reclaim_is_short(const struct daemon *daemon)
 {
 	const struct request *request;
 
-	TAILQ_FOREACH (request, &daemon->reclaim.thirsty, link)
+	TAILQ_FOREACH (request, &daemon->reclaim.waiting, link)
 		if (request->refused_memory_us)
 			return true;
 	return false;
@@ -131,8 +131,8 @@ void reclaim_await(struct request *request)
 {
 	struct reclaim *reclaim = &request->session->daemon->reclaim;
 
-	request->thirst = ++reclaim->latest;
-	TAILQ_INSERT_TAIL(&reclaim->thirsty, request, link);
+	request->turn = ++reclaim->latest;
+	TAILQ_INSERT_TAIL(&reclaim->waiting, request, link);
 }
 
 void reclaim_await_for(struct request *request, uint64_t milliseconds)
@@ -182,14 +182,14 @@ bool reclaim_defer(struct request *request)
 
 void reclaim_forget(struct request *request)
 {
-	if (request->thirst)
-		TAILQ_REMOVE(&request->session->daemon->reclaim.thirsty, request, link);
-	request->thirst = 0;
+	if (request->turn)
+		TAILQ_REMOVE(&request->session->daemon->reclaim.waiting, request, link);
+	request->turn = 0;
 }
 
 struct request *reclaim_first(const struct daemon *daemon, uint64_t latest)
 {
-	struct request *request = TAILQ_FIRST(&daemon->reclaim.thirsty);
+	struct request *request = TAILQ_FIRST(&daemon->reclaim.waiting);
 
-	return request && request->thirst <= latest ? request : NULL;
+	return request && request->turn <= latest ? request : NULL;
 }

@@ -24,7 +24,7 @@ struct timer;
 #define RECLAIM_FREED_MS 200u
 
 struct reclaim {
-	TAILQ_HEAD(thirsty_list, request) thirsty; /* requests that wait for memory, or for a keeper */
+	TAILQ_HEAD(waiting_list, request) waiting; /* requests that wait for memory, or for a keeper */
 	/* for reclaim_defer(): then waiting requests are tried again */
 	struct timer *timer;
 	struct timer *limit; /* the same for reclaim_hope() */

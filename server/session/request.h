@@ -16,7 +16,7 @@ struct session;
 struct shared_fd;
 
 struct request {
-	TAILQ_ENTRY(request) link; /* reclaim.thirsty */
+	TAILQ_ENTRY(request) link; /* reclaim.waiting */
 	struct session *session;
 	uint64_t session_id;
 	struct wire_message message; /* points into bytes */
@@ -26,7 +26,7 @@ struct request {
 	uint32_t worker;    /* the worker that has the request, */
 	uint64_t worker_id; /* and the number of the request there */
 	/* place among the requests that wait for memory (reclaim.h); 0: does not wait */
-	uint64_t thirst;
+	uint64_t turn;
 	uint64_t refused_memory_us; /* when the keeper first had none for the request; 0: never */
 	bool cancelled;
 	/* RESERVE_WINDOW: taken, until a holding has the window (effect.h); else WINDOW_NONE */

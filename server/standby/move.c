@@ -302,7 +302,7 @@ static void arrive(struct move *move)
 		 * have it. */
 		TAILQ_FOREACH (worker, &to->workers, link)
 			if (worker_knows_sessions(worker))
-				worker_condemn(worker, "was ready before its client came");
+				worker_terminate(worker, "was ready before its client came");
 	}
 	domain_watch_idle(from);
 	say_done(move, CUDA_SUCCESS, "");

@@ -36,7 +36,7 @@ struct worker_pending {
 
 const char *worker_state_name(enum worker_state state)
 {
-	static const char *const names[] = {"starting", "warming", "warm", "active", "condemned"};
+	static const char *const names[] = {"starting", "warming", "warm", "active", "terminating"};
 
 	return names[state];
 }
@@ -82,7 +82,7 @@ enum worker_reply worker_take_reply(
 	if (!pending && message->id < worker->first_request)
 		return WORKER_REPLY_UNCLAIMED;
 	if (!pending) {
-		worker_condemn(worker, "it answered a request that nobody had made");
+		worker_terminate(worker, "it answered a request that nobody had made");
 		return WORKER_REPLY_TAKEN;
 	}
 	heard(worker);
@@ -94,7 +94,7 @@ enum worker_reply worker_take_reply(
 
 void worker_take_lost(struct worker *worker, int32_t code, const char *text)
 {
-	if (worker->lost || worker->state == WORKER_CONDEMNED)
+	if (worker->lost || worker->state == WORKER_TERMINATING)
 		return;
 	worker->lost = true;
 	worker->lost_code = code;
@@ -228,8 +228,8 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	uint32_t room = (uint32_t)((bytes - sizeof(*kept) - WORKER_HEAD_BYTES) / sizeof(uint64_t));
 
 	memcpy(worker, head, WORKER_HEAD_BYTES);
-	if (worker->state > WORKER_CONDEMNED)
-		worker->state = WORKER_CONDEMNED;
+	if (worker->state > WORKER_TERMINATING)
+		worker->state = WORKER_TERMINATING;
 	worker->lost_text[sizeof(worker->lost_text) - 1] = '\0';
 	worker->immovable_count = kept->immovable_count < room ? kept->immovable_count : room;
 	worker->immovable_room = worker->immovable_count;
@@ -300,7 +300,7 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 	message->id = pending->id;
 	r = connection_send(worker->connection, message, fds, fd_count);
 	if (r)
-		worker_condemn(worker, r < 0 ? strerror(-r) : "its connection cannot be written to");
+		worker_terminate(worker, r < 0 ? strerror(-r) : "its connection cannot be written to");
 }
 
 void worker_ignore_reply(
@@ -315,7 +315,7 @@ void worker_ignore_reply(
 void worker_post(struct worker *worker, const struct wire_message *message)
 {
 	if (connection_send(worker->connection, message, NULL, 0))
-		worker_condemn(worker, "its connection cannot be written to");
+		worker_terminate(worker, "its connection cannot be written to");
 }
 
 void worker_await_memory(struct worker *worker)
@@ -331,18 +331,18 @@ void worker_kill(struct worker *worker)
 	reap_await(worker);
 }
 
-void worker_condemn(struct worker *worker, const char *reason)
+void worker_terminate(struct worker *worker, const char *reason)
 {
-	if (worker->state == WORKER_CONDEMNED)
+	if (worker->state == WORKER_TERMINATING)
 		return;
 	snprintf(worker->end_text, sizeof(worker->end_text), "%s %d (%s) is ended by the daemon: %s%s%s",
 		role_name(worker->role), (int)worker->pid, worker_state_name(worker->state), reason,
 		worker->lost_text[0] ? ": " : "", worker->lost_text);
-	worker->state = WORKER_CONDEMNED;
+	worker->state = WORKER_TERMINATING;
 	worker_keep(worker);
 	worker_await_memory(worker);
 	worker_kill(worker);
-	mark_due(worker, WORKER_DUE_CONDEMNED);
+	mark_due(worker, WORKER_DUE_TERMINATED);
 }
 
 bool worker_knows_sessions(const struct worker *worker)

@@ -8,15 +8,15 @@
 //                             │  sessions hold │                       │                        │
 //                             │  is sent       │                       │                        │
 //                             └────────────────┴───────────┬───────────┴────────────────────────┘
-//                                                          │ worker_condemn: Lost, hang-up, broken
+//                                                          │ worker_terminate: Lost, hang-up, broken
 //                                                          ▼ protocol, or superfluous
-//                                            CONDEMNED (SIGKILL sent) ── worker_end ──► freed
+//                                            TERMINATING (SIGKILL sent) ── worker_end ──► freed
 //
 // STARTING  nothing may be sent but Shutdown.
 // WARMING   knows every opened session; messages are executed in the order of sending.
 // ACTIVE    serves rings. Exactly the worker that domain->active names, from the sending of
 //           Activate on.
-// CONDEMNED its GPU work may still run; replies are still taken. Only worker_end() proves the
+// TERMINATING its GPU work may still run; replies are still taken. Only worker_end() proves the
 //           end of that work.
 
 #ifndef FRMPS_SERVER_WORKER_WORKER_H
@@ -48,12 +48,12 @@ struct worker_evidence;
 
 /* A worker's news for the rooms above, at the end of the loop's turn (session/due.h). */
 enum worker_due {
-	WORKER_DUE_LOST = 1 << 0,      /* it has lost its context (worker_take_lost) */
-	WORKER_DUE_CONDEMNED = 1 << 1, /* the daemon ends it */
-	WORKER_DUE_STAYS = 1 << 2,     /* it was killed and does not end; again until its end */
+	WORKER_DUE_LOST = 1 << 0,	/* it has lost its context (worker_take_lost) */
+	WORKER_DUE_TERMINATED = 1 << 1, /* the daemon ends it */
+	WORKER_DUE_STAYS = 1 << 2,	/* it was killed and does not end; again until its end */
 };
 
-enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
+enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_TERMINATING };
 
 /* Making, observing and ending children: supervise.c, or a test. kill() is called at most once
  * (except for a worker of an earlier life of the daemon, to be sure) and leads to one
@@ -183,7 +183,7 @@ struct worker *worker_adopt(struct crew *crew, const struct worker_place *place,
 void worker_post(struct worker *worker, const struct wire_message *message);
 
 /** Terminates the worker: kills the process, at once and once. */
-void worker_condemn(struct worker *worker, const char *reason);
+void worker_terminate(struct worker *worker, const char *reason);
 
 /** The worker has reported the loss itself, in whatever way. */
 void worker_take_lost(struct worker *worker, int32_t code, const char *text);

@@ -132,7 +132,7 @@ START_TEST(why_an_executor_was_given_up_is_not_forgotten)
 	fake_issue(&TAILQ_FIRST(&fake_domain(fake)->sessions)->view, 5);
 	fake_send(fake, active->socket, &sign, NULL, 0);
 	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
-	worker_condemn(active->worker, "the test wants it");
+	worker_terminate(active->worker, "the test wants it");
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	fake_reap(fake, active, SIGKILL);
@@ -192,7 +192,7 @@ START_TEST(memory_that_an_executor_has_which_is_ending_is_waited_for)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {.bytes = 2 * MIB}};
 
-	worker_condemn(standby->worker, "the test wants it");
+	worker_terminate(standby->worker, "the test wants it");
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	map.range.address = client.window_base;
 	fake_request(fake, &client, &map, -1);

@@ -360,12 +360,12 @@ static void end_with_both(void)
 /* The same numbers in every run. */
 START_TEST(executors_that_lie_hurt_nobody_else)
 {
-	unsigned condemned = 0;
+	unsigned terminated = 0;
 
 	begin_with_both();
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		if (fake->child_count > CHILDREN_MOST) {
-			condemned += fake->child_count - 5;
+			terminated += fake->child_count - 5;
 			end_with_both();
 			begin_with_both();
 		}
@@ -383,7 +383,7 @@ START_TEST(executors_that_lie_hurt_nobody_else)
 		if (round % 8 == 0)
 			expect_honest();
 	}
-	ck_assert_uint_gt(condemned, 20);
+	ck_assert_uint_gt(terminated, 20);
 	end_with_both();
 }
 END_TEST

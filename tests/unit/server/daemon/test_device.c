@@ -276,7 +276,7 @@ START_TEST(an_executor_that_does_not_end_costs_its_domain)
 	fake_open(fake, &fake->children[3]);
 	fake_welcome(fake, &other);
 	active->seen = standby->seen = true;
-	worker_condemn(active->worker, "a test");
+	worker_terminate(active->worker, "a test");
 	ck_assert(timer_running(active->worker->reap_timer));
 	look(active, REAP_LOOKS - 1);
 	/* It is still at something. */
@@ -305,7 +305,7 @@ START_TEST(an_executor_with_a_thread_that_is_held_does_nothing_useful)
 {
 	join();
 	active->seen = standby->seen = true;
-	worker_condemn(active->worker, "a test");
+	worker_terminate(active->worker, "a test");
 	for (unsigned i = 0; i < REAP_LOOKS; i++) {
 		active->vitals.processor_ms += 1000;
 		look(active, 1);
@@ -320,7 +320,7 @@ START_TEST(an_executor_that_was_killed_is_looked_at)
 {
 	join();
 	active->seen = true;
-	worker_condemn(active->worker, "a test");
+	worker_terminate(active->worker, "a test");
 	FAKE_RUN_WHILE(fake, active->worker->still < 2);
 	forget(&client);
 }
@@ -349,7 +349,7 @@ START_TEST(an_executor_that_nobody_waits_for_may_take_its_time)
 {
 	join();
 	active->seen = standby->seen = true;
-	worker_condemn(standby->worker, "a test");
+	worker_terminate(standby->worker, "a test");
 	look(standby, 10 * REAP_LOOKS);
 	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
@@ -368,7 +368,7 @@ START_TEST(a_keeper_that_does_not_end_is_the_devices_failure)
 {
 	join();
 	keeper->seen = true;
-	worker_condemn(keeper->worker, "a test");
+	worker_terminate(keeper->worker, "a test");
 	look(keeper, REAP_LOOKS);
 	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "keeper");
 	ck_assert(active->killed);
@@ -383,7 +383,7 @@ START_TEST(a_service_leaves_behind_who_does_not_end)
 	daemon_leave(&fake->daemon);
 	fake_reap(fake, keeper, 0);
 	fake_reap(fake, standby, 0);
-	worker_condemn(active->worker, "does not leave");
+	worker_terminate(active->worker, "does not leave");
 	ck_assert(!TAILQ_EMPTY(&fake_domain(fake)->workers));
 	for (unsigned i = 0; i < REAP_LOOKS; i++)
 		reap_look(TAILQ_FIRST(&fake_domain(fake)->workers));

@@ -138,7 +138,7 @@ static void reach(enum step step)
 		return;
 	if (step == FENCED) {
 		name_culprit();
-		worker_condemn(first->worker, "a test");
+		worker_terminate(first->worker, "a test");
 		fake_turn(fake);
 		ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 		return;

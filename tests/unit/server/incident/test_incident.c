@@ -21,7 +21,7 @@ static const struct {
 	{INCIDENT_STUCK, /*       */ "....l...."},
 	{INCIDENT_OFF_DEVICE, /*  */ ".....f..."},
 	{INCIDENT_DRAINED, /*     */ "....L...."},
-	{INCIDENT_CONDEMNED, /*   */ ".ffFFF..f"},
+	{INCIDENT_TERMINATED, /*   */ ".ffFFF..f"},
 	{INCIDENT_REAPED, /*      */ ".vvLLLL.L"},
 	{INCIDENT_STANDBY, /*     */ "s......t."},
 	{INCIDENT_ACTIVATED, /*   */ ".S......S"},
@@ -94,7 +94,7 @@ START_TEST(an_executor_is_judged_once_when_it_is_out_of_the_way)
 	/* Its process may be gone at any moment, and it may be killed at any but that. */
 	for (unsigned state = 0; state < INCIDENT_STATES; state++) {
 		ck_assert_int_eq(!!actions_of(state, INCIDENT_REAPED), has_active(state));
-		ck_assert_int_eq(!!actions_of(state, INCIDENT_CONDEMNED),
+		ck_assert_int_eq(!!actions_of(state, INCIDENT_TERMINATED),
 			has_active(state) && state != INCIDENT_FENCING);
 	}
 }
