@@ -43,6 +43,24 @@ static void expect_served(void)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 }
 
+/* A damaged record is dropped: the next executor answers the request that was under way. */
+START_TEST(an_executor_without_a_record_is_replaced)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+
+	fake_request(fake, &client, &query, -1);
+	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
+	store_drop(fake->daemon.store, active->worker->record);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_take_all_over(fake, standby);
+	fake_expect(fake, standby->socket, WIRE_QUERY_MEMORY);
+	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){1, 2}, 2);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	close(active->socket);
+}
+END_TEST
+
 START_TEST(everything_is_as_it_was)
 {
 	ck_assert_int_eq(fake_come_back(fake), 0);
@@ -699,6 +717,7 @@ int main(void)
 	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
 	tcase_add_test(tests, everything_is_as_it_was);
+	tcase_add_test(tests, an_executor_without_a_record_is_replaced);
 	tcase_add_test(tests, who_was_welcomed_as_the_daemon_died_may_ask_at_once);
 	tcase_add_test(tests, events_stay);
 	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);
