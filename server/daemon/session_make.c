@@ -141,7 +141,7 @@ static int take_regions(struct session *session, int client_fd, int server_fd, i
 {
 	struct wire_shape shape;
 
-	shm_shape_init(&shape, SHM_RING_BYTES, session->daemon->config->arena_bytes, SHM_BLOCKS);
+	shm_shape_init(&shape, SHM_RING_BYTES, SHM_ARENA_BYTES, SHM_BLOCKS);
 	session->client_fd = shared_fd_new(client_fd);
 	session->server_fd = shared_fd_new(server_fd);
 	session->doorbell_fd = shared_fd_new(doorbell_fd);
@@ -159,7 +159,7 @@ static int make_regions(struct session *session)
 	struct wire_shape shape;
 	int client_fd, server_fd, r;
 
-	shm_shape_init(&shape, SHM_RING_BYTES, session->daemon->config->arena_bytes, SHM_BLOCKS);
+	shm_shape_init(&shape, SHM_RING_BYTES, SHM_ARENA_BYTES, SHM_BLOCKS);
 	r = shm_region_new(&shape, &client_fd, &server_fd);
 	if (r)
 		return r;

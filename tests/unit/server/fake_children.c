@@ -391,7 +391,6 @@ struct fake *fake_new(unsigned standbys)
 	current = fake;
 	config_init(&fake->config);
 	fake->config.standbys = standbys;
-	fake->config.arena_bytes = 1 << 20;
 	fake->config.guard = CONFIG_GUARD_OFF;
 	fake->heritage.backend = "fake";
 	if (fake_with_records)

@@ -33,7 +33,6 @@ START_TEST(defaults_are_those_of_the_table)
 	ck_assert_uint_eq(config.standbys, 1);
 	ck_assert_uint_eq(config.spin_us, 10000);
 	ck_assert_uint_eq(config.domain_idle_seconds, 60);
-	ck_assert_uint_eq(config.arena_bytes, SHM_ARENA_BYTES);
 	ck_assert_uint_eq(config.recovery, CONFIG_RECOVERY_FAIL);
 	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_CUDA);
 	ck_assert_str_eq(config_choice_name("backend", config.backend, name, sizeof(name)), "cuda");
@@ -47,14 +46,14 @@ START_TEST(file_is_read)
 	struct config config;
 	char text[256];
 
-	write_file("# comment\nsocket = /tmp/x.sock\nbackend=host\nmemory_limit = 3G\narena_bytes = "
+	write_file("# comment\nsocket = /tmp/x.sock\nbackend=host\nmemory_limit = 3G\npinned_limit = "
 		   "64K\nstandbys = 0\n");
 	config_init(&config);
 	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), 0);
 	ck_assert_str_eq(config.socket, "/tmp/x.sock");
 	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_HOST);
 	ck_assert_uint_eq(config.memory_limit, UINT64_C(3) << 30);
-	ck_assert_uint_eq(config.arena_bytes, 65536);
+	ck_assert_uint_eq(config.pinned_limit, 65536);
 	ck_assert_uint_eq(config.standbys, 0);
 	unlink(path);
 }
@@ -67,19 +66,12 @@ static const struct {
 	const char *part;
 } bad[] = {
 	{"device = 0\nnonsense = 1\n", 2, "nonsense: no such key"},
-	{"device = 0\non_fault = fast\n", 2, "on_fault: there is no such key any more: remove the line"},
-	{"probation = all\n", 1, "probation: there is no such key any more: remove the line"},
-	{"probation_ms = 10\n", 1, "probation_ms: there is no such key any more: remove the line"},
-	{"load_patience_ms = 2000\n", 1, "load_patience_ms: there is no such key any more: remove the line"},
-	{"load_place_ms = 0\n", 1, "load_place_ms: there is no such key any more: remove the line"},
 	{"\n\nstandbys = many\n", 3, "standbys: \"many\" is not a number"},
 	{"standbys = 9\n", 1, "standbys: 9 is out of range, allowed is 0 to 8"},
 	{"standbys = -1\n", 1, "standbys: \"-1\" is not a number"},
 	{"backend = gpu\n", 1, "backend: \"gpu\" is not one of cuda|host"},
-	{"backend = auto\n", 1, "remove the line or say cuda to use the GPU, say host"},
 	{"backend = aut\n", 1, "backend: \"aut\" is not one of"},
 	{"backend =\n", 1, "backend: \"\" is not one of"},
-	{"arena_bytes = 96K\n", 1, "arena_bytes: 98304 is not a power of two"},
 	{"memory_limit = 99999999999999999999\n", 1, "memory_limit"},
 	{"memory_limit = 17179869184G\n", 1, "memory_limit"},
 	{"memory_limit = 1X\n", 1, "memory_limit: \"1X\" is not a number of bytes"},
@@ -479,6 +471,7 @@ START_TEST(help_names_every_key_and_can_be_read_back)
 #define CHOICE(key, initial, choices, meaning)	   TEXT(key, initial, meaning)
 #define NUMBER(key, initial, least, most, meaning) TEXT(key, initial, meaning)
 #define BYTES(key, initial, least, most, meaning)  TEXT(key, initial, meaning)
+#define TUNING(key, initial, least, most)	   ck_assert_ptr_null(strstr(help, "#" #key " ="));
 #include "server/config/options.def"
 	/* Without the marks before keys it is a valid file that says what is the case anyway. */
 	for (char *at = help; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)

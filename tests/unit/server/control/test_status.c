@@ -213,7 +213,7 @@ START_TEST(client_is_described)
 	ck_assert_str_eq(string(one, "recovery"), "fail");
 	ck_assert_int_eq(number(one, "commands"), 42);
 	ck_assert_int_eq(number(one, "memory_bytes"), 0);
-	ck_assert_int_eq(number(one, "staging_bytes"), (long long)fake->daemon.config->arena_bytes);
+	ck_assert_int_eq(number(one, "staging_bytes"), (long long)SHM_ARENA_BYTES);
 	ck_assert_int_eq(number(one, "sink_bytes"), 0);
 	ck_assert_int_eq(number(json_object_get(root, "counters"), "sessions_opened"), 1);
 	json_decref(root);
@@ -773,7 +773,6 @@ static void gather(int count)
 
 	fake = fake_new(0);
 	fake->config.clients_max = 448;
-	fake->config.arena_bytes = 65536;
 	fake_boot(fake);
 	for (int i = 0; i < count; i++)
 		fake_join(fake, &crowd[i], &fake->children[1], NULL);

@@ -98,7 +98,7 @@ START_TEST(welcome_describes_device_and_window)
 	ck_assert_uint_eq(fake->message.welcome.memory_limit, 64 * MIB);
 	ck_assert_uint_eq(fake->message.welcome.devices[0].total_bytes, 64 * MIB);
 	ck_assert_uint_eq(fake->message.welcome.window_base, WINDOW_GRID_BASE);
-	ck_assert_uint_eq(fake->message.welcome.shape.arena_bytes, fake->config.arena_bytes);
+	ck_assert_uint_eq(fake->message.welcome.shape.arena_bytes, SHM_ARENA_BYTES);
 	part();
 }
 END_TEST

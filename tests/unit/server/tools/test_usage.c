@@ -195,7 +195,6 @@ static const struct {
 	{"[user nobody at all]\n", 78, "conf:1: there is no user nobody at all\n"},
 	{"[program python3]\n", 78, "conf:1: python3: a path begins with /\n"},
 	{"guard = maybe\n", 78, "conf:1: guard: \"maybe\" is not one of error|warn|off\n"},
-	{"arena_bytes = 96K\n", 78, "conf:1: arena_bytes: 98304 is not a power of two\n"},
 	{"memory_limit = lots\n", 78, "conf:1: memory_limit: \"lots\" is not a number of bytes"},
 	{"memory_limit\n", 78, "conf:1: not a line of the form \"key = value\"\n"},
 	{NULL, 78, "conf: No such file or directory\n"},
