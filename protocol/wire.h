@@ -140,7 +140,7 @@ struct wire_load_module {
 	struct wire_options options;
 	uint64_t variables;
 	bool is_filled;
-	uint64_t file, code;
+	uint64_t file, code, room;
 };
 /* A module's place of code that is not an address. */
 #define WIRE_CODE_ASKED	    UINT64_C(0)

@@ -183,6 +183,8 @@ struct backend_load {
 	 * driver. Another executor must load the code at the first executor's address, and refuses
 	 * the module if that is taken. */
 	uint64_t code;
+	uint64_t room;		 /* bytes that compressed code may unpack to */
+	uint64_t unpacked;	 /* out: bytes that it unpacks to */
 	uint64_t constants;	 /* out: address of the bank of constants; 0: none of its own */
 	enum load_reason reason; /* out: why the driver loads the module */
 	char *log;		 /* text, NUL-terminated; NULL: none */
@@ -301,10 +303,12 @@ struct backend_ops {
 	 * of any other, after the end of its kernels. A single thread calls all of these but the
 	 * first. */
 
-	/* Compiles a text, or a fat binary of texts, for seconds at times, and blocks nobody. ret:
-	 * code for the device, on the heap. log: as below. [any] */
-	CUresult (*module_compile)(const void *image, size_t bytes, const struct wire_options *options,
-		char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes);
+	/* Compiles a text, or a fat binary of texts, for seconds at times, and blocks nobody. room:
+	 * bytes that a compressed text may unpack to. ret: code for the device, on the heap. log:
+	 * as below. [any] */
+	CUresult (*module_compile)(const void *image, size_t bytes, uint64_t room,
+		const struct wire_options *options, char *log, size_t log_bytes, void **ret_code,
+		size_t *ret_bytes);
 	/* Blocks nobody. The image may be freed after the call. CUDA_ERROR_NOT_READY:
 	 * load->variables->bytes is the required size of the block.
 	 * CUDA_ERROR_JIT_COMPILER_NOT_FOUND: the image must be compiled first. */

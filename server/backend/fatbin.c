@@ -1,5 +1,6 @@
 // See fatbin.h. The members are untrusted, but for the checks of image_check(): they lie inside. A
-// compressed member's claim about its size is used only as the size of a buffer.
+// compressed member's claim about its size is used only as the size of a buffer, and counts against
+// the room.
 
 #include "server/backend/fatbin.h"
 
@@ -18,6 +19,15 @@ static bool unpack_into(const struct fatbin_target *target, const uint8_t *packe
 		       (int)bytes) == (int)bytes;
 }
 
+/* The size that a member for a device claims to unpack to; 0: not compressed. @at: its header */
+static uint64_t claim(const uint8_t *at)
+{
+	struct fatbin_target target;
+
+	memcpy(&target, at + sizeof(struct fatbin_entry), sizeof(target));
+	return target.flags & (FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD) ? target.unpacked_bytes : 0;
+}
+
 /* A rewriting under way: of the image up to `at`; nothing is copied before something is
  * replaced. */
 struct rewrite {
@@ -25,20 +35,18 @@ struct rewrite {
 	struct fatbin_bytes out;
 	size_t allocated;
 	unsigned members; /* that may still be shown */
-	uint64_t room;	  /* bytes that may still be unpacked */
 	uint64_t growth;  /* by which contents may still become longer */
 };
 
-/* A compressed member's contents. @room: bytes that may still be unpacked */
+/* A compressed member's contents. */
 static CUresult unpack(const struct fatbin_target *target, const uint8_t *packed, uint64_t payload_bytes,
-	uint64_t *room, struct fatbin_bytes *ret)
+	struct fatbin_bytes *ret)
 {
 	uint8_t *out;
 
 	if (target->packed_bytes > payload_bytes || target->packed_bytes > INT32_MAX ||
-		!target->unpacked_bytes || target->unpacked_bytes >= *room)
+		!target->unpacked_bytes || target->unpacked_bytes >= FATBIN_UNPACKED_MOST)
 		return CUDA_ERROR_INVALID_IMAGE;
-	*room -= target->unpacked_bytes;
 	out = malloc(target->unpacked_bytes);
 	if (!out)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -114,7 +122,7 @@ static CUresult show(struct rewrite *rewrite, const uint8_t *at, const struct fa
 	memcpy(&target, at + sizeof(*entry), sizeof(target));
 	if (!(target.flags & (FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD)))
 		return show_contents(rewrite, payload, entry->payload_bytes, visit, context, ret);
-	code = unpack(&target, payload, entry->payload_bytes, &rewrite->room, &unpacked);
+	code = unpack(&target, payload, entry->payload_bytes, &unpacked);
 	if (!code)
 		code = show_contents(rewrite, unpacked.at, unpacked.count, visit, context, ret);
 	free(unpacked.at);
@@ -145,8 +153,24 @@ static CUresult rewrite_member(
 	return fits ? code : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult fatbin_rewrite(
-	const uint8_t *image, unsigned arch, fatbin_visit *visit, void *context, struct fatbin_bytes *ret)
+uint64_t fatbin_unpacks_to(const uint8_t *image, unsigned arch)
+{
+	struct fatbin_header header;
+	struct fatbin_entry entry;
+	uint64_t at, end, sum = 0, bytes;
+
+	memcpy(&header, image, sizeof(header));
+	end = header.header_bytes + header.payload_bytes;
+	for (at = header.header_bytes; at < end; at += entry.header_bytes + entry.payload_bytes) {
+		memcpy(&entry, image + at, sizeof(entry));
+		bytes = fatbin_is_for(image + at, arch) ? claim(image + at) : 0;
+		sum = bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
+	}
+	return sum;
+}
+
+CUresult fatbin_rewrite(const uint8_t *image, unsigned arch, uint64_t room, fatbin_visit *visit,
+	void *context, struct fatbin_bytes *ret)
 {
 	struct rewrite rewrite = {.image = image, .members = FATBIN_MEMBERS_MAX};
 	struct fatbin_header header;
@@ -154,9 +178,10 @@ CUresult fatbin_rewrite(
 	CUresult code = CUDA_SUCCESS;
 	uint64_t at, end;
 
+	if (fatbin_unpacks_to(image, arch) > room)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	memcpy(&header, image, sizeof(header));
 	end = header.header_bytes + header.payload_bytes;
-	rewrite.room = FATBIN_UNPACKED_MAX(end);
 	rewrite.growth = FATBIN_GROWTH_MAX(end);
 	for (at = header.header_bytes; !code && at < end; at += entry.header_bytes + entry.payload_bytes) {
 		memcpy(&entry, image + at, sizeof(entry));
@@ -212,23 +237,22 @@ static const uint8_t *find_best(const uint8_t *image, uint16_t kind, unsigned ar
 	return found;
 }
 
-static CUresult copy_best(const uint8_t *image, uint16_t kind, unsigned arch, struct fatbin_bytes *ret)
+static CUresult copy_best(
+	const uint8_t *image, uint16_t kind, unsigned arch, uint64_t room, struct fatbin_bytes *ret)
 {
 	const uint8_t *member = find_best(image, kind, arch), *payload;
-	struct fatbin_header header;
 	struct fatbin_target target;
 	struct fatbin_entry entry;
-	uint64_t room;
 
 	if (!member)
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	memcpy(&header, image, sizeof(header));
 	memcpy(&entry, member, sizeof(entry));
 	memcpy(&target, member + sizeof(entry), sizeof(target));
 	payload = member + entry.header_bytes;
-	room = FATBIN_UNPACKED_MAX(header.payload_bytes);
+	if (claim(member) > room)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (target.flags & (FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD))
-		return unpack(&target, payload, entry.payload_bytes, &room, ret);
+		return unpack(&target, payload, entry.payload_bytes, ret);
 	ret->at = malloc(entry.payload_bytes + 1);
 	if (!ret->at)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -237,12 +261,12 @@ static CUresult copy_best(const uint8_t *image, uint16_t kind, unsigned arch, st
 	return CUDA_SUCCESS;
 }
 
-CUresult fatbin_code(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret)
+CUresult fatbin_code(const uint8_t *image, unsigned arch, uint64_t room, struct fatbin_bytes *ret)
 {
-	return copy_best(image, FATBIN_KIND_ELF, arch, ret);
+	return copy_best(image, FATBIN_KIND_ELF, arch, room, ret);
 }
 
-CUresult fatbin_text(const uint8_t *image, unsigned arch, struct fatbin_bytes *ret)
+CUresult fatbin_text(const uint8_t *image, unsigned arch, uint64_t room, struct fatbin_bytes *ret)
 {
-	return copy_best(image, FATBIN_KIND_TEXT, arch, ret);
+	return copy_best(image, FATBIN_KIND_TEXT, arch, room, ret);
 }

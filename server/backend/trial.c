@@ -182,7 +182,7 @@ static CUresult launch(struct trial *trial, struct backend_stream *stream, const
 
 static CUresult load(struct trial *trial, const void *image, size_t bytes)
 {
-	struct backend_load load = {.image = image, .bytes = bytes};
+	struct backend_load load = {.image = image, .bytes = bytes, .room = UINT64_MAX};
 
 	return trial->ops->module_load(&load, &trial->module);
 }

@@ -131,8 +131,8 @@ static CUresult compile(struct compiler *compiler, void **ret_code, size_t *ret_
 
 	if (code)
 		return code;
-	code = compiler->ops->module_compile(
-		image, wish->bytes, &wish->options, compiler->log, LOG_BYTES, ret_code, ret_bytes);
+	code = compiler->ops->module_compile(image, wish->bytes, wish->room, &wish->options, compiler->log,
+		LOG_BYTES, ret_code, ret_bytes);
 	free(image);
 	return code;
 }

@@ -18,7 +18,7 @@ struct load {
 	uint8_t *image; /* the client's */
 	struct backend_variables variables;
 	uint64_t code; /* address of the code, as in the message */
-	uint64_t constants;
+	uint64_t constants, unpacked;
 	enum load_reason reason;
 	char log[LOG_BYTES];
 };
@@ -35,14 +35,15 @@ static void drop(struct job *job)
 
 /* Values: 1 if the module's kernels leave no residual state; the kernels' uses of the ring for text
  * (shm/text.h); the address of the code; 1 if the variables are in the client's block; the reason
- * why the driver has loaded the module; the address of the bank of constants. */
+ * why the driver has loaded the module; the address of the bank of constants; bytes that were
+ * compressed. */
 static void answer(struct job *job, const struct module *module, uint64_t uses)
 {
 	struct load *load = job->load;
-	const uint64_t values[] = {
-		!module->leaves, uses, load->code, load->variables.bytes > 0, load->reason, load->constants};
+	const uint64_t values[] = {!module->leaves, uses, load->code, load->variables.bytes > 0, load->reason,
+		load->constants, load->unpacked};
 
-	job_reply(job, CUDA_SUCCESS, values, 6, load->log);
+	job_reply(job, CUDA_SUCCESS, values, 7, load->log);
 }
 
 /* @ret_uses: the kernels' uses of the ring for text */
@@ -58,6 +59,7 @@ static CUresult put_in(struct job *job, struct module *module, uint64_t *ret_use
 		.variables = wish->variables == WIRE_VARIABLES_OF_DRIVER ? NULL : &load->variables,
 		.window = job->tenant->window_base,
 		.code = wish->code,
+		.room = wish->room,
 		.log = load->log,
 		.log_bytes = LOG_BYTES};
 	CUresult result = job->executor->ops->module_load(&asked, &module->backend);
@@ -65,6 +67,7 @@ static CUresult put_in(struct job *job, struct module *module, uint64_t *ret_use
 	*ret_uses = text.uses;
 	load->code = asked.code;
 	load->constants = asked.constants;
+	load->unpacked = asked.unpacked;
 	load->reason = asked.reason;
 	return executor_code(job->executor, result);
 }

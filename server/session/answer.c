@@ -35,6 +35,10 @@ const char *answer_flaw(
 		return values->count >= 2 && values->at[0] + values->at[1] >= values->at[0]
 			       ? NULL
 			       : "answered with a variable that is nowhere";
+	case WIRE_LOAD_MODULE:
+		return values->count <= 6 || values->at[6] <= request->message.load_module.room
+			       ? NULL
+			       : "has unpacked more than it may";
 	default:
 		return NULL;
 	}

@@ -185,6 +185,8 @@ static void take_code(struct request *request, const struct wire_reply *reply)
 	uint64_t bytes = reply->code ? 0 : seal(request);
 
 	request->target = NULL;
+	if (request->message.type == WIRE_LOAD_MODULE && bytes > request->message.load_module.room)
+		bytes = 0;
 	if (bytes && shared_fd_keep(code, request->session->daemon->store) == 0) {
 		request->session->daemon->compiling.compiled(
 			request, &(struct compiled){code, bytes, strdup(reply->text)});

@@ -79,6 +79,7 @@ static int fill_module(
 	entry->memory = values->count > 3 && values->at[3] ? load->variables : WIRE_VARIABLES_OF_DRIVER;
 	entry->global[0] = values->count > 2 ? values->at[2] : WIRE_CODE_OF_DRIVER;
 	entry->global[1] = values->count > 5 ? values->at[5] : 0;
+	entry->unpacked_bytes = values->count > 6 ? values->at[6] : 0;
 	if (!load->options.count)
 		return 0;
 	entry->options = calloc(load->options.count, sizeof(*entry->options));
@@ -193,7 +194,8 @@ void holding_message(const struct holding *entry, uint64_t session, struct wire_
 	case WIRE_LOAD_MODULE:
 		message->load_module = (struct wire_load_module){entry->module, entry->kind,
 			entry->image_bytes, {entry->options, entry->option_count},
-			entry->memory ? entry->memory : WIRE_VARIABLES_OF_DRIVER, true, 0, entry->global[0]};
+			entry->memory ? entry->memory : WIRE_VARIABLES_OF_DRIVER, true, 0, entry->global[0],
+			entry->unpacked_bytes};
 		break;
 	case WIRE_MAKE_GRAPH:
 		message->graph = (struct wire_graph){entry->attribute, entry->image_bytes, 0};
@@ -242,6 +244,7 @@ void holding_keep(struct holding *entry, struct store *store, uint64_t session)
 		.flags = entry->range.flags,
 		.memory = entry->memory,
 		.image_bytes = entry->image_bytes,
+		.unpacked_bytes = entry->unpacked_bytes,
 		.global = {entry->global[0], entry->global[1]},
 		.value = entry->value,
 		.type = entry->type,
@@ -292,6 +295,7 @@ static bool take_kept(struct holding *entry, const struct kept_holding *kept, si
 	entry->range = (struct wire_range){kept->address, kept->bytes, kept->flags};
 	entry->memory = kept->memory;
 	entry->image_bytes = kept->image_bytes;
+	entry->unpacked_bytes = kept->unpacked_bytes;
 	memcpy(entry->global, kept->global, sizeof(entry->global));
 	entry->value = kept->value;
 	entry->module = kept->module;

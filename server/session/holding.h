@@ -41,6 +41,7 @@ struct holding {
 	uint32_t kind, attribute;
 	int64_t value; /* SET_FUNCTION, SET_LIMIT; LOAD_MODULE: 1 if the kernels have no state */
 	uint64_t image_bytes;
+	uint64_t unpacked_bytes; /* LOAD_MODULE: of compressed code, beside the image */
 	/* FIND_GLOBAL: address and bytes in the active executor; BACK_ARRAY: offset and span;
 	 * LOAD_MODULE: where the code is, as in the message, and the bank of constants */
 	uint64_t global[2];

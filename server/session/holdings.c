@@ -154,7 +154,7 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 	if (counts_as_host(entry))
 		holdings->host_bytes -= entry->range.bytes;
 	if (entry->type == WIRE_LOAD_MODULE) {
-		holdings->image_bytes -= entry->image_bytes;
+		holdings->image_bytes -= entry->image_bytes + entry->unpacked_bytes;
 		holdings->modules[entry->module / 64] &= ~(UINT64_C(1) << entry->module % 64);
 	}
 	if (entry->type == WIRE_FIND_FUNCTION)
@@ -191,7 +191,7 @@ static void add_entry(struct holdings *holdings, struct holding *entry)
 	if (counts_as_host(entry))
 		holdings->host_bytes += entry->range.bytes;
 	if (entry->type == WIRE_LOAD_MODULE) {
-		holdings->image_bytes += entry->image_bytes;
+		holdings->image_bytes += entry->image_bytes + entry->unpacked_bytes;
 		holdings->modules[entry->module / 64] |= UINT64_C(1) << entry->module % 64;
 	}
 	if (entry->type == WIRE_FIND_FUNCTION)

@@ -44,7 +44,7 @@ struct holdings {
 	bool away;	     /* the chunks are empty, or will be */
 	uint64_t away_bytes; /* of these chunks, in place of owned_bytes */
 	uint64_t host_bytes;
-	uint64_t image_bytes;  /* images of modules */
+	uint64_t image_bytes;  /* images of modules, and what is unpacked of them */
 	uint64_t kept_bytes;   /* see HOLDINGS_KEPT_MAX */
 	uint64_t record_bytes; /* room of the entries' records in the store */
 	uint32_t fds;	       /* descriptors of entries; those of chunks once per entry */

@@ -83,7 +83,7 @@ struct kept_session {
 /* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and
  * form. */
 struct kept_holding {
-	uint64_t session, address, bytes, memory, image_bytes, global[2];
+	uint64_t session, address, bytes, memory, image_bytes, unpacked_bytes, global[2];
 	int64_t value;
 	uint32_t type, flags, module, function, kind, attribute;
 	uint32_t fd, option_count, name_bytes; /* with the NUL */

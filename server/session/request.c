@@ -714,6 +714,14 @@ static int take_file(struct request *request)
 	return request->fd ? handout_add(&session->daemon->handouts, session->owner, request->fd) : -ENOMEM;
 }
 
+/* For what an image unpacks to, or its text is compiled to. */
+static uint64_t image_room(const struct session *session, uint64_t image_bytes)
+{
+	uint64_t limit = session->terms.image_limit, used = session->holdings.image_bytes + image_bytes;
+
+	return !limit ? UINT64_MAX : limit > used ? limit - used : 0;
+}
+
 static void start(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
 	struct request *request = request_new(session, message, packet);
@@ -723,6 +731,8 @@ static void start(struct session *session, const struct wire_message *message, c
 	session->daemon->counters.requests++;
 	connection_pause(session->connection);
 	take_kept(request);
+	if (message->type == WIRE_LOAD_MODULE)
+		request->message.load_module.room = image_room(session, message->load_module.bytes);
 	if (message->type == WIRE_IMPORT_HOST && !become_mapping(request)) {
 		finish_with(request, CUDA_ERROR_INVALID_HANDLE);
 		return;

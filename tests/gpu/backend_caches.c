@@ -66,7 +66,7 @@ static void run(struct backend_stream *stream, struct backend_function *function
 /* Return: where the kernel of the module lies */
 static uint64_t load_one(uint32_t which, struct backend_module **ret_module, struct backend_function **ret)
 {
-	struct backend_load load = {.image = codes[which], .bytes = code_bytes[which]};
+	struct backend_load load = {.image = codes[which], .room = UINT64_MAX, .bytes = code_bytes[which]};
 
 	ok(OPS->module_load(&load, ret_module));
 	ok(OPS->function_find(*ret_module, "tell", false, ret, &info));

@@ -104,23 +104,27 @@ static void check_modules(void)
 	double begin = now_us();
 
 	text[length] = 'x'; /* no NUL behind it, and something that does not belong to it */
-	load = (struct backend_load){.image = text, .bytes = length};
+	load = (struct backend_load){.image = text, .room = UINT64_MAX, .bytes = length};
 	refused(OPS->module_load(&load, &none), CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
-	ok(OPS->module_compile(
-		text, length, &(struct wire_options){options, 2}, log, sizeof(log), &code, &bytes));
-	load = (struct backend_load){.image = code, .bytes = bytes};
+	ok(OPS->module_compile(text, length, UINT64_MAX, &(struct wire_options){options, 2}, log, sizeof(log),
+		&code, &bytes));
+	load = (struct backend_load){.image = code, .room = UINT64_MAX, .bytes = bytes};
 	ok(OPS->module_load(&load, &module));
 	free(code);
 	printf("compile and load text: %.0f us; log \"%.60s\"\n", now_us() - begin, log);
-	refused(OPS->module_compile(
-			text, length, &(struct wire_options){bad, 1}, log, sizeof(log), &code, &bytes),
+	refused(OPS->module_compile(text, length, UINT64_MAX, &(struct wire_options){bad, 1}, log,
+			sizeof(log), &code, &bytes),
 		CUDA_ERROR_NOT_SUPPORTED);
-	refused(OPS->module_compile(".version 8.0\nnonsense", 21, NULL, log, sizeof(log), &code, &bytes),
+	refused(OPS->module_compile(
+			".version 8.0\nnonsense", 21, UINT64_MAX, NULL, log, sizeof(log), &code, &bytes),
 		CUDA_ERROR_INVALID_PTX);
 	check(log[0]);
 	printf("log of a bad text: %.60s\n", log);
-	load = (struct backend_load){
-		.image = bad_elf, .bytes = sizeof(bad_elf), .log = log, .log_bytes = sizeof(log)};
+	load = (struct backend_load){.room = UINT64_MAX,
+		.image = bad_elf,
+		.bytes = sizeof(bad_elf),
+		.log = log,
+		.log_bytes = sizeof(log)};
 	refused(OPS->module_load(&load, &none), CUDA_ERROR_INVALID_IMAGE);
 	ok(OPS->function_list(module, 0, names, &count));
 	check(count == 10);

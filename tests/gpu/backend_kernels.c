@@ -148,7 +148,7 @@ static void look_at_file(const char *path)
 				header.payload_bytes < (size_t)file.st_size - at &&
 				image_check(bytes + at, header.header_bytes + header.payload_bytes) ==
 					IMAGE_FATBIN)
-				fatbin_rewrite(bytes + at, ARCHITECTURE, look, NULL, &unused);
+				fatbin_rewrite(bytes + at, ARCHITECTURE, UINT64_MAX, look, NULL, &unused);
 		}
 	}
 	munmap(bytes, (size_t)file.st_size);

@@ -36,8 +36,8 @@ static CUresult compile(const void *source, size_t bytes, const struct wire_opti
 	return code;
 }
 
-static CUresult compile_any(const void *image, size_t bytes, const struct wire_options *options,
-	struct nvjit_log *said, void **ret_code, size_t *ret_bytes)
+static CUresult compile_any(const void *image, size_t bytes, uint64_t room,
+	const struct wire_options *options, struct nvjit_log *said, void **ret_code, size_t *ret_bytes)
 {
 	struct fatbin_bytes found = {0};
 	CUresult code;
@@ -46,7 +46,7 @@ static CUresult compile_any(const void *image, size_t bytes, const struct wire_o
 	case IMAGE_TEXT:
 		return compile(image, bytes, options, said, ret_code, ret_bytes);
 	case IMAGE_FATBIN:
-		code = fatbin_text(image, nvjit.arch, &found);
+		code = fatbin_text(image, nvjit.arch, room, &found);
 		if (!code)
 			code = compile(found.at, found.count, options, said, ret_code, ret_bytes);
 		free(found.at);
@@ -56,8 +56,8 @@ static CUresult compile_any(const void *image, size_t bytes, const struct wire_o
 	}
 }
 
-CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, void **ret_code, size_t *ret_bytes)
+CUresult cuda_module_compile(const void *image, size_t bytes, uint64_t room,
+	const struct wire_options *options, char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes)
 {
 	struct nvjit_log *said;
 	CUresult code = jit_check_options(options);
@@ -71,7 +71,7 @@ CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_
 	said = calloc(1, sizeof(*said));
 	if (!said)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	code = compile_any(image, bytes, options, said, ret_code, ret_bytes);
+	code = compile_any(image, bytes, room, options, said, ret_code, ret_bytes);
 	hand_out(said, log, log_bytes);
 	free(said);
 	return code;

@@ -93,8 +93,8 @@ CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total);
 CUresult cuda_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
 /* compile.c */
-CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, void **ret_code, size_t *ret_bytes);
+CUresult cuda_module_compile(const void *image, size_t bytes, uint64_t room,
+	const struct wire_options *options, char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes);
 
 /* link.c */
 CUresult cuda_link_create(const struct wire_options *options, struct backend_link **ret_link);

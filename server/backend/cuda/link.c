@@ -171,7 +171,8 @@ static CUresult add_text(struct adding *adding, const void *at, size_t bytes)
 	return code ? code : add_code(adding, compiled, size);
 }
 
-/* The latest code for the device, or a text. */
+/* The latest code for the device, or a text. Each is small enough to be unpacked (image_check()),
+ * and the compiler's limit of memory holds for all together. */
 static CUresult add_fatbin(void *context, const uint8_t *at, size_t bytes)
 {
 	struct adding *adding = context;
@@ -180,11 +181,11 @@ static CUresult add_fatbin(void *context, const uint8_t *at, size_t bytes)
 
 	if (image_check(at, bytes) != IMAGE_FATBIN)
 		return CUDA_ERROR_INVALID_IMAGE;
-	code = fatbin_code(at, nvjit.arch, &found);
+	code = fatbin_code(at, nvjit.arch, UINT64_MAX, &found);
 	if (!code) {
 		code = add_cubin(adding, found.at, found.count);
 	} else if (code == CUDA_ERROR_NO_BINARY_FOR_GPU) {
-		code = fatbin_text(at, nvjit.arch, &found);
+		code = fatbin_text(at, nvjit.arch, UINT64_MAX, &found);
 		if (!code)
 			code = add_text(adding, (const char *)found.at, found.count);
 	}

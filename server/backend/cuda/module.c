@@ -21,6 +21,7 @@
 // library does not.
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,6 +110,7 @@ struct look {
 	struct backend_text *text; /* NULL: not ours to direct */
 	struct statics *statics;
 	struct code_lengths *lengths;
+	uint64_t room;		     /* as in struct backend_load */
 	struct relocate_plan *moved; /* NULL: variables stay in the context */
 	uint64_t moved_to;	     /* 0: variables are only looked for */
 	bool only_plans;	     /* there will be another look */
@@ -202,7 +204,7 @@ static CUresult look_at_all(struct look *look, const void *image, size_t bytes, 
 
 	if (image_check(image, bytes) != IMAGE_FATBIN)
 		return look_at(look, image, bytes, ret);
-	code = fatbin_rewrite(image, cuda_arch(), look_at_member, look, ret);
+	code = fatbin_rewrite(image, cuda_arch(), look->room, look_at_member, look, ret);
 	if (code != CUDA_ERROR_INVALID_IMAGE)
 		return code;
 	log_warning("a module cannot be unpacked, or would become too large: the output of its kernels "
@@ -296,6 +298,22 @@ static CUresult load_anywhere(
 	return code;
 }
 
+/* The driver unpacks as well, without a bound. */
+static CUresult measure(struct backend_load *load)
+{
+	if (image_check(load->image, load->bytes) == IMAGE_FATBIN)
+		load->unpacked = fatbin_unpacks_to(load->image, cuda_arch());
+	if (load->unpacked <= load->room)
+		return CUDA_SUCCESS;
+	log_info("a module is refused: its code unpacks to %llu bytes, and image_limit has room for %llu",
+		(unsigned long long)load->unpacked, (unsigned long long)load->room);
+	if (load->log)
+		snprintf(load->log, load->log_bytes,
+			"its code unpacks to %llu bytes, and the service's image_limit has room for %llu",
+			(unsigned long long)load->unpacked, (unsigned long long)load->room);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /* @image: with code for the device */
 static CUresult load_code(struct backend_module *module, struct backend_load *load)
 {
@@ -304,11 +322,14 @@ static CUresult load_code(struct backend_module *module, struct backend_load *lo
 	struct look look = {.text = load->text,
 		.statics = &module->statics,
 		.lengths = &module->lengths,
+		.room = load->room,
 		.moved = variables ? &module->moved : NULL,
 		.only_plans = variables && variables->at};
 	struct fatbin_bytes changed = {0};
-	CUresult code = look_at_all(&look, load->image, load->bytes, &changed);
+	CUresult code = measure(load);
 
+	if (!code)
+		code = look_at_all(&look, load->image, load->bytes, &changed);
 	if (!code && variables)
 		code = move_variables(&look, variables, load->image, load->bytes, &changed);
 	module->moved_to = look.moved_to;

@@ -176,8 +176,8 @@ static CUresult refuse(char *log, size_t log_bytes)
 	return CUDA_ERROR_INVALID_PTX;
 }
 
-CUresult host_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, void **ret_code, size_t *ret_bytes)
+CUresult host_module_compile(const void *image, size_t bytes, uint64_t room,
+	const struct wire_options *options, char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes)
 {
 	size_t count = 0;
 	const char *at = image_check(image, bytes) == IMAGE_FATBIN ? find_text(image, &count) : NULL;
@@ -185,6 +185,7 @@ CUresult host_module_compile(const void *image, size_t bytes, const struct wire_
 	CUresult result;
 	void *code;
 
+	(void)room;    /* nothing is compressed */
 	(void)options; /* wishes for another compiler */
 	if (!at || !parse(at, count, &text))
 		return refuse(log, log_bytes);

@@ -236,8 +236,8 @@ CUresult host_link_add(struct backend_link *link, const struct backend_link_inpu
 CUresult host_link_complete(struct backend_link *link, const void **ret_image, size_t *ret_bytes);
 void host_link_logs(const struct backend_link *link, const char **ret_errors, const char **ret_remarks);
 CUresult host_link_destroy(struct backend_link *link);
-CUresult host_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, void **ret_code, size_t *ret_bytes);
+CUresult host_module_compile(const void *image, size_t bytes, uint64_t room,
+	const struct wire_options *options, char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes);
 CUresult host_module_load(struct backend_load *load, struct backend_module **ret_module);
 CUresult host_module_unload(struct backend_module *module);
 bool host_module_waits(const struct backend_module *module);

@@ -58,7 +58,7 @@ CUresult host_link_add(struct backend_link *link, const struct backend_link_inpu
 		return refuse(link, input, CUDA_ERROR_NOT_SUPPORTED, "the host backend links one object");
 	if (input->type == CU_JIT_INPUT_FATBINARY)
 		code = host_module_compile(
-			input->at, input->bytes, NULL, NULL, 0, &link->image, &link->bytes);
+			input->at, input->bytes, UINT64_MAX, NULL, NULL, 0, &link->image, &link->bytes);
 	else
 		code = take_object(link, input);
 	if (!code)

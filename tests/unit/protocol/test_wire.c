@@ -161,7 +161,7 @@ static struct wire_message *sample(enum wire_type type)
 		break;
 	case WIRE_LOAD_MODULE:
 		m->load_module = (struct wire_load_module){UINT32_MAX, 1, UINT64_MAX, ALL(options),
-			UINT64_MAX, true, UINT64_MAX - 1, UINT64_MAX - 2};
+			UINT64_MAX, true, UINT64_MAX - 1, UINT64_MAX - 2, UINT64_MAX - 3};
 		break;
 	case WIRE_UNLOAD_MODULE:
 	case WIRE_LIST_FUNCTIONS:

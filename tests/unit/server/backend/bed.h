@@ -51,7 +51,8 @@ static inline struct backend_module *bed_load(void)
 	void *image = host_kernels_read(&bytes);
 
 	ck_assert_msg(image != NULL, "FRMPS_TEST_KERNELS does not name the test kernels");
-	load = (struct backend_load){.image = image, .bytes = bytes, .log = log, .log_bytes = sizeof(log)};
+	load = (struct backend_load){
+		.image = image, .bytes = bytes, .room = UINT64_MAX, .log = log, .log_bytes = sizeof(log)};
 	ck_assert_msg(!OPS->module_load(&load, &module), "%s", log);
 	free(image);
 	return module;

@@ -30,7 +30,7 @@ static struct statics statics_of(const uint8_t *bytes, size_t count)
 
 	if (image_check(bytes, count) != IMAGE_FATBIN)
 		cubin_add_statics(&statics, bytes, count);
-	else if (fatbin_rewrite(bytes, 90, look_at, &statics, &none))
+	else if (fatbin_rewrite(bytes, 90, UINT64_MAX, look_at, &statics, &none))
 		statics_add_more(&statics, "it cannot be unpacked");
 	ck_assert_ptr_null(none.at);
 	return statics;

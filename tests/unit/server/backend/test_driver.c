@@ -117,6 +117,7 @@ static void drop_driver(void)
 }
 
 static char log_text[512];
+static uint64_t room = UINT64_MAX;
 
 /* Compiles a text. Return: the code's bytes; 0: there is none, and `code` says why */
 static size_t compile(
@@ -127,7 +128,8 @@ static size_t compile(
 	size_t size = 0;
 
 	ck_assert_int_eq(
-		cuda_module_compile(text, bytes, &options, log_text, sizeof(log_text), &out, &size), code);
+		cuda_module_compile(text, bytes, room, &options, log_text, sizeof(log_text), &out, &size),
+		code);
 	if (!code)
 		ck_assert_mem_eq(out, ".version", 8);
 	free(out);
@@ -368,7 +370,8 @@ static CUresult library_unload(CUlibrary library)
 
 static CUresult load_module(struct backend_variables *variables)
 {
-	struct backend_load load = {.image = image, .bytes = image_bytes, .variables = variables};
+	struct backend_load load = {
+		.image = image, .bytes = image_bytes, .room = room, .variables = variables};
 	struct backend_module *module;
 	CUresult code;
 
@@ -400,6 +403,20 @@ START_TEST(the_driver_gets_no_member_that_lies)
 	ck_assert_ptr_nonnull(cubin);
 	ck_assert_int_eq(image_check(image, image_bytes), IMAGE_FATBIN);
 	ck_assert_int_eq(load_module(NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	unload();
+}
+END_TEST
+
+/* The driver would unpack it, whatever that takes. */
+START_TEST(the_driver_gets_nothing_that_unpacks_to_more_than_the_room)
+{
+	load("statics_zstd.fatbin");
+	room = fatbin_unpacks_to((const uint8_t *)image, 90);
+	ck_assert_uint_gt(room, 0);
+	ck_assert_int_eq(load_module(NULL), CUDA_SUCCESS);
+	room--;
+	ck_assert_int_eq(load_module(NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	room = UINT64_MAX;
 	unload();
 }
 END_TEST
@@ -436,6 +453,7 @@ int main(void)
 	tcase_add_test(tests, code_in_objects_and_archives_of_the_host_is_found);
 	tcase_add_test(tests, without_its_compiler_a_driver_says_so);
 	tcase_add_test(tests, the_driver_gets_no_member_that_lies);
+	tcase_add_test(tests, the_driver_gets_nothing_that_unpacks_to_more_than_the_room);
 	tcase_add_test(tests, the_driver_gets_no_cubin_that_moving_has_spoilt);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

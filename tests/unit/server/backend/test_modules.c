@@ -56,11 +56,14 @@ START_TEST(bad_images_are_refused)
 	char *image = host_kernels_read(&bytes);
 
 	ck_assert_ptr_nonnull(image);
-	load = (struct backend_load){
-		.image = ".version 8.0\n", .bytes = 14, .log = log, .log_bytes = sizeof(log)};
+	load = (struct backend_load){.room = UINT64_MAX,
+		.image = ".version 8.0\n",
+		.bytes = 14,
+		.log = log,
+		.log_bytes = sizeof(log)};
 	ck_assert_int_eq(OPS->module_load(&load, &module), CUDA_ERROR_INVALID_IMAGE);
 	ck_assert_uint_ne(strlen(log), 0);
-	load = (struct backend_load){.image = image, .bytes = bytes / 8};
+	load = (struct backend_load){.image = image, .bytes = bytes / 8, .room = UINT64_MAX};
 	ck_assert_int_eq(OPS->module_load(&load, &module), CUDA_ERROR_INVALID_IMAGE);
 	load.bytes = 5;
 	ck_assert_int_eq(OPS->module_load(&load, &module), CUDA_ERROR_INVALID_IMAGE);
@@ -233,7 +236,8 @@ static CUresult load_named(
 	setenv("FRMPS_TEST_KERNELS", others, 1);
 	free(others);
 	ck_assert_ptr_nonnull(image);
-	load = (struct backend_load){.image = image, .bytes = bytes, .variables = variables};
+	load = (struct backend_load){
+		.image = image, .bytes = bytes, .room = UINT64_MAX, .variables = variables};
 	code = OPS->module_load(&load, ret_module);
 	free(image);
 	return code;

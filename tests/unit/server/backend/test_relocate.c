@@ -52,13 +52,13 @@ static CUresult move_all(void)
 	if (is_cubin)
 		relocate_look(&plan, image, image_bytes);
 	else
-		ck_assert_int_eq(fatbin_rewrite(image, 90, look_at, &plan, &none), CUDA_SUCCESS);
+		ck_assert_int_eq(fatbin_rewrite(image, 90, UINT64_MAX, look_at, &plan, &none), CUDA_SUCCESS);
 	relocate_lay_out(&plan);
 	if (!plan.bytes)
 		return CUDA_SUCCESS;
 	if (is_cubin)
 		return relocate_move(&plan, AT, image, image_bytes, &moved);
-	return fatbin_rewrite(image, 90, move_it, &plan, &moved);
+	return fatbin_rewrite(image, 90, UINT64_MAX, move_it, &plan, &moved);
 }
 
 static const struct relocate_variable *variable(const char *name)

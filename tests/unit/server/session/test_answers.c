@@ -122,6 +122,39 @@ START_TEST(a_request_that_executors_lie_at_is_not_asked_again)
 }
 END_TEST
 
+static void load(uint64_t bytes)
+{
+	struct wire_message message = {
+		.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = bytes}};
+	int fd = fake_memfd(bytes, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+
+	fake_request(fake, &client, &message, fd);
+	close(fd);
+	fake_expect(fake, active->socket, WIRE_LOAD_MODULE);
+}
+
+/* Zeros of a file without pages, and code that is nearly nothing while it is compressed, count. */
+START_TEST(code_unpacks_to_no_more_than_the_program_may_have)
+{
+	uint64_t values[7] = {0};
+
+	join();
+	fake_session(fake, 0)->terms.image_limit = 1 << 20;
+	load(4096);
+	ck_assert_uint_eq(fake->message.load_module.room, (1 << 20) - 4096);
+	values[6] = (1 << 20) - 4096 + (_i == 0);
+	fake_reply(fake, active->socket, fake->message.id, 0, values, 7);
+	ck_assert_int_eq(active->killed, _i == 0);
+	if (_i) {
+		fake_serve(fake, standby, WIRE_LOAD_MODULE);
+		ck_assert_uint_eq(fake->message.load_module.room, values[6]);
+		fake_expect(fake, client.socket, WIRE_REPLY);
+		ck_assert_uint_eq(fake_session(fake, 0)->holdings.image_bytes, 1 << 20);
+	}
+	part();
+}
+END_TEST
+
 /* Each answer would be asked for the next one, for ever. */
 START_TEST(memory_is_not_said_to_be_pinned_again_and_again)
 {
@@ -497,6 +530,7 @@ int main(void)
 	fake_prepare();
 	tcase_add_loop_test(flaws, windows_that_are_not_its_to_give_cost_the_executor, 0, 8);
 	tcase_add_loop_test(flaws, a_descriptor_costs_the_executor, 0, 3);
+	tcase_add_loop_test(flaws, code_unpacks_to_no_more_than_the_program_may_have, 0, 2);
 	tcase_add_test(flaws, a_request_that_executors_lie_at_is_not_asked_again);
 	tcase_add_test(flaws, memory_is_not_said_to_be_pinned_again_and_again);
 	tcase_add_loop_test(flaws, a_keeper_says_nothing_that_executors_say, 0, 4);

@@ -120,6 +120,21 @@ static void load_code(CUresult code)
 	fake_reply(fake, active->socket, fake->message.id, code, values, code ? 1 : 4);
 }
 
+/* Of as much as the program may have, no executor hears. */
+START_TEST(code_that_is_too_much_is_not_loaded)
+{
+	struct wire_message load = load_of(1);
+
+	join();
+	fake_session(fake, 0)->terms.image_limit = TEXT_BYTES + 3;
+	request(&client, &load);
+	refuse_text();
+	compile();
+	expect_reply(&client, CUDA_ERROR_OUT_OF_MEMORY);
+	part();
+}
+END_TEST
+
 START_TEST(a_text_is_code_before_anybody_loads_it)
 {
 	struct wire_message load = load_of(1);
@@ -464,6 +479,7 @@ int main(void)
 	TCase *one = suite_case(suite, "one at a time"), *late = suite_case(suite, "five seconds");
 
 	fake_prepare();
+	tcase_add_test(all, code_that_is_too_much_is_not_loaded);
 	tcase_add_test(all, a_text_is_code_before_anybody_loads_it);
 	tcase_add_test(all, a_text_is_compiled_once);
 	tcase_add_test(all, what_is_wrong_with_a_text_is_said);

@@ -113,7 +113,7 @@ static void fill(struct wire_message *message)
 	switch (message->type) {
 	case WIRE_LOAD_MODULE:
 		message->load_module = (struct wire_load_module){1 + some(3), some(2), 4096, {options, 2},
-			some(3), some(8) == 0, file, some(9) ? 0 : 4096};
+			some(3), some(8) == 0, file, some(9) ? 0 : 4096, some(2) ? 0 : UINT64_MAX};
 		break;
 	case WIRE_UNLOAD_MODULE:
 	case WIRE_FIND_FUNCTION:
