@@ -11,7 +11,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+
+/* While the kernel has no memory for the datagram. A manager that hears nothing ends the
+ * service. */
+#define TRIES	 10
+#define PAUSE_NS 10000000
 
 /* @as: 0: as whoever the kernel finds. Return: 0 or -errno */
 static int send_as(int fd, const struct msghdr *to, pid_t as)
@@ -36,6 +42,18 @@ static int send_as(int fd, const struct msghdr *to, pid_t as)
 	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+static int send_again(int fd, const struct msghdr *to, pid_t as)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	int r = send_as(fd, to, as);
+
+	for (int i = 1; i < TRIES && (r == -ENOBUFS || r == -ENOMEM); i++) {
+		nanosleep(&pause, NULL);
+		r = send_as(fd, to, as);
+	}
+	return r;
+}
+
 int notify_manager(const char *state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -57,9 +75,9 @@ int notify_manager(const char *state)
 	if (fd < 0)
 		return -errno;
 	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
-	r = send_as(fd, &message, getppid());
+	r = send_again(fd, &message, getppid());
 	if (r == -EPERM)
-		r = send_as(fd, &message, 0);
+		r = send_again(fd, &message, 0);
 	close(fd);
 	return r;
 }

@@ -77,7 +77,8 @@ static void become_ready(struct daemon *daemon)
 	daemon_keep(daemon);
 	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
 		daemon->device.name, daemon->device.driver_version, daemon->config->socket);
-	notify_manager("READY=1");
+	if (notify_manager("READY=1"))
+		log_error("the service manager cannot be told that the service is ready");
 }
 
 void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
@@ -348,7 +349,10 @@ int daemon_start(struct daemon *daemon)
 	if (!daemon->keeper)
 		return -EAGAIN;
 	domain_prewarm(daemon);
-	return 0;
+	if (!TAILQ_EMPTY(&daemon->domains))
+		return 0;
+	log_error("there is no memory for the first executors");
+	return -ENOMEM;
 }
 
 void daemon_deinit(struct daemon *daemon)
