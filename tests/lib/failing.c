@@ -12,10 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #define FRAMES 24
@@ -32,7 +35,7 @@ static _Thread_local bool is_inside;
 
 const char *failing_call_name(enum failing_call call)
 {
-	static const char *const names[] = {"malloc", "mmap", "memfd", "send", "clone", "thread"};
+	static const char *const names[] = {"malloc", "mmap", "memfd", "send", "clone", "thread", "file"};
 
 	return names[call];
 }
@@ -259,6 +262,73 @@ ssize_t send(int socket, const void *bytes, size_t length, int flags)
 	return syscall(SYS_sendto, socket, bytes, length, flags, NULL, 0);
 }
 
+static bool no_file(void)
+{
+	if (!fails(FAILING_FILE))
+		return false;
+	errno = EMFILE;
+	return true;
+}
+
+int eventfd(unsigned count, int flags)
+{
+	return no_file() ? -1 : (int)syscall(SYS_eventfd2, count, flags);
+}
+
+int socketpair(int family, int type, int protocol, int pair[2])
+{
+	return no_file() ? -1 : (int)syscall(SYS_socketpair, family, type, protocol, pair);
+}
+
+int socket(int family, int type, int protocol)
+{
+	return no_file() ? -1 : (int)syscall(SYS_socket, family, type, protocol);
+}
+
+int accept4(int listener, __SOCKADDR_ARG address, socklen_t *length, int flags)
+{
+	return no_file() ? -1 : (int)syscall(SYS_accept4, listener, address, length, flags);
+}
+
+int pipe2(int pair[2], int flags)
+{
+	return no_file() ? -1 : (int)syscall(SYS_pipe2, pair, flags);
+}
+
+int epoll_create1(int flags)
+{
+	return no_file() ? -1 : (int)syscall(SYS_epoll_create1, flags);
+}
+
+int timerfd_create(int clock, int flags)
+{
+	return no_file() ? -1 : (int)syscall(SYS_timerfd_create, clock, flags);
+}
+
+int dup(int fd)
+{
+	return no_file() ? -1 : (int)syscall(SYS_dup, fd);
+}
+
+static int open_file(const char *path, int flags, mode_t mode)
+{
+	return no_file() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+/* These have two names as well. */
+int failing_open(const char *path, int flags, mode_t mode) __asm__("open");
+int failing_open64(const char *path, int flags, mode_t mode) __asm__("open64");
+
+int failing_open(const char *path, int flags, mode_t mode)
+{
+	return open_file(path, flags, mode);
+}
+
+int failing_open64(const char *path, int flags, mode_t mode)
+{
+	return open_file(path, flags, mode);
+}
+
 static bool no_process(void)
 {
 	if (!fails(FAILING_CLONE))
@@ -290,7 +360,7 @@ long syscall(long number, ...)
 	for (int i = 0; i < 6; i++)
 		a[i] = va_arg(list, long);
 	va_end(list);
-	if (number == SYS_clone && no_process())
+	if ((number == SYS_clone && no_process()) || (number == SYS_pidfd_open && no_file()))
 		return -1;
 	r10 = a[3];
 	r8 = a[4];

@@ -1,6 +1,7 @@
 // Every call that can fail fails once. A program does a bit of everything, while the n-th malloc(),
 // mmap(), memfd_create(), sendmsg(), fork() or pthread_create() of one process of the service, or
-// of the program's library, fails: for n = 1, 2, … until none is left. Each time the program
+// of the program's library, or its n-th call for a descriptor, fails: for n = 1, 2, … until none is
+// left. Each time the program
 // computes what is right or gets an error; the program never hangs and never crashes; another
 // program goes on and is exact; no executor that serves is replaced; and afterwards the service has
 // as many descriptors, threads and sessions as before.
