@@ -5,6 +5,7 @@
 #include "server/daemon_main.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <uv.h>
@@ -70,9 +71,19 @@ static void stop_as_ordered(struct daemon *daemon, const struct legacy *legacy)
 		daemon_stop(daemon);
 }
 
+/* Programs work on. What is missing, most likely memory, may be there for the next life, which the
+ * holder starts after a pause, a few times in a row. */
+static _Noreturn void end_life(void)
+{
+	log_error("this daemon cannot take over: it ends");
+	abort();
+}
+
 static void run(struct daemon *daemon, const struct legacy *legacy)
 {
 	if (start(daemon, legacy)) {
+		if (legacy->lives)
+			end_life();
 		daemon->exit_code = 1;
 		daemon_leave(daemon);
 	} else {
@@ -100,6 +111,8 @@ int daemon_main(const struct config *config, const struct heritage *heritage, co
 	struct daemon daemon;
 	uv_loop_t loop;
 
+	if (!store && legacy->lives)
+		end_life();
 	if (!store)
 		return 1;
 	priority_raise();

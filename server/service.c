@@ -318,7 +318,10 @@ int daemon_start(struct daemon *daemon)
 	if (!daemon->keeper)
 		return -EAGAIN;
 	domain_prewarm(daemon);
-	return 0;
+	if (!TAILQ_EMPTY(&daemon->domains))
+		return 0;
+	log_error("there is no memory for the first executors");
+	return -ENOMEM;
 }
 
 void daemon_deinit(struct daemon *daemon)

@@ -35,6 +35,7 @@ svg{display:block;max-width:none;height:auto}
 .plots>div>h4{font-size:13.5px;font-weight:600;margin:12px 0 4px}
 .group{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:0 44px}
 .group>.full{grid-column:1/-1}
+@media(max-width:600px){main{padding:24px 12px 48px}}
 @media(max-width:1040px){.group{grid-template-columns:minmax(0,1fr)}}
 nav{margin:18px 0 0;font-size:14px}
 nav a{color:var(--ink);text-decoration-color:var(--rule);text-underline-offset:3px;margin-right:16px}
@@ -77,6 +78,10 @@ def colour(result, system):
 
 def systems_of(result):
     return [(colour(result, system), system) for system in result["systems"]]
+
+
+def with_unit(title, unit):
+    return f"{title}, {unit}" if unit else title
 
 
 def spread_text(spread, unit=""):
@@ -137,6 +142,41 @@ def comparison_table(found, how):
     return parts
 
 
+def outcome_words(result, system):
+    """Of all survivors of faults under a system."""
+    ends = [how for scenario in summary.scenarios_of(result) if scenario.group == "faults"
+            for how in summary.outcomes(result, scenario, system).elements()]
+    return f"{ends.count('exact')} of {len(ends)} programs beside a fault went on, exact" if ends else ""
+
+
+def conclusion(result):
+    """A paragraph: how often frmps is ahead and behind, where most, and who survives."""
+    sentences = []
+    for base in summary.BASES:
+        found = [one for one in summary.findings(result) if one.base == base]
+        if not found:
+            continue
+        worse = [one for one in found if one.factor > 1 + summary.MARGIN]
+        better = [one for one in found if one.factor < 1 - summary.MARGIN]
+        words = f"Beside {'stock MPS' if base == 'MPS' else 'native programs'} frmps is better in {len(better)} of " \
+            f"{len(found)} numbers and worse in {len(worse)}."
+        worse, better = ([one for one in some if 0 < one.factor < float("inf")] for some in (worse, better))
+        if worse:
+            most = max(worse, key=lambda one: one.factor)
+            words += f" It loses most in \u201c{most.row.title}\u201d ({most.factor_text} worse)."
+        if better:
+            most = min(better, key=lambda one: one.factor)
+            words += f" It wins most in \u201c{most.row.title}\u201d ({most.factor_text} better)."
+        sentences.append(words)
+    ends = [f"under {'stock MPS' if system == 'MPS' else system} {words}"
+            for system in ("MPS", summary.OURS) if system in result["systems"]
+            for words in [outcome_words(result, system)] if words]
+    if ends:
+        ends = "; ".join(ends)
+        sentences.append(ends[0].upper() + ends[1:] + ".")
+    return tag("p", escape(" ".join(sentences)), id="conclusion") if sentences else ""
+
+
 def verdict(result):
     if not summary.findings(result):
         return tag("p", "There is nothing here that frmps could be compared with.", class_="soft")
@@ -168,7 +208,7 @@ def failed(result):
     if missing:
         rows = [tag("tr", tag("td", escape(scenario.title)) + tag("td", escape(why), class_="soft"),
                     id=f"scenario-{scenario.name}") for scenario, why in missing]
-        text += tag("h2", "What was not measured", id="missing") + tag("table", "".join(rows))
+        text += tag("h2", "What was not measured", id="missing") + tag("div", tag("table", "".join(rows)), class_="scroll")
     return text
 
 
@@ -201,7 +241,7 @@ def plot_strips(result, scenario):
                 if drawn:
                     blocks.append((number.title, drawn))
         if blocks:
-            charts.append(tag("div", plots.strips(f"{scenario.title}, {unit}", unit, blocks)))
+            charts.append(tag("div", plots.strips(with_unit(scenario.title, unit), unit, blocks)))
     return tag("div", "".join(charts), class_="plots")
 
 
@@ -216,7 +256,7 @@ def plot_bars(result, scenario):
             heading = "" if row.point is None else summary.point_text(scenario, row.point).replace("_", " ")
             blocks.append((heading, drawn))
         if blocks:
-            words = f"{number.title}, {number.unit}"
+            words = with_unit(number.title, number.unit)
             chart = plots.bars(f"{scenario.title}: {words}", number.unit, blocks)
             charts.append(tag("div", tag("h4", escape(words)) + chart))
     return tag("div", "".join(charts), class_="plots")
@@ -344,7 +384,7 @@ def numbers(result):
 
 def html(result):
     """The whole page."""
-    body = head(result) + verdict(result) + failed(result) + \
+    body = head(result) + conclusion(result) + verdict(result) + failed(result) + \
         "".join(group_section(result, group) for group in groups_of(result)) + numbers(result) + \
         tag("p", f"Made by <code>{escape(result['command'])}</code>.", class_="soft")
     return "<!DOCTYPE html>\n" + tag("html", tag("head", '<meta charset="utf-8"/><meta name="viewport" '

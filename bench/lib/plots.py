@@ -170,7 +170,8 @@ def bars(title, unit, blocks):
 
 # Lines.
 
-CHART_WIDTH, CHART_HEIGHT = 492, 250
+CHART_WIDTH, CHART_HEIGHT = 492, 264
+UNIT_ROOM = 28  # above the topmost tick: the unit stands there
 
 
 def spread_labels(wanted, least, low, high):
@@ -188,7 +189,7 @@ def spread_labels(wanted, least, low, high):
 def lines(title, unit, axis_title, series, names, failures=(), tick_text=short):
     """@series: (index of the system, name, [(point, value, low, high)]); names: of the points that are measured;
     failures: (index of the system, point, why)"""
-    left, right, top, bottom = 52, CHART_WIDTH - 66, 14, CHART_HEIGHT - 44
+    left, right, top, bottom = 52, CHART_WIDTH - 66, UNIT_ROOM, CHART_HEIGHT - 44
     values = [value for _, _, points in series for _, _, low, high in points for value in (low, high)]
     y_axis = scale(values, bottom, top + (12 if failures else 0))
     x = Log([max(point, 0.5) for point in names], left + 8, right - 8)

@@ -37,9 +37,11 @@ struct shared_fd *inventory_fd(struct inventory *inventory, uint32_t key)
 	if (inventory->made[key].fd)
 		return shared_fd_ref(inventory->made[key].fd);
 	fd = store_take(inventory->daemon->store, key);
-	shared = shared_fd_new(fd);
-	if (!shared)
+	if (fd < 0)
 		return NULL;
+	shared = shared_fd_new(fd);
+	/* The next life may have memory. */
+	log_bug_on(!shared);
 	shared->store = inventory->daemon->store;
 	shared->key = key;
 	inventory->made[key].fd = shared;
@@ -74,6 +76,7 @@ static struct chunk *find_empty(struct inventory *inventory, const struct kept_c
 struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chunk *kept, bool may_be_empty)
 {
 	struct doomed *doomed = find_doomed(inventory, kept);
+	struct shared_fd *fd;
 	struct chunk *chunk;
 
 	if (!kept->fd && (kept->token[0] || kept->token[1]))
@@ -82,9 +85,10 @@ struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chu
 		return NULL;
 	if (inventory->made[kept->fd].chunk)
 		return chunk_ref(inventory->made[kept->fd].chunk);
-	chunk = chunk_adopt(inventory->daemon, kept, inventory_fd(inventory, kept->fd));
-	if (!chunk)
+	fd = inventory_fd(inventory, kept->fd);
+	if (!fd)
 		return NULL;
+	chunk = chunk_adopt(inventory->daemon, kept, fd);
 	if (doomed) {
 		doomed->taken = true;
 		chunk->doomed = true;

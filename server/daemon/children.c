@@ -81,7 +81,8 @@ void children_look_ready(struct daemon *daemon)
 	daemon_socket(daemon, path);
 	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
 		daemon->device.name, daemon->device.driver_version, path);
-	notify_manager("READY=1");
+	if (notify_manager("READY=1"))
+		log_error("the service manager cannot be told that the service is ready");
 }
 
 static void take_ready(struct worker *worker, const struct wire_ready *ready)

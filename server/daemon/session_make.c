@@ -277,13 +277,17 @@ static bool adopt_peer(struct session *session)
 		session->connection_key = 0;
 		return false;
 	}
+	/* The next life may have memory, and gets the holder's copy of the socket: this one is only
+	 * closed, as are those between processes of the service. */
 	session->connection = connection_new(
-		daemon->loop, CONNECTION_OUTSIDE, socket, SESSION_QUEUE_MAX, on_message, on_closed, session);
+		daemon->loop, CONNECTION_OURS, socket, SESSION_QUEUE_MAX, on_message, on_closed, session);
+	log_bug_on(!session->connection || (process >= 0 && !session->process));
+	connection_leave_outside(session->connection);
 	/* The program may have got Welcome without a record of that: its requests wait until
 	 * Welcome is sent again. */
-	if (session->connection && session->state == SESSION_OPENING)
+	if (session->state == SESSION_OPENING)
 		connection_pause(session->connection);
-	return session->connection;
+	return true;
 }
 
 static void take_key(struct shared_fd *shared, struct store *store, uint32_t key)
@@ -298,8 +302,12 @@ static bool adopt_regions(struct session *session, const struct kept_session *ke
 {
 	struct store *store = session->daemon->store;
 	int client_fd = store_take(store, kept->client_fd), server_fd = store_take(store, kept->server_fd);
-	int r = take_regions(session, client_fd, server_fd, store_take(store, kept->doorbell));
+	int doorbell_fd = store_take(store, kept->doorbell);
+	int r = take_regions(session, client_fd, server_fd, doorbell_fd);
 
+	/* The next life may have memory. */
+	log_bug_on(
+		client_fd >= 0 && server_fd >= 0 && doorbell_fd >= 0 && (r == SHM_E_NOSPACE || r == -ENOMEM));
 	take_key(session->client_fd, store, kept->client_fd);
 	take_key(session->server_fd, store, kept->server_fd);
 	take_key(session->doorbell_fd, store, kept->doorbell);

@@ -50,8 +50,8 @@ static void serve_on(struct job *job)
 	tenant->leaving = false;
 	tenant->stopped = is_over(tenant);
 	/* A session that is being closed is not served any more anyway. */
-	if (!tenant->closing && serve_attach(tenant))
-		tenant_end(tenant, SHM_SESSION_FAULTED, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
+	if (!tenant->closing)
+		serve_attach(tenant);
 	answer(job, 0);
 }
 
@@ -127,10 +127,11 @@ void detach_handle(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
 
-	if (tenant->detaching || tenant->ending || !tenant->thread || serve_detach(tenant)) {
+	if (tenant->detaching || tenant->ending || !tenant->thread) {
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "it cannot be let go now");
 		return;
 	}
+	serve_detach(tenant);
 	tenant->detaching = true;
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = wait_for_thread;

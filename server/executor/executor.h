@@ -73,6 +73,7 @@ struct executor {
 	uint8_t outgoing[WIRE_PACKET_MAX];
 	struct outbox outbox;
 	uint64_t latest_request; /* number of the latest request; main thread */
+	bool lacks_memory;	 /* for the next message; main thread */
 	struct burials burials;
 
 	pthread_mutex_t tenants_lock; /* of the list; only the main thread changes it */

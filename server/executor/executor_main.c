@@ -250,6 +250,17 @@ static int refuse(struct job *job)
 	return 0;
 }
 
+/* The message stays on the socket, which is looked at again at once. */
+static void await_memory(struct executor *executor)
+{
+	const struct timespec pause = {.tv_nsec = CLOCK_MS};
+
+	if (!executor->lacks_memory)
+		log_error("no memory for a message: it waits");
+	executor->lacks_memory = true;
+	nanosleep(&pause, NULL);
+}
+
 /* One message. Return: 0 to go on, 1 to leave. */
 static int receive_one(struct executor *executor)
 {
@@ -260,9 +271,10 @@ static int receive_one(struct executor *executor)
 	int error;
 
 	if (!job) {
-		log_error("no memory for a message");
-		return 1;
+		await_memory(executor);
+		return 0;
 	}
+	executor->lacks_memory = false;
 	error = packet_receive(executor->control_fd, &job->packet);
 	/* The message is there, and its descriptors are not. */
 	lacks_files = error == PACKET_E_NO_FDS;
@@ -336,13 +348,13 @@ static void serve_control(struct executor *executor)
 	}
 }
 
-static void send_ready(struct executor *executor)
+static bool send_ready(struct executor *executor)
 {
 	const struct backend_device *device = &executor->device;
 	struct wire_message *message = calloc(1, sizeof(*message));
 
 	if (!message)
-		return;
+		return false;
 	message->type = WIRE_READY;
 	message->ready = (struct wire_ready){
 		.device = {.name = device->name,
@@ -359,6 +371,7 @@ static void send_ready(struct executor *executor)
 	};
 	executor_send(executor, message);
 	free(message);
+	return true;
 }
 
 static void map_words(int words_fd)
@@ -419,7 +432,8 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 		log_warning("faults of kernels cannot be contained with this driver or device: at each one "
 			    "this executor "
 			    "is replaced, and programs whose work is on the device get an error");
-	send_ready(&executor);
+	if (!send_ready(&executor))
+		return give_up(control_fd, CUDA_ERROR_OUT_OF_MEMORY, "cannot start");
 	serve_control(&executor);
 	/* With work on the device, cleaning up could wait for ever. The end of the process cleans
 	 * up as well.

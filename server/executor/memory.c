@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "server/bytes.h"
 #include "server/executor/carry.h"
 #include "server/clock.h"
 #include "server/executor/drain.h"
@@ -158,8 +159,8 @@ static void restore(struct range_set *maps, struct range_set *set, const struct 
 {
 	if (range_set_add(maps, range->address, range->bytes) ||
 		range_set_add(set, range->address, range->bytes))
-		log_error("no memory to take an unmapping back: %llu bytes stay out of reach",
-			(unsigned long long)range->bytes);
+		log_error("no memory to take an unmapping back: %s of addresses stay out of reach",
+			BYTES_OF(range->bytes));
 }
 
 static void unmap_memory_drained(struct job *job);
@@ -265,7 +266,7 @@ static void hide(uint64_t address, uint64_t bytes)
 {
 	if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-		log_error("cannot reserve %llu bytes again: %m", (unsigned long long)bytes);
+		log_error("cannot reserve %s again: %m", BYTES_OF(bytes));
 }
 
 static CUresult map_pages(struct tenant *tenant, const struct wire_range *range, int fd)

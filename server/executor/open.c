@@ -447,10 +447,8 @@ void open_handle_close(struct job *job)
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "it is being closed");
 		return;
 	}
-	if (tenant->thread && !tenant->closing && serve_detach(tenant)) {
-		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
-		return;
-	}
+	if (tenant->thread && !tenant->closing)
+		serve_detach(tenant);
 	tenant->closing = tenant->ending = true;
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = close_step;

@@ -67,12 +67,6 @@
 /* Looks at rings before the first look at times: the backend is not asked again at once. */
 #define LOOKS_FIRST 12u
 
-struct serve_order {
-	STAILQ_ENTRY(serve_order) link;
-	struct tenant *tenant;
-	bool attach;
-};
-
 static bool can_serve(const struct tenant *tenant)
 {
 	return !tenant->stopped && !executor_is_lost(tenant->executor);
@@ -286,7 +280,6 @@ static bool take_orders(struct serve_thread *thread)
 			attach(thread, order->tenant);
 		else
 			order->tenant->stopped = order->tenant->leaving = true;
-		free(order);
 	}
 	return !stop;
 }
@@ -479,8 +472,6 @@ int serve_pool_init(struct executor *executor, unsigned threads)
 
 static void thread_stop(struct serve_thread *thread)
 {
-	struct serve_order *order;
-
 	pthread_mutex_lock(&thread->lock);
 	thread->stop = true;
 	word_release(&thread->ordered, 1);
@@ -488,10 +479,6 @@ static void thread_stop(struct serve_thread *thread)
 	if (thread->started) {
 		doorbell_force(thread->kick);
 		pthread_join(thread->thread, NULL);
-	}
-	while ((order = STAILQ_FIRST(&thread->orders))) {
-		STAILQ_REMOVE_HEAD(&thread->orders, link);
-		free(order);
 	}
 	if (thread->epoll >= 0)
 		close(thread->epoll);
@@ -510,48 +497,35 @@ void serve_pool_deinit(struct executor *executor)
 	*pool = (struct serve_pool){0};
 }
 
-static int give_order(struct tenant *tenant, bool attaches)
+static void give_order(struct tenant *tenant, bool attaches)
 {
 	struct serve_thread *thread = tenant->thread;
-	struct serve_order *order = malloc(sizeof(*order));
+	struct serve_order *order = &tenant->orders[attaches];
 
-	if (!order)
-		return -ENOMEM;
 	*order = (struct serve_order){.tenant = tenant, .attach = attaches};
 	pthread_mutex_lock(&thread->lock);
 	STAILQ_INSERT_TAIL(&thread->orders, order, link);
 	word_release(&thread->ordered, 1);
 	pthread_mutex_unlock(&thread->lock);
 	doorbell_force(thread->kick);
-	return 0;
 }
 
-int serve_attach(struct tenant *tenant)
+void serve_attach(struct tenant *tenant)
 {
 	struct serve_pool *pool = &tenant->executor->pool;
 	struct serve_thread *thread = &pool->threads[0];
-	int error;
 
 	for (unsigned i = 1; i < pool->count; i++)
 		if (pool->threads[i].load < thread->load)
 			thread = &pool->threads[i];
 	tenant->thread = thread;
 	word_release(&tenant->served, 1);
-	error = give_order(tenant, true);
-	if (error) {
-		word_release(&tenant->served, 0);
-		tenant->thread = NULL;
-		return error;
-	}
+	give_order(tenant, true);
 	thread->load++;
-	return 0;
 }
 
-int serve_detach(struct tenant *tenant)
+void serve_detach(struct tenant *tenant)
 {
-	int error = give_order(tenant, false);
-
-	if (!error)
-		tenant->thread->load--;
-	return error;
+	give_order(tenant, false);
+	tenant->thread->load--;
 }

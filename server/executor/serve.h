@@ -15,6 +15,12 @@
 struct executor;
 struct tenant;
 TAILQ_HEAD(served_list, tenant);
+/* In the tenant, so that neither attaching nor closing a session needs memory. */
+struct serve_order {
+	STAILQ_ENTRY(serve_order) link;
+	struct tenant *tenant;
+	bool attach;
+};
 STAILQ_HEAD(serve_orders, serve_order);
 
 #define SERVE_THREADS_MAX 64u
@@ -57,12 +63,10 @@ int serve_pool_init(struct executor *executor, unsigned threads);
 /** Ends all threads. */
 void serve_pool_deinit(struct executor *executor);
 
-/** Lets the least loaded thread serve the session from now on. Main thread. Return: 0 or
- * -ENOMEM. */
-int serve_attach(struct tenant *tenant);
-/** Ends the service; then tenant->served becomes 0 and the board is kicked. Main thread.
- * Return: 0, -ENOMEM. */
-int serve_detach(struct tenant *tenant);
+/** Lets the least loaded thread serve the session from now on. Main thread. */
+void serve_attach(struct tenant *tenant);
+/** Ends the service; then tenant->served becomes 0 and the board is kicked. Main thread. */
+void serve_detach(struct tenant *tenant);
 /** Lets the session's thread look at tenant->asked now. Main thread. */
 void serve_kick(struct tenant *tenant);
 /** Lets all threads look, for instance at executor->lost. Any thread. */

@@ -562,11 +562,8 @@ static void serve_all(struct activation *activation)
 
 		if (!tenant)
 			continue;
-		if (serve_attach(tenant))
-			activation->verdicts[i] =
-				fault(tenant, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
-		else
-			wake_all(&tenant->view.server->wake);
+		serve_attach(tenant);
+		wake_all(&tenant->view.server->wake);
 	}
 }
 

@@ -110,6 +110,7 @@ struct tenant {
 	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served =
 	 * 1) and detach. */
 	word32 served;
+	struct serve_order orders[2]; /* to detach, to attach; under the serving thread's lock */
 	word64 asked, answered;
 	word32 slots; /* streams from here on never had a command on the device; serving thread writes */
 	word64 sms;   /* for the next kernels: a group of the backend, or 0. As `cap` */

@@ -5,7 +5,8 @@
 // a paused connection polls for UV_DISCONNECT only; a peer may hang up while packets are still
 // unread (these are delivered first). A packet leaves the socket only after its handler, or at the
 // resume if the handler paused the connection: after a death of the daemon in between, the next
-// life finds the packet there (server/adopt/).
+// life finds the packet there (server/adopt/). Where the kernel has no memory for a packet, the
+// packet waits like one for a slow peer, and is sent again some milliseconds later.
 
 #include "server/loop/connection.h"
 
@@ -24,9 +25,12 @@
 #include "server/log.h"
 #include "server/loop/discard.h"
 #include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
 
 /* Packets that are read before other connections get their turn. */
 #define READ_BURST 16
+/* After a packet that the kernel had no memory for. */
+#define AGAIN_MS 5
 
 struct outgoing {
 	TAILQ_ENTRY(outgoing) link;
@@ -38,6 +42,7 @@ struct outgoing {
 
 struct connection {
 	uv_poll_t handle;
+	struct timer *again; /* runs: the kernel has no memory for a packet */
 	int socket;
 	unsigned queue_max, queued;
 	TAILQ_HEAD(, outgoing) queue;
@@ -70,7 +75,7 @@ static void update_poll(struct connection *connection)
 	}
 	if (!connection->paused)
 		events |= UV_READABLE;
-	if (connection->queued)
+	if (connection->queued && !timer_running(connection->again))
 		events |= UV_WRITABLE;
 	uv_poll_start(&connection->handle, events, on_poll);
 }
@@ -129,14 +134,18 @@ static bool read_one(struct connection *connection)
 	return !connection->closing && !connection->hung_up;
 }
 
-static int send_bytes(
-	int socket, const uint8_t *bytes, size_t length, struct shared_fd *const *fds, unsigned fd_count)
+static int send_bytes(struct connection *connection, const uint8_t *bytes, size_t length,
+	struct shared_fd *const *fds, unsigned fd_count)
 {
 	int plain[WIRE_FDS_MAX], r;
 
 	for (unsigned i = 0; i < fd_count; i++)
 		plain[i] = fds[i]->fd;
-	r = packet_send(socket, bytes, length, plain, fd_count);
+	r = packet_send(connection->socket, bytes, length, plain, fd_count);
+	if (r == -ENOBUFS || r == -ENOMEM) {
+		timer_start(connection->again, AGAIN_MS);
+		return CONNECTION_E_FULL;
+	}
 	if (r == PACKET_E_AGAIN)
 		return CONNECTION_E_FULL;
 	/* The loop reports the hang-up. */
@@ -177,8 +186,7 @@ static void flush(struct connection *connection)
 {
 	while (connection->queued) {
 		struct outgoing *first = TAILQ_FIRST(&connection->queue);
-		int r = send_bytes(
-			connection->socket, first->bytes, first->length, first->fds, first->fd_count);
+		int r = send_bytes(connection, first->bytes, first->length, first->fds, first->fd_count);
 
 		if (r == CONNECTION_E_FULL)
 			break;
@@ -220,6 +228,14 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 		hang_up(connection, "the other side closed the connection");
 }
 
+static void on_again(void *context)
+{
+	struct connection *connection = context;
+
+	if (!connection->hung_up)
+		flush(connection);
+}
+
 static void close_socket(int socket, enum connection_peer peer)
 {
 	if (peer == CONNECTION_OUTSIDE)
@@ -233,8 +249,12 @@ struct connection *connection_new(struct uv_loop_s *loop, enum connection_peer p
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
 
-	if (!connection || fcntl(socket, F_SETFL, O_NONBLOCK) < 0 ||
+	if (connection)
+		connection->again = timer_new(loop, on_again, connection);
+	if (!connection || !connection->again || fcntl(socket, F_SETFL, O_NONBLOCK) < 0 ||
 		uv_poll_init(loop, &connection->handle, socket) < 0) {
+		if (connection)
+			timer_free(connection->again);
 		free(connection);
 		close_socket(socket, peer);
 		return NULL;
@@ -249,6 +269,11 @@ struct connection *connection_new(struct uv_loop_s *loop, enum connection_peer p
 	TAILQ_INIT(&connection->queue);
 	update_poll(connection);
 	return connection;
+}
+
+void connection_leave_outside(struct connection *connection)
+{
+	connection->peer = CONNECTION_OUTSIDE;
 }
 
 void connection_set_owner(struct connection *connection, connection_message_fn *message,
@@ -291,7 +316,7 @@ int connection_send(struct connection *connection, const struct wire_message *me
 	if (wire_encode_in(&room, message, outgoing_bytes, sizeof(outgoing_bytes), &length))
 		return CONNECTION_E_LARGE;
 	if (!connection->queued) {
-		r = send_bytes(connection->socket, outgoing_bytes, length, fds, fd_count);
+		r = send_bytes(connection, outgoing_bytes, length, fds, fd_count);
 		if (r != CONNECTION_E_FULL)
 			return r;
 	}
@@ -357,6 +382,7 @@ struct connection *connection_shutdown(struct connection *connection)
 	/* An unread packet would discard messages to the peer. */
 	take_off(connection);
 	connection->closing = true;
+	timer_free(connection->again);
 	uv_poll_stop(&connection->handle);
 	uv_close((uv_handle_t *)&connection->handle, on_close);
 	close_socket(connection->socket, connection->peer);

@@ -51,6 +51,9 @@ typedef void connection_closed_fn(void *context, const char *reason);
 struct connection *connection_new(struct uv_loop_s *loop, enum connection_peer peer, int socket,
 	unsigned queue_max, connection_message_fn *message, connection_closed_fn *closed, void *context);
 
+/** From now on the connection is one with a process outside (CONNECTION_OUTSIDE). */
+void connection_leave_outside(struct connection *connection);
+
 /** Hands the connection to another owner. */
 void connection_set_owner(struct connection *connection, connection_message_fn *message,
 	connection_closed_fn *closed, void *context);

@@ -11,7 +11,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+
+/* While the kernel has no memory for the datagram. A manager that hears nothing ends the
+ * service. */
+#define TRIES	 10
+#define PAUSE_NS 10000000
 
 static int through = -1; /* notify_through() */
 
@@ -38,6 +44,18 @@ static int send_as(int fd, const struct msghdr *to, pid_t as)
 	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+static int send_again(int fd, const struct msghdr *to, pid_t as)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	int r = send_as(fd, to, as);
+
+	for (int i = 1; i < TRIES && (r == -ENOBUFS || r == -ENOMEM); i++) {
+		nanosleep(&pause, NULL);
+		r = send_as(fd, to, as);
+	}
+	return r;
+}
+
 /* @as: as of send_as() */
 static int notify_as(const char *state, pid_t as)
 {
@@ -60,9 +78,9 @@ static int notify_as(const char *state, pid_t as)
 	if (fd < 0)
 		return -errno;
 	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
-	r = send_as(fd, &message, as);
+	r = send_again(fd, &message, as);
 	if (r == -EPERM)
-		r = send_as(fd, &message, 0);
+		r = send_again(fd, &message, 0);
 	close(fd);
 	return r;
 }

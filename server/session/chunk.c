@@ -84,10 +84,10 @@ void chunk_name(const struct chunk *chunk, struct kept_chunk *kept)
 
 struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd)
 {
-	struct chunk *chunk = fd ? malloc(sizeof(*chunk)) : NULL;
+	struct chunk *chunk = malloc(sizeof(*chunk));
 
-	if (!chunk)
-		return NULL;
+	/* The next life may have memory. */
+	log_bug_on(!chunk);
 	*chunk = (struct chunk){
 		.daemon = daemon, .refs = 1, .handle = kept->handle, .keeper = kept->keeper, .fd = fd};
 	memcpy(chunk->token, kept->token, sizeof(chunk->token));

@@ -75,7 +75,7 @@ void chunk_unleave(struct chunk *chunk);
 void chunk_leave(struct chunk *chunk);
 /** The chunk's name in records; NULL is fine. */
 void chunk_name(const struct chunk *chunk, struct kept_chunk *ret_kept);
-/** A chunk of an earlier life of the daemon. @fd: taken over, also on failure (NULL) */
+/** A chunk of an earlier life of the daemon. @fd: taken over */
 struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd);
 /** Has the keeper release a chunk that an earlier life of the daemon had doomed. @record: of that
  * chunk */

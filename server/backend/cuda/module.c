@@ -36,6 +36,7 @@
 #include "server/backend/cuda/text.h"
 #include "server/backend/image.h"
 #include "server/backend/relocate.h"
+#include "server/bytes.h"
 #include "server/log.h"
 
 /* Of a library with no more kernels than this all are put on the device with the first: 60 us each,
@@ -305,12 +306,12 @@ static CUresult measure(struct backend_load *load)
 		load->unpacked = fatbin_unpacks_to(load->image, cuda_arch());
 	if (load->unpacked <= load->room)
 		return CUDA_SUCCESS;
-	log_info("a module is refused: its code unpacks to %llu bytes, and image_limit has room for %llu",
-		(unsigned long long)load->unpacked, (unsigned long long)load->room);
+	log_info("a module is refused: its code unpacks to %s, and image_limit has room for %s",
+		BYTES_OF(load->unpacked), BYTES_OF(load->room));
 	if (load->log)
 		snprintf(load->log, load->log_bytes,
-			"its code unpacks to %llu bytes, and the service's image_limit has room for %llu",
-			(unsigned long long)load->unpacked, (unsigned long long)load->room);
+			"its code unpacks to %s, and the service's image_limit has room for %s",
+			BYTES_OF(load->unpacked), BYTES_OF(load->room));
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -88,6 +88,30 @@ class Page(unittest.TestCase):
         places = [self.text.index(f'id="{name}"') for name in ("behind", "ahead", "failed", "transport", "numbers")]
         self.assertEqual(places, sorted(places))
 
+    def test_a_paragraph_concludes(self):
+        words = re.search(r'<p id="conclusion">(.*?)</p>', self.text, re.DOTALL)[1]
+        self.assertLess(self.text.index('id="conclusion"'), self.text.index('id="behind"'))
+        self.assertRegex(words, r"Beside stock MPS frmps is better in \d+ of \d+ numbers and worse in \d+\.")
+        self.assertRegex(words, r"It loses most in")
+        self.assertRegex(words, r"under frmps \d+ of \d+ programs beside a fault went on, exact")
+
+    def test_no_title_ends_with_a_comma(self):
+        self.assertFalse(re.search(r", *</(h4|title|text)>", self.text))
+
+    def test_the_unit_stands_above_the_ticks(self):
+        found = 0
+        for drawing in re.findall(r"<svg.*?</svg>", self.text, re.DOTALL):
+            ends = [(float(y), words) for y, words in
+                    re.findall(r'<text x="45.00" y="([\d.]+)" class="tick" text-anchor="end">([^<]*)', drawing)]
+            unit = re.search(r'<text x="0.00" y="([\d.]+)" class="tick">', drawing)
+            if ends and unit:
+                found += 1
+                self.assertGreaterEqual(min(y for y, _ in ends) - float(unit[1]), 14, drawing[:200])
+        self.assertGreater(found, 3)
+
+    def test_each_table_scrolls(self):
+        self.assertEqual(self.text.count("<table>"), self.text.count('class="scroll"><table>'))
+
     def test_texts_of_failures_are_texts(self):
         made = invented.result(names=["wait"])
         made["runs"][0] = {**made["runs"][0], "failed": "<b>&\"'"}

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "protocol/command.h"
+#include "tests/lib/seed.h"
 #include "tests/lib/suite.h"
 
 #define CORRUPTIONS 1000
@@ -841,7 +842,7 @@ static size_t random_place(uint32_t *state, size_t length)
 START_TEST(corruptions)
 {
 	size_t length = encode_sample((enum wire_type)_i);
-	uint32_t state = 0x9e3779b9u + (uint32_t)_i;
+	uint32_t state = seed_of(0x9e3779b9u + (uint32_t)_i);
 	unsigned refused = 0;
 
 	for (int n = 0; n < CORRUPTIONS; ++n) {
@@ -859,7 +860,7 @@ END_TEST
 
 START_TEST(noise)
 {
-	uint32_t state = 12345;
+	uint32_t state = seed_of(12345);
 
 	for (int n = 0; n < CORRUPTIONS; ++n) {
 		size_t length = random_word(&state) % 512;

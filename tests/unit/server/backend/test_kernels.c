@@ -7,6 +7,7 @@
 
 #include "server/backend/kernels.h"
 #include "server/backend/trampoline_image.h"
+#include "tests/lib/seed.h"
 #include "tests/unit/server/backend/image_bed.h"
 
 #define MUTATIONS 3000
@@ -325,7 +326,7 @@ static const char *const lying[] = {"statics_linked.cubin", "placed.cubin", "cal
 
 START_TEST(images_may_lie)
 {
-	uint32_t state = (uint32_t)_i + 1, taken = 0;
+	uint32_t state = seed_of((uint32_t)_i + 1), taken = 0;
 	uint8_t *kept;
 
 	load(lying[_i % 3]);

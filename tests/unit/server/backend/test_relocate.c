@@ -9,6 +9,7 @@
 #include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 #include "server/backend/relocate.h"
+#include "tests/lib/seed.h"
 #include "tests/unit/server/backend/image_bed.h"
 #include "tests/unit/server/backend/sorted.h"
 
@@ -498,10 +499,12 @@ END_TEST
 
 /* ---- lies ---- */
 
-static uint32_t random_state = 4711;
+static uint32_t random_state;
 
 static uint32_t random_below(uint32_t end)
 {
+	if (!random_state)
+		random_state = seed_of(4711);
 	random_state = random_state * UINT32_C(1664525) + UINT32_C(1013904223);
 	return (random_state >> 8) % end;
 }

@@ -15,6 +15,7 @@
 #include "server/session/session.h"
 #include "server/session/window.h"
 #include "server/worker/record.h"
+#include "tests/lib/seed.h"
 #include "tests/unit/server/session/fixture.h"
 
 #define OTHER	      ((uid_t)4242)
@@ -26,8 +27,12 @@ static struct fake_client honest;
 
 static uint32_t random_word(void)
 {
-	static uint32_t state = 2027;
+	static uint32_t state;
+	static bool is_seeded;
 
+	if (!is_seeded)
+		state = seed_of(2027);
+	is_seeded = true;
 	state = state * UINT32_C(1664525) + UINT32_C(1013904223);
 	return state >> 8;
 }

@@ -416,10 +416,10 @@ START_TEST(modules_that_print)
 	open_client(&client, 5);
 	activate(&client);
 	ck_assert_int_eq(load(&client, 1, "M"), 0);
-	ck_assert_uint_eq(message.reply.values.count, 6);
+	ck_assert_uint_eq(message.reply.values.count, 7);
 	ck_assert_uint_eq(message.reply.values.at[1], 0);
 	ck_assert_int_eq(load(&client, 2, "MP"), 0);
-	ck_assert_uint_eq(message.reply.values.count, 6);
+	ck_assert_uint_eq(message.reply.values.count, 7);
 	ck_assert_uint_eq(message.reply.values.at[1], 1);
 	ck_assert_int_eq(load(&client, 2, "MP"), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(message.reply.values.count, 0);

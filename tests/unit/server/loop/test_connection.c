@@ -1,7 +1,11 @@
 // Connections: order and bounds of what is sent, hang-ups, ends from within.
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -18,6 +22,18 @@ struct seen {
 	bool shut_down_inside;
 	char reason[64];
 };
+
+static int refused; /* packets that the kernel has no memory for, from now on */
+
+ssize_t sendmsg(int socket, const struct msghdr *message, int flags)
+{
+	if (refused > 0) {
+		refused--;
+		errno = ENOBUFS;
+		return -1;
+	}
+	return syscall(SYS_sendmsg, socket, message, flags);
+}
 
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
 {
@@ -114,6 +130,36 @@ START_TEST(messages_come_and_go_without_memory)
 	ck_assert_uint_eq(seen.closed, 0);
 	part(&loop, connection);
 	close(peer);
+}
+END_TEST
+
+/* The peer may be an executor that others need as well. */
+START_TEST(what_the_kernel_has_no_memory_for_is_sent_again)
+{
+	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}}, got;
+	struct packet *packet = malloc(sizeof(*packet));
+	struct connection *connection;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer;
+
+	connection = connect_pair(&loop, &seen, 5, &peer);
+	refused = 3;
+	for (message.refuse.code = 0; message.refuse.code < 3; message.refuse.code++)
+		ck_assert_int_eq(connection_send(connection, &message, NULL, 0), 0);
+	ck_assert_uint_eq(connection_queued(connection), 3);
+	while (connection_queued(connection))
+		uv_run(&loop, UV_RUN_ONCE);
+	ck_assert_int_eq(refused, 0);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(packet_receive(peer, packet), 0);
+		ck_assert_int_eq(wire_decode(packet->bytes, packet->length, &got), 0);
+		ck_assert_int_eq(got.refuse.code, i);
+	}
+	ck_assert_uint_eq(seen.closed, 0);
+	part(&loop, connection);
+	close(peer);
+	free(packet);
 }
 END_TEST
 
@@ -281,6 +327,7 @@ int main(void)
 	tcase_add_test(tests, slow_reader_gets_everything_in_order_with_descriptors);
 	if (SCARCE_POSSIBLE)
 		tcase_add_test(tests, messages_come_and_go_without_memory);
+	tcase_add_test(tests, what_the_kernel_has_no_memory_for_is_sent_again);
 	tcase_add_test(tests, queue_is_bounded_and_freed);
 	tcase_add_test(tests, last_words_are_read_before_the_hang_up);
 	tcase_add_test(tests, last_words_are_read_before_it_is_known_that_nothing_can_be_written);

@@ -12,6 +12,7 @@
 
 #include "server/session/session.h"
 #include "server/session/window.h"
+#include "tests/lib/seed.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -26,8 +27,12 @@ static bool is_there; /* the client that sends them */
 
 static uint32_t random_word(void)
 {
-	static uint32_t state = 2026;
+	static uint32_t state;
+	static bool is_seeded;
 
+	if (!is_seeded)
+		state = seed_of(2026);
+	is_seeded = true;
 	state = state * UINT32_C(1664525) + UINT32_C(1013904223);
 	return state >> 8;
 }
