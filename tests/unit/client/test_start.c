@@ -624,15 +624,16 @@ END_TEST
  * Several devices: the loopback answers at several sockets, for each device in turn.
  */
 
-static char sockets[3][128];
+static char sockets[3][160];
 
 /* @there: bit i: device i can be reached */
 static void have_devices(unsigned count, unsigned there)
 {
+	char path[PLACE_BYTES];
+
 	for (unsigned i = 0; i < count; i++) {
-		snprintf(sockets[i], sizeof(sockets[i]), "%s", getenv("FRMPS_SOCKET"));
-		if (i)
-			snprintf(sockets[i] + strlen(sockets[i]), 4, ".%u", i);
+		ck_assert(place_of_device(getenv("FRMPS_SOCKET"), i, path));
+		snprintf(sockets[i], sizeof(sockets[i]), "%s", path);
 		if (i && there >> i & 1)
 			ck_assert_int_eq(symlink(sockets[0], sockets[i]), 0);
 	}
