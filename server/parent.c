@@ -166,15 +166,24 @@ static void note_end(struct parent *parent, unsigned number, int status)
 		stop_all(parent);
 }
 
+/* A member's processes are its group. What is left of them would be on the device beside those of
+ * the next member; none is left after an end on purpose. */
 static void reap(struct parent *parent)
 {
+	siginfo_t info = {0};
 	int status;
-	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0) {
+		const pid_t pid = info.si_pid;
+
+		/* Nobody else can have the number before the member is reaped. */
+		kill(-pid, SIGKILL);
+		waitpid(pid, &status, 0);
 		for (unsigned i = 0; i < parent->count; i++)
 			if (lives(&parent->members[i]) && parent->members[i].pid == pid)
 				note_end(parent, i, status);
+		info.si_pid = 0;
+	}
 }
 
 static void take_signals(struct parent *parent)

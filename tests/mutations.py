@@ -39,6 +39,8 @@ MUTATIONS = (
     Mutation("a device that failed is not served again", "server/parent.c",
              "if (parent->ready && !is_final(code)) {", "if (parent->count == 999 && !is_final(code)) {",
              "server/test_parent system/test_devices"),
+    Mutation("processes of a device that failed stay", "server/parent.c",
+             "kill(-pid, SIGKILL);", "", "server/test_parent"),
     Mutation("a limit of one device holds for all", "server/config/terms.c",
              "return rule->device == rules->device;", "return rule->device < 99 || rules->device;", "server/config/test_config system/test_devices"),
     Mutation("a process works on several devices at once", "client/state/device.c",

@@ -13,6 +13,7 @@
 
 #include "client/link/connect.h"
 #include "client/link/mps.h"
+#include "protocol/place.h"
 #include "tests/lib/fds.h"
 #include "tests/unit/client/shim.h"
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -75,6 +76,19 @@ static int serve(void *context, unsigned number)
 	_exit(0);
 }
 
+/* As a keeper or an executor that does not notice. */
+static int serve_with_child(void *context, unsigned number)
+{
+	if (number == 1 && !fork()) {
+		report_start(0);
+		/* Not for ever, where the test fails. */
+		alarm(120);
+		for (;;)
+			pause();
+	}
+	return number == 1 ? serve(context, number) : 0;
+}
+
 /* One of them cannot be served. */
 static int serve_all_but_one(void *context, unsigned number)
 {
@@ -87,7 +101,7 @@ static void run(int (*serves)(void *context, unsigned number))
 {
 	parent = fork();
 	if (!parent) {
-		/* libcheck's handler would end the test. */
+		/* libcheck's own handler passes it on to the test. */
 		signal(SIGTERM, SIG_DFL);
 		log_set_descriptor(open("/dev/null", O_WRONLY | O_CLOEXEC));
 		_exit(parent_run(COUNT, serves, NULL));
@@ -156,6 +170,23 @@ START_TEST(who_fails_starts_again_alone)
 }
 END_TEST
 
+START_TEST(nothing_of_who_failed_is_left)
+{
+	pid_t pids[COUNT];
+	struct pollfd wait = {.events = POLLIN};
+
+	run(serve_with_child);
+	await_starts(2, pids);
+	wait.fd = (int)syscall(SYS_pidfd_open, pids[0], 0);
+	ck_assert_int_ge(wait.fd, 0);
+	kill(pids[1], SIGKILL);
+	ck_assert_int_eq(poll(&wait, 1, 60000), 1);
+	close(wait.fd);
+	kill(parent, SIGTERM);
+	code_of_parent();
+}
+END_TEST
+
 START_TEST(a_device_that_cannot_be_served_ends_the_start)
 {
 	run(serve_all_but_one);
@@ -205,6 +236,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_add_test(tests, all_are_ready_together_and_end_together);
 	tcase_add_test(tests, who_fails_starts_again_alone);
+	tcase_add_test(tests, nothing_of_who_failed_is_left);
 	tcase_add_test(tests, a_device_that_cannot_be_served_ends_the_start);
 	tcase_add_test(tests, whoever_is_asked_to_end_does_not_start_again);
 	tcase_add_test(tests, nobody_outlives_the_parent);
