@@ -1,7 +1,8 @@
 // One call that fails: the n-th of a kind in processes of a role, whatever the kernel or the C
 // library would say. Programs that are linked with failing.c have malloc() and its like, mmap(),
 // memfd_create(), sendmsg(), fork(), clone(), pthread_create() and what opens descriptors of this
-// file, which count their calls in a page that FRMPS_FAILING names. A test arms the page from outside. Any thread.
+// file, which count their calls in a page that FRMPS_FAILING names. A test arms the page from
+// outside. Any thread.
 
 #ifndef FRMPS_TESTS_LIB_FAILING_H
 #define FRMPS_TESTS_LIB_FAILING_H
