@@ -64,6 +64,7 @@ struct carrier {
 	struct backend_stream *stream;
 	struct carrier_pages *pages; /* registered */
 	uint64_t marks[2];	     /* values of pages->marks when the device is done */
+	bool unmarked[2];	     /* the backend has not taken the mark */
 };
 
 /* ---- one request, on a carrier ---- */
@@ -76,6 +77,17 @@ struct load {
 static uint64_t piece_bytes(const struct wire_carry *wish, uint64_t at)
 {
 	return wish->bytes - at < PIECE ? wish->bytes - at : PIECE;
+}
+
+/* Puts a mark behind everything that was issued for a half. */
+static CUresult put_mark(struct carrier *carrier, unsigned half)
+{
+	struct executor *executor = carrier->executor;
+	CUresult code = executor_code(executor,
+		executor->ops->mark(carrier->stream, &carrier->pages->marks[half], carrier->marks[half]));
+
+	carrier->unmarked[half] = code;
+	return code;
 }
 
 /* Issues the device's half of a piece's copy. */
@@ -98,11 +110,12 @@ static CUresult begin_piece(struct carrier *carrier, const struct wire_carry *wi
 	code = executor_code(executor, executor->ops->copy(carrier->stream, &copy));
 	if (code)
 		return code;
-	return executor_code(executor,
-		executor->ops->mark(carrier->stream, &carrier->pages->marks[half], ++carrier->marks[half]));
+	carrier->marks[half]++;
+	return put_mark(carrier, half);
 }
 
-/* Waits until the device is done with a half. */
+/* Waits until the device is done with a half. Without a mark nobody knows: a mark that the backend did
+ * not take is tried again. */
 static CUresult await_half(struct carrier *carrier, unsigned half)
 {
 	uint64_t since = clock_now();
@@ -113,6 +126,8 @@ static CUresult await_half(struct carrier *carrier, unsigned half)
 
 		if (executor_is_lost(carrier->executor))
 			return CUDA_ERROR_NOT_READY;
+		if (carrier->unmarked[half])
+			put_mark(carrier, half);
 		nanosleep(&pause, NULL);
 	}
 	return CUDA_SUCCESS;

@@ -1,10 +1,9 @@
 // Every call that can fail fails once. A program does a bit of everything, while the n-th malloc(),
 // mmap(), memfd_create(), sendmsg(), fork() or pthread_create() of one process of the service, or
 // of the program's library, or its n-th call for a descriptor, fails: for n = 1, 2, … until none is
-// left. Each time the program
-// computes what is right or gets an error; the program never hangs and never crashes; another
-// program goes on and is exact; no executor that serves is replaced; and afterwards the service has
-// as many descriptors, threads and sessions as before.
+// left. Each time the program computes what is right or gets an error; the program never hangs and
+// never crashes; another program goes on and is exact; no executor that serves is replaced; and
+// afterwards the service has as many descriptors, threads and sessions as before.
 //
 // 	sweep [--full] [--target NAME] [--call CALL] [--at N]
 //
@@ -260,6 +259,7 @@ static int end_of(pid_t pid)
 
 struct view {
 	pid_t daemon, keeper, active, standby;
+	long long witness; /* its session */
 	struct footprint footprint;
 	bool rests; /* everything that a service at rest has is there, and nothing else */
 };
@@ -288,9 +288,12 @@ static void look_at_domain(const json_t *domain, struct view *view)
 			view->standby = pid_in(one);
 	}
 	view->rests = view->active && view->standby && json_array_size(executors) == 2;
-	json_array_foreach (json_object_get(domain, "clients"), i, one)
+	json_array_foreach (json_object_get(domain, "clients"), i, one) {
+		if (pid_in(one) == witness.pid)
+			view->witness = json_integer_value(json_object_get(one, "session"));
 		view->footprint.bytes += json_integer_value(json_object_get(one, "memory_bytes")) +
 					 json_integer_value(json_object_get(one, "host_bytes"));
+	}
 	view->footprint.sessions += (int)json_array_size(json_object_get(domain, "clients"));
 }
 
@@ -398,6 +401,7 @@ enum trouble {
 	NO_TROUBLE,
 	DAEMON_IS_KILLED,
 	EXECUTOR_IS_KILLED,
+	WITNESS_IS_SUSPENDED, /* while it works, and resumed */
 	SERVICE_STARTS,
 };
 
@@ -419,6 +423,9 @@ static const struct target targets[] = {{"program", FAILING_PROGRAM, false, NO_T
 	{"promoting-daemon", FAILING_DAEMON, false, EXECUTOR_IS_KILLED},
 	{"promoted-executor", FAILING_EXECUTOR, true, EXECUTOR_IS_KILLED},
 	{"promoted-program", FAILING_PROGRAM, true, EXECUTOR_IS_KILLED},
+	{"suspending-daemon", FAILING_DAEMON, false, WITNESS_IS_SUSPENDED},
+	{"suspending-executor", FAILING_EXECUTOR, false, WITNESS_IS_SUSPENDED},
+	{"suspending-keeper", FAILING_KEEPER, false, WITNESS_IS_SUSPENDED},
 	{"starting-holder", FAILING_HOLDER, false, SERVICE_STARTS},
 	{"starting-daemon", FAILING_DAEMON, false, SERVICE_STARTS},
 	{"starting-keeper", FAILING_KEEPER, false, SERVICE_STARTS},
@@ -446,12 +453,33 @@ static void say_footprint(const struct footprint *now)
 		usual.bytes);
 }
 
+/* Return: whether the service has done it */
+static bool command(const char *verb, long long session, const char *how)
+{
+	char number[24], reason[256];
+	const char *words[] = {number, how};
+	const struct wire_names arguments = {words, how ? 2 : 1};
+
+	snprintf(number, sizeof(number), "%lld", session);
+	return !ask_with(service.socket, verb, &arguments, PATIENCE_S, NULL, reason, sizeof(reason));
+}
+
+static void suspend(long long session)
+{
+	command("suspend", session, "now");
+	/* Another daemon may have to be there first. */
+	for (int i = 0; i < 3 && !command("resume", session, NULL); i++)
+		pass_time(20);
+}
+
 static void make_trouble(const struct target *target, const struct view *view)
 {
 	if (target->trouble == DAEMON_IS_KILLED)
 		kill(view->daemon, SIGKILL);
 	if (target->trouble == EXECUTOR_IS_KILLED)
 		kill(view->active, SIGKILL);
+	if (target->trouble == WITNESS_IS_SUSPENDED)
+		suspend(view->witness);
 }
 
 static pid_t process_of(const struct target *target, const struct view *view)
@@ -495,6 +523,8 @@ static bool try_point(const struct target *target, enum failing_call call, long 
 			: end < 0    ? "the program hangs"
 				     : "the program ends by a signal, or with an error for no reason",
 			end);
+	if (target->trouble == WITNESS_IS_SUSPENDED)
+		command("resume", before.witness, NULL);
 	if (!witness_goes_on(2)) {
 		*ret_spoilt = true;
 		return failed;
@@ -505,12 +535,12 @@ static bool try_point(const struct target *target, enum failing_call call, long 
 		*ret_spoilt = true;
 		return failed;
 	}
+	if (target->trouble != EXECUTOR_IS_KILLED && after.active != before.active)
+		find(target, call, number, tally, "an executor that serves is replaced", 0);
 	if (target->trouble) {
 		tally->replaced += after.daemon != before.daemon;
 		return failed;
 	}
-	if (after.active != before.active)
-		find(target, call, number, tally, "an executor that serves is replaced", 0);
 	if (after.daemon != before.daemon || after.active != before.active ||
 		after.standby != before.standby || after.keeper != before.keeper) {
 		tally->replaced++;

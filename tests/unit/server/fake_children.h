@@ -21,7 +21,7 @@
 #include "server/worker/worker.h"
 #include "shm/region.h"
 
-#define FAKE_CHILDREN_MAX  32
+#define FAKE_CHILDREN_MAX  64
 #define FAKE_COMPILERS_MAX 64
 /* Longer than any limit that a test waits for; what comes later than that came by another one. */
 #define FAKE_SKIP_MAX_MS 30000u

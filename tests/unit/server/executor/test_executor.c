@@ -770,6 +770,34 @@ START_TEST(memory_is_carried_whole_and_nothing_else)
 }
 END_TEST
 
+/* The backend had no memory for it: the device may still write to the pages, until a later mark. */
+START_TEST(a_copy_without_a_mark_fails_and_the_next_one_works)
+{
+	struct wire_message request = {.type = WIRE_CARRY_MEMORY};
+	int fd = memfd_create("swap", MFD_CLOEXEC);
+	struct client client;
+	uint64_t id;
+
+	prepare(&client, 1);
+	request.session = client.session;
+	request.carry = (struct wire_carry){client.window, CHUNK, 0, _i};
+	ck_assert_int_eq(ftruncate(fd, CHUNK), 0);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
+	fake_let_fail(FAKE_MARK, CUDA_ERROR_OUT_OF_MEMORY);
+	id = send_request(&request, &fd, 1);
+	while (!fake_count_failed(FAKE_MARK))
+		sched_yield();
+	fake_let_fail(FAKE_MARK, CUDA_SUCCESS);
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	ck_assert_int_eq(message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(call_carry(&client, client.window, CHUNK, 0, _i), 0);
+	close(fd);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
 /* Of those a hole may be left for which there is no page when the service reads it. */
 START_TEST(memory_of_huge_pages_is_refused)
 {
@@ -1895,6 +1923,7 @@ int main(void)
 	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
 	tcase_add_test(role, memory_comes_and_goes);
 	tcase_add_test(role, windows_have_one_owner);
+	tcase_add_loop_test(role, a_copy_without_a_mark_fails_and_the_next_one_works, 0, 2);
 	tcase_add_test(role, memory_is_carried_whole_and_nothing_else);
 	tcase_add_test(role, an_executor_without_descriptors_refuses_what_comes_with_some);
 	tcase_add_test(role, memory_of_huge_pages_is_refused);
