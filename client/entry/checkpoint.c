@@ -19,21 +19,23 @@
 #define PATIENCE_S 60u
 #define NO_LIMIT   0u
 
-/* Asks for each device of the service until one knows the process. */
+/* Asks for each device of the service until one knows the process: a device may be missing. */
 static CUresult ask_devices(const struct wire_names *arguments, unsigned patience_s, char **ret_text)
 {
-	CUresult code = ask_service(0, "process", arguments, patience_s, ret_text), next;
-	char *text;
+	CUresult code = CUDA_ERROR_MPS_CONNECTION_FAILED;
 
-	for (unsigned i = 1; code == CUDA_ERROR_INVALID_VALUE && i < PLACE_DEVICES; i++) {
-		next = ask_service(i, "process", arguments, patience_s, &text);
-		if (next == CUDA_ERROR_MPS_CONNECTION_FAILED) {
-			free(text);
-			break;
-		}
+	*ret_text = NULL;
+	for (unsigned i = 0; i < PLACE_DEVICES; i++) {
+		char *text;
+		CUresult next = ask_service(i, "process", arguments, patience_s, &text);
+
+		if (next == CUDA_ERROR_MPS_CONNECTION_FAILED)
+			continue;
 		free(*ret_text);
 		*ret_text = text;
 		code = next;
+		if (code != CUDA_ERROR_INVALID_VALUE)
+			break;
 	}
 	return code;
 }

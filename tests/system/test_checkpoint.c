@@ -767,8 +767,8 @@ START_TEST(states_outlive_daemons_and_executors)
 }
 END_TEST
 
-/* What dies in the middle of a step leaves the program in the state before the step, or behind it;
- * a lock that nobody waits for may be there as well. Return: the state */
+/* What dies in the middle of a step leaves the program in the state before the step, or behind it.
+ * Return: the state */
 static int state_behind(pid_t pid, const struct step *step, CUresult r)
 {
 	int state = state_of(pid);

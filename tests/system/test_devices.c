@@ -380,6 +380,32 @@ START_TEST(a_lost_executor_stays_on_its_device)
 }
 END_TEST
 
+/* A tool names a process, and no device. */
+START_TEST(a_tool_finds_a_program_on_its_device)
+{
+	CUprocessState state = CU_PROCESS_STATE_FAILED;
+	struct child beside, same;
+
+	start("2", "devices = all\n");
+	beside = survivor_on(0);
+	same = survivor_on(1);
+	ck_cuda(cuCheckpointProcessLock(same.pid, NULL));
+	ck_cuda(cuCheckpointProcessCheckpoint(same.pid, NULL));
+	ck_cuda(cuCheckpointProcessGetState(beside.pid, &state));
+	ck_assert_int_eq((int)state, CU_PROCESS_STATE_RUNNING);
+	goes_on(&beside);
+	ck_assert(status_is_in(device(1), same.pid, "suspended"));
+	ck_cuda(cuCheckpointProcessRestore(same.pid, NULL));
+	ck_cuda(cuCheckpointProcessUnlock(same.pid, NULL));
+	goes_on(&same);
+	ck_assert_int_eq(cuCheckpointProcessLock(getpid(), NULL), CUDA_ERROR_INVALID_VALUE);
+	child_order(&beside);
+	child_order(&same);
+	ck_assert_int_eq(child_end(&beside), 0);
+	ck_assert_int_eq(child_end(&same), 0);
+}
+END_TEST
+
 START_TEST(a_dead_daemon_stays_on_its_device)
 {
 	struct child beside, same;
@@ -501,6 +527,7 @@ int main(void)
 	tcase_add_test(tests, limits_of_stock_mps_are_those_of_the_device);
 	tcase_add_test(tests, a_fault_stays_on_its_device);
 	tcase_add_test(tests, a_lost_executor_stays_on_its_device);
+	tcase_add_test(tests, a_tool_finds_a_program_on_its_device);
 	tcase_add_test(tests, a_dead_daemon_stays_on_its_device);
 	tcase_add_test(tests, a_device_without_processes_is_served_again);
 	tcase_add_loop_test(tests, the_service_ends_whole, 0, 2);
