@@ -464,7 +464,7 @@ static void describe(const struct wire_message *hello)
 {
 	static struct wire_message m;
 	static int32_t attributes[149];
-	uint32_t number = word_relaxed(&loopback->descriptions) % word_relaxed(&loopback->devices);
+	uint32_t number = atomic_fetch_add(&loopback->descriptions, 1) % word_relaxed(&loopback->devices);
 	uint8_t uuid[16];
 
 	m = (struct wire_message){.type = WIRE_DESCRIPTION, .id = hello->id};
@@ -475,7 +475,6 @@ static void describe(const struct wire_message *hello)
 	uuid[15] = (uint8_t)number;
 	m.description.device.uuid.at = uuid;
 	RULE(message_send(self.socket, &m, NULL, 0) == 0);
-	atomic_fetch_add(&loopback->descriptions, 1);
 }
 
 /* Return: false when the client is gone. */
@@ -503,8 +502,8 @@ static bool receive(void)
 			describe(&m);
 			return false;
 		}
-		welcome(&m);
 		atomic_fetch_add(&loopback->welcomes, 1);
+		welcome(&m);
 	} else {
 		request(&m);
 	}

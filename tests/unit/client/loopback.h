@@ -56,7 +56,7 @@ struct loopback {
 	word64 window_bytes;	/* the size of the latest, */
 	word64 free_windows[7]; /* and what was free then */
 	word32 greetings;
-	word32 descriptions;			    /* given */
+	word32 descriptions;			    /* given, counted before the answer */
 	word32 welcomes;			    /* given */
 	word64 memory_limit;			    /* of the latest Hello */
 	word32 limits;				    /* that were asked for */
