@@ -114,8 +114,8 @@ static CUresult begin_piece(struct carrier *carrier, const struct wire_carry *wi
 	return put_mark(carrier, half);
 }
 
-/* Waits until the device is done with a half. Without a mark nobody knows: a mark that the backend did
- * not take is tried again. */
+/* Waits until the device is done with a half. Without a mark nobody knows: a mark that the backend
+ * did not take is tried again. */
 static CUresult await_half(struct carrier *carrier, unsigned half)
 {
 	uint64_t since = clock_now();
