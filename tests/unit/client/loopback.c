@@ -503,8 +503,9 @@ static bool receive(void)
 			describe(&m);
 			return false;
 		}
-		welcome(&m);
+		/* Before it can be seen to be given. */
 		atomic_fetch_add(&loopback->welcomes, 1);
+		welcome(&m);
 	} else {
 		request(&m);
 	}
