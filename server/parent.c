@@ -1,4 +1,4 @@
-// See parent.h. What fails for one device touches no other one: processes, sockets, records and
+// See parent.h. A failure of one device touches no other one: processes, sockets, records and
 // logs of devices have nothing in common but this process, which runs no code of the service. If
 // this process dies, the holders end as well, and everything with them (PR_SET_PDEATHSIG).
 //
