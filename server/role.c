@@ -163,9 +163,11 @@ char **heritage_environment(char *const *parent, const char *shim_directory, con
 	return failed ? heritage_environment_free(list) : list;
 }
 
-/* Variables for the usual environment of programs, and for executors. */
-static const char *const for_users[] = {"FRMPS_", "CUDA_", "LD_LIBRARY_PATH=", "PATH=", "LANG=", "LC_",
-	"TZ=", "MALLOC_", "ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=", "UBSAN_OPTIONS="};
+/* Variables for the usual environment of programs, and for executors. The driver's own cache of
+ * code lies below HOME. */
+static const char *const for_users[] = {"FRMPS_", "CUDA_", "NVIDIA_",
+	"HOME=", "LD_LIBRARY_PATH=", "PATH=", "LANG=", "LC_", "TZ=", "MALLOC_",
+	"ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=", "UBSAN_OPTIONS="};
 
 static bool is_for_users(const char *entry)
 {

@@ -261,7 +261,8 @@ static void repeat_call(struct adoption *adoption, struct session *session, stru
 {
 	struct worker *worker = find_worker(adoption->daemon, call->worker);
 
-	if (worker)
+	/* A damaged record may name anybody. */
+	if (worker && worker->domain && worker->domain->identity.uid == session->domain->identity.uid)
 		repeat_later(&adoption->repetitions, worker, call->id, send, session, NULL);
 	else
 		*call = (struct kept_call){0};
@@ -376,7 +377,7 @@ static int read_linger(struct adoption *adoption, const struct record *record)
 	struct worker *worker;
 
 	if (record_read(record, &kept, sizeof(kept)) && (worker = find_worker(daemon, kept.call.worker)) &&
-		(domain = daemon_find_domain(daemon, kept.domain)))
+		worker->domain && (domain = daemon_find_domain(daemon, kept.domain)))
 		linger = linger_adopt(domain, worker, &kept, record);
 	if (linger)
 		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_linger, linger, record);

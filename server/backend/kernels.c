@@ -694,12 +694,14 @@ static int32_t virtual_architecture(const struct kernels *kernels)
 {
 	for (uint64_t i = 1; is_new(kernels) && i < kernels->elf.count; i++) {
 		Elf64_Shdr section = elf_section(&kernels->elf, i);
-		const uint8_t *at = kernels->elf.image + section.sh_offset;
+		const uint8_t *at;
 
+		if (section.sh_type != SHT_NOTE || section.sh_size < 32 ||
+			!elf_section_is(&kernels->elf, &section, ".note.nv.cuinfo"))
+			continue;
 		/* Behind the note's head and name: a version, and the architecture. */
-		if (section.sh_type == SHT_NOTE && section.sh_size >= 32 &&
-			elf_section_is(&kernels->elf, &section, ".note.nv.cuinfo"))
-			return at[26] | at[27] << 8;
+		at = kernels->elf.image + section.sh_offset;
+		return at[26] | at[27] << 8;
 	}
 	return OLD_VIRTUAL(kernels->elf.header.e_flags);
 }

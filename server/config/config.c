@@ -476,19 +476,6 @@ void config_differences(const struct config *config, const struct config *other,
 				ret_text + used, size - used, "%s%s", used ? ", " : "", rows[i].key);
 }
 
-const char *config_choice_name(const char *key, uint64_t value, char *buffer, size_t size)
-{
-	const struct option_row *row = find_row(key);
-	const char *at = row && row->choices ? row->choices : "";
-
-	for (; value && at; value--) {
-		at = strchr(at, '|');
-		at += at != NULL;
-	}
-	snprintf(buffer, size, "%.*s", at ? (int)strcspn(at, "|") : 0, at ? at : "");
-	return buffer;
-}
-
 /* Prints a text as comment lines of at most 90 bytes. */
 static void print_wrapped(FILE *out, const char *text)
 {

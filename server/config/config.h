@@ -106,9 +106,6 @@ void config_differences(const struct config *config, const struct config *other,
 /** Fills in an empty socket path. Return: 0 or CONFIG_E_INVALID (no XDG_RUNTIME_DIR). */
 int config_default_socket(struct config *config, char *ret_text, size_t text_size);
 
-/** Name of a choice's value, as written in the file. key must be a CHOICE. */
-const char *config_choice_name(const char *key, uint64_t value, char *buffer, size_t size);
-
 /** Prints every key with its default and meaning, as a commented configuration file. */
 void config_help(FILE *out);
 

@@ -253,6 +253,8 @@ static bool is_sound(const struct session *session)
 static void take_head(struct session *session, const struct session_record *record)
 {
 	memcpy(session, record->head, sizeof(record->head));
+	record_tidy_flag(&session->opened);
+	record_tidy_flag(&session->pause_is_ours);
 	session->program[sizeof(session->program) - 1] = '\0';
 	session->identity[sizeof(session->identity) - 1] = '\0';
 	session->subject.executable[sizeof(session->subject.executable) - 1] = '\0';

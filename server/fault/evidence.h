@@ -21,9 +21,6 @@ struct worker_evidence {
 	uint64_t lost_us;	   /* when the worker sent Lost, in this life of the daemon; 0: never */
 };
 
-/** Forgets the session's part in earlier losses: from now on its work is elsewhere. */
-void evidence_forget_losses(struct session *session);
-
 /** The evidence about a worker; never NULL. */
 const struct worker_evidence *evidence_of(const struct worker *worker);
 /** The worker's process has ended. */

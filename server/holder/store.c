@@ -229,6 +229,14 @@ void store_drop(struct store *store, const struct record *record)
  * Reading
  */
 
+void record_tidy_flag(bool *flag)
+{
+	uint8_t byte;
+
+	memcpy(&byte, flag, sizeof(byte));
+	*flag = byte == 1;
+}
+
 uint64_t record_key(const struct record *record)
 {
 	return record->key;

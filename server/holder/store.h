@@ -96,6 +96,8 @@ size_t store_list(struct store *store, enum record_type type, const struct recor
  * shorter. */
 bool record_read(const struct record *record, void *ret_payload, size_t bytes);
 uint64_t record_key(const struct record *record);
+/** Makes a flag of a record's payload false if its byte is neither true nor false. */
+void record_tidy_flag(bool *flag);
 /** The payload in place, valid until the record is dropped. */
 const void *record_payload(const struct record *record, size_t *ret_bytes);
 

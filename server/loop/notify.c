@@ -5,6 +5,7 @@
 #include "server/loop/notify.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* While the kernel has no memory for the datagram. A manager that hears nothing ends the
+/* While there is no memory or descriptor for the datagram. A manager that hears nothing ends the
  * service. */
 #define TRIES	 10
 #define PAUSE_NS 10000000
@@ -44,16 +45,23 @@ static int send_as(int fd, const struct msghdr *to, pid_t as)
 	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-static int send_again(int fd, const struct msghdr *to, pid_t as)
+/* Return: 0 or -errno */
+static int send_to(const struct msghdr *message, pid_t as)
 {
-	const struct timespec pause = {.tv_nsec = PAUSE_NS};
-	int r = send_as(fd, to, as);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), r;
 
-	for (int i = 1; i < TRIES && (r == -ENOBUFS || r == -ENOMEM); i++) {
-		nanosleep(&pause, NULL);
-		r = send_as(fd, to, as);
-	}
+	if (fd < 0)
+		return -errno;
+	r = send_as(fd, message, as);
+	if (r == -EPERM)
+		r = send_as(fd, message, 0);
+	close(fd);
 	return r;
+}
+
+static bool may_pass(int r)
+{
+	return r == -ENOBUFS || r == -ENOMEM || r == -EMFILE || r == -ENFILE;
 }
 
 /* @as: as of send_as() */
@@ -62,9 +70,10 @@ static int notify_as(const char *state, pid_t as)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct iovec text = {.iov_base = (void *)(uintptr_t)state, .iov_len = strlen(state)};
 	struct msghdr message = {.msg_name = &address, .msg_iov = &text, .msg_iovlen = 1};
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	const char *path = getenv("NOTIFY_SOCKET");
 	size_t length;
-	int fd, r;
+	int r;
 
 	if (!path || (path[0] != '/' && path[0] != '@'))
 		return 0;
@@ -74,14 +83,12 @@ static int notify_as(const char *state, pid_t as)
 	memcpy(address.sun_path, path, length);
 	if (path[0] == '@')
 		address.sun_path[0] = '\0';
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
 	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
-	r = send_again(fd, &message, as);
-	if (r == -EPERM)
-		r = send_again(fd, &message, 0);
-	close(fd);
+	r = send_to(&message, as);
+	for (int i = 1; i < TRIES && may_pass(r); i++) {
+		nanosleep(&pause, NULL);
+		r = send_to(&message, as);
+	}
 	return r;
 }
 

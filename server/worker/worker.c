@@ -226,8 +226,12 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 {
 	const char *head = (const char *)(kept + 1), *list = head + WORKER_HEAD_BYTES;
 	uint32_t room = (uint32_t)((bytes - sizeof(*kept) - WORKER_HEAD_BYTES) / sizeof(uint64_t));
+	bool *const flags[] = {
+		&worker->lost, &worker->was_ready, &worker->was_warm, &worker->contains, &worker->told};
 
 	memcpy(worker, head, WORKER_HEAD_BYTES);
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+		record_tidy_flag(flags[i]);
 	if (worker->state > WORKER_TERMINATING)
 		worker->state = WORKER_TERMINATING;
 	worker->lost_text[sizeof(worker->lost_text) - 1] = '\0';

@@ -18,7 +18,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <zstd.h>
 
+#include "server/backend/cuda/cuda.h"
+#include "server/backend/fatbin.h"
 #include "server/role.h"
 #include "tests/gpu/backend_bed.h"
 #include "tests/gpu/backend_ptx.h"
@@ -87,6 +90,45 @@ static size_t write_ptx(char *text, size_t size)
 	return length;
 }
 
+/* Code as compilers pack it. Return: on the heap */
+static uint8_t *pack(const void *code, size_t bytes, size_t *ret_bytes)
+{
+	struct fatbin_header header = {FATBIN_MAGIC, 1, sizeof(header), 0};
+	struct fatbin_entry entry = {FATBIN_KIND_ELF, 0x101, sizeof(entry) + sizeof(struct fatbin_target), 0};
+	struct fatbin_target target = {
+		.arch = cuda_arch(), .flags = FATBIN_FLAG_ZSTD, .unpacked_bytes = bytes};
+	size_t room = ZSTD_compressBound(bytes), packed;
+	uint8_t *fat = calloc(1, sizeof(header) + entry.header_bytes + room + 8),
+		*at = fat + sizeof(header) + entry.header_bytes;
+
+	packed = ZSTD_compress(at, room, code, bytes, 3);
+	check(!ZSTD_isError(packed));
+	target.packed_bytes = (uint32_t)packed;
+	entry.payload_bytes = (packed + 7) / 8 * 8;
+	header.payload_bytes = entry.header_bytes + entry.payload_bytes;
+	memcpy(fat, &header, sizeof(header));
+	memcpy(fat + sizeof(header), &entry, sizeof(entry));
+	memcpy(fat + sizeof(header) + sizeof(entry), &target, sizeof(target));
+	*ret_bytes = sizeof(header) + header.payload_bytes;
+	return fat;
+}
+
+/* Compressed code is loaded if there is room for all of it, and not a byte less. */
+static void check_room(const void *code, size_t bytes)
+{
+	size_t fat_bytes;
+	uint8_t *fat = pack(code, bytes, &fat_bytes);
+	struct backend_load load = {.image = fat, .bytes = fat_bytes, .room = bytes - 1};
+	struct backend_module *packed;
+
+	refused(OPS->module_load(&load, &packed), CUDA_ERROR_OUT_OF_MEMORY);
+	load.room = bytes;
+	ok(OPS->module_load(&load, &packed));
+	check(load.unpacked == bytes);
+	ok(OPS->module_unload(packed));
+	free(fat);
+}
+
 static void check_modules(void)
 {
 	static const struct wire_option options[] = {
@@ -110,6 +152,7 @@ static void check_modules(void)
 		&code, &bytes));
 	load = (struct backend_load){.image = code, .room = UINT64_MAX, .bytes = bytes};
 	ok(OPS->module_load(&load, &module));
+	check_room(code, bytes);
 	free(code);
 	printf("compile and load text: %.0f us; log \"%.60s\"\n", now_us() - begin, log);
 	refused(OPS->module_compile(text, length, UINT64_MAX, &(struct wire_options){bad, 1}, log,

@@ -502,6 +502,7 @@ static bool receive(void)
 			describe(&m);
 			return false;
 		}
+		/* Before it can be seen to be given. */
 		atomic_fetch_add(&loopback->welcomes, 1);
 		welcome(&m);
 	} else {

@@ -322,6 +322,19 @@ static uint32_t next_random(uint32_t *state)
 	return *state >> 8;
 }
 
+/* Nobody looks at it, and so nobody computes where it is: that is nowhere. */
+START_TEST(a_section_without_contents_may_lie)
+{
+	Elf64_Shdr *found;
+
+	load("placed.cubin");
+	section_in(image, ".debug_frame", &found);
+	found->sh_type = SHT_NOBITS;
+	found->sh_offset = UINT64_C(0xb9) << 56;
+	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
+}
+END_TEST
+
 static const char *const lying[] = {"statics_linked.cubin", "placed.cubin", "called.cubin"};
 
 START_TEST(images_may_lie)
@@ -413,6 +426,7 @@ int main(void)
 	tcase_add_loop_test(tests, the_driver_gets_what_is_not_known, 0, 5);
 	tcase_add_test(tests, other_reads_of_tables_are_refused);
 	tcase_add_test(tests, reads_of_any_bank_are_refused);
+	tcase_add_test(tests, a_section_without_contents_may_lie);
 	tcase_add_loop_test(tests, images_may_lie, 0, 6);
 	tcase_add_test(tests, images_may_be_cut_off);
 	tcase_add_test(tests, trampolines_are_kernels);

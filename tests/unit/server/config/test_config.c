@@ -26,7 +26,6 @@ static void write_file(const char *text)
 START_TEST(defaults_are_those_of_the_table)
 {
 	struct config config;
-	char name[32];
 
 	config_init(&config);
 	ck_assert_str_eq(config.socket, "");
@@ -35,9 +34,6 @@ START_TEST(defaults_are_those_of_the_table)
 	ck_assert_uint_eq(config.domain_idle_seconds, 60);
 	ck_assert_uint_eq(config.recovery, CONFIG_RECOVERY_FAIL);
 	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_CUDA);
-	ck_assert_str_eq(config_choice_name("backend", config.backend, name, sizeof(name)), "cuda");
-	ck_assert_str_eq(config_choice_name("backend", 1, name, sizeof(name)), "host");
-	ck_assert_str_eq(config_choice_name("backend", 2, name, sizeof(name)), "");
 }
 END_TEST
 

@@ -10,6 +10,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/holder/store.h"
+#include "server/loop/shared_fd.h"
 #include "server/session/domain.h"
 #include "server/session/records.h"
 #include "server/session/session.h"
@@ -266,6 +267,15 @@ static void answer(struct fake_child *child)
 	handle++;
 }
 
+/* A session may be over since the message was sent. */
+static void take_over(uint64_t number, uint32_t generation)
+{
+	struct session *session = daemon_find_session(&fake->daemon, number);
+
+	if (session)
+		fake_take_over(session, generation);
+}
+
 static void serve(struct fake_child *child)
 {
 	if (!child->worker)
@@ -283,8 +293,7 @@ static void serve(struct fake_child *child)
 		ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
 		if (fake->message.type == WIRE_ACTIVATE)
 			for (uint32_t i = 0; i < fake->message.activate.sessions.count; i++)
-				fake_take_over(daemon_find_session(
-						       &fake->daemon, fake->message.activate.sessions.at[i]),
+				take_over(fake->message.activate.sessions.at[i],
 					fake->message.activate.generation);
 		if (fake->message.id)
 			answer(child);
@@ -421,6 +430,28 @@ static bool is_of_honest(const struct record *record, enum record_type type)
 	       !((const struct kept_worker *)payload)->domain;
 }
 
+static bool is_key_of_honest(uint32_t key)
+{
+	const struct session *session = session_of_honest();
+
+	return key == session->connection_key || key == session->process_key ||
+	       key == session->client_fd->key || key == session->server_fd->key ||
+	       key == session->doorbell_fd->key;
+}
+
+/* The key of a descriptor names it, whoever it is of: the first record that has it gets it. Such
+ * changes are taken back. */
+static void leave_keys_of_honest(uint8_t *changed, const uint8_t *payload, size_t bytes)
+{
+	uint32_t word;
+
+	for (size_t i = 0; i + sizeof(word) <= bytes; i += sizeof(word)) {
+		memcpy(&word, changed + i, sizeof(word));
+		if (memcmp(changed + i, payload + i, sizeof(word)) && is_key_of_honest(word))
+			memcpy(changed + i, payload + i, sizeof(word));
+	}
+}
+
 /* Changes bytes of some record of what is not honest's. */
 static void damage(enum record_type type)
 {
@@ -438,6 +469,7 @@ static void damage(enum record_type type)
 		memcpy(changed, payload, bytes);
 		for (unsigned changes = 1 + some(64); changes; changes--)
 			changed[some((uint32_t)bytes)] = (uint8_t)random_word();
+		leave_keys_of_honest(changed, payload, bytes);
 		store_put(fake->daemon.store, records[i], type, record_key(records[i]), changed, bytes);
 		free(changed);
 	}
@@ -493,6 +525,31 @@ START_TEST(a_window_that_cannot_be_is_not_taken_over)
 }
 END_TEST
 
+/* The keeper is no executor, and 75 is no bool. */
+START_TEST(a_call_that_cannot_be_is_not_repeated)
+{
+	const struct record **records;
+	struct session_record copy;
+	struct session head = {0};
+
+	fake_with_records = true;
+	join();
+	ck_assert_uint_eq(store_list(fake->daemon.store, RECORD_SESSION, &records), 1);
+	ck_assert(record_read(records[0], &copy, sizeof(copy)));
+	memcpy(&head, copy.head, sizeof(copy.head));
+	head.attach = (struct kept_call){fake->daemon.keeper->number, 5};
+	memset(&head.opened, 75, sizeof(head.opened));
+	memcpy(copy.head, &head, sizeof(copy.head));
+	store_put(
+		fake->daemon.store, records[0], RECORD_SESSION, record_key(records[0]), &copy, sizeof(copy));
+	free(records);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(fake_session(fake, 0)->attach.worker, 0);
+	ck_assert(!fake_session(fake, 0)->opened);
+	part();
+}
+END_TEST
+
 /* Of a session that is over, but for memory that stays pinned. */
 START_TEST(lingers_that_are_damaged_are_no_bugs)
 {
@@ -544,6 +601,7 @@ int main(void)
 	tcase_set_timeout(records, 300);
 	tcase_add_test(records, records_that_are_damaged_hurt_nobody_else);
 	tcase_add_loop_test(records, a_window_that_cannot_be_is_not_taken_over, 0, 2);
+	tcase_add_test(records, a_call_that_cannot_be_is_not_repeated);
 	tcase_add_loop_test(records, lingers_that_are_damaged_are_no_bugs, 0, 4);
 	suite_add_tcase(suite, records);
 	return suite_run(suite);
