@@ -1599,6 +1599,39 @@ typedef enum CUcoredumpSettings {
 	CU_COREDUMP_GENERATION_FLAGS = 7,
 } CUcoredumpSettings;
 
+typedef enum CUprocessState {
+	CU_PROCESS_STATE_RUNNING = 0,
+	CU_PROCESS_STATE_LOCKED = 1,
+	CU_PROCESS_STATE_CHECKPOINTED = 2,
+	CU_PROCESS_STATE_FAILED = 3,
+} CUprocessState;
+
+typedef struct CUcheckpointLockArgs {
+	unsigned int timeoutMs; /* 0: waits without limit */
+	unsigned int reserved0;
+	uint64_t reserved1[7];
+} CUcheckpointLockArgs;
+
+typedef struct CUcheckpointCheckpointArgs {
+	uint64_t reserved[8];
+} CUcheckpointCheckpointArgs;
+
+typedef struct CUcheckpointGpuPair {
+	CUuuid oldUuid;
+	CUuuid newUuid;
+} CUcheckpointGpuPair;
+
+typedef struct CUcheckpointRestoreArgs {
+	CUcheckpointGpuPair *gpuPairs;
+	unsigned int gpuPairsCount;
+	char reserved[52 - sizeof(CUcheckpointGpuPair *)];
+	uint64_t reserved1;
+} CUcheckpointRestoreArgs;
+
+typedef struct CUcheckpointUnlockArgs {
+	uint64_t reserved[8];
+} CUcheckpointUnlockArgs;
+
 typedef enum CUlogLevel {
 	CU_LOG_LEVEL_ERROR = 0,
 	CU_LOG_LEVEL_WARNING = 1,
@@ -1640,6 +1673,7 @@ CUDA_ABI_ASSERT(sizeof(CUDA_MEMCPY3D) == 200, "3D copy");
 CUDA_ABI_ASSERT(sizeof(CUmemAllocationProp) == 32, "allocation properties");
 CUDA_ABI_ASSERT(sizeof(CUmemPoolProps) == 88, "pool properties");
 CUDA_ABI_ASSERT(sizeof(CUtensorMap) == 128, "tensor map");
+CUDA_ABI_ASSERT(sizeof(CUcheckpointRestoreArgs) == 64, "arguments of a restore");
 #undef CUDA_ABI_ASSERT
 
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "protocol/socket.h"
@@ -12,6 +13,9 @@
 /* Folders in which stock MPS has its sockets: of root's daemon, and of a user's (or of any daemon
  * of older drivers). */
 static const char *const mps_folders[2] = {"/run/nvidia-mps", "/tmp/nvidia-mps"};
+
+/* A point, any number, and the NUL. */
+#define NUMBER_BYTES 12
 
 /* Return: the value of a variable; NULL if unset or empty */
 static const char *variable(const char *name)
@@ -72,6 +76,17 @@ int place_find(char path[PLACE_BYTES])
 	return place_find_in(mps_folders, path);
 }
 
+int place_find_device(unsigned number, char path[PLACE_BYTES])
+{
+	char first[PLACE_BYTES];
+	int r = place_find(first);
+
+	/* Longer than any socket's name. */
+	if (!place_of_device(first, number, path))
+		strcpy(path, first);
+	return r || !variable("CUDA_MPS_PIPE_DIRECTORY") || !is_strangers(path) ? r : PLACE_E_UNTRUSTED;
+}
+
 void place_begin_in(const char *const folders[2], char path[PLACE_BYTES])
 {
 	if (is_named(path))
@@ -87,4 +102,16 @@ void place_begin_in(const char *const folders[2], char path[PLACE_BYTES])
 void place_begin(char path[PLACE_BYTES])
 {
 	place_begin_in(mps_folders, path);
+}
+
+bool place_of_device(const char *first, unsigned number, char path[PLACE_BYTES])
+{
+	size_t length = strlen(first);
+
+	if (length >= PLACE_BYTES - NUMBER_BYTES)
+		return false;
+	memcpy(path, first, length + 1);
+	if (number)
+		snprintf(path + length, NUMBER_BYTES, ".%u", number);
+	return true;
 }

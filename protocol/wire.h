@@ -104,6 +104,7 @@ struct wire_hello {
 	uint64_t memory_limit; /* bytes */
 	uint32_t sm_percent, priority;
 	const char *sm_partition;
+	uint32_t describe;
 };
 struct wire_welcome {
 	uint32_t major, minor;
@@ -199,6 +200,12 @@ struct wire_ready {
 	int32_t driver_version;
 	bool contains;
 	uint32_t sm_granule, sm_units;
+};
+struct wire_description {
+	struct wire_device device;
+	uint32_t number, count;
+	int32_t driver_version;
+	uint64_t features;
 };
 struct wire_halt {
 	bool fence;
@@ -341,6 +348,7 @@ struct wire_message {
 		struct wire_back_array back_array;
 		struct wire_object object;
 		struct wire_carry carry;
+		struct wire_description description;
 		struct wire_admin admin;
 		struct wire_admin_reply admin_reply;
 	};

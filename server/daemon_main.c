@@ -10,17 +10,19 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "protocol/place.h"
 #include "server/adopt/adopt.h"
 #include "server/config/config.h"
-#include "server/fault/witnesses.h"
+#include "server/daemon/witnesses.h"
 #include "server/holder/holder.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/watch.h"
 #include "server/priority.h"
-#include "server/rooms.h"
+#include "server/daemon/children.h"
+#include "server/service.h"
 #include "server/session/daemon.h"
-#include "server/session/listener.h"
+#include "server/door/listener.h"
 #include "server/session/reclaim.h"
 #include "server/worker/supervise.h"
 
@@ -39,23 +41,17 @@ static void on_holder(void *context)
 		else if (event == STORE_SYNCED)
 			reclaim_synced(daemon, count);
 		else
-			supervise_ended(&daemon->crew, pid, status);
+			children_reaped(&daemon->crew, pid, status);
 	}
-}
-
-/* Counters are for operators: those of the latest moment may be lost. */
-static void on_turn(uv_prepare_t *handle)
-{
-	struct daemon *daemon = handle->data;
-
-	daemon_keep(daemon);
-	store_ring(daemon->store);
 }
 
 static int start_listening(struct daemon *daemon)
 {
-	char text[400] = "";
-	int r = listener_new(daemon, daemon->config->socket, &daemon->listener, text, sizeof(text));
+	char text[400] = "", path[PLACE_BYTES];
+	int r;
+
+	daemon_socket(daemon, path);
+	r = listener_new(daemon, path, &daemon->listener, text, sizeof(text));
 
 	if (r)
 		log_error("%s", r < 0 ? strerror(-r) : text);
@@ -85,12 +81,6 @@ static _Noreturn void end_life(void)
 
 static void run(struct daemon *daemon, const struct legacy *legacy)
 {
-	uv_prepare_t turn;
-
-	uv_prepare_init(daemon->loop, &turn);
-	turn.data = daemon;
-	uv_prepare_start(&turn, on_turn);
-	uv_unref((uv_handle_t *)&turn);
 	if (start(daemon, legacy)) {
 		if (legacy->lives)
 			end_life();
@@ -106,7 +96,6 @@ static void run(struct daemon *daemon, const struct legacy *legacy)
 	/* Returns at once if the end has been reached already. */
 	uv_run(daemon->loop, UV_RUN_DEFAULT);
 	daemon_deinit(daemon);
-	uv_close((uv_handle_t *)&turn, NULL);
 	/* The thread that reads the configuration may wait for a user database for ever; exit()
 	 * would wait for that thread, too. */
 	if (daemon->reload) {
@@ -131,7 +120,7 @@ int daemon_main(const struct config *config, const struct heritage *heritage, co
 	/* Opening a file while its lease is just being taken (handout.c) raises this signal. */
 	signal(SIGIO, SIG_IGN);
 	uv_loop_init(&loop);
-	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner, store, &rooms_all);
+	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner, store);
 	daemon.holder = watch_new(&loop, dup(store_socket(store)), on_holder, &daemon);
 	log_bug_on(!daemon.holder);
 	run(&daemon, legacy);

@@ -20,7 +20,7 @@
 
 static struct {
 	enum log_level level;
-	const char *name;
+	char name[48];
 	bool journal;
 	bool relayed;	    /* the daemon writes this process's lines */
 	const char *socket; /* of the journal */
@@ -48,9 +48,12 @@ static bool is_journal(void)
 
 void log_init(enum log_level level, const char *name)
 {
+	const char *device = getenv(LOG_DEVICE);
+
 	logger.level = level;
-	logger.name = name;
 	logger.relayed = false;
+	snprintf(logger.name, sizeof(logger.name), "%s%s%.8s", name, device ? ", device " : "",
+		device ? device : "");
 	logger.journal = is_journal();
 }
 

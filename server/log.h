@@ -17,6 +17,10 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
+/* Variable with the number of a process's device, of a service with several: log_init() puts it
+ * into each line, also of children. */
+#define LOG_DEVICE "FRMPS_LOG_DEVICE"
+
 /** Sets the least urgent level that is still written and the name in front of each line (static
  * string). */
 void log_init(enum log_level level, const char *name);

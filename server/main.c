@@ -1,7 +1,8 @@
 // frmps-server: one program, several roles. Without --role the process reads options and
 // configuration, finds a backend that works and becomes the holder, which forks the daemon and
 // outlives each daemon (holder/holder.c); the daemon starts keeper, executors and compilers with
-// the options marked internal.
+// the options marked internal. With several devices the process becomes the parent of a holder for
+// each (parent.c).
 
 #include <errno.h>
 #include <glob.h>
@@ -12,18 +13,23 @@
 #include <string.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "protocol/place.h"
 #include "server/backend/backend.h"
 #include "server/compiler/compiler.h"
 #include "server/config/config.h"
+#include "server/config/devices.h"
 #include "server/daemon_main.h"
 #include "server/executor/executor.h"
 #include "server/holder/holder.h"
 #include "server/keeper/keeper.h"
 #include "server/log.h"
+#include "server/parent.h"
 #include "server/probe.h"
 #include "server/prove.h"
 #include "server/role.h"
@@ -41,7 +47,7 @@
 struct options {
 	const char *config;
 	/* Given on the command line, with the file's keys and values; applied after the file. */
-	struct config_setting settings[5];
+	struct config_setting settings[7];
 	unsigned setting_count;
 	const char *role, *backend;
 	bool only_check;
@@ -109,6 +115,10 @@ static int take_option(struct options *options, int option)
 	case 'd':
 		options->device = atoi(optarg);
 		set(options, "device", optarg);
+		set(options, "devices", "");
+		return 0;
+	case 'D':
+		set(options, "devices", optarg);
 		return 0;
 	case 'n':
 		set(options, "standbys", optarg);
@@ -182,45 +192,91 @@ static int check_configuration(const struct options *options)
 	return manual_flush(stdout);
 }
 
-/* Checks if the backend works here. Return: 0, or the exit code after an error line. */
-static int try_backend(const struct config *config, struct heritage *heritage)
-{
-	struct probe_answer answer = {0};
-	int r = heritage->environment ? probe_ask("/proc/self/exe", heritage->backend, heritage->environment,
-						PROBE_PATIENCE_MS, &answer)
-				      : -ENOMEM;
+struct service {
+	struct config config;
+	const struct backend_ops *ops;
+	char *shim; /* folder of the library; NULL: not found */
+	struct probe_answer answer;
+	struct devices devices;
+	struct heritage heritages[PLACE_DEVICES]; /* of the children of each device */
+	unsigned number;			  /* of the device that this process serves */
+};
 
+/* Checks if the backend works here. Return: 0, or the exit code after an error line. */
+static int try_backend(struct service *service)
+{
+	char **environment = heritage_environment(environ, service->shim, NULL);
+	int r = environment ? probe_ask("/proc/self/exe", service->ops->name, environment, PROBE_PATIENCE_MS,
+				      &service->answer)
+			    : -ENOMEM;
+
+	heritage_environment_free(environment);
 	if (r < 0) {
-		log_error("the %s backend cannot be probed: %s", heritage->backend, strerror(-r));
+		log_error("the %s backend cannot be probed: %s", service->ops->name, strerror(-r));
 		return EXIT_FAILURE;
 	}
-	if (!answer.device_count) {
-		log_error("the service does not start without a usable GPU (backend = %s): %s",
-			heritage->backend, answer.text);
+	if (service->answer.device_count)
+		return 0;
+	log_error("the service does not start without a usable GPU (backend = %s): %s", service->ops->name,
+		service->answer.text);
+	return EX_UNAVAILABLE;
+}
+
+/* Logical devices need contexts in several processes. Return: 0, or the exit code after an error
+ * line. */
+static int check_copies(const struct service *service)
+{
+	for (unsigned i = 0; i < service->devices.count; i++) {
+		const int index = service->devices.list[i].index;
+
+		if (!service->devices.list[i].copy || !(service->answer.exclusive >> index & 1))
+			continue;
+		log_error("devices: device %d stands there several times, and lets one process have a "
+			  "context (compute mode EXCLUSIVE_PROCESS)",
+			index);
 		return EX_UNAVAILABLE;
 	}
-	heritage->exclusive = answer.exclusive >> config->device & 1;
-	if (heritage->exclusive)
-		log_warning("device %d lets one process have a context (compute mode EXCLUSIVE_PROCESS): "
-			    "programs of one user at a time, and no spare executor",
-			(int)config->device);
-	if ((int)config->device < answer.device_count)
+	return 0;
+}
+
+/* Return: 0, or the exit code after an error line. */
+static int choose_devices(struct service *service)
+{
+	const struct probe_answer *answer = &service->answer;
+	const struct config *config = &service->config;
+	struct devices *devices = &service->devices;
+	char text[256];
+
+	if (*config->devices) {
+		if (!devices_find(config->devices, answer->device_count, (const uint8_t(*)[16])answer->uuids,
+			    devices, text, sizeof(text)))
+			return check_copies(service);
+		log_error("%s", text);
+		return EXIT_FAILURE;
+	}
+	devices->count = 1;
+	devices->list[0].index = (int)config->device;
+	if ((int)config->device < answer->device_count)
 		return 0;
-	log_error("device %d: there are %d devices", (int)config->device, (int)answer.device_count);
+	log_error("device %d: there are %d devices", (int)config->device, (int)answer->device_count);
 	return EXIT_FAILURE;
 }
 
-/* Executors and keeper see the chosen GPU alone, which then is number 0. Return: false without
- * memory */
-static bool narrow(const struct config *config, struct heritage *heritage, const char *shim)
+/* The environment of a device's children. Executors and keeper see the chosen GPU alone, which then
+ * is number 0. Return: 0, or the exit code after an error line. */
+static int make_environment(const struct service *service, int device, struct heritage *heritage)
 {
-	char *visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), (int)config->device);
+	const bool narrows = service->ops == &backend_cuda;
+	char *visible = narrows ? heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), device) : NULL;
 
-	heritage_environment_free(heritage->environment);
-	heritage->environment = visible ? heritage_environment(environ, shim, visible) : NULL;
-	heritage->device = 0;
+	heritage->device = narrows ? 0 : device;
+	heritage->environment =
+		visible || !narrows ? heritage_environment(environ, service->shim, visible) : NULL;
 	free(visible);
-	return heritage->environment != NULL;
+	if (heritage->environment)
+		return 0;
+	log_error("there is no memory for the environment of executors");
+	return EXIT_FAILURE;
 }
 
 /* Before the first executor, so that all are alike, whoever starts them. */
@@ -281,44 +337,93 @@ static void choose_run_as(const struct backend_ops *ops, struct heritage *herita
 	heritage->run_as = heritage->run_as_why[0] ? RUN_AS_SERVICE : RUN_AS_USER;
 }
 
-/* Fills in the heritage of children. Return: 0, or the exit code after an error line. */
-static int choose_backend(const struct config *config, struct heritage *heritage)
+static void report_mode(const struct heritage *heritage, int device)
 {
-	const struct backend_ops *ops =
-		config->backend == CONFIG_BACKEND_HOST ? &backend_host : &backend_cuda;
-	char *shim;
+	if (heritage->exclusive)
+		log_warning("device %d lets one process have a context (compute mode EXCLUSIVE_PROCESS): "
+			    "programs of one user at a time, and no spare executor",
+			device);
+}
+
+/* Puts the number of a device of several into the lines of the log, also of children. @number: -1:
+ * none */
+static void name_device(const struct service *service, int number)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "%d", number);
+	if (number < 0)
+		unsetenv(LOG_DEVICE);
+	else if (service->devices.count > 1)
+		setenv(LOG_DEVICE, name, 1);
+	log_init((enum log_level)service->config.log_level, "frmps");
+}
+
+/* Fills in the heritage of the children of a device. Return: 0, or the exit code after an error
+ * line. */
+static int make_heritage(const struct service *service, int device, struct heritage *heritage)
+{
 	int code;
 
-	if (ops == &backend_cuda && is_mig((int)config->device))
-		return EX_UNAVAILABLE;
-	shim = shim_directory();
-	*heritage = (struct heritage){.backend = ops->name,
-		.device = (int)config->device,
-		.log_level = (int)config->log_level,
-		.environment = heritage_environment(environ, shim, NULL)};
-	choose_run_as(ops, heritage);
-	code = try_backend(config, heritage);
-	if (!code && ops == &backend_cuda && !narrow(config, heritage, shim)) {
-		log_error("there is no memory for the environment of executors");
-		code = EXIT_FAILURE;
-	}
-	free(shim);
-	if (!code && ops->trial)
+	*heritage = (struct heritage){.backend = service->ops->name,
+		.log_level = (int)service->config.log_level,
+		.exclusive = service->answer.exclusive >> device & 1};
+	report_mode(heritage, device);
+	choose_run_as(service->ops, heritage);
+	code = make_environment(service, device, heritage);
+	if (!code && service->ops->trial)
 		prove(heritage);
 	return code;
 }
 
-struct service {
-	struct config config;
-	struct heritage heritage;
-};
+/* The place in the list at which the same device stands first. */
+static unsigned find_first(const struct devices *devices, unsigned number)
+{
+	unsigned first = 0;
+
+	while (devices->list[first].index != devices->list[number].index)
+		first++;
+	return first;
+}
+
+/* Each device is tried once, before programs work there: the verdict holds for the service's whole
+ * life, also for logical devices. Return: 0, or the exit code after an error line. */
+static int make_heritages(struct service *service)
+{
+	const struct devices *devices = &service->devices;
+	int code = 0;
+
+	for (unsigned i = 0; !code && i < devices->count; i++) {
+		struct heritage *heritage = &service->heritages[i];
+		const int device = devices->list[i].index;
+
+		name_device(service, (int)i);
+		if (devices->list[i].copy) {
+			*heritage = service->heritages[find_first(devices, i)];
+			code = make_environment(service, device, heritage);
+		} else {
+			code = make_heritage(service, device, heritage);
+		}
+		heritage->number = i;
+		heritage->count = devices->count;
+		heritage->copy = devices->list[i].copy;
+	}
+	name_device(service, -1);
+	return code;
+}
+
+static void free_heritages(struct service *service)
+{
+	for (unsigned i = 0; i < service->devices.count; i++)
+		heritage_environment_free(service->heritages[i].environment);
+}
 
 /* In a separate process, perhaps not the first. */
 static int run_daemon(void *context, const struct legacy *legacy)
 {
 	struct service *service = context;
 
-	return daemon_main(&service->config, &service->heritage, legacy);
+	return daemon_main(&service->config, &service->heritages[service->number], legacy);
 }
 
 /* With less a service is ready, and refuses every program. */
@@ -335,13 +440,53 @@ static bool has_room_for_programs(void)
 	return false;
 }
 
-/* Configuration and backend are found once: every life of the daemon has the same. */
+/* Serves one device. Return: exit code */
+static int serve_device(void *context, unsigned number)
+{
+	struct service *service = context;
+
+	name_device(service, (int)number);
+	service->number = number;
+	service->config.rules.device = number;
+	return holder_run(run_daemon, service);
+}
+
+/* Where a device's socket has no name. Return: 0, or the exit code after an error line. */
+static int check_sockets(const struct service *service)
+{
+	char path[PLACE_BYTES];
+
+	if (place_of_device(service->config.socket, service->devices.count - 1, path) &&
+		strlen(path) < sizeof(((struct sockaddr_un *)0)->sun_path))
+		return 0;
+	log_error("socket: %s is too long for the number of a device behind it", service->config.socket);
+	return EX_CONFIG;
+}
+
+/* Return: 0, or the exit code after an error line. */
+static int choose_backend(struct service *service)
+{
+	const struct config *config = &service->config;
+	int code;
+
+	service->ops = config->backend == CONFIG_BACKEND_HOST ? &backend_host : &backend_cuda;
+	if (service->ops == &backend_cuda && is_mig(*config->devices ? 0 : (int)config->device))
+		return EX_UNAVAILABLE;
+	service->shim = shim_directory();
+	code = try_backend(service);
+	code = code ? code : choose_devices(service);
+	code = code ? code : check_sockets(service);
+	return code ? code : make_heritages(service);
+}
+
+/* Configuration and backend are found once: every life of a daemon has the same. */
 static int run_service(const struct options *options)
 {
 	struct service service = {0};
 	char text[CONFIG_WRONG_MAX], *rest = text, *line;
 	int code;
 
+	unsetenv(LOG_DEVICE);
 	log_init(LOG_LEVEL_INFO, "frmps");
 	code = configure(options, &service.config, text, sizeof(text));
 	if (code == EX_USAGE)
@@ -353,10 +498,12 @@ static int run_service(const struct options *options)
 	log_init((enum log_level)service.config.log_level, "frmps");
 	if (!has_room_for_programs())
 		return EX_CONFIG;
-	code = choose_backend(&service.config, &service.heritage);
+	code = choose_backend(&service);
 	if (!code)
-		code = holder_run(run_daemon, &service);
-	heritage_environment_free(service.heritage.environment);
+		code = service.devices.count == 1 ? serve_device(&service, 0)
+						  : parent_run(service.devices.count, serve_device, &service);
+	free_heritages(&service);
+	free(service.shim);
 	return code;
 }
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@ static void try_backend(const struct backend_ops *ops, struct probe_answer *answ
 	CUresult code = ops->probe(&probe);
 
 	answer->exclusive = probe.exclusive;
+	memcpy(answer->uuids, probe.uuids, sizeof(answer->uuids));
 	if (code == CUDA_SUCCESS)
 		answer->device_count = probe.device_count;
 	else if (probe.text[0])

@@ -63,6 +63,9 @@ struct heritage {
 	/* The device allows a context to one process alone (compute mode EXCLUSIVE_PROCESS): there
 	 * is one executor at a time. */
 	bool exclusive;
+	/* Which of the service's devices this is, and of how many; how many of the devices before
+	 * are the same GPU. */
+	unsigned number, count, copy;
 	enum run_as run_as;
 	char run_as_why[256]; /* RUN_AS_SERVICE, although the service is root: the reason; else "" */
 };

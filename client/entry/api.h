@@ -348,6 +348,12 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam *, CUexecAffinityType);
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *, const CUatomicOperation *, unsigned int, CUdevice);
 CUresult cuDeviceGetP2PAtomicCapabilities(
 	unsigned int *, const CUatomicOperation *, unsigned int, CUdevice, CUdevice);
+CUresult cuCheckpointProcessGetRestoreThreadId(int, int *);
+CUresult cuCheckpointProcessGetState(int, CUprocessState *);
+CUresult cuCheckpointProcessLock(int, CUcheckpointLockArgs *);
+CUresult cuCheckpointProcessCheckpoint(int, CUcheckpointCheckpointArgs *);
+CUresult cuCheckpointProcessRestore(int, CUcheckpointRestoreArgs *);
+CUresult cuCheckpointProcessUnlock(int, CUcheckpointUnlockArgs *);
 CUresult cuCoredumpGetAttribute(CUcoredumpSettings, void *, size_t *);
 CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings, void *, size_t *);
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings, void *, size_t *);

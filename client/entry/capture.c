@@ -147,7 +147,7 @@ CUDA_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode
 {
 	struct thread *thread = thread_self();
 	CUstreamCaptureMode before = thread->capture_mode;
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;

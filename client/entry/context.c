@@ -9,6 +9,7 @@
 #include "client/state/limit.h"
 #include "client/state/mempool.h"
 #include "client/state/poolshare.h"
+#include "client/state/start.h"
 #include "client/stage/bounce.h"
 #include "client/state/thread.h"
 #include "client/submit/wait.h"
@@ -20,7 +21,7 @@
 static CUresult enter_question(const void *output)
 {
 	CUcontext context = context_current();
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -34,7 +35,7 @@ static CUresult enter_question(const void *output)
 /* The context of a handle: NULL is the current context. */
 static CUresult enter_context(CUcontext handle, const void *output, CUcontext *ret_context)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -50,7 +51,7 @@ static CUresult enter_context(CUcontext handle, const void *output, CUcontext *r
 
 static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r == CUDA_SUCCESS)
 		r = process_error();
@@ -60,7 +61,9 @@ static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!device_get(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	r = context_create(device, flags, context);
+	r = start_session(device);
+	if (r == CUDA_SUCCESS)
+		r = context_create(device, flags, context);
 	return r == CUDA_SUCCESS ? thread_push(*context) : r;
 }
 
@@ -82,7 +85,7 @@ CUDA_EXPORT CUresult cuCtxCreate_v3(
 	CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags, CUdevice device)
 {
 	TRACE_CALL();
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -95,7 +98,7 @@ CUDA_EXPORT CUresult cuCtxCreate_v4(
 	CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
 {
 	TRACE_CALL();
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -110,7 +113,7 @@ CUDA_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 {
 	TRACE_CALL();
 	CUcontext popped;
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r == CUDA_SUCCESS)
 		r = context_destroy(context);
@@ -142,7 +145,7 @@ CUDA_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 CUDA_EXPORT CUresult cuCtxDetach(CUcontext context)
 {
 	CUcontext popped;
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -156,7 +159,7 @@ CUDA_EXPORT CUresult cuCtxDetach(CUcontext context)
 
 CUDA_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -171,7 +174,7 @@ CUDA_EXPORT CUresult cuCtxPushCurrent(CUcontext context)
 CUDA_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context)
 {
 	CUcontext popped;
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r == CUDA_SUCCESS)
 		r = thread_pop(&popped);
@@ -188,7 +191,7 @@ CUDA_EXPORT CUresult cuCtxPopCurrent(CUcontext *context)
 /* A primary context may be made current before any call retains it. */
 CUDA_EXPORT CUresult cuCtxSetCurrent(CUcontext context)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -200,7 +203,7 @@ CUDA_EXPORT CUresult cuCtxSetCurrent(CUcontext context)
 
 CUDA_EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -258,7 +261,7 @@ CUDA_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
 
 CUDA_EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -394,7 +397,8 @@ CUDA_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecA
 		return CUDA_ERROR_INVALID_VALUE;
 	if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
 		return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-	r = device_attribute(device_get(0), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors);
+	r = device_attribute(device_get(context_device(context_current())),
+		CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors);
 	if (r != CUDA_SUCCESS)
 		return r;
 	affinity->type = type;

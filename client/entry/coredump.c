@@ -47,7 +47,7 @@ static int value_of(CUcoredumpSettings setting)
 static CUresult get(CUcoredumpSettings setting, void *value, size_t *size)
 {
 	size_t needed = is_name(setting) ? 1 : size_of(setting);
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 	int number = value_of(setting);
 
 	if (r != CUDA_SUCCESS)
@@ -68,7 +68,7 @@ static CUresult get(CUcoredumpSettings setting, void *value, size_t *size)
 /* A request for dumps, or for a place of dumps, is refused. */
 static CUresult set(CUcoredumpSettings setting, const void *value, const size_t *size)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 	char on;
 
 	if (r != CUDA_SUCCESS)

@@ -1,4 +1,4 @@
-// Entry points: devices. The handshake's snapshot answers every question, except the number of
+// Entry points: devices. What cuInit has listed answers every question, except the number of
 // multiprocessors.
 
 #include "client/entry/entry.h"
@@ -11,7 +11,7 @@
 /* First lines of every question about a device. */
 static CUresult enter(CUdevice ordinal, const void *output, const struct client_device **ret_device)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -23,7 +23,7 @@ static CUresult enter(CUdevice ordinal, const void *output, const struct client_
 
 CUDA_EXPORT CUresult cuDeviceGetCount(int *count)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -132,7 +132,7 @@ static bool parse_bus_id(
 
 CUDA_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 	unsigned int domain, bus, slot;
 	uint8_t uuid[16];
 	int32_t own[3];
@@ -197,7 +197,7 @@ CUDA_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *support, CUexecAffinity
 	return CUDA_SUCCESS;
 }
 
-/* With a single device there are no peers. */
+/* A process works on a single device: there are no peers. */
 CUDA_EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
 	const struct client_device *d;
@@ -218,9 +218,16 @@ CUDA_EXPORT CUresult cuDeviceGetP2PAttribute(
 
 	if (r == CUDA_SUCCESS)
 		r = enter(to, value, &d);
-	(void)attribute;
 	/* The question is about two different devices. */
-	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_DEVICE : r;
+	if (r == CUDA_SUCCESS && from == to)
+		r = CUDA_ERROR_INVALID_DEVICE;
+	if (r == CUDA_SUCCESS &&
+		(attribute < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+			attribute > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED))
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		*value = 0;
+	return r;
 }
 
 CUDA_EXPORT CUresult cuFlushGPUDirectRDMAWrites(

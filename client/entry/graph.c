@@ -9,6 +9,7 @@
 #include "client/graph/graph.h"
 #include "client/graph/memory.h"
 #include "client/state/device.h"
+#include "client/state/start.h"
 
 /* First lines: the graph behind a handle, with the lock held on success. */
 static CUresult begin(CUgraph handle, const void *must_be, struct client_graph **ret_graph)
@@ -408,11 +409,9 @@ CUDA_EXPORT CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsi
 
 static CUresult check_device(CUdevice device)
 {
-	CUresult r = process_enter();
+	CUresult r = start_enter(device);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	return device_get(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	return r == CUDA_SUCCESS ? device_check(device) : r;
 }
 
 CUDA_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)

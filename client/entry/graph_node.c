@@ -10,6 +10,7 @@
 #include "client/graph/graph.h"
 #include "client/graph/memory.h"
 #include "client/state/context.h"
+#include "client/state/device.h"
 #include "client/state/log.h"
 
 /* Where a new node goes. */
@@ -506,7 +507,7 @@ CUDA_EXPORT CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALL
 		return r;
 	*given = (CUDA_MEM_ALLOC_NODE_PARAMS){
 		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()}},
 		.bytesize = graph_memory_bytes(params->memory),
 		.dptr = graph_memory_address(params->memory),
 	};

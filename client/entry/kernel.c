@@ -29,7 +29,7 @@ static CUresult enter_device(CUkernel handle, CUdevice device, struct client_fun
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return device_get(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	return device_check(device);
 }
 
 CUDA_EXPORT CUresult cuKernelGetAttribute(

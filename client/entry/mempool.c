@@ -7,6 +7,7 @@
 #include "client/entry/entry.h"
 #include "client/entry/mempool.h"
 #include "client/state/device.h"
+#include "client/state/start.h"
 #include "client/state/stream.h"
 
 static CUresult check_location(const CUmemLocation *location)
@@ -14,7 +15,7 @@ static CUresult check_location(const CUmemLocation *location)
 	if (!location)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-		return device_get(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+		return device_check(location->id);
 	return location->type > CU_MEM_LOCATION_TYPE_DEVICE &&
 			       location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
 		       ? CUDA_ERROR_NOT_SUPPORTED
@@ -41,37 +42,38 @@ static CUresult hand_out(struct mempool *pool, CUmemoryPool *ret_handle)
 
 CUDA_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
-	CUresult r = process_enter();
+	CUresult r = start_enter(device);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	return device_get(device) ? hand_out(mempool_default(), pool) : CUDA_ERROR_INVALID_DEVICE;
+	if (r == CUDA_SUCCESS)
+		r = device_check(device);
+	return r == CUDA_SUCCESS ? hand_out(mempool_default(), pool) : r;
 }
 
 CUDA_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 {
-	CUresult r = process_enter();
+	CUresult r = start_enter(device);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	return device_get(device) ? hand_out(mempool_current(), pool) : CUDA_ERROR_INVALID_DEVICE;
+	if (r == CUDA_SUCCESS)
+		r = device_check(device);
+	return r == CUDA_SUCCESS ? hand_out(mempool_current(), pool) : r;
 }
 
 CUDA_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
-	CUresult r = process_enter();
+	CUresult r = start_enter(device);
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (poolshare_is_imported(pool))
 		return CUDA_ERROR_INVALID_VALUE;
-	return device_get(device) ? mempool_set_current(pool) : CUDA_ERROR_INVALID_DEVICE;
+	r = device_check(device);
+	return r == CUDA_SUCCESS ? mempool_set_current(pool) : r;
 }
 
 CUDA_EXPORT CUresult cuMemGetDefaultMemPool(
 	CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
-	CUresult r = process_enter();
+	CUresult r = start_enter_at(location);
 
 	if (r == CUDA_SUCCESS)
 		r = mempool_check_kind(location, type);
@@ -80,7 +82,7 @@ CUDA_EXPORT CUresult cuMemGetDefaultMemPool(
 
 CUDA_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
-	CUresult r = process_enter();
+	CUresult r = start_enter_at(location);
 
 	if (r == CUDA_SUCCESS)
 		r = mempool_check_kind(location, type);
@@ -89,7 +91,7 @@ CUDA_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location
 
 CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
-	CUresult r = process_enter();
+	CUresult r = start_enter_at(location);
 
 	if (r == CUDA_SUCCESS)
 		r = mempool_check_kind(location, type);
@@ -100,7 +102,7 @@ CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationTyp
 
 CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
-	CUresult r = process_enter();
+	CUresult r = start_enter_at(properties ? &properties->location : NULL);
 	struct mempool *made;
 
 	if (r != CUDA_SUCCESS)

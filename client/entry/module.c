@@ -152,7 +152,7 @@ CUDA_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *ret_handles, unsigne
 CUDA_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret_mode)
 {
 	const char *wish = getenv("CUDA_MODULE_LOADING");
-	CUresult result = process_enter();
+	CUresult result = process_enter_early();
 
 	if (result != CUDA_SUCCESS)
 		return result;

@@ -113,7 +113,7 @@ ENTRY_PAIR(cuMemcpy3DPeerAsync, _ptsz, copy_later, (const CUDA_MEMCPY3D_PEER *co
 CUDA_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities,
 	const CUatomicOperation *operations, unsigned int count, CUdevice from, CUdevice to)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	(void)from;
 	(void)to;
@@ -127,7 +127,7 @@ CUDA_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities
 CUDA_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(
 	unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice device)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -53,7 +53,7 @@ static CUcontext owner_of(const struct range *range)
 		return NULL;
 	if (range->kind != RANGE_GLOBAL)
 		return range->owner;
-	return context_is_live(context_current()) ? context_current() : context_primary(0);
+	return context_is_live(context_current()) ? context_current() : context_primary(device_own());
 }
 
 static CUresult answer_device_pointer(const struct range *range, uint64_t address, struct answer *ret_answer)
@@ -97,7 +97,7 @@ static CUresult answer_known(
 		*ret_answer = make_word(range->id);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*ret_answer = make_int(0);
+		*ret_answer = make_int((uint32_t)device_own());
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -164,7 +164,7 @@ static struct answer answer_empty(CUpointer_attribute attribute, bool known, uin
 
 CUDA_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 	struct range range;
 	struct answer a;
 
@@ -181,7 +181,7 @@ CUDA_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attri
 CUDA_EXPORT CUresult cuPointerGetAttributes(
 	unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr pointer)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 	struct range range;
 	bool known;
 

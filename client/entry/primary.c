@@ -4,10 +4,11 @@
 
 #include "client/state/context.h"
 #include "client/state/device.h"
+#include "client/state/start.h"
 
 static CUresult enter(CUdevice device)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -21,7 +22,10 @@ CUDA_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice devic
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	return context ? context_primary_retain(device, context) : CUDA_ERROR_INVALID_VALUE;
+	if (!context)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = start_session(device);
+	return r == CUDA_SUCCESS ? context_primary_retain(device, context) : r;
 }
 
 CUDA_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)

@@ -69,7 +69,7 @@ ENTRY_PAIR(cuStreamGetAttribute, _ptsz, get,
 /* False for a value that the device would refuse. */
 static bool is_possible(CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
 {
-	const struct client_device *device = device_get(0);
+	const struct client_device *device = device_get(device_own());
 	int most = 0;
 
 	if (id != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW || !device ||

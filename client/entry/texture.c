@@ -123,7 +123,7 @@ CUDA_EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(
 {
 	const struct client_device *d = device_get(device);
 	uint32_t bytes = texel_bytes((uint32_t)format, channels);
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 	int width = 0;
 
 	if (r != CUDA_SUCCESS)

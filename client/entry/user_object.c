@@ -8,7 +8,7 @@
 CUDA_EXPORT CUresult cuUserObjectCreate(
 	CUuserObject *object, void *user, CUhostFn destroy, unsigned int references, unsigned int flags)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -20,14 +20,14 @@ CUDA_EXPORT CUresult cuUserObjectCreate(
 
 CUDA_EXPORT CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	return r == CUDA_SUCCESS ? object_retain(object, count) : r;
 }
 
 CUDA_EXPORT CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	return r == CUDA_SUCCESS ? object_release(object, count) : r;
 }
@@ -36,7 +36,7 @@ CUDA_EXPORT CUresult cuGraphRetainUserObject(
 	CUgraph handle, CUuserObject object, unsigned int count, unsigned int flags)
 {
 	struct client_graph *graph;
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -54,7 +54,7 @@ CUDA_EXPORT CUresult cuGraphReleaseUserObject(CUgraph handle, CUuserObject objec
 {
 	struct graph_object *dropped = NULL;
 	struct client_graph *graph;
-	CUresult r = process_enter();
+	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
 		return r;

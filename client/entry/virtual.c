@@ -14,6 +14,7 @@
 #include "client/link/connect.h"
 #include "client/state/device.h"
 #include "client/state/space.h"
+#include "client/state/start.h"
 #include "client/state/thread.h"
 #include "client/state/virtual.h"
 
@@ -95,7 +96,7 @@ CUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
 CUDA_EXPORT CUresult cuMemGetAllocationGranularity(
 	size_t *granularity, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags option)
 {
-	CUresult r = process_enter();
+	CUresult r = start_enter_at(properties ? &properties->location : NULL);
 
 	if (r == CUDA_SUCCESS)
 		r = check_properties(properties);
@@ -114,7 +115,7 @@ CUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t by
 {
 	TRACE_CALL();
 	CUmemAllocationProp made;
-	CUresult r = process_enter();
+	CUresult r = start_enter_at(properties ? &properties->location : NULL);
 
 	if (r == CUDA_SUCCESS)
 		r = check_properties(properties);

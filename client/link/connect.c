@@ -1,6 +1,6 @@
-// The way to the service. Runs on the thread that calls cuInit, under the start lock of process.c.
-// A single deadline bounds everything (FRMPS_CONNECT_TIMEOUT seconds, 10 by default), so a service
-// that hangs becomes an error code.
+// The way to the service. Runs on the thread that calls cuInit or opens the session, under the
+// start lock of process.c. A deadline bounds everything (FRMPS_CONNECT_TIMEOUT seconds, 10 by
+// default), so a service that hangs becomes an error code.
 //
 // Another thread may fork at any moment, and its child must find all existing descriptors. So the
 // library opens and records a descriptor, or closes and clears it, within a change, and a fork
@@ -200,13 +200,20 @@ static int dial(const char *path, int64_t deadline)
 	return 0;
 }
 
-/* Connects to the service's socket, and logs the reason of a failure. Return: 0 or -errno. */
-static int dial_service(int64_t deadline)
+bool connect_is_place(unsigned number)
+{
+	char path[PLACE_BYTES];
+
+	return place_find_device(number, path) == 0 && access(path, F_OK) == 0;
+}
+
+/* Connects to the socket of a device, and logs the reason of a failure. Return: 0 or -errno. */
+static int dial_service(unsigned number, int64_t deadline)
 {
 	char path[PLACE_BYTES];
 	int r;
 
-	if (place_find(path) == PLACE_E_UNTRUSTED) {
+	if (place_find_device(number, path) == PLACE_E_UNTRUSTED) {
 		client_log(CLIENT_LOG_ERROR,
 			"%s is no place of the service: others than root and this user can write in the "
 			"folder that CUDA_MPS_PIPE_DIRECTORY names",
@@ -288,8 +295,10 @@ void connect_look(connect_own_fn *end_of_own, uint64_t ret_words[WINDOW_WORDS])
 	free(maps);
 }
 
-/* Wishes in the program's environment. */
+/* Wishes in the program's environment, and the library's own. */
 struct wish {
+	unsigned number; /* of the device */
+	enum connect_want want;
 	uint32_t recovery, sm_percent, priority;
 	uint64_t memory_limit;
 	const char *sm_partition;
@@ -337,6 +346,7 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 		.sm_percent = wish->sm_percent,
 		.priority = wish->priority,
 		.sm_partition = wish->sm_partition,
+		.describe = wish->want,
 	};
 	return message_send(fd, &hello, NULL, 0) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
@@ -348,7 +358,8 @@ static CUresult refuse(const struct wire_refuse *answer)
 }
 
 /* Waits for the answer to Hello. */
-static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bool *ret_hung_up)
+static CUresult hear(
+	int fd, const struct wish *wish, int64_t deadline, struct control_answer *answer, bool *ret_hung_up)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	struct change change;
@@ -377,11 +388,21 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 	}
 	if (r == 0)
 		r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);
-	if (r == 0 && answer->message.type == WIRE_WELCOME)
+	if (r == 0 && (answer->message.type == WIRE_WELCOME ||
+			      (answer->message.type == WIRE_DESCRIPTION && wish->want != CONNECT_SESSION)))
 		return CUDA_SUCCESS;
 	if (r == 0 && answer->message.type == WIRE_REFUSE)
 		return refuse(&answer->message.refuse);
 	client_log(CLIENT_LOG_ERROR, "the service has closed the connection during the handshake");
+	return CUDA_ERROR_MPS_CONNECTION_FAILED;
+}
+
+/* Checks a Description. */
+static CUresult judge_description(const struct wire_description *d)
+{
+	if (d->device.uuid.count && d->count > 0 && d->count <= PLACE_DEVICES && d->number < d->count)
+		return CUDA_SUCCESS;
+	client_log(CLIENT_LOG_ERROR, "the service's description of its devices is invalid");
 	return CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
@@ -483,7 +504,7 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 {
 	const struct wire_welcome *w = &answer->message.welcome;
 	CUresult r;
-	int e = dial_service(deadline);
+	int e = dial_service(wish->number, deadline);
 
 	if (e < 0)
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -491,7 +512,11 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 	/* The daemon closed the connection even before the Hello. */
 	*ret_hung_up = r != CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
-		r = hear(c->control_fd, deadline, answer, ret_hung_up);
+		r = hear(c->control_fd, wish, deadline, answer, ret_hung_up);
+	if (r == CUDA_SUCCESS && answer->message.type == WIRE_DESCRIPTION) {
+		close_socket();
+		return judge_description(&answer->message.description);
+	}
 	if (r == CUDA_SUCCESS)
 		r = judge(w, &answer->packet, wish);
 	if (r != CUDA_SUCCESS)
@@ -513,21 +538,17 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 }
 
 /* Attempts until success, or until another attempt is pointless. */
-static CUresult connect_for(struct control_answer *welcome)
+static CUresult connect_for(struct wish wish, struct control_answer *welcome)
 {
 	int64_t deadline = now_ms() + timeout_ms();
-	struct wish wish = {.recovery = recovery_wish(), .sm_partition = mps_sm_partition()};
 	uint64_t refused[WINDOW_WORDS] = {0};
-	CUresult r = mps_memory_limit(&wish.memory_limit);
+	CUresult r = mps_sm_percent(&wish.sm_percent);
 	bool again = true, hung_up = false;
 
-	if (r == CUDA_SUCCESS)
-		r = mps_sm_percent(&wish.sm_percent);
 	if (r == CUDA_SUCCESS)
 		r = mps_priority(&wish.priority);
 	if (r != CUDA_SUCCESS)
 		return r;
-	mps_report_unsupported();
 	for (int i = 0, deaths = 0; (again && i < WINDOW_TRIES) || (hung_up && deaths < DAEMON_DEATHS);) {
 		again = hung_up = false;
 		expect_greeting(&welcome->packet);
@@ -548,9 +569,15 @@ static CUresult connect_for(struct control_answer *welcome)
 	return r;
 }
 
-CUresult connect_open(struct control_answer *welcome)
+CUresult connect_open(
+	unsigned number, uint64_t memory_limit, enum connect_want want, struct control_answer *ret_answer)
 {
-	CUresult r = connect_for(welcome);
+	const struct wish wish = {.number = number,
+		.want = want,
+		.memory_limit = memory_limit,
+		.recovery = want == CONNECT_DESCRIPTION ? 0 : recovery_wish(),
+		.sm_partition = mps_sm_partition()};
+	CUresult r = connect_for(wish, ret_answer);
 
 	expect_greeting(NULL);
 	return r;

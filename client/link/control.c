@@ -1,5 +1,5 @@
 // A single request at a time over the control socket, on the program's threads. The lock is only a
-// queue: a thread holds no other lock here, and takes none inside.
+// queue: a thread takes no other lock inside.
 
 #include "client/link/control.h"
 

@@ -1,6 +1,6 @@
 // Requests to the service over the control socket: everything that is slow or has descriptors,
 // which only answers have. Any thread of the program; a single request is in flight at a time
-// (requests are rare), and callers queue without holding any other lock of the library.
+// (requests are rare). A caller may hold locks that come before `control` (shm/locks.def).
 
 #ifndef FRMPS_CLIENT_LINK_CONTROL_H
 #define FRMPS_CLIENT_LINK_CONTROL_H

@@ -10,6 +10,7 @@
 
 #include "client/state/log.h"
 #include "protocol/percentage.h"
+#include "protocol/uuid.h"
 
 /* Parses a number and its unit. Return: the rest of the text; NULL if there is no number */
 static const char *parse_bytes(const char *text, uint64_t *ret_bytes)
@@ -36,38 +37,59 @@ static const char *parse_bytes(const char *text, uint64_t *ret_bytes)
 	return end;
 }
 
-CUresult mps_parse_limit(const char *text, uint64_t *ret_bytes)
+/* Parses the name of a device. Return: the rest of the text; NULL if there is no name */
+static const char *parse_device(
+	const char *text, const struct mps_device *device, bool *ret_is_it, bool *ret_needs_uuid)
+{
+	const size_t length = strcspn(text, "=,");
+	char *end;
+
+	if (text[length] != '=')
+		return NULL;
+	if (*text >= '0' && *text <= '9') {
+		*ret_is_it = strtoul(text, &end, 10) == device->number;
+		return end == text + length ? end : NULL;
+	}
+	if (strncmp(text, "GPU-", 4) != 0 || length <= 4 || length >= UUID_TEXT)
+		return NULL;
+	*ret_is_it = device->uuid && uuid_find(text, length, 1, (const uint8_t(*)[16])device->uuid) == 0;
+	*ret_needs_uuid |= !device->uuid;
+	return text + length;
+}
+
+CUresult mps_parse_limit(
+	const char *text, const struct mps_device *device, uint64_t *ret_bytes, bool *ret_needs_uuid)
 {
 	*ret_bytes = 0;
+	*ret_needs_uuid = false;
 	while (*text) {
 		uint64_t bytes;
-		char *end;
-		unsigned long device = strtoul(text, &end, 10);
+		bool is_it;
 
-		if (*text < '0' || *text > '9' || *end != '=')
-			return CUDA_ERROR_INVALID_VALUE;
-		text = parse_bytes(end + 1, &bytes);
+		text = parse_device(text, device, &is_it, ret_needs_uuid);
+		text = text ? parse_bytes(text + 1, &bytes) : NULL;
 		if (!text || (*text && *text != ','))
 			return CUDA_ERROR_INVALID_VALUE;
 		text += *text == ',';
-		if (device == 0)
+		if (is_it)
 			*ret_bytes = bytes;
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult mps_memory_limit(uint64_t *ret_bytes)
+CUresult mps_memory_limit(const struct mps_device *device, uint64_t *ret_bytes, bool *ret_needs_uuid)
 {
 	const char *text = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
 	CUresult r;
 
 	*ret_bytes = 0;
+	*ret_needs_uuid = false;
 	if (!text)
 		return CUDA_SUCCESS;
-	r = mps_parse_limit(text, ret_bytes);
+	r = mps_parse_limit(text, device, ret_bytes, ret_needs_uuid);
 	if (r != CUDA_SUCCESS)
 		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%.64s is no list of NUMBER=BYTES (as in 0=2G): the "
+			"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%.64s is no list of DEVICE=BYTES (as in 0=2G): the "
 			"program does not start, because the limit is unclear",
 			text);
 	return r;

@@ -5,22 +5,31 @@
 #ifndef FRMPS_CLIENT_LINK_MPS_H
 #define FRMPS_CLIENT_LINK_MPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
 
+/* A device of the service, as limits name it. */
+struct mps_device {
+	unsigned number;
+	const uint8_t *uuid; /* 16 bytes; NULL: not known yet */
+};
+
 /**
- * Reads the program's limit of device memory: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, a list of
- * NUMBER=BYTES with K, M or G. Number 0 is the only device that a program sees; other numbers are
- * ignored.
- * @ret_bytes: 0: the variable is not set, or names no device 0
+ * Reads the program's limit of memory on a device: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, a list of
+ * DEVICE=BYTES with K, M or G. DEVICE is the device's number in the service, or the beginning of
+ * its UUID. The last entry for the device holds; others are ignored.
+ * @ret_bytes: 0: the variable is not set, or names other devices
+ * @ret_needs_uuid: the list has UUIDs, and the device's is not known
  * Return: CUDA_ERROR_INVALID_VALUE for an invalid text, which is logged: without the limit the
  * program could take other programs' memory
  */
-CUresult mps_memory_limit(uint64_t *ret_bytes);
+CUresult mps_memory_limit(const struct mps_device *device, uint64_t *ret_bytes, bool *ret_needs_uuid);
 
 /** As mps_memory_limit(), for a text. */
-CUresult mps_parse_limit(const char *text, uint64_t *ret_bytes);
+CUresult mps_parse_limit(
+	const char *text, const struct mps_device *device, uint64_t *ret_bytes, bool *ret_needs_uuid);
 
 /**
  * Reads the program's limit of multiprocessors, percent of the device's:

@@ -1,6 +1,6 @@
-// libnvidia-ml.so.1 of frmps: a program's view of its device, in the place of NVML, which would
-// show the service's processes. The program's limit is the device's memory, and programs of its
-// user are the device's processes. NVIDIA's library answers everything else, if it is installed
+// libnvidia-ml.so.1 of frmps: a program's view of the service's devices, in the place of NVML,
+// which would show the service's processes. The program's limit is a device's memory, and programs
+// of its user are a device's processes. NVIDIA's library answers the rest, if it is installed
 // (real.c). No call makes a session: a program may ask before a fork, or use no CUDA at all.
 
 #include <pthread.h>
@@ -13,6 +13,7 @@
 #include "client/nvml/abi.h"
 #include "client/nvml/question.h"
 #include "client/nvml/real.h"
+#include "protocol/place.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -21,57 +22,94 @@ extern const char frmps_nvml;
 EXPORT const char frmps_nvml = 1;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned users;	   /* nvmlInit calls minus nvmlShutdown calls; guarded by `lock` */
-static nvml_device device; /* the real library's, or the address of `own`; the same */
-static char own;
+static unsigned users;			   /* nvmlInit calls minus nvmlShutdown calls; guarded by `lock` */
+static unsigned count;			   /* of devices; guarded by `lock` */
+static nvml_device devices[PLACE_DEVICES]; /* the real library's, or addresses in `own`; the same */
+static char own[PLACE_DEVICES];
+
+/* Asks about all devices. A device without an answer has no UUID. @first: the first answer;
+ * @ret_all: PLACE_DEVICES */
+static void ask_all(const struct seen *first, struct seen *ret_all)
+{
+	for (unsigned i = 0; i < first->devices; i++) {
+		ret_all[i].uuid[0] = '\0';
+		if (i == first->number)
+			ret_all[i] = *first;
+		else if (i > first->number && question_ask(i, &ret_all[i]))
+			ret_all[i].uuid[0] = '\0';
+	}
+}
+
+static void take(const struct seen *all, unsigned most)
+{
+	nvml_device found[PLACE_DEVICES];
+
+	if (!real_open(all, most, found))
+		for (unsigned i = 0; i < most; i++)
+			found[i] = (nvml_device)&own[i];
+	pthread_mutex_lock(&lock);
+	memcpy(devices, found, most * sizeof(*found));
+	count = most;
+	users++;
+	pthread_mutex_unlock(&lock);
+}
 
 static int init(void)
 {
-	struct seen *seen = malloc(sizeof(*seen));
-	int r = seen ? question_ask(seen) : -1;
-	nvml_device found = r ? NULL : real_open(seen->uuid);
+	struct seen *all = malloc((PLACE_DEVICES + 1) * sizeof(*all)), *first;
+	int r = all ? question_ask_any(&all[PLACE_DEVICES]) : -1;
 
-	free(seen);
-	if (r)
-		return NVML_ERROR_DRIVER_NOT_LOADED;
-	pthread_mutex_lock(&lock);
-	device = found ? found : (nvml_device)&own;
-	users++;
-	pthread_mutex_unlock(&lock);
-	return NVML_SUCCESS;
+	if (!r) {
+		first = &all[PLACE_DEVICES];
+		ask_all(first, all);
+		take(all, first->devices);
+	}
+	free(all);
+	return r ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_SUCCESS;
 }
 
-/* Return: the service's device; NULL: the library is not initialised */
-static nvml_device current(void)
+/* Return: a device by its number; NULL: the library is not initialised, or there is none */
+static nvml_device device_at(unsigned number)
 {
 	nvml_device there;
 
 	pthread_mutex_lock(&lock);
-	there = users ? device : NULL;
+	there = users && number < count ? devices[number] : NULL;
 	pthread_mutex_unlock(&lock);
 	return there;
 }
 
-/* Return: NVML_SUCCESS for the service's device */
+/* @ret_number: of the device. Return: NVML_SUCCESS for one of the service's devices */
+static int find(nvml_device asked, const void *result, unsigned *ret_number)
+{
+	unsigned number = 0;
+
+	if (!device_at(0))
+		return NVML_ERROR_UNINITIALIZED;
+	while (device_at(number) && device_at(number) != asked)
+		number++;
+	*ret_number = number;
+	return device_at(number) && result ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
 static int check(nvml_device asked, const void *result)
 {
-	nvml_device there = current();
+	unsigned number;
 
-	if (!there)
-		return NVML_ERROR_UNINITIALIZED;
-	return asked == there && result ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+	return find(asked, result, &number);
 }
 
 /* Asks the service. @ret_seen: the caller frees it if the result is NVML_SUCCESS */
 static int look(nvml_device asked, const void *result, struct seen **ret_seen)
 {
-	int r = check(asked, result);
 	struct seen *seen;
+	unsigned number;
+	int r = find(asked, result, &number);
 
 	if (r)
 		return r;
 	seen = malloc(sizeof(*seen));
-	if (seen && !question_ask(seen)) {
+	if (seen && !question_ask(number, seen)) {
 		*ret_seen = seen;
 		return NVML_SUCCESS;
 	}
@@ -130,27 +168,29 @@ const char *nvmlErrorString(int code)
 
 /* Number of devices and their handles */
 
-static int count(unsigned *ret_count)
+static int get_count(unsigned *ret_count)
 {
-	int r = check(current(), ret_count);
+	int r = check(device_at(0), ret_count);
 
-	if (!r)
-		*ret_count = 1;
-	return r;
+	if (r)
+		return r;
+	pthread_mutex_lock(&lock);
+	*ret_count = count;
+	pthread_mutex_unlock(&lock);
+	return NVML_SUCCESS;
 }
 
-ENTRY(nvmlDeviceGetCount, (unsigned *ret_count), count(ret_count))
-ENTRY(nvmlDeviceGetCount_v2, (unsigned *ret_count), count(ret_count))
+ENTRY(nvmlDeviceGetCount, (unsigned *ret_count), get_count(ret_count))
+ENTRY(nvmlDeviceGetCount_v2, (unsigned *ret_count), get_count(ret_count))
 
 static int by_index(unsigned index, nvml_device *ret_device)
 {
-	nvml_device there = current();
-	int r = check(there, ret_device);
+	nvml_device there = device_at(index);
+	int r = device_at(0) ? check(there, ret_device) : NVML_ERROR_UNINITIALIZED;
 
-	if (r || index)
-		return r ? r : NVML_ERROR_INVALID_ARGUMENT;
-	*ret_device = there;
-	return NVML_SUCCESS;
+	if (!r)
+		*ret_device = there;
+	return r;
 }
 
 ENTRY(nvmlDeviceGetHandleByIndex, (unsigned index, nvml_device *ret_device), by_index(index, ret_device))
@@ -165,20 +205,24 @@ static bool is_same_place(const char *one, const char *other)
 	       sscanf(other, "%x:%x:%x", &b[0], &b[1], &b[2]) == 3 && !memcmp(a, b, sizeof(a));
 }
 
+/* A device without an answer is not found. */
 static int by_text(const char *text, bool is_pci, nvml_device *ret_device)
 {
-	nvml_device there = current();
-	struct seen *seen;
-	int r = look(there, text ? ret_device : NULL, &seen);
+	int r = check(device_at(0), text ? ret_device : NULL);
+	nvml_device there;
+	bool is_it = false;
 
-	if (r)
-		return r;
-	if (is_pci ? is_same_place(text, seen->pci) : !strcasecmp(text, seen->uuid))
+	for (unsigned i = 0; !r && !is_it && (there = device_at(i)); i++) {
+		struct seen *seen;
+
+		if (look(there, ret_device, &seen))
+			continue;
+		is_it = is_pci ? is_same_place(text, seen->pci) : !strcasecmp(text, seen->uuid);
+		free(seen);
+	}
+	if (!r && is_it)
 		*ret_device = there;
-	else
-		r = NVML_ERROR_NOT_FOUND;
-	free(seen);
-	return r;
+	return r || is_it ? r : NVML_ERROR_NOT_FOUND;
 }
 
 ENTRY(nvmlDeviceGetHandleByUUID, (const char *uuid, nvml_device *ret_device),
@@ -190,10 +234,11 @@ ENTRY(nvmlDeviceGetHandleByPciBusId_v2, (const char *pci, nvml_device *ret_devic
 
 static int get_index(nvml_device asked, unsigned *ret_index)
 {
-	int r = check(asked, ret_index);
+	unsigned number;
+	int r = find(asked, ret_index, &number);
 
 	if (!r)
-		*ret_index = 0;
+		*ret_index = number;
 	return r;
 }
 
@@ -279,16 +324,20 @@ static int get_capability(nvml_device asked, int *ret_major, int *ret_minor)
 ENTRY(nvmlDeviceGetCudaComputeCapability, (nvml_device asked, int *ret_major, int *ret_minor),
 	get_capability(asked, ret_major, ret_minor))
 
+/* Of the first device that answers: there is one driver. */
 static int get_version(int *ret_version)
 {
+	int r = check(device_at(0), ret_version);
 	struct seen *seen;
-	int r = look(current(), ret_version, &seen);
 
-	if (r)
-		return r;
-	*ret_version = (int)seen->driver_version;
-	free(seen);
-	return NVML_SUCCESS;
+	for (unsigned i = 0; !r && device_at(i); i++) {
+		if (look(device_at(i), ret_version, &seen))
+			continue;
+		*ret_version = (int)seen->driver_version;
+		free(seen);
+		return NVML_SUCCESS;
+	}
+	return r ? r : NVML_ERROR_UNKNOWN;
 }
 
 ENTRY(nvmlSystemGetCudaDriverVersion, (int *ret_version), get_version(ret_version))

@@ -8,6 +8,9 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "protocol/place.h"
 
 typedef int forward_fn(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
@@ -24,7 +27,7 @@ enum real_state { REAL_UNKNOWN, REAL_NONE, REAL_THERE };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *library;	      /* guarded by `lock`; NULL: not looked for, or not found */
-static enum real_state state; /* guarded by `lock`; of the latest device */
+static enum real_state state; /* guarded by `lock`; of the latest devices */
 
 /* Opens a file; NULL if it is not NVIDIA's library or its driver does not answer. */
 static void *open_file(const char *path)
@@ -61,17 +64,21 @@ static nvml_device find_device(const char *uuid)
 	return find && find(uuid, &device) == NVML_SUCCESS ? device : NULL;
 }
 
-nvml_device real_open(const char *uuid)
+bool real_open(const struct seen *seen, unsigned count, nvml_device *ret_devices)
 {
-	nvml_device device;
+	nvml_device devices[PLACE_DEVICES];
+	bool all = true;
 
 	pthread_mutex_lock(&lock);
 	if (state == REAL_UNKNOWN)
 		library = open_any();
-	device = find_device(uuid);
-	state = device ? REAL_THERE : REAL_NONE;
+	for (unsigned i = 0; all && i < count; i++)
+		all = (devices[i] = find_device(seen[i].uuid));
+	state = all ? REAL_THERE : REAL_NONE;
 	pthread_mutex_unlock(&lock);
-	return device;
+	if (all)
+		memcpy(ret_devices, devices, count * sizeof(*devices));
+	return all;
 }
 
 /* Return: the library's function; NULL with *ret_code */

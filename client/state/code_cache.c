@@ -62,7 +62,7 @@ void code_cache_start(void)
 {
 	const char *path = getenv("CUDA_CACHE_PATH"), *disable = getenv("CUDA_CACHE_DISABLE"),
 		   *most = getenv("CUDA_CACHE_MAXSIZE"), *home = getenv("HOME");
-	const struct client_device *device = device_get(0);
+	const struct client_device *device = device_get(device_own());
 	int major = 0, minor = 0;
 	bool is_named;
 
@@ -150,7 +150,7 @@ static bool want(const struct image *image, const struct jit *jit, struct wanted
 	ret->header.relocatable = image->relocatable;
 	ret->header.driver_version = connection.driver_version;
 	ret->header.arch = (int32_t)cache.arch;
-	snprintf(ret->header.device, sizeof(ret->header.device), "%s", device_get(0)->name);
+	snprintf(ret->header.device, sizeof(ret->header.device), "%s", device_get(device_own())->name);
 	ret->image = view;
 	ret->jit = jit;
 	if (!needs_compiler(view, image->bytes)) {

@@ -10,7 +10,7 @@ struct context context_table[CONTEXT_SLOTS] = {[0 ... CONTEXT_SLOTS - 1] = {.cls
 
 struct context *context_primary_slot(int device)
 {
-	return device_get(device) ? &context_table[CONTEXT_PRIMARY] : NULL;
+	return device_get(device) ? &context_table[device] : NULL;
 }
 
 CUcontext context_primary(int device)
@@ -43,7 +43,10 @@ int context_device(CUcontext handle)
 {
 	struct context *context = context_resolve(handle);
 
-	return context ? context->device : -1;
+	if (!context)
+		return -1;
+	/* A primary context has its device before any thread retains it. */
+	return context_is_primary(context) ? (int)(context - context_table) : context->device;
 }
 
 unsigned int context_flags(CUcontext handle)
@@ -65,7 +68,7 @@ CUresult context_find_limit(CUcontext handle, CUlimit limit, struct context **re
 	const struct client_device **ret_device)
 {
 	struct context *context = context_resolve(handle);
-	const struct client_device *device = context ? device_get(context->device) : NULL;
+	const struct client_device *device = context ? device_get(context_device(handle)) : NULL;
 
 	if (!device)
 		return CUDA_ERROR_INVALID_CONTEXT;

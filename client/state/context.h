@@ -74,7 +74,7 @@ void context_set_cache_config(CUcontext context, CUfunc_cache config);
 CUsharedconfig context_shared_config(CUcontext context);
 void context_set_shared_config(CUcontext context, CUsharedconfig config);
 
-/** A new context on a device. CUDA_ERROR_OUT_OF_MEMORY when the table is full. */
+/** A new context on the session's device. CUDA_ERROR_OUT_OF_MEMORY when the table is full. */
 CUresult context_create(int device, unsigned int flags, CUcontext *ret_context);
 
 /**
@@ -88,7 +88,7 @@ CUresult context_destroy(CUcontext context);
 CUresult context_attach(CUcontext context);
 CUresult context_detach(CUcontext context);
 
-/** Primary contexts. */
+/** Primary contexts. A retained context is on the session's device. */
 CUresult context_primary_retain(int device, CUcontext *ret_context);
 CUresult context_primary_release(int device);
 CUresult context_primary_reset(int device);

@@ -40,13 +40,13 @@ struct cls_map *context_cls(CUcontext handle)
 	struct context *context = context_resolve(handle);
 
 	/* Not in a forked child: a writer may have been in the middle of a change. */
-	return context && process_enter() != CUDA_ERROR_NOT_INITIALIZED ? &context->cls : NULL;
+	return context && process_enter_early() != CUDA_ERROR_NOT_INITIALIZED ? &context->cls : NULL;
 }
 
 /* Id of a live context, 0 without one. */
 static uint64_t any_live(void)
 {
-	for (int i = CONTEXT_PRIMARY; i < CONTEXT_SLOTS; ++i)
+	for (int i = 0; i < CONTEXT_SLOTS; ++i)
 		if (word_acquire(&context_table[i].life) == CONTEXT_LIVE)
 			return word_acquire(&context_table[i].id);
 	return 0;
@@ -73,7 +73,7 @@ static struct context *take_slot(void)
 {
 	struct context *best = NULL;
 
-	for (int i = CONTEXT_PRIMARY + 1; i < CONTEXT_SLOTS; ++i) {
+	for (int i = CONTEXT_PRIMARIES; i < CONTEXT_SLOTS; ++i) {
 		struct context *context = &context_table[i];
 		uint32_t life = word_relaxed(&context->life);
 
@@ -145,7 +145,7 @@ CUresult context_destroy(CUcontext handle)
 	struct context *context = context_resolve(handle);
 	uint32_t live = CONTEXT_LIVE;
 
-	if (!context || context == &context_table[CONTEXT_PRIMARY])
+	if (!context || context_is_primary(context))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!atomic_compare_exchange_strong(&context->life, &live, CONTEXT_ENDING))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -169,7 +169,7 @@ CUresult context_detach(CUcontext handle)
 	struct context *context = context_resolve(handle);
 	bool last;
 
-	if (!context_is_live(handle) || context == &context_table[CONTEXT_PRIMARY])
+	if (!context_is_live(handle) || context_is_primary(context))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_lock(&lock);
 	last = context->uses <= 1;

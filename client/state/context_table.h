@@ -12,12 +12,14 @@
 #include "client/state/cls.h"
 #include "client/state/device.h"
 #include "protocol/cuda_abi.h"
+#include "protocol/place.h"
 #include "shm/order.h"
 
 struct thread;
 
-#define CONTEXT_SLOTS	256
-#define CONTEXT_PRIMARY 0 /* slot of device 0's primary context */
+/* The first slots are those of the devices' primary contexts, by ordinal. */
+#define CONTEXT_PRIMARIES ((int)PLACE_DEVICES)
+#define CONTEXT_SLOTS	  (CONTEXT_PRIMARIES + 255)
 
 enum context_life { CONTEXT_FREE, CONTEXT_LIVE, CONTEXT_ENDING, CONTEXT_DEAD };
 
@@ -44,6 +46,11 @@ static inline CUcontext context_handle(struct context *context)
 	return (CUcontext)context;
 }
 
+static inline bool context_is_primary(const struct context *context)
+{
+	return context < &context_table[CONTEXT_PRIMARIES];
+}
+
 /** The slot of a handle, used at least once; NULL for an invalid handle. */
 static inline struct context *context_resolve(CUcontext handle)
 {
@@ -53,9 +60,7 @@ static inline struct context *context_resolve(CUcontext handle)
 	if (offset >= sizeof(context_table) || offset % sizeof(*context_table) != 0)
 		return NULL;
 	context = &context_table[offset / sizeof(*context_table)];
-	return context == &context_table[CONTEXT_PRIMARY] || word_acquire(&context->life) != CONTEXT_FREE
-		       ? context
-		       : NULL;
+	return context_is_primary(context) || word_acquire(&context->life) != CONTEXT_FREE ? context : NULL;
 }
 
 /** The slot of a device's primary context; NULL for a wrong ordinal. */

@@ -1,5 +1,6 @@
-// See device.h. cuInit writes the snapshot on a single thread, before the process counts as
-// initialised; any thread reads it afterwards.
+// See device.h. cuInit lists the devices on a single thread, before the process counts as
+// initialised; any thread reads them afterwards. The session's device gets its final description
+// when the session begins, in a place of its own: whoever holds the former one may go on reading.
 
 #include "client/state/device.h"
 
@@ -8,47 +9,26 @@
 #include <string.h>
 
 #include "client/link/connect.h"
+#include "client/state/log.h"
+#include "protocol/place.h"
+#include "protocol/uuid.h"
+#include "shm/order.h"
 
-/* Bytes of a UUID's text as tools print it: "GPU-" and five groups. */
-#define UUID_TEXT 41
-
-static struct client_device device;
+static struct client_device found[PLACE_DEVICES]; /* by number */
+static bool is_found[PLACE_DEVICES];
+static unsigned count;		    /* of the service's devices */
+static struct client_device served; /* the session's device, as its Welcome describes it */
+static const struct client_device *_Atomic visible[PLACE_DEVICES]; /* by ordinal */
 static int visible_count;
-
-static void uuid_text(const uint8_t uuid[16], char ret_text[UUID_TEXT])
-{
-	char *at = ret_text + sprintf(ret_text, "GPU-");
-
-	for (int i = 0; i < 16; ++i)
-		at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
-}
-
-/* The device whose UUID begins with this text; -1 if that is not exactly one device. */
-static int uuid_index(const char *entry, size_t length, int count, const uint8_t (*uuids)[16])
-{
-	char text[UUID_TEXT];
-	int found = -1;
-
-	if (length <= 4 || length >= sizeof(text))
-		return -1;
-	for (int i = 0; i < count; ++i) {
-		uuid_text(uuids[i], text);
-		if (strncmp(entry, text, length) != 0)
-			continue;
-		if (found >= 0)
-			return -1;
-		found = i;
-	}
-	return found;
-}
+static word32 own; /* ordinal of the session's device, and 1; 0: there is no session */
 
 /* A number ends with its digits, whatever follows. */
-static int number_index(const char *entry, size_t length, int count)
+static int number_index(const char *entry, size_t length, int most)
 {
 	char *end;
 	long n = strtol(entry, &end, 10);
 
-	return length > 0 && end != entry && n >= 0 && n < count ? (int)n : -1;
+	return length > 0 && end != entry && n >= 0 && n < most ? (int)n : -1;
 }
 
 static bool is_blank(char c)
@@ -72,24 +52,23 @@ static const char *next_entry(const char *list, const char **ret_entry, size_t *
 	return *end ? end + 1 : NULL;
 }
 
-int device_ordinal(const char *visible, int index, int count, const uint8_t (*uuids)[16])
+int device_ordinal(const char *list, int index, int most, const uint8_t (*uuids)[16])
 {
 	bool by_uuid;
 	int place = -1;
 
-	if (!visible)
+	if (!list)
 		return index;
-	while (is_blank(*visible))
-		++visible;
-	by_uuid = *visible == 'G'; /* the first entry determines the kind of all */
-	for (int ordinal = 0; visible; ++ordinal) {
+	while (is_blank(*list))
+		++list;
+	by_uuid = *list == 'G'; /* the first entry determines the kind of all */
+	for (int ordinal = 0; list; ++ordinal) {
 		const char *entry;
 		size_t length;
 		int named;
 
-		visible = next_entry(visible, &entry, &length);
-		named = by_uuid ? uuid_index(entry, length, count, uuids)
-				: number_index(entry, length, count);
+		list = next_entry(list, &entry, &length);
+		named = by_uuid ? uuid_find(entry, length, most, uuids) : number_index(entry, length, most);
 		if (named < 0)
 			break;
 		if (named == index && place >= 0)
@@ -104,7 +83,7 @@ CUresult device_check_location(const CUmemLocation *location)
 {
 	switch (location->type) {
 	case CU_MEM_LOCATION_TYPE_DEVICE:
-		return device_get(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+		return device_check(location->id);
 	case CU_MEM_LOCATION_TYPE_HOST:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
@@ -114,36 +93,36 @@ CUresult device_check_location(const CUmemLocation *location)
 	}
 }
 
-bool device_all_hidden(const char *visible)
+bool device_all_hidden(const char *list)
 {
 	const char *entry;
 	size_t length;
 
-	if (!visible)
+	if (!list)
 		return false;
-	next_entry(visible, &entry, &length);
+	next_entry(list, &entry, &length);
 	return length == 0 || *entry == '-';
 }
 
-bool device_is_mig(const char *visible)
+bool device_is_mig(const char *list)
 {
 	const char *entry;
 	size_t length;
 
-	if (!visible)
+	if (!list)
 		return false;
-	next_entry(visible, &entry, &length);
+	next_entry(list, &entry, &length);
 	return strncmp(entry, "MIG-", 4) == 0;
 }
 
 /* Copies at most `room` elements. Return: their number. */
-static uint32_t copy_some(void *to, uint32_t room, const void *from, uint32_t count, size_t element_bytes)
+static uint32_t copy_some(void *to, uint32_t room, const void *from, uint32_t elements, size_t element_bytes)
 {
-	if (count > room)
-		count = room;
-	if (count > 0)
-		memcpy(to, from, count * element_bytes);
-	return count;
+	if (elements > room)
+		elements = room;
+	if (elements > 0)
+		memcpy(to, from, elements * element_bytes);
+	return elements;
 }
 
 /* Abilities of the device that this library does not offer: see the calls for each. */
@@ -182,57 +161,112 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH, 0},
 };
 
-static void impose_one(int32_t attribute, int32_t value)
+static void impose_one(struct client_device *device, int32_t attribute, int32_t value)
 {
-	if ((uint32_t)attribute < device.attribute_count)
-		device.attributes[attribute] = value;
+	if ((uint32_t)attribute < device->attribute_count)
+		device->attributes[attribute] = value;
 }
 
-static void impose(void)
+static void impose(struct client_device *device, bool has_host_memory)
 {
 	for (size_t i = 0; i < sizeof(imposed) / sizeof(*imposed); ++i)
-		impose_one(imposed[i].attribute, imposed[i].value);
+		impose_one(device, imposed[i].attribute, imposed[i].value);
 	/* Whatever the device can: the service makes it of pinned memory. */
-	impose_one(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-		connection.has_host_memory);
-	impose_one(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, connection.has_host_memory);
+	impose_one(
+		device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, has_host_memory);
+	impose_one(device, CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, has_host_memory);
 }
 
-static void take(const struct wire_device *from)
+static void take(
+	struct client_device *device, unsigned number, const struct wire_device *from, bool has_host_memory)
 {
-	device = (struct client_device){
+	*device = (struct client_device){
+		.number = number,
 		.total_bytes = from->total_bytes,
 		.priority_least = from->priority_least,
 		.priority_greatest = from->priority_greatest,
 	};
-	snprintf(device.name, sizeof(device.name), "%s", from->name);
-	copy_some(device.uuid, 16, from->uuid.at, from->uuid.count, 1);
-	device.attribute_count = copy_some(device.attributes, DEVICE_ATTRIBUTES_MAX, from->attributes.at,
-		from->attributes.count, sizeof(*device.attributes));
-	impose();
-	device.limit_count = copy_some(device.limits, DEVICE_LIMITS_MAX, from->limits.at, from->limits.count,
-		sizeof(*device.limits));
+	snprintf(device->name, sizeof(device->name), "%s", from->name);
+	copy_some(device->uuid, 16, from->uuid.at, from->uuid.count, 1);
+	device->attribute_count = copy_some(device->attributes, DEVICE_ATTRIBUTES_MAX, from->attributes.at,
+		from->attributes.count, sizeof(*device->attributes));
+	impose(device, has_host_memory);
+	device->limit_count = copy_some(device->limits, DEVICE_LIMITS_MAX, from->limits.at,
+		from->limits.count, sizeof(*device->limits));
 }
 
-CUresult device_snapshot(const struct wire_welcome *welcome, const char *visible)
+void device_begin(unsigned most)
 {
-	uint8_t uuids[WIRE_DEVICES_MAX][16] = {0};
+	count = most < PLACE_DEVICES ? most : PLACE_DEVICES;
+	memset(is_found, 0, sizeof(is_found));
+	visible_count = 0;
+}
 
-	for (uint32_t i = 0; i < welcome->device_count; ++i) {
-		const struct wire_bytes *uuid = &welcome->devices[i].uuid;
+void device_add(unsigned number, const struct wire_device *from, uint64_t memory_wish, bool has_host_memory)
+{
+	if (number >= count)
+		return;
+	take(&found[number], number, from, has_host_memory);
+	if (memory_wish && memory_wish < found[number].total_bytes)
+		found[number].total_bytes = memory_wish;
+	is_found[number] = true;
+}
 
-		copy_some(uuids[i], 16, uuid->at, uuid->count, 1);
-	}
-	/* The session's work goes to the first device of the Welcome, whatever else the service
-	 * has. */
-	take(&welcome->devices[0]);
-	for (uint32_t i = 0; i < welcome->device_count; ++i)
-		if (device_ordinal(visible, (int)i, (int)welcome->device_count,
-			    (const uint8_t(*)[16])uuids) == DEVICE_TWICE)
+/* Makes visible what the list names. A device that the service lacks at the moment is no valid
+ * entry, and without a list the others move up: both as with the driver. */
+CUresult device_choose(const char *list)
+{
+	const struct client_device *chosen[PLACE_DEVICES] = {0};
+	uint8_t uuids[PLACE_DEVICES][16] = {0};
+	int ordinal;
+
+	for (unsigned i = 0; i < count; ++i)
+		memcpy(uuids[i], found[i].uuid, sizeof(uuids[i]));
+	for (unsigned i = 0; i < count; ++i) {
+		if (!list && !is_found[i])
+			continue;
+		ordinal = list ? device_ordinal(list, (int)i, (int)count, (const uint8_t(*)[16])uuids)
+			       : visible_count++;
+		if (ordinal == DEVICE_TWICE)
 			return CUDA_ERROR_INVALID_DEVICE;
-	visible_count =
-		device_ordinal(visible, 0, (int)welcome->device_count, (const uint8_t(*)[16])uuids) >= 0;
+		if (ordinal >= 0 && is_found[i])
+			chosen[ordinal] = &found[i];
+	}
+	for (visible_count = 0; visible_count < (int)count && chosen[visible_count]; ++visible_count)
+		atomic_store(&visible[visible_count], chosen[visible_count]);
 	return visible_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
+void device_settle(int ordinal, const struct wire_device *from, bool has_host_memory)
+{
+	const struct client_device *before = device_get(ordinal);
+
+	take(&served, before->number, from, has_host_memory);
+	atomic_store(&visible[ordinal], &served);
+	word_release(&own, (uint32_t)ordinal + 1);
+}
+
+int device_own(void)
+{
+	return (int)word_acquire(&own) - 1;
+}
+
+CUresult device_check(int ordinal)
+{
+	static word32 said;
+	int session = device_own();
+
+	if (!device_get(ordinal))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (session < 0 || session == ordinal)
+		return CUDA_SUCCESS;
+	if (!atomic_exchange(&said, 1))
+		client_log(CLIENT_LOG_ERROR,
+			"device %d is not supported beside device %d in one process: start a process for "
+			"each device (as torchrun, mpirun and srun do), or choose one with "
+			"CUDA_VISIBLE_DEVICES",
+			ordinal, session);
+	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 int device_count(void)
@@ -242,7 +276,7 @@ int device_count(void)
 
 const struct client_device *device_get(int ordinal)
 {
-	return ordinal == 0 && visible_count == 1 ? &device : NULL;
+	return ordinal >= 0 && ordinal < visible_count ? atomic_load(&visible[ordinal]) : NULL;
 }
 
 uint32_t device_sms(void)
@@ -258,7 +292,7 @@ CUresult device_attribute(const struct client_device *d, int attribute, int *ret
 
 	if (attribute <= 0 || (uint32_t)attribute >= d->attribute_count)
 		return CUDA_ERROR_INVALID_VALUE;
-	sms = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? device_sms() : 0;
+	sms = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT && d == &served ? device_sms() : 0;
 	*ret_value = sms ? (int)sms : d->attributes[attribute];
 	return CUDA_SUCCESS;
 }

@@ -1,10 +1,9 @@
-// The program's view of the devices: the snapshot of the handshake, filtered by
-// CUDA_VISIBLE_DEVICES. cuInit writes the snapshot once; it is read-only afterwards, so every
-// question is answered without a lock and without the service. Only the number of multiprocessors
-// can change: the service writes the granted number where the program can read it.
+// The program's view of the service's devices, filtered by CUDA_VISIBLE_DEVICES. cuInit lists them
+// once, so every question is answered without a lock and without the service. Only the number of
+// multiprocessors can change: the service writes the granted number where the program can read it.
 //
-// A session has a single device: the device of the executor that serves it. That device is ordinal
-// 0 or hidden.
+// A process has one session, and so works on a single device: with one device in the service from
+// cuInit on, else from the first call that needs a session (start.h).
 
 #ifndef FRMPS_CLIENT_STATE_DEVICE_H
 #define FRMPS_CLIENT_STATE_DEVICE_H
@@ -21,6 +20,7 @@
 #define DEVICE_NAME_MAX	      256u
 
 struct client_device {
+	unsigned number; /* its place in the service */
 	char name[DEVICE_NAME_MAX];
 	uint8_t uuid[16];
 	uint32_t attribute_count;
@@ -36,6 +36,16 @@ int device_count(void);
 
 /** The device of an ordinal, NULL for an invalid ordinal. Valid for the life of the process. */
 const struct client_device *device_get(int ordinal);
+
+/** The ordinal of the session's device; -1 as long as there is no session. */
+int device_own(void);
+
+/**
+ * Checks that this process may work on a device.
+ * Return: CUDA_ERROR_INVALID_DEVICE for an invalid ordinal; CUDA_ERROR_NOT_SUPPORTED if the session
+ * is on another device, which is logged once
+ */
+CUresult device_check(int ordinal);
 
 /**
  * The identity of a device: exactly the values that the device queries return.
@@ -58,35 +68,49 @@ CUresult device_attribute(const struct client_device *device, int attribute, int
 
 /**
  * Checks a place of memory: the program's device, or its processors.
- * Return: CUDA_ERROR_INVALID_DEVICE for another device, CUDA_ERROR_INVALID_VALUE for no such place
+ * Return: as device_check() for another device, CUDA_ERROR_INVALID_VALUE for no such place
  */
 CUresult device_check_location(const CUmemLocation *location);
 
 /** True if CUDA_VISIBLE_DEVICES hides every device. */
-bool device_all_hidden(const char *visible);
+bool device_all_hidden(const char *list);
 
 /**
  * True if the first entry, which determines the kind of the others, names a part of a GPU: a MIG
  * device. No service has a MIG device.
  */
-bool device_is_mig(const char *visible);
+bool device_is_mig(const char *list);
 
 /**
  * The place of a device in a CUDA_VISIBLE_DEVICES list: the ordinal in the program, -1 for a hidden
  * device, DEVICE_TWICE if the list names the device twice, with which the driver does not start.
  * The list ends at the first invalid entry, and all entries are of the kind of the first: numbers
  * or UUIDs.
- * @visible: NULL means all
- * @index: the device's number, of @count; @uuids: their UUIDs
+ * @list: NULL means all
+ * @index: the device's number, below `most`; @uuids: of all devices
  */
 #define DEVICE_TWICE -2
-int device_ordinal(const char *visible, int index, int count, const uint8_t (*uuids)[16]);
+int device_ordinal(const char *list, int index, int most, const uint8_t (*uuids)[16]);
+
+/*
+ * Filled in by process start, before any other thread can ask.
+ */
+
+/** Begins a list of devices. @count: how many the service has */
+void device_begin(unsigned count);
+
+/** Adds a device. @number: its place in the service; @memory_wish: most memory that the program
+ * wants there, bytes; 0: no limit */
+void device_add(unsigned number, const struct wire_device *from, uint64_t memory_wish, bool has_host_memory);
 
 /**
- * Takes the snapshot. Called once, by process start, before any other thread can ask.
+ * Ends the list. @list: CUDA_VISIBLE_DEVICES; NULL: all
  * Return: CUDA_ERROR_NO_DEVICE if none is visible, CUDA_ERROR_INVALID_DEVICE for a device named
  * twice.
  */
-CUresult device_snapshot(const struct wire_welcome *welcome, const char *visible);
+CUresult device_choose(const char *list);
+
+/** The session begins, on this device: takes its final description. Once, with the session. */
+void device_settle(int ordinal, const struct wire_device *from, bool has_host_memory);
 
 #endif

@@ -14,6 +14,7 @@
 #include "client/link/control.h"
 #include "client/state/code_cache.h"
 #include "client/state/context.h"
+#include "client/state/device.h"
 #include "client/state/function.h"
 #include "client/state/instance.h"
 #include "client/state/log.h"
@@ -315,7 +316,7 @@ CUresult module_load(
 	module->id = id;
 	module->library = !context;
 	module->context = context;
-	module->device = context ? context_device(context) : 0;
+	module->device = device_own();
 	pthread_mutex_init(&module->lock, NULL);
 	result = load_image(module, image, jit);
 	if (result != CUDA_SUCCESS) {

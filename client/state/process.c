@@ -2,9 +2,12 @@
 // threads, so these cost a load or two. Before cuInit nothing exists: no thread, no connection, no
 // fork handler.
 //
-//   NONE ──cuInit──► STARTING ──► READY ──exit()──► ENDED
+//   NONE ──cuInit──► STARTING ──► LISTED ──session──► READY ──exit()──► ENDED
 //     ▲                 │ failed                            any from STARTING on ──fork──► FORKED (in the child)
 //     └─────────────────┘
+//
+// LISTED: the devices are known, and the session waits for the choice of one; skipped where the
+// service has one device. There is no context, no object and no thread of the library yet.
 //
 // FORKED is final: the child does not have the regions and never sends anything; it has the
 // program's pinned memory like its parent. Exit handlers that were registered before cuInit run in
@@ -24,28 +27,38 @@
 #include "client/state/thread.h"
 #include "shm/order.h"
 
-enum phase { NONE, STARTING, READY, FORKED, ENDED };
+enum phase { NONE, STARTING, LISTED, READY, FORKED, ENDED };
 
 static word32 phase;  /* enum phase */
 static word32 sticky; /* CUresult; written once, by process_fail() */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool watches_forks;
+static CUresult (*open_any)(void); /* from LISTED on */
 
 static CUresult look(void)
 {
 	uint32_t now = word_acquire(&phase);
 
-	if (__builtin_expect(now == READY, 1))
+	if (__builtin_expect(now == READY || now == LISTED, 1))
 		return CUDA_SUCCESS;
 	return now == ENDED ? CUDA_ERROR_DEINITIALIZED : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUresult process_enter(void)
+CUresult process_enter_early(void)
 {
 	CUresult r = look();
 
 	return r == CUDA_SUCCESS && thread_self()->is_callbacks ? CUDA_ERROR_NOT_PERMITTED : r;
+}
+
+CUresult process_enter(void)
+{
+	CUresult r = process_enter_early();
+
+	if (__builtin_expect(r == CUDA_SUCCESS && word_acquire(&phase) == LISTED, 0))
+		r = open_any();
+	return r;
 }
 
 CUresult process_error(void)
@@ -139,28 +152,48 @@ static void watch_forks(void)
 
 static void leave(void)
 {
-	uint32_t ready = READY;
+	uint32_t ready = READY, listed = LISTED;
 
-	atomic_compare_exchange_strong(&phase, &ready, ENDED);
+	if (!atomic_compare_exchange_strong(&phase, &ready, ENDED))
+		atomic_compare_exchange_strong(&phase, &listed, ENDED);
 }
 
 /* Under start_lock. */
-static CUresult start(CUresult (*begin)(void))
+static CUresult start(CUresult (*begin)(bool *ret_has_session))
 {
+	bool has_session = false;
 	CUresult r;
 
 	word_set(&phase, STARTING);
-	r = begin();
+	r = begin(&has_session);
 	if (r != CUDA_SUCCESS) {
 		word_set(&phase, NONE);
 		return r;
 	}
-	word_release(&phase, READY);
+	word_release(&phase, has_session ? READY : LISTED);
 	atexit(leave);
 	return CUDA_SUCCESS;
 }
 
-CUresult process_start(CUresult (*begin)(void))
+/* Return: false without memory */
+static bool lock_start(int *ret_cancelable)
+{
+	/* Before the lock is taken: a child must not inherit a locked lock. */
+	pthread_once(&once, watch_forks);
+	if (!watches_forks)
+		return false;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, ret_cancelable);
+	pthread_mutex_lock(&start_lock);
+	return true;
+}
+
+static void unlock_start(int cancelable)
+{
+	pthread_mutex_unlock(&start_lock);
+	pthread_setcancelstate(cancelable, NULL);
+}
+
+CUresult process_start(CUresult (*begin)(bool *ret_has_session), CUresult (*any)(void))
 {
 	CUresult r = CUDA_SUCCESS;
 	int cancelable;
@@ -169,15 +202,30 @@ CUresult process_start(CUresult (*begin)(void))
 		return CUDA_SUCCESS;
 	if (word_acquire(&phase) >= FORKED)
 		return process_enter();
-	/* Before the lock is taken: a child must not inherit a locked lock. */
-	pthread_once(&once, watch_forks);
-	if (!watches_forks)
+	if (!lock_start(&cancelable))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-	pthread_mutex_lock(&start_lock);
+	open_any = any;
 	if (word_acquire(&phase) == NONE)
 		r = start(begin);
-	pthread_mutex_unlock(&start_lock);
-	pthread_setcancelstate(cancelable, NULL);
+	unlock_start(cancelable);
+	return r;
+}
+
+CUresult process_open(CUresult (*open)(int device), int device)
+{
+	CUresult r = process_enter_early();
+	uint32_t listed = LISTED;
+	int cancelable;
+
+	if (r != CUDA_SUCCESS || word_acquire(&phase) == READY)
+		return r;
+	if (!lock_start(&cancelable))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (word_acquire(&phase) == LISTED)
+		r = open(device);
+	/* Otherwise another thread has opened it, or the process has begun to end. */
+	if (r == CUDA_SUCCESS && !atomic_compare_exchange_strong(&phase, &listed, READY))
+		r = process_enter_early();
+	unlock_start(cancelable);
 	return r;
 }

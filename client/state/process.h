@@ -11,12 +11,17 @@
 #include "protocol/cuda_abi.h"
 
 /**
- * First line of every entry point that needs an initialised driver.
+ * First line of every entry point that needs an initialised driver, and may need the session: opens
+ * it if there is none yet.
  * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_INITIALIZED before cuInit and in a forked child;
- * CUDA_ERROR_NOT_PERMITTED in a host function or a callback, which must not wait. Never the sticky
- * error: process_enter_context() returns that.
+ * CUDA_ERROR_NOT_PERMITTED in a host function or a callback, which must not wait; errors of the
+ * session's start. Never the sticky error: process_enter_context() returns that.
  */
 CUresult process_enter(void);
+
+/** As process_enter(), for entry points that do without a session: questions about devices, and
+ * whatever belongs to no device. */
+CUresult process_enter_early(void);
 
 /**
  * First line of every entry point that works on the current context: process_enter(), then the
@@ -49,9 +54,18 @@ CUresult process_fail(CUresult code, const char *reason);
 /**
  * Initialises the driver for the process, once: later calls return CUDA_SUCCESS at once.
  * @begin: connects to the service; never runs in two threads at a time. After a failure, the next
- * call tries again.
+ * call tries again. @ret_has_session: whether the session is open
+ * @open_any: what process_enter() calls to open the session
  * Return: CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED in a forked child, errors of `begin`
  */
-CUresult process_start(CUresult (*begin)(void));
+CUresult process_start(CUresult (*begin)(bool *ret_has_session), CUresult (*open_any)(void));
+
+/**
+ * Opens the session, once: later calls return CUDA_SUCCESS at once.
+ * @open: never runs in two threads at a time; gets `device`. After a failure, the next call tries
+ * again.
+ * Return: CUDA_SUCCESS, errors of process_enter_early() and of `open`
+ */
+CUresult process_open(CUresult (*open)(int device), int device);
 
 #endif

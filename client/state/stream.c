@@ -63,7 +63,7 @@ static struct client_stream *take_slot(void)
 
 static int32_t clamp_priority(int32_t priority)
 {
-	const struct client_device *device = device_get(0);
+	const struct client_device *device = device_get(device_own());
 
 	if (!device)
 		return priority;

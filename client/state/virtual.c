@@ -19,6 +19,7 @@
 #include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/link/map.h"
+#include "client/state/device.h"
 #include "client/state/log.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
@@ -188,7 +189,7 @@ CUresult virtual_import_token(
 	struct physical content = {.references = 1,
 		.properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 			.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}}};
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()}}};
 	struct wire_memory request = {.token = {token->words[0], token->words[1]}};
 
 	CUresult r =

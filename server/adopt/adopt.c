@@ -13,28 +13,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/place.h"
 #include "server/adopt/inventory.h"
 #include "server/adopt/repeat.h"
 #include "server/adopt/resume.h"
 #include "server/config/config.h"
+#include "server/daemon/children.h"
+#include "server/daemon/life.h"
 #include "server/fault/promote.h"
-#include "server/fault/saved.h"
+#include "server/incident/incident.h"
+#include "server/session/handout.h"
+#include "server/session/holdings.h"
+#include "server/session/reclaim.h"
+#include "server/session/saved.h"
 #include "server/holder/holder.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
+#include "server/resource/resource.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/events.h"
 #include "server/session/linger.h"
-#include "server/session/listener.h"
+#include "server/door/listener.h"
 #include "server/session/offender.h"
 #include "server/session/records.h"
-#include "server/session/request.h"
+#include "server/daemon/requests.h"
 #include "server/session/session.h"
+#include "server/session/window.h"
 #include "server/standby/move.h"
 #include "server/worker/record.h"
 #include "server/worker/supervise.h"
@@ -71,6 +80,7 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 {
 	const struct record **records;
 	struct kept_service kept = {0};
+	char path[PLACE_BYTES];
 	bool found = store_list(daemon->store, RECORD_SERVICE, &records) == 1 &&
 		     record_read(records[0], &kept, sizeof(kept));
 	int r;
@@ -95,8 +105,8 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->stop_seconds = kept.stop_seconds;
 	daemon->counters = kept.counters;
 	daemon->counters.daemons_lost++;
-	r = listener_adopt(
-		daemon, daemon->config->socket, kept.listener, kept.listener_lock, &daemon->listener);
+	daemon_socket(daemon, path);
+	r = listener_adopt(daemon, path, kept.listener, kept.listener_lock, &daemon->listener);
 	/* A daemon that is shutting down has no listener. */
 	if (r < 0 && !legacy->stops)
 		return -1;
@@ -144,7 +154,7 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 
 static bool is_in_trouble(const struct domain *domain)
 {
-	enum incident_state state = domain->promotion->state;
+	enum incident_state state = domain->promotion.state;
 
 	return !incident_is_serving(state) && !incident_is_activating(state);
 }
@@ -155,7 +165,7 @@ static void place(struct domain *domain, struct worker *worker, uint32_t active)
 	/* The domain's record decides, because it is written last. */
 	if (worker->number == active) {
 		domain->active = worker;
-		if (worker->state != WORKER_CONDEMNED)
+		if (worker->state != WORKER_TERMINATING)
 			worker->state = WORKER_ACTIVE;
 		worker->generation = domain->generation;
 		/* Messages of the executor are on its socket still, and nothing follows from them
@@ -168,7 +178,7 @@ static void place(struct domain *domain, struct worker *worker, uint32_t active)
 		worker->generation = 0;
 	} else if (worker->state == WORKER_ACTIVE) {
 		/* This worker was replaced. */
-		worker->state = WORKER_CONDEMNED;
+		worker->state = WORKER_TERMINATING;
 	}
 }
 
@@ -342,7 +352,7 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 	chunk = inventory_chunk(&adoption->inventory, &kept->chunk, session->holdings.away);
 	handed = chunk_is_host(chunk) ? chunk->fd : kept->type == WIRE_MAP_HOST ? file : NULL;
 	log_bug_on(handout_add(&adoption->daemon->handouts, session->owner, handed) < 0);
-	if (holdings_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {
+	if (resource_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {
 		shared_fd_unref(file);
 		chunk_unref(chunk);
 		store_drop(adoption->daemon->store, record);
@@ -431,7 +441,7 @@ static void repeat_everything(struct adoption *adoption)
 
 	inventory_repeat(&adoption->inventory, &adoption->repetitions);
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->active && domain->activate_id && incident_is_activating(domain->promotion->state))
+		if (domain->active && domain->activate_id && incident_is_activating(domain->promotion.state))
 			repeat_later(&adoption->repetitions, domain->active, domain->activate_id,
 				activate_again, domain, NULL);
 	repeat_now(&adoption->repetitions);
@@ -441,7 +451,7 @@ static void repeat_everything(struct adoption *adoption)
 static void settle_ends(struct daemon *daemon, const struct legacy *legacy)
 {
 	for (uint32_t i = 0; i < legacy->end_count; i++)
-		supervise_ended(&daemon->crew, legacy->ends[i].pid, legacy->ends[i].status);
+		children_reaped(&daemon->crew, legacy->ends[i].pid, legacy->ends[i].status);
 }
 
 static void go_on(struct adoption *adoption, const struct legacy *legacy)

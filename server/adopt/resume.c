@@ -4,14 +4,17 @@
 
 #include "server/adopt/resume.h"
 
-#include "server/fault/device.h"
+#include "server/daemon/device.h"
+#include "server/daemon/life.h"
+#include "server/daemon/sink_make.h"
 #include "server/fault/promote.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
+#include "server/service.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/request.h"
+#include "server/daemon/requests.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
 #include "server/standby/swap.h"
@@ -26,12 +29,12 @@ static void settle_worker(struct worker *worker)
 {
 	bool standby = worker->state == WORKER_WARM || worker->state == WORKER_WARMING;
 
-	if (worker->state == WORKER_CONDEMNED) {
+	if (worker->state == WORKER_TERMINATING) {
 		worker_await_memory(worker);
 		worker_kill(worker);
 	} else if (standby && worker->domain && (worker->mirrors || worker->state == WORKER_WARMING)) {
 		worker->mirrors = 0;
-		worker_condemn(worker, "the daemon died in the middle of its messages to this standby");
+		worker_terminate(worker, "the daemon died in the middle of its messages to this standby");
 	}
 }
 
@@ -58,6 +61,8 @@ static void resume_session(struct session *session)
 	session->again = (struct session_again){0};
 	shared_fd_unref(again.fd);
 	chunk_unref(again.chunk);
+	if (session->state == SESSION_SERVED)
+		session_read_next(session);
 	if (session->given_up)
 		session_end_given_up(session);
 	else if (session->state == SESSION_CLOSING)

@@ -52,15 +52,6 @@ struct backend_copy backend_node_on(const struct backend_node *node)
 					: backend_copy_on(&node->copy, node->onto);
 }
 
-void backend_uuid_text(const uint8_t uuid[16], char ret_text[BACKEND_UUID_TEXT])
-{
-	int used = snprintf(ret_text, BACKEND_UUID_TEXT, "GPU");
-
-	for (int i = 0; i < 16; i++)
-		used += snprintf(ret_text + used, BACKEND_UUID_TEXT - (size_t)used, "%s%02x",
-			i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-}
-
 bool backend_is_of_device(CUresult code)
 {
 	return code == CUDA_ERROR_ECC_UNCORRECTABLE || code == CUDA_ERROR_NVLINK_UNCORRECTABLE ||

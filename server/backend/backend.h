@@ -21,6 +21,7 @@
 
 #include "protocol/command.h"
 #include "protocol/cuda_abi.h"
+#include "protocol/place.h"
 #include "protocol/wire.h"
 #include "server/backend/load_reason.h"
 #include "shm/order.h"
@@ -41,9 +42,6 @@ struct statics;
 #define BACKEND_DEVICE_LIMITS 16u
 #define BACKEND_NO_LIMIT      UINT64_MAX
 #define BACKEND_KERNEL_BYTES  128u /* of a kernel's name, cut if longer */
-
-/* A UUID as text, with its terminating NUL: "GPU-cb1213a3-d6a4-be7f-0102-030405060708". */
-#define BACKEND_UUID_TEXT 41u
 
 /* Granularity of device memory chunks, bytes: sizes of chunks and addresses of their mappings are
  * multiples. */
@@ -137,8 +135,9 @@ struct backend_node {
  * operator. */
 struct backend_probe {
 	char text[256];
-	int32_t device_count;
-	uint64_t exclusive; /* bit i: device i allows a context to one process alone */
+	int32_t device_count; /* PLACE_DEVICES at most */
+	uint64_t exclusive;   /* bit i: device i allows a context to one process alone */
+	uint8_t uuids[PLACE_DEVICES][16];
 };
 
 /* Output of a module's kernels. */
@@ -410,9 +409,6 @@ extern const struct backend_ops backend_host;
 
 /** Finds a backend by name. NULL if unknown. */
 const struct backend_ops *backend_find(const char *name);
-
-/** Writes a UUID as the driver's tools do. */
-void backend_uuid_text(const uint8_t uuid[16], char ret_text[BACKEND_UUID_TEXT]);
 
 /** The copy, to another address, of the data that a copy into device memory, or a set, has
  * written. */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "protocol/place.h"
+#include "server/config/devices.h"
 #include "server/log.h"
 
 enum option_type { OPTION_TEXT, OPTION_CHOICE, OPTION_NUMBER, OPTION_BYTES };
@@ -27,7 +28,7 @@ struct option_row {
 	uint64_t initial, least, most;
 	const char *text; /* TEXT: default; CHOICE: default name */
 	const char *choices;
-	const char *help;
+	const char *help; /* NULL: not shown */
 };
 
 static const struct option_row rows[] = {
@@ -39,11 +40,14 @@ static const struct option_row rows[] = {
 	{#key, OPTION_NUMBER, offsetof(struct config, key), initial, least, most, NULL, NULL, help},
 #define BYTES(key, initial, least, most, help)                                                               \
 	{#key, OPTION_BYTES, offsetof(struct config, key), initial, least, most, NULL, NULL, help},
+#define TUNING(key, initial, least, most)                                                                    \
+	{#key, OPTION_NUMBER, offsetof(struct config, key), initial, least, most, NULL, NULL, NULL},
 #include "server/config/options.def"
 #undef TEXT
 #undef CHOICE
 #undef NUMBER
 #undef BYTES
+#undef TUNING
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -55,31 +59,9 @@ static const struct option_row *find_row(const char *key)
 	return NULL;
 }
 
-/* The replacement of a key that was removed; NULL: the key never existed. */
-static const char *find_removed(const char *key)
-{
-	static const struct {
-		const char *key, *instead;
-	} removed[] = {
-#define REMOVED(key, instead) {#key, instead},
-#include "server/config/removed.def"
-#undef REMOVED
-	};
-
-	for (size_t i = 0; i < sizeof(removed) / sizeof(removed[0]); i++)
-		if (strcmp(removed[i].key, key) == 0)
-			return removed[i].instead;
-	return NULL;
-}
-
 static int refuse_key(const char *key, char *text, size_t size)
 {
-	const char *instead = find_removed(key);
-
-	if (instead)
-		snprintf(text, size, "%s: there is no such key any more: %s", key, instead);
-	else
-		snprintf(text, size, "%s: no such key (frmps-server --help-config lists them)", key);
+	snprintf(text, size, "%s: no such key (frmps-server --help-config lists them)", key);
 	return CONFIG_E_INVALID;
 }
 
@@ -166,45 +148,23 @@ static int set_text(
 		snprintf(text, size, "%s: longer than %d bytes", row->key, CONFIG_TEXT_MAX - 1);
 		return CONFIG_E_INVALID;
 	}
+	if (*value && strcmp(row->key, "devices") == 0 && devices_check(value, text, size))
+		return CONFIG_E_INVALID;
 	strcpy((char *)config + row->offset, value);
 	return 0;
-}
-
-/* A rule that the table cannot express. */
-static int check_arena(const struct config *config, char *text, size_t size)
-{
-	if ((config->arena_bytes & (config->arena_bytes - 1)) == 0)
-		return 0;
-	snprintf(text, size, "arena_bytes: %llu is not a power of two",
-		(unsigned long long)config->arena_bytes);
-	return CONFIG_E_INVALID;
-}
-
-/* An earlier choice, which took the processor where there was no GPU. */
-static int refuse_auto(char *text, size_t size)
-{
-	snprintf(text, size,
-		"backend: \"auto\" is no longer a choice: remove the line or say cuda to use the GPU, say "
-		"host to "
-		"run kernels on the processor");
-	return CONFIG_E_INVALID;
 }
 
 int config_set(struct config *config, const char *key, const char *value, char *text, size_t size)
 {
 	const struct option_row *row = find_row(key);
-	int r;
 
 	if (!row)
 		return refuse_key(key, text, size);
 	if (row->type == OPTION_TEXT)
 		return set_text(config, row, value, text, size);
-	if (strcmp(key, "backend") == 0 && strcmp(value, "auto") == 0)
-		return refuse_auto(text, size);
 	if (row->type == OPTION_CHOICE)
 		return set_choice(config, row, value, text, size);
-	r = set_number(config, row, value, text, size);
-	return r ? r : check_arena(config, text, size);
+	return set_number(config, row, value, text, size);
 }
 
 void config_init(struct config *config)
@@ -551,6 +511,8 @@ void config_help(FILE *out)
 	for (size_t i = 0; i < ROWS; i++) {
 		const struct option_row *row = &rows[i];
 
+		if (!row->help)
+			continue;
 		print_wrapped(out, row->help);
 		if (row->choices)
 			fprintf(out, "# One of %s.\n", row->choices);

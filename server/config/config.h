@@ -23,11 +23,13 @@ struct config {
 #define CHOICE(key, initial, choices, help)	uint64_t key;
 #define NUMBER(key, initial, least, most, help) uint64_t key;
 #define BYTES(key, initial, least, most, help)	uint64_t key;
+#define TUNING(key, initial, least, most)	uint64_t key;
 #include "server/config/options.def"
 #undef TEXT
 #undef CHOICE
 #undef NUMBER
 #undef BYTES
+#undef TUNING
 	/* Where this came from, to be read again. The texts are the caller's of config_load(). */
 	const char *file; /* NULL: none */
 	const struct config_setting *settings;

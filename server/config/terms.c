@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/place.h"
+#include "server/config/config.h"
+
 static const struct {
 	const char *key;
 	size_t offset;
@@ -20,7 +23,7 @@ static const struct {
 #define ROWS ((int)(sizeof(rows) / sizeof(*rows)))
 
 static const char *const kinds[] = {
-	[RULE_USER] = "user", [RULE_CGROUP] = "cgroup", [RULE_PROGRAM] = "program"};
+	[RULE_USER] = "user", [RULE_CGROUP] = "cgroup", [RULE_PROGRAM] = "program", [RULE_DEVICE] = "device"};
 
 int term_find(const char *key)
 {
@@ -35,7 +38,7 @@ uint64_t *term_at(struct terms *terms, int index)
 	return (uint64_t *)((char *)terms + rows[index].offset);
 }
 
-static bool matches(const struct rule *rule, const struct subject *subject)
+static bool matches(const struct rules *rules, const struct rule *rule, const struct subject *subject)
 {
 	switch (rule->kind) {
 	case RULE_USER:
@@ -44,6 +47,8 @@ static bool matches(const struct rule *rule, const struct subject *subject)
 		return *subject->cgroup && !fnmatch(rule->text, subject->cgroup, FNM_NOESCAPE);
 	case RULE_PROGRAM:
 		return *subject->executable && !fnmatch(rule->text, subject->executable, FNM_NOESCAPE);
+	case RULE_DEVICE:
+		return rule->device == rules->device;
 	}
 	return false;
 }
@@ -55,7 +60,7 @@ void terms_find(const struct rules *rules, const struct subject *subject, struct
 		const struct rule *rule = &rules->rules[i];
 		struct terms terms = rule->terms;
 
-		if (!matches(rule, subject))
+		if (!matches(rules, rule, subject))
 			continue;
 		for (int row = 0; row < ROWS; row++)
 			if (rule->set >> row & 1)
@@ -98,7 +103,7 @@ void terms_describe(const struct rules *rules, const struct subject *subject, ch
 	for (uint32_t i = 0; i < rules->count && used < size; i++) {
 		const struct rule *rule = &rules->rules[i];
 
-		if (matches(rule, subject))
+		if (matches(rules, rule, subject))
 			used += (size_t)snprintf(ret_text + used, size - used, "%s[%s %s]", used ? " " : "",
 				kinds[rule->kind], rule->text);
 	}
@@ -127,6 +132,24 @@ static int find_user(const char *text, uid_t *ret_uid)
 	return user ? 0 : ENOENT;
 }
 
+/* Return: whether the text is a device's number */
+static bool find_device(const char *text, unsigned *ret_device)
+{
+	uint64_t number = 0;
+	bool is_number = config_parse_number(text, false, &number) && number < PLACE_DEVICES;
+
+	*ret_device = (unsigned)number;
+	return is_number;
+}
+
+/* Return: NULL, or what is wrong */
+static const char *check_value(struct rule *rule, const char *value)
+{
+	if (rule->kind == RULE_DEVICE)
+		return find_device(value, &rule->device) ? NULL : "a device is a number below 64";
+	return rule->kind == RULE_USER || *value == '/' || *value == '*' ? NULL : "a path begins with /";
+}
+
 static int find_kind(const char *name)
 {
 	for (int i = 0; i < (int)(sizeof(kinds) / sizeof(*kinds)); i++)
@@ -140,6 +163,7 @@ struct rule *rules_begin(struct rules *rules, char *header, char *ret_text, size
 	const size_t length = strcspn(header, " \t");
 	const char *value = header + length + strspn(header + length, " \t");
 	struct rule *rule = &rules->rules[rules->count];
+	const char *wrong;
 	int kind, r;
 
 	header[length] = '\0';
@@ -149,7 +173,8 @@ struct rule *rules_begin(struct rules *rules, char *header, char *ret_text, size
 		return NULL;
 	}
 	if (kind < 0 || !*value) {
-		snprintf(ret_text, size, "a section is [user NAME], [cgroup PATTERN] or [program PATTERN]");
+		snprintf(ret_text, size,
+			"a section is [user NAME], [cgroup PATTERN], [program PATTERN] or [device NUMBER]");
 		return NULL;
 	}
 	if (strlen(value) >= RULE_PATTERN_MAX) {
@@ -166,8 +191,9 @@ struct rule *rules_begin(struct rules *rules, char *header, char *ret_text, size
 			snprintf(ret_text, size, "%s: the users cannot be asked for: %s", value, strerror(r));
 		return NULL;
 	}
-	if (rule->kind != RULE_USER && *value != '/' && *value != '*') {
-		snprintf(ret_text, size, "%s: a path begins with /", value);
+	wrong = check_value(rule, value);
+	if (wrong) {
+		snprintf(ret_text, size, "%s: %s", value, wrong);
 		return NULL;
 	}
 	rules->count++;

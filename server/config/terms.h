@@ -5,6 +5,7 @@
 //   [cgroup PATTERN]        programs in a control group, by its path below the root of the
 //                           hierarchy
 //   [program PATTERN]       programs whose executable has this path
+//   [device NUMBER]         programs on one of the service's devices, by its place in `devices`
 //
 // Patterns are those of the shell, but * matches a slash as well, and a backslash stands for
 // itself: systemd's names have some. All sections that match apply, in the order of the file: where
@@ -28,7 +29,8 @@
 /* The same for operators. */
 #define TERMS_HELP                                                                                           \
 	"Sections limit their keys to some programs: [user NAME or NUMBER], [cgroup PATTERN] by the path "   \
-	"of the program's control group, [program PATTERN] by the path of its executable. Patterns are "     \
+	"of the program's control group, [program PATTERN] by the path of its executable, [device NUMBER] "  \
+	"by the place of its device in devices, from 0. Patterns are "                                       \
 	"those of the shell, but * "                                                                         \
 	"matches a slash as well, and a backslash stands for itself. "                                       \
 	"All sections that match apply, in the order of the file: where several set a key, the "             \
@@ -44,12 +46,13 @@ struct terms {
 #undef TERM
 };
 
-enum rule_kind { RULE_USER, RULE_CGROUP, RULE_PROGRAM };
+enum rule_kind { RULE_USER, RULE_CGROUP, RULE_PROGRAM, RULE_DEVICE };
 
 /* A section. */
 struct rule {
 	enum rule_kind kind;
 	uid_t uid;		     /* of RULE_USER */
+	unsigned device;	     /* of RULE_DEVICE */
 	char text[RULE_PATTERN_MAX]; /* as written, without the kind */
 	uint32_t set;		     /* bit i: row i of terms.def is set */
 	struct terms terms;
@@ -58,6 +61,7 @@ struct rule {
 /* Everybody's terms, and the sections in the order of the file. */
 struct rules {
 	struct terms general;
+	unsigned device; /* the one that is served, of the service's */
 	uint32_t count;
 	struct rule rules[RULES_MAX];
 };

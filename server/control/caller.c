@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/control/checkpoint.h"
+#include "protocol/uuid.h"
 #include "server/control/document.h"
 #include "server/control/events.h"
 #include "server/control/mps.h"
@@ -22,17 +24,18 @@
 #include "server/control/seen.h"
 #include "server/control/status.h"
 #include "server/control/turn.h"
+#include "server/daemon/life.h"
+#include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/role.h"
 #include "server/session/daemon.h"
-#include "server/session/desk.h"
-#include "server/session/guests.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/session.h"
+#include "server/session/userlog.h"
 #include "server/standby/move.h"
-#include "server/standby/swap.h"
 #include "server/version.h"
 
 /* Longest document that is sent within the packet. */
@@ -56,24 +59,6 @@ static void send_answer(
 	caller_free(caller);
 }
 
-static void refuse(struct caller *caller, CUresult code, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-/* The reason may repeat the operator's text. */
-static void refuse(struct caller *caller, CUresult code, const char *format, ...)
-{
-	char reason[256], *text;
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(reason, sizeof(reason), format, arguments);
-	va_end(arguments);
-	log_clean(reason);
-	text = document_text(json_pack("{ss}", "reason", reason));
-	send_answer(caller, caller->request.id, (int32_t)code, text ? text : "", NULL);
-	free(text);
-}
-
 /* @json: taken. @code: of an answer for which there is memory */
 static void say(struct caller *caller, uint64_t id, CUresult code, json_t *json)
 {
@@ -81,6 +66,35 @@ static void say(struct caller *caller, uint64_t id, CUresult code, json_t *json)
 
 	send_answer(caller, id, (int32_t)(text ? code : CUDA_ERROR_OUT_OF_MEMORY), text ? text : "", NULL);
 	free(text);
+}
+
+static void refuse(struct caller *caller, CUresult code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* The reason may repeat the operator's text. */
+static void refuse(struct caller *caller, CUresult code, const char *format, ...)
+{
+	char reason[256];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	caller_refuse(caller, caller->request.id, code, reason);
+}
+
+void caller_say(struct caller *caller, uint64_t id, const char *key, int64_t value)
+{
+	say(caller, id, CUDA_SUCCESS, key ? json_pack("{sI}", key, (json_int_t)value) : json_object());
+}
+
+void caller_refuse(struct caller *caller, uint64_t id, int32_t code, const char *reason)
+{
+	char copy[256];
+
+	snprintf(copy, sizeof(copy), "%s", reason);
+	log_clean(copy);
+	say(caller, id, (CUresult)code, json_pack("{ss}", "reason", copy));
 }
 
 /* Until the operator reads a document, its file is memory of the service. */
@@ -113,9 +127,16 @@ static struct shared_fd *make_document(const char *json, size_t length)
 	return shared_fd_new(fd);
 }
 
+/* Tells tools how many devices the service has, and the place of this device among the devices. */
 static void answer_ping(struct caller *caller)
 {
-	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
+	const struct daemon *daemon = caller->daemon;
+	char uuid[UUID_TEXT];
+
+	daemon_uuid(daemon, uuid);
+	say(caller, caller->request.id, CUDA_SUCCESS,
+		json_pack("{si si ss}", "number", (int)daemon->heritage->number, "devices",
+			(int)daemon_devices(daemon), "uuid", uuid));
 }
 
 /* A document for several operators; the file is made for the first that needs a file. */
@@ -186,8 +207,7 @@ static struct session *find_session(const struct daemon *daemon, const char *num
 	return NULL;
 }
 
-/* True for operators that may end the session. */
-static bool may_command(const struct caller *caller, const struct session *session)
+bool caller_may_command(const struct caller *caller, const struct session *session)
 {
 	return quota_is_operator(caller->guest.uid) || caller->guest.uid == session->uid;
 }
@@ -208,7 +228,7 @@ static struct session *find_commanded(struct caller *caller)
 	const char *number = caller->request.arguments[0];
 	struct session *session = find_session(caller->daemon, number);
 
-	if (session && may_command(caller, session))
+	if (session && caller_may_command(caller, session))
 		return session;
 	if (session)
 		refuse(caller, CUDA_ERROR_NOT_PERMITTED, "session %s is another user's", number);
@@ -238,9 +258,7 @@ static void answer_isolate(struct caller *caller)
 		on_moved(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
 
-/* The same, of a command that takes nothing else, but for a word that is known already, and is for
- * a session that does not end already. */
-static struct session *find_living(struct caller *caller, bool has_word)
+struct session *caller_find_living(struct caller *caller, bool has_word)
 {
 	const struct caller_request *request = &caller->request;
 	struct session *session;
@@ -261,79 +279,12 @@ static struct session *find_living(struct caller *caller, bool has_word)
 
 static void answer_terminate(struct caller *caller)
 {
-	struct session *session = find_living(caller, false);
+	struct session *session = caller_find_living(caller, false);
 
 	if (!session)
 		return;
 	session_terminate(session, "an operator has terminated it");
 	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
-}
-
-static void answer_pause(struct caller *caller)
-{
-	struct session *session = find_living(caller, false);
-
-	if (!session)
-		return;
-	session_pause(session, true, quota_is_operator(caller->guest.uid));
-	send_answer(caller, caller->request.id, CUDA_SUCCESS, "{}", NULL);
-}
-
-/* @code: 0: the memory is at its destination */
-static void on_swapped(void *context, int32_t code, const char *text)
-{
-	struct caller *caller = context;
-	uint64_t id = caller->awaited_id;
-
-	caller->awaited_id = 0;
-	say(caller, id, (CUresult)code, code ? json_pack("{ss}", "reason", text) : json_object());
-}
-
-/* Return: the session of a command whose answer may take a while; NULL after an answer */
-static struct session *find_awaited(struct caller *caller, bool has_word)
-{
-	const struct caller_request *request = &caller->request;
-
-	if (!caller->awaited_id && request->id)
-		return find_living(caller, has_word);
-	refuse(caller, CUDA_ERROR_INVALID_VALUE, "%s takes one session at a time", request->command);
-	return NULL;
-}
-
-static void answer_suspend(struct caller *caller)
-{
-	const struct caller_request *request = &caller->request;
-	bool now = request->argument_count == 2 && !strcmp(request->arguments[1], "now");
-	enum swap_manner manner = !now					 ? SWAP_AT_REST
-				  : quota_is_operator(caller->guest.uid) ? SWAP_PAUSED_BY_US
-									 : SWAP_PAUSED;
-	struct session *session = find_awaited(caller, now);
-	const char *obstacle;
-
-	if (!session)
-		return;
-	caller->awaited_id = request->id;
-	obstacle = swap_begin(session, manner, on_swapped, caller);
-	if (obstacle)
-		on_swapped(caller, CUDA_ERROR_NOT_SUPPORTED, obstacle);
-}
-
-static void answer_resume(struct caller *caller)
-{
-	bool is_ours = quota_is_operator(caller->guest.uid);
-	struct session *session = find_awaited(caller, false);
-
-	if (!session)
-		return;
-	if (session->pause_is_ours && !is_ours) {
-		refuse(caller, CUDA_ERROR_NOT_PERMITTED,
-			"session %s was paused by the service's operator, who alone resumes it",
-			caller->request.arguments[0]);
-		return;
-	}
-	session_pause(session, false, is_ours);
-	caller->awaited_id = caller->request.id;
-	swap_end(session, on_swapped, caller);
 }
 
 static void say_reloaded(struct caller *caller, uint64_t id, bool reloaded, const char *text)
@@ -537,10 +488,17 @@ static void on_closed(void *context, const char *reason)
 	caller_free(context);
 }
 
-static const struct connection_handlers handlers = {
-	.message = on_message, .closed = on_closed, .outside = true};
+static unsigned count_operators(const struct daemon *daemon, uid_t uid)
+{
+	const struct guest *caller;
+	unsigned count = 0;
 
-static void caller_new(struct daemon *daemon, struct connection *connection, uid_t uid, pid_t pid,
+	TAILQ_FOREACH (caller, &daemon->operators, link)
+		count += caller->uid == uid;
+	return count;
+}
+
+void caller_new(struct daemon *daemon, struct connection *connection, uid_t uid, pid_t pid,
 	const struct wire_message *message)
 {
 	const struct wire_message full = {.type = WIRE_ADMIN_REPLY,
@@ -548,7 +506,7 @@ static void caller_new(struct daemon *daemon, struct connection *connection, uid
 		.admin_reply = {.code = CUDA_ERROR_NOT_PERMITTED,
 			.json = "{\"reason\":\"its user has as many connections of frmpsctl as there may "
 				"be\"}"}};
-	bool room = guests_count_operators(daemon, uid) < OPERATORS_PER_USER;
+	bool room = count_operators(daemon, uid) < OPERATORS_PER_USER;
 	struct caller *caller = room ? calloc(1, sizeof(*caller)) : NULL;
 
 	if (!room)
@@ -564,7 +522,7 @@ static void caller_new(struct daemon *daemon, struct connection *connection, uid
 	*caller = (struct caller){
 		.daemon = daemon, .connection = connection, .guest = {.uid = uid, .pid = pid}};
 	TAILQ_INSERT_TAIL(&daemon->operators, &caller->guest, link);
-	connection_set_owner(connection, &handlers, caller);
+	connection_set_owner(connection, on_message, on_closed, caller);
 	await_answer(caller, message);
 }
 
@@ -574,7 +532,7 @@ struct caller *caller_free(struct caller *caller)
 
 	TAILQ_FOREACH (session, &caller->daemon->sessions, link) {
 		move_forget(session, caller);
-		swap_forget(session, caller);
+		checkpoint_forget(session, caller);
 	}
 	reload_forget(caller->daemon, caller);
 	connection_shutdown(caller->connection);
@@ -588,16 +546,18 @@ struct caller *caller_of(struct guest *guest)
 	return (struct caller *)((char *)guest - offsetof(struct caller, guest));
 }
 
-static void caller_dismiss(struct guest *guest)
+void caller_dismiss(struct guest *guest)
 {
 	caller_free(caller_of(guest));
 }
 
-static void open_desk(struct daemon *daemon)
+void callers_init(struct daemon *daemon)
 {
 	turn_init(daemon);
 	daemon->events.noted = on_event;
 }
 
-const struct desk control_desk = {
-	.open = open_desk, .close = turn_deinit, .receive = caller_new, .dismiss = caller_dismiss};
+void callers_deinit(struct daemon *daemon)
+{
+	turn_deinit(daemon);
+}

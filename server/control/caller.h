@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 #include "protocol/wire.h"
-#include "server/session/guests.h"
+#include "server/session/daemon.h"
 
 struct connection;
-struct daemon;
-struct desk;
+struct session;
+struct wire_message;
 
 #define OPERATORS_PER_USER 32u
 /* Documents in files that an operator is sent without having read them. */
@@ -44,12 +44,36 @@ struct caller {
 	unsigned files;	     /* documents that may be unread */
 };
 
+/** Sends an answer: a document with one number, or an empty one. An operator that cannot get an
+ * answer is freed. @key: NULL: empty */
+void caller_say(struct caller *caller, uint64_t id, const char *key, int64_t value);
+/** Sends a refusal. @reason: may repeat the operator's text */
+void caller_refuse(struct caller *caller, uint64_t id, int32_t code, const char *reason);
+
+/** True for operators that may end the session. */
+bool caller_may_command(const struct caller *caller, const struct session *session);
+/**
+ * Finds the session that the first argument names, if the operator may command that session, and
+ * the session does not end already. @has_word: the command takes a second argument
+ * Return: NULL after an answer with the reason
+ */
+struct session *caller_find_living(struct caller *caller, bool has_word);
+
 /** The operator of an entry of daemon->operators. */
 struct caller *caller_of(struct guest *guest);
 
-/** The daemon's interface to this room: disconnects an operator whose user has too many
- * connections. */
-extern const struct desk control_desk;
+/** Before any connection, and after the last. */
+void callers_init(struct daemon *daemon);
+void callers_deinit(struct daemon *daemon);
+/**
+ * Takes over a connection whose first message is an operator's; an operator whose user has too many
+ * connections is sent away.
+ * @pid: of the operator's process
+ */
+void caller_new(struct daemon *daemon, struct connection *connection, uid_t uid, pid_t pid,
+	const struct wire_message *message);
+/** Sends an operator away. */
+void caller_dismiss(struct guest *guest);
 /** Answers the request that waited; may free the operator. */
 void caller_answer(struct caller *caller);
 struct caller *caller_free(struct caller *caller);

@@ -21,7 +21,7 @@
 
 #include "server/control/document.h"
 #include "server/session/daemon.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 
 static bool may_see(const struct event_entry *event, uid_t uid)
 {

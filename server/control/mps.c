@@ -11,16 +11,20 @@
 
 #include "protocol/cuda_abi.h"
 #include "protocol/percentage.h"
+#include "protocol/uuid.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/control/caller.h"
+#include "server/daemon/life.h"
+#include "server/identity.h"
 #include "server/log.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/partition.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/session.h"
+#include "server/session/userlog.h"
 #include "server/worker/worker.h"
 #include "shm/layout.h"
 
@@ -116,18 +120,25 @@ static void print_value(const struct verb *verb, uint64_t bytes)
 		snprintf(answer->text, sizeof(answer->text), "%" PRIu64 "M", mib);
 }
 
-/* True if a word names the device of the service: 0, or the beginning of its UUID. */
+/* True if a word names the device: the number, or the beginning of the UUID. */
 static bool is_device(const struct verb *verb, const char *word)
 {
-	char uuid[BACKEND_UUID_TEXT];
+	const unsigned number = verb->daemon->heritage->number;
+	char uuid[UUID_TEXT];
+	uint64_t named;
 
-	if (!strcmp(word, "0"))
+	if (parse_number(word, UINT32_MAX, &named) && named == number)
 		return true;
-	backend_uuid_text(verb->daemon->device.uuid, uuid);
+	daemon_uuid(verb->daemon, uuid);
 	if (verb->daemon->device_known && strlen(word) > strlen("GPU-") &&
 		!strncasecmp(word, uuid, strlen(word)))
 		return true;
-	refuse(verb, CUDA_ERROR_INVALID_DEVICE, "there is no device %s: the service has one, 0", word);
+	if (daemon_devices(verb->daemon) == 1)
+		refuse(verb, CUDA_ERROR_INVALID_DEVICE, "there is no device %s: the service has one, 0",
+			word);
+	else
+		refuse(verb, CUDA_ERROR_INVALID_DEVICE, "device %s is not this one: that is %u, %s", word,
+			number, uuid);
 	return false;
 }
 
@@ -378,7 +389,7 @@ static bool check_label(const struct verb *verb, const char *label)
 static void add_partition(const struct verb *verb)
 {
 	const char *label = verb->count > 3 ? verb->words[3] : "";
-	char uuid[BACKEND_UUID_TEXT], name[PARTITION_NAME];
+	char uuid[UUID_TEXT], name[PARTITION_NAME];
 	const struct partition *partition;
 	uint32_t units;
 
@@ -391,7 +402,7 @@ static void add_partition(const struct verb *verb)
 		return;
 	}
 	partition_name(partition, name);
-	backend_uuid_text(verb->daemon->device.uuid, uuid);
+	daemon_uuid(verb->daemon, uuid);
 	snprintf(verb->answer->text, sizeof(verb->answer->text), "Partition %s/%s created", uuid, name);
 	note_partition(verb, name, "is made, of", units);
 }
@@ -502,8 +513,8 @@ static void shutdown_server(const struct verb *verb)
 		at_once ? ", and its programs" : " with its last program");
 	domain_dismiss(domain);
 	if (at_once)
-		daemon_end_sessions(verb->daemon, domain, SHM_SESSION_CLOSED,
-			CUDA_ERROR_MPS_CLIENT_TERMINATED, "an operator has shut its server down");
+		sessions_end_all(verb->daemon, domain, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED,
+			"an operator has shut its server down");
 }
 
 static void quit(const struct verb *verb)

@@ -18,7 +18,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/offender.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 
 static json_t *offender_json(const struct daemon *daemon, const struct offender *offender)
 {

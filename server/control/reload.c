@@ -34,6 +34,7 @@ static void read_file(uv_work_t *work)
 
 	reload->outcome = config_load(&reload->config, now->file, now->settings, now->setting_count,
 		reload->text, sizeof(reload->text));
+	reload->config.rules.device = now->rules.device;
 }
 
 static void take_effect(struct reload *reload)

@@ -2,6 +2,7 @@
 // names are part of the interface between different versions: added to, never changed.
 //
 //   name, uuid, pci		texts: of the device
+//   number, devices		place among the service's devices, and the number of these
 //   driver_version		of CUDA, as in cuDriverGetVersion()
 //   major, minor		compute capability
 //   total_bytes		most device memory for the process, or for a program that starts now
@@ -16,11 +17,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "protocol/uuid.h"
 #include "server/control/document.h"
 #include "server/log.h"
+#include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
+#include "server/session/grant.h"
 #include "server/session/session.h"
 #include "server/session/subject.h"
 
@@ -43,18 +47,13 @@ static const struct session *find_own(const struct daemon *daemon, uid_t uid, pi
 /* The limit of a program that begins now. */
 static uint64_t limit_of_new(const struct daemon *daemon, uid_t uid, pid_t pid)
 {
-	const struct domain *domain;
+	const struct wire_hello hello = {0};
 	struct subject subject;
 	struct terms terms;
-	uint64_t limit;
 
 	subject_read(uid, pid, &subject);
-	terms_find(&daemon->rules, &subject, &terms);
-	limit = terms_lower(terms.memory_limit, daemon->memory_default);
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->assigned && domain->identity.uid == uid && !domain->alone)
-			limit = terms_lower(limit, domain->memory_limit);
-	return limit;
+	grant_terms(daemon, &subject, &hello, &terms);
+	return terms.memory_limit;
 }
 
 /* @ret_used: their memory in all, bytes */
@@ -81,7 +80,7 @@ char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
 	const struct backend_device *device = &daemon->device;
 	const int32_t *attributes = device->attributes;
 	const struct session *own = find_own(daemon, uid, pid);
-	char uuid[BACKEND_UUID_TEXT], name[sizeof(device->name)];
+	char uuid[UUID_TEXT], name[sizeof(device->name)];
 	uint64_t used, total;
 	json_t *processes, *json;
 
@@ -90,7 +89,7 @@ char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
 	processes = list_processes(daemon, uid, &used);
 	total = terms_lower(
 		device->total_bytes, own ? own->terms.memory_limit : limit_of_new(daemon, uid, pid));
-	backend_uuid_text(device->uuid, uuid);
+	daemon_uuid(daemon, uuid);
 	/* Comes from an executor. */
 	snprintf(name, sizeof(name), "%s", device->name);
 	log_clean(name);
@@ -100,11 +99,14 @@ char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
 		(int)attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR], "total_bytes",
 		(json_int_t)total, "used_bytes", (json_int_t)(own ? own->holdings.memory_bytes : used),
 		"processes", processes);
-	if (json)
+	if (json) {
+		json_object_set_new(json, "number", json_integer(daemon->heritage->number));
+		json_object_set_new(json, "devices", json_integer(daemon_devices(daemon)));
 		json_object_set_new(json, "pci",
 			json_sprintf("%04x:%02x:%02x.0",
 				(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID],
 				(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID],
 				(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]));
+	}
 	return document_text(json);
 }

@@ -1,12 +1,13 @@
 // Status. See status.h. Names are part of the operator's interface: added to, never changed.
 //
 //   version, backend, socket   texts
+//   devices			number of the service's devices; each has a status of its own
 //   pid, uptime_seconds	the daemon's process; how long the service has run
 //   stop_ms	during a shutdown: the time that is left for present programs; else null
 //   holder			process that takes signals and starts the daemon again
 //   ready			true once keeper and a first executor were up
 //   keeper			null or
-//     pid, state		state: starting, serving, condemned
+//     pid, state		state: starting, serving, terminating
 //     overdue_seconds		0, or the time for which an answer is missing: requests for device memory wait, until
 // 				the keeper is replaced after a minute
 //   proof			null: the backend needs none; or whether faults of kernels were proved to be contained
@@ -15,7 +16,8 @@
 //     reason			only when not proved: the reason
 //   device			zeros before an executor was up
 //     name, total_bytes, driver_version, multiprocessors
-//     uuid			as the driver's tools write it
+//     number			place among the service's devices
+//     uuid			as the driver's tools write it; logical devices have similar UUIDs
 //     chunks, chunk_multiprocessors	units of granting multiprocessors: their number, and the size of each; 0: unsupported
 //     free_chunks		chunks that SM partitions can still have
 //     unheld_bytes		exported memory that no program has any more, but somebody's descriptor preserves
@@ -46,7 +48,7 @@
 // 				pinned until nothing runs
 //     executors		a list
 // 	 pid, role		role: active, standby
-// 	 state			starting, warming, warm, active, condemned
+// 	 state			starting, warming, warm, active, terminating
 // 	 generation		0: has never served
 // 	 behind			messages without a confirmation; a standby takes over at 0
 // 	 immovable		number of sessions that this standby cannot take over
@@ -88,23 +90,28 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "protocol/place.h"
+#include "protocol/uuid.h"
 #include "server/config/config.h"
 #include "server/control/document.h"
-#include "server/fault/device.h"
+#include "server/daemon/device.h"
 #include "server/fault/promote.h"
+#include "server/incident/incident.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/events.h"
+#include "server/session/export.h"
 #include "server/session/linger.h"
 #include "server/session/partition.h"
-#include "server/session/quota.h"
+#include "server/daemon/quota.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
 #include "server/standby/swap.h"
 #include "server/version.h"
-#include "server/worker/overdue.h"
+#include "server/fault/overdue.h"
 #include "server/worker/worker.h"
 
 /* A text from elsewhere, names of kernels for example. */
@@ -236,7 +243,7 @@ static json_t *executor_json(const struct worker *worker)
 static json_t *domain_json(const struct domain *domain)
 {
 	json_t *executors = json_array(), *sessions = json_array();
-	const char *verdict = domain->promotion->verdict_text;
+	const char *verdict = domain->promotion.verdict_text;
 	const struct session *session;
 	const struct worker *worker;
 
@@ -248,9 +255,9 @@ static json_t *domain_json(const struct domain *domain)
 	return json_pack("{so so ss si so so sI so so}", "uid",
 		domain->assigned ? json_integer(domain->identity.uid) : json_null(), "alone",
 		domain->alone ? foreign(domain->reason) : json_null(), "state",
-		incident_phase_name(domain->promotion->state), "generation", (int)domain->generation,
+		incident_phase_name(domain->promotion.state), "generation", (int)domain->generation,
 		"verdict", *verdict ? foreign(verdict) : json_null(), "verdict_ms",
-		*verdict ? json_integer(domain->promotion->verdict_ms) : json_null(), "unpinning_bytes",
+		*verdict ? json_integer(domain->promotion.verdict_ms) : json_null(), "unpinning_bytes",
 		(json_int_t)linger_bytes(domain), "executors", executors, "clients", sessions);
 }
 
@@ -320,14 +327,15 @@ static json_t *device_json(const struct daemon *daemon)
 {
 	const struct backend_device *device = &daemon->device;
 	const struct device_health *health = &daemon->health;
-	char uuid[BACKEND_UUID_TEXT];
+	char uuid[UUID_TEXT];
 	json_t *json = json_pack("{so sI si si ss}", "name", foreign(device->name), "total_bytes",
 		(json_int_t)device->total_bytes, "driver_version", (int)device->driver_version,
 		"multiprocessors", (int)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT], "state",
 		device_state_name(health->state));
 
-	backend_uuid_text(device->uuid, uuid);
+	daemon_uuid(daemon, uuid);
 	if (json) {
+		json_object_set_new(json, "number", json_integer(daemon->heritage->number));
 		json_object_set_new(json, "uuid", json_string(uuid));
 		json_object_set_new(json, "compute_mode",
 			json_string(daemon->heritage->exclusive ? "exclusive" : "default"));
@@ -444,10 +452,12 @@ static json_t *stop_json(const struct daemon *daemon)
 char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
+	char path[PLACE_BYTES];
 
-	return document_text(json_pack("{ss ss so si si sI so sb so so so so so so so so so so}", "version",
-		SERVER_VERSION, "backend", daemon->heritage->backend, "socket",
-		foreign(daemon->config->socket), "pid", (int)getpid(), "holder", (int)getppid(),
+	daemon_socket(daemon, path);
+	return document_text(json_pack("{ss ss so si si si sI so sb so so so so so so so so so so}",
+		"version", SERVER_VERSION, "backend", daemon->heritage->backend, "socket", foreign(path),
+		"devices", (int)daemon_devices(daemon), "pid", (int)getpid(), "holder", (int)getppid(),
 		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "stop_ms",
 		stop_json(daemon), "ready", daemon->ready, "keeper", keeper_json(daemon), "device",
 		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "run_as",

@@ -24,7 +24,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "server/environment.h"
 #include "server/clock.h"
 #include "server/executor/memory.h"
 #include "server/executor/tenant.h"
@@ -34,14 +33,14 @@
 /* After a gap, so many times its length for the clients. */
 #define BURIAL_REST 9u
 
+uint64_t burial_limit = UINT64_C(1) << 30;
+
 void burial_init(struct executor *executor)
 {
 	struct burials *burials = &executor->burials;
 
 	TAILQ_INIT(&burials->list);
 	pthread_mutex_init(&burials->lock, NULL);
-	burials->limit = environment_number("FRMPS_UNPIN_MIB", BURIAL_MIB_DEFAULT, 0, UINT64_C(1) << 30)
-			 << 20;
 }
 
 void burial_deinit(struct executor *executor)
@@ -145,7 +144,7 @@ static bool is_over(struct burials *burials, unsigned times)
 	bool over;
 
 	pthread_mutex_lock(&burials->lock);
-	over = burials->bytes > times * burials->limit || burials->count > times * BURIAL_COUNT;
+	over = burials->bytes > times * burial_limit || burials->count > times * BURIAL_COUNT;
 	pthread_mutex_unlock(&burials->lock);
 	return over;
 }

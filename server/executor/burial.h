@@ -19,7 +19,6 @@ struct job;
 struct tenant;
 
 /* Pinned memory that waits before the gate is shut for it, MiB. */
-#define BURIAL_MIB_DEFAULT 1024u
 /* Ended sessions that wait before the gate is shut for their free. */
 #define BURIAL_COUNT 64u
 /* How often to look for an idle moment while something waits. */
@@ -41,12 +40,14 @@ struct burials {
 	TAILQ_HEAD(, burial) list; /* only the module thread takes out */
 	uint64_t bytes;		   /* of all entries */
 	unsigned count;
-	uint64_t limit;	    /* bytes */
 	uint64_t retry_at;  /* ns: the gate is not shut for burials before; module thread */
 	_Atomic bool stuck; /* no gap came when the gate was last shut for deferred frees */
 };
 
-/** Reads FRMPS_UNPIN_MIB. */
+/* Freed pinned memory that may wait for a quiet moment, bytes. Changed by tests alone, before an
+ * executor starts. */
+extern uint64_t burial_limit;
+
 void burial_init(struct executor *executor);
 /** Nothing may be waiting any more. */
 void burial_deinit(struct executor *executor);

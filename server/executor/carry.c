@@ -2,9 +2,9 @@
 //
 // The main thread checks a request. For a copy to a file the main thread first waits for the
 // session's work on the device (drain.c); no more is issued, because the session's word `share`
-// forbids that. Then the request is a job of the carriers: threads that each have a stream and two
-// pinned pieces. While the device copies one piece, the carrier copies the other between its piece
-// and the file:
+// forbids that. A request for no bytes ends there. Then the request is a job of the carriers:
+// threads that each have a stream and two pinned pieces. While the device copies one piece, the
+// carrier copies the other between its piece and the file:
 //
 //   out   device ──► piece 0 │ device ──► piece 1 │ device ──► piece 0 …
 //                            │ piece 0 ──► file   │ piece 1 ──► file   …
@@ -383,6 +383,8 @@ static void drained(struct job *job)
 {
 	if (!job->drained || executor_is_lost(job->executor) || job->tenant->closing)
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "its work on the device does not end");
+	else if (!job->message.carry.bytes)
+		job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 	else
 		queue(job);
 }
@@ -401,9 +403,10 @@ static bool is_sound(const struct job *job)
 	const struct wire_carry *wish = &job->message.carry;
 	struct range_cache cache = {0};
 
-	return job->packet.fd_count == 1 && wish->bytes && wish->address % PAGE == 0 &&
-	       wish->bytes % PAGE == 0 && wish->offset % PAGE == 0 &&
-	       wish->address + wish->bytes > wish->address &&
+	if (!wish->bytes)
+		return !job->packet.fd_count && !wish->into;
+	return job->packet.fd_count == 1 && wish->address % PAGE == 0 && wish->bytes % PAGE == 0 &&
+	       wish->offset % PAGE == 0 && wish->address + wish->bytes > wish->address &&
 	       range_set_covers_slow(&job->tenant->device, &cache, wish->address, wish->bytes) &&
 	       has_room(job->packet.fds[0], wish);
 }

@@ -16,8 +16,8 @@
 // The calls run in a thread of the driver, while the multiprocessors stand still and with locks of
 // the driver held that another of our threads may wait for in a call. So these calls take
 // tenants_lock, contain.lock and ends_lock only, under which no thread calls the backend. They
-// write shared words, wake sleepers, and leave messages and the log to the main thread. Lock order:
-// tenants_lock, then one of the two others.
+// write shared words, wake sleepers, and leave messages and the log to the main thread. Order:
+// tenants_lock, then one of the two others (shm/locks.def).
 
 #include "server/executor/contain.h"
 

@@ -84,6 +84,15 @@ static CUresult map_chunk(struct tenant *tenant, const struct wire_range *range,
 	return code;
 }
 
+/* True if a range of an exact set has a part of this one. */
+static bool touches(struct range_set *set, const struct wire_range *range)
+{
+	if (range_set_add(set, range->address, range->bytes))
+		return true;
+	range_set_remove(set, range->address, range->bytes);
+	return false;
+}
+
 static void map_memory_now(struct job *job)
 {
 	const struct wire_range *range = &job->message.range;
@@ -102,6 +111,7 @@ static void map_memory_now(struct job *job)
 	}
 	if (fd >= 0)
 		close(fd);
+	range_set_remove(&tenant->changing, range->address, range->bytes);
 	job_reply(job, code, NULL, 0, NULL);
 }
 
@@ -119,6 +129,9 @@ static int map_memory_ready(struct job *job)
 
 static void map_memory(struct job *job)
 {
+	const struct wire_range *range = &job->message.range;
+
+	range_set_add(&job->tenant->changing, range->address, range->bytes);
 	if (stray_is_ready(job->tenant)) {
 		map_memory_now(job);
 		return;
@@ -176,6 +189,7 @@ static void unmap_memory_drained(struct job *job)
 	if (job->drained)
 		code = executor_code(
 			job->executor, tenant_ops(tenant)->chunk_unmap(range->address, range->bytes));
+	range_set_remove(&tenant->changing, range->address, range->bytes);
 	if (code)
 		restore(&tenant->device_maps, &tenant->device, range);
 	else
@@ -186,12 +200,52 @@ static void unmap_memory_drained(struct job *job)
 static void unmap_memory(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
-	CUresult code = range_code(withdraw(&tenant->device_maps, &tenant->device, &job->message.range));
+	const struct wire_range *range = &job->message.range;
+	CUresult code = range_code(withdraw(&tenant->device_maps, &tenant->device, range));
 
+	if (!code) {
+		code = range_code(range_set_add(&tenant->changing, range->address, range->bytes));
+		if (code)
+			restore(&tenant->device_maps, &tenant->device, range);
+	}
 	if (code)
 		job_reply(job, code, NULL, 0, NULL);
 	else
 		drain_begin(job, UNMAP_NS, unmap_memory_drained);
+}
+
+static void begin_change(struct job *job)
+{
+	if (job->message.type == WIRE_MAP_MEMORY)
+		map_memory(job);
+	else
+		unmap_memory(job);
+}
+
+static int change_memory_free(struct job *job)
+{
+	if (touches(&job->tenant->changing, &job->message.range) && !executor_is_lost(job->executor))
+		return JOB_E_WAIT;
+	job->tenant->changes_queued--;
+	begin_change(job);
+	return 0;
+}
+
+/* Requests for the same range are carried out in their order. A daemon that has taken over does not
+ * know how far those of the earlier one have come. */
+static void change_memory(struct job *job)
+{
+	struct tenant *tenant = job->tenant;
+	const struct wire_range *range = &job->message.range;
+
+	if (!is_device_range(tenant, range) ||
+		(!tenant->changes_queued && !touches(&tenant->changing, range))) {
+		begin_change(job);
+		return;
+	}
+	tenant->changes_queued++;
+	job->step = change_memory_free;
+	job_park(job);
 }
 
 /* True if reading the file can never fault: the file is large enough and cannot shrink. A file of
@@ -213,15 +267,6 @@ static void hide(uint64_t address, uint64_t bytes)
 	if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 		log_error("cannot reserve %s again: %m", BYTES_OF(bytes));
-}
-
-/* True if memory that was freed there is still pinned. */
-static bool is_unpinning(struct tenant *tenant, const struct wire_range *range)
-{
-	if (range_set_add(&tenant->unpinning, range->address, range->bytes))
-		return true;
-	range_set_remove(&tenant->unpinning, range->address, range->bytes);
-	return false;
 }
 
 static CUresult map_pages(struct tenant *tenant, const struct wire_range *range, int fd)
@@ -271,7 +316,7 @@ static void map_host_now(struct job *job)
 		text = "not a range of the host part, or no memory beside it";
 	else if (!is_steady(fd, range->bytes))
 		text = "the memory is too small, could shrink, or is of huge pages";
-	else if (is_unpinning(tenant, range) || !burial_admits(job->executor))
+	else if (touches(&tenant->unpinning, range) || !burial_admits(job->executor))
 		code = CUDA_ERROR_OUT_OF_MEMORY;
 	else
 		code = range_code(range_set_add(&tenant->host_maps, range->address, range->bytes));
@@ -298,7 +343,7 @@ static void unpin_at_once(struct job *job)
 	struct executor *executor = job->executor;
 	uint64_t begin = clock_now();
 
-	while (is_unpinning(job->tenant, &job->message.range) && !tenant_is_any_served(executor) &&
+	while (touches(&job->tenant->unpinning, &job->message.range) && !tenant_is_any_served(executor) &&
 		!executor_is_lost(executor) && clock_now() - begin < READY_NS)
 		if (!burial_work(executor))
 			nanosleep(&pause, NULL);
@@ -318,7 +363,7 @@ static void unmap_host_finish(struct job *job)
 	}
 	burial_work(job->executor);
 	unpin_at_once(job);
-	job_reply(job, CUDA_SUCCESS, &wish->bytes, is_unpinning(tenant, wish) ? 1 : 0, NULL);
+	job_reply(job, CUDA_SUCCESS, &wish->bytes, touches(&tenant->unpinning, wish) ? 1 : 0, NULL);
 }
 
 static void unmap_host_drained(struct job *job)
@@ -450,8 +495,8 @@ static void encode_tensor_map(struct job *job)
 }
 
 static void (*const handlers[WIRE_TYPES])(struct job *job) = {
-	[WIRE_MAP_MEMORY] = map_memory,
-	[WIRE_UNMAP_MEMORY] = unmap_memory,
+	[WIRE_MAP_MEMORY] = change_memory,
+	[WIRE_UNMAP_MEMORY] = change_memory,
 	[WIRE_MAP_HOST] = map_host,
 	[WIRE_UNMAP_HOST] = unmap_host,
 	[WIRE_QUERY_MEMORY] = query_memory,

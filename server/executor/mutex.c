@@ -26,6 +26,10 @@
 #include "server/clock.h"
 #include "shm/order.h"
 
+/* The C library's, whose order nobody checks (shm/lock_order.h). */
+#undef pthread_mutex_lock
+#undef pthread_mutex_trylock
+
 /* Pauses between two looks at a mutex or a turnstile. The holder may want the mutex again at once:
  * an eager waiter takes the cache line away each time, which slows both down. */
 #define PAUSES	   8

@@ -60,8 +60,8 @@
 #define PUBLISH_BYTES	65536u
 #define SPIN_US_DEFAULT 50u
 /* Twice the time of a turn with a launch in all serving threads (mutex.h). */
-#define LOCK_SPIN_NS_DEFAULT 20000u
-#define EVENTS		     64
+#define LOCK_SPIN_NS 20000u
+#define EVENTS	     64
 /* Looks at rings between two idle turns: a few cycles each, where a turn is a hundred and more. */
 #define LOOKS 64u
 /* Looks at rings before the first look at times: the backend is not asked again at once. */
@@ -459,7 +459,7 @@ int serve_pool_init(struct executor *executor, unsigned threads)
 	int error = 0;
 
 	pool->spin_ns = environment_number("FRMPS_SPIN_US", SPIN_US_DEFAULT, 0, 1000000) * CLOCK_US;
-	mutex_spin(environment_number("FRMPS_LOCK_SPIN_NS", LOCK_SPIN_NS_DEFAULT, 0, CLOCK_MS));
+	mutex_spin(LOCK_SPIN_NS);
 	threads = threads ? threads : default_threads();
 	pool->threads = aligned_alloc(SHM_LINE, threads * sizeof(*pool->threads));
 	if (!pool->threads)

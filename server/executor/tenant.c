@@ -47,6 +47,7 @@ struct tenant *tenant_new(struct executor *executor, uint64_t id)
 	range_set_init(&tenant->globals, true);
 	range_set_init(&tenant->device_maps, false);
 	range_set_init(&tenant->host_maps, false);
+	range_set_init(&tenant->changing, false);
 	range_set_init(&tenant->unpinning, false);
 	constant_set_init(&tenant->constants);
 	share_init(&tenant->share);
@@ -73,6 +74,7 @@ struct tenant *tenant_unref(struct tenant *tenant)
 	range_set_deinit(&tenant->globals);
 	range_set_deinit(&tenant->device_maps);
 	range_set_deinit(&tenant->host_maps);
+	range_set_deinit(&tenant->changing);
 	range_set_deinit(&tenant->unpinning);
 	constant_set_deinit(&tenant->constants);
 	pthread_mutex_destroy(&tenant->graphs.lock);

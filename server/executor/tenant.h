@@ -76,7 +76,11 @@ struct tenant {
 	/* Memory that commands may name. Locked inside. */
 	struct range_set device, host, globals;	 /* merging */
 	struct range_set device_maps, host_maps; /* exact: main thread; see memory.c for the module thread */
-	struct range_set unpinning;		 /* exact: freed, but still pinned (burial.c) */
+	/* exact, main thread: device memory that is being mapped or unmapped; and requests that
+	 * wait until that is over */
+	struct range_set changing;
+	unsigned changes_queued;
+	struct range_set unpinning; /* exact: freed, but still pinned (burial.c) */
 	struct burial burial;
 
 	struct guard *guard; /* NULL: none. Main thread, at the end the module thread */

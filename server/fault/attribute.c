@@ -30,6 +30,8 @@
 #include "server/fault/evidence.h"
 #include "server/fault/oldest.h"
 #include "server/fault/promote.h"
+#include "server/incident/in_flight.h"
+#include "server/incident/judge.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
@@ -58,7 +60,7 @@ uint32_t attribute_doubt(const struct domain *domain, const struct worker *worke
 
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
-	const struct promotion *promotion = domain->promotion;
+	const struct promotion *promotion = &domain->promotion;
 	uint32_t doubt = attribute_doubt(domain, worker);
 	bool sign = promotion->cause == PROMOTE_SIGN;
 	/* Evidence, but not of itself that there was a fault. */
@@ -118,14 +120,14 @@ static void log_evidence(const struct domain *domain, const struct judge_evidenc
 
 void attribute_contained(struct domain *domain, uint64_t number)
 {
-	const struct session *session = domain_find_session(domain, number);
+	struct session *session = domain_find_session(domain, number);
 
-	domain->promotion->contained = number;
+	domain->promotion.contained = number;
 	domain->daemon->counters.faults++;
 	domain->daemon->counters.culprits++;
 	if (!session)
 		return;
-	session->evidence->faulted = true;
+	session->evidence.faulted = true;
 	offender_note(domain->daemon, session);
 }
 
@@ -133,18 +135,18 @@ bool attribute_is_noted(const struct domain *domain, uint64_t number)
 {
 	const struct session *session = domain_find_session(domain, number);
 
-	return number == domain->promotion->contained || (session && session->evidence->faulted);
+	return number == domain->promotion.contained || (session && session->evidence.faulted);
 }
 
 static void count_loss(struct session *session, const struct in_flight *now)
 {
-	struct session_evidence *evidence = session->evidence;
+	struct session_evidence *evidence = &session->evidence;
 
 	if (evidence->losses && in_flight_intersect(&evidence->common, now)) {
 		evidence->losses++;
 		return;
 	}
-	evidence_forget_losses(session);
+	session_evidence_forget_losses(&session->evidence);
 	in_flight_copy(&evidence->common, now);
 	evidence->losses = now->count != 0;
 }
@@ -152,7 +154,7 @@ static void count_loss(struct session *session, const struct in_flight *now)
 static void set_recover(
 	struct session *session, const struct judge_verdict *verdict, bool is_unsure, bool in_flight)
 {
-	enum session_recover *recover = &session->evidence->recover;
+	enum session_recover *recover = &session->evidence.recover;
 
 	/* The result of this promotion stands until a standby has carried it out. */
 	if (*recover == SESSION_RECOVER_CULPRIT || *recover == SESSION_RECOVER_UNSURE)
@@ -190,13 +192,13 @@ static void settle(struct session *session, const struct worker *worker, const s
 	in_flight_init(&now, &session->view);
 	set_recover(session, verdict, open && worked, now.count != 0);
 	if (verdict->culprit || verdict->gone)
-		evidence_forget_losses(session);
+		session_evidence_forget_losses(&session->evidence);
 	else if (served || fell_short)
 		count_loss(session, &now);
 	log_debug("domain %u: session %llu: served %d, doubtful %u, in doubt %d, losses %u, recover %d",
 		session->domain->number, (unsigned long long)session->number, served,
-		word_acquire(&session->view.server->doubtful), now.count != 0, session->evidence->losses,
-		(int)session->evidence->recover);
+		word_acquire(&session->view.server->doubtful), now.count != 0, session->evidence.losses,
+		(int)session->evidence.recover);
 	in_flight_deinit(&now);
 }
 
@@ -218,7 +220,7 @@ static void name_kernel(const struct session *culprit, struct judge_verdict *ver
 
 static void name_culprit(struct domain *domain, const struct judge_verdict *verdict)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 	struct session *session;
 
 	/* A second loss within a promotion does not revoke the proof of the first. */
@@ -252,12 +254,12 @@ void attribute(struct domain *domain, const struct worker *worker)
 	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others ||
 	       attribute_doubt(domain, worker);
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		settle(session, worker, &verdict, open, domain->promotion->fell_short);
-	domain->promotion->over_limit = 0;
+		settle(session, worker, &verdict, open, domain->promotion.fell_short);
+	domain->promotion.over_limit = 0;
 	name_culprit(domain, &verdict);
 	noted = is_noted(domain, &verdict);
 	domain->daemon->counters.faults +=
 		verdict.ground != JUDGE_NO_FAULT && verdict.ground != JUDGE_OVER_LIMIT && (open || !noted);
 	domain->daemon->counters.culprits += verdict.culprit && !noted;
-	domain->promotion->times.judged = timer_now_us();
+	domain->promotion.times.judged = timer_now_us();
 }

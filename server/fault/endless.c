@@ -29,6 +29,8 @@
 #include "server/fault/time_limit.h"
 #include "server/fault/promote.h"
 #include "server/fault/verdict.h"
+#include "server/incident/incident.h"
+#include "server/incident/session_evidence.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
@@ -63,7 +65,7 @@ static void report(struct domain *domain, const struct session *session, const c
 		"its kernels "
 		"were ended, and every other program goes on",
 		(int)session->pid, session->program, (unsigned long long)daemon->config->max_kernel_seconds);
-	verdict_over_limit(domain, session, kernel, timer_now_us() - session->evidence->endless.asked_us);
+	verdict_over_limit(domain, session, kernel, timer_now_us() - session->evidence.endless.asked_us);
 }
 
 /* None of the session's kernels is on the device, where its work waits for kernels of others; or
@@ -73,8 +75,8 @@ static void begin_anew(struct session *session)
 	log_debug("work of session %llu waited for that of others, or was ended behind its fault, for longer "
 		  "than max_kernel_seconds",
 		(unsigned long long)session->number);
-	session->evidence->endless = (struct session_endless){0};
-	time_limit_forget(session);
+	session->evidence.endless = (struct session_endless){0};
+	session_evidence_forget_looks(&session->evidence);
 }
 
 /* The program was looked at as it ended, and had no error. */
@@ -90,9 +92,8 @@ static void on_ended(
 	struct domain *domain = session->domain;
 
 	(void)packet;
-	if (reply && worker == domain->active &&
-		worker->generation == session->evidence->endless.generation) {
-		session->evidence->endless.is_open = false;
+	if (reply && worker == domain->active && worker->generation == session->evidence.endless.generation) {
+		session->evidence.endless.is_open = false;
 		if (!reply->code && is_timeout(session))
 			report(domain, session, reply->text);
 		else if (!reply->code)
@@ -112,16 +113,16 @@ static void ask(struct domain *domain, struct session *session)
 		"its work was on the device for longer than max_kernel_seconds (%llu)",
 		(unsigned long long)domain->daemon->config->max_kernel_seconds);
 	message.trouble = (struct wire_trouble){.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = reason};
-	session->evidence->endless = (struct session_endless){
+	session->evidence.endless = (struct session_endless){
 		.generation = domain->active->generation, .asked_us = timer_now_us(), .is_open = true};
 	worker_request(domain->active, &message, NULL, 0, on_ended, session_ref(session));
 }
 
 void endless_over_limit(struct domain *domain, struct session *session)
 {
-	const struct session_endless *endless = &session->evidence->endless;
+	const struct session_endless *endless = &session->evidence.endless;
 
-	if (!incident_is_serving(domain->promotion->state))
+	if (!incident_is_serving(domain->promotion.state))
 		return;
 	if (endless->generation != domain->active->generation)
 		ask(domain, session);

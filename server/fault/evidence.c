@@ -17,34 +17,6 @@
  * driver reads a device that is full of warps first (4.8 s at most were seen). */
 #define REPORT_US 5000000u
 
-/*
- * Sessions
- */
-
-int evidence_open(struct session *session)
-{
-	session->evidence = calloc(1, sizeof(*session->evidence));
-	return session->evidence ? 0 : -ENOMEM;
-}
-
-void evidence_close(struct session *session)
-{
-	evidence_forget_losses(session);
-	time_limit_forget(session);
-	free(session->evidence);
-	session->evidence = NULL;
-}
-
-void evidence_forget_losses(struct session *session)
-{
-	in_flight_deinit(&session->evidence->common);
-	session->evidence->losses = 0;
-}
-
-/*
- * Workers
- */
-
 static struct worker_evidence *make(struct worker *worker)
 {
 	if (!worker->evidence)
@@ -94,7 +66,7 @@ static void remember(struct worker *worker, const struct xid *xid)
 
 void evidence_take_xid(struct worker *worker, const struct xid *xid)
 {
-	if (worker->state == WORKER_CONDEMNED)
+	if (worker->state == WORKER_TERMINATING)
 		return;
 	if (worker->state != WORKER_ACTIVE) {
 		/* This worker runs nothing of a session. If it cannot go on, it dies or sends

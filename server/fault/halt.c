@@ -30,6 +30,8 @@
 #include "server/fault/attribute.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
+#include "server/incident/incident.h"
+#include "server/incident/judge.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -62,19 +64,19 @@ static uint64_t progress_of(const struct session *session)
  * nobody issues. */
 static bool survivors_are_quiet(struct domain *domain, const struct judge_verdict *verdict)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 	uint64_t progress = 0;
 	struct session *session;
 	bool quiet = true;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
-		if (session->evidence->quiet || !session_is_live(session) ||
+		if (session->evidence.quiet || !session_is_live(session) ||
 			!attribute_was_served(session, domain->active) ||
 			judge_blames(verdict, session->number))
 			continue;
-		session->evidence->quiet = !shm_view_in_doubt(&session->view);
-		quiet &= session->evidence->quiet;
-		progress += session->evidence->quiet ? 1 : progress_of(session);
+		session->evidence.quiet = !shm_view_in_doubt(&session->view);
+		quiet &= session->evidence.quiet;
+		progress += session->evidence.quiet ? 1 : progress_of(session);
 	}
 	if (progress != promotion->progress) {
 		promotion->progress = progress;
@@ -86,7 +88,7 @@ static bool survivors_are_quiet(struct domain *domain, const struct judge_verdic
 /* Looks whether anything of anybody ended since the last look. */
 static void note_progress(struct domain *domain, uint64_t now_us)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 	const struct session *session;
 	uint64_t progress = 0;
 
@@ -111,14 +113,14 @@ static bool is_stalled(const struct domain *domain, uint64_t now_us)
 	uint64_t ms = domain->daemon->config->fault_stall_ms;
 
 	return lost_us && has_passed(now_us, lost_us, ms) &&
-	       has_passed(now_us, domain->promotion->moved_us, ms);
+	       has_passed(now_us, domain->promotion.moved_us, ms);
 }
 
 /* True if the executor has failed to explain a fault. The executor may yet contain a fault that it
  * still examines, and reports nothing meanwhile. */
 static bool is_unexplained(const struct domain *domain)
 {
-	const struct promotion *promotion = domain->promotion;
+	const struct promotion *promotion = &domain->promotion;
 
 	return promotion->cause == PROMOTE_SIGN &&
 	       (attribute_doubt(domain, domain->active) & SHM_DOUBT_FAULT);
@@ -127,7 +129,7 @@ static bool is_unexplained(const struct domain *domain)
 /* True if nothing more will be learnt about the cause. */
 static bool is_explained(const struct domain *domain, const struct judge_verdict *verdict, uint64_t now_us)
 {
-	const struct promotion *promotion = domain->promotion;
+	const struct promotion *promotion = &domain->promotion;
 	bool planned = promotion->cause == PROMOTE_ORPHAN;
 
 	return ((planned || verdict->culprit || verdict->gone) && !attribute_doubt(domain, domain->active)) ||
@@ -138,7 +140,7 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
  * answering before. */
 static bool is_silent(struct domain *domain, uint64_t now_us)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 
 	if (promotion->state != INCIDENT_HALTING || promotion->cause != PROMOTE_SILENT)
 		return false;
@@ -152,44 +154,54 @@ static void on_fenced(
 	struct domain *domain = context;
 
 	(void)packet;
-	if (!reply || worker != domain->active || domain->promotion->state != INCIDENT_LEAVING)
+	if (!reply || worker != domain->active || domain->promotion.state != INCIDENT_LEAVING)
 		return;
 	if (reply->code)
-		worker_condemn(worker, "it cannot be taken off the device");
+		worker_terminate(worker, "it cannot be taken off the device");
 	else
 		promote_off_device(domain);
+}
+
+static struct timer *timer_of(struct domain *domain)
+{
+	struct promotion *promotion = &domain->promotion;
+
+	if (!promotion->halt_timer)
+		promotion->halt_timer = timer_new(domain->daemon->loop, halt_look, domain);
+	log_bug_on(!promotion->halt_timer);
+	return promotion->halt_timer;
 }
 
 void halt_ask_for_fence(struct domain *domain)
 {
 	struct wire_message halt = {.type = WIRE_HALT, .halt.fence = true};
 
-	domain->promotion->fence_until_us = timer_now_us() + FENCE_MS * 1000;
+	domain->promotion.fence_until_us = timer_now_us() + FENCE_MS * 1000;
 	worker_request(domain->active, &halt, NULL, 0, on_fenced, domain);
-	timer_start(domain->promotion->halt_timer, FENCE_MS);
+	timer_start(timer_of(domain), FENCE_MS);
 }
 
 static void give_up(struct domain *domain, bool stalled)
 {
 	if (!promote_take(domain, INCIDENT_STUCK))
-		worker_condemn(domain->active,
+		worker_terminate(domain->active,
 			stalled ? "its context is dead" : "what was on the device does not end");
 }
 
 static void await_fence(struct domain *domain, uint64_t now_us)
 {
-	uint64_t until_us = domain->promotion->fence_until_us;
+	uint64_t until_us = domain->promotion.fence_until_us;
 
 	if (now_us >= until_us)
-		worker_condemn(domain->active, "it does not leave the device");
+		worker_terminate(domain->active, "it does not leave the device");
 	else
-		timer_start(domain->promotion->halt_timer, (until_us - now_us) / 1000 + 1);
+		timer_start(timer_of(domain), (until_us - now_us) / 1000 + 1);
 }
 
 void halt_look(void *context)
 {
 	struct domain *domain = context;
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 	uint64_t now_us = timer_now_us();
 	struct judge_verdict verdict;
 	bool halted = promotion->state == INCIDENT_HALTED, quiet;
@@ -211,20 +223,20 @@ void halt_look(void *context)
 	if (quiet && is_explained(domain, &verdict, now_us))
 		promote_hand_over(domain);
 	else if (is_silent(domain, now_us))
-		worker_condemn(domain->active, "it does not answer any more");
+		worker_terminate(domain->active, "it does not answer any more");
 	else if (now_us >= promotion->halt_until_us)
 		give_up(domain, false);
 	else if (halted && !quiet && is_stalled(domain, now_us))
 		give_up(domain, true);
 	else
-		timer_start(promotion->halt_timer, LOOK_MS);
+		timer_start(timer_of(domain), LOOK_MS);
 }
 
 static void on_halted(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct domain *domain = context;
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 
 	(void)packet;
 	if (!reply || worker != domain->active || !promote_take(domain, INCIDENT_ANSWERED))
@@ -235,34 +247,34 @@ static void on_halted(
 
 void halt_begin(struct domain *domain, uint64_t patience_ms)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 	struct wire_message halt = {.type = WIRE_HALT};
 	struct session *session;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		session->evidence->quiet = false;
+		session->evidence.quiet = false;
 	promotion->progress = 0;
 	promotion->moved_us = timer_now_us();
 	promotion->halt_until_us = promotion->moved_us + patience_ms * 1000;
 	domain_keep_all(domain, false);
 	worker_request(domain->active, &halt, NULL, 0, on_halted, domain);
-	timer_start(promotion->halt_timer, LOOK_MS);
+	timer_start(timer_of(domain), LOOK_MS);
 }
 
 void halt_extend(struct domain *domain, uint64_t patience_ms)
 {
 	uint64_t until_us = timer_now_us() + patience_ms * 1000;
 
-	if (until_us > domain->promotion->halt_until_us)
-		domain->promotion->halt_until_us = until_us;
+	if (until_us > domain->promotion.halt_until_us)
+		domain->promotion.halt_until_us = until_us;
 }
 
 void halt_hurry(struct domain *domain)
 {
-	timer_start(domain->promotion->halt_timer, 0);
+	timer_start(timer_of(domain), 0);
 }
 
 void halt_end(struct domain *domain)
 {
-	timer_stop(domain->promotion->halt_timer);
+	timer_stop(timer_of(domain));
 }

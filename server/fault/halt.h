@@ -20,7 +20,7 @@ void halt_ask_for_fence(struct domain *domain);
 /** Stops polling: the executor is being terminated. */
 void halt_end(struct domain *domain);
 
-/** The timer's function, for promote_init(). @context: the domain */
+/** The timer's function, and for tests. @context: the domain */
 void halt_look(void *context);
 
 #endif

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "protocol/uuid.h"
 #include "server/backend/backend.h"
 #include "server/detached.h"
 #include "server/fault/kernel_log.h"
@@ -41,7 +42,7 @@ struct nvml_event {
 struct listener {
 	int fd; /* of the pipe, for writing */
 	char library[256];
-	char uuid[BACKEND_UUID_TEXT]; /* as the library names a device */
+	char uuid[UUID_TEXT]; /* as the library names a device */
 	/* Of the library. */
 	int (*init)(void);
 	int (*shutdown)(void);
@@ -221,7 +222,7 @@ static struct listener *listener_new(const char *library, const uint8_t *uuid, i
 		return NULL;
 	listener->fd = fd;
 	snprintf(listener->library, sizeof(listener->library), "%s", library);
-	backend_uuid_text(uuid, listener->uuid);
+	uuid_text(uuid, listener->uuid);
 	return listener;
 }
 

@@ -39,68 +39,24 @@
 
 #include "server/config/config.h"
 #include "server/fault/attribute.h"
-#include "server/fault/device.h"
 #include "server/fault/evidence.h"
 #include "server/fault/halt.h"
 #include "server/fault/time_limit.h"
-#include "server/fault/saved.h"
+#include "server/incident/incident.h"
+#include "server/session/events.h"
+#include "server/session/saved.h"
 #include "server/fault/verdict.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/formers.h"
-#include "server/session/request.h"
-#include "server/session/rooms.h"
+#include "server/session/due.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
 /* Time limit of survivors' kernels before an executor with an orphan is replaced under them. */
 #define ORPHAN_PATIENCE_MS 2000u
-
-static int init(struct domain *domain)
-{
-	domain->promotion->state = INCIDENT_VACANT;
-	domain->promotion->halt_timer = timer_new(domain->daemon->loop, halt_look, domain);
-	return domain->promotion->halt_timer ? time_limit_init(domain) : -ENOMEM;
-}
-
-int promote_init(struct domain *domain)
-{
-	int r;
-
-	domain->promotion = calloc(1, sizeof(*domain->promotion));
-	r = domain->promotion ? init(domain) : -ENOMEM;
-	if (r)
-		promote_deinit(domain);
-	return r;
-}
-
-void promote_deinit(struct domain *domain)
-{
-	if (!domain->promotion)
-		return;
-	time_limit_deinit(domain);
-	saved_forget(domain);
-	timer_free(domain->promotion->halt_timer);
-	free(domain->promotion);
-	domain->promotion = NULL;
-}
-
-bool promote_is_serving(const struct domain *domain)
-{
-	return incident_is_serving(domain->promotion->state);
-}
-
-bool promote_is_halting(const struct domain *domain)
-{
-	return incident_is_halting(domain->promotion->state);
-}
-
-bool promote_is_activating(const struct worker *worker)
-{
-	return incident_is_activating(worker->domain->promotion->state);
-}
 
 /* The first executor of all may wait for the device itself. */
 bool promote_is_awaited(const struct worker *worker)
@@ -108,7 +64,7 @@ bool promote_is_awaited(const struct worker *worker)
 	const struct domain *domain = worker->domain;
 	const struct worker *other;
 
-	if (!domain || !incident_is_waiting(domain->promotion->state) || TAILQ_EMPTY(&domain->sessions) ||
+	if (!domain || !incident_is_waiting(domain->promotion.state) || TAILQ_EMPTY(&domain->sessions) ||
 		!domain->daemon->device_known)
 		return false;
 	TAILQ_FOREACH (other, &domain->workers, link)
@@ -123,7 +79,7 @@ void promote_hold_sessions(struct domain *domain)
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (session_is_live(session)) {
-			session->evidence->held = true;
+			session->evidence.held = true;
 			session_hold(session);
 		}
 }
@@ -136,7 +92,7 @@ static void choose(struct domain *domain);
 
 static void begin(struct domain *domain, unsigned actions, enum promote_cause cause)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 	struct session *session;
 
 	/* A loss during a promotion belongs to the same pause. */
@@ -146,14 +102,14 @@ static void begin(struct domain *domain, unsigned actions, enum promote_cause ca
 	promotion->cause = cause;
 	promotion->sign[0] = '\0';
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		session->evidence->held |= session_is_live(session);
-	domain->daemon->standby_room->in_trouble(domain);
+		session->evidence.held |= session_is_live(session);
+	due_domain(domain, DOMAIN_DUE_TROUBLE);
 }
 
 /* Time limit of work on the device. */
 static uint64_t patience_ms(const struct domain *domain)
 {
-	enum promote_cause cause = domain->promotion->cause;
+	enum promote_cause cause = domain->promotion.cause;
 
 	return cause == PROMOTE_ORPHAN || cause == PROMOTE_LIMIT ? ORPHAN_PATIENCE_MS
 								 : domain->daemon->config->fault_patience_ms;
@@ -161,7 +117,7 @@ static uint64_t patience_ms(const struct domain *domain)
 
 static uint64_t time_left_ms(const struct domain *domain)
 {
-	uint64_t now_us = timer_now_us(), until_us = domain->promotion->halt_until_us;
+	uint64_t now_us = timer_now_us(), until_us = domain->promotion.halt_until_us;
 
 	return until_us > now_us ? (until_us - now_us) / 1000 : 0;
 }
@@ -170,7 +126,7 @@ static void judge_loss(struct domain *domain)
 {
 	const struct worker *worker = domain->active;
 
-	domain->promotion->orphan = false;
+	domain->promotion.orphan = false;
 	domain->active = NULL;
 	/* Once more: the old executor may have written the word while stopping. */
 	promote_hold_sessions(domain);
@@ -181,17 +137,17 @@ static void judge_loss(struct domain *domain)
 
 static unsigned step(struct domain *domain, enum incident_event event, enum promote_cause cause)
 {
-	struct incident_step step = incident_step(domain->promotion->state, event);
+	struct incident_step step = incident_step(domain->promotion.state, event);
 
 	if (step.actions)
 		log_debug("domain %u: %s, %s: %s", domain->number,
-			incident_state_name(domain->promotion->state), incident_event_name(event),
+			incident_state_name(domain->promotion.state), incident_event_name(event),
 			incident_state_name(step.next));
 	if (step.actions & INCIDENT_CUT_SHORT)
 		verdict_cut_short(domain);
 	if (step.actions & INCIDENT_JUDGE)
 		judge_loss(domain);
-	domain->promotion->state = step.next;
+	domain->promotion.state = step.next;
 	if (step.actions & INCIDENT_BEGIN)
 		begin(domain, step.actions, cause);
 	if (step.actions & INCIDENT_STOP)
@@ -223,7 +179,7 @@ static void note_sign(struct domain *domain, const struct worker *worker, const 
 {
 	const struct event_about about = events_about_user(domain);
 
-	snprintf(domain->promotion->sign, sizeof(domain->promotion->sign), "%s", sign);
+	snprintf(domain->promotion.sign, sizeof(domain->promotion.sign), "%s", sign);
 	events_note(domain->daemon, EVENT_fault, LOG_LEVEL_WARNING, &about,
 		"executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
 }
@@ -232,7 +188,7 @@ static void note_sign(struct domain *domain, const struct worker *worker, const 
  * time that any other fault allows. */
 static void explain(struct domain *domain, const struct worker *worker, const char *sign)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 
 	if (promotion->cause != PROMOTE_SIGN && promotion->cause != PROMOTE_SILENT) {
 		halt_extend(domain, domain->daemon->config->fault_patience_ms);
@@ -255,25 +211,17 @@ bool promote_sign(struct domain *domain, struct worker *worker, const char *sign
 
 void promote_silent(struct domain *domain, struct worker *worker)
 {
-	if (worker != domain->active || !incident_is_serving(domain->promotion->state))
+	if (worker != domain->active || !incident_is_serving(domain->promotion.state))
 		return;
 	step(domain, INCIDENT_SIGN, PROMOTE_SILENT);
 	note_sign(domain, worker, "it does not answer any more");
 	domain_keep(domain);
 }
 
-void promote_lost(struct worker *worker, const char *text)
-{
-	if (worker->domain)
-		evidence_take_lost(worker);
-	if (!device_take_lost(worker) && !(worker->domain && promote_sign(worker->domain, worker, text)))
-		worker_condemn(worker, "it lost its context");
-}
-
 void promote_close_overdue(struct domain *domain)
 {
-	if (incident_is_activating(domain->promotion->state))
-		worker_condemn(domain->active, "it did not close a session in time");
+	if (incident_is_activating(domain->promotion.state))
+		worker_terminate(domain->active, "it did not close a session in time");
 	else
 		promote_silent(domain, domain->active);
 }
@@ -281,7 +229,7 @@ void promote_close_overdue(struct domain *domain)
 void promote_detect(struct domain *domain, struct worker *worker)
 {
 	if (worker == domain->active)
-		promote_take(domain, INCIDENT_CONDEMNED);
+		promote_take(domain, INCIDENT_TERMINATED);
 }
 
 /*
@@ -292,7 +240,7 @@ void promote_detect(struct domain *domain, struct worker *worker)
  * here, with a reason. */
 static bool settle_session(struct domain *domain, const struct worker *worker, struct session *session)
 {
-	const struct judge_verdict *verdict = &domain->promotion->verdict;
+	const struct judge_verdict *verdict = &domain->promotion.verdict;
 
 	if (!session_is_live(session))
 		return false;
@@ -302,8 +250,8 @@ static bool settle_session(struct domain *domain, const struct worker *worker, s
 			"could not be rebuilt in the next executor at the same addresses");
 		return false;
 	}
-	if (session->evidence->losses >= ATTRIBUTE_LOSSES_MAX &&
-		session->evidence->recover == SESSION_RECOVER_BY_POLICY) {
+	if (session->evidence.losses >= ATTRIBUTE_LOSSES_MAX &&
+		session->evidence.recover == SESSION_RECOVER_BY_POLICY) {
 		session_finish(session, SHM_SESSION_FAULTED, verdict->code,
 			"the same commands of this program were on the device when several executors in a "
 			"row ended, and are not repeated again");
@@ -317,7 +265,7 @@ static void on_activated(
 
 static uint32_t recover_code(const struct session *session)
 {
-	enum session_recover recover = session->evidence->recover;
+	enum session_recover recover = session->evidence.recover;
 
 	return recover == SESSION_RECOVER_BY_POLICY ? session_policy(session) : (uint32_t)recover;
 }
@@ -338,13 +286,13 @@ static void send_activate(struct domain *domain, struct worker *worker)
 		numbers[count] = session->number;
 		recover[count++] = recover_code(session);
 	}
-	verdict_reason(domain->promotion, reason, sizeof(reason));
+	verdict_reason(&domain->promotion, reason, sizeof(reason));
 	formers_list(worker, &formers);
 	message.activate = (struct wire_activate){.generation = worker->generation,
 		.sessions = {numbers, count},
 		.recover = {recover, count},
 		.formers = {formers.pids, formers.count},
-		.code = domain->promotion->verdict.code,
+		.code = domain->promotion.verdict.code,
 		.reason = reason,
 		.canary_ms = (uint32_t)domain->daemon->config->canary_patience_ms};
 	worker_request(worker, &message, NULL, 0, on_activated, domain);
@@ -352,7 +300,7 @@ static void send_activate(struct domain *domain, struct worker *worker)
 
 static void activate(struct domain *domain, struct worker *worker)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 
 	if (!(promote_take(domain, INCIDENT_STANDBY) & INCIDENT_ACTIVATE))
 		return;
@@ -374,7 +322,7 @@ struct worker *promote_find_warm(const struct domain *domain)
 	struct worker *worker;
 
 	TAILQ_FOREACH (worker, &domain->workers, link)
-		if (worker->state == WORKER_WARM && !worker->mirrors)
+		if (worker->state == WORKER_WARM && !worker->mirrors && !worker->lost)
 			return worker;
 	return NULL;
 }
@@ -388,7 +336,7 @@ static void choose(struct domain *domain)
 		return;
 	if (worker)
 		activate(domain, worker);
-	else if (domain->promotion->state == INCIDENT_LOST)
+	else if (domain->promotion.state == INCIDENT_LOST)
 		log_warning("no standby is ready: programs are held until one is");
 }
 
@@ -396,7 +344,7 @@ void promote_fenced(struct domain *domain, struct worker *worker)
 {
 	if (worker != domain->active)
 		return;
-	domain->promotion->times.fenced = timer_now_us();
+	domain->promotion.times.fenced = timer_now_us();
 	promote_take(domain, INCIDENT_REAPED);
 }
 
@@ -406,7 +354,7 @@ void promote_off_device(struct domain *domain)
 
 	promote_take(domain, INCIDENT_OFF_DEVICE);
 	promote_fenced(domain, worker);
-	worker_condemn(worker, "its programs go on in the next executor");
+	worker_terminate(worker, "its programs go on in the next executor");
 }
 
 void promote_hand_over(struct domain *domain)
@@ -415,7 +363,7 @@ void promote_hand_over(struct domain *domain)
 
 	promote_take(domain, INCIDENT_DRAINED);
 	/* Not the active executor any more, so its end concerns nobody but the driver. */
-	worker_condemn(worker, "its programs go on in the next executor");
+	worker_terminate(worker, "its programs go on in the next executor");
 }
 
 /* True if a replacement would be there at once, or cannot be had earlier. */
@@ -433,7 +381,7 @@ static void replace_orphan(struct domain *domain)
 static void serve(
 	struct domain *domain, struct worker *worker, unsigned actions, const struct wire_u64s *values)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 	struct session *session;
 
 	if (actions & INCIDENT_REPORT) {
@@ -444,10 +392,13 @@ static void serve(
 	}
 	promotion->verdict = (struct judge_verdict){0};
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
-		session->evidence->recover = SESSION_RECOVER_NOTHING;
-		session->evidence->held = false;
+		session->evidence.recover = SESSION_RECOVER_NOTHING;
+		session->evidence.held = false;
 	}
-	domain_resume(domain);
+	domain->activate_id = 0;
+	domain_keep_all(domain, false);
+	due_domain(domain, DOMAIN_DUE_SERVE);
+	time_limit_watch(domain);
 	domain_fill(domain);
 	/* For an orphan that was found before. */
 	if (incident_is_serving(promotion->state) && promotion->orphan && can_replace(domain))
@@ -466,7 +417,7 @@ static void on_activated(
 	if (!reply || domain_worker_is_failing(worker))
 		return;
 	if (reply->code) {
-		worker_condemn(worker, reply->text[0] ? reply->text : "it could not be activated");
+		worker_terminate(worker, reply->text[0] ? reply->text : "it could not be activated");
 		return;
 	}
 	actions = promote_take(domain, INCIDENT_ACTIVATED);
@@ -481,7 +432,7 @@ static void on_activated(
 void promote_contained(
 	struct domain *domain, struct worker *worker, uint64_t session, const struct wire_trouble *fault)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 
 	if (worker != domain->active)
 		return;
@@ -503,17 +454,17 @@ void promote_contained(
 
 void promote_over_limit(struct domain *domain, struct session *session)
 {
-	if (!incident_is_serving(domain->promotion->state) || !can_replace(domain))
+	if (!incident_is_serving(domain->promotion.state) || !can_replace(domain))
 		return;
 	log_warning("work of process %d (%s) has been on the device for longer than max_kernel_seconds",
 		(int)session->pid, session->program);
-	domain->promotion->over_limit = session->number;
+	domain->promotion.over_limit = session->number;
 	step(domain, INCIDENT_ENDLESS, PROMOTE_LIMIT);
 }
 
 void promote_orphan(struct domain *domain, const struct session *session)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 
 	log_warning("work of process %d (%s), which is gone, does not end: its executor will be replaced",
 		(int)session->pid, session->program);
@@ -524,7 +475,7 @@ void promote_orphan(struct domain *domain, const struct session *session)
 
 void promote_warm(struct domain *domain, struct worker *worker)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 
 	/* The last answer brings the standby here again. */
 	if (domain->retiring || domain->daemon->leaving || worker->mirrors)
@@ -542,9 +493,10 @@ void promote_warm(struct domain *domain, struct worker *worker)
 void promote_resume(struct domain *domain)
 {
 	saved_forget(domain);
+	time_limit_watch(domain);
 	if (!domain->active) {
 		promote_take(domain, INCIDENT_RESUMED_WITHOUT);
-	} else if (domain->active->state == WORKER_CONDEMNED) {
+	} else if (domain->active->state == WORKER_TERMINATING) {
 		/* The reason of a replacement that had begun before the termination stays known. */
 		promote_take(domain, INCIDENT_RESUMED_KILLED);
 	} else {

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/fault/incident.h"
-#include "server/fault/judge.h"
+#include "server/incident/incident.h"
+#include "server/incident/judge.h"
 
 struct domain;
 struct saved_list;
@@ -17,61 +17,9 @@ struct timer;
 struct wire_trouble;
 struct worker;
 
-/* Why the active executor is replaced. */
-enum promote_cause {
-	PROMOTE_LOST,	/* the executor died, broke the protocol or lost its context */
-	PROMOTE_SIGN,	/* a sign of a fault */
-	PROMOTE_SILENT, /* the executor does not answer, and shows no other sign */
-	PROMOTE_ORPHAN, /* work of a dead program runs in the executor and does not end */
-	PROMOTE_LIMIT,	/* work of a program has passed its time limit */
-};
-
-/* When things happened, microseconds; 0: not in this promotion. */
-struct promote_times {
-	uint64_t detected, halted, quiet, fenced, judged, activate;
-};
-
-/* The promotion of a domain that loses its active executor. Everything up to the handles outlives
- * the daemon (saved.h). */
-struct promotion {
-	enum incident_state state;
-	enum promote_cause cause; /* of the latest loss */
-	bool fell_short;	  /* the executor that is lost now had not answered Activate */
-	struct judge_verdict verdict;
-	char verdict_text[2048]; /* the latest verdict; empty before the first */
-	int64_t verdict_ms;	 /* of the verdict, milliseconds since the epoch */
-	/* About the culprit, copied because the session may be gone when the promotion is over. */
-	int culprit_pid;
-	char culprit_program[64];
-	struct promote_times times;
-	uint64_t over_limit; /* session whose work has passed its time limit; 0: none */
-	/* Halting. */
-	uint64_t halt_until_us;
-	uint64_t moved_us;	 /* when a mark was last seen to arrive */
-	uint64_t progress;	 /* by which movement is noticed */
-	uint64_t fence_until_us; /* LEAVING: deadline for leaving the device */
-	char sign[160];		 /* the first sign, as text */
-	bool orphan;		 /* work of a dead program runs in the active executor and does not end */
-	uint64_t contained;	 /* session of the latest fault that was contained; 0: there was none */
-	/* Handles: of this life of the daemon alone. */
-	struct timer *halt_timer;
-	struct timer *time_limit_timer; /* NULL: no limit */
-	struct saved_list
-		*adopted; /* evidence of an earlier life about sessions that are not adopted yet; NULL: all
-			   * are */
-};
-
-/* Asked by the rooms below (session/rooms.h). */
-bool promote_is_serving(const struct domain *domain);
-bool promote_is_halting(const struct domain *domain);
-
-/* Asked by worker/ (struct worker_events). */
-bool promote_is_activating(const struct worker *worker);
+/** True if everybody waits for the worker: no executor serves the domain's sessions, and no
+ * executor that has served them, and whose kernels could be the obstacle, is left. */
 bool promote_is_awaited(const struct worker *worker);
-
-/** Return: 0 or -ENOMEM. */
-int promote_init(struct domain *domain);
-void promote_deinit(struct domain *domain);
 
 /**
  * The active executor shows a sign of a fault and lives.
@@ -79,9 +27,6 @@ void promote_deinit(struct domain *domain);
  * its context.
  */
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign);
-/** A worker reports the loss of its context: an executor that can be halted lives on for a while,
- * any other worker is terminated, unless the device is the cause. */
-void promote_lost(struct worker *worker, const char *text);
 /** The active executor has not closed a session in time. */
 void promote_close_overdue(struct domain *domain);
 /** A standby that has answered everything: only then the daemon knows which sessions the standby

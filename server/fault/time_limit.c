@@ -18,6 +18,7 @@
 #include "server/fault/endless.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
+#include "server/incident/incident.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -54,7 +55,7 @@ bool time_limit_is_over(struct session *session, uint64_t now_us, uint64_t limit
 	bool over = false, stands_still = word_acquire(&server->doubtful) != 0;
 	uint32_t generation = word_acquire(&server->generation);
 	uint32_t used = shm_view_used(&session->view);
-	struct time_limit_look *limit_looks = grow(session->evidence, used);
+	struct time_limit_look *limit_looks = grow(&session->evidence, used);
 
 	for (uint32_t slot = 0; limit_looks && slot < used; slot++) {
 		struct time_limit_look *seen = &limit_looks[slot];
@@ -85,7 +86,7 @@ static void look(struct domain *domain)
 		/* All sessions: any number of sessions that wait may come before the culprit. */
 		if (time_limit_is_over(session, now_us, limit_us))
 			endless_over_limit(domain, session);
-		if (!incident_is_serving(domain->promotion->state))
+		if (!incident_is_serving(domain->promotion.state))
 			return;
 	}
 }
@@ -101,30 +102,18 @@ static void on_timer(void *context)
 {
 	struct domain *domain = context;
 
-	if (incident_is_serving(domain->promotion->state))
+	if (incident_is_serving(domain->promotion.state))
 		look(domain);
-	timer_start(domain->promotion->time_limit_timer, interval_ms(domain));
+	timer_start(domain->promotion.time_limit_timer, interval_ms(domain));
 }
 
-int time_limit_init(struct domain *domain)
+void time_limit_watch(struct domain *domain)
 {
-	if (!domain->daemon->config->max_kernel_seconds)
-		return 0;
-	domain->promotion->time_limit_timer = timer_new(domain->daemon->loop, on_timer, domain);
-	if (!domain->promotion->time_limit_timer)
-		return -ENOMEM;
-	timer_start(domain->promotion->time_limit_timer, interval_ms(domain));
-	return 0;
-}
+	struct promotion *promotion = &domain->promotion;
 
-void time_limit_deinit(struct domain *domain)
-{
-	domain->promotion->time_limit_timer = timer_free(domain->promotion->time_limit_timer);
-}
-
-void time_limit_forget(struct session *session)
-{
-	free(session->evidence->limit_looks);
-	session->evidence->limit_looks = NULL;
-	session->evidence->limit_look_count = 0;
+	if (!domain->daemon->config->max_kernel_seconds || promotion->time_limit_timer)
+		return;
+	promotion->time_limit_timer = timer_new(domain->daemon->loop, on_timer, domain);
+	log_bug_on(!promotion->time_limit_timer);
+	timer_start(promotion->time_limit_timer, interval_ms(domain));
 }

@@ -10,6 +10,7 @@
 #include "server/config/config.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
+#include "server/incident/judge.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
@@ -77,7 +78,7 @@ static void append_session(char *text, size_t size, const struct session *sessio
 
 static bool got_error(const struct promotion *promotion, const struct session *session)
 {
-	return session->evidence->held && !judge_blames(&promotion->verdict, session->number) &&
+	return session->evidence.held && !judge_blames(&promotion->verdict, session->number) &&
 	       word_acquire(&session->view.server->state) == SHM_SESSION_FAULTED;
 }
 
@@ -88,7 +89,7 @@ static void append_failed(const struct domain *domain, char *text, size_t size)
 	unsigned count = 0;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (got_error(domain->promotion, session) && ++count <= NAMES_MAX)
+		if (got_error(&domain->promotion, session) && ++count <= NAMES_MAX)
 			append_session(text, size, session, count);
 	if (count > NAMES_MAX)
 		append(text, size, " and %u more", count - NAMES_MAX);
@@ -99,7 +100,7 @@ static void append_failed(const struct domain *domain, char *text, size_t size)
 /* Sessions with kernels that faulted beside the culprit's. */
 static void append_others(const struct domain *domain, char *text, size_t size)
 {
-	const struct judge_verdict *verdict = &domain->promotion->verdict;
+	const struct judge_verdict *verdict = &domain->promotion.verdict;
 	const struct session *session;
 	unsigned count = 0;
 
@@ -140,7 +141,7 @@ static void append_fault(const struct judge_verdict *verdict, char *text, size_t
 
 static void append_culprit(const struct domain *domain, char *text, size_t size)
 {
-	const struct promotion *promotion = domain->promotion;
+	const struct promotion *promotion = &domain->promotion;
 	const struct judge_verdict *verdict = &promotion->verdict;
 
 	append(text, size, "culprit is process %d (%s), session %llu", promotion->culprit_pid,
@@ -168,7 +169,7 @@ static const char *occasion(const struct promotion *promotion)
 
 static void append_judgement(const struct domain *domain, char *text, size_t size)
 {
-	const struct promotion *promotion = domain->promotion;
+	const struct promotion *promotion = &domain->promotion;
 	const struct judge_verdict *verdict = &promotion->verdict;
 	bool fault = verdict->ground != JUDGE_NO_FAULT;
 
@@ -227,7 +228,7 @@ static void count_pause(struct domain *domain, uint64_t us)
  * known */
 static void publish_about(struct domain *domain, const struct event_about *culprit)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 
 	promotion->verdict_ms = events_note(
 		domain->daemon, EVENT_verdict, LOG_LEVEL_WARNING, culprit, "%s", promotion->verdict_text);
@@ -246,7 +247,7 @@ static void publish(struct domain *domain, uint64_t number)
 /* The culprit of a promotion was noted in time. */
 static void publish_promotion(struct domain *domain)
 {
-	const struct promotion *promotion = domain->promotion;
+	const struct promotion *promotion = &domain->promotion;
 	struct event_about about = events_about_user(domain);
 
 	about.session = promotion->verdict.culprit;
@@ -259,20 +260,20 @@ static void publish_promotion(struct domain *domain)
 
 void verdict_cut_short(struct domain *domain)
 {
-	char *text = domain->promotion->verdict_text;
-	const size_t size = sizeof(domain->promotion->verdict_text);
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
 
 	*text = '\0';
 	append_judgement(domain, text, size);
 	append_failed(domain, text, size);
 	append(text, size, "; the executor that took over failed before it served everybody");
-	append_times(&domain->promotion->times, text, size);
+	append_times(&domain->promotion.times, text, size);
 	publish_promotion(domain);
 }
 
 void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values)
 {
-	struct promotion *promotion = domain->promotion;
+	struct promotion *promotion = &domain->promotion;
 	const struct event_about about = events_about_user(domain);
 	char *text = promotion->verdict_text, reason[256];
 	const size_t size = sizeof(promotion->verdict_text);
@@ -321,8 +322,8 @@ static void begin_with_culprit(const struct domain *domain, uint64_t session,
 
 void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
 {
-	char *text = domain->promotion->verdict_text;
-	const size_t size = sizeof(domain->promotion->verdict_text);
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
 	double took_ms = (double)fault->took / 1e6;
 
 	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
@@ -335,8 +336,8 @@ void verdict_over_limit(
 	struct domain *domain, const struct session *session, const char *kernel, uint64_t took_us)
 {
 	const struct wire_trouble limit = {.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = kernel};
-	char *text = domain->promotion->verdict_text;
-	const size_t size = sizeof(domain->promotion->verdict_text);
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
 	double took_ms = (double)took_us / 1000.0;
 
 	begin_with_culprit(domain, session->number, &limit, JUDGE_OVER_LIMIT, text, size);
@@ -347,8 +348,8 @@ void verdict_over_limit(
 
 void verdict_orphan(struct domain *domain, const struct session *session)
 {
-	char *text = domain->promotion->verdict_text;
-	const size_t size = sizeof(domain->promotion->verdict_text);
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
 
 	*text = '\0';
 	append(text, size, "nobody is proved guilty of a fault (work of a program that is gone did not end:");
@@ -359,8 +360,8 @@ void verdict_orphan(struct domain *domain, const struct session *session)
 
 void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays)
 {
-	char *text = domain->promotion->verdict_text;
-	const size_t size = sizeof(domain->promotion->verdict_text);
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
 	const struct judge_verdict verdict = {.code = CUDA_ERROR_ILLEGAL_ADDRESS};
 	bool tells = domain->daemon->config->guard == CONFIG_GUARD_ERROR;
 

@@ -1,7 +1,7 @@
 // The keeper: the process that makes all physical device memory, so that no executor's death can
 // lose any. The keeper never has a context, hence no kernel can reach it. Should the keeper die
 // nonetheless, all memory stays with the processes that have its descriptors or mappings
-// (server/session/keeping.h). See keeper.c.
+// (server/daemon/keeping.h). See keeper.c.
 
 #ifndef FRMPS_SERVER_KEEPER_KEEPER_H
 #define FRMPS_SERVER_KEEPER_KEEPER_H

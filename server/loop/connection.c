@@ -46,8 +46,10 @@ struct connection {
 	int socket;
 	unsigned queue_max, queued;
 	TAILQ_HEAD(, outgoing) queue;
-	const struct connection_handlers *handlers;
+	connection_message_fn *on_message;
+	connection_closed_fn *on_closed;
 	void *context;
+	enum connection_peer peer;
 	bool paused;
 	bool unread;  /* the first packet on the socket was delivered, and leaves the socket after its
 		       * handler */
@@ -84,7 +86,7 @@ static void hang_up(struct connection *connection, const char *reason)
 		return;
 	connection->hung_up = true;
 	update_poll(connection);
-	connection->handlers->closed(connection->context, reason);
+	connection->on_closed(connection->context, reason);
 }
 
 /* The message that was delivered has been dealt with. */
@@ -98,8 +100,8 @@ static void take_off(struct connection *connection)
 /* A packet that must not be delivered stays on the socket. */
 static int peek(struct connection *connection)
 {
-	return connection->handlers->outside ? packet_peek_bare(connection->socket, &incoming)
-					     : packet_peek(connection->socket, &incoming);
+	return connection->peer == CONNECTION_OUTSIDE ? packet_peek_bare(connection->socket, &incoming)
+						      : packet_peek(connection->socket, &incoming);
 }
 
 /* Reads and delivers one packet. Return: false to stop. */
@@ -124,7 +126,7 @@ static bool read_one(struct connection *connection)
 		hang_up(connection, "a malformed message came");
 	} else {
 		connection->unread = true;
-		connection->handlers->message(connection->context, &message, &incoming);
+		connection->on_message(connection->context, &message, &incoming);
 		packet_close_fds(&incoming);
 		if (!connection->paused)
 			take_off(connection);
@@ -188,7 +190,7 @@ static void flush(struct connection *connection)
 
 		if (r == CONNECTION_E_FULL)
 			break;
-		if (r && !connection->handlers->outside) {
+		if (r && connection->peer == CONNECTION_OURS) {
 			on_error(connection);
 			return;
 		}
@@ -234,16 +236,16 @@ static void on_again(void *context)
 		flush(connection);
 }
 
-static void close_socket(int socket, const struct connection_handlers *handlers)
+static void close_socket(int socket, enum connection_peer peer)
 {
-	if (handlers->outside)
+	if (peer == CONNECTION_OUTSIDE)
 		discard_socket(socket);
 	else
 		close(socket);
 }
 
-struct connection *connection_new(struct uv_loop_s *loop, int socket, unsigned queue_max,
-	const struct connection_handlers *handlers, void *context)
+struct connection *connection_new(struct uv_loop_s *loop, enum connection_peer peer, int socket,
+	unsigned queue_max, connection_message_fn *message, connection_closed_fn *closed, void *context)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
 
@@ -254,12 +256,14 @@ struct connection *connection_new(struct uv_loop_s *loop, int socket, unsigned q
 		if (connection)
 			timer_free(connection->again);
 		free(connection);
-		close_socket(socket, handlers);
+		close_socket(socket, peer);
 		return NULL;
 	}
 	connection->socket = socket;
 	connection->queue_max = queue_max;
-	connection->handlers = handlers;
+	connection->peer = peer;
+	connection->on_message = message;
+	connection->on_closed = closed;
 	connection->context = context;
 	connection->handle.data = connection;
 	TAILQ_INIT(&connection->queue);
@@ -267,10 +271,16 @@ struct connection *connection_new(struct uv_loop_s *loop, int socket, unsigned q
 	return connection;
 }
 
-void connection_set_owner(
-	struct connection *connection, const struct connection_handlers *handlers, void *context)
+void connection_leave_outside(struct connection *connection)
 {
-	connection->handlers = handlers;
+	connection->peer = CONNECTION_OUTSIDE;
+}
+
+void connection_set_owner(struct connection *connection, connection_message_fn *message,
+	connection_closed_fn *closed, void *context)
+{
+	connection->on_message = message;
+	connection->on_closed = closed;
 	connection->context = context;
 }
 
@@ -375,6 +385,6 @@ struct connection *connection_shutdown(struct connection *connection)
 	timer_free(connection->again);
 	uv_poll_stop(&connection->handle);
 	uv_close((uv_handle_t *)&connection->handle, on_close);
-	close_socket(connection->socket, connection->handlers);
+	close_socket(connection->socket, connection->peer);
 	return NULL;
 }

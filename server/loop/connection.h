@@ -2,7 +2,7 @@
 // at once or, when the peer is slow, through a bounded queue that keeps order. Daemon, loop thread
 // only.
 //
-//   connection_new ──► open ──(peer hangs up, error, connection_drain)──► hung up: handlers->closed was
+//   connection_new ──► open ──(peer hangs up, error, connection_drain)──► hung up: closed() was
 //   called once
 //                        └───────────── connection_shutdown ─────────────┴──► closing ──(loop is done)──►
 //                        freed
@@ -23,21 +23,22 @@ struct uv_loop_s;
 struct connection;
 struct shared_fd;
 
-struct connection_handlers {
-	/* A well-formed message. Both arguments are valid until the handler returns; descriptors
-	 * that the handler does not take (packet_take_fd) are closed afterwards. None arrive where
-	 * this process has no room for them. */
-	void (*message)(void *context, const struct wire_message *message, struct packet *packet);
-	/* The peer is gone or broke the protocol; called once. The owner calls
-	 * connection_shutdown(). */
-	void (*closed)(void *context, const char *reason);
-	/* The peer is no process of ours: descriptors are not allowed, and none is received
-	 * (discard.h). */
-	bool outside;
+/* Whose process the other end is. */
+enum connection_peer {
+	CONNECTION_OURS,
+	/* Descriptors are not allowed, and none is received (discard.h). */
+	CONNECTION_OUTSIDE,
 };
 
+/* A well-formed message. Both arguments are valid until the handler returns; descriptors that the
+ * handler does not take (packet_take_fd) are closed afterwards. None arrive where this process has
+ * no room for them. */
+typedef void connection_message_fn(void *context, const struct wire_message *message, struct packet *packet);
+/* The peer is gone or broke the protocol; called once. The owner calls connection_shutdown(). */
+typedef void connection_closed_fn(void *context, const char *reason);
+
 /* Outcomes of connection_send(). */
-#define CONNECTION_E_CLOSED 1 /* the peer is gone; handlers->closed was or will be called */
+#define CONNECTION_E_CLOSED 1 /* the peer is gone; closed() was or will be called */
 #define CONNECTION_E_FULL   2 /* the queue is full: the peer does not read */
 #define CONNECTION_E_LARGE  3 /* the message does not fit a packet; nothing was sent */
 
@@ -47,12 +48,15 @@ struct connection_handlers {
  * @queue_max: most packets that wait for a slow peer
  * Return: NULL when out of memory or when the socket cannot be polled
  */
-struct connection *connection_new(struct uv_loop_s *loop, int socket, unsigned queue_max,
-	const struct connection_handlers *handlers, void *context);
+struct connection *connection_new(struct uv_loop_s *loop, enum connection_peer peer, int socket,
+	unsigned queue_max, connection_message_fn *message, connection_closed_fn *closed, void *context);
+
+/** From now on the connection is one with a process outside (CONNECTION_OUTSIDE). */
+void connection_leave_outside(struct connection *connection);
 
 /** Hands the connection to another owner. */
-void connection_set_owner(
-	struct connection *connection, const struct connection_handlers *handlers, void *context);
+void connection_set_owner(struct connection *connection, connection_message_fn *message,
+	connection_closed_fn *closed, void *context);
 
 /**
  * Sends, or queues with references to the descriptors.

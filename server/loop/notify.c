@@ -20,6 +20,8 @@
 #define TRIES	 10
 #define PAUSE_NS 10000000
 
+static int through = -1; /* notify_through() */
+
 /* @as: 0: as whoever the kernel finds. Return: 0 or -errno */
 static int send_as(int fd, const struct msghdr *to, pid_t as)
 {
@@ -44,33 +46,26 @@ static int send_as(int fd, const struct msghdr *to, pid_t as)
 }
 
 /* Return: 0 or -errno */
-static int send_to(const struct msghdr *message)
+static int send_to(const struct msghdr *message, pid_t as)
 {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), r;
 
 	if (fd < 0)
 		return -errno;
-	r = send_as(fd, message, getppid());
+	r = send_as(fd, message, as);
 	if (r == -EPERM)
 		r = send_as(fd, message, 0);
 	close(fd);
 	return r;
 }
 
-static bool may_pass(int r)
-{
-	return r == -ENOBUFS || r == -ENOMEM || r == -EMFILE || r == -ENFILE;
-}
-
-int notify_manager(const char *state)
+static int notify_as(const char *state, pid_t as)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct iovec text = {.iov_base = (void *)(uintptr_t)state, .iov_len = strlen(state)};
 	struct msghdr message = {.msg_name = &address, .msg_iov = &text, .msg_iovlen = 1};
-	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	const char *path = getenv("NOTIFY_SOCKET");
 	size_t length;
-	int r;
 
 	if (!path || (path[0] != '/' && path[0] != '@'))
 		return 0;
@@ -81,10 +76,52 @@ int notify_manager(const char *state)
 	if (path[0] == '@')
 		address.sun_path[0] = '\0';
 	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
-	r = send_to(&message);
+	return send_to(&message, as);
+}
+
+static int as_parent(const char *state)
+{
+	return notify_as(state, getppid());
+}
+
+static int as_self(const char *state)
+{
+	return notify_as(state, 0);
+}
+
+static int to_parent(const char *state)
+{
+	return send(through, state, strlen(state), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static bool may_pass(int r)
+{
+	return r == -ENOBUFS || r == -ENOMEM || r == -EMFILE || r == -ENFILE;
+}
+
+static int try(int (*once)(const char *state), const char *state)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	int r = once(state);
+
 	for (int i = 1; i < TRIES && may_pass(r); i++) {
 		nanosleep(&pause, NULL);
-		r = send_to(&message);
+		r = once(state);
 	}
 	return r;
+}
+
+void notify_through(int fd)
+{
+	through = fd;
+}
+
+int notify_manager_directly(const char *state)
+{
+	return try(as_self, state);
+}
+
+int notify_manager(const char *state)
+{
+	return try(through < 0 ? as_parent : to_parent, state);
 }

@@ -11,4 +11,11 @@
  */
 int notify_manager(const char *state);
 
+/** The same in the caller's own name, for the service's main process. */
+int notify_manager_directly(const char *state);
+
+/** Has notify_manager() send states to a socket instead: of a service that speaks for several
+ * daemons (parent.h). Children inherit that. */
+void notify_through(int fd);
+
 #endif

@@ -226,11 +226,13 @@ static void put_keys(void)
 #define CHOICE(key, initial, choices, help)	put_choice_key(#key, initial, choices, help);
 #define NUMBER(key, initial, least, most, help) put_number_key(#key, false, initial, least, most, help);
 #define BYTES(key, initial, least, most, help)	put_number_key(#key, true, initial, least, most, help);
+#define TUNING(key, initial, least, most)
 #include "server/config/options.def"
 #undef TEXT
 #undef CHOICE
 #undef NUMBER
 #undef BYTES
+#undef TUNING
 }
 
 static void put_configuration(void)

@@ -57,7 +57,7 @@ static void release(
 	/* An earlier keeper's handle ended with that keeper, and means another chunk to the
 	 * successor. The memory goes with the descriptors and mappings. */
 	if (!daemon->keeper || daemon->keeper_number != kept->keeper ||
-		daemon->keeper->state == WORKER_CONDEMNED) {
+		daemon->keeper->state == WORKER_TERMINATING) {
 		released(daemon, record, freed_by);
 		return;
 	}

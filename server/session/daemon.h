@@ -11,8 +11,8 @@
 // DRAINING  no listener; sessions go on, promotions included.
 // LEAVING   sessions are closed; the end of a child is expected.
 //
-// server/daemon_main.c is the process around the daemon, adopt/adopt.c its second life; keeping.c
-// has the keeper, daemon_registry.c look-ups and the daemon's record.
+// server/daemon_main.c is the process around the daemon, server/service.c its start, its turns and
+// its end, adopt/adopt.c its second life.
 
 #ifndef FRMPS_SERVER_SESSION_DAEMON_H
 #define FRMPS_SERVER_SESSION_DAEMON_H
@@ -25,7 +25,6 @@
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
 #include "server/config/terms.h"
-#include "server/session/compiling.h"
 #include "server/session/counters.h"
 #include "server/session/events.h"
 #include "server/session/export.h"
@@ -37,28 +36,41 @@
 #include "server/worker/crew.h"
 
 struct config;
-struct desk;
 struct domain;
-struct fault_room;
-struct guest;
 struct heritage;
 struct identity;
 struct listener;
 struct session;
-struct spawner;
 struct timer;
+struct turn_end;
 struct uv_loop_s;
 struct record;
 struct reload;
-struct rooms;
-struct standby_room;
 struct store;
 struct turns;
 struct visitor;
 struct watch;
 struct witnesses;
 struct worker;
-struct worker_events;
+
+/* Keys of deposited descriptors (holder/store.h). */
+struct listener_keys {
+	uint32_t socket, lock;
+};
+
+/* The fields of an operator that the daemon knows; control/ has the others (control/caller.h). */
+struct guest {
+	TAILQ_ENTRY(guest) link; /* daemon->operators */
+	uid_t uid;
+	pid_t pid; /* that connected; 0: in a namespace that the service does not see */
+};
+
+/* Requests for compilers (daemon/compiling.h). */
+struct compiling {
+	TAILQ_HEAD(, request) waiting;
+	unsigned at_a_time; /* requests of one user that are with compilers */
+	struct timer *idle; /* runs while a compiler may have nothing to do */
+};
 
 struct daemon {
 	struct uv_loop_s *loop;
@@ -67,13 +79,11 @@ struct daemon {
 	/* rules for the terms of sessions: may be read again (control/reload.h) */
 	struct rules rules;
 	const struct heritage *heritage;
-	const struct desk *desk;
-	const struct fault_room *fault_room;
-	const struct standby_room *standby_room;
 	/* gets each connection; takes the socket over */
 	void (*accept)(struct daemon *daemon, int socket);
 	struct listener *listener;
-	struct witnesses *witnesses; /* of faults (fault/witnesses.h) */
+	struct listener_keys listener_keys; /* of its descriptors */
+	struct witnesses *witnesses;	    /* of faults (daemon/witnesses.h) */
 	/* keeping.h */
 	struct worker *keeper;	/* NULL between the death of a keeper and the start of the next */
 	uint32_t keeper_number; /* 1, 2, 3, … */
@@ -84,11 +94,11 @@ struct daemon {
 	/* from Hello until the last executor has closed the session */
 	TAILQ_HEAD(, session) sessions;
 	TAILQ_HEAD(visitor_list, visitor) visitors;
-	struct timer *greeting;	       /* runs while a visitor waits for a turn (visitor.c) */
-	uid_t greeted;		       /* whose turn it was */
-	TAILQ_HEAD(, guest) operators; /* session/guests.h */
-	struct reload *reload;	       /* control/reload.h; NULL: none is under way */
-	struct turns *turns;	       /* of operators (control/turn.h) */
+	struct timer *greeting; /* runs while a visitor waits for a turn (visitor.c) */
+	uid_t greeted;		/* whose turn it was */
+	TAILQ_HEAD(, guest) operators;
+	struct reload *reload; /* control/reload.h; NULL: none is under way */
+	struct turns *turns;   /* of operators (control/turn.h) */
 	TAILQ_HEAD(offender_list, offender) offenders;
 	uint64_t latest_offender; /* latest number of an offender's entry */
 	struct events events;
@@ -102,9 +112,8 @@ struct daemon {
 	struct compiling compiling;
 	struct exports exports;
 	unsigned session_count;
-	void (*emptied)(struct daemon *daemon); /* the last executor has closed a session */
-	uint64_t fds_max;			/* open files that this process may have */
-	uint64_t records_max;			/* most bytes of records */
+	uint64_t fds_max;     /* open files that this process may have */
+	uint64_t records_max; /* most bytes of records */
 	uint64_t next_session;
 	/* The device, as executors reported it; valid when device_known. */
 	struct backend_device device;
@@ -118,8 +127,10 @@ struct daemon {
 	uint64_t stop_seconds;	/* time for programs to finish when the service ends */
 	uint64_t stop_until_us; /* end of that time, while draining */
 	bool ready, draining, leaving;
+	unsigned due; /* of enum daemon_due */
 	int exit_code;
 	struct timer *stop_timer;
+	struct turn_end *turn_end;
 	uint64_t started_us;
 	struct counters counters;
 	/* This part outlives the daemon (server/adopt/); NULL: nothing does. */
@@ -129,50 +140,31 @@ struct daemon {
 	bool adopting; /* things are being rebuilt: nothing is sent yet */
 };
 
-/** Everything of an earlier life is adopted: starts the missing processes. */
-void daemon_adopted(struct daemon *daemon);
-
 /** Records the daemon's own numbers. */
 void daemon_keep(struct daemon *daemon);
 
-/* The steps of daemon_main(), separate for tests that bring their own loop and spawner. */
-void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
-	const struct heritage *heritage, const struct spawner *spawner, struct store *store,
-	const struct rooms *rooms);
-/** Frees everything; no worker and no session may be left. The caller then runs the loop until it
- * is empty. */
-void daemon_deinit(struct daemon *daemon);
-/** Starts keeper and the first domain's executors. Return: 0 or -errno. */
-int daemon_start(struct daemon *daemon);
-/** SIGTERM: the first drains, the second leaves at once. */
-void daemon_stop(struct daemon *daemon);
+/** Gives out the number of the next worker, and records that before the worker starts. */
+void daemon_number_worker(struct daemon *daemon);
+
 /** An operator ends the service, as SIGTERM does. @seconds: time for programs to finish */
 void daemon_quit(struct daemon *daemon, uint64_t seconds);
-
-/** Leaves without waiting for sessions. Twice is fine. */
-void daemon_leave(struct daemon *daemon);
-/** Ends a service that cannot do its work: logs the reason, leaves, exit code 1. */
+/** Ends a service that cannot do its work: logs the reason; the service leaves at the end of the
+ * turn, with exit code 1. */
 void daemon_fail(struct daemon *daemon, const char *reason);
-
-/* Events of workers. */
-void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready);
-void daemon_worker_offence(struct worker *worker, uint64_t session, const char *reason);
-void daemon_worker_troubled(struct worker *worker);
-void daemon_worker_hung_up(struct worker *worker, const char *reason);
-void daemon_worker_given_up(struct worker *worker, const char *text);
-void daemon_worker_gone(struct worker *worker);
 
 /** The session with this number, NULL if there is none. */
 struct session *daemon_find_session(const struct daemon *daemon, uint64_t number);
 /** The domain with this number, NULL if there is none. */
 struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 
-/** Ends the sessions of a domain; NULL: all. Programs get code and reason. @state: as of
- * session_finish() */
-void daemon_end_sessions(
-	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason);
+/** How many devices the service has. */
+unsigned daemon_devices(const struct daemon *daemon);
+/** The path of this device's socket. @path: PLACE_BYTES */
+void daemon_socket(const struct daemon *daemon, char *path);
+/** The UUID by which programs and operators know the device, as text. @text: UUID_TEXT */
+void daemon_uuid(const struct daemon *daemon, char *text);
 
-/** True if the device has failed (fault/device.h). */
+/** True if the device has failed (daemon/device.h). */
 bool daemon_has_failed(const struct daemon *daemon);
 
 #endif

@@ -11,21 +11,22 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/holder/store.h"
+#include "server/identity.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
+#include "server/session/due.h"
 #include "server/session/guarantee.h"
 #include "server/session/owner.h"
 #include "server/session/records.h"
-#include "server/session/request.h"
+#include "server/session/saved.h"
 #include "server/role.h"
-#include "server/session/rooms.h"
 #include "server/session/session.h"
+#include "server/session/window.h"
 #include "server/worker/reap.h"
 #include "server/worker/worker.h"
 
-#define RESPAWN_FIRST_MS 250u
-#define RESPAWN_MOST_MS	 60000u
+#define RESPAWN_MOST_MS 60000u
 
 static void on_respawn(void *context)
 {
@@ -86,10 +87,9 @@ void domain_watch_idle(struct domain *domain)
 
 static struct kept_domain *make_record(const struct domain *domain, size_t *ret_bytes)
 {
-	const struct fault_room *faults = domain->daemon->fault_room;
 	struct kept_domain *kept;
 
-	*ret_bytes = sizeof(*kept) + faults->save(domain, NULL);
+	*ret_bytes = sizeof(*kept) + saved_write(domain, NULL);
 	kept = calloc(1, *ret_bytes);
 	log_bug_on(!kept);
 	*kept = (struct kept_domain){.identity = domain->identity,
@@ -104,7 +104,7 @@ static struct kept_domain *make_record(const struct domain *domain, size_t *ret_
 		.activate_id = domain->activate_id,
 		.generation = domain->generation};
 	memcpy(kept->reason, domain->reason, sizeof(kept->reason));
-	faults->save(domain, kept + 1);
+	saved_write(domain, kept + 1);
 	return kept;
 }
 
@@ -175,7 +175,7 @@ struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number)
 	TAILQ_INIT(&domain->lingers);
 	domain->respawn = timer_new(daemon->loop, on_respawn, domain);
 	domain->idle = timer_new(daemon->loop, on_idle, domain);
-	if (!domain->respawn || !domain->idle || daemon->fault_room->domain_made(domain)) {
+	if (!domain->respawn || !domain->idle) {
 		timer_free(domain->respawn);
 		timer_free(domain->idle);
 		free(domain);
@@ -187,30 +187,19 @@ struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number)
 
 static uint64_t back_off_ms(unsigned failures)
 {
-	uint64_t delay = (uint64_t)RESPAWN_FIRST_MS << (failures < 16 ? failures : 16);
+	uint64_t delay = (uint64_t)DOMAIN_RESPAWN_MS << (failures < 16 ? failures : 16);
 
 	return delay < RESPAWN_MOST_MS ? delay : RESPAWN_MOST_MS;
 }
 
-static void refuse_waiting(struct domain *domain)
-{
-	struct session *session = TAILQ_FIRST(&domain->sessions), *next;
-
-	for (; session; session = next) {
-		next = TAILQ_NEXT(session, domain_link);
-		session_refuse(session, CUDA_ERROR_MPS_SERVER_NOT_READY, domain->start_error);
-	}
-}
-
-/* An executor died before it was ready or had all sessions, or could not even be spawned. */
-static void start_failed(struct domain *domain, const char *reason)
+void domain_start_failed(struct domain *domain, const char *reason)
 {
 	snprintf(domain->start_error, sizeof(domain->start_error), "%s", reason);
 	domain->start_failures++;
 	log_error("an executor could not start (%u in a row): %s", domain->start_failures, reason);
 	timer_start(domain->respawn, back_off_ms(domain->start_failures));
 	if (domain->start_failures >= DOMAIN_START_FAILURES && !domain->active)
-		refuse_waiting(domain);
+		due_domain(domain, DOMAIN_DUE_REFUSE);
 }
 
 /* True if executors of the two domains must start one after the other. */
@@ -267,9 +256,10 @@ void domain_fill(struct domain *domain)
 
 	if (!may_start(domain))
 		return;
+	daemon_number_worker(domain->daemon);
 	r = worker_start(&domain->daemon->crew, &place, &worker);
 	if (r < 0)
-		start_failed(domain, strerror(-r));
+		domain_start_failed(domain, strerror(-r));
 	else
 		TAILQ_INSERT_TAIL(&domain->workers, worker, link);
 }
@@ -288,64 +278,6 @@ void domain_fill_all(struct domain *domain)
 			domain_fill(other);
 }
 
-void domain_resume(struct domain *domain)
-{
-	struct session *session = TAILQ_FIRST(&domain->sessions), *next;
-
-	domain->activate_id = 0;
-	domain_keep_all(domain, false);
-	/* Either step may end the session. */
-	for (; session; session = next) {
-		next = TAILQ_NEXT(session, domain_link);
-		if (session->state == SESSION_OPENING)
-			session_open(session);
-		else if (session->request)
-			request_advance(session->request);
-	}
-	domain->daemon->standby_room->serves(domain);
-}
-
-/* True if the next executor is likely to fail as well: at its start, or while it gets the sessions.
- * The daemon kills an executor in that phase only for reasons that have to do with neither. */
-static bool has_failed(const struct worker *worker)
-{
-	return !worker->was_ready || (!worker->was_warm && worker->exit_signal != SIGKILL);
-}
-
-/* True if an executor had no device memory for its context, programs wait for the executor, and
- * others make room (memory_policy = swap). */
-static bool awaits_room(struct domain *domain, const struct worker *worker)
-{
-	struct session *session = TAILQ_FIRST(&domain->sessions);
-	uint64_t now_us = timer_now_us(), wait_ms;
-
-	if (worker->lost_code != CUDA_ERROR_OUT_OF_MEMORY || domain->active || !session)
-		return false;
-	if (!domain->start_short_us)
-		domain->start_short_us = now_us;
-	wait_ms = domain->daemon->standby_room->make_room(
-		session, GUARANTEE_EXECUTOR_BYTES, domain->start_short_us);
-	if (wait_ms)
-		timer_start(domain->respawn, wait_ms + RESPAWN_FIRST_MS);
-	return wait_ms;
-}
-
-void domain_worker_gone(struct domain *domain, struct worker *worker)
-{
-	char reason[256];
-
-	TAILQ_REMOVE(&domain->workers, worker, link);
-	if (has_failed(worker) && !domain->daemon->leaving && !domain->retiring &&
-		!awaits_room(domain, worker)) {
-		worker_describe_end(worker, reason, sizeof(reason));
-		start_failed(domain, reason);
-	}
-	domain->daemon->fault_room->worker_gone(domain, worker);
-	domain_keep_all(domain, false);
-	domain_fill_all(domain);
-	domain_reap(domain);
-}
-
 void domain_dismiss(struct domain *domain)
 {
 	domain->dismissed = true;
@@ -362,17 +294,22 @@ void domain_retire(struct domain *domain)
 	timer_stop(domain->respawn);
 	timer_stop(domain->idle);
 	TAILQ_FOREACH (worker, &domain->workers, link)
-		worker_condemn(worker, "its domain is closed");
-	domain_reap(domain);
+		worker_terminate(worker, "its domain is closed");
+	due_domain(domain, DOMAIN_DUE_END);
 }
 
-void domain_reap(struct domain *domain)
+bool domain_is_over(const struct domain *domain)
 {
-	if (!domain->retiring || !TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->sessions))
-		return;
+	return domain->retiring && TAILQ_EMPTY(&domain->workers) && TAILQ_EMPTY(&domain->sessions);
+}
+
+void domain_free(struct domain *domain)
+{
 	TAILQ_REMOVE(&domain->daemon->domains, domain, link);
 	store_drop(domain->daemon->store, domain->record);
-	domain->daemon->fault_room->domain_gone(domain);
+	saved_forget(domain);
+	timer_free(domain->promotion.halt_timer);
+	timer_free(domain->promotion.time_limit_timer);
 	timer_free(domain->respawn);
 	timer_free(domain->telling);
 	timer_free(domain->idle);
@@ -446,7 +383,7 @@ static uint64_t count_stuck(const struct domain *domain)
 	uint64_t count = 0;
 
 	TAILQ_FOREACH (worker, &domain->workers, link)
-		count += worker->state == WORKER_CONDEMNED && worker->still >= REAP_LOOKS;
+		count += worker->state == WORKER_TERMINATING && worker->still >= REAP_LOOKS;
 	return count;
 }
 

@@ -19,12 +19,12 @@
 #include <sys/types.h>
 
 #include "server/identity.h"
+#include "server/incident/promotion.h"
 #include "server/session/window.h"
 
 struct daemon;
 struct session;
 struct move;
-struct promotion;
 struct record;
 struct timer;
 struct wire_message;
@@ -32,6 +32,8 @@ struct worker;
 
 /* Failed starts in a row after which the operator and waiting programs are notified. */
 #define DOMAIN_START_FAILURES 3u
+/* Pause before another executor is started: the first. */
+#define DOMAIN_RESPAWN_MS 250u
 
 struct domain {
 	TAILQ_ENTRY(domain) link;
@@ -54,8 +56,9 @@ struct domain {
 	TAILQ_HEAD(, session) sessions;
 	struct window_set windows; /* in use by sessions, or not free yet after their end */
 	TAILQ_HEAD(, linger) lingers;
-	uint32_t generation;	     /* the latest given out to an executor */
-	struct promotion *promotion; /* state of fault/ (fault/promote.h) */
+	uint32_t generation;	    /* the latest given out to an executor */
+	struct promotion promotion; /* fault/ changes it */
+	unsigned due;		    /* of enum domain_due */
 	unsigned start_failures;
 	/* first time that an executor had no device memory for its start; 0: none */
 	uint64_t start_short_us;
@@ -117,15 +120,11 @@ bool domain_has_programs(const struct domain *domain);
 /** True if a worker's own trouble may be the cause of an answer without success. */
 bool domain_worker_is_failing(const struct worker *worker);
 
-/** Sends the requests that waited for an active executor: sessions to be opened, requests of
- * programs. */
-void domain_resume(struct domain *domain);
-
 /** Lets no more sessions in, and takes the domain out of service after its last session. */
 void domain_dismiss(struct domain *domain);
 
-/** Takes the domain out of service: kills the executors; the domain is freed after the last of
- * them. */
+/** Takes the domain out of service: kills the executors; the domain is freed at the end of the turn
+ * that sees the last of them end (domain_is_over()). */
 void domain_retire(struct domain *domain);
 
 /**
@@ -176,10 +175,13 @@ const char *domain_refuses(struct daemon *daemon, uid_t uid, uint64_t executors)
 /** Ensures that there is a domain for the next new user. */
 void domain_prewarm(struct daemon *daemon);
 
-/** Frees a retiring domain after its last worker and session. */
-void domain_reap(struct domain *domain);
+/** An executor could not start: another is tried later; after DOMAIN_START_FAILURES waiting
+ * programs are refused. */
+void domain_start_failed(struct domain *domain, const char *reason);
 
-/* An event, from daemon.c. */
-void domain_worker_gone(struct domain *domain, struct worker *worker);
+/** True for a retiring domain without workers and sessions. */
+bool domain_is_over(const struct domain *domain);
+/** Frees a domain that is over. */
+void domain_free(struct domain *domain);
 
 #endif

@@ -1,10 +1,10 @@
 // Questions about a domain. See domain.h.
 
 #include "server/config/config.h"
+#include "server/incident/incident.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/rooms.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
@@ -20,15 +20,22 @@ struct session *domain_find_session(const struct domain *domain, uint64_t number
 
 struct worker *domain_serving(const struct domain *domain)
 {
-	return domain->daemon->fault_room->is_serving(domain) ? domain->active : NULL;
+	struct worker *active = domain->active;
+
+	/* The incident begins at the end of the turn in which a loss is noticed. A daemon that
+	 * adopts may lack the executor. */
+	return active && active->state == WORKER_ACTIVE && !active->lost &&
+			       incident_is_serving(domain->promotion.state)
+		       ? active
+		       : NULL;
 }
 
 bool domain_worker_is_failing(const struct worker *worker)
 {
 	const struct domain *domain = worker->domain;
 
-	return worker->state == WORKER_CONDEMNED ||
-	       (domain && domain->active == worker && domain->daemon->fault_room->is_halting(domain));
+	return worker->state == WORKER_TERMINATING || worker->lost ||
+	       (domain && domain->active == worker && incident_is_halting(domain->promotion.state));
 }
 
 unsigned domain_executors_there(const struct domain *domain)

@@ -10,6 +10,8 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/request.h"
+#include "server/session/export.h"
+#include "server/session/holdings.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
 

@@ -1,7 +1,7 @@
 // See handout.h. A write lease is granted only where nobody else has the file open for reading or
 // writing. The kernel counts open files that were made by open(2), not the memfd's first open file,
-// which daemon and executors share. Without rights on the file (shm/region.c, request.c) a program
-// of another user cannot open the file once more.
+// which daemon and executors share. Without rights on the file (shm/region.c, daemon/requests.c) a
+// program of another user cannot open the file once more.
 
 #include "server/session/handout.h"
 

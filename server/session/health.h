@@ -1,4 +1,4 @@
-// The health of the device, as shown to everybody; fault/device.c decides. Daemon, loop thread
+// The health of the device, as shown to everybody; daemon/device.c decides. Daemon, loop thread
 // only.
 
 #ifndef FRMPS_SERVER_SESSION_HEALTH_H

@@ -60,23 +60,15 @@ struct holding {
 	bool is_untold; /* standbys do not know the entry yet (standby/warm.h) */
 };
 
-/**
- * @message: a checked request that makes or changes a resource; @values: of the reply
- * Return: without descriptor and chunk; NULL without memory
- */
-struct holding *holding_new(const struct wire_message *message, const struct wire_u64s *values);
 /** NULL is fine. Return: NULL. */
 struct holding *holding_free(struct holding *entry);
 
 /** Memory that the service needs beside the entry (here, in the record, or in executors), bytes. */
 uint64_t holding_kept_bytes(const struct holding *entry);
-/** Most that a request adds to that memory if it succeeds. */
-uint64_t holding_cost(const struct wire_message *message);
-
 /** Room of the record in the store, bytes. */
 uint64_t holding_record_bytes(const struct holding *entry);
-/** Longest payload of the record that a request makes if it succeeds, bytes. */
-size_t holding_record_cost(const struct wire_message *message);
+/** Notes a description under an id. Return: 0 or -ENOMEM */
+int holding_fill_form(struct holding *entry, uint32_t id, const void *form, size_t bytes);
 
 /** Records the entry; does nothing without a store. */
 void holding_keep(struct holding *entry, struct store *store, uint64_t session);
@@ -85,8 +77,5 @@ void holding_keep(struct holding *entry, struct store *store, uint64_t session);
  * Return: without descriptor and chunk; NULL if that is no payload of an entry
  */
 struct holding *holding_adopt(const struct record *record, const struct kept_holding *kept, size_t bytes);
-
-/** The request that makes the resource once more. Points into the entry; id is not set. */
-void holding_message(const struct holding *entry, uint64_t session, struct wire_message *ret_message);
 
 #endif

@@ -126,7 +126,7 @@ static uint64_t *id_words(struct holdings *holdings, const struct holding *entry
 	}
 }
 
-static void remove_entry(struct holdings *holdings, struct holding *entry)
+void holdings_remove(struct holdings *holdings, struct holding *entry)
 {
 	uint64_t *ids = id_words(holdings, entry);
 
@@ -166,7 +166,7 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 	holding_free(entry);
 }
 
-static void add_entry(struct holdings *holdings, struct holding *entry)
+void holdings_add(struct holdings *holdings, struct holding *entry)
 {
 	uint64_t *ids = id_words(holdings, entry);
 
@@ -205,7 +205,7 @@ void holdings_deinit(struct holdings *holdings)
 	struct holding *entry;
 
 	while ((entry = TAILQ_FIRST(&holdings->entries)))
-		remove_entry(holdings, entry);
+		holdings_remove(holdings, entry);
 }
 
 bool holdings_has_module(const struct holdings *holdings, uint32_t module)
@@ -290,9 +290,23 @@ struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t h
 	return NULL;
 }
 
+uint64_t holdings_limit_bytes(const struct holdings *holdings, const struct wire_limit *limit)
+{
+	return limit_bytes(holdings->device, limit);
+}
+
+void holdings_set_limit(struct holdings *holdings, struct holding *entry, const struct wire_limit *limit)
+{
+	uint64_t bytes = holdings_limit_bytes(holdings, limit);
+
+	holdings->memory_bytes += bytes - entry->range.bytes;
+	holdings->owned_bytes += bytes - entry->range.bytes;
+	entry->range.bytes = bytes;
+}
+
 uint64_t holdings_limit_growth(const struct holdings *holdings, const struct wire_limit *limit)
 {
-	uint64_t bytes = limit_bytes(holdings->device, limit);
+	uint64_t bytes = holdings_limit_bytes(holdings, limit);
 	const struct holding *entry;
 
 	TAILQ_FOREACH (entry, &holdings->entries, link)
@@ -351,7 +365,7 @@ struct holding *holdings_find_address(const struct holdings *holdings, uint64_t 
 }
 
 /* The latest handle for a chunk. */
-static struct holding *find_created(const struct holdings *holdings, const struct chunk *chunk)
+struct holding *holdings_find_created(const struct holdings *holdings, const struct chunk *chunk)
 {
 	struct holding *entry;
 
@@ -372,146 +386,9 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 	return NULL;
 }
 
-/* The entry for the same thing: a setting's earlier value, a known global. NULL for all other
- * requests. */
-static struct holding *find_same(const struct holdings *holdings, const struct wire_message *message)
-{
-	struct holding *entry;
-
-	if (message->type != WIRE_SET_FUNCTION && message->type != WIRE_SET_LIMIT &&
-		message->type != WIRE_FIND_GLOBAL)
-		return NULL;
-	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link) {
-		if (entry->type != message->type)
-			continue;
-		if (message->type == WIRE_SET_FUNCTION && entry->function == message->set_function.function &&
-			entry->attribute == message->set_function.attribute)
-			return entry;
-		if (message->type == WIRE_SET_LIMIT && entry->attribute == message->limit.limit)
-			return entry;
-		if (message->type == WIRE_FIND_GLOBAL && entry->module == message->symbol.module &&
-			strcmp(entry->name, message->symbol.name) == 0)
-			return entry;
-	}
-	return NULL;
-}
-
-static struct holding *note_new(struct holdings *holdings, const struct wire_message *message,
-	const struct wire_u64s *values, struct shared_fd *fd, struct chunk *chunk)
-{
-	struct holding *entry = holding_new(message, values);
-	const struct holding *created;
-
-	if (!entry)
-		return NULL;
-	entry->fd = fd ? shared_fd_ref(fd) : NULL;
-	entry->chunk = chunk ? chunk_ref(chunk) : NULL;
-	if (entry->type == WIRE_SET_LIMIT)
-		entry->range.bytes = limit_bytes(holdings->device, &message->limit);
-	if (entry->type == WIRE_SET_FUNCTION)
-		entry->module = holdings->module_of[entry->function];
-	if (chunk && is_range(entry)) {
-		created = find_created(holdings, chunk);
-		entry->memory = created ? created->memory : 0;
-	}
-	add_entry(holdings, entry);
-	return entry;
-}
-
-static void resize(struct holdings *holdings, struct holding *entry, uint64_t bytes)
-{
-	holdings->memory_bytes += bytes - entry->range.bytes;
-	holdings->owned_bytes += bytes - entry->range.bytes;
-	entry->range.bytes = bytes;
-}
-
-int holdings_note(struct holdings *holdings, const struct wire_message *message,
-	const struct wire_u64s *values, struct shared_fd *fd, struct chunk *chunk, struct holding **ret_entry)
-{
-	struct holding *entry = find_same(holdings, message);
-
-	if (!entry) {
-		*ret_entry = note_new(holdings, message, values, fd, chunk);
-		return *ret_entry ? 0 : -ENOMEM;
-	}
-	*ret_entry = NULL;
-	if (message->type == WIRE_FIND_GLOBAL)
-		return 0;
-	entry->value =
-		message->type == WIRE_SET_LIMIT ? (int64_t)message->limit.value : message->set_function.value;
-	if (entry->type == WIRE_SET_LIMIT)
-		resize(holdings, entry, limit_bytes(holdings->device, &message->limit));
-	*ret_entry = entry;
-	return 0;
-}
-
-static struct holding *find_window(const struct holdings *holdings, const struct wire_message *message)
-{
-	return holdings_find_range(
-		holdings, WIRE_RESERVE_WINDOW, message->window.address, message->window.bytes);
-}
-
-bool holdings_has(const struct holdings *holdings, const struct wire_message *message)
-{
-	switch (message->type) {
-	case WIRE_MAP_MEMORY:
-	case WIRE_MAP_HOST:
-		return holdings_find_range(
-			holdings, message->type, message->range.address, message->range.bytes);
-	case WIRE_CREATE_MEMORY:
-	case WIRE_IMPORT_MEMORY:
-		return holdings_find_memory(holdings, message->memory.handle);
-	case WIRE_RESERVE_WINDOW:
-	case WIRE_RELEASE_WINDOW:
-		return find_window(holdings, message);
-	case WIRE_LOAD_MODULE:
-		return holdings_has_module(holdings, message->load_module.module);
-	case WIRE_UNLOAD_MODULE:
-		return holdings_has_module(holdings, message->symbol.module);
-	case WIRE_FIND_FUNCTION:
-		return holdings_has_function(holdings, message->symbol.function);
-	case WIRE_MAKE_GRAPH:
-	case WIRE_DROP_GRAPH:
-		return holdings_has_graph(holdings, message->graph.graph);
-	case WIRE_MAKE_ARRAY:
-	case WIRE_DROP_ARRAY:
-		return holdings_has_array(holdings, message->array.array);
-	case WIRE_BACK_ARRAY:
-		return holdings_has_backed(holdings, message->back_array.array);
-	case WIRE_MAKE_OBJECT:
-	case WIRE_DROP_OBJECT:
-		return holdings_has_object(holdings, message->object.object);
-	default:
-		return false; /* settings and globals may be noted any number of times */
-	}
-}
-
 void holdings_keep(struct holdings *holdings, struct holding *entry)
 {
 	holding_keep(entry, holdings->store, holdings->session);
-}
-
-int holdings_adopt(struct holdings *holdings, const struct record *record, const struct kept_holding *kept,
-	size_t bytes, struct shared_fd *fd, struct chunk *chunk)
-{
-	struct holding *entry = holding_adopt(record, kept, bytes);
-
-	if (!entry)
-		return -EINVAL;
-	if ((entry->type == WIRE_RESERVE_WINDOW &&
-		    (entry->range.address == WINDOW_NONE ||
-			    !window_is_possible(
-				    holdings->window_set, entry->range.address, entry->range.bytes))) ||
-		(is_range(entry) && (!entry->range.bytes || holdings_overlaps(holdings, &entry->range)))) {
-		holding_free(entry);
-		return -EINVAL;
-	}
-	entry->fd = fd;
-	entry->chunk = chunk;
-	add_entry(holdings, entry);
-	if (entry->type == WIRE_RESERVE_WINDOW && holdings->window_set)
-		window_hold(holdings->window_set, entry->range.address, entry->range.bytes);
-	return 0;
 }
 
 void holdings_disown(struct holdings *holdings)
@@ -539,73 +416,14 @@ void holdings_set_away(struct holdings *holdings, bool away)
 			own(holdings, entry);
 }
 
-void holdings_drop_range(struct holdings *holdings, struct holding *entry)
-{
-	remove_entry(holdings, entry);
-}
-
-static void drop_module(struct holdings *holdings, uint32_t module)
-{
-	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
-
-	/* The module itself goes last: while the module is there, this can be repeated. */
-	for (; entry; entry = previous) {
-		previous = TAILQ_PREV(entry, holding_list, link);
-		if (entry->module == module && entry->module)
-			remove_entry(holdings, entry);
-	}
-}
-
-static void drop_id(struct holdings *holdings, enum wire_type type, uint32_t id)
+void holdings_remove_id(struct holdings *holdings, enum wire_type type, uint32_t id)
 {
 	struct holding *entry;
 
 	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link) {
 		if (entry->type == type && entry->attribute == id) {
-			remove_entry(holdings, entry);
+			holdings_remove(holdings, entry);
 			return;
 		}
-	}
-}
-
-static bool is_over(const struct holding *entry, uint32_t array)
-{
-	const struct wire_object *object = entry->form;
-
-	return entry->type == WIRE_MAKE_OBJECT && object->resource <= CU_RESOURCE_TYPE_MIPMAPPED_ARRAY &&
-	       object->array == array;
-}
-
-static void drop_array(struct holdings *holdings, uint32_t array)
-{
-	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
-
-	/* The array itself goes last: while the array is there, this can be repeated. */
-	for (; entry; entry = previous) {
-		previous = TAILQ_PREV(entry, holding_list, link);
-		if (is_over(entry, array) || (entry->type == WIRE_BACK_ARRAY && entry->attribute == array))
-			remove_entry(holdings, entry);
-	}
-	drop_id(holdings, WIRE_MAKE_ARRAY, array);
-}
-
-void holdings_drop(struct holdings *holdings, const struct wire_message *message)
-{
-	switch (message->type) {
-	case WIRE_UNLOAD_MODULE:
-		drop_module(holdings, message->symbol.module);
-		break;
-	case WIRE_DROP_GRAPH:
-		drop_id(holdings, WIRE_MAKE_GRAPH, message->graph.graph);
-		break;
-	case WIRE_DROP_ARRAY:
-		drop_array(holdings, message->array.array);
-		break;
-	case WIRE_RELEASE_WINDOW:
-		remove_entry(holdings, find_window(holdings, message));
-		break;
-	default:
-		drop_id(holdings, WIRE_MAKE_OBJECT, message->object.object);
-		break;
 	}
 }

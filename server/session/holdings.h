@@ -27,6 +27,7 @@ struct store;
 struct window_set;
 
 #define HOLDINGS_ENTRIES_MAX 262144u
+#define HOLDINGS_WINDOWS_MAX 1024u /* further windows of one session */
 /* Names, options and descriptions of one session that the service has in memory of its own,
  * bytes. */
 #define HOLDINGS_KEPT_MAX (UINT64_C(1) << 30)
@@ -85,6 +86,11 @@ struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t h
 /** Device memory that a limit needs beyond the present need; counts as the session's. UINT64_MAX:
  * too large to compute */
 uint64_t holdings_limit_growth(const struct holdings *holdings, const struct wire_limit *limit);
+/** Device memory that a limit needs beyond the need of each context. UINT64_MAX: too large to
+ * compute */
+uint64_t holdings_limit_bytes(const struct holdings *holdings, const struct wire_limit *limit);
+/** An entry's limit has another value from now on. */
+void holdings_set_limit(struct holdings *holdings, struct holding *entry, const struct wire_limit *limit);
 /** Owned memory that no other session has: the end of the session frees this much. */
 uint64_t holdings_sole_bytes(const struct holdings *holdings);
 /** True if no other handle of the session is for the same memory. */
@@ -96,33 +102,18 @@ struct holding *holdings_find_address(const struct holdings *holdings, uint64_t 
 /** An entry whose chunk has this token, NULL if there is none. */
 struct holding *holdings_find_token(const struct holdings *holdings, const uint64_t token[2]);
 
-/**
- * Notes a request that succeeded.
- * @message: a checked request that makes or changes a resource; the window of RESERVE_WINDOW was
- * taken and belongs to the entry
- * @values: the reply's
- * @fd: image or host memory, NULL otherwise; @chunk: device memory; both are referenced
- * @ret_entry: for the standbys; NULL if they have the entry already (a global requested twice)
- * Return: 0 or -ENOMEM
- */
-int holdings_note(struct holdings *holdings, const struct wire_message *message,
-	const struct wire_u64s *values, struct shared_fd *fd, struct chunk *chunk,
-	struct holding **ret_entry);
+/** The latest handle for a chunk, NULL if there is none. */
+struct holding *holdings_find_created(const struct holdings *holdings, const struct chunk *chunk);
 
-/** True if the resource that a request would make, or drop, exists. For requests that are answered
- * a second time. */
-bool holdings_has(const struct holdings *holdings, const struct wire_message *message);
+/** Adds an entry behind the others; the list owns the entry. */
+void holdings_add(struct holdings *holdings, struct holding *entry);
+/** Removes and frees an entry. */
+void holdings_remove(struct holdings *holdings, struct holding *entry);
+/** Removes the entry of a type with this id, if there is one. */
+void holdings_remove_id(struct holdings *holdings, enum wire_type type, uint32_t id);
 
 /** Records an entry, once the daemon has sent the entry to every standby. */
 void holdings_keep(struct holdings *holdings, struct holding *entry);
-/**
- * Makes an entry from its record, whose payload is @kept, @bytes long.
- * @fd, @chunk: taken over
- * Return: 0, or -EINVAL: then nothing is taken over
- */
-int holdings_adopt(struct holdings *holdings, const struct record *record, const struct kept_holding *kept,
-	size_t bytes, struct shared_fd *fd, struct chunk *chunk);
-
 /** The session ends: other sessions that share its memory own that memory from now on. Call once;
  * add nothing afterwards. */
 void holdings_disown(struct holdings *holdings);
@@ -130,12 +121,5 @@ void holdings_disown(struct holdings *holdings);
 /** @away: the chunks, which no other session has, have left the device and count there no more;
  * else the chunks are back. Twice is fine. */
 void holdings_set_away(struct holdings *holdings, bool away);
-
-/** Removes a mapping, or physical memory. */
-void holdings_drop_range(struct holdings *holdings, struct holding *entry);
-/** Removes the entries that UnloadModule (with all entries found in the module), DropGraph,
- * DropArray (with the objects over the array; the array's memory stays), DropObject or
- * ReleaseWindow names, if there are any. */
-void holdings_drop(struct holdings *holdings, const struct wire_message *message);
 
 #endif

@@ -9,9 +9,9 @@
 
 #include "server/holder/store.h"
 #include "server/log.h"
-#include "server/session/check.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
 #include "server/session/formers.h"
 #include "server/session/records.h"
 #include "server/session/session.h"
@@ -85,8 +85,8 @@ static void end(struct linger *linger, bool unmapped)
 		say_unmapped(linger);
 	store_drop(domain->daemon->store, linger->record);
 	free(linger);
-	if (session && session->request)
-		domain->daemon->reclaim.advance(session->request);
+	if (session)
+		due_session(session, SESSION_DUE_GO_ON);
 }
 
 /* For a session that has moved away, the first answer may not be the last: bytes may stay pinned.
@@ -105,9 +105,9 @@ static void on_answer(
 	 * daemon could go on asking for ever. */
 	if (reply && !reply->code && reply->values.count > 1 &&
 		(reply->values.at[1] > WINDOW_BYTES || (reply->values.at[1] && linger->kept.bytes)))
-		worker_condemn(worker, "it says again that a session's memory stays pinned");
+		worker_terminate(worker, "it says again that a session's memory stays pinned");
 	if (!reply || reply->code || reply->values.count < 2 || !reply->values.at[1] ||
-		worker->state == WORKER_CONDEMNED) {
+		worker->state == WORKER_TERMINATING) {
 		if (linger->kept.type == WIRE_CLOSE_SESSION)
 			worker_forget_session(worker, linger->kept.session);
 		end(linger, unmapped);
@@ -153,7 +153,7 @@ struct linger *linger_adopt(struct domain *domain, struct worker *worker, const 
 	size_t bytes;
 
 	windows = (const void *)((const char *)record_payload(record, &bytes) + sizeof(*kept));
-	if (kept->window_count > 1 + CHECK_WINDOWS_MAX || bytes < record_bytes(kept->window_count))
+	if (kept->window_count > 1 + HOLDINGS_WINDOWS_MAX || bytes < record_bytes(kept->window_count))
 		return NULL;
 	linger = linger_new(domain, worker, kept->window_count);
 	linger->record = record;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "protocol/uuid.h"
 #include "server/session/daemon.h"
 #include "server/session/session.h"
 
@@ -18,10 +19,10 @@ void partition_name(const struct partition *partition, char ret_name[PARTITION_N
 
 struct partition *partition_find(struct daemon *daemon, const char *name)
 {
-	char uuid[BACKEND_UUID_TEXT], own[PARTITION_NAME];
+	char uuid[UUID_TEXT], own[PARTITION_NAME];
 	const size_t length = sizeof(uuid) - 1;
 
-	backend_uuid_text(daemon->device.uuid, uuid);
+	daemon_uuid(daemon, uuid);
 	if (!strncasecmp(name, uuid, length) && name[length] == '/')
 		name += length + 1;
 	for (uint32_t i = 0; i < daemon->partitions.count; i++) {

@@ -12,22 +12,22 @@
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
+#include "server/session/due.h"
 #include "server/session/request.h"
-#include "server/session/rooms.h"
 #include "server/session/session.h"
+#include "server/worker/worker.h"
 
 static void on_timer(void *context)
 {
-	reclaim_retry(context);
+	due_daemon(context, DAEMON_DUE_MEMORY);
 }
 
-void reclaim_init(struct daemon *daemon, void (*advance)(struct request *request))
+void reclaim_init(struct daemon *daemon)
 {
 	daemon->reclaim = (struct reclaim){.timer = timer_new(daemon->loop, on_timer, daemon),
-		.limit = timer_new(daemon->loop, on_timer, daemon),
-		.advance = advance};
+		.limit = timer_new(daemon->loop, on_timer, daemon)};
 	log_bug_on(!daemon->reclaim.timer || !daemon->reclaim.limit);
-	TAILQ_INIT(&daemon->reclaim.thirsty);
+	TAILQ_INIT(&daemon->reclaim.waiting);
 }
 
 void reclaim_deinit(struct daemon *daemon)
@@ -104,14 +104,14 @@ void reclaim_done(struct daemon *daemon, unsigned count)
 {
 	log_bug_on(daemon->reclaim.under_way < count);
 	daemon->reclaim.under_way -= count;
-	reclaim_retry(daemon);
+	due_daemon(daemon, DAEMON_DUE_MEMORY);
 }
 
 bool reclaim_is_short(const struct daemon *daemon)
 {
 	const struct request *request;
 
-	TAILQ_FOREACH (request, &daemon->reclaim.thirsty, link)
+	TAILQ_FOREACH (request, &daemon->reclaim.waiting, link)
 		if (request->refused_memory_us)
 			return true;
 	return false;
@@ -119,6 +119,11 @@ bool reclaim_is_short(const struct daemon *daemon)
 
 bool reclaim_expects(const struct daemon *daemon)
 {
+	const struct worker *worker;
+
+	TAILQ_FOREACH (worker, &daemon->crew.workers, crew_link)
+		if (worker->gives_back)
+			return true;
 	return daemon->reclaim.under_way;
 }
 
@@ -126,8 +131,8 @@ void reclaim_await(struct request *request)
 {
 	struct reclaim *reclaim = &request->session->daemon->reclaim;
 
-	request->thirst = ++reclaim->latest;
-	TAILQ_INSERT_TAIL(&reclaim->thirsty, request, link);
+	request->turn = ++reclaim->latest;
+	TAILQ_INSERT_TAIL(&reclaim->waiting, request, link);
 }
 
 void reclaim_await_for(struct request *request, uint64_t milliseconds)
@@ -177,20 +182,14 @@ bool reclaim_defer(struct request *request)
 
 void reclaim_forget(struct request *request)
 {
-	if (request->thirst)
-		TAILQ_REMOVE(&request->session->daemon->reclaim.thirsty, request, link);
-	request->thirst = 0;
+	if (request->turn)
+		TAILQ_REMOVE(&request->session->daemon->reclaim.waiting, request, link);
+	request->turn = 0;
 }
 
-void reclaim_retry(struct daemon *daemon)
+struct request *reclaim_first(const struct daemon *daemon, uint64_t latest)
 {
-	struct reclaim *reclaim = &daemon->reclaim;
-	uint64_t latest = reclaim->latest;
-	struct request *request;
+	struct request *request = TAILQ_FIRST(&daemon->reclaim.waiting);
 
-	while ((request = TAILQ_FIRST(&reclaim->thirsty)) && request->thirst <= latest) {
-		reclaim_forget(request);
-		reclaim->advance(request);
-	}
-	daemon->standby_room->memory_is_back(daemon);
+	return request && request->turn <= latest ? request : NULL;
 }

@@ -24,7 +24,7 @@ struct timer;
 #define RECLAIM_FREED_MS 200u
 
 struct reclaim {
-	TAILQ_HEAD(thirsty_list, request) thirsty; /* requests that wait for memory, or for a keeper */
+	TAILQ_HEAD(waiting_list, request) waiting; /* requests that wait for memory, or for a keeper */
 	/* for reclaim_defer(): then waiting requests are tried again */
 	struct timer *timer;
 	struct timer *limit; /* the same for reclaim_hope() */
@@ -34,15 +34,13 @@ struct reclaim {
 	 * order. */
 	uint64_t *syncing;
 	unsigned syncing_count, syncing_room;
-	void (*advance)(struct request *request); /* tries a request that waited again */
 };
 
-/** @advance: tries a request that has waited again */
-void reclaim_init(struct daemon *daemon, void (*advance)(struct request *request));
+void reclaim_init(struct daemon *daemon);
 void reclaim_deinit(struct daemon *daemon);
 
 /** Announces one thing more that will give device memory back: a doomed chunk, a session that
- * closes, an executor that ends. */
+ * closes. (An executor that ends announces itself: worker_await_memory().) */
 void reclaim_begin(struct daemon *daemon);
 /** The keeper has released a chunk: it has come back once the holder has released it, too.
  * @freed_by: number of the session that had freed the chunk; 0: none */
@@ -74,7 +72,8 @@ bool reclaim_hope(struct request *request);
 bool reclaim_defer(struct request *request);
 /** Removes the request from the waiting requests, if it is there. */
 void reclaim_forget(struct request *request);
-/** Tries all waiting requests once more. */
-void reclaim_retry(struct daemon *daemon);
+/** The request that has waited longest, if it waited already when request number `latest` began to
+ * wait; NULL: none. */
+struct request *reclaim_first(const struct daemon *daemon, uint64_t latest);
 
 #endif

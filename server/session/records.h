@@ -35,7 +35,7 @@ struct kept_service {
 	struct counters counters;
 };
 
-/* RECORD_DOMAIN, key: number; followed by the fields of fault/ (fault/saved.h). */
+/* RECORD_DOMAIN, key: number; followed by the fields of fault/ (session/saved.h). */
 struct kept_domain {
 	struct identity identity;
 	bool assigned, alone, ordered, dismissed, retiring;

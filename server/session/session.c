@@ -9,17 +9,25 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/holder/store.h"
+#include "server/incident/session_evidence.h"
 #include "server/log.h"
+#include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
+#include "server/session/events.h"
+#include "server/session/holdings.h"
+#include "server/session/grant.h"
 #include "server/session/partition.h"
 #include "server/session/reclaim.h"
-#include "server/session/rooms.h"
 #include "server/session/shared_event.h"
 #include "server/session/sink.h"
+#include "server/session/upload.h"
+#include "server/session/userlog.h"
+#include "server/session/window.h"
 #include "server/worker/worker.h"
 #include "shm/doorbell.h"
 
@@ -48,7 +56,8 @@ static void let_go(struct session *session)
 		shared_fd_unref(session->swap_files[i]);
 	/* No record names a descriptor after its release. */
 	store_drop(session->daemon->store, session->record);
-	session->daemon->fault_room->session_gone(session);
+	session_evidence_forget_losses(&session->evidence);
+	session_evidence_forget_looks(&session->evidence);
 	shm_view_unmap(&session->view);
 	shared_fd_unref(session->client_fd);
 	shared_fd_unref(session->server_fd);
@@ -79,8 +88,7 @@ struct session *session_unref(struct session *session)
 	if (opened)
 		reclaim_done(daemon, 1);
 	domain_watch_idle(domain);
-	domain_reap(domain);
-	daemon->emptied(daemon);
+	due_domain(domain, DOMAIN_DUE_END);
 	return NULL;
 }
 
@@ -131,36 +139,15 @@ static bool has_partition(const struct session *session)
 	return partition_units(session->daemon, session->partition);
 }
 
-/* Units that the session may use for certain: offline, the rest beside the part for online
- * sessions. */
-static uint32_t units_for(const struct session *session)
-{
-	uint64_t partition = partition_units(session->daemon, session->partition);
-	uint32_t rest = BACKEND_SMS_UNITS(partition_rest(session->daemon));
-
-	if (partition)
-		return BACKEND_SMS_UNITS(partition);
-	return session->terms.class == CONFIG_CLASS_OFFLINE ? rest - rest / SHM_SHARE_ONLINE_PART : rest;
-}
-
 /* True if the terms allow fewer than all multiprocessors. */
-static bool is_capped(const struct session *session)
+static bool is_capped(const struct terms *terms)
 {
-	return terms_lower(100, session->terms.sm_percent) != 100;
+	return terms_lower(100, terms->sm_percent) != 100;
 }
 
 uint32_t session_sms(const struct session *session)
 {
-	const struct backend_device *device = &session->daemon->device;
-	uint32_t all = (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
-	uint32_t room = units_for(session), units = room;
-
-	if (!device->sm_granule || (!is_capped(session) && room == device->sm_units))
-		return all;
-	if (is_capped(session))
-		units = (uint32_t)(all * session->terms.sm_percent / 100) / device->sm_granule;
-	units = units < room ? units : room;
-	return units ? units * device->sm_granule : device->sm_granule;
+	return grant_sms(session->daemon, &session->terms, session->partition);
 }
 
 /* For executors; 0: all. */
@@ -172,7 +159,7 @@ static uint32_t share_of_sms(const struct session *session)
 	if (sms == (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT])
 		return 0;
 	return (sms << SHM_SHARE_SMS_SHIFT & SHM_SHARE_SMS_MASK) |
-	       (is_capped(session) || has_partition(session) ? 0 : SHM_SHARE_LENT);
+	       (is_capped(&session->terms) || has_partition(session) ? 0 : SHM_SHARE_LENT);
 }
 
 void session_tell_share(struct session *session)
@@ -229,6 +216,8 @@ void session_pause(struct session *session, bool pause, bool ours)
 	session->pause_is_ours = pause && (ours || (was_ours && session_is_paused(session)));
 	if (session->pause_is_ours != was_ours)
 		session_keep(session);
+	if (!pause)
+		session_set_checkpointed(session, false);
 	if (session_is_paused(session) != pause) {
 		/* The region preserves the share over the lives of daemons and executors. */
 		set_share(session, word_relaxed(&session->view.server->share) ^ SHM_SHARE_PAUSED);
@@ -239,6 +228,23 @@ void session_pause(struct session *session, bool pause, bool ours)
 	/* Also the second time: a daemon may have died between the two. */
 	wake_executor(session->domain->active);
 	wake_executor(session->destination);
+	session_read_next(session);
+}
+
+void session_set_checkpointed(struct session *session, bool checkpointed)
+{
+	if (session->checkpointed == checkpointed)
+		return;
+	session->checkpointed = checkpointed;
+	session_keep(session);
+}
+
+void session_read_next(struct session *session)
+{
+	if (session->state != SESSION_SERVED || session->request || session_is_paused(session))
+		connection_pause(session->connection);
+	else
+		connection_resume(session->connection);
 }
 
 void session_set_memory(struct session *session, enum session_memory memory)
@@ -276,27 +282,4 @@ void session_finish(struct session *session, uint32_t state, int32_t code, const
 	events_note(session->daemon, EVENT_terminated, LOG_LEVEL_INFO, &about,
 		"session %llu (process %d, %s) ends with code %d: %s", name(session), (int)session->pid,
 		session->program, (int)code, reason);
-}
-
-void session_terminate(struct session *session, const char *reason)
-{
-	/* The refusal may free an OPENING session. */
-	if (session->state == SESSION_OPENING) {
-		session_refuse(session, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
-		return;
-	}
-	session_finish(session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
-	session_end(session, 0);
-}
-
-void session_reject(struct session *session, const char *reason)
-{
-	if (session->state == SESSION_CLOSING)
-		return;
-	userlog_event(session->daemon, session->uid, USERLOG_rejected, LOG_LEVEL_WARNING,
-		"session rejected: %llu (process %d, %s): %s", name(session), (int)session->pid,
-		session->program, reason);
-	session->daemon->counters.sessions_rejected++;
-	session_finish(session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
-	session_end(session, (uint32_t)session->daemon->config->orphan_seconds * 1000);
 }

@@ -9,12 +9,12 @@
 //                                  CLOSING ── every executor that knew it answered CloseSession, or died
 //                                             ──► freed
 //
-// OPENING  (session_make.c, session_open.c) waits for an active executor; nothing but the socket,
-//          regions and a window exist. `opened` is false.
+// OPENING  (daemon/session_make.c, session_open.c) waits for an active executor; nothing but the
+//          socket, regions and a window exist. `opened` is false.
 // SERVED   executors and standbys know the session; they get its holdings. At most one request is
 //          under way; the connection is paused meanwhile, so a program cannot make the daemon queue
 //          requests.
-// CLOSING  (session_close.c) the connection is closed; memory and window stay taken until no
+// CLOSING  (daemon/session_close.c) the connection is closed; memory and window stay taken until no
 //          executor can touch them any more.
 //
 // The program sees a state word in its server region. Executors write this word; the daemon writes
@@ -30,8 +30,9 @@
 #include <sys/types.h>
 
 #include "protocol/wire.h"
-#include "server/session/records.h"
 #include "server/config/terms.h"
+#include "server/incident/session_evidence.h"
+#include "server/session/records.h"
 #include "server/session/holdings.h"
 #include "server/session/upload.h"
 #include "shm/region.h"
@@ -41,8 +42,8 @@ struct connection;
 struct daemon;
 struct domain;
 struct move;
+struct order;
 struct request;
-struct session_evidence;
 struct shared_fd;
 struct swap;
 struct timer;
@@ -51,6 +52,8 @@ struct worker;
 
 #define SESSION_PROGRAM_MAX  256
 #define SESSION_IDENTITY_MAX 512
+/* Packets that wait for a program that does not read. */
+#define SESSION_QUEUE_MAX 16u
 /* Time beyond the patience that an executor has to close a session. */
 #define SESSION_CLOSE_GRACE_MS 10000u
 
@@ -65,17 +68,6 @@ enum session_memory {
 	SESSION_MEMORY_LEAVES,
 	SESSION_MEMORY_AWAY, /* in host memory */
 	SESSION_MEMORY_RETURNS,
-};
-
-/* Codes of Activate.recover. */
-enum session_recover {
-	SESSION_RECOVER_NOTHING,
-	SESSION_RECOVER_BY_POLICY,
-	SESSION_RECOVER_CULPRIT,
-	SESSION_RECOVER_UNSURE, /* the latest results of the session cannot be trusted */
-	/* In Activate in place of BY_POLICY: the policy is not that of OpenSession. */
-	SESSION_RECOVER_BY_REPLAY,
-	SESSION_RECOVER_BY_FAIL,
 };
 
 /* The request that was under way when the daemon died, until it is read again. */
@@ -120,6 +112,8 @@ struct session {
 	uint64_t answered;    /* the program's number of its latest finished request */
 	/* paused by an operator of the service: the session's own user may not resume */
 	bool pause_is_ours;
+	/* paused, and its memory is off the device until somebody asks for that */
+	bool checkpointed;
 	uint32_t crashes; /* of daemons while a request of the session was under way */
 	uint32_t deaths;  /* of executors that crashed while they had the session's request */
 	enum session_mirroring mirroring;
@@ -153,11 +147,13 @@ struct session {
 	bool is_stuck;
 	/* limit of the latest refusal, without success since; NULL: none */
 	const char *refused_limit;
-	struct swap *swap; /* while the memory is not HERE (standby/swap.h); else NULL */
+	struct order *order; /* under way (control/checkpoint.h); else NULL */
+	struct swap *swap;   /* while the memory is not HERE (standby/swap.h); else NULL */
 	/* files for the memory; NULL: there are none */
 	struct shared_fd *swap_files[KEPT_SWAP_FILES];
 	struct worker *opening; /* OpenSession is with this executor, not answered */
 	unsigned closings;	/* CloseSession answers to come */
+	unsigned due;		/* of enum session_due */
 	struct timer *close_timer;
 	uint64_t freed_us; /* time of the latest free; 0: never */
 	/* pieces of device memory that the program freed, and that are still in use */
@@ -173,7 +169,7 @@ struct session {
 	struct session_again again;
 	/* the text that crashed a compiler; cleared by a later answer (compiling.h) */
 	struct session_compilation crashed;
-	struct session_evidence *evidence; /* state of fault/ (fault/evidence.h) */
+	struct session_evidence evidence; /* of fault/ */
 };
 
 /* The session's record: fields with another form there, then the head of the session unchanged. */
@@ -190,26 +186,12 @@ struct session_peer {
 	struct subject subject;
 };
 
-/* Outcome of session_new(): the program was refused; the connection is still the caller's. */
-#define SESSION_E_REFUSED 1
-
-/**
- * Makes a session for a checked Hello and asks for it to be opened.
- * @connection: taken over on success
- * @ret_code, @ret_text: for SESSION_E_REFUSED, the answer to the program (static text or the
- * domain's)
- * Return: 0 or SESSION_E_REFUSED
- */
-int session_new(struct domain *domain, struct connection *connection, const struct session_peer *peer,
-	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text);
-
 /** Applies the rules in force, tightened by the session's own wishes. */
 void session_set_terms(struct session *session);
 
 /** Multiprocessors that kernels of the session may use for certain: as the terms say, as far as the
  * device and partitions allow. */
 uint32_t session_sms(const struct session *session);
-
 /** Publishes the session's weight, class and multiprocessors to executors, once it has its regions.
  * Twice is fine. */
 void session_tell_share(struct session *session);
@@ -220,46 +202,11 @@ void session_wake_all(struct daemon *daemon);
 /** Records the session as it is. */
 void session_keep(struct session *session);
 
-/**
- * Makes a session of an earlier life of the daemon again, without holdings and without the request
- * under way.
- * @domain: named by the record
- * Return: never NULL; a session that lacks descriptors is given_up, and not open any more
- */
-struct session *session_adopt(struct domain *domain, uint64_t number, const struct session_record *record);
-/* Repeats a request of an earlier life to a worker, as worker->next_request. */
-void session_open_again(struct session *session, struct worker *worker);
-void session_close_again(struct session *session, struct worker *worker);
-/** Marks a session that cannot be taken over: it ends after the adoption of the others. Twice is
- * fine. */
-void session_give_up(struct session *session, const char *why);
-/** Ends a session that is given_up. */
-void session_end_given_up(struct session *session);
-/** Call for a closing session after session_close_again(): frees the session if no worker has
- * it. */
-void session_closing_again(struct session *session);
-
 /** Makes the active executor of the session's domain, which knows the session, serve it. */
 void session_attach(struct session *session, struct worker *worker);
 
 struct session *session_ref(struct session *session);
 struct session *session_unref(struct session *session);
-
-/** Sends OpenSession if the session still waits for it and an executor serves. */
-void session_open(struct session *session);
-
-/** The only end for a bad program: one log line, one counter, one disconnect. */
-void session_reject(struct session *session, const char *reason);
-
-/** Closes a session. @patience_ms: time for its work to end. Twice is fine. */
-void session_end(struct session *session, uint32_t patience_ms);
-
-/** Ends a session that is not CLOSING: the program gets CUDA_ERROR_MPS_CLIENT_TERMINATED and a
- * reason, its work gets no time. */
-void session_terminate(struct session *session, const char *reason);
-
-/** Refuses a session that is still OPENING. */
-void session_refuse(struct session *session, int32_t code, const char *text);
 
 /** Writes a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes the program; an earlier
  * final state stays. */
@@ -275,10 +222,18 @@ void session_set_recovery(struct session *session, bool replay);
 bool session_is_paused(const struct session *session);
 /**
  * Makes the executor that serves the session, and each later one, issue nothing more of the session
- * until it is resumed; work on the device ends. Twice is fine. The session is not CLOSING.
+ * until it is resumed; work on the device ends. The program's requests wait, except for one that is
+ * under way. Twice is fine. The session is not CLOSING.
  * @ours: an operator of the service pauses, not the session's user
  */
 void session_pause(struct session *session, bool pause, bool ours);
+
+/** Records whether a paused session is checkpointed. */
+void session_set_checkpointed(struct session *session, bool checkpointed);
+
+/** Reads the program's next request from now on, unless one is under way, the session is paused or
+ * not served yet. The session is not CLOSING. */
+void session_read_next(struct session *session);
 
 /** Notes and records the place of the session's memory. Executors issue nothing of the session
  * while that is not HERE. */

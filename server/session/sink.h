@@ -34,17 +34,6 @@ static inline uint64_t sink_bytes(uint64_t total_bytes)
 	return BACKEND_CHUNK_GRANULE + sink_far_bytes(total_bytes);
 }
 
-/** Has the keeper make missing sinks and informs the executors, unless the guard is off. The
- * session is served, and no keeper is still to answer an earlier request for these sinks. */
-void sink_request(struct session *session);
-/** The same for every session that is served: there is another keeper. */
-void sink_request_all(struct daemon *daemon);
-/** Device memory has come back: the same for sessions that wait for memory of their sinks. */
-void sink_retry(struct daemon *daemon);
-/** A new life of the daemon, which has no record of requests in flight: as sink_request_all(); also
- * informs executors of existing sinks. */
-void sink_resume_all(struct daemon *daemon);
-
 /** True if the session has both sinks: the executors that know the session have a guard for it. */
 static inline bool sink_is_there(const struct session *session)
 {
@@ -53,6 +42,9 @@ static inline bool sink_is_there(const struct session *session)
 
 /** Informs an executor that knows the session, if the sinks are there. */
 void sink_tell(struct session *session, struct worker *worker);
+
+/** Informs all executors that know the session, if the sinks are there. */
+void sink_tell_all(struct session *session);
 
 /** Releases the sinks; no executor has the session any more. */
 void sink_drop(struct session *session);

@@ -71,7 +71,7 @@ static void suspect(struct domain *domain, struct session *session)
 	session->mirroring = SESSION_SUSPECTED;
 }
 
-/* domain_worker_gone() records the changes with all other state of the domain. */
+/* daemon/children.c records the changes with all other state of the domain. */
 void leave_out_judge(struct domain *domain, const struct worker *worker)
 {
 	struct session *session = domain_find_session(domain, worker->died_at);

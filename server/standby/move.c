@@ -57,13 +57,16 @@
 #include "server/config/config.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
+#include "server/incident/session_evidence.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/events.h"
 #include "server/session/linger.h"
 #include "server/session/guarantee.h"
+#include "server/session/due.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
@@ -220,8 +223,7 @@ static void call_off(struct move *move, int32_t code, const char *text)
 		wait_for_end(session, told);
 	domain_retire(to);
 	say_done(move, code, text);
-	if (session->request)
-		request_advance(session->request);
+	due_session(session, SESSION_DUE_GO_ON);
 }
 
 static void on_limit(void *context)
@@ -271,8 +273,8 @@ static void change_domain(struct session *session, struct domain *to)
 	session->domain = to;
 	session->is_stuck = false;
 	session->mirroring = SESSION_MIRRORED;
-	session->evidence->recover = SESSION_RECOVER_NOTHING;
-	evidence_forget_losses(session);
+	session->evidence.recover = SESSION_RECOVER_NOTHING;
+	session_evidence_forget_losses(&session->evidence);
 }
 
 /* The old executor has detached the session. */
@@ -300,12 +302,11 @@ static void arrive(struct move *move)
 		 * have it. */
 		TAILQ_FOREACH (worker, &to->workers, link)
 			if (worker_knows_sessions(worker))
-				worker_condemn(worker, "was ready before its client came");
+				worker_terminate(worker, "was ready before its client came");
 	}
 	domain_watch_idle(from);
 	say_done(move, CUDA_SUCCESS, "");
-	if (session->request)
-		request_advance(session->request);
+	due_session(session, SESSION_DUE_GO_ON);
 }
 
 static void stay(struct move *move, const struct wire_reply *reply)

@@ -7,12 +7,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/session/rooms.h"
-
 struct domain;
 struct move;
 struct session;
 struct worker;
+
+/* Why a session moves. */
+enum move_cause {
+	MOVE_ORDER, /* by an operator */
+	MOVE_GUARD, /* a guard hit that several programs can have caused (standby/separate.h) */
+	MOVE_LIMIT, /* its kernels need larger limits than the kernels of others */
+};
+
+/**
+ * The end of a move; not called after a refusal of move_begin().
+ * @code: CUDA_SUCCESS: the session is in its new domain
+ * @text: the reason of a failure
+ */
+typedef void move_done_fn(void *context, int32_t code, const char *text);
 
 /**
  * Begins.

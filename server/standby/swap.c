@@ -39,9 +39,11 @@
 // goes at once, a session with commands, also with commands that wait for something of the program
 // itself.
 
+#include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
 
 #include "protocol/cuda_abi.h"
+#include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/request.h"
@@ -65,6 +67,14 @@ void swap_end(struct session *session, swap_done_fn *done, void *context)
 	swap->context = context;
 	swap_want(swap);
 	swap_begin_return(session);
+}
+
+void swap_stay_away(struct session *session)
+{
+	struct swap *swap = session->swap;
+
+	swap->wanted = swap->is_awaiting_room = false;
+	timer_stop(swap->retry);
 }
 
 void swap_forget(struct session *session, const void *context)
@@ -158,7 +168,7 @@ void swap_adopt(struct session *session)
 {
 	struct swap *swap = swap_new(session, swap_on_retry);
 
-	if (session->memory == SESSION_MEMORY_RETURNS ||
+	if ((session->memory == SESSION_MEMORY_RETURNS && !session->checkpointed) ||
 		(!session_is_paused(session) && (session->request || swap_has_work(session))))
 		swap_want(swap);
 	swap_fall_back(swap);

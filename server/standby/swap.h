@@ -41,6 +41,10 @@ const char *swap_begin(struct session *session, enum swap_manner manner, swap_do
  */
 void swap_end(struct session *session, swap_done_fn *done, void *context);
 
+/** The session's memory, which is away, stays away: nothing brings it back until somebody asks
+ * again. */
+void swap_stay_away(struct session *session);
+
 /** The caller no longer waits. */
 void swap_forget(struct session *session, const void *context);
 
@@ -56,11 +60,13 @@ struct swap_bytes swap_all_bytes(const struct daemon *daemon);
 /** Most bytes in host memory (swap_host_bytes). */
 uint64_t swap_most_bytes(const struct daemon *daemon);
 
+/* As since_us: the session waits for all others, however long they work. */
+#define SWAP_PATIENT UINT64_MAX
+
 /**
  * Makes room for so many bytes of a session on the device, if the session's policy says so
  * (memory_policy = swap): suspends another session. Rules: swap_choose.c.
- * @since_us: when the session began to wait: it waits for sessions that rest from then on.
- * SWAP_PATIENT: it waits for all sessions, however long they work
+ * @since_us: when the session began to wait: it waits for sessions that rest from then on
  * Return: milliseconds after which, at the latest, the caller tries again; 0: no session can make
  * room
  */

@@ -5,13 +5,17 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/loop/timer.h"
+#include "server/resource/resource.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/guarantee.h"
+#include "server/session/holding.h"
+#include "server/session/holdings.h"
 #include "server/session/reclaim.h"
-#include "server/session/request.h"
+#include "server/session/due.h"
 #include "server/session/session.h"
+#include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
 #include "server/standby/warm.h"
 
@@ -43,8 +47,7 @@ static void back_here(struct swap *swap)
 	swap_note_moved(session, "goes on, and its device memory is on the device again");
 	swap_say(swap, CUDA_SUCCESS, "");
 	swap_drop(swap);
-	if (session->request)
-		request_advance(session->request);
+	due_session(session, SESSION_DUE_GO_ON);
 }
 
 /* Releases the memory that has come already. */
@@ -108,7 +111,7 @@ static void map(struct swap *swap, struct piece *piece)
 	for (uint32_t i = 0; swap->round == round && i < piece->count; i++) {
 		if (piece->entries[i]->type != WIRE_MAP_MEMORY)
 			continue;
-		holding_message(piece->entries[i], session->number, &message);
+		resource_again(piece->entries[i], session->number, &message);
 		swap_ask(swap, session->domain->active, &message, &piece->chunk->fd, on_mapped, NULL);
 	}
 }

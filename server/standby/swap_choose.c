@@ -15,6 +15,7 @@
 //
 // A session that holds no more than its guarantee does not go.
 
+#include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
 
 #include <stdio.h>
@@ -25,7 +26,6 @@
 #include "server/loop/timer.h"
 #include "server/session/export.h"
 #include "server/session/reclaim.h"
-#include "server/session/rooms.h"
 #include "server/session/session.h"
 
 #define REST_US		  UINT64_C(100000)

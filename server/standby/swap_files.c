@@ -24,7 +24,10 @@ uint64_t swap_most_bytes(const struct daemon *daemon)
 {
 	uint64_t bytes = daemon->config->swap_host_bytes;
 
-	return bytes ? bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+	if (bytes)
+		return bytes;
+	bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+	return bytes / daemon_devices(daemon);
 }
 
 void swap_add_bytes(const struct session *session, struct swap_bytes *bytes)

@@ -7,8 +7,11 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/request.h"
+#include "server/session/due.h"
+#include "server/session/holdings.h"
 #include "server/session/session.h"
+#include "server/standby/piece.h"
+#include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
 #include "server/standby/warm.h"
 
@@ -139,8 +142,7 @@ static void call_off(struct swap *swap, int32_t code, const char *text)
 	struct session *session = swap->session;
 
 	swap_stay(swap, code, text);
-	if (session->request)
-		request_advance(session->request);
+	due_session(session, SESSION_DUE_GO_ON);
 }
 
 static void copied(struct swap *swap)

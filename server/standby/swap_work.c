@@ -1,5 +1,8 @@
 // Shared by both ways: life, requests and their answers, copies, unmapping. See swap_inside.h.
 
+#include "server/session/events.h"
+#include "server/session/holdings.h"
+#include "server/standby/piece.h"
 #include "server/standby/swap_inside.h"
 
 #include <stdio.h>
@@ -12,7 +15,9 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/reclaim.h"
 #include "server/session/session.h"
+#include "server/worker/worker.h"
 
 /* Most bytes of a CarryMemory, and CarryMemory requests in flight for a session. */
 #define CARRY_BYTES (UINT64_C(64) << 20)
@@ -279,6 +284,7 @@ static void release(struct swap *swap, struct piece *piece)
 	unmap_active(swap, piece);
 	if (!piece->old)
 		return;
+	reclaim_note_freed(swap->session, piece->old);
 	chunk_doom(piece->old);
 	for (uint32_t i = 0; i < piece->count; i++)
 		holdings_keep(&swap->session->holdings, piece->entries[i]);

@@ -16,6 +16,7 @@
 #include "server/fault/promote.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
+#include "server/resource/resource.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -163,7 +164,7 @@ static void mirror_entry(struct worker *worker, struct session *session, const s
 	if (entry->type == WIRE_MAP_MEMORY && session->memory != SESSION_MEMORY_HERE &&
 		session->memory != SESSION_MEMORY_LEAVES)
 		return;
-	holding_message(entry, session->number, &message);
+	resource_again(entry, session->number, &message);
 	send_mirror(worker, session, &message, &fd, fd ? 1 : 0, entry->global, NULL);
 }
 

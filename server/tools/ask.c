@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,63 @@ static int converse(int fd, const char *command, const struct wire_names *argume
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size)
 {
 	return ask_with(path, command, &(struct wire_names){0}, ASK_SECONDS, ret_json, ret_text, text_size);
+}
+
+/* @ret_number: of the device at the path. Return: as ask() */
+static int ask_one(const char *path, struct ask_devices *devices, unsigned *ret_number)
+{
+	char text[700], *answer = NULL;
+	json_int_t number, count;
+	json_t *root;
+	int r = ask(path, "ping", &answer, text, sizeof(text));
+
+	if (r)
+		return r < 0 ? r : -EPROTO;
+	root = json_loads(answer, 0, NULL);
+	free(answer);
+	number = json_integer_value(json_object_get(root, "number"));
+	count = json_integer_value(json_object_get(root, "devices"));
+	/* A service that does not say so has one. */
+	devices->count = count > 0 && count <= (json_int_t)PLACE_DEVICES ? (unsigned)count : 1;
+	*ret_number = number > 0 && number < (json_int_t)devices->count ? (unsigned)number : 0;
+	if (json_is_string(json_object_get(root, "uuid")))
+		snprintf(devices->uuid[*ret_number], sizeof(devices->uuid[0]), "%s",
+			json_string_value(json_object_get(root, "uuid")));
+	json_decref(root);
+	return 0;
+}
+
+static bool is_there(const char *first, unsigned number, char path[PLACE_BYTES])
+{
+	return place_of_device(first, number, path) && !access(path, F_OK);
+}
+
+static bool has_company(const char *path)
+{
+	char beside[PLACE_BYTES];
+
+	for (unsigned i = 1; i < PLACE_DEVICES; i++)
+		if (is_there(path, i, beside))
+			return true;
+	return false;
+}
+
+int ask_devices(const char *path, bool quick, struct ask_devices *ret_devices)
+{
+	char beside[PLACE_BYTES];
+	unsigned number = 0;
+	int r;
+
+	*ret_devices = (struct ask_devices){.count = 1};
+	if (quick && !has_company(path))
+		return 0;
+	r = ask_one(path, ret_devices, &number);
+	ret_devices->number = number;
+	/* The first may be missing. */
+	for (unsigned i = 1; i < (r ? PLACE_DEVICES : ret_devices->count); i++)
+		if (is_there(path, i, beside) && !ask_one(beside, ret_devices, &number))
+			r = 0;
+	return r;
 }
 
 int ask_with(const char *path, const char *command, const struct wire_names *arguments, unsigned seconds,

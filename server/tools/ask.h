@@ -4,6 +4,7 @@
 #ifndef FRMPS_SERVER_TOOLS_ASK_H
 #define FRMPS_SERVER_TOOLS_ASK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "protocol/place.h"
@@ -31,6 +32,21 @@ int ask_find(const char *given, char path[PLACE_BYTES], char *ret_text, size_t t
  * Return: 0; ASK_E_REFUSED; -errno when the service cannot be reached or does not answer
  */
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size);
+
+/* The devices of a service. */
+struct ask_devices {
+	unsigned count;
+	unsigned number;	      /* of the device at `path` */
+	char uuid[PLACE_DEVICES][48]; /* empty: the device does not answer */
+};
+
+/**
+ * Finds the devices of the service.
+ * @path: of the socket of the first device, or of another one
+ * @quick: asks nobody where there is nothing beside the socket: one device, without a UUID
+ * Return: 0; -errno: none answers
+ */
+int ask_devices(const char *path, bool quick, struct ask_devices *ret_devices);
 
 /** The same for a command with arguments, or a slow command. @seconds: time limit */
 int ask_with(const char *path, const char *command, const struct wire_names *arguments, unsigned seconds,

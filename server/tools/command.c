@@ -8,6 +8,7 @@
 
 #include "server/tools/ask.h"
 #include "server/tools/manual.h"
+#include "server/tools/span.h"
 
 static int wrong_command(const struct manual *manual, int count, char **words)
 {
@@ -76,7 +77,7 @@ int command_run(const struct commands *commands, struct call *call, int count, c
 	r = check_arguments(manual, row, call);
 	for (size_t i = 0; !r && i < commands->count; i++)
 		if (!strcmp(commands->rows[i].name, row->name))
-			return commands->rows[i].run(call);
+			return span_run(call, commands->rows[i].run);
 	return r;
 }
 

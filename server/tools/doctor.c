@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "server/config/config.h"
+#include "server/config/devices.h"
 #include "server/log.h"
 #include "server/probe.h"
 #include "server/role.h"
@@ -43,9 +44,10 @@ struct examination {
 	const struct doctor *doctor;
 	enum level worst;
 	json_t *findings;
-	unsigned device; /* number, by the configuration */
-	bool is_host;	 /* kernels run on the processor: there is no driver to look at */
-	json_t *status;	 /* of the service; NULL: no answer */
+	unsigned device;	       /* number, by the configuration; of several the first */
+	char devices[CONFIG_TEXT_MAX]; /* key `devices` */
+	bool is_host;		       /* kernels run on the processor: there is no driver to look at */
+	json_t *status;		       /* of the service; NULL: no answer */
 };
 
 /* @advice: NULL for LEVEL_OK */
@@ -96,6 +98,7 @@ static void look_at_configuration(struct examination *e)
 	r = config_read(&config, path_of(e, CONFIG_DEFAULT_FILE, path), text, sizeof(text));
 	e->is_host = config.backend == CONFIG_BACKEND_HOST;
 	e->device = (unsigned)config.device;
+	strcpy(e->devices, config.devices);
 	if (!r)
 		find(e, "configuration", LEVEL_OK, NULL, "%s has no errors", path);
 	else if (r == CONFIG_E_MISSING)
@@ -104,6 +107,21 @@ static void look_at_configuration(struct examination *e)
 		while ((line = strsep(&rest, "\n")))
 			find(e, "configuration", LEVEL_ERROR,
 				"correct the line; frmps.conf(5) describes the keys", "%s", line);
+}
+
+/* The first of several devices. */
+static void choose_device(struct examination *e, const struct probe_answer *answer)
+{
+	struct devices devices;
+	char text[256];
+
+	if (!*e->devices || !answer->device_count)
+		return;
+	if (!devices_find(e->devices, answer->device_count, (const uint8_t(*)[16])answer->uuids, &devices,
+		    text, sizeof(text)))
+		e->device = (unsigned)devices.list[0].index;
+	else
+		find(e, "configuration", LEVEL_ERROR, "correct the key devices", "%s", text);
 }
 
 /* The cost of the compute mode. @answer: the driver's; without devices if the driver was not
@@ -154,6 +172,7 @@ static void look_at_driver(struct examination *e)
 		find(e, "driver", LEVEL_OK, NULL, "%d GPU%s can be served", (int)answer.device_count,
 			answer.device_count > 1 ? "s" : "");
 	heritage_environment_free(environment);
+	choose_device(e, &answer);
 	look_at_mode(e, &answer);
 }
 
@@ -336,6 +355,22 @@ static void look_at_service(struct examination *e)
 			json_string_value(json_object_get(device, "reason")));
 }
 
+/* The service's other devices, each of which has a daemon of its own. */
+static void look_at_devices(struct examination *e)
+{
+	struct ask_devices devices;
+
+	if (ask_devices(e->doctor->socket, true, &devices))
+		return;
+	for (unsigned i = 0; i < devices.count && devices.count > 1; i++)
+		if (*devices.uuid[i])
+			find(e, "devices", LEVEL_OK, NULL, "device %u (%s) answers", i, devices.uuid[i]);
+		else
+			find(e, "devices", LEVEL_ERROR,
+				"the service's log says why; frmpsctl --device looks at a single one",
+				"device %u of %u does not answer", i, devices.count);
+}
+
 /* Return: the soft limit, UINT64_MAX for none; 0 if unknown */
 static uint64_t read_limit(FILE *limits, const char *name)
 {
@@ -396,6 +431,7 @@ int doctor_run(const struct doctor *doctor)
 
 	look_at_configuration(&e);
 	look_at_service(&e);
+	look_at_devices(&e);
 	look_at_limits(&e);
 	look_at_driver(&e);
 	look_at_exceptions(&e);

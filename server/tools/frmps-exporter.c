@@ -51,10 +51,18 @@ static json_t *ask_status(const char *path)
 
 static char *make_metrics(const char *path)
 {
-	json_t *status = ask_status(path);
-	char *text = metrics_text(status);
+	json_t *statuses[PLACE_DEVICES] = {NULL};
+	struct ask_devices devices;
+	char beside[PLACE_BYTES], *text;
 
-	json_decref(status);
+	if (ask_devices(path, true, &devices) || devices.number)
+		devices.count = 1;
+	for (unsigned i = 0; i < devices.count; i++)
+		if (place_of_device(path, i, beside))
+			statuses[i] = ask_status(beside);
+	text = devices.count > 1 ? metrics_of_devices(statuses, devices.count) : metrics_text(statuses[0]);
+	for (unsigned i = 0; i < devices.count; i++)
+		json_decref(statuses[i]);
 	return text;
 }
 

@@ -264,15 +264,16 @@ static int run(const char *path, char **arguments)
 	return say_unrunnable(arguments[0], errno, true);
 }
 
-/* A daemon that dies loses the request, and the next daemon answers the next connection. Return: as
- * ask() */
+/* A daemon that dies loses the request, and the next daemon answers the next connection. Of several
+ * devices one that answers is enough. Return: as ask() */
 static int ping(const char *socket, char *text, size_t size)
 {
+	struct ask_devices devices;
 	int r = -ECONNRESET;
 
 	for (unsigned tries = 0; tries < PING_TRIES && r == -ECONNRESET; tries++)
 		r = ask(socket, "ping", NULL, text, size);
-	return r;
+	return r < 0 && !ask_devices(socket, false, &devices) ? 0 : r;
 }
 
 int main(int count, char **arguments)

@@ -36,7 +36,7 @@
 
 struct options {
 	bool json, follow, now, help;
-	const char *socket;
+	const char *socket, *device;
 };
 
 static void print_time(long long time_ms)
@@ -422,7 +422,7 @@ static bool wait_or_leave(bool keys)
 /* On a terminal until the user presses q, which restores the terminal; elsewhere once. */
 static int show_top(const struct call *call)
 {
-	const bool live = isatty(STDOUT_FILENO) && !call->json;
+	const bool live = isatty(STDOUT_FILENO) && !call->json && !call->devices;
 	struct winsize size = {0};
 	json_t *before = NULL, *now;
 	uint64_t before_ns = 0, ns;
@@ -541,6 +541,9 @@ static int parse(int count, char **arguments, bool stops, struct options *option
 		case 's':
 			options->socket = optarg;
 			break;
+		case 'd':
+			options->device = optarg;
+			break;
 		case 'v':
 			puts("frmpsctl " SERVER_VERSION);
 			return manual_flush(stdout) + 1;
@@ -599,6 +602,7 @@ static int run(int count, char **arguments, const struct options *before)
 	call.json = options.json;
 	call.follow = options.follow;
 	call.now = options.now;
+	call.device = options.device;
 	if (!count && !before && !isatty(STDIN_FILENO)) {
 		options.socket = path;
 		r = command_read(stdin, "frmpsctl", run_line, &options);

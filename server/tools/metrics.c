@@ -326,3 +326,108 @@ char *metrics_text(const json_t *status)
 	}
 	return text;
 }
+
+/*
+ * Several devices: their texts are joined, because the format wants samples of a name together.
+ */
+
+/* The lines of one name, in a text: two that explain it, and any number of samples. */
+struct family {
+	const char *name, *samples, *end; /* begin of the former, of the latter; the end */
+};
+
+static const char *next_line(const char *line)
+{
+	const char *end = strchr(line, '\n');
+
+	return end ? end + 1 : line + strlen(line);
+}
+
+/* @at: begin of a family. Return: false at the end of the text */
+static bool read_family(const char *at, struct family *ret_family)
+{
+	const char *line = next_line(next_line(at));
+
+	*ret_family = (struct family){.name = at, .samples = line};
+	while (*line && *line != '#')
+		line = next_line(line);
+	ret_family->end = line;
+	return *at;
+}
+
+/* The first lines of two families are the same if their names are. */
+static bool is_same(const struct family *one, const struct family *other)
+{
+	const size_t length = (size_t)(next_line(one->name) - one->name);
+
+	return !strncmp(one->name, other->name, length);
+}
+
+static bool find_family(const char *text, const struct family *wanted, struct family *ret_family)
+{
+	for (const char *at = text; read_family(at, ret_family); at = ret_family->end)
+		if (is_same(wanted, ret_family))
+			return true;
+	return false;
+}
+
+static void put_samples(FILE *out, const struct family *family, unsigned number)
+{
+	for (const char *line = family->samples, *next; line < family->end; line = next) {
+		const size_t name = strcspn(line, "{ "), labels = line[name] == '{';
+
+		next = next_line(line);
+		fprintf(out, "%.*s{gpu=\"%u\"%s%.*s", (int)name, line, number, labels ? "," : "}",
+			(int)((size_t)(next - line) - name - labels), line + name + labels);
+	}
+}
+
+/* A family of a text, with those of the texts behind it, unless an earlier text has it. */
+static void join(FILE *out, char *const *texts, unsigned count, unsigned number, const struct family *family)
+{
+	struct family found;
+
+	for (unsigned i = 0; i < number; i++)
+		if (find_family(texts[i], family, &found))
+			return;
+	fwrite(family->name, 1, (size_t)(family->samples - family->name), out);
+	for (unsigned i = number; i < count; i++)
+		if (find_family(texts[i], family, &found))
+			put_samples(out, &found, i);
+}
+
+static char *join_all(char *const *texts, unsigned count)
+{
+	struct family family;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	bool good;
+
+	if (!out)
+		return NULL;
+	for (unsigned i = 0; i < count; i++)
+		for (const char *at = texts[i]; read_family(at, &family); at = family.end)
+			join(out, texts, count, i, &family);
+	good = !ferror(out);
+	if (fclose(out) || !good) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+char *metrics_of_devices(json_t *const *statuses, unsigned count)
+{
+	char **texts = calloc(count, sizeof(*texts)), *text = NULL;
+	bool all = texts;
+
+	for (unsigned i = 0; all && i < count; i++)
+		all = (texts[i] = metrics_text(statuses[i]));
+	if (all)
+		text = join_all(texts, count);
+	for (unsigned i = 0; texts && i < count; i++)
+		free(texts[i]);
+	free(texts);
+	return text;
+}

@@ -12,4 +12,11 @@
  */
 char *metrics_text(const json_t *status);
 
+/**
+ * The same for a service with several devices: each sample has its device's number as the label
+ * gpu.
+ * @statuses: by number
+ */
+char *metrics_of_devices(json_t *const *statuses, unsigned count);
+
 #endif

@@ -163,6 +163,10 @@ static int print_clients(const struct call *call, json_t *list, const char *head
 
 typedef void headline_fn(const json_t *root, char text[HEADLINE]);
 
+static void ps_headline(const json_t *root, char text[HEADLINE]);
+
+static bool ps_has_headline; /* the command that runs has printed it */
+
 /* Prints a row for each client. @server: of this server; NULL: of all; @headline: printed above any
  * rows; NULL: nothing. Return: exit code */
 static int list_clients(const struct call *call, const char *server, headline_fn *headline, client_fn *print)
@@ -170,7 +174,7 @@ static int list_clients(const struct call *call, const char *server, headline_fn
 	const json_t *only = NULL;
 	char above[HEADLINE] = "";
 	int code;
-	json_t *root = mps_status(call, &code);
+	json_t *root = mps_status(call, &code), *clients;
 
 	if (!root)
 		return code;
@@ -178,7 +182,16 @@ static int list_clients(const struct call *call, const char *server, headline_fn
 		only = find_server(call, root, server);
 	if (headline)
 		headline(root, above);
-	code = !server || only ? print_clients(call, clients_json(root, only), above, print) : 1;
+	/* One table for all devices. */
+	if (!call->position)
+		ps_has_headline = false;
+	if (headline == ps_headline && ps_has_headline)
+		above[0] = '\0';
+	clients = clients_json(root, only);
+	ps_has_headline |= json_array_size(clients) > 0;
+	code = !server || only ? print_clients(call, clients, above, print) : 1;
+	if (server && !only)
+		json_decref(clients);
 	json_decref(root);
 	return code;
 }
@@ -256,7 +269,8 @@ static void device_headline(const json_t *root, char text[HEADLINE])
 	const json_t *device = json_object_get(root, "device");
 	const char *pci = field_text(device, "pci", "0000:00:00.0"), *domain = strchr(pci, ':');
 
-	snprintf(text, HEADLINE, "[0] %s, %s\n", domain ? domain + 1 : pci, field_text(device, "name", "-"));
+	snprintf(text, HEADLINE, "[%lld] %s, %s\n", field_number(device, "number"), domain ? domain + 1 : pci,
+		field_text(device, "name", "-"));
 }
 
 /* A process and its session: here always the first. */
@@ -304,25 +318,34 @@ void mps_describe_pci(const json_t *root, char text[MPS_PCI])
 	snprintf(text, MPS_PCI, "%04x:%02x.%02x.00", domain & 0xffff, bus & 0xff, number & 0xff);
 }
 
-static void print_device(const json_t *root, bool csv)
+const char *mps_number(const json_t *root, char text[MPS_NUMBER])
+{
+	snprintf(text, MPS_NUMBER, "%lld", field_number(json_object_get(root, "device"), "number"));
+	return text;
+}
+
+static void print_device(const json_t *root, bool csv, bool has_header)
 {
 	const json_t *device = json_object_get(root, "device");
 	const char *format = csv ? "%s,%s,%s,%s,%s\n" : "%-14s  %-15s  %-40s  %-30s  %s\n";
-	char pci[MPS_PCI];
+	char pci[MPS_PCI], number[MPS_NUMBER];
 
 	mps_describe_pci(root, pci);
-	printf(format, "Device Ordinal", "PCI IDs", "UUID", "Name", "Attributes");
-	printf(format, "0", pci, mps_uuid(root), field_text(device, "name", "-"), "N/A");
+	if (has_header)
+		printf(format, "Device Ordinal", "PCI IDs", "UUID", "Name", "Attributes");
+	printf(format, mps_number(root, number), pci, mps_uuid(root), field_text(device, "name", "-"), "N/A");
 }
 
 /* The devices for programs that start a server, or for those of a server. */
-static void print_devices(const json_t *root, const char *server, bool csv)
+static void print_devices(const struct call *call, const json_t *root, const char *server, bool csv)
 {
-	puts("Default");
-	print_device(root, csv);
+	/* One table for all devices. */
+	if (!call->position)
+		puts("Default");
+	print_device(root, csv, !call->position);
 	if (server) {
 		printf("\nServer %s\n", server);
-		print_device(root, csv);
+		print_device(root, csv, true);
 	}
 }
 
@@ -330,9 +353,9 @@ static json_t *devices_json(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device");
 
-	return json_pack("{s[{si ss ss ss sI sI}]}", "devices", "ordinal", 0, "pci",
-		field_text(device, "pci", "-"), "uuid", mps_uuid(root), "name",
-		field_text(device, "name", "-"), "multiprocessors",
+	return json_pack("{s[{si ss ss ss sI sI}]}", "devices", "ordinal",
+		(int)field_number(device, "number"), "pci", field_text(device, "pci", "-"), "uuid",
+		mps_uuid(root), "name", field_text(device, "name", "-"), "multiprocessors",
 		(json_int_t)field_number(device, "multiprocessors"), "memory_bytes",
 		(json_int_t)field_number(device, "total_bytes"));
 }
@@ -362,7 +385,7 @@ int mps_device_query(const struct call *call)
 	} else if (call->json) {
 		code = print_document(devices_json(root));
 	} else {
-		print_devices(root, server, csv);
+		print_devices(call, root, server, csv);
 		code = manual_flush(stdout);
 	}
 	json_decref(root);
@@ -378,7 +401,7 @@ static const char *column(char *text, long long number)
 	return text;
 }
 
-static void print_partitions(const json_t *root)
+static void print_partitions(const struct call *call, const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device"),
 		     *partitions = json_object_get(root, "partitions");
@@ -389,8 +412,11 @@ static void print_partitions(const json_t *root)
 
 	json_array_foreach (partitions, index, one)
 		used += field_number(one, "chunks");
-	printf(PARTITION_ROW, "GPU", "Partition", "free", "used", "free", "used", "clients");
-	printf(PARTITION_ROW, "", "", "chunks", "chunks", "SM", "SM", "");
+	/* One table for all devices. */
+	if (!call->position) {
+		printf(PARTITION_ROW, "GPU", "Partition", "free", "used", "free", "used", "clients");
+		printf(PARTITION_ROW, "", "", "chunks", "chunks", "SM", "SM", "");
+	}
 	printf(PARTITION_ROW, mps_uuid(root), "-", column(chunks[0], field_number(device, "free_chunks")),
 		column(chunks[1], used),
 		column(sms[0], field_number(device, "multiprocessors") - used * granule),
@@ -422,7 +448,7 @@ int mps_partitions(const struct call *call)
 	if (call->json) {
 		code = print_document(partitions_json(root));
 	} else {
-		print_partitions(root);
+		print_partitions(call, root);
 		code = manual_flush(stdout);
 	}
 	json_decref(root);
@@ -493,7 +519,7 @@ int mps_order(const struct call *call)
 		return code;
 	if (call->json)
 		return print_document(root);
-	if (*field_text(root, "text", ""))
+	if (!call->position && *field_text(root, "text", ""))
 		puts(field_text(root, "text", ""));
 	json_decref(root);
 	return manual_flush(stdout);

@@ -122,16 +122,22 @@ static int await_server(const struct call *call, const char *name, bool is_wante
 		is_wanted ? "start" : "end", START_SECONDS);
 }
 
-/* Return: exit code: not 0 if the list names a device that the service does not have */
-static int check_devices(const struct call *call, const char *list)
+/* Checks a list of devices. With several, it is about each in turn.
+ * @ret_is_listed: whether the list has this device. Return: exit code: not 0 if it names a device
+ * that the service does not have */
+static int check_devices(const struct call *call, const char *list, bool *ret_is_listed)
 {
-	char *copy = strdup(list ? list : "0"), *rest = copy, *word;
+	char *copy = list ? strdup(list) : NULL, *rest = copy, *word;
 	int code = 0;
 	json_t *root = mps_status(call, &code);
 
-	while (root && !code && (word = strsep(&rest, ",")))
-		if (!mps3_is_device(root, word))
-			code = mps_refuse(call, "there is no device %s: the service has one, 0", word);
+	*ret_is_listed = !list;
+	while (root && !code && (word = strsep(&rest, ","))) {
+		if (mps3_is_device(root, word))
+			*ret_is_listed = true;
+		else if (call->devices < 2)
+			code = mps3_refuse_device(call, root, word);
+	}
 	json_decref(root);
 	free(copy);
 	return code;
@@ -145,6 +151,7 @@ int mps3_server_create(const struct call *call)
 	int code = mps3_take(
 		call, KEY_BIT(UID) | KEY_BIT(ALLOWED_DEVICES) | KEY_BIT(LOCALITY_DOMAINS), 0, 1, &words);
 	const char *given = words.values[KEY_UID];
+	bool is_listed;
 
 	code = code ? code : mps3_refuse_true(call, words.values[KEY_LOCALITY_DOMAINS], "locality domains");
 	if (code)
@@ -161,7 +168,9 @@ int mps3_server_create(const struct call *call)
 			"a server has its user's name here, and one is all that a user has: uid %lu has %s, "
 			"not %s",
 			number, name, words.names[0]);
-	code = check_devices(call, words.values[KEY_ALLOWED_DEVICES]);
+	code = check_devices(call, words.values[KEY_ALLOWED_DEVICES], &is_listed);
+	if (!code && !is_listed)
+		return 0;
 	snprintf(uid, sizeof(uid), "%lu", number);
 	code = code ? code : mps3_order(call, "start_server", (const char *[]){"-uid", uid}, 2, NULL);
 	return code ? code : await_server(call, name, true);
@@ -179,8 +188,9 @@ static unsigned count_clients(const json_t *domain)
 	return count;
 }
 
-/* The PID of a server, for the verbs of protocol 2. Return: exit code */
-static int find_pid(const struct call *call, const char *name, char pid[24], unsigned *ret_clients)
+/* The PID of a server, for the verbs of protocol 2. @number: of its device. Return: exit code */
+static int find_pid(const struct call *call, const char *name, char pid[24], char number[MPS_NUMBER],
+	unsigned *ret_clients)
 {
 	int code = 0;
 	json_t *root = mps_status(call, &code);
@@ -188,6 +198,7 @@ static int find_pid(const struct call *call, const char *name, char pid[24], uns
 
 	if (domain) {
 		snprintf(pid, 24, "%lld", mps_server_of(domain));
+		mps_number(root, number);
 		*ret_clients = count_clients(domain);
 	}
 	json_decref(root);
@@ -198,10 +209,10 @@ int mps3_server_delete(const struct call *call)
 {
 	struct words words;
 	unsigned clients = 0;
-	char pid[24];
+	char pid[24], number[MPS_NUMBER];
 	int code = mps3_take(call, KEY_BIT(FORCE), 1, 1, &words);
 
-	code = code ? code : find_pid(call, words.names[0], pid, &clients);
+	code = code ? code : find_pid(call, words.names[0], pid, number, &clients);
 	if (code)
 		return code;
 	if (clients && !words.values[KEY_FORCE])
@@ -218,7 +229,7 @@ static int set_limits(const struct call *call, const char *server, const struct 
 	const char *memory = words->values[KEY_MEMORY], *percentage = words->values[KEY_PERCENTAGE],
 		   *priority = words->values[KEY_PRIORITY];
 	unsigned clients;
-	char pid[24];
+	char pid[24], number[MPS_NUMBER];
 	int code = mps3_refuse_true(call, words->values[KEY_LOCALITY_DOMAINS], "locality domains");
 
 	if (!code && priority && strcmp(priority, "0"))
@@ -229,10 +240,10 @@ static int set_limits(const struct call *call, const char *server, const struct 
 		mps_refuse(call, "it needs --pinned-memory-limit or --active-thread-percentage");
 		code = EX_USAGE;
 	}
-	code = code ? code : find_pid(call, server, pid, &clients);
+	code = code ? code : find_pid(call, server, pid, number, &clients);
 	if (!code && memory)
 		code = mps3_order(
-			call, "set_device_pinned_mem_limit", (const char *[]){pid, "0", memory}, 3, NULL);
+			call, "set_device_pinned_mem_limit", (const char *[]){pid, number, memory}, 3, NULL);
 	if (!code && percentage)
 		code = mps3_order(
 			call, "set_active_thread_percentage", (const char *[]){pid, percentage}, 2, NULL);
@@ -304,12 +315,14 @@ static int ask_text(
 static int add_namespace(
 	const struct call *call, const json_t *root, const json_t *domain, struct table *table)
 {
-	char name[MPS3_NAME], folder[MPS3_NAME * 2], pid[24], memory[64], percentage[64], priority[64];
+	char name[MPS3_NAME], folder[MPS3_NAME * 2], pid[24], memory[64], percentage[64], priority[64],
+		number[MPS_NUMBER];
 	int code;
 
 	mps3_name_server(domain, name);
 	snprintf(pid, sizeof(pid), "%lld", mps_server_of(domain));
-	code = ask_text(call, "get_device_pinned_mem_limit", (const char *[]){pid, "0"}, 2, memory);
+	code = ask_text(call, "get_device_pinned_mem_limit", (const char *[]){pid, mps_number(root, number)},
+		2, memory);
 	code = code ? code
 		    : ask_text(call, "get_active_thread_percentage", (const char *[]){pid}, 1, percentage);
 	code = code ? code : ask_text(call, "get_default_client_priority", NULL, 0, priority);

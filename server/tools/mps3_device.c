@@ -33,15 +33,16 @@ static const char *command_of(const json_t *client)
 /* Every field of a client; the list has some. */
 static json_t *client_row(const json_t *root, const json_t *domain, const json_t *client, bool all)
 {
-	char name[MPS3_NAME], pid[24], space[32], pci[MPS_PCI];
+	char name[MPS3_NAME], pid[24], space[32], pci[MPS_PCI], number[MPS_NUMBER];
 
 	mps3_name_server(domain, name);
+	mps_number(root, number);
 	snprintf(pid, sizeof(pid), "%lld", field_number(client, "pid"));
 	if (!all)
-		return json_pack("[sssss]", pid, name, "0", "default", command_of(client));
+		return json_pack("[sssss]", pid, name, number, "default", command_of(client));
 	mps_describe_namespace(field_number(client, "pid"), space, sizeof(space));
 	mps_describe_pci(root, pci);
-	return json_pack("[sssssss]", pid, name, "0", pci, space, "default", command_of(client));
+	return json_pack("[sssssss]", pid, name, number, pci, space, "default", command_of(client));
 }
 
 /* The service's status, if the named server exists; without a name always.
@@ -135,13 +136,13 @@ int mps3_client_terminate(const struct call *call)
 static json_t *device_row(const json_t *root, const char *server)
 {
 	const json_t *device = json_object_get(root, "device");
-	char pci[MPS_PCI], sms[24], chunks[24];
+	char pci[MPS_PCI], sms[24], chunks[24], number[MPS_NUMBER];
 
 	mps_describe_pci(root, pci);
 	snprintf(sms, sizeof(sms), "%lld", field_number(device, "multiprocessors"));
 	snprintf(chunks, sizeof(chunks), "%lld", field_number(device, "chunks"));
-	return json_pack("[ssssssss]", "0", server, pci, mps_uuid(root), field_text(device, "name", "-"), sms,
-		chunks, "N/A");
+	return json_pack("[ssssssss]", mps_number(root, number), server, pci, mps_uuid(root),
+		field_text(device, "name", "-"), sms, chunks, "N/A");
 }
 
 int mps3_device_list(const struct call *call)
@@ -178,7 +179,7 @@ static int check_place(const struct call *call, const json_t *root, const struct
 	const char *device = words->values[KEY_DEVICE], *server = words->values[KEY_SERVER];
 
 	if (device && !mps3_is_device(root, device))
-		return mps_refuse(call, "there is no device %s: the service has one, 0", device);
+		return mps3_refuse_device(call, root, device);
 	return server && !mps3_find_server(call, root, server);
 }
 
@@ -223,11 +224,13 @@ int mps3_partition_create(const struct call *call)
 	json_t *root;
 	int code = begin_partition(call, KEY_BIT(CHUNKS) | KEY_BIT(REMAINDER), &words, &root);
 	const char *label = words.names[0], *chunks = words.values[KEY_CHUNKS];
+	char number[MPS_NUMBER];
 
 	if (code)
 		return code;
+	mps_number(root, number);
 	json_decref(root);
-	code = mps3_order(call, "sm_partition", (const char *[]){"add", "0", chunks, label}, 4, NULL);
+	code = mps3_order(call, "sm_partition", (const char *[]){"add", number, chunks, label}, 4, NULL);
 	root = code ? NULL : mps_status(call, &code);
 	if (!root)
 		return code;
@@ -242,12 +245,14 @@ int mps3_partition_create(const struct call *call)
 int mps3_partition_delete(const struct call *call)
 {
 	struct words words;
+	char number[MPS_NUMBER];
 	json_t *root;
 	int code = begin_partition(call, 0, &words, &root);
 
 	if (code)
 		return code;
-	code = mps3_order(call, "sm_partition", (const char *[]){"rm", "0", words.names[0]}, 3, NULL);
+	mps_number(root, number);
+	code = mps3_order(call, "sm_partition", (const char *[]){"rm", number, words.names[0]}, 3, NULL);
 	if (!code)
 		printf("SM partition '%s' deleted from device %s\n", words.names[0], mps_uuid(root));
 	json_decref(root);

@@ -73,8 +73,17 @@ int mps3_refuse_true(const struct call *call, const char *value, const char *wha
 
 bool mps3_is_device(const json_t *root, const char *word)
 {
-	return !strcmp(word, "0") ||
+	return mps_is_number(word, field_number(json_object_get(root, "device"), "number")) ||
 	       (strlen(word) > strlen("GPU-") && !strncasecmp(word, mps_uuid(root), strlen(word)));
+}
+
+int mps3_refuse_device(const struct call *call, const json_t *root, const char *word)
+{
+	const long long count = field_number(root, "devices");
+
+	if (count > 1)
+		return mps_refuse(call, "there is no device %s: the service has %lld, from 0", word, count);
+	return mps_refuse(call, "there is no device %s: the service has one, 0", word);
 }
 
 /* How many characters a column needs. */
@@ -119,7 +128,8 @@ int mps3_print(const struct call *call, struct table *table, const char *format)
 	}
 	for (size_t i = 0; i < table->width; i++)
 		widths[i] = measure(table, i, !comma);
-	if (!comma)
+	/* One table for all devices. */
+	if (!comma && !call->position)
 		print_line(table, NULL, kind, widths);
 	json_array_foreach (table->rows, index, row)
 		print_line(table, row, kind, widths);

@@ -79,8 +79,11 @@ const json_t *mps3_look_up(const json_t *root, const char *word);
 /** The same, with an error line. */
 const json_t *mps3_find_server(const struct call *call, const json_t *root, const char *word);
 
-/** True if a word names the device of the service: 0, or the beginning of its UUID. */
+/** True if a word names the device of a status: its number, or the beginning of its UUID. */
 bool mps3_is_device(const json_t *root, const char *word);
+
+/** Refuses a word that names no device. Return: exit code */
+int mps3_refuse_device(const struct call *call, const json_t *root, const char *word);
 
 /** Sends a verb of protocol 2 to the service. @ret_root: the answer, the caller's; NULL: not
  * wanted. Return: exit code */

@@ -11,6 +11,8 @@
 
 /* Room for a device's place on the bus. */
 #define MPS_PCI 24
+/* Room for a number as text. */
+#define MPS_NUMBER 24
 
 /** Prints why a verb is not done. Return: exit code */
 int mps_refuse(const struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -19,6 +21,8 @@ int mps_refuse(const struct call *call, const char *format, ...) __attribute__((
  * line. */
 json_t *mps_status(const struct call *call, int *ret_code);
 const char *mps_uuid(const json_t *root);
+/** The number of the device that a status is of. Return: the text */
+const char *mps_number(const json_t *root, char text[MPS_NUMBER]);
 void mps_describe_pci(const json_t *root, char text[MPS_PCI]);
 
 /** Return: the process of the executor that serves a domain; 0: there is none, or nobody's programs

@@ -53,13 +53,22 @@ static int run(void *context, int count, char **arguments)
 	return command_run(&commands, &call, count - 1, arguments + 1);
 }
 
+/* Of several devices one that answers is enough. Return: 0; -errno */
+static int ping(char path[PLACE_BYTES], char *text, size_t size)
+{
+	struct ask_devices devices;
+	int r = ask_find(NULL, path, text, size);
+
+	r = r ? r : ask(path, "ping", NULL, text, size);
+	return r < 0 && !ask_devices(path, false, &devices) ? 0 : r;
+}
+
 /* Scripts look for the first half of this line. Return: whether there is a service */
 static bool find_service(char path[PLACE_BYTES])
 {
 	char text[700];
-	int r = ask_find(NULL, path, text, sizeof(text));
+	int r = ping(path, text, sizeof(text));
 
-	r = r ? r : ask(path, "ping", NULL, text, sizeof(text));
 	if (r < 0)
 		fprintf(stderr, "Cannot find MPS control daemon process: %s\n", text);
 	return r >= 0;
@@ -70,7 +79,7 @@ static bool is_running(void)
 {
 	char path[PLACE_BYTES], text[700];
 
-	if (ask_find(NULL, path, text, sizeof(text)) || ask(path, "ping", NULL, text, sizeof(text)) < 0)
+	if (ping(path, text, sizeof(text)) < 0)
 		return false;
 	puts("An instance of this daemon is already running");
 	manual_flush(stdout);
@@ -92,13 +101,14 @@ static int run_verbs(int count, char **arguments)
  * The service
  */
 
-/* Becomes the service. Return: only on failure */
+/* Becomes the service, of all devices that CUDA_VISIBLE_DEVICES leaves, as stock MPS is. Return:
+ * only on failure */
 static int become_service(const char *server)
 {
 	char path[PLACE_BYTES];
 
 	place_begin(path);
-	execl(server, "frmps-server", "--socket", path, (char *)NULL);
+	execl(server, "frmps-server", "--socket", path, "--devices", "all", (char *)NULL);
 	fprintf(stderr, PROGRAM ": %s: %s\n", server, strerror(errno));
 	return 1;
 }

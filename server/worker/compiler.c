@@ -89,10 +89,6 @@ static void on_closed(void *context, const char *reason)
 	end(context);
 }
 
-/* The compiler's user owns the process. */
-static const struct connection_handlers handlers = {
-	.message = on_message, .closed = on_closed, .outside = true};
-
 static void on_late(void *context)
 {
 	struct compiler *compiler = context;
@@ -165,7 +161,9 @@ int compiler_start(struct crew *crew, uid_t uid, unsigned arch, struct compiler 
 	*compiler = (struct compiler){
 		.crew = crew, .uid = uid, .arch = arch, .pidfd = -1, .used_us = timer_now_us()};
 	TAILQ_INSERT_TAIL(&crew->compilers, compiler, link);
-	compiler->connection = connection_new(crew->loop, pair[0], QUEUE_MAX, &handlers, compiler);
+	/* The compiler's user owns the process. */
+	compiler->connection = connection_new(
+		crew->loop, CONNECTION_OUTSIDE, pair[0], QUEUE_MAX, on_message, on_closed, compiler);
 	compiler->timer = timer_new(crew->loop, on_late, compiler);
 	if (compiler->connection && compiler->timer) {
 		r = start(compiler, pair[1]);

@@ -27,8 +27,10 @@ void reap_look(void *context)
 	struct worker *worker = context;
 
 	timer_start(worker->reap_timer, LOOK_MS);
-	if (count_still(worker) >= REAP_LOOKS)
-		worker->crew->events->stays(worker);
+	if (count_still(worker) < REAP_LOOKS)
+		return;
+	worker->due |= WORKER_DUE_STAYS;
+	worker->crew->is_due = true;
 }
 
 void reap_await(struct worker *worker)

@@ -14,7 +14,7 @@ struct worker;
 
 /** A worker was killed: starts the looks. Twice is fine. */
 void reap_await(struct worker *worker);
-/** The worker's timer, every second: another look. May free the worker (worker_events.stays). */
+/** The worker's timer, every second: another look (WORKER_DUE_STAYS). */
 void reap_look(void *worker);
 
 #endif

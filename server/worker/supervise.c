@@ -21,6 +21,7 @@
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/priority.h"
+#include "server/role.h"
 #include "server/worker/compiler.h"
 #include "server/worker/crew.h"
 #include "server/worker/exceptions.h"
@@ -241,32 +242,18 @@ static int start_compiler(const struct compiler *compiler, int control_fd, int *
 const struct spawner supervise_spawner = {
 	.start = start, .kill = kill_child, .start_compiler = start_compiler, .look = look};
 
-static struct worker *find_worker(const struct crew *crew, pid_t pid)
+void supervise_forget(struct worker *worker)
 {
-	struct worker *worker;
+	struct process *process = worker->process;
 
-	TAILQ_FOREACH (worker, &crew->workers, crew_link)
-		if (worker->pid == pid)
-			break;
-	return worker;
+	worker->process = NULL;
+	close(process->pidfd);
+	free(process);
 }
 
-void supervise_ended(struct crew *crew, pid_t pid, int status)
+bool supervise_killed(const struct worker *worker)
 {
-	struct worker *worker = find_worker(crew, pid);
-	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-	struct process *process;
+	const struct process *process = worker->process;
 
-	if (worker) {
-		process = worker->process;
-		log_event(words_is_crash(number) ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG,
-			"%s %d is reaped (status %d, signal %d)%s", role_name(worker->role), (int)pid,
-			WEXITSTATUS(status), number, process->killed_us ? ", it was killed" : "");
-		/* From here on there is nothing to kill. */
-		worker->process = NULL;
-		close(process->pidfd);
-		free(process);
-		worker_reaped(worker, number ? 0 : WEXITSTATUS(status), number);
-	}
-	store_settle(crew->store);
+	return process->killed_us;
 }

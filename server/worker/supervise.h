@@ -12,8 +12,9 @@ extern const struct spawner supervise_spawner;
 /** Takes over the pidfd of a child of an earlier life of the daemon. */
 void supervise_adopt(struct worker *worker, int pidfd);
 
-/** The holder reports the end of a child; a child that is no worker is fine. @status: as from
- * waitpid() */
-void supervise_ended(struct crew *crew, pid_t pid, int status);
+/** True if the child was killed by the daemon. */
+bool supervise_killed(const struct worker *worker);
+/** The child has ended: from here on there is nothing to kill. */
+void supervise_forget(struct worker *worker);
 
 #endif

@@ -16,9 +16,9 @@
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
+#include "server/role.h"
 #include "server/worker/crew.h"
 #include "server/worker/output.h"
-#include "server/worker/overdue.h"
 #include "server/worker/reap.h"
 #include "server/worker/record.h"
 #include "server/worker/supervise.h"
@@ -36,14 +36,15 @@ struct worker_pending {
 
 const char *worker_state_name(enum worker_state state)
 {
-	static const char *const names[] = {"starting", "warming", "warm", "active", "condemned"};
+	static const char *const names[] = {"starting", "warming", "warm", "active", "terminating"};
 
 	return names[state];
 }
 
-static const struct worker_events *events_of(const struct worker *worker)
+static void mark_due(struct worker *worker, enum worker_due due)
 {
-	return worker->crew->events;
+	worker->due |= due;
+	worker->crew->is_due = true;
 }
 
 static struct worker_pending *find_pending(struct worker *worker, uint64_t id)
@@ -56,34 +57,49 @@ static struct worker_pending *find_pending(struct worker *worker, uint64_t id)
 	return NULL;
 }
 
-static void take_reply(struct worker *worker, const struct wire_message *message, struct packet *packet)
+/* The worker lives. */
+static void heard(struct worker *worker)
+{
+	worker->looks = worker->still = worker->excuses = 0;
+}
+
+/* A request goes to the worker, perhaps beside requests without an answer. */
+static void expect(struct worker *worker)
+{
+	struct timer *timer = worker->crew->overdue_timer;
+
+	if (TAILQ_EMPTY(&worker->pending))
+		heard(worker);
+	if (!timer_running(timer))
+		timer_start(timer, WORKER_LOOK_MS);
+}
+
+enum worker_reply worker_take_reply(
+	struct worker *worker, const struct wire_message *message, struct packet *packet)
 {
 	struct worker_pending *pending = find_pending(worker, message->id);
 
-	if (!pending && message->id < worker->first_request) {
-		/* An earlier life of the daemon sent the request, and has acted on its answer or
-		 * did not need to. */
-		events_of(worker)->unclaimed(worker, &message->reply);
-		return;
-	}
+	if (!pending && message->id < worker->first_request)
+		return WORKER_REPLY_UNCLAIMED;
 	if (!pending) {
-		worker_condemn(worker, "it answered a request that nobody had made");
-		return;
+		worker_terminate(worker, "it answered a request that nobody had made");
+		return WORKER_REPLY_TAKEN;
 	}
-	overdue_heard(worker);
+	heard(worker);
 	TAILQ_REMOVE(&worker->pending, pending, link);
 	pending->reply(pending->context, worker, &message->reply, packet);
 	free(pending);
+	return WORKER_REPLY_TAKEN;
 }
 
 void worker_take_lost(struct worker *worker, int32_t code, const char *text)
 {
-	if (worker->lost || worker->state == WORKER_CONDEMNED)
+	if (worker->lost || worker->state == WORKER_TERMINATING)
 		return;
 	worker->lost = true;
 	worker->lost_code = code;
 	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
-	events_of(worker)->lost(worker, text);
+	mark_due(worker, WORKER_DUE_LOST);
 }
 
 bool worker_owes(const struct worker *worker, const void *context)
@@ -96,82 +112,7 @@ bool worker_owes(const struct worker *worker, const void *context)
 	return false;
 }
 
-/* Some messages only an executor may send. */
-static bool is_its_to_send(const struct worker *worker, enum wire_type type)
-{
-	switch (type) {
-	case WIRE_SUSPECT:
-	case WIRE_FAULT:
-	case WIRE_STRAY:
-	case WIRE_OFFENCE:
-	case WIRE_WANTED:
-		return worker->domain;
-	default:
-		return true;
-	}
-}
-
-static void on_message(void *context, const struct wire_message *message, struct packet *packet)
-{
-	struct worker *worker = context;
-	const struct worker_events *events = events_of(worker);
-
-	if (!is_its_to_send(worker, message->type)) {
-		worker_condemn(worker, "it sent a message that it may not send");
-		return;
-	}
-	switch (message->type) {
-	case WIRE_REPLY:
-		take_reply(worker, message, packet);
-		break;
-	case WIRE_LOST:
-		worker_take_lost(worker, message->trouble.code, message->trouble.text);
-		events->troubled(worker);
-		break;
-	case WIRE_SUSPECT:
-		events->suspect(worker, message->trouble.text);
-		events->troubled(worker);
-		break;
-	case WIRE_FAULT:
-		events->fault(worker, message->session, &message->trouble);
-		events->troubled(worker);
-		break;
-	case WIRE_READY:
-		/* A message that a dead daemon has dealt with may be here once more. */
-		if (worker->state != WORKER_STARTING)
-			break;
-		worker->contains = message->ready.contains;
-		events->ready(worker, &message->ready);
-		worker_keep(worker);
-		break;
-	case WIRE_STRAY:
-		events->stray(worker, message->session, &message->stray);
-		break;
-	case WIRE_OFFENCE:
-		events->offence(worker, message->session, message->trouble.text);
-		break;
-	case WIRE_WANTED:
-		events->wanted(worker, message->session);
-		break;
-	default:
-		worker_condemn(worker, "it sent a message that it may not send");
-		break;
-	}
-	/* Nobody asks an executor for descriptors. */
-	if (packet->fd_count && worker->role == ROLE_EXECUTOR)
-		worker_condemn(worker, "it sent a descriptor");
-}
-
-static void on_closed(void *context, const char *reason)
-{
-	struct worker *worker = context;
-
-	events_of(worker)->hung_up(worker, reason);
-}
-
-static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
-
-static struct worker *worker_free(struct worker *worker)
+struct worker *worker_free(struct worker *worker)
 {
 	if (!worker)
 		return NULL;
@@ -234,14 +175,15 @@ static struct worker *worker_new(struct crew *crew, const struct worker_place *p
 	worker->first_request = worker->next_request = ((uint64_t)crew->epoch << 40) + 1;
 	TAILQ_INIT(&worker->pending);
 	TAILQ_INSERT_TAIL(&crew->workers, worker, crew_link);
-	overdue_expect(worker);
+	expect(worker);
 	return worker;
 }
 
 /* @socket: taken over. Return: 0 or -ENOMEM */
 static int connect_to(struct worker *worker, int socket)
 {
-	worker->connection = connection_new(worker->crew->loop, socket, WORKER_QUEUE_MAX, &handlers, worker);
+	worker->connection = connection_new(worker->crew->loop, CONNECTION_OURS, socket, WORKER_QUEUE_MAX,
+		worker->crew->on_message, worker->crew->on_closed, worker);
 	return worker->connection ? 0 : -ENOMEM;
 }
 
@@ -269,8 +211,7 @@ int worker_start(struct crew *crew, const struct worker_place *place, struct wor
 
 	if (!worker)
 		return -ENOMEM;
-	worker->number = ++crew->latest;
-	crew->events->numbered(crew->daemon);
+	worker->number = crew->latest;
 	r = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ? -errno : start(worker, pair);
 	if (r < 0) {
 		worker_free(worker);
@@ -291,8 +232,8 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	memcpy(worker, head, WORKER_HEAD_BYTES);
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		record_tidy_flag(flags[i]);
-	if (worker->state > WORKER_CONDEMNED)
-		worker->state = WORKER_CONDEMNED;
+	if (worker->state > WORKER_TERMINATING)
+		worker->state = WORKER_TERMINATING;
 	worker->lost_text[sizeof(worker->lost_text) - 1] = '\0';
 	worker->immovable_count = kept->immovable_count < room ? kept->immovable_count : room;
 	worker->immovable_room = worker->immovable_count;
@@ -357,13 +298,13 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 	/* The answer must come exactly once: without memory for that promise there is no going
 	 * on. */
 	log_bug_on(!pending);
-	overdue_expect(worker);
+	expect(worker);
 	*pending = (struct worker_pending){.id = worker->next_request++, .reply = reply, .context = context};
 	TAILQ_INSERT_TAIL(&worker->pending, pending, link);
 	message->id = pending->id;
 	r = connection_send(worker->connection, message, fds, fd_count);
 	if (r)
-		worker_condemn(worker, r < 0 ? strerror(-r) : "its connection cannot be written to");
+		worker_terminate(worker, r < 0 ? strerror(-r) : "its connection cannot be written to");
 }
 
 void worker_ignore_reply(
@@ -378,7 +319,7 @@ void worker_ignore_reply(
 void worker_post(struct worker *worker, const struct wire_message *message)
 {
 	if (connection_send(worker->connection, message, NULL, 0))
-		worker_condemn(worker, "its connection cannot be written to");
+		worker_terminate(worker, "its connection cannot be written to");
 }
 
 void worker_await_memory(struct worker *worker)
@@ -386,7 +327,6 @@ void worker_await_memory(struct worker *worker)
 	if (worker->gives_back || !worker->told)
 		return;
 	worker->gives_back = true;
-	events_of(worker)->gives_back(worker->daemon);
 }
 
 void worker_kill(struct worker *worker)
@@ -395,21 +335,18 @@ void worker_kill(struct worker *worker)
 	reap_await(worker);
 }
 
-void worker_condemn(struct worker *worker, const char *reason)
+void worker_terminate(struct worker *worker, const char *reason)
 {
-	char text[500];
-
-	if (worker->state == WORKER_CONDEMNED)
+	if (worker->state == WORKER_TERMINATING)
 		return;
-	snprintf(text, sizeof(text), "%s %d (%s) is ended by the daemon: %s%s%s", role_name(worker->role),
-		(int)worker->pid, worker_state_name(worker->state), reason, worker->lost_text[0] ? ": " : "",
-		worker->lost_text);
-	events_of(worker)->given_up(worker, text);
-	worker->state = WORKER_CONDEMNED;
+	snprintf(worker->end_text, sizeof(worker->end_text), "%s %d (%s) is ended by the daemon: %s%s%s",
+		role_name(worker->role), (int)worker->pid, worker_state_name(worker->state), reason,
+		worker->lost_text[0] ? ": " : "", worker->lost_text);
+	worker->state = WORKER_TERMINATING;
 	worker_keep(worker);
 	worker_await_memory(worker);
 	worker_kill(worker);
-	events_of(worker)->condemned(worker);
+	mark_due(worker, WORKER_DUE_TERMINATED);
 }
 
 bool worker_knows_sessions(const struct worker *worker)
@@ -478,25 +415,16 @@ void worker_describe_end(const struct worker *worker, char *text, size_t size)
 		snprintf(text, size, "the executor process exited with status %d", worker->exit_status);
 }
 
-void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
+void worker_end(struct worker *worker, int exit_status, int exit_signal)
 {
-	struct crew *crew = worker->crew;
 	struct worker_pending *pending;
-	bool gave_back;
 
 	worker->exit_status = exit_status;
 	worker->exit_signal = exit_signal;
-	/* The worker's last packets may be unread: Lost, an answer that was on its way. */
-	connection_drain(worker->connection);
 	output_drain(worker);
 	while ((pending = TAILQ_FIRST(&worker->pending))) {
 		TAILQ_REMOVE(&worker->pending, pending, link);
 		pending->reply(pending->context, worker, NULL, NULL);
 		free(pending);
 	}
-	events_of(worker)->gone(worker);
-	gave_back = worker->gives_back;
-	worker_free(worker);
-	if (gave_back)
-		crew->events->gave_back(crew->daemon, 1);
 }

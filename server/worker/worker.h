@@ -8,15 +8,15 @@
 //                             │  sessions hold │                       │                        │
 //                             │  is sent       │                       │                        │
 //                             └────────────────┴───────────┬───────────┴────────────────────────┘
-//                                                          │ worker_condemn: Lost, hang-up, broken
+//                                                          │ worker_terminate: Lost, hang-up, broken
 //                                                          ▼ protocol, or superfluous
-//                                            CONDEMNED (SIGKILL sent) ── worker_reaped ──► freed
+//                                            TERMINATING (SIGKILL sent) ── worker_end ──► freed
 //
 // STARTING  nothing may be sent but Shutdown.
 // WARMING   knows every opened session; messages are executed in the order of sending.
 // ACTIVE    serves rings. Exactly the worker that domain->active names, from the sending of
 //           Activate on.
-// CONDEMNED its GPU work may still run; replies are still taken. Only worker_reaped() proves the
+// TERMINATING its GPU work may still run; replies are still taken. Only worker_end() proves the
 //           end of that work.
 
 #ifndef FRMPS_SERVER_WORKER_WORKER_H
@@ -46,11 +46,18 @@ struct vitals;
 struct worker;
 struct worker_evidence;
 
-enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
+/* A worker's news for the rooms above, at the end of the loop's turn (session/due.h). */
+enum worker_due {
+	WORKER_DUE_LOST = 1 << 0,	/* it has lost its context (worker_take_lost) */
+	WORKER_DUE_TERMINATED = 1 << 1, /* the daemon ends it */
+	WORKER_DUE_STAYS = 1 << 2,	/* it was killed and does not end; again until its end */
+};
+
+enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_TERMINATING };
 
 /* Making, observing and ending children: supervise.c, or a test. kill() is called at most once
  * (except for a worker of an earlier life of the daemon, to be sure) and leads to one
- * worker_reaped(), never from within kill(). start() takes over the descriptors, on failure
+ * children_ended(), never from within kill(). start() takes over the descriptors, on failure
  * too. */
 struct spawner {
 	/* Sets worker->process and worker->pid, and worker->process_key if there is a store. */
@@ -63,49 +70,6 @@ struct spawner {
 	bool (*look)(const struct worker *worker, struct vitals *ret_vitals);
 };
 
-/* A worker's messages and states: events for the rooms above, and questions of worker/ to them.
- * Registered when the daemon starts. */
-struct worker_events {
-	/* Ready has arrived, in STARTING. */
-	void (*ready)(struct worker *worker, const struct wire_ready *ready);
-	/* The worker has lost its context (worker_take_lost). Called once. */
-	void (*lost)(struct worker *worker, const char *text);
-	/* An executor sees a sign of a fault, and examines it. */
-	void (*suspect)(struct worker *worker, const char *text);
-	/* An executor has contained a fault of a session. */
-	void (*fault)(struct worker *worker, uint64_t session, const struct wire_trouble *fault);
-	/* A guard was hit. @owner: session that owns the guard */
-	void (*stray)(struct worker *worker, uint64_t owner, const struct wire_stray *stray);
-	/* A session has broken the rules. */
-	void (*offence)(struct worker *worker, uint64_t session, const char *reason);
-	/* A session whose memory was moved to the host has work. */
-	void (*wanted)(struct worker *worker, uint64_t session);
-	/* Answers a request of an earlier life of the daemon. */
-	void (*unclaimed)(struct worker *worker, const struct wire_reply *reply);
-	/* After each of lost, suspect and fault: their changes are to be recorded. */
-	void (*troubled)(struct worker *worker);
-	/* The worker has closed its connection, or reading has failed. */
-	void (*hung_up)(struct worker *worker, const char *reason);
-	/* The worker becomes CONDEMNED. @text: its former state, and the reason */
-	void (*given_up)(struct worker *worker, const char *text);
-	/* The worker is CONDEMNED from now on. */
-	void (*condemned)(struct worker *worker);
-	/* The worker was killed and does not end; repeated until its end. */
-	void (*stays)(struct worker *worker);
-	/* The worker was reaped, and all its requests have their answer; freed after this. */
-	void (*gone)(struct worker *worker);
-	/* A number was given out (daemon->next_worker). */
-	void (*numbered)(struct daemon *daemon);
-	/* True if Activate is unanswered. */
-	bool (*is_activating)(const struct worker *worker);
-	/* True if nobody serves the domain's sessions, and no executor that has served them, and
-	 * whose kernels could be the obstacle, is left. */
-	bool (*is_awaited)(const struct worker *worker);
-	/* Something that ends will give memory back; so many of these have. */
-	void (*gives_back)(struct daemon *daemon);
-	void (*gave_back)(struct daemon *daemon, unsigned count);
-};
-
 /**
  * Receives the Reply to a request; reply is NULL if the worker died without an answer. Called
  * exactly once per request. packet holds descriptors that came with the reply.
@@ -114,6 +78,9 @@ typedef void worker_reply_fn(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet);
 
 struct worker_pending;
+
+/* The daemon looks so often at workers that owe an answer (fault/overdue.h). */
+#define WORKER_LOOK_MS 10000u
 
 struct worker {
 	/* This part outlives the daemon: the record contains it as it is (record.h). */
@@ -157,7 +124,9 @@ struct worker {
 	uint64_t next_request;
 	uint64_t first_request; /* numbers below are of an earlier life of the daemon */
 	TAILQ_HEAD(, worker_pending) pending;
-	/* overdue.c; from SIGKILL on reap.c */
+	/* fault/overdue.c; from SIGKILL on reap.c */
+	unsigned due;	       /* of enum worker_due */
+	char end_text[500];    /* why the daemon ends the worker; empty: it does not */
 	unsigned looks;	       /* since the latest message, or since a new request */
 	unsigned still;	       /* of these, in a row, that found the worker idle while everybody waits */
 	bool pinged;	       /* by overdue.c, without an answer yet */
@@ -180,7 +149,8 @@ struct worker_place {
 	const struct identity *identity; /* of the domain's user; NULL: the keeper */
 };
 
-/** Spawns a child, an executor if there is a domain. Return: 0 or -errno. */
+/** Spawns a child, an executor if there is a domain, with the crew's latest number. Return: 0 or
+ * -errno. */
 int worker_start(struct crew *crew, const struct worker_place *place, struct worker **ret_worker);
 
 /**
@@ -213,7 +183,7 @@ struct worker *worker_adopt(struct crew *crew, const struct worker_place *place,
 void worker_post(struct worker *worker, const struct wire_message *message);
 
 /** Terminates the worker: kills the process, at once and once. */
-void worker_condemn(struct worker *worker, const char *reason);
+void worker_terminate(struct worker *worker, const char *reason);
 
 /** The worker has reported the loss itself, in whatever way. */
 void worker_take_lost(struct worker *worker, int32_t code, const char *text);
@@ -239,8 +209,19 @@ void worker_note_unanswered(struct worker *worker, uint64_t session, enum wire_t
 /** The end of a reaped worker, as text. */
 void worker_describe_end(const struct worker *worker, char *ret_text, size_t size);
 
-/** The kernel has reaped the process: reads its last messages, notifies the owner, frees the
- * memory. */
-void worker_reaped(struct worker *worker, int exit_status, int exit_signal);
+/** The fate of an answer. */
+enum worker_reply {
+	WORKER_REPLY_TAKEN,	/* the request has its answer, or the worker broke the protocol */
+	WORKER_REPLY_UNCLAIMED, /* it answers a request of an earlier life of the daemon, which has acted on
+				 * the answer or did not need to */
+};
+enum worker_reply worker_take_reply(
+	struct worker *worker, const struct wire_message *message, struct packet *packet);
+
+/** The kernel has reaped the process, whose last messages are read: its requests get the answer
+ * NULL. */
+void worker_end(struct worker *worker, int exit_status, int exit_signal);
+/** Frees a worker that has ended. NULL is fine. Return: NULL. */
+struct worker *worker_free(struct worker *worker);
 
 #endif

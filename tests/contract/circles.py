@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PARTS = {
     "client": ("client/", 4, 8),
     "executor": ("server/executor/", 11, 12),
-    "daemon": ("server/(holder|worker|session|fault|standby|control|adopt|loop)/", 8, 12),
+    "daemon": ("server/(holder|worker|incident|session|resource|fault|standby|daemon|control|door|adopt|loop)/", 5, 12),
     "host backend": ("server/backend/host/", 5, 8),
     "CUDA backend": ("server/backend/cuda/", 8, 8),
     "keeper": ("server/keeper/", 1, 1),
@@ -28,7 +28,10 @@ PARTS = {
 }
 
 # Rooms of the daemon, from the bottom.
-ROOMS = ["server/holder/", "server/worker/", "server/session/", "server/fault/", "server/standby/", "server/(control|adopt)/"]
+ROOMS = [
+    f"server/{room}/"
+    for room in ("holder", "worker", "incident", "session", "resource", "fault", "standby", "daemon", "control", "door", "adopt")
+]
 
 # What nm says of a symbol of an archive's member: "lib.a[folder/member.o]: name type …".
 SYMBOL = re.compile(r".*\[(?:.*/)?(\S+)\]: (\S+) ([A-Za-z])")

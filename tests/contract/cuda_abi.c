@@ -89,10 +89,25 @@ static void types(void)
 	T(CUlaunchAttribute);
 	T(CUlaunchConfig);
 	T(CUoutput_mode);
+	T(CUprocessState);
+	T(CUcheckpointLockArgs);
+	T(CUcheckpointCheckpointArgs);
+	T(CUcheckpointGpuPair);
+	T(CUcheckpointRestoreArgs);
+	T(CUcheckpointUnlockArgs);
 }
 
 static void small_structures(void)
 {
+	F(CUcheckpointLockArgs, timeoutMs);
+	F(CUcheckpointLockArgs, reserved0);
+	F(CUcheckpointLockArgs, reserved1);
+	F(CUcheckpointGpuPair, oldUuid);
+	F(CUcheckpointGpuPair, newUuid);
+	F(CUcheckpointRestoreArgs, gpuPairs);
+	F(CUcheckpointRestoreArgs, gpuPairsCount);
+	F(CUcheckpointRestoreArgs, reserved);
+	F(CUcheckpointRestoreArgs, reserved1);
 	F(CUuuid, bytes);
 	F(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes);
 	F(CUDA_KERNEL_NODE_PARAMS, kernelParams);

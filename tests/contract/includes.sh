@@ -29,8 +29,8 @@ violations() ( # violations TREE
 			}
 			$3 ~ /^</ {
 				if (what ~ /^uv(\/|\.h$)/ &&
-				    !(room == "server" && part ~ /^(loop|session|control|daemon_main\.c)$/))
-					bad("the event loop lives in server/{loop,session,control,daemon_main.c}")
+				    !(room == "server" && part ~ /^(loop|session|control|service\.c|daemon_main\.c)$/))
+					bad("the event loop lives in server/{loop,session,control,service.c,daemon_main.c}")
 				if (what ~ /^flatbuffers\// && $1 !~ /\.cc$/)
 					bad("flatbuffers is for wire.cc")
 				next

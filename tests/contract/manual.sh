@@ -78,7 +78,7 @@ done >>"$scratch/uncompleted"
 # Variables that no user is told of: those of the host backend, of the demo, and what the service tells its children.
 unnamed() { # unnamed FOLDER
 	grep -rhoE --include='*.[ch]' --include='*.cc' '"(FRMPS|CUDA_MPS)_[A-Z_]+"' "$1" | sort -u | tr -d '"' |
-		grep -vE '^FRMPS_(HOST_.*|DEMO_MODULE)$' | while read -r name; do
+		grep -vE '^FRMPS_(HOST_.*|DEMO_MODULE|LOG_DEVICE)$' | while read -r name; do
 		grep -q "^VARIABLE(\"$name\"," server/tools/*.def || echo "$name"
 	done
 }

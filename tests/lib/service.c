@@ -59,11 +59,16 @@ static int start_tee(struct service *service)
 static void run_server(
 	const struct service *service, const char *notify, const char *const *extra, int log_fd)
 {
-	const char *server = getenv("FRMPS_TEST_SERVER"), *backend = getenv("FRMPS_TEST_BACKEND");
+	const char *server = getenv("FRMPS_TEST_SERVER"), *backend = getenv("FRMPS_TEST_BACKEND"),
+		   *devices = getenv("FRMPS_TEST_DEVICES");
 	const char *arguments[32] = {server ? server : "frmps-server", "--config", service->config,
 		"--socket", service->socket, "--backend", backend ? backend : "host"};
 	int count = 7, fd;
 
+	if (devices) {
+		arguments[count++] = "--devices";
+		arguments[count++] = devices;
+	}
 	for (; extra && *extra && count < 31; extra++)
 		arguments[count++] = *extra;
 	/* A test that is killed leaves nobody with an endless kernel on the device. */
@@ -152,6 +157,16 @@ static bool make_folder(struct service *service, const char *config)
 	return fclose(file) == 0;
 }
 
+/* Of a service with several devices. */
+static void choose_daemon(struct service *service)
+{
+	const char *number = getenv("FRMPS_TEST_DEVICE");
+	char path[PLACE_BYTES];
+
+	if (number && place_of_device(service->socket, (unsigned)atoi(number), path))
+		snprintf(service->socket, sizeof(service->socket), "%.95s", path);
+}
+
 static bool start(struct service *service, const char *const *extra)
 {
 	struct sockaddr_un address;
@@ -168,6 +183,7 @@ static bool start(struct service *service, const char *const *extra)
 	close(notify);
 	close(pidfd);
 	setenv("FRMPS_SOCKET", service->socket, 1);
+	choose_daemon(service);
 	if (!ready) {
 		print_log(service);
 		service_stop(service);

@@ -2,6 +2,8 @@
 // stopped by the test program. One at a time per test program. Environment read:
 //   FRMPS_TEST_SERVER   the frmps-server to start
 //   FRMPS_TEST_BACKEND  "host" (default) or "cuda"
+//   FRMPS_TEST_DEVICES, FRMPS_TEST_DEVICE   the devices that it serves (key `devices`), and the one
+//                       whose daemon answers questions here; unset: it serves one
 //   FRMPS_TEST_LOG      "1": the service's log goes to the test's standard error as well as to its
 //                       file
 
@@ -15,7 +17,7 @@ struct service {
 	pid_t pid;
 	pid_t tee; /* copies its log; 0: nobody does */
 	char folder[64];
-	char socket[96];
+	char socket[96]; /* of the daemon that answers */
 	char config[96];
 	char log[96]; /* file with the service's log */
 	int crashes;  /* deaths of the daemon by signals other than SIGKILL that the test has made */

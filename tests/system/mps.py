@@ -570,6 +570,16 @@ class StandIn(Bed):
         for name in 'CUDA_MPS_PIPE_DIRECTORY', 'CUDA_MPS_LOG_DIRECTORY':
             del os.environ[name]
 
+    def test_it_serves_every_device(self):
+        """As stock MPS does: one daemon for all devices that CUDA_VISIBLE_DEVICES leaves."""
+        done = self.control('-d', FRMPS_HOST_DEVICES='2')
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        rows = self.control('device_query', '--csv').stdout.splitlines()
+        self.assertEqual([row.split(',')[0] for row in rows], ['Default', 'Device Ordinal', '0', '1'])
+        self.assertEqual(self.control(lines='set_default_device_pinned_mem_limit 1 2G\nquit\n').returncode, 0)
+        while self.control('get_server_list').returncode == 0:
+            pass
+
     def test_no_other_service_is_meant(self):
         """A script's own service that is down does not have the machine's ended."""
         runtime = os.path.join(self.folder.name, 'runtime')

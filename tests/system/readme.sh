@@ -23,9 +23,11 @@ fail() {
 }
 
 # Configurations of the documents are good ones.
-awk '/^```ini$/ { on = 1; next } /^```$/ { on = 0 } on' "$root/README.md" "$root/server/README.md" >"$scratch/frmps.conf"
-[ -s "$scratch/frmps.conf" ] || fail "no document has a configuration"
-"$build/server/frmps-server" --check-config="$scratch/frmps.conf" >"$scratch/check.log" 2>&1 || fail "a configuration is wrong"
+awk -v to="$scratch/conf" '/^```ini$/ { on = ++count; next } /^```$/ { on = 0 } on { print >(to on) }' "$root/README.md" "$root/server/README.md"
+[ -s "$scratch/conf1" ] || fail "no document has a configuration"
+for file in "$scratch"/conf*; do
+	"$build/server/frmps-server" --check-config="$file" >"$scratch/check.log" 2>&1 || fail "a configuration is wrong"
+done
 
 # The first code block of the section, with what stands for the GPU and for PyTorch.
 sed -n '/^## Quick start/,/^## /p' "$root/README.md" | awk '/^```sh$/ { on = 1; next } /^```$/ { if (on) exit } on' |

@@ -40,6 +40,12 @@ static CUresult call_with_nothing(const char *symbol)
 	return call(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 }
 
+/* Of tools, which need no session of their own. */
+static bool is_of_tools(const char *symbol)
+{
+	return !strncmp(symbol, "cuCheckpointProcess", strlen("cuCheckpointProcess"));
+}
+
 /* What may be called before cuInit. */
 static bool is_early(const char *symbol)
 {
@@ -51,7 +57,7 @@ static bool is_early(const char *symbol)
 	for (size_t i = 0; i < sizeof(early) / sizeof(*early); i++)
 		if (!strcmp(symbol, early[i]))
 			return true;
-	return false;
+	return is_of_tools(symbol);
 }
 
 /* Return: how many calls did not say that the driver is not initialised. */
@@ -398,7 +404,7 @@ static bool is_unaffected(const char *symbol)
 	for (size_t i = 0; i < sizeof(unaffected) / sizeof(*unaffected); i++)
 		if (!strcmp(symbol, unaffected[i]))
 			return true;
-	return false;
+	return is_of_tools(symbol);
 }
 
 static int ask_properly(const struct belongings *b, CUresult end, const word64 *ring)

@@ -15,11 +15,10 @@
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
-#define CONFIG	    "orphan_seconds = 1\nquarantine_faults = 0\n"
-#define LAUNCHES    20
-#define TERMINATED  4
-#define ROUND_BYTES (UINT64_C(8) << 20)
-#define ASK_LONG    60
+#define CONFIG	   "orphan_seconds = 1\nquarantine_faults = 0\n"
+#define LAUNCHES   20
+#define TERMINATED 4
+#define ASK_LONG   60
 
 static struct service service;
 
@@ -34,20 +33,6 @@ static void stop(void)
 		ck_assert_int_eq(service_stop(&service), 0);
 }
 
-/* The serving thread has been asked twice, so it has begun a turn since this began. */
-static CUresult pass_turns(void)
-{
-	CUdeviceptr memory;
-	CUresult r = CUDA_SUCCESS;
-
-	for (int i = 0; i < 2 && !r; i++) {
-		r = cuMemAlloc_v2(&memory, ROUND_BYTES);
-		if (!r)
-			r = cuMemFree_v2(memory);
-	}
-	return r;
-}
-
 /* Counts on the device when it is ordered to, and says so twice: when everything is on its way, and
  * when it is done. Its end: 0 the number is right, 2 it is not, 3 told an error, TERMINATED told
  * that one. */
@@ -56,7 +41,7 @@ static int count(int progress, int orders)
 	uint32_t by = 1, *host;
 	CUdeviceptr word;
 	void *arguments[] = {&word, &by};
-	CUresult r;
+	CUresult r = CUDA_SUCCESS;
 
 	driver_open();
 	word = device_words(1, 0);
@@ -65,7 +50,6 @@ static int count(int progress, int orders)
 	ck_cuda(cuCtxSynchronize());
 	report(progress);
 	ordered(orders, true);
-	r = pass_turns();
 	for (int i = 1; i < LAUNCHES && !r; i++)
 		r = launch("count_up", 1, 1, NULL, arguments);
 	if (!r)
@@ -128,6 +112,8 @@ static struct child start_paused(const char *kernels, long long *ret_commands)
 	child_wait(&child, 1);
 	*ret_commands = commands_of(&child);
 	ck_assert(order("pause", &child));
+	/* The serving thread has begun a turn since then. */
+	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
 	child_order(&child);
 	child_wait(&child, 1);
 	return child;
@@ -173,6 +159,39 @@ START_TEST(a_paused_program_waits_and_goes_on)
 	see_it_end_well(&child);
 	ck_assert_int_eq(service_log_count(&service, "is paused"), 1);
 	ck_assert_int_eq(service_log_count(&service, "is resumed"), 1);
+}
+END_TEST
+
+/* Asks the service for memory when it is ordered to. */
+static int asker(int progress, int orders)
+{
+	CUdeviceptr memory;
+	CUresult r;
+
+	driver_open();
+	report(progress);
+	ordered(orders, true);
+	r = cuMemAlloc_v2(&memory, 1 << 20);
+	report(progress);
+	return r ? 3 : 0;
+}
+
+START_TEST(its_requests_wait_as_well)
+{
+	struct child child;
+
+	start();
+	child = child_start(asker);
+	child_wait(&child, 1);
+	ck_assert(order("pause", &child));
+	child_order(&child);
+	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
+	ck_assert_int_eq(kill(status_daemon(&service), SIGKILL), 0);
+	ck_assert(service_log_wait(&service, "the daemon is back", 1, 60));
+	pass_time(100);
+	ck_assert(!child_progresses(&child));
+	ck_assert_int_eq(status_number(&service, child.pid, "memory_bytes"), 0);
+	see_it_end_well(&child);
 }
 END_TEST
 
@@ -260,6 +279,7 @@ int main(void)
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, a_paused_program_waits_and_goes_on);
+	tcase_add_test(tests, its_requests_wait_as_well);
 	tcase_add_test(tests, it_stays_paused_when_executors_and_daemons_die);
 	tcase_add_test(tests, it_stays_paused_beside_a_fault);
 	tcase_add_test(tests, it_stays_paused_in_an_executor_of_its_own);

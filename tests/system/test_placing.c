@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
@@ -529,11 +531,16 @@ static void kill_daemon(void)
 	ck_assert_int_eq(kill(pid, SIGKILL), 0);
 }
 
-static int order_move(int pid)
+/* The daemon may die before it answers. */
+static int order_move(int session)
 {
-	char why[400];
+	char number[24], why[400], *answer = NULL;
+	const char *argument = number;
+	const struct wire_names arguments = {&argument, 1};
 
-	status_isolate(&service, pid, why, sizeof(why));
+	snprintf(number, sizeof(number), "%d", session);
+	ask_with(service.socket, "isolate", &arguments, 60, &answer, why, sizeof(why));
+	free(answer);
 	return 0;
 }
 
@@ -547,7 +554,7 @@ START_TEST(the_daemon_dies_while_a_program_moves)
 	for (int i = 0; i < repetitions(); i++) {
 		one = start_stateless(count);
 		child_wait(&one, 3);
-		orderer = spawn(order_move, one.pid);
+		orderer = spawn(order_move, (int)status_session(&service, one.pid));
 		pass_time(10 + 60 * i / repetitions());
 		kill_daemon();
 		ck_assert(service_log_wait(&service, "the daemon is back", i + 1, 60));

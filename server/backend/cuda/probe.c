@@ -40,6 +40,7 @@ static CUresult examine(struct backend_probe *probe)
 	CUresult code = driver_open(probe->text, sizeof(probe->text));
 	const char *lacking;
 	CUdevice device;
+	CUuuid uuid;
 	int count = 0;
 
 	if (code)
@@ -54,15 +55,20 @@ static CUresult examine(struct backend_probe *probe)
 		snprintf(probe->text, sizeof(probe->text), "The NVIDIA driver sees no device.");
 		return code ? code : CUDA_ERROR_NO_DEVICE;
 	}
+	if (count > (int)PLACE_DEVICES)
+		count = (int)PLACE_DEVICES;
 	for (int i = 0; i < count; i++) {
 		code = driver.device_get(&device, i);
+		if (!code)
+			code = driver.device_uuid(&uuid, device);
 		lacking = code ? "an answer from the driver" : cuda_device_lacks(device);
 		if (lacking) {
 			snprintf(probe->text, sizeof(probe->text), "Device %d cannot be served: it lacks %s.",
 				i, lacking);
 			return code ? code : CUDA_ERROR_NOT_SUPPORTED;
 		}
-		if (i < 64 && cuda_device_is_exclusive(device))
+		memcpy(probe->uuids[i], uuid.bytes, sizeof(probe->uuids[i]));
+		if (cuda_device_is_exclusive(device))
 			probe->exclusive |= UINT64_C(1) << i;
 	}
 	probe->device_count = count;

@@ -11,7 +11,7 @@
 static bool pool_open;
 
 /*
- * Compute modes. FRMPS_HOST_MODE names a file with the device's mode: default, exclusive or
+ * Compute modes. FRMPS_HOST_MODE names a file with the mode of all devices: default, exclusive or
  * prohibited. Contexts are locks on that file, which end with their processes: shared locks in the
  * default mode.
  */
@@ -66,8 +66,10 @@ static CUresult probe(struct backend_probe *ret_probe)
 
 	if (fd >= 0)
 		close(fd);
-	*ret_probe = (struct backend_probe){
-		.device_count = 1, .exclusive = mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS};
+	*ret_probe = (struct backend_probe){.device_count = host_device_count(),
+		.exclusive = mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS ? UINT64_MAX : 0};
+	for (int i = 0; i < ret_probe->device_count; i++)
+		host_device_uuid(i, ret_probe->uuids[i]);
 	if (mode == CU_COMPUTEMODE_PROHIBITED) {
 		snprintf(ret_probe->text, sizeof(ret_probe->text),
 			"Device 0 cannot be served: its compute mode is PROHIBITED.");
@@ -80,14 +82,14 @@ static CUresult probe(struct backend_probe *ret_probe)
 
 static CUresult open_keeper(int device)
 {
-	return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	return device >= 0 && device < host_device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult open_executor(int device, struct backend_device *ret_device)
 {
 	CUresult code;
 
-	if (device != 0)
+	if (device < 0 || device >= host_device_count())
 		return CUDA_ERROR_INVALID_DEVICE;
 	code = take_context();
 	if (!code)
@@ -99,7 +101,7 @@ static CUresult open_executor(int device, struct backend_device *ret_device)
 		return code;
 	}
 	pool_open = true;
-	host_device_read(ret_device);
+	host_device_read(device, ret_device);
 	return CUDA_SUCCESS;
 }
 

@@ -1,8 +1,10 @@
-// Properties of the pretended device: a small device of compute capability 9.0. Features that
+// Properties of the pretended devices: small devices of compute capability 9.0, which differ in
+// their UUIDs and places on the bus. FRMPS_HOST_DEVICES says how many there are. Features that
 // blocks of a grid running one after another cannot have (cooperative launches, clusters) are
 // reported as missing.
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/backend/host/host.h"
@@ -121,11 +123,26 @@ uint64_t host_sms_mask(uint64_t sms)
 	return is_group(sms) && word_relaxed(&made) >> sms & 1 ? sms : 0;
 }
 
-void host_device_read(struct backend_device *ret_device)
+int host_device_count(void)
+{
+	const char *text = getenv("FRMPS_HOST_DEVICES");
+	long count = text ? strtol(text, NULL, 10) : 1;
+
+	return count >= 1 && count <= (long)PLACE_DEVICES ? (int)count : 1;
+}
+
+void host_device_uuid(int device, uint8_t ret_uuid[16])
+{
+	static const uint8_t base[15] = {0x66, 0x72, 0x6d, 0x70, 0x73, 0x00, 0x40, 0x00, 0x80};
+
+	memcpy(ret_uuid, base, sizeof(base));
+	ret_uuid[15] = (uint8_t)(device + 1);
+}
+
+void host_device_read(int device, struct backend_device *ret_device)
 {
 	struct backend_device out = {
 		.name = "frmps host backend (no GPU)",
-		.uuid = {0x66, 0x72, 0x6d, 0x70, 0x73, 0x00, 0x40, 0x00, 0x80, 0x00, 0, 0, 0, 0, 0, 0x01},
 		.total_bytes = host_memory_total(),
 		.priority_least = 0,
 		.priority_greatest = HOST_PRIORITY_GREATEST,
@@ -136,6 +153,8 @@ void host_device_read(struct backend_device *ret_device)
 
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
 		out.attributes[attributes[i].id] = attributes[i].value;
+	host_device_uuid(device, out.uuid);
+	out.attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID] = device;
 	for (size_t i = 0; i < BACKEND_DEVICE_LIMITS; i++)
 		out.limits[i] = word_relaxed(&host_limits[i]);
 	*ret_device = out;

@@ -222,7 +222,9 @@ CUresult host_object_settle(void);
 void host_array_resolve(struct backend_copy *copy);
 
 /* device.c */
-void host_device_read(struct backend_device *ret_device);
+int host_device_count(void);
+void host_device_uuid(int device, uint8_t ret_uuid[16]);
+void host_device_read(int device, struct backend_device *ret_device);
 CUresult host_sms_make(uint64_t sms);
 /** A group that was made, as bits of multiprocessors; for 0 all of them. 0: no such group. */
 uint64_t host_sms_mask(uint64_t sms);

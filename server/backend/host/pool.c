@@ -20,8 +20,9 @@
 // returns. Such a thread's locks (of the C library, perhaps) stay taken until the end of the
 // process, which follows.
 //
-// A single lock for everything, which is never held while a command runs. Lock order: none, no
-// other lock is taken under this lock.
+// A single lock for everything, which is never held while a command runs. Questions about an end of
+// kernels (struct backend_ending) are asked under this lock, as the driver's thread asks with its
+// locks held: the executor may take `tenants`, `contain` and `ends` then (shm/locks.def).
 
 #include <errno.h>
 #include <sched.h>

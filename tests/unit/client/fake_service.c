@@ -172,6 +172,16 @@ const struct client_device *device_get(int ordinal)
 	return ordinal == 0 ? &device : NULL;
 }
 
+int device_own(void)
+{
+	return 0;
+}
+
+CUresult device_check(int ordinal)
+{
+	return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 uint32_t device_sms(void)
 {
 	return 0;
@@ -290,6 +300,11 @@ bool managed_holds(uint64_t address, uint64_t bytes)
 {
 	return address >= FAKE_MANAGED && bytes <= fake.managed_bytes &&
 	       address - FAKE_MANAGED <= fake.managed_bytes - bytes;
+}
+
+CUresult process_enter_early(void)
+{
+	return process_enter();
 }
 
 CUresult process_enter(void)

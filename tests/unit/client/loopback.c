@@ -453,6 +453,31 @@ static void welcome(const struct wire_message *hello)
 	close(readonly_fd);
 }
 
+static bool wants_description(const struct wire_hello *hello)
+{
+	return !word_relaxed(&loopback->is_old) &&
+	       (hello->describe > 1 || (hello->describe && word_relaxed(&loopback->devices) > 1));
+}
+
+/* Devices differ in the last byte of their UUIDs. */
+static void describe(const struct wire_message *hello)
+{
+	static struct wire_message m;
+	static int32_t attributes[149];
+	uint32_t number = word_relaxed(&loopback->descriptions) % word_relaxed(&loopback->devices);
+	uint8_t uuid[16];
+
+	m = (struct wire_message){.type = WIRE_DESCRIPTION, .id = hello->id};
+	m.description =
+		(struct wire_description){.number = number, .count = word_relaxed(&loopback->devices)};
+	fill_device(&m.description.device, attributes);
+	memcpy(uuid, m.description.device.uuid.at, sizeof(uuid));
+	uuid[15] = (uint8_t)number;
+	m.description.device.uuid.at = uuid;
+	RULE(message_send(self.socket, &m, NULL, 0) == 0);
+	atomic_fetch_add(&loopback->descriptions, 1);
+}
+
 /* Return: false when the client is gone. */
 static bool receive(void)
 {
@@ -472,8 +497,15 @@ static bool receive(void)
 			atomic_fetch_sub(&loopback->deaths, 1);
 			return false;
 		}
-		if (!word_relaxed(&loopback->mute))
-			welcome(&m);
+		if (word_relaxed(&loopback->mute))
+			return true;
+		if (wants_description(&m.hello)) {
+			describe(&m);
+			return false;
+		}
+		/* Before it can be seen to be given. */
+		atomic_fetch_add(&loopback->welcomes, 1);
+		welcome(&m);
 	} else {
 		request(&m);
 	}
@@ -583,6 +615,7 @@ void loopback_start(void)
 	loopback = mmap(NULL, sizeof(*loopback), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	word_set(&loopback->room, UINT64_C(1) << 40);
 	word_set(&loopback->arena_bytes, SHM_ARENA_BYTES);
+	word_set(&loopback->devices, 1);
 	strcpy(folder, "/tmp/frmps-loopback-XXXXXX");
 	if (!mkdtemp(folder))
 		abort();

@@ -44,6 +44,7 @@ struct loopback {
 	word32 priority;      /* the same */
 	word32 has_partition; /* the latest Hello names "p1" */
 	word32 is_old;	      /* the service knows no features */
+	word32 devices;	      /* that the service says it has; answers are those of each in turn */
 
 	/* What happened. */
 	word32 broken;		/* line of loopback.c where a rule was found broken, 0 = none */
@@ -55,6 +56,8 @@ struct loopback {
 	word64 window_bytes;	/* the size of the latest, */
 	word64 free_windows[7]; /* and what was free then */
 	word32 greetings;
+	word32 descriptions;			    /* given */
+	word32 welcomes;			    /* given */
 	word64 memory_limit;			    /* of the latest Hello */
 	word32 limits;				    /* that were asked for */
 	struct loopback_note notes[LOOPBACK_NOTES]; /* the first ones */

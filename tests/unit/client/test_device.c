@@ -10,16 +10,17 @@
 static void take_device(void)
 {
 	static const uint8_t uuid[16] = {1};
-	static struct wire_welcome welcome;
+	struct wire_device device;
 	static int32_t all[ATTRIBUTES];
 
 	for (int i = 0; i < ATTRIBUTES; i++)
 		all[i] = 1;
-	welcome.device_count = 1;
-	welcome.devices[0] = (struct wire_device){.name = "device",
+	device = (struct wire_device){.name = "device",
 		.uuid = {.at = uuid, .count = sizeof(uuid)},
 		.attributes = {.at = all, .count = ATTRIBUTES}};
-	ck_assert_int_eq(device_snapshot(&welcome, NULL), CUDA_SUCCESS);
+	device_begin(1);
+	device_add(0, &device, 0, false);
+	ck_assert_int_eq(device_choose(NULL), CUDA_SUCCESS);
 }
 
 static int attribute_of(int attribute)

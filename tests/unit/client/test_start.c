@@ -13,6 +13,7 @@
 
 #include "client/link/connect.h"
 #include "client/link/mps.h"
+#include "protocol/place.h"
 #include "tests/lib/fds.h"
 #include "tests/unit/client/shim.h"
 
@@ -59,17 +60,19 @@ static const struct {
 	uint64_t bytes; /* UINT64_MAX: it cannot be understood */
 } limits[] = {{"0=2G", UINT64_C(2) << 30}, {"0=512MB", UINT64_C(512) << 20}, {"1=1G,0=7k", 7 << 10},
 	{"0=5", 5}, {"1=1G", 0}, {"", 0}, {"2G", UINT64_MAX}, {"0=", UINT64_MAX}, {"0=2T", UINT64_MAX},
-	{"0=-1", UINT64_MAX}, {"0=0", UINT64_MAX}, {"0=1G;1=1G", UINT64_MAX}, {"GPU-1=1G", UINT64_MAX},
-	{"0=2 ", UINT64_MAX}, {"0=2 B", UINT64_MAX}, {"0=99999999999999999999", UINT64_MAX},
-	{"0=17179869184G", UINT64_MAX}};
+	{"0=-1", UINT64_MAX}, {"0=0", UINT64_MAX}, {"0=1G;1=1G", UINT64_MAX}, {"GPU-=1G", UINT64_MAX},
+	{"GPU-1", UINT64_MAX}, {"0a=1G", UINT64_MAX}, {"0=2 ", UINT64_MAX}, {"0=2 B", UINT64_MAX},
+	{"0=99999999999999999999", UINT64_MAX}, {"0=17179869184G", UINT64_MAX}};
 
 START_TEST(stock_mps_limit_of_memory_is_understood)
 {
 	const bool good = limits[_i].bytes != UINT64_MAX;
+	const struct mps_device first = {0};
+	bool needs_uuid;
 	uint64_t bytes;
 
-	ck_assert_int_eq(
-		mps_parse_limit(limits[_i].value, &bytes), good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(mps_parse_limit(limits[_i].value, &first, &bytes, &needs_uuid),
+		good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 	if (good)
 		ck_assert_uint_eq(bytes, limits[_i].bytes);
 	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limits[_i].value, 1);
@@ -618,12 +621,267 @@ START_TEST(limits_are_in_force_or_refused)
 }
 END_TEST
 
+/*
+ * Several devices: the loopback answers at several sockets, for each device in turn.
+ */
+
+static char sockets[3][PLACE_BYTES];
+
+/* @there: bit i: device i can be reached */
+static void have_devices(unsigned count, unsigned there)
+{
+	for (unsigned i = 0; i < count; i++) {
+		ck_assert(place_of_device(getenv("FRMPS_SOCKET"), i, sockets[i]));
+		if (i && there >> i & 1)
+			ck_assert_int_eq(symlink(sockets[0], sockets[i]), 0);
+	}
+	word_set(&loopback->devices, count);
+}
+
+static void drop_devices(unsigned count)
+{
+	for (unsigned i = 1; i < count; i++)
+		unlink(sockets[i]);
+}
+
+/* The last byte of its UUID. */
+static int number_of(int ordinal)
+{
+	CUuuid uuid;
+
+	OK(cuDeviceGetUuid_v2(&uuid, ordinal));
+	return (unsigned char)uuid.bytes[15];
+}
+
+START_TEST(several_devices_are_listed_without_a_session)
+{
+	CUcontext current = (CUcontext)1;
+	int count, can = -1, value = -1;
+	unsigned flags;
+	size_t bytes;
+	char name[32];
+
+	have_devices(3, 7);
+	OK(cuInit(0));
+	OK(cuInit(0));
+	OK(cuDeviceGetCount(&count));
+	ck_assert_int_eq(count, 3);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(number_of(i), i);
+		OK(cuDeviceGetName(name, sizeof(name), i));
+		ck_assert_str_eq(name, "Loopback");
+		OK(cuDeviceTotalMem_v2(&bytes, i));
+		ck_assert_uint_eq(bytes, UINT64_C(1) << 40);
+		OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, i));
+		ck_assert_int_eq(value, 1024);
+		OK(cuDevicePrimaryCtxGetState(i, &flags, &value));
+		ck_assert_int_eq(value, 0);
+	}
+	OK(cuDeviceCanAccessPeer(&can, 0, 2));
+	ck_assert_int_eq(can, 0);
+	OK(cuDeviceGetP2PAttribute(&can, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 1, 2));
+	ck_assert_int_eq(can, 0);
+	FAILS(cuDeviceGetP2PAttribute(&can, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 1, 1), INVALID_DEVICE);
+	FAILS(cuDeviceGetName(name, sizeof(name), 3), INVALID_DEVICE);
+	/* A library of messages asks about any pointer, long before there is a context. */
+	FAILS(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)&value),
+		INVALID_VALUE);
+	OK(cuCtxGetCurrent(&current));
+	ck_assert_ptr_null(current);
+	FAILS(cuCtxSynchronize(), INVALID_CONTEXT);
+	ck_assert_uint_eq(loopback->descriptions, 3);
+	ck_assert_uint_eq(loopback->welcomes, 0);
+	drop_devices(3);
+}
+END_TEST
+
+START_TEST(a_process_works_on_the_device_of_its_first_context)
+{
+	CUlogIterator before, after;
+	CUcontext context, other;
+	CUdevice device = -1;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+
+	have_devices(3, 7);
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&context, 1));
+	ck_assert_uint_eq(loopback->welcomes, 1);
+	OK(cuCtxSetCurrent(context));
+	OK(cuCtxGetDevice(&device));
+	ck_assert_int_eq(device, 1);
+	OK(cuMemAlloc_v2(&p, 4096));
+	OK(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+	ck_assert_int_eq(device, 1);
+	OK(cuDeviceGetDefaultMemPool(&pool, 1));
+	OK(cuCtxCreate_v2(&other, 0, 1));
+	OK(cuCtxDestroy_v2(other));
+	/* Once, with what to do. */
+	OK(cuLogsCurrent(&before, 0));
+	FAILS(cuDevicePrimaryCtxRetain(&other, 0), NOT_SUPPORTED);
+	FAILS(cuCtxCreate_v2(&other, 0, 2), NOT_SUPPORTED);
+	FAILS(cuDeviceGetDefaultMemPool(&pool, 2), NOT_SUPPORTED);
+	OK(cuLogsCurrent(&after, 0));
+	ck_assert_uint_eq(after, before + 1);
+	FAILS(cuDevicePrimaryCtxRetain(&other, 3), INVALID_DEVICE);
+	OK(cuMemFree_v2(p));
+	ck_assert_uint_eq(loopback->welcomes, 1);
+	drop_devices(3);
+}
+END_TEST
+
+/* As the runtime does, which makes a primary context current before it retains one. */
+START_TEST(calls_without_a_device_mean_that_of_the_current_context)
+{
+	CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 2}};
+	CUcontext context;
+	CUdeviceptr p;
+	size_t bytes;
+
+	have_devices(3, 7);
+	OK(cuInit(0));
+	if (_i) {
+		OK(cuMemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	} else {
+		OK(cuDevicePrimaryCtxRetain(&context, 2));
+		OK(cuMemAddressReserve(&p, 2 << 20, 0, 0, 0));
+	}
+	FAILS(cuDevicePrimaryCtxRetain(&context, 0), NOT_SUPPORTED);
+	OK(cuDevicePrimaryCtxRetain(&context, 2));
+	ck_assert_uint_eq(loopback->welcomes, 1);
+	drop_devices(3);
+}
+END_TEST
+
+START_TEST(a_list_chooses_among_several_devices)
+{
+	int count;
+
+	have_devices(3, 7);
+	setenv("CUDA_VISIBLE_DEVICES",
+		_i ? "GPU-f0f1f2f3-f4f5-f6f7-0000-000000000002,GPU-f0f1f2f3-f4f5-f6f7-0000-000000000000"
+		   : "2,0",
+		1);
+	OK(cuInit(0));
+	OK(cuDeviceGetCount(&count));
+	ck_assert_int_eq(count, 2);
+	ck_assert_int_eq(number_of(0), 2);
+	ck_assert_int_eq(number_of(1), 0);
+	drop_devices(3);
+}
+END_TEST
+
+/* As with the driver, the others move up; in a list it is no device. */
+START_TEST(a_device_that_does_not_answer_is_missing)
+{
+	int count;
+
+	have_devices(3, 3);
+	if (_i)
+		setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
+	if (_i) {
+		FAILS(cuInit(0), NO_DEVICE);
+	} else {
+		OK(cuInit(0));
+		OK(cuDeviceGetCount(&count));
+		ck_assert_int_eq(count, 2);
+		ck_assert_int_eq(number_of(1), 1);
+	}
+	drop_devices(3);
+}
+END_TEST
+
+START_TEST(the_first_device_need_not_be_there)
+{
+	int count;
+
+	have_devices(2, 1);
+	ck_assert_int_eq(rename(sockets[0], sockets[1]), 0);
+	/* Its answer is that of the second. */
+	word_set(&loopback->descriptions, 1);
+	OK(cuInit(0));
+	OK(cuDeviceGetCount(&count));
+	ck_assert_int_eq(count, 1);
+	ck_assert_int_eq(number_of(0), 1);
+	ck_assert_int_eq(rename(sockets[1], sockets[0]), 0);
+}
+END_TEST
+
+static const struct {
+	const char *value;
+	uint64_t bytes[2];
+} limits_by_device[] = {{"0=1G,1=2G", {1, 2}}, {"1=3G", {1024, 3}},
+	{"GPU-f0f1f2f3-f4f5-f6f7-0000-000000000001=5G,0=4G", {4, 5}}};
+
+START_TEST(limits_are_those_of_the_device)
+{
+	CUcontext context;
+	size_t bytes;
+
+	have_devices(2, 3);
+	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limits_by_device[_i].value, 1);
+	OK(cuInit(0));
+	for (int i = 0; i < 2; i++) {
+		OK(cuDeviceTotalMem_v2(&bytes, i));
+		ck_assert_uint_eq(bytes, limits_by_device[_i].bytes[i] << 30);
+	}
+	OK(cuDevicePrimaryCtxRetain(&context, 1));
+	ck_assert_uint_eq(loopback->memory_limit, limits_by_device[_i].bytes[1] << 30);
+	drop_devices(2);
+}
+END_TEST
+
+/* It is asked for its UUID first, and could not say it. */
+START_TEST(an_older_service_is_not_trusted_with_a_limit_by_uuid)
+{
+	word_set(&loopback->is_old, 1);
+	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "GPU-f0f1=2G", 1);
+	FAILS(cuInit(0), SYSTEM_DRIVER_MISMATCH);
+}
+END_TEST
+
+START_TEST(a_limit_by_uuid_holds_for_a_single_device)
+{
+	CUcontext context;
+	size_t bytes;
+
+	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "GPU-f0f1=2G", 1);
+	OK(cuInit(0));
+	OK(cuDeviceTotalMem_v2(&bytes, 0));
+	ck_assert_uint_eq(bytes, UINT64_C(2) << 30);
+	OK(cuDevicePrimaryCtxRetain(&context, 0));
+	ck_assert_uint_eq(loopback->memory_limit, UINT64_C(2) << 30);
+}
+END_TEST
+
+/* Natively as little as here: a child of a program that has counted devices cannot use one. */
+START_TEST(a_child_of_who_has_listed_devices_has_none)
+{
+	CUcontext context;
+	int status;
+	pid_t child;
+
+	have_devices(2, 3);
+	OK(cuInit(0));
+	child = fork();
+	if (!child)
+		_exit(cuDevicePrimaryCtxRetain(&context, 1) != CUDA_ERROR_NOT_INITIALIZED);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	OK(cuDevicePrimaryCtxRetain(&context, 1));
+	drop_devices(2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("start");
+	TCase *several = suite_case(suite, "several");
 	TCase *start = suite_case(suite, "start");
 	TCase *contexts = suite_case(suite, "contexts");
 
+	tcase_add_checked_fixture(several, shim_setup_service, shim_teardown);
 	tcase_add_checked_fixture(start, shim_setup_service, shim_teardown);
 	tcase_add_test(start, nothing_works_before_cuinit);
 	tcase_add_test(start, no_service_is_an_error);
@@ -659,5 +917,15 @@ int main(void)
 	tcase_add_test(contexts, the_primary_context);
 	tcase_add_test(contexts, a_reset_frees_everything);
 	tcase_add_test(contexts, limits_are_in_force_or_refused);
+	tcase_add_test(several, several_devices_are_listed_without_a_session);
+	tcase_add_test(several, a_process_works_on_the_device_of_its_first_context);
+	tcase_add_loop_test(several, calls_without_a_device_mean_that_of_the_current_context, 0, 2);
+	tcase_add_loop_test(several, a_list_chooses_among_several_devices, 0, 2);
+	tcase_add_loop_test(several, a_device_that_does_not_answer_is_missing, 0, 2);
+	tcase_add_test(several, the_first_device_need_not_be_there);
+	tcase_add_loop_test(several, limits_are_those_of_the_device, 0, 3);
+	tcase_add_test(several, an_older_service_is_not_trusted_with_a_limit_by_uuid);
+	tcase_add_test(several, a_limit_by_uuid_holds_for_a_single_device);
+	tcase_add_test(several, a_child_of_who_has_listed_devices_has_none);
 	return suite_run(suite);
 }

@@ -113,6 +113,11 @@ static void fill_memory(struct wire_message *m)
 	case WIRE_DROP_OBJECT:
 		m->object = (struct wire_object){.object = UINT32_MAX - 1};
 		break;
+	case WIRE_DESCRIPTION:
+		m->description = (struct wire_description){
+			{long_text, ALL(uuid), ALL(attributes), UINT64_MAX, INT32_MAX, INT32_MIN, ALL(wide)},
+			UINT32_MAX, UINT32_MAX - 1, INT32_MIN, UINT64_MAX};
+		break;
 	default:
 		break;
 	}
@@ -132,7 +137,7 @@ static struct wire_message *sample(enum wire_type type)
 	switch (type) {
 	case WIRE_HELLO:
 		m->hello = (struct wire_hello){1, UINT32_MAX, UINT64_MAX, "program", ALL(wide), 1,
-			UINT64_MAX - 2, UINT32_MAX - 1, "/usr/bin/program", UINT64_MAX - 3, 100, 1, "p1"};
+			UINT64_MAX - 2, UINT32_MAX - 1, "/usr/bin/program", UINT64_MAX - 3, 100, 1, "p1", 2};
 		break;
 	case WIRE_WELCOME:
 		m->welcome = (struct wire_welcome){1, 2, 3, 4, UINT64_MAX, 6, 7, 8, shape, INT32_MIN, {{0}},
@@ -300,6 +305,7 @@ static void same_hello(const struct wire_hello *a, const struct wire_hello *b)
 	ck_assert_uint_eq(a->sm_percent, b->sm_percent);
 	ck_assert_uint_eq(a->priority, b->priority);
 	ck_assert_str_eq(a->sm_partition, b->sm_partition);
+	ck_assert_uint_eq(a->describe, b->describe);
 }
 
 static void same_welcome(const struct wire_welcome *a, const struct wire_welcome *b)
@@ -449,6 +455,12 @@ static void same_objects(const struct wire_message *a, const struct wire_message
 	case WIRE_DROP_OBJECT:
 		ck_assert_mem_eq(&a->object, &b->object, sizeof(a->object));
 		return;
+	case WIRE_DESCRIPTION:
+		ck_assert_uint_eq(a->description.number, b->description.number);
+		ck_assert_uint_eq(a->description.count, b->description.count);
+		ck_assert_int_eq(a->description.driver_version, b->description.driver_version);
+		ck_assert_uint_eq(a->description.features, b->description.features);
+		return same_device(&a->description.device, &b->description.device);
 	default:
 		ck_abort_msg("type %d is not compared", a->type);
 	}
@@ -657,6 +669,9 @@ static void touch_message(const struct wire_message *m)
 		break;
 	case WIRE_READY:
 		touch_device(&m->ready.device);
+		break;
+	case WIRE_DESCRIPTION:
+		touch_device(&m->description.device);
 		break;
 	case WIRE_REFUSE:
 		touch_text(m->refuse.text);

@@ -22,10 +22,11 @@
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
-#include "server/rooms.h"
+#include "server/daemon/children.h"
+#include "server/service.h"
 #include "server/session/domain.h"
 #include "server/session/owner.h"
-#include "server/session/visitor.h"
+#include "server/door/visitor.h"
 #include "server/session/window.h"
 #include "server/worker/supervise.h"
 
@@ -47,7 +48,9 @@ static struct {
 /* The spawner has no argument of its own. */
 static struct fake *current;
 bool fake_with_records;
+void (*fake_reads_clock)(void);
 const char *fake_partition = "";
+unsigned fake_describe;
 
 static void pass(uint64_t ns)
 {
@@ -73,6 +76,8 @@ int clock_gettime(clockid_t clock, struct timespec *ret_now)
 
 	if (r || (clock != CLOCK_MONOTONIC && clock != CLOCK_MONOTONIC_COARSE))
 		return r;
+	if (fake_reads_clock)
+		fake_reads_clock();
 	pthread_mutex_lock(&times.lock);
 	since = machine_ns > times.machine_ns ? machine_ns - times.machine_ns : 0;
 	times.machine_ns += since;
@@ -325,7 +330,7 @@ static void begin_life(struct fake *fake)
 {
 	uv_loop_init(&fake->loop);
 	daemon_init(&fake->daemon, &fake->loop, &fake->config, &fake->heritage, &spawner,
-		fake_with_records ? open_store(fake) : NULL, &rooms_all);
+		fake_with_records ? open_store(fake) : NULL);
 }
 
 static void find_workers(struct fake *fake)
@@ -386,7 +391,6 @@ struct fake *fake_new(unsigned standbys)
 	current = fake;
 	config_init(&fake->config);
 	fake->config.standbys = standbys;
-	fake->config.arena_bytes = 1 << 20;
 	fake->config.guard = CONFIG_GUARD_OFF;
 	fake->heritage.backend = "fake";
 	if (fake_with_records)
@@ -571,10 +575,10 @@ void fake_reap(struct fake *fake, struct fake_child *child, int signal_number)
 		munmap(child->words, sizeof(*child->words));
 	child->worker = NULL;
 	if (worker->process && worker->process != child) {
-		supervise_ended(&fake->daemon.crew, worker->pid, signal_number);
+		children_reaped(&fake->daemon.crew, worker->pid, signal_number);
 	} else {
 		worker->process = NULL;
-		worker_reaped(worker, 0, signal_number);
+		children_ended(worker, 0, signal_number);
 	}
 	fake_turn(fake);
 }
@@ -603,7 +607,8 @@ void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid)
 		.free_windows = {all, 7},
 		.window_base = WINDOW_GRID_BASE,
 		.window_bytes = WINDOW_BYTES,
-		.sm_partition = fake_partition};
+		.sm_partition = fake_partition,
+		.describe = fake_describe};
 	fake_send(fake, client->socket, &hello, NULL, 0);
 }
 

@@ -72,8 +72,12 @@ struct fake_client {
 
 /* Set before fake_new(): there are records, and fake_come_back(). */
 extern bool fake_with_records;
+/* Called whenever somebody reads the clock, if set. */
+extern void (*fake_reads_clock)(void);
 /* The SM partition that programs name in their Hello. */
 extern const char *fake_partition;
+/* Hello.describe of programs that greet. */
+extern unsigned fake_describe;
 
 /** First line of main(): opens what libuv keeps open for the process, so that leak checks do not
  * see it come.

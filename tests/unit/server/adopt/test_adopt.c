@@ -17,7 +17,6 @@
 #include "server/session/domain.h"
 #include "server/session/events.h"
 #include "server/session/records.h"
-#include "server/session/rooms.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
@@ -44,6 +43,24 @@ static void expect_served(void)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 }
 
+/* A damaged record is dropped: the next executor answers the request that was under way. */
+START_TEST(an_executor_without_a_record_is_replaced)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+
+	fake_request(fake, &client, &query, -1);
+	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
+	store_drop(fake->daemon.store, active->worker->record);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_take_all_over(fake, standby);
+	fake_expect(fake, standby->socket, WIRE_QUERY_MEMORY);
+	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){1, 2}, 2);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	close(active->socket);
+}
+END_TEST
+
 START_TEST(everything_is_as_it_was)
 {
 	ck_assert_int_eq(fake_come_back(fake), 0);
@@ -56,26 +73,23 @@ END_TEST
 
 static jmp_buf death;
 
-static void die(struct domain *domain)
+static void die(void)
 {
-	(void)domain;
+	fake_reads_clock = NULL;
 	longjmp(death, 1);
 }
 
 /* The daemon dies at the beginning of an incident, which nothing tells the next one of. */
 START_TEST(nobody_is_held_for_an_incident_that_is_forgotten)
 {
-	static struct standby_room deadly;
-
-	deadly = *fake->daemon.standby_room;
-	deadly.in_trouble = die;
-	fake->daemon.standby_room = &deadly;
+	/* The incident begins with the time of the detection. */
+	fake_reads_clock = die;
 	if (!setjmp(death)) {
 		promote_silent(fake_domain(fake), active->worker);
 		ck_abort_msg("it has not died");
 	}
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	expect_served();
 }
@@ -91,7 +105,7 @@ START_TEST(an_executor_that_was_lost_as_the_daemon_died_is_replaced)
 	worker_keep(active->worker);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fake_send(fake, active->socket, &lost, NULL, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 }
 END_TEST
 
@@ -135,22 +149,22 @@ START_TEST(why_an_executor_was_given_up_is_not_forgotten)
 
 	fake_issue(&TAILQ_FIRST(&fake_domain(fake)->sessions)->view, 5);
 	fake_send(fake, active->socket, &sign, NULL, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
-	worker_condemn(active->worker, "the test wants it");
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
+	worker_terminate(active->worker, "the test wants it");
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	fake_reap(fake, active, SIGKILL);
-	ck_assert_int_eq(fake_domain(fake)->promotion->verdict.ground, JUDGE_UNKNOWN);
+	ck_assert_int_eq(fake_domain(fake)->promotion.verdict.ground, JUDGE_UNKNOWN);
 }
 END_TEST
 
 START_TEST(a_silence_stays_one)
 {
 	promote_silent(fake_domain(fake), active->worker);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
-	ck_assert_int_eq(fake_domain(fake)->promotion->cause, PROMOTE_SILENT);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
+	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SILENT);
 }
 END_TEST
 
@@ -166,13 +180,13 @@ START_TEST(a_culprit_stays_one)
 		} else {
 			ck_assert_int_eq(fake_come_back(fake), 0);
 		}
-		ck_assert_int_eq(fake_session(fake, 0)->evidence->recover, SESSION_RECOVER_CULPRIT);
+		ck_assert_int_eq(fake_session(fake, 0)->evidence.recover, SESSION_RECOVER_CULPRIT);
 		fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 		ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
 		ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
 	}
 	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
-	ck_assert_int_eq(fake_session(fake, 0)->evidence->recover, SESSION_RECOVER_NOTHING);
+	ck_assert_int_eq(fake_session(fake, 0)->evidence.recover, SESSION_RECOVER_NOTHING);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 }
 END_TEST
@@ -182,7 +196,7 @@ START_TEST(who_was_over_the_limit_is_not_forgotten)
 {
 	fake_issue(&fake_session(fake, 0)->view, 5);
 	promote_over_limit(fake_domain(fake), fake_session(fake, 0));
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fake_reap(fake, active, SIGKILL);
 	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
@@ -196,7 +210,7 @@ START_TEST(memory_that_an_executor_has_which_is_ending_is_waited_for)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {.bytes = 2 * MIB}};
 
-	worker_condemn(standby->worker, "the test wants it");
+	worker_terminate(standby->worker, "the test wants it");
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	map.range.address = client.window_base;
 	fake_request(fake, &client, &map, -1);
@@ -242,7 +256,7 @@ START_TEST(an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
 	lose_fd(active->worker->control_key);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fake_expect_nothing(fake, standby->socket);
-	ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	ck_assert(active->killed);
 	fake_reap(fake, active, SIGKILL);
 	fake_serve(fake, standby, WIRE_ACTIVATE);
@@ -703,6 +717,7 @@ int main(void)
 	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
 	tcase_add_test(tests, everything_is_as_it_was);
+	tcase_add_test(tests, an_executor_without_a_record_is_replaced);
 	tcase_add_test(tests, who_was_welcomed_as_the_daemon_died_may_ask_at_once);
 	tcase_add_test(tests, events_stay);
 	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);

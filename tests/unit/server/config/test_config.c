@@ -33,7 +33,6 @@ START_TEST(defaults_are_those_of_the_table)
 	ck_assert_uint_eq(config.standbys, 1);
 	ck_assert_uint_eq(config.spin_us, 10000);
 	ck_assert_uint_eq(config.domain_idle_seconds, 60);
-	ck_assert_uint_eq(config.arena_bytes, SHM_ARENA_BYTES);
 	ck_assert_uint_eq(config.recovery, CONFIG_RECOVERY_FAIL);
 	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_CUDA);
 	ck_assert_str_eq(config_choice_name("backend", config.backend, name, sizeof(name)), "cuda");
@@ -47,14 +46,14 @@ START_TEST(file_is_read)
 	struct config config;
 	char text[256];
 
-	write_file("# comment\nsocket = /tmp/x.sock\nbackend=host\nmemory_limit = 3G\narena_bytes = "
+	write_file("# comment\nsocket = /tmp/x.sock\nbackend=host\nmemory_limit = 3G\npinned_limit = "
 		   "64K\nstandbys = 0\n");
 	config_init(&config);
 	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), 0);
 	ck_assert_str_eq(config.socket, "/tmp/x.sock");
 	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_HOST);
 	ck_assert_uint_eq(config.memory_limit, UINT64_C(3) << 30);
-	ck_assert_uint_eq(config.arena_bytes, 65536);
+	ck_assert_uint_eq(config.pinned_limit, 65536);
 	ck_assert_uint_eq(config.standbys, 0);
 	unlink(path);
 }
@@ -67,29 +66,26 @@ static const struct {
 	const char *part;
 } bad[] = {
 	{"device = 0\nnonsense = 1\n", 2, "nonsense: no such key"},
-	{"device = 0\non_fault = fast\n", 2, "on_fault: there is no such key any more: remove the line"},
-	{"probation = all\n", 1, "probation: there is no such key any more: remove the line"},
-	{"probation_ms = 10\n", 1, "probation_ms: there is no such key any more: remove the line"},
-	{"load_patience_ms = 2000\n", 1, "load_patience_ms: there is no such key any more: remove the line"},
-	{"load_place_ms = 0\n", 1, "load_place_ms: there is no such key any more: remove the line"},
 	{"\n\nstandbys = many\n", 3, "standbys: \"many\" is not a number"},
 	{"standbys = 9\n", 1, "standbys: 9 is out of range, allowed is 0 to 8"},
 	{"standbys = -1\n", 1, "standbys: \"-1\" is not a number"},
 	{"backend = gpu\n", 1, "backend: \"gpu\" is not one of cuda|host"},
-	{"backend = auto\n", 1, "remove the line or say cuda to use the GPU, say host"},
 	{"backend = aut\n", 1, "backend: \"aut\" is not one of"},
 	{"backend =\n", 1, "backend: \"\" is not one of"},
-	{"arena_bytes = 96K\n", 1, "arena_bytes: 98304 is not a power of two"},
 	{"memory_limit = 99999999999999999999\n", 1, "memory_limit"},
 	{"memory_limit = 17179869184G\n", 1, "memory_limit"},
 	{"memory_limit = 1X\n", 1, "memory_limit: \"1X\" is not a number of bytes"},
-	{"[service]\ndevice = 0\n", 1, "a section is [user NAME], [cgroup PATTERN] or [program PATTERN]"},
+	{"[service]\ndevice = 0\n", 1,
+		"a section is [user NAME], [cgroup PATTERN], [program PATTERN] or [device NUMBER]"},
 	{"[user]\n", 1, "a section is [user NAME]"},
 	{"[user 7\n", 1, "not a section of the form"},
 	{"[user 7] memory_limit = 1\n", 1, "not a section of the form"},
 	{"[user no such user]\n", 1, "there is no user no such user"},
 	{"[user 4294967295]\n", 1, "there is no user 4294967295"},
 	{"[program python3]\n", 1, "python3: a path begins with /"},
+	{"[device first]\n", 1, "first: a device is a number below 64"},
+	{"[device 64]\n", 1, "64: a device is a number below 64"},
+	{"devices = 0,first\n", 1, "devices: \"first\" is neither a number nor a UUID"},
 	{"[user 7]\nstandbys = 1\n", 2, "standbys: is for the whole service"},
 	{"[user 7]\nnonsense = 1\n", 2, "nonsense: no such key"},
 	{"sm_percent = 0\n", 1, "sm_percent: 0 is out of range, allowed is 1 to 100"},
@@ -136,7 +132,7 @@ START_TEST(every_wrong_line_is_named)
 	snprintf(wanted, sizeof(wanted),
 		"%s:1: nonsense?: no such key (frmps-server --help-config lists them)\n"
 		"%s:3: not a line of the form \"key = value\"\n"
-		"%s:4: a section is [user NAME], [cgroup PATTERN] or [program PATTERN]\n"
+		"%s:4: a section is [user NAME], [cgroup PATTERN], [program PATTERN] or [device NUMBER]\n"
 		"%s:5: weight: 0 is out of range, allowed is 1 to 1000\n"
 		"%s:9: weight: line 8 sets it already",
 		path, path, path, path, path);
@@ -219,6 +215,24 @@ START_TEST(a_section_says_for_whom_a_key_holds)
 	ck_assert_str_eq(text, "[user 7]");
 	terms_describe(&rules, &(struct subject){0}, text, sizeof(text));
 	ck_assert_str_eq(text, "");
+	unlink(path);
+}
+END_TEST
+
+START_TEST(a_section_may_be_for_one_device)
+{
+	const struct subject user = {.uid = 7};
+	struct config config;
+	char text[256];
+
+	write_file(
+		"devices = 0,0\nmemory_limit = 64G\n[device 1]\nmemory_limit = 2G\n[user 7]\nweight = 7\n");
+	config_init(&config);
+	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
+	ck_assert_uint_eq(find(&config, &user).memory_limit, UINT64_C(64) << 30);
+	config.rules.device = 1;
+	ck_assert_uint_eq(find(&config, &user).memory_limit, UINT64_C(2) << 30);
+	ck_assert_uint_eq(find(&config, &user).weight, 7);
 	unlink(path);
 }
 END_TEST
@@ -457,6 +471,7 @@ START_TEST(help_names_every_key_and_can_be_read_back)
 #define CHOICE(key, initial, choices, meaning)	   TEXT(key, initial, meaning)
 #define NUMBER(key, initial, least, most, meaning) TEXT(key, initial, meaning)
 #define BYTES(key, initial, least, most, meaning)  TEXT(key, initial, meaning)
+#define TUNING(key, initial, least, most)	   ck_assert_ptr_null(strstr(help, "#" #key " ="));
 #include "server/config/options.def"
 	/* Without the marks before keys it is a valid file that says what is the case anyway. */
 	for (char *at = help; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
@@ -582,6 +597,7 @@ int main(void)
 	tcase_add_test(tests, a_section_says_for_whom_a_key_holds);
 	tcase_add_test(tests, a_section_at_the_start_of_a_file_is_one);
 	tcase_add_test(tests, users_have_names);
+	tcase_add_test(tests, a_section_may_be_for_one_device);
 	tcase_add_test(tests, backslash_of_a_control_group_is_one);
 	tcase_add_test(tests, sections_are_bounded);
 	tcase_add_test(tests, a_section_may_be_as_long_as_a_pod_makes_it);

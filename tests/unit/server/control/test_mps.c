@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/uuid.h"
 #include "server/control/mps.h"
 #include "server/control/caller.h"
 #include "server/holder/store.h"
@@ -296,10 +297,10 @@ static void join_partition(struct fake_client *member, const char *name)
 START_TEST(partitions_are_made_resized_and_removed)
 {
 	struct fake_client member;
-	char uuid[BACKEND_UUID_TEXT], text[64];
+	char uuid[UUID_TEXT], text[64];
 
 	have_chunks();
-	backend_uuid_text(fake->daemon.device.uuid, uuid);
+	uuid_text(fake->daemon.device.uuid, uuid);
 	snprintf(text, sizeof(text), "Partition %s/p1 created", uuid);
 	ck_assert_int_eq(say("sm_partition", "add", "0", "2"), CUDA_SUCCESS);
 	ck_assert_str_eq(answer.text, text);
@@ -422,10 +423,10 @@ END_TEST
 
 START_TEST(device_goes_by_its_uuid_as_well)
 {
-	char uuid[BACKEND_UUID_TEXT];
+	char uuid[UUID_TEXT];
 
-	backend_uuid_text(fake->daemon.device.uuid, uuid);
-	ck_assert_uint_eq(strlen(uuid), BACKEND_UUID_TEXT - 1);
+	uuid_text(fake->daemon.device.uuid, uuid);
+	ck_assert_uint_eq(strlen(uuid), UUID_TEXT - 1);
 	expect_text("", "get_default_device_pinned_mem_limit", uuid, NULL);
 	uuid[12] = '\0';
 	expect_text("", "get_default_device_pinned_mem_limit", uuid, NULL);
@@ -536,6 +537,7 @@ START_TEST(quit_says_how_long_programs_have)
 	ck_assert_int_eq(say("quit", "-t", "5", NULL), CUDA_SUCCESS);
 	ck_assert_uint_eq(answer.stop_seconds, 5);
 	daemon_quit(&fake->daemon, answer.stop_seconds);
+	fake_turn(fake);
 	ck_assert(fake->daemon.draining && !fake->daemon.leaving);
 }
 END_TEST

@@ -11,7 +11,7 @@
 #include "server/control/caller.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
-#include "server/session/visitor.h"
+#include "server/door/visitor.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -24,7 +24,7 @@ static void write_file(const char *text)
 {
 	FILE *file = fopen(path, "w");
 
-	fprintf(file, "standbys = 1\narena_bytes = 1M\nguard = off\nsocket = /tmp/x.sock\n%s", text);
+	fprintf(file, "standbys = 1\nguard = off\nsocket = /tmp/x.sock\n%s", text);
 	ck_assert_int_eq(fclose(file), 0);
 }
 
@@ -179,7 +179,7 @@ START_TEST(a_file_that_is_wrong_changes_nothing)
 	expect_answer(0, "{\"restart\":\"\"}");
 	write_file("memory_limit = 6G\nnonsense = 1\n");
 	snprintf(answer, sizeof(answer),
-		"{\"reason\":\"%s:6: nonsense: no such key (frmps-server --help-config "
+		"{\"reason\":\"%s:5: nonsense: no such key (frmps-server --help-config "
 		"lists "
 		"them)\"}",
 		path);
@@ -189,8 +189,8 @@ START_TEST(a_file_that_is_wrong_changes_nothing)
 	/* Not in UTF-8. */
 	write_file("memory_limit = f\xfcnf\nnonsense = 1\n");
 	snprintf(answer, sizeof(answer),
-		"{\"reason\":\"%s:5: memory_limit: \\\"f?nf\\\" is not a number of bytes (digits, then K, M, "
-		"G or T)\\n%s:6: nonsense: no such key (frmps-server --help-config lists them)\"}",
+		"{\"reason\":\"%s:4: memory_limit: \\\"f?nf\\\" is not a number of bytes (digits, then K, M, "
+		"G or T)\\n%s:5: nonsense: no such key (frmps-server --help-config lists them)\"}",
 		path, path);
 	expect_answer(CUDA_ERROR_INVALID_VALUE, answer);
 }

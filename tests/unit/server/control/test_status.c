@@ -14,7 +14,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/control/turn.h"
 #include "server/fault/promote.h"
-#include "server/session/guests.h"
+#include "server/door/guests.h"
 #include "server/control/events.h"
 #include "server/control/caller.h"
 #include "server/control/seen.h"
@@ -23,7 +23,7 @@
 #include "server/loop/shared_fd.h"
 #include "server/session/session.h"
 #include "server/session/domain.h"
-#include "server/session/visitor.h"
+#include "server/door/visitor.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -213,7 +213,7 @@ START_TEST(client_is_described)
 	ck_assert_str_eq(string(one, "recovery"), "fail");
 	ck_assert_int_eq(number(one, "commands"), 42);
 	ck_assert_int_eq(number(one, "memory_bytes"), 0);
-	ck_assert_int_eq(number(one, "staging_bytes"), (long long)fake->daemon.config->arena_bytes);
+	ck_assert_int_eq(number(one, "staging_bytes"), (long long)SHM_ARENA_BYTES);
 	ck_assert_int_eq(number(one, "sink_bytes"), 0);
 	ck_assert_int_eq(number(json_object_get(root, "counters"), "sessions_opened"), 1);
 	json_decref(root);
@@ -410,7 +410,7 @@ START_TEST(a_verdict_cannot_speak_to_a_terminal)
 
 	fake = fake_new(1);
 	fake_boot(fake);
-	strcpy(TAILQ_FIRST(&fake->daemon.domains)->promotion->verdict_text,
+	strcpy(TAILQ_FIRST(&fake->daemon.domains)->promotion.verdict_text,
 		"kernel \x1b]0;k\n\xc3\xa4\xc2\x9b[");
 	root = status_of(0);
 	domain = json_array_get(json_object_get(root, "domains"), 0);
@@ -629,9 +629,9 @@ START_TEST(what_the_services_operator_has_paused_its_user_does_not_resume)
 	expect_order(caller, "pause", NULL);
 	guest = TAILQ_FIRST(&fake->daemon.operators);
 	guest->uid = user;
-	expect_order(caller, "resume", "session 1 was paused by the service's operator");
+	expect_order(caller, "resume", "was paused by the service's operator");
 	expect_order(caller, "pause", NULL);
-	expect_order(caller, "resume", "session 1 was paused by the service's operator");
+	expect_order(caller, "resume", "was paused by the service's operator");
 	ck_assert_uint_eq(word_acquire(&client.view.server->share), SHM_SHARE_PAUSED);
 	guest->uid = getuid();
 	expect_order(caller, "resume", NULL);
@@ -644,6 +644,54 @@ START_TEST(what_the_services_operator_has_paused_its_user_does_not_resume)
 	expect_order(caller, "pause", NULL);
 	expect_order(caller, "resume", NULL);
 	guest->uid = session->uid = getuid();
+	close(caller);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+/* Return: the answer's code */
+static int take_step(int caller, const char *pid, const char *step)
+{
+	order(caller, "process", (const char *const[]){pid, step, NULL}, 2);
+	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
+	return fake->message.admin_reply.code;
+}
+
+START_TEST(tools_act_on_programs_of_their_user)
+{
+	const uid_t user = getuid() + 4711;
+	struct fake_client client;
+	struct session *session;
+	struct guest *guest;
+	int caller;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], NULL);
+	session = TAILQ_FIRST(&fake->daemon.sessions);
+	session->uid = user;
+	session->pid = 4712;
+	caller = connect_operator();
+	expect_order(caller, "pause", NULL);
+	ck_assert_int_eq(take_step(caller, "4712", "state"), CUDA_SUCCESS);
+	ck_assert_str_eq(fake->message.admin_reply.json, "{\"state\":1}");
+	ck_assert_int_eq(take_step(caller, "4713", "state"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(take_step(caller, "4712x", "state"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(take_step(caller, "4712", "stat"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(take_step(caller, "4712", "lock"), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(take_step(caller, "4712", "restore"), CUDA_ERROR_ILLEGAL_STATE);
+	guest = TAILQ_FIRST(&fake->daemon.operators);
+	guest->uid = user;
+	ck_assert_int_eq(take_step(caller, "4712", "unlock"), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(take_step(caller, "4712", "state"), CUDA_SUCCESS);
+	guest->uid = user + 1;
+	ck_assert_int_eq(take_step(caller, "4712", "state"), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(take_step(caller, "4712", "lock"), CUDA_ERROR_NOT_PERMITTED);
+	guest->uid = getuid();
+	ck_assert_int_eq(take_step(caller, "4712", "unlock"), CUDA_SUCCESS);
+	ck_assert_uint_eq(word_acquire(&client.view.server->share), 0);
+	session->uid = getuid();
 	close(caller);
 	fake_leave(fake, &client);
 	end();
@@ -725,7 +773,6 @@ static void gather(int count)
 
 	fake = fake_new(0);
 	fake->config.clients_max = 448;
-	fake->config.arena_bytes = 65536;
 	fake_boot(fake);
 	for (int i = 0; i < count; i++)
 		fake_join(fake, &crowd[i], &fake->children[1], NULL);
@@ -816,7 +863,7 @@ START_TEST(whose_answer_cannot_be_sent_is_sent_away)
 	say(caller, "ping");
 	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	say(caller, "status");
-	FAKE_RUN_WHILE(fake, guests_count_operators(&fake->daemon, getuid()));
+	FAKE_RUN_WHILE(fake, !TAILQ_EMPTY(&fake->daemon.operators));
 	fake_expect_hangup(fake, caller);
 	disperse(programs);
 	close(caller);
@@ -832,7 +879,7 @@ START_TEST(who_asks_on_and_reads_nothing_is_sent_away)
 	patient = connect_operator();
 	caller = connect_operator();
 	say(caller, "ping");
-	while (guests_count_operators(&fake->daemon, getuid())) {
+	while (!TAILQ_EMPTY(&fake->daemon.operators)) {
 		message_send(caller, &ping, NULL, 0);
 		fake_turn(fake);
 	}
@@ -987,6 +1034,7 @@ int main(void)
 	tcase_add_test(tests, refusals_say_why);
 	tcase_add_test(tests, operator_pauses_a_session_and_resumes_it);
 	tcase_add_test(tests, what_the_services_operator_has_paused_its_user_does_not_resume);
+	tcase_add_test(tests, tools_act_on_programs_of_their_user);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
 	tcase_add_test(tests, operator_ends_a_session);
 	tcase_add_test(tests, operator_ends_a_session_that_waits_for_an_executor);

@@ -1861,7 +1861,7 @@ START_TEST(who_comes_while_much_waits_is_served)
 	struct client client;
 	struct wire_message request = {.type = WIRE_OPEN_SESSION};
 
-	pretend_waiting(4 * by_hand.burials.limit);
+	pretend_waiting(4 * burial_limit);
 	open_client(&client, 1);
 	by_hand.burials.stuck = true;
 	request.open_session = (struct wire_open_session){.window_base = window_of(2),
@@ -1882,7 +1882,7 @@ END_TEST
 
 static void start_tight(void)
 {
-	setenv("FRMPS_UNPIN_MIB", "1", 1);
+	burial_limit = UINT64_C(1) << 20;
 	start_executor();
 }
 

@@ -80,7 +80,7 @@ START_TEST(everybody_else_goes_on)
 	boot();
 	for (int i = 0; i < 2; i++) {
 		fault_first_session();
-		ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+		ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 		fake_expect_nothing(fake, first->socket);
 	}
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
@@ -88,7 +88,7 @@ START_TEST(everybody_else_goes_on)
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
 	ck_assert_ptr_nonnull(
-		strstr(fake_domain(fake)->promotion->verdict_text, "kernel bad_kernel, code 700"));
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
 	end();
 }
 END_TEST
@@ -207,7 +207,7 @@ static void expect_end(enum session_recover recover, unsigned counted)
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, counted);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
-	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text, "nobody is proved guilty"));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "nobody is proved guilty"));
 }
 
 /* It contains faults, and has seen no sign of another: what is done is done, whoever was at work
@@ -277,7 +277,7 @@ START_TEST(a_fault_that_comes_out_while_it_is_halted_is_the_reason)
 	replace();
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_ptr_nonnull(
-		strstr(fake_domain(fake)->promotion->verdict_text, "kernel bad_kernel, code 700"));
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
 	fake_reap(fake, first, SIGKILL);
 	end();
 }
@@ -309,7 +309,7 @@ START_TEST(a_sign_of_its_own_halts_it)
 {
 	boot();
 	say(WIRE_SUSPECT, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
 	fake_expect(fake, first->socket, WIRE_HALT);
 	end();
@@ -321,9 +321,9 @@ START_TEST(a_later_fault_goes_the_ordinary_way)
 	boot();
 	fault_first_session();
 	say(WIRE_LOST, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	fake_expect(fake, first->socket, WIRE_HALT);
-	ck_assert_int_eq(fake_domain(fake)->promotion->cause, PROMOTE_SIGN);
+	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SIGN);
 	end();
 }
 END_TEST

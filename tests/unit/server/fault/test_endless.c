@@ -86,7 +86,7 @@ static void answer_close(struct fake_child *child, uint64_t drained, uint64_t by
 static void expect_halt(void)
 {
 	fake_expect(fake, first->socket, WIRE_HALT);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 0);
 }
 
@@ -106,7 +106,7 @@ START_TEST(a_program_over_its_limit_ends_alone)
 	fake_expect_nothing(fake, first->socket);
 	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
 	answer(first, 0);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
 	fake_expect_nothing(fake, first->socket);
 	fake_expect_nothing(fake, second->socket);
@@ -114,7 +114,7 @@ START_TEST(a_program_over_its_limit_ends_alone)
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 0);
-	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text,
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text,
 		"kernel loop_kernel, code 702 CUDA_ERROR_LAUNCH_TIMEOUT, over the limit of time; told an "
 		"error "
 		"beside it: nobody; nobody waits; ended "));
@@ -135,9 +135,9 @@ START_TEST(an_executor_that_cannot_end_it_is_replaced)
 	answer(first, failures[_i]);
 	expect_halt();
 	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
-	FAKE_RUN_WHILE(fake, incident_is_halting(fake_domain(fake)->promotion->state));
+	FAKE_RUN_WHILE(fake, incident_is_halting(fake_domain(fake)->promotion.state));
 	fake_take_all_over(fake, second);
-	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text, "over the limit of time"));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "over the limit of time"));
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
@@ -150,17 +150,17 @@ START_TEST(an_executor_that_does_not_answer_is_replaced)
 {
 	boot();
 	ask();
-	fake_session(fake, 0)->evidence->endless.asked_us -= 4000000;
+	fake_session(fake, 0)->evidence.endless.asked_us -= 4000000;
 	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
-	fake_session(fake, 0)->evidence->endless.asked_us -= 1000000;
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
+	fake_session(fake, 0)->evidence.endless.asked_us -= 1000000;
 	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
 	fake_turn(fake);
 	expect_halt();
 	/* It comes too late to be of use. */
 	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
 	answer(first, CUDA_ERROR_NOT_READY);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	leave_all();
 	end();
 }
@@ -172,7 +172,7 @@ START_TEST(the_next_executor_is_asked_anew)
 	ask();
 	fake_reap(fake, first, SIGKILL);
 	fake_take_all_over(fake, second);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
 	fake_turn(fake);
 	expect_question(second, fake_session(fake, 0)->number);
@@ -194,10 +194,10 @@ START_TEST(the_time_of_a_program_that_waits_for_others_begins_anew)
 	ck_assert_uint_eq(state_of(0), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 0);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
-	ck_assert_str_eq(fake_domain(fake)->promotion->verdict_text, "");
+	ck_assert_str_eq(fake_domain(fake)->promotion.verdict_text, "");
 	/* It is asked once more, and nobody replaces the executor. */
 	ask();
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	leave_all();
 	end();
 }
@@ -215,17 +215,17 @@ START_TEST(the_program_is_gone_before_the_answer)
 	if (_i) {
 		expect_halt();
 		fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
-		FAKE_RUN_WHILE(fake, incident_is_halting(fake_domain(fake)->promotion->state));
+		FAKE_RUN_WHILE(fake, incident_is_halting(fake_domain(fake)->promotion.state));
 		fake_expect(fake, second->socket, WIRE_CLOSE_SESSION);
 		fake_take_all_over(fake, second);
 		ck_assert_ptr_nonnull(
-			strstr(fake_domain(fake)->promotion->verdict_text, "over the limit of time"));
+			strstr(fake_domain(fake)->promotion.verdict_text, "over the limit of time"));
 		ck_assert_uint_eq(fake->daemon.counters.orphans, 0);
 	} else {
-		ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+		ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 		ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);
 		ck_assert_ptr_nonnull(
-			strstr(fake_domain(fake)->promotion->verdict_text, "kernel loop_kernel, code 702"));
+			strstr(fake_domain(fake)->promotion.verdict_text, "kernel loop_kernel, code 702"));
 	}
 	fake_leave(fake, &clients[1]);
 	end();
@@ -238,10 +238,10 @@ START_TEST(a_fault_of_the_program_comes_first)
 	ask();
 	end_session(fake_session(fake, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
 	answer(first, 0);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 0);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
-	ck_assert_str_eq(fake_domain(fake)->promotion->verdict_text, "");
+	ck_assert_str_eq(fake_domain(fake)->promotion.verdict_text, "");
 	leave_all();
 	end();
 }
@@ -252,7 +252,7 @@ START_TEST(a_promotion_that_is_under_way_is_not_disturbed)
 	boot();
 	ask();
 	fake_reap(fake, first, SIGKILL);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
 	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
 	fake_take_all_over(fake, second);
 	fake_expect_nothing(fake, second->socket);
@@ -267,12 +267,12 @@ START_TEST(kernels_of_a_program_that_is_gone_were_ended)
 	fake_leave(fake, &clients[0]);
 	answer_close(second, 1, 0, 0);
 	answer_close(first, 1, 0, 1);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);
 	ck_assert_uint_eq(fake->daemon.counters.orphans, 0);
-	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text, "its kernels were ended"));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "its kernels were ended"));
 	/* Nothing stays pinned, so nothing more is asked. */
 	fake_expect_nothing(fake, first->socket);
 	fake_leave(fake, &clients[1]);
@@ -293,14 +293,14 @@ START_TEST(the_limit_leads_there_until_the_work_is_done)
 {
 	boot();
 	fake->config.max_kernel_seconds = 1;
-	ck_assert_int_eq(time_limit_init(fake_domain(fake)), 0);
+	time_limit_watch(fake_domain(fake));
 	wait_for_question();
 	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
-	fake_session(fake, 0)->evidence->endless = (struct session_endless){0};
+	fake_session(fake, 0)->evidence.endless = (struct session_endless){0};
 	wait_for_question();
 	answer(first, 0);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	leave_all();
 	end();
 }
@@ -311,14 +311,14 @@ START_TEST(the_limit_holds_for_a_program_that_has_faulted)
 {
 	boot();
 	fake->config.max_kernel_seconds = 1;
-	ck_assert_int_eq(time_limit_init(fake_domain(fake)), 0);
+	time_limit_watch(fake_domain(fake));
 	end_session(fake_session(fake, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
 	for (int i = 0; i < 2; i++) {
 		wait_for_question();
 		answer(first, 0);
 	}
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 0);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	leave_all();
 	end();
 }
@@ -332,7 +332,7 @@ START_TEST(everybody_over_the_limit_is_asked)
 	boot();
 	fake_issue(&fake_session(fake, 1)->view, 4);
 	fake->config.max_kernel_seconds = 1;
-	ck_assert_int_eq(time_limit_init(fake_domain(fake)), 0);
+	time_limit_watch(fake_domain(fake));
 	poller = (struct pollfd){.fd = first->socket, .events = POLLIN};
 	FAKE_RUN_WHILE(fake, poll(&poller, 1, 0) == 0);
 	expect_question(first, fake_session(fake, 0)->number);
@@ -351,7 +351,7 @@ START_TEST(a_program_leaves_while_it_is_looked_at)
 	answer_close(second, 1, 0, 0);
 	answer_close(first, 1, 0, 0);
 	answer(first, CUDA_ERROR_INVALID_CONTEXT);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
 	fake_leave(fake, &clients[1]);
 	end();
@@ -364,7 +364,7 @@ START_TEST(who_waits_for_others_is_asked_once_in_the_time_of_the_limit)
 
 	boot();
 	fake->config.max_kernel_seconds = 1;
-	ck_assert_int_eq(time_limit_init(fake_domain(fake)), 0);
+	time_limit_watch(fake_domain(fake));
 	wait_for_question();
 	answer(first, 0);
 	answered_us = timer_now_us();

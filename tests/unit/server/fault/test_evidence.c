@@ -43,7 +43,7 @@ static void expect_nothing_happened(void)
 {
 	fake_expect_nothing(fake, active->socket);
 	ck_assert(!active->killed && !standby->killed);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
 }

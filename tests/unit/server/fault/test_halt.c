@@ -104,7 +104,7 @@ START_TEST(survivors_finish_and_nobody_waits_for_the_old_process)
 	issue(0, 5);
 	issue(1, 2);
 	say(first, WIRE_SUSPECT, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&clients[1].view.server->state), SHM_SESSION_HELD);
 	fake_serve(fake, first, WIRE_HALT);
 	speak(first, 0, fake_session(fake, 0)->number);
@@ -163,7 +163,7 @@ static void stall(void)
 	fake_serve(fake, first, WIRE_HALT);
 	speak(first, 0, fake_session(fake, 0)->number);
 	say(first, WIRE_LOST, 700);
-	FAKE_SKIP_WHILE(fake, !fake_domain(fake)->promotion->fence_until_us);
+	FAKE_SKIP_WHILE(fake, !fake_domain(fake)->promotion.fence_until_us);
 	fake_expect(fake, first->socket, WIRE_HALT);
 	ck_assert(fake->message.halt.fence);
 	fake_expect_nothing(fake, second->socket);
@@ -250,7 +250,7 @@ START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
 	ck_assert_uint_eq(fake->message.session, gone);
 	fake_expect(fake, second->socket, WIRE_CLOSE_SESSION);
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
-	FAKE_SKIP_WHILE(fake, incident_is_serving(fake_domain(fake)->promotion->state));
+	FAKE_SKIP_WHILE(fake, incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert(!first->killed);
 	/* It was silent for so long that it was asked whether it lives. */
 	fake_serve(fake, first, WIRE_PING);
@@ -284,15 +284,15 @@ START_TEST(a_fault_beside_an_orphan_gives_more_time)
 	fake_leave(fake, &clients[0]);
 	answer_close(second, 1);
 	answer_close(first, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion->cause, PROMOTE_ORPHAN);
-	ck_assert_uint_lt(fake_domain(fake)->promotion->halt_until_us, begin_us + patience_us);
+	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_ORPHAN);
+	ck_assert_uint_lt(fake_domain(fake)->promotion.halt_until_us, begin_us + patience_us);
 	fake_serve(fake, first, WIRE_HALT);
 	say(first, WIRE_SUSPECT, 0);
-	until_us = fake_domain(fake)->promotion->halt_until_us;
+	until_us = fake_domain(fake)->promotion.halt_until_us;
 	ck_assert_uint_ge(until_us, begin_us + patience_us);
-	ck_assert_str_eq(fake_domain(fake)->promotion->sign, "a sign");
+	ck_assert_str_eq(fake_domain(fake)->promotion.sign, "a sign");
 	say(first, WIRE_SUSPECT, 0);
-	ck_assert_uint_eq(fake_domain(fake)->promotion->halt_until_us, until_us);
+	ck_assert_uint_eq(fake_domain(fake)->promotion.halt_until_us, until_us);
 	finish(0, 2);
 	run_until_killed(first);
 	expect_activate((uint32_t[]){SESSION_RECOVER_NOTHING}, 1);
@@ -313,7 +313,7 @@ START_TEST(what_does_not_end_is_fenced)
 	fake_serve(fake, first, WIRE_HALT);
 	speak(first, 0, fake_session(fake, 0)->number);
 	run_until_killed(first);
-	ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	fake_expect_nothing(fake, second->socket);
 	fake_reap(fake, first, SIGKILL);
 	expect_activate(recover, 2);
@@ -332,7 +332,7 @@ START_TEST(a_dead_context_is_not_waited_for)
 	ck_assert(!first->killed);
 	fake_serve(fake, first, WIRE_HALT);
 	run_until_killed(first);
-	ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	fake_reap(fake, first, SIGKILL);
 	end(2);
 }
@@ -435,7 +435,7 @@ START_TEST(without_an_exception_marks_count)
 	issue(1, 2);
 	say(first, WIRE_LOST, 719);
 	fake_serve(fake, first, WIRE_HALT);
-	FAKE_SKIP_WHILE(fake, !fake_domain(fake)->promotion->fence_until_us);
+	FAKE_SKIP_WHILE(fake, !fake_domain(fake)->promotion.fence_until_us);
 	fake_expect(fake, first->socket, WIRE_HALT);
 	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
 	expect_activate(recover, 2);
@@ -480,7 +480,7 @@ START_TEST(two_who_fault_at_once_are_both_named)
 	expect_activate(recover, 3);
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_ptr_nonnull(
-		strstr(fake_domain(fake)->promotion->verdict_text, "and at the same time session"));
+		strstr(fake_domain(fake)->promotion.verdict_text, "and at the same time session"));
 	end(3);
 }
 END_TEST
@@ -510,7 +510,7 @@ START_TEST(a_fault_of_nobody_knows_whom_beside_a_known_one_leaves_others_unsure)
 	expect_activate(recover, 3);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, !_i);
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
-	ck_assert(_i || strstr(fake_domain(fake)->promotion->verdict_text,
+	ck_assert(_i || strstr(fake_domain(fake)->promotion.verdict_text,
 				"and others that nobody can be named for"));
 	end(3);
 }
@@ -546,7 +546,7 @@ START_TEST(a_fault_of_the_standby_that_is_activated_halts_it)
 	fake_reap(fake, first, SIGKILL);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	say(second, WIRE_LOST, 719);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	fake_serve(fake, second, WIRE_HALT);
 	run_until_killed(second);
 	fake_reap(fake, second, SIGKILL);
@@ -571,12 +571,12 @@ START_TEST(a_standby_is_not_activated_before_all_its_answers_are_in)
 	fake_reap(fake, second, SIGKILL);
 	fake_reap(fake, first, SIGKILL);
 	third = &fake->children[3];
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	fake_ready(fake, third);
 	open = fake_expect(fake, third->socket, WIRE_OPEN_SESSION)->id;
 	fake_serve(fake, third, WIRE_PING);
 	fake_expect_nothing(fake, third->socket);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	fake_reply(fake, third->socket, open, 0, NULL, 0);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	end(1);
@@ -588,7 +588,7 @@ START_TEST(a_standby_that_shows_a_sign_is_replaced)
 	boot(1);
 	say(second, WIRE_LOST, 719);
 	ck_assert(second->killed);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	fake_reap(fake, second, SIGKILL);
 	end(1);
 }

@@ -9,7 +9,9 @@
 #include "server/fault/attribute.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
+#include "server/incident/incident.h"
 #include "server/loop/timer.h"
+#include "server/service.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "tests/lib/suite.h"
@@ -95,7 +97,7 @@ END_TEST
 static void leave_device(struct fake_child *child, int32_t code)
 {
 	fake_serve(fake, child, WIRE_HALT);
-	FAKE_RUN_WHILE(fake, !fake_domain(fake)->promotion->fence_until_us);
+	FAKE_RUN_WHILE(fake, !fake_domain(fake)->promotion.fence_until_us);
 	fake_expect(fake, child->socket, WIRE_HALT);
 	ck_assert(fake->message.halt.fence);
 	fake_reply(fake, child->socket, fake->message.id, code, NULL, 0);
@@ -133,7 +135,7 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	say_lost(first, 719);
 
 	/* Before the fence: halted, clients held, nothing else. */
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&culprit.view.server->state), SHM_SESSION_HELD);
 	ck_assert_uint_eq(word_acquire(&survivor.view.server->state), SHM_SESSION_HELD);
 	fake_expect_nothing(fake, second->socket);
@@ -142,7 +144,7 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	ck_assert(first->killed);
 	if (_i) {
 		/* Nothing is certain before its end. */
-		ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
+		ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 		fake_expect_nothing(fake, second->socket);
 		fake_reap(fake, first, SIGKILL);
 	}
@@ -163,7 +165,7 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), second->worker);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
-	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text,
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text,
 		"kernel bad_kernel, code 700 CUDA_ERROR_ILLEGAL_ADDRESS, named by"));
 
 	/* And is told everything. */
@@ -240,7 +242,7 @@ START_TEST(request_that_crashes_two_executors_is_not_made_again)
 			.code = 700, .session = fake_session(fake, 1)->number, .magic = LAST_WORDS_MAGIC};
 	fake_reap(fake, first, SIGSEGV);
 	ck_assert_int_eq(
-		fake_domain(fake)->promotion->verdict.ground, kernel ? JUDGE_LAST_WORDS : JUDGE_NO_FAULT);
+		fake_domain(fake)->promotion.verdict.ground, kernel ? JUDGE_LAST_WORDS : JUDGE_NO_FAULT);
 	ck_assert_uint_eq(fake->daemon.counters.sessions_rejected, 0);
 	fake_serve(fake, second, WIRE_ACTIVATE);
 	fake_expect(fake, second->socket, WIRE_QUERY_MEMORY);
@@ -289,7 +291,7 @@ START_TEST(without_a_standby_clients_wait_for_one)
 	first = &fake->children[1];
 	fake_join(fake, &client, first, NULL);
 	fake_reap(fake, first, SIGABRT);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_HELD);
 	second = &fake->children[2];
 	fake_warm_with(fake, second, 1);
@@ -314,10 +316,10 @@ START_TEST(loss_while_activating_starts_over)
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	fake_reap(fake, second, SIGKILL);
 	third = &fake->children[3];
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	/* Nothing else would ever tell the operator. */
-	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text, "culprit is process"));
-	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text,
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "culprit is process"));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text,
 		"the executor that took over failed before it served everybody"));
 	fake_warm_with(fake, third, 1);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
@@ -394,7 +396,7 @@ START_TEST(busy_survivor_of_many_losses_is_not_blamed)
 	for (unsigned i = 0; i < 2; i++) {
 		ck_assert_uint_eq(
 			word_acquire(&fake_session(fake, i)->view.server->state), SHM_SESSION_RUNNING);
-		ck_assert_uint_eq(fake_session(fake, i)->evidence->losses, 1);
+		ck_assert_uint_eq(fake_session(fake, i)->evidence.losses, 1);
 	}
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 6);
@@ -431,9 +433,8 @@ START_TEST(commands_in_doubt_at_three_losses_are_not_repeated_again)
 	ck_assert_uint_eq(word_acquire(&fake_session(fake, 0)->view.server->state), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(word_acquire(&fake_session(fake, 1)->view.server->state), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
-	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text, "nobody is proved guilty"));
-	ck_assert_ptr_nonnull(
-		strstr(fake_domain(fake)->promotion->verdict_text, "told an error: session 1 "));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "nobody is proved guilty"));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "told an error: session 1 "));
 	fake_leave(fake, &stuck);
 	fake_leave(fake, &busy);
 	end();
@@ -456,7 +457,7 @@ START_TEST(session_at_whose_takeover_executors_end_is_not_repeated_for_ever)
 	for (unsigned losses = 1; losses < ATTRIBUTE_LOSSES_MAX; losses++) {
 		fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 		ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
-		ck_assert_uint_eq(fake_session(fake, 0)->evidence->losses, losses);
+		ck_assert_uint_eq(fake_session(fake, 0)->evidence.losses, losses);
 		fake_reap(fake, standby, SIGSEGV);
 		standby = warm_next(2);
 	}
@@ -486,9 +487,9 @@ START_TEST(session_that_the_lost_executor_did_not_serve_is_not_its_culprit)
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	/* The next one breaks before it has reached the session. */
 	lose(second);
-	ck_assert_uint_eq(fake_domain(fake)->promotion->verdict.culprit, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion->verdict.ground, JUDGE_UNKNOWN);
-	ck_assert_int_eq(fake_session(fake, 0)->evidence->recover, SESSION_RECOVER_BY_POLICY);
+	ck_assert_uint_eq(fake_domain(fake)->promotion.verdict.culprit, 0);
+	ck_assert_int_eq(fake_domain(fake)->promotion.verdict.ground, JUDGE_UNKNOWN);
+	ck_assert_int_eq(fake_session(fake, 0)->evidence.recover, SESSION_RECOVER_BY_POLICY);
 	fake_leave(fake, &client);
 	end();
 }
@@ -554,7 +555,7 @@ START_TEST(standby_that_dies_is_replaced)
 	boot();
 	fake_join(fake, &client, first, second);
 	fake_reap(fake, second, SIGKILL);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->child_count, 4);
 	fake_leave(fake, &client);
@@ -661,7 +662,7 @@ START_TEST(standby_with_open_answers_is_not_promoted_yet)
 	fake_join(fake, &client, first, NULL);
 	fake_reap(fake, first, SIGABRT);
 	fake_expect(fake, second->socket, WIRE_OPEN_SESSION);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	fake_serve(fake, second, WIRE_ACTIVATE);
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), second->worker);
@@ -724,7 +725,7 @@ START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 	fake_leave(fake, &orphan);
 	answer_close(second, 1);
 	answer_close(first, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&survivor.view.server->state), SHM_SESSION_HELD);
 	fake_serve(fake, first, WIRE_HALT);
 	ck_assert(!first->killed);
@@ -753,7 +754,7 @@ START_TEST(limit_of_a_lost_executor_does_not_count_for_the_next)
 	fake_join(fake, &survivor, first, second);
 	issue(fake_session(fake, 1), 4);
 	promote_over_limit(fake_domain(fake), fake_session(fake, 1));
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	first->words->session = fake_session(fake, 0)->number;
 	first->words->magic = LAST_WORDS_MAGIC;
 	fake_reap(fake, first, SIGSEGV);
@@ -791,9 +792,9 @@ START_TEST(orphan_of_a_promotion_is_replaced_when_that_is_over)
 	activation = fake->message.id;
 	fake_leave(fake, &orphan);
 	answer_close(second, 0);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
 	fake_reply(fake, second->socket, activation, 0, NULL, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(fake->daemon.counters.orphans, 1);
 	fake_leave(fake, &survivor);
 	end();

@@ -130,7 +130,7 @@ static void reach(enum step step)
 	issue(0);
 	issue(1);
 	say(first, WIRE_SUSPECT, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	if (step == HALT_SENT)
 		return;
 	fake_serve(fake, first, WIRE_HALT);
@@ -138,8 +138,9 @@ static void reach(enum step step)
 		return;
 	if (step == FENCED) {
 		name_culprit();
-		worker_condemn(first->worker, "a test");
-		ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
+		worker_terminate(first->worker, "a test");
+		fake_turn(fake);
+		ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 		return;
 	}
 	finish(1);
@@ -147,7 +148,7 @@ static void reach(enum step step)
 		return;
 	name_culprit();
 	FAKE_RUN_WHILE(fake, !first->killed);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
 }
 
 /* What comes in between. */
@@ -198,7 +199,7 @@ START_TEST(the_promotion_comes_to_its_end)
 		orders[1]);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
 	ck_assert_ptr_nonnull(
-		strstr(fake_domain(fake)->promotion->verdict_text, "kernel bad_kernel, code 700"));
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
 	end();
 }
 END_TEST

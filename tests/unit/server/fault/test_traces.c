@@ -143,7 +143,7 @@ static void reap_replaced(void)
 	for (unsigned i = 1; i < fake->child_count; i++) {
 		struct worker *worker = fake->children[i].worker;
 
-		if (worker && worker->state == WORKER_CONDEMNED && worker != fake_domain(fake)->active)
+		if (worker && worker->state == WORKER_TERMINATING && worker != fake_domain(fake)->active)
 			fake_reap(fake, &fake->children[i], SIGKILL);
 	}
 }
@@ -350,7 +350,7 @@ static void happen(unsigned at, const char *event)
 		answer_halt(false);
 	else if (begins(event, "off device:"))
 		answer_halt(true);
-	else if (begins(event, "condemned:"))
+	else if (begins(event, "terminated:"))
 		shutdown(active()->socket, SHUT_RDWR);
 	else if (begins(event, "reaped:"))
 		end_process(at);
@@ -388,7 +388,7 @@ static void close_session(const char *line)
 	for (unsigned i = 1; i < fake->child_count; i++) {
 		struct fake_child *child = &fake->children[i];
 
-		if (child->worker && child->worker->told && child->worker->state != WORKER_CONDEMNED)
+		if (child->worker && child->worker->told && child->worker->state != WORKER_TERMINATING)
 			fake_reply(fake, child->socket, await(child, WIRE_CLOSE_SESSION, false), 0, NULL, 0);
 	}
 }

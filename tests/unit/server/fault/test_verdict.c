@@ -64,7 +64,7 @@ static void resume(void)
 
 static void expect(const char *part)
 {
-	const char *text = fake_domain(fake)->promotion->verdict_text;
+	const char *text = fake_domain(fake)->promotion.verdict_text;
 
 	ck_assert_msg(strstr(text, part), "no \"%s\" in \"%s\"", part, text);
 }

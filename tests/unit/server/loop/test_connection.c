@@ -54,15 +54,14 @@ static void on_closed(void *context, const char *reason)
 	seen->closed++;
 }
 
-static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
-
 static struct connection *connect_pair(uv_loop_t *loop, struct seen *seen, unsigned queue_max, int *ret_peer)
 {
 	int pair[2];
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	uv_loop_init(loop);
-	*seen = (struct seen){.connection = connection_new(loop, pair[0], queue_max, &handlers, seen)};
+	*seen = (struct seen){.connection = connection_new(loop, CONNECTION_OURS, pair[0], queue_max,
+				      on_message, on_closed, seen)};
 	*ret_peer = pair[1];
 	return seen->connection;
 }

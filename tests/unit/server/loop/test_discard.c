@@ -10,7 +10,7 @@
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 #include "server/loop/discard.h"
-#include "server/session/visitor.h"
+#include "server/door/visitor.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/mute.h"
 #include "tests/lib/slow.h"

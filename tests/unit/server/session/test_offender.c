@@ -11,10 +11,10 @@
 #include "server/config/config.h"
 #include "server/control/caller.h"
 #include "server/control/quarantine.h"
-#include "server/session/handshake.h"
+#include "server/daemon/handshake.h"
 #include "server/session/offender.h"
 #include "server/session/session.h"
-#include "server/session/visitor.h"
+#include "server/door/visitor.h"
 #include "tests/unit/server/session/fixture.h"
 
 #define PYTHON "/usr/bin/python3.11 "

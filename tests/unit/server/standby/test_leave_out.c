@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/daemon/sink_make.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"

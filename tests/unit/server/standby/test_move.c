@@ -8,10 +8,13 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/daemon/sink_make.h"
 #include "server/loop/timer.h"
+#include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
+#include "server/session/window.h"
 #include "server/standby/move.h"
 #include "server/worker/worker.h"
 #include "tests/lib/suite.h"

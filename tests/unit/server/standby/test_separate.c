@@ -64,8 +64,8 @@ static void hit(unsigned owner)
 
 static void expect_said(const char *text)
 {
-	ck_assert_msg(strstr(crowd->promotion->verdict_text, text) != NULL, "%s is not in: %s", text,
-		crowd->promotion->verdict_text);
+	ck_assert_msg(strstr(crowd->promotion.verdict_text, text) != NULL, "%s is not in: %s", text,
+		crowd->promotion.verdict_text);
 }
 
 static void reap_what_is_killed(void)
@@ -106,7 +106,7 @@ START_TEST(a_hit_without_an_author_moves_the_owner)
 	fake_serve(fake, second, WIRE_CLOSE_SESSION);
 	ck_assert_uint_eq(fake->daemon.counters.sessions_moved, 1);
 	hit_in(own, 2, 0);
-	ck_assert_ptr_nonnull(strstr(sessions[2]->domain->promotion->verdict_text, "it is alone already"));
+	ck_assert_ptr_nonnull(strstr(sessions[2]->domain->promotion.verdict_text, "it is alone already"));
 	ck_assert_uint_eq(fake->child_count, 4);
 	end();
 }

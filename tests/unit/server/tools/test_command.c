@@ -65,7 +65,7 @@ static const struct commands commands = {&manual_ctl, rows, sizeof(rows) / sizeo
 START_TEST(words_find_their_function)
 {
 	char *words[] = {(char *)"ps", (char *)"-p", (char *)"7", (char *)"8"};
-	struct call call = {.program = "test"};
+	struct call call = {.program = "test", .path = "/nonexistent/frmps.sock"};
 
 	ck_assert(command_takes_all(&commands, 1, words));
 	ck_assert_int_eq(command_run(&commands, &call, 3, words), 7);
@@ -87,7 +87,8 @@ START_TEST(json_is_no_word_of_a_verb)
 {
 	char *words[] = {(char *)"ps", (char *)"-p", (char *)"--json", (char *)"7"};
 	char *quit[] = {(char *)"quit", (char *)"--json"};
-	struct call call = {.program = "test"}, other = {.program = "test"};
+	struct call call = {.program = "test", .path = "/nonexistent/frmps.sock"},
+		    other = {.program = "test", .path = "/nonexistent/frmps.sock"};
 
 	ck_assert_int_eq(command_run(&commands, &call, 4, words), 7);
 	ck_assert_str_eq(ran, "ps 2 -p json");

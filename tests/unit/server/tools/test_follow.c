@@ -23,6 +23,14 @@ static const struct answer {
 } * answers;
 static unsigned slept;
 
+int ask_devices(const char *path, bool quick, struct ask_devices *ret_devices)
+{
+	(void)path;
+	(void)quick;
+	*ret_devices = (struct ask_devices){.count = 1};
+	return 0;
+}
+
 int ask_with(const char *path, const char *command, const struct wire_names *arguments, unsigned seconds,
 	char **ret_json, char *ret_text, size_t text_size)
 {

@@ -111,6 +111,25 @@ START_TEST(each_name_is_explained_once)
 }
 END_TEST
 
+/* What has one name stands together, and each sample says of which device it is. */
+START_TEST(several_devices_are_one_text)
+{
+	json_t *statuses[3] = {json_loads(document, 0, NULL), NULL, json_loads(document, 0, NULL)};
+	char *text = metrics_of_devices(statuses, 3), *at;
+
+	ck_assert_ptr_nonnull(text);
+	ck_assert(strstr(text, "\nfrmps_up{gpu=\"0\"} 1\nfrmps_up{gpu=\"1\"} 0\nfrmps_up{gpu=\"2\"} 1\n"));
+	ck_assert(strstr(text, "\nfrmps_info{gpu=\"2\",version=\"1\",backend=\"cuda\",device=\"H\"} 1\n"));
+	ck_assert(strstr(text, "\nfrmps_faults_total{gpu=\"0\"} 3\nfrmps_faults_total{gpu=\"2\"} 3\n"));
+	at = strstr(text, "# TYPE frmps_info ");
+	ck_assert_ptr_nonnull(at);
+	ck_assert_ptr_null(strstr(at + 1, "# TYPE frmps_info "));
+	free(text);
+	json_decref(statuses[0]);
+	json_decref(statuses[2]);
+}
+END_TEST
+
 START_TEST(without_a_service_it_is_down)
 {
 	char *text = metrics_text(NULL);
@@ -151,6 +170,7 @@ int main(void)
 	tcase_add_test(metrics, a_session_is_labelled_by_what_runs_it);
 	tcase_add_test(metrics, what_the_service_says_of_itself);
 	tcase_add_test(metrics, each_name_is_explained_once);
+	tcase_add_test(metrics, several_devices_are_one_text);
 	tcase_add_test(metrics, without_a_service_it_is_down);
 	tcase_add_test(metrics, a_control_group_of_either_version_is_found);
 	return suite_run(suite);

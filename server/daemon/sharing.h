@@ -1,0 +1,28 @@
+// Resources that sessions get from each other: exported device memory, pages of shared events. Only
+// sessions of the same user share, in any domain. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_DAEMON_SHARING_H
+#define FRMPS_SERVER_DAEMON_SHARING_H
+
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+
+struct chunk;
+struct holding;
+struct session;
+
+/** Exports device memory of the session by handle or address. @ret_values: of the reply to
+ * ExportMemory */
+CUresult sharing_export(const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
+	struct chunk **ret_chunk);
+
+/** The memory behind a token, if the limits of the session leave room for that memory. */
+CUresult sharing_import(struct session *session, const struct wire_memory *wish, struct chunk **ret_chunk,
+	uint64_t *ret_bytes);
+
+/** A page of events that another session has mapped; NULL if there is none. */
+const struct holding *sharing_find_events(const struct session *session, const struct wire_import *wish);
+
+#endif

@@ -1,0 +1,80 @@
+// Common parts of the checks of programs' requests: the scope, the finding, ranges, limits, options
+// and files. Pure over the session's window and holdings; the only system calls ask about the file
+// that the request names, and read the begin of an image.
+
+#ifndef FRMPS_SERVER_RESOURCE_CHECK_H
+#define FRMPS_SERVER_RESOURCE_CHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+
+struct holdings;
+
+#define CHECK_PAGE	UINT64_C(4096)
+#define CHECK_NAME_MAX	16384u /* mangled names get long */
+#define CHECK_IMAGE_MAX (UINT64_C(4) << 30)
+/* an input of the device linker, or a module's text */
+#define CHECK_LINK_BYTES   (UINT64_C(256) << 20)
+#define CHECK_LINK_INPUTS  1024u
+#define CHECK_OPTIONS_MAX  64u
+#define CHECK_OPTION_BYTES (UINT64_C(1) << 20) /* most bytes of a log that an option asks for */
+
+/* Outcomes. */
+/* only a broken or hostile program sends this: disconnect; `reason` says why */
+#define CHECK_E_BROKEN 1
+#define CHECK_E_ANSWER 2 /* answer with `code`, nothing is done */
+
+/* The state and limits of the session that a request is checked against. */
+struct check_scope {
+	uint64_t window_base, device_bytes, host_bytes;
+	uint64_t memory_limit, pinned_limit, image_limit; /* bytes; 0: none */
+	/* of pinned memory that was freed, but is open in programs of this user */
+	uint64_t kept_bytes;
+	const struct holdings *holdings;
+};
+
+struct check_finding {
+	const char *reason; /* static */
+	CUresult code;
+	const char *limit; /* setting of the configuration that caused the answer; NULL: none */
+	uint64_t bytes;	   /* requested beyond the limit */
+};
+
+/* Each fills in the finding and returns its outcome, so that checks stay flat. */
+int check_broken(struct check_finding *finding, const char *reason);
+int check_answer(struct check_finding *finding, CUresult code);
+/** A limit of the configuration is in the way. */
+int check_over(struct check_finding *finding, const char *limit, uint64_t bytes);
+
+/** True if `more` would exceed the limit. @limit: 0: none */
+bool check_is_over(uint64_t limit, uint64_t held, uint64_t more);
+int check_memory_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding);
+/** Without a configured limit, the size of the window is the limit: memory with a handle needs no
+ * mapping, so the window itself does not bound such memory. */
+int check_pinned_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding);
+
+/** True if the range lies inside so many bytes from the base on. */
+bool check_inside(const struct wire_range *range, uint64_t base, uint64_t bytes);
+/** True for a range inside the device or the host part of the session's window. */
+bool check_inside_part(const struct check_scope *scope, const struct wire_range *range, bool device);
+/** True for a range inside a further window of the session. */
+bool check_inside_windows(const struct check_scope *scope, const struct wire_range *range);
+/** Shape of a range, the same for mapping and unmapping. */
+int check_range(const struct check_scope *scope, const struct wire_range *range, bool device,
+	struct check_finding *finding);
+/** A range that is to be mapped, of device memory or of host memory. */
+int check_map(const struct check_scope *scope, const struct wire_range *range, bool device,
+	struct check_finding *finding);
+/** A range that is to be unmapped. */
+int check_unmap(const struct check_scope *scope, const struct wire_range *range, bool device,
+	struct check_finding *finding);
+
+int check_options(const struct wire_options *options, struct check_finding *finding);
+/** The image must not change while the executor reads: the file is sealed against all changes. No
+ * check here waits for a program that writes to the file without end. */
+int check_image(uint64_t bytes, int fd, struct check_finding *finding);
+
+#endif

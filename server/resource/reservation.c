@@ -1,0 +1,95 @@
+// Further windows of a session: addresses that the program reserves.
+
+#include "server/resource/resource.h"
+
+#include "server/resource/check.h"
+#include "server/session/domain.h"
+#include "server/session/holdings.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
+#include "server/session/window.h"
+
+static int check_reserve(const struct check_scope *scope, const struct wire_message *message, int file,
+	struct check_finding *finding)
+{
+	const struct wire_window *window = &message->window;
+
+	(void)file;
+	if (!window->bytes || window->bytes % WINDOW_GRAIN || window->address % WINDOW_GRAIN ||
+		window->alignment & (window->alignment - 1))
+		return check_broken(finding, "window is empty or not aligned");
+	return scope->holdings->windows < HOLDINGS_WINDOWS_MAX
+		       ? 0
+		       : check_answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static int check_release(const struct check_scope *scope, const struct wire_message *message, int file,
+	struct check_finding *finding)
+{
+	const struct wire_range range = {message->window.address, message->window.bytes, 0};
+
+	(void)file;
+	if (!holdings_find_range(scope->holdings, WIRE_RESERVE_WINDOW, range.address, range.bytes))
+		return check_broken(finding, "window is none of the session's");
+	if (holdings_overlaps(scope->holdings, &range))
+		return check_broken(finding, "window with memory was released");
+	return 0;
+}
+
+static CUresult take_window(struct request *request)
+{
+	struct wire_window *wish = &request->message.window;
+
+	/* A window that was taken in an earlier life of the daemon stays taken. */
+	if (request->window == WINDOW_NONE)
+		request->window = window_take_further(&request->session->domain->windows, wish);
+	if (request->window == WINDOW_NONE)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	wish->address = request->window;
+	wish->free_windows = (struct wire_u64s){0};
+	return CUDA_SUCCESS;
+}
+
+static const char *flaw(const struct request *request, const struct wire_u64s *values)
+{
+	return values->count >= 2 && values->at[0] == request->window &&
+			       values->at[1] == request->message.window.bytes
+		       ? NULL
+		       : "answered with a window that is not its to give";
+}
+
+static int fill(struct holding *entry, const struct wire_message *message, const struct wire_u64s *values)
+{
+	(void)values;
+	entry->range = (struct wire_range){message->window.address, message->window.bytes, 0};
+	return 0;
+}
+
+static void again(const struct holding *entry, struct wire_message *message)
+{
+	message->window = (struct wire_window){.address = entry->range.address, .bytes = entry->range.bytes};
+}
+
+static struct holding *find(const struct holdings *holdings, const struct wire_message *message)
+{
+	return holdings_find_range(
+		holdings, WIRE_RESERVE_WINDOW, message->window.address, message->window.bytes);
+}
+
+static bool has(const struct holdings *holdings, const struct wire_message *message)
+{
+	return find(holdings, message);
+}
+
+static void drop(struct holdings *holdings, const struct wire_message *message)
+{
+	holdings_remove(holdings, find(holdings, message));
+}
+
+const struct resource resource_reservation_make = {.check = check_reserve,
+	.prepare = take_window,
+	.flaw = flaw,
+	.fill = fill,
+	.again = again,
+	.has = has};
+const struct resource resource_reservation_drop = {.check = check_release, .has = has, .drop = drop};

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""The tools beside a service with several devices: frmpsctl and the program that stands in for NVIDIA's, our NVML, the exporter,
+and frmps-run. Of two GPUs the second is two logical devices.
+
+    devices.py BUILD      the build folder
+"""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = sys.argv.pop(1)
+UUIDS = ['GPU-66726d70-7300-4000-8000-000000000001', 'GPU-66726d70-7300-4000-8000-000000000002',
+         'GPU-66726d70-7300-4000-8001-000000000002']
+# A program on the device that it is given: prints the device's bytes, and works until its input ends.
+PROGRAM = r'''
+import ctypes, sys
+cuda, context, size, memory = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_uint64()
+assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), int(sys.argv[2]))
+assert not cuda.cuCtxSetCurrent(context) and not cuda.cuDeviceTotalMem_v2(ctypes.byref(size), int(sys.argv[2]))
+assert not cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096))
+print(size.value, flush=True)
+for line in sys.stdin:
+    print(cuda.cuMemsetD8_v2(memory, 1, ctypes.c_size_t(4096)) or cuda.cuCtxSynchronize(), flush=True)
+'''
+# What pynvml asks, of all devices.
+ASKER = r'''
+import ctypes, json
+nvml, count, rows = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_uint(), []
+assert not nvml.nvmlInit_v2() and not nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+for i in range(count.value):
+    device, uuid, index, other = ctypes.c_void_p(), ctypes.create_string_buffer(96), ctypes.c_uint(), ctypes.c_void_p()
+    memory, used = (ctypes.c_ulonglong * 3)(), ctypes.c_uint(8)
+    processes = (ctypes.c_ulonglong * 24)()
+    assert not nvml.nvmlDeviceGetHandleByIndex_v2(i, ctypes.byref(device)) and not nvml.nvmlDeviceGetUUID(device, uuid, 96)
+    assert not nvml.nvmlDeviceGetIndex(device, ctypes.byref(index)) and index.value == i
+    assert not nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(other)) and other.value == device.value
+    assert not nvml.nvmlDeviceGetMemoryInfo(device, memory)
+    assert not nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(used), processes)
+    rows.append([uuid.value.decode(), memory[0], [processes[3 * k] & 0xffffffff for k in range(used.value)]])
+assert nvml.nvmlDeviceGetHandleByIndex_v2(count.value, ctypes.byref(device)) == 2
+print(json.dumps(rows))
+'''
+
+
+def tool(name):
+    return os.path.join(BUILD, 'server', name)
+
+
+def run(name, *words, **more):
+    return subprocess.run([tool(name), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120, **more)
+
+
+class Devices(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.programs = []
+        os.environ.update(FRMPS_SOCKET=os.path.join(self.folder.name, 'frmps.sock'), FRMPS_HOST_DEVICES='2', FRMPS_NVML='',
+                          FRMPS_SHIM_DIR=os.path.join(BUILD, 'client'))
+        configuration = os.path.join(self.folder.name, 'conf')
+        with open(configuration, 'w', encoding='utf-8') as file:
+            file.write('devices = 0,GPU-66726d70-7300-4000-8000-000000000002,1\n[device 2]\nmemory_limit = 1G\n')
+        self.log = open(os.path.join(self.folder.name, 'log'), 'w+', encoding='utf-8')
+        self.server = subprocess.Popen([tool('frmps-server'), '--config', configuration, '--backend', 'host'], stderr=self.log)
+        while self.ask('status', '--json').returncode or not all(one['ready'] for one in self.show('status')):
+            self.assertIsNone(self.server.poll(), 'the service has ended')
+
+    def tearDown(self):
+        for program in self.programs:
+            program.communicate()
+        self.server.terminate()
+        self.assertEqual(self.server.wait(), 0)
+        self.log.close()
+        self.folder.cleanup()
+
+    @staticmethod
+    def ask(*words):
+        return run('frmpsctl', *words)
+
+    def good(self, *words, name='frmpsctl'):
+        done = run(name, *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ''), words)
+        return done.stdout
+
+    def show(self, *words):
+        return json.loads(self.good(*words, '--json'))
+
+    def program(self, device, **environment):
+        program = subprocess.Popen([sys.executable, '-c', PROGRAM, os.path.join(BUILD, 'client', 'libcuda.so.1'), str(device)],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+        self.programs.append(program)
+        program.bytes = int(program.stdout.readline())
+        return program
+
+    def clients(self):
+        """Processes on each device."""
+        return [[client['pid'] for domain in status['domains'] for client in domain['clients']] for status in self.show('status')]
+
+    def test_each_device_is_shown(self):
+        first, last = self.program(0), self.program(2)
+        self.assertEqual(last.bytes, 1 << 30)
+        shown = self.show('status')
+        self.assertEqual([one['device']['uuid'] for one in shown], UUIDS)
+        self.assertEqual([one['device']['number'] for one in shown], [0, 1, 2])
+        self.assertEqual(self.clients(), [[first.pid], [], [last.pid]])
+        for command in 'status', 'top', 'faults', 'events', 'quarantine', 'reload':
+            text = self.good(command)
+            self.assertEqual(re.findall(r'^device (\d) \((.*)\):$', text, re.MULTILINE), list(zip('012', UUIDS)), command)
+            self.assertEqual(len(self.show(command)), 3, command)
+        # One of them.
+        for word in '2', UUIDS[2], UUIDS[2][:28]:
+            self.assertEqual(self.show('--device', word, 'status')['device']['uuid'], UUIDS[2])
+        self.assertNotIn('device 2', self.good('--device', '2', 'status'))
+        self.assertEqual(self.show('--socket', os.environ['FRMPS_SOCKET'] + '.1', 'status')['device']['uuid'], UUIDS[1])
+        done = self.ask('--device', '3', 'status')
+        self.assertEqual((done.returncode, done.stderr), (1, 'frmpsctl: status: there is no device 3: the service has 3, from 0\n'))
+
+    def test_a_session_is_one_devices(self):
+        program, session = self.program(2), '1'
+        for words in ('terminate', session), ('pause', session), ('isolate', session), ('events', '--follow'):
+            done = self.ask(*words)
+            self.assertEqual(done.returncode, 64, words)
+            self.assertIn('the service has 3 devices', done.stderr)
+        self.good('--device', '2', 'terminate', session)
+        program.stdin.write('\n')
+        program.stdin.flush()
+        self.assertEqual(program.stdout.readline(), '810\n')
+
+    def test_verbs_of_stock_mps(self):
+        first, last = self.program(0), self.program(2)
+        for name in 'frmpsctl', 'nvidia-cuda-mps-control':
+            servers = self.good('get_server_list', name=name).split()
+            self.assertEqual(len(servers), 2)
+            rows = [row.split() for row in self.good('ps', name=name).splitlines()]
+            self.assertEqual([row[0] for row in rows], ['PID', str(first.pid), str(last.pid)])
+            self.assertEqual([row[2] for row in rows[1:]], servers)
+            # By its server, whichever device that is on.
+            self.assertEqual(self.good('get_client_list', servers[1], name=name), f'{last.pid}\n')
+            self.assertEqual(self.good('get_server_status', servers[1], name=name), 'ACTIVE\n')
+            self.assertEqual(self.good('ps', '-p', servers[1], name=name).splitlines()[1].split()[0], str(last.pid))
+            self.assertNotEqual(run(name, 'get_client_list', '1').returncode, 0)
+            rows = self.good('device_query', '--csv', name=name).splitlines()
+            self.assertEqual([row.split(',')[0] for row in rows], ['Default', 'Device Ordinal', '0', '1', '2'])
+            self.assertEqual([row.split(',')[2] for row in rows[2:]], UUIDS)
+        # Limits are a device's, by its number or its UUID.
+        self.good('set_default_device_pinned_mem_limit', '0', '2G')
+        self.good('set_default_device_pinned_mem_limit', UUIDS[1], '3G')
+        self.assertEqual([self.good('get_default_device_pinned_mem_limit', str(i)) for i in range(2)], ['2G\n', '3G\n'])
+        self.assertEqual([self.program(i).bytes >> 30 for i in range(3)], [2, 3, 1])
+        done = run('nvidia-cuda-mps-control', 'set_default_device_pinned_mem_limit', '3', '1G')
+        self.assertIn('there is no device 3', done.stderr)
+        self.assertEqual(done.returncode, 1)
+        # What has no device is for all.
+        self.assertEqual(self.good('set_default_active_thread_percentage', '50'), '50.0\n')
+        self.assertEqual([self.good('--device', str(i), 'get_default_active_thread_percentage') for i in range(3)], ['50.0\n'] * 3)
+        self.assertIn(UUIDS[1] + '/p1', self.good('sm_partition', 'add', '1', '1'))
+        self.assertEqual([len(one['partitions']) for one in self.show('status')], [0, 1, 0])
+        self.assertEqual(self.good('terminate_client', servers[1], str(last.pid)), '0\n')
+        last.stdin.write('\n')
+        last.stdin.flush()
+        self.assertEqual(last.stdout.readline(), '810\n')
+
+    def test_verbs_of_protocol_3(self):
+        name, last = 'nvidia-cuda-mps-control', self.program(2)
+        rows = [row.split(',') for row in self.good('device', 'list', '--format=csv,noheader', name=name).splitlines()]
+        self.assertEqual([(row[0], row[3]) for row in rows], list(zip('012', UUIDS)))
+        self.assertEqual(self.good('client', 'get', str(last.pid), 'device', name=name), '2\n')
+        self.assertIn(UUIDS[1] + '/p1', self.good('sm-partition', 'create', 'some', '--device=1', '--chunks=1', name=name))
+        rows = self.good('sm-partition', 'list', '--format=csv,noheader', name=name).splitlines()
+        self.assertEqual([row.split(',')[1] for row in rows if ',some,' in row], [UUIDS[1]])
+        self.good('sm-partition', 'delete', 'some', '--device=' + UUIDS[1], name=name)
+        self.assertEqual([one['partitions'] for one in self.show('status')], [[], [], []])
+        done = run(name, 'sm-partition', 'create', 'some', '--device=7', '--chunks=1')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('there is no device 7', done.stderr)
+        self.good('client', 'terminate', str(last.pid), name=name)
+
+    def test_nvml_has_all_devices(self):
+        program = self.program(1)
+        done = run('frmps-run', '--nvml', sys.executable, '-c', ASKER)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(done.stdout)
+        self.assertEqual([row[0] for row in rows], UUIDS)
+        self.assertEqual([row[1] >> 30 for row in rows], [4, 4, 1])
+        self.assertEqual([row[2] for row in rows], [[], [program.pid], []])
+        # The program has no session for that.
+        self.assertEqual(self.clients(), [[], [program.pid], []])
+
+    @unittest.skipUnless(os.path.exists(tool('frmps-exporter')), 'the exporter is not built')
+    def test_metrics_are_labelled(self):
+        self.program(2)
+        exporter = subprocess.Popen([tool('frmps-exporter'), '--listen', '127.0.0.1:0'], stdout=subprocess.PIPE, text=True)
+        try:
+            port = int(re.search(r':(\d+)/', exporter.stdout.readline())[1])
+            connection = http.client.HTTPConnection('127.0.0.1', port)
+            connection.request('GET', '/metrics')
+            text = connection.getresponse().read().decode()
+            connection.close()
+        finally:
+            exporter.terminate()
+            exporter.communicate()
+        self.assertEqual(re.findall(r'^frmps_up\{gpu="(\d)"\} 1$', text, re.MULTILINE), ['0', '1', '2'])
+        self.assertEqual(re.findall(r'^frmps_session_state\{gpu="(\d)",', text, re.MULTILINE), ['2'])
+        kinds = re.findall(r'^# TYPE (\S+)', text, re.MULTILINE)
+        self.assertEqual(len(kinds), len(set(kinds)))
+
+    def test_one_device_is_enough_to_start(self):
+        holder = self.show('status')[0]['holder']
+        # It is not started again meanwhile: its parent stands still.
+        os.kill(self.server.pid, signal.SIGSTOP)
+        os.kill(holder, signal.SIGKILL)
+        while not self.ask('--device', '0', 'ping').returncode:
+            pass
+        try:
+            done = run('frmps-run', sys.executable, '-c', PROGRAM, os.path.join(BUILD, 'client', 'libcuda.so.1'), '1',
+                       env={**os.environ, 'FRMPS_LOG': 'off'})
+            # The others have moved up: this one is the last.
+            self.assertEqual((done.returncode, done.stdout), (0, f'{1 << 30}\n'), done.stderr)
+            done = self.ask('doctor')
+            self.assertIn('device 0 of 3 does not answer', done.stdout)
+            self.assertEqual(self.ask('ping').returncode, 69)
+            self.assertEqual(json.loads(self.ask('status', '--json').stdout)[0], None)
+        finally:
+            os.kill(self.server.pid, signal.SIGCONT)
+        while self.ask('ping').returncode:
+            pass
+
+    def test_quit_ends_all(self):
+        self.good('quit')
+        self.assertEqual(self.server.wait(), 0)
+        self.assertEqual([name for name in os.listdir(self.folder.name) if 'sock' in name], [])
+
+
+if __name__ == '__main__':
+    unittest.main()
