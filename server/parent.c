@@ -1,6 +1,6 @@
-// See parent.h. What fails for one device touches no other one: processes, sockets, records and
+// See parent.h. A failure of one device touches no other device: processes, sockets, records and
 // logs of devices have nothing in common but this process, which runs no code of the service. If
-// this process dies, the holders end as well, and everything with them (PR_SET_PDEATHSIG).
+// this process dies, the holders and everything below them end as well (PR_SET_PDEATHSIG).
 //
 // A member, the holder of one device:
 //
@@ -9,8 +9,8 @@
 //      └──► the service ends └──► ENDED
 //
 // The start is that of all: where one device cannot be served, the service does not start. Later
-// the service is there as long as one device is. An operator's `quit` ends each member with 0; from
-// the first one on none is started again.
+// the service is there as long as one device is. An operator's `quit` ends each member with 0:
+// after the first such end no member is started again.
 
 #include "server/parent.h"
 
@@ -166,8 +166,8 @@ static void note_end(struct parent *parent, unsigned number, int status)
 		stop_all(parent);
 }
 
-/* A member's processes are its group. What is left of them would be on the device beside those of
- * the next member; none is left after an end on purpose. */
+/* A member's processes are a process group. Processes that are left after a failure would be on the
+ * device beside those of the next member; after an end on purpose none is left. */
 static void reap(struct parent *parent)
 {
 	siginfo_t info = {0};
@@ -224,7 +224,7 @@ static void hear(struct parent *parent, struct member *member)
 	}
 }
 
-/* Return: true if one has something to do, or will */
+/* Return: true if a member has something to do, or will */
 static bool goes_on(const struct parent *parent)
 {
 	for (unsigned i = 0; i < parent->count; i++)

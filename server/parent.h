@@ -1,5 +1,5 @@
-// The main process of a service with several devices. Each device has a holder and a daemon of its
-// own, as if it were the only one; this process starts the holders, starts one again after a
+// The main process of a service with several devices. Each device has a holder and a daemon, as a
+// service with one device has. This process starts the holders, starts a holder again after a
 // failure, passes signals on, and speaks to the service manager for all. Single thread.
 
 #ifndef FRMPS_SERVER_PARENT_H

@@ -59,13 +59,21 @@ static int send_to(const struct msghdr *message, pid_t as)
 	return r;
 }
 
+static bool may_pass(int r)
+{
+	return r == -ENOBUFS || r == -ENOMEM || r == -EMFILE || r == -ENFILE;
+}
+
+/* @as: as of send_as() */
 static int notify_as(const char *state, pid_t as)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct iovec text = {.iov_base = (void *)(uintptr_t)state, .iov_len = strlen(state)};
 	struct msghdr message = {.msg_name = &address, .msg_iov = &text, .msg_iovlen = 1};
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	const char *path = getenv("NOTIFY_SOCKET");
 	size_t length;
+	int r;
 
 	if (!path || (path[0] != '/' && path[0] != '@'))
 		return 0;
@@ -76,37 +84,10 @@ static int notify_as(const char *state, pid_t as)
 	if (path[0] == '@')
 		address.sun_path[0] = '\0';
 	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
-	return send_to(&message, as);
-}
-
-static int as_parent(const char *state)
-{
-	return notify_as(state, getppid());
-}
-
-static int as_self(const char *state)
-{
-	return notify_as(state, 0);
-}
-
-static int to_parent(const char *state)
-{
-	return send(through, state, strlen(state), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-static bool may_pass(int r)
-{
-	return r == -ENOBUFS || r == -ENOMEM || r == -EMFILE || r == -ENFILE;
-}
-
-static int try(int (*once)(const char *state), const char *state)
-{
-	const struct timespec pause = {.tv_nsec = PAUSE_NS};
-	int r = once(state);
-
+	r = send_to(&message, as);
 	for (int i = 1; i < TRIES && may_pass(r); i++) {
 		nanosleep(&pause, NULL);
-		r = once(state);
+		r = send_to(&message, as);
 	}
 	return r;
 }
@@ -118,10 +99,12 @@ void notify_through(int fd)
 
 int notify_manager_directly(const char *state)
 {
-	return try(as_self, state);
+	return notify_as(state, 0);
 }
 
 int notify_manager(const char *state)
 {
-	return try(through < 0 ? as_parent : to_parent, state);
+	if (through < 0)
+		return notify_as(state, getppid());
+	return send(through, state, strlen(state), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }

@@ -167,18 +167,6 @@ START_TEST(too_few_open_files_are_said_at_the_start)
 }
 END_TEST
 
-START_TEST(who_still_asks_for_auto_is_told_what_to_do)
-{
-	const char *arguments[] = {"frmps-server", "--config", "/dev/null", "--backend", "auto", NULL};
-	char said[4096];
-
-	ck_assert_int_eq(run_server(arguments, said, sizeof(said)), 64);
-	/* The other one says where help is. */
-	ck_assert_int_eq(count_lines(said), 2);
-	ck_assert_msg(strstr(said, "say host to run kernels on the processor") != NULL, "%s", said);
-}
-END_TEST
-
 /* Return: 0 if the device's name says that it is none. */
 static int read_name(int argument)
 {
@@ -737,7 +725,6 @@ int main(void)
 	tcase_set_timeout(start, 120);
 	tcase_add_checked_fixture(start, NULL, stop);
 	tcase_add_test(start, without_a_gpu_the_service_does_not_start);
-	tcase_add_test(start, who_still_asks_for_auto_is_told_what_to_do);
 	tcase_add_test(start, a_guarantee_that_nobody_could_get_is_no_configuration);
 	tcase_add_test(start, too_few_open_files_are_said_at_the_start);
 	tcase_add_test(start, the_host_backend_says_what_it_is);
