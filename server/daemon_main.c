@@ -71,8 +71,8 @@ static void stop_as_ordered(struct daemon *daemon, const struct legacy *legacy)
 		daemon_stop(daemon);
 }
 
-/* Programs work on. What is missing, most likely memory, may be there for the next life, which the
- * holder starts after a pause, a few times in a row. */
+/* Programs work on. The holder starts the next life after a pause, a few times in a row: then there
+ * may be what is missing now, most likely memory. */
 static _Noreturn void end_life(void)
 {
 	log_error("this daemon cannot take over: it ends");
