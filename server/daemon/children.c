@@ -345,7 +345,8 @@ static void executor_gone(struct domain *domain, struct worker *worker)
 	domain_keep_all(domain, false);
 	domain_fill_all(domain);
 	due_domain(domain, DOMAIN_DUE_END);
-	if (!worker->was_ready && !daemon->ready && !daemon->leaving) {
+	/* The device is known from an executor that started: this one is replaced. */
+	if (!worker->was_ready && !daemon->device_known && !daemon->leaving) {
 		snprintf(reason, sizeof(reason), "no executor can start: %s",
 			worker->lost_text[0] ? worker->lost_text : "it ended (its messages are above)");
 		daemon_fail(daemon, reason);
