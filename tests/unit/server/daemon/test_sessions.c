@@ -57,8 +57,8 @@ START_TEST(executors_start_one_after_the_other)
 }
 END_TEST
 
-/* Nobody knows yet what the device can give out. */
-START_TEST(who_comes_before_the_device_is_known_is_capped_all_the_same)
+/* The first executor is ready, and describes a device whose multiprocessors can be shared out. */
+static void ready_as_h100(void)
 {
 	static const int32_t attributes[] = {[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132};
 	static const uint8_t uuid[16] = {1};
@@ -68,12 +68,18 @@ START_TEST(who_comes_before_the_device_is_known_is_capped_all_the_same)
 	const struct wire_message ready = {
 		.type = WIRE_READY, .ready = {.device = device, .sm_granule = 8, .sm_units = 15}};
 
+	fake_send(fake, active->socket, &ready, NULL, 0);
+}
+
+/* Nobody knows yet what the device can give out. */
+START_TEST(who_comes_before_the_device_is_known_is_capped_all_the_same)
+{
 	fake = fake_new(0);
 	active = &fake->children[1];
 	fake->daemon.rules.general.sm_percent = 50;
 	fake_hello(fake, &client);
 	fake_ready(fake, &fake->children[0]);
-	fake_send(fake, active->socket, &ready, NULL, 0);
+	ready_as_h100();
 	fake_serve(fake, active, WIRE_PING);
 	fake_serve(fake, active, WIRE_ACTIVATE);
 	fake_open(fake, active);
@@ -165,14 +171,6 @@ END_TEST
 /* The CUDA runtime asks for the multiprocessors once, and before there is a session. */
 START_TEST(who_asks_before_the_device_is_known_waits)
 {
-	static const int32_t attributes[] = {[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132};
-	static const uint8_t uuid[16] = {1};
-	const struct wire_device device = {.name = "as an H100",
-		.uuid = {uuid, sizeof(uuid)},
-		.attributes = {attributes, sizeof(attributes) / sizeof(attributes[0])}};
-	const struct wire_message ready = {
-		.type = WIRE_READY, .ready = {.device = device, .sm_granule = 8, .sm_units = 15}};
-
 	fake = fake_new(0);
 	active = &fake->children[1];
 	fake->heritage.count = 2;
@@ -181,7 +179,7 @@ START_TEST(who_asks_before_the_device_is_known_waits)
 	fake_hello(fake, &client);
 	fake_ready(fake, &fake->children[0]);
 	fake_turn(fake);
-	fake_send(fake, active->socket, &ready, NULL, 0);
+	ready_as_h100();
 	ck_assert_int_eq(
 		expect_description()->device.attributes.at[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT], 64);
 	fake_describe = 0;
