@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static CUmodule module;
 
@@ -24,6 +25,44 @@ void *read_file(const char *path)
 		ck_abort_msg("cannot read %s", path);
 	fclose(file);
 	return bytes;
+}
+
+static size_t file_bytes(const char *path)
+{
+	struct stat status;
+
+	ck_assert_int_eq(stat(path, &status), 0);
+	return (size_t)status.st_size;
+}
+
+void *kernels_source(const char *behaviour)
+{
+	const char *path = getenv("FRMPS_TEST_KERNELS");
+	struct {
+		uint32_t magic;
+		uint16_t version, header_bytes;
+		uint64_t payload_bytes;
+	} header = {0xba55ed50, 1, 16, 0};
+	struct {
+		uint16_t kind, version;
+		uint32_t header_bytes;
+		uint64_t payload_bytes;
+	} text = {1, 1, 16, 0};
+	size_t bytes = file_bytes(path), length;
+	void *object = read_file(path);
+	char line[160], *whole;
+
+	length = (size_t)snprintf(line, sizeof(line), "host-text%s\n", behaviour);
+	text.payload_bytes = length + bytes;
+	header.payload_bytes = sizeof(text) + text.payload_bytes;
+	whole = malloc(sizeof(header) + header.payload_bytes);
+	ck_assert_ptr_nonnull(whole);
+	memcpy(whole, &header, sizeof(header));
+	memcpy(whole + sizeof(header), &text, sizeof(text));
+	memcpy(whole + sizeof(header) + sizeof(text), line, length);
+	memcpy(whole + sizeof(header) + sizeof(text) + length, object, bytes);
+	free(object);
+	return whole;
 }
 
 bool is_native(void)

@@ -54,5 +54,8 @@ CUresult launch_spin(uint32_t *word, uint32_t value, CUstream stream);
 
 /** Whole file with a NUL behind it; fails the test if it cannot be read. The caller frees it. */
 void *read_file(const char *path);
+/** A fat binary with one text, which the host backend compiles to the test kernels.
+ * @behaviour: what its first line says behind the name. Return: from malloc() */
+void *kernels_source(const char *behaviour);
 
 #endif

@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -693,36 +692,6 @@ static bool is_wanted(const char *wanted, const char *name)
 	return !wanted || !strcmp(wanted, name);
 }
 
-/* A fat binary with a text, which the host backend compiles to the same kernels
- * (test_compiling.c). */
-static void *make_text(void)
-{
-	const char *path = getenv("FRMPS_TEST_KERNELS"), *line = "host-text\n";
-	struct {
-		uint32_t magic;
-		uint16_t version, header_bytes;
-		uint64_t payload_bytes;
-	} header = {0xba55ed50, 1, 16, 0};
-	struct {
-		uint16_t kind, version;
-		uint32_t header_bytes;
-		uint64_t payload_bytes;
-	} member = {1, 1, 16, 0};
-	struct stat status;
-	char *whole;
-
-	if (stat(path, &status) < 0)
-		return NULL;
-	member.payload_bytes = strlen(line) + (size_t)status.st_size;
-	header.payload_bytes = sizeof(member) + member.payload_bytes;
-	whole = malloc(sizeof(header) + header.payload_bytes);
-	memcpy(whole, &header, sizeof(header));
-	memcpy(whole + sizeof(header), &member, sizeof(member));
-	memcpy(whole + sizeof(header) + sizeof(member), line, strlen(line));
-	memcpy(whole + sizeof(header) + sizeof(member) + strlen(line), image, (size_t)status.st_size);
-	return whole;
-}
-
 static void take_options(int count, char **arguments)
 {
 	static const struct option known[] = {{"full", no_argument, NULL, 'f'},
@@ -752,7 +721,7 @@ START_TEST(every_call_fails_once)
 	page = failing_make(path);
 	setenv("FRMPS_TEST_SERVER", getenv("FRMPS_TEST_FAILING_SERVER"), 1);
 	image = read_file(getenv("FRMPS_TEST_KERNELS"));
-	source = make_text();
+	source = kernels_source("");
 	ck_assert(page && source);
 	printf("%-19s %-7s points right error beside replaced found\n", "fails in", "call");
 	for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++)

@@ -35,53 +35,13 @@ static char fifo[128], notes[128];
  * Sources
  */
 
-static size_t file_bytes(const char *path)
-{
-	struct stat status;
-
-	ck_assert_int_eq(stat(path, &status), 0);
-	return (size_t)status.st_size;
-}
-
-/* A fat binary with one text, which becomes the test kernels. @behaviour: what its first line says
- * behind the name */
-static void *source(const char *behaviour)
-{
-	const char *path = getenv("FRMPS_TEST_KERNELS");
-	struct {
-		uint32_t magic;
-		uint16_t version, header_bytes;
-		uint64_t payload_bytes;
-	} header = {0xba55ed50, 1, 16, 0};
-	struct {
-		uint16_t kind, version;
-		uint32_t header_bytes;
-		uint64_t payload_bytes;
-	} text = {1, 1, 16, 0};
-	size_t bytes = file_bytes(path), length;
-	void *object = read_file(path);
-	char line[160], *whole;
-
-	length = (size_t)snprintf(line, sizeof(line), "host-text%s\n", behaviour);
-	text.payload_bytes = length + bytes;
-	header.payload_bytes = sizeof(text) + text.payload_bytes;
-	whole = malloc(sizeof(header) + header.payload_bytes);
-	ck_assert_ptr_nonnull(whole);
-	memcpy(whole, &header, sizeof(header));
-	memcpy(whole + sizeof(header), &text, sizeof(text));
-	memcpy(whole + sizeof(header) + sizeof(text), line, length);
-	memcpy(whole + sizeof(header) + sizeof(text) + length, object, bytes);
-	free(object);
-	return whole;
-}
-
 /* @wait: the path of a FIFO */
 static void *slow_source(const char *wait)
 {
 	char behaviour[140];
 
 	snprintf(behaviour, sizeof(behaviour), " %s", wait);
-	return source(behaviour);
+	return kernels_source(behaviour);
 }
 
 static void expect_kernels_run(CUmodule module)
@@ -191,7 +151,7 @@ static int link_slowly(int progress, int orders)
 static int do_everything(int unused)
 {
 	const char *path = getenv("FRMPS_TEST_KERNELS");
-	void *text = source(""), *image;
+	void *text = kernels_source(""), *image;
 	CUlinkState link;
 	CUmodule module;
 
@@ -394,17 +354,17 @@ static int crash_each_time(int unused)
 
 	(void)unused;
 	driver_open();
-	ck_assert_int_eq(load_text(source("-crash"), &module, log), CUDA_ERROR_INVALID_PTX);
+	ck_assert_int_eq(load_text(kernels_source("-crash"), &module, log), CUDA_ERROR_INVALID_PTX);
 	expect_in(log, "crashed");
 	expect_in(log, CRASH);
-	ck_assert_int_eq(link_text(source("-crash"), log), CUDA_ERROR_INVALID_PTX);
+	ck_assert_int_eq(link_text(kernels_source("-crash"), log), CUDA_ERROR_INVALID_PTX);
 	expect_in(log, "crashed");
 	/* Nothing else of the program is touched. */
 	expect_kernels_run(kernels());
-	ck_cuda(load_text(source(""), &module, log));
+	ck_cuda(load_text(kernels_source(""), &module, log));
 	ck_assert_str_eq(log, "");
 	expect_kernels_run(module);
-	ck_cuda(link_text(source(""), log));
+	ck_cuda(link_text(kernels_source(""), log));
 	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
 	return 0;
 }
@@ -436,11 +396,11 @@ static int crash_once(int unused)
 	(void)unused;
 	driver_attach();
 	snprintf(behaviour, sizeof(behaviour), "-crash %s", notes);
-	ck_cuda(load_text(source(behaviour), &module, log));
+	ck_cuda(load_text(kernels_source(behaviour), &module, log));
 	ck_assert_str_eq(log, "");
 	expect_kernels_run(module);
 	ck_assert_int_eq(unlink(notes), 0);
-	ck_cuda(link_text(source(behaviour), log));
+	ck_cuda(link_text(kernels_source(behaviour), log));
 	ck_assert_str_eq(log, "");
 	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
 	return 0;
@@ -471,7 +431,7 @@ static int link_beside_a_crash(int unused)
 	driver_attach();
 	ck_cuda(cuLinkCreate_v2(0, NULL, NULL, &link));
 	ck_cuda(cuLinkAddFile_v2(link, CU_JIT_INPUT_OBJECT, path, 0, NULL, NULL));
-	ck_assert_int_eq(load_text(source("-crash"), &module, log), CUDA_ERROR_INVALID_PTX);
+	ck_assert_int_eq(load_text(kernels_source("-crash"), &module, log), CUDA_ERROR_INVALID_PTX);
 	ck_cuda(cuLinkComplete(link, &image, NULL));
 	ck_cuda(cuModuleLoadData(&module, image));
 	ck_cuda(cuLinkDestroy(link));
@@ -493,7 +453,7 @@ static int spin(int unused)
 
 	(void)unused;
 	driver_attach();
-	ck_assert_int_eq(load_text(source("-spin"), &module, log), CUDA_ERROR_INVALID_PTX);
+	ck_assert_int_eq(load_text(kernels_source("-spin"), &module, log), CUDA_ERROR_INVALID_PTX);
 	expect_in(log, "within 1 s");
 	expect_kernels_run(kernels());
 	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
@@ -514,8 +474,8 @@ static int eat(int unused)
 
 	(void)unused;
 	driver_attach();
-	ck_assert_int_eq(load_text(source("-eat"), &module, log), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_cuda(load_text(source(""), &module, log));
+	ck_assert_int_eq(load_text(kernels_source("-eat"), &module, log), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_cuda(load_text(kernels_source(""), &module, log));
 	expect_kernels_run(module);
 	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
 	return 0;
@@ -542,7 +502,7 @@ static int look_around(int as)
 		return 77;
 	driver_attach();
 	snprintf(behaviour, sizeof(behaviour), "-look %s", notes);
-	ck_cuda(load_text(source(behaviour), &module, log));
+	ck_cuda(load_text(kernels_source(behaviour), &module, log));
 	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
 	return 0;
 }
@@ -661,7 +621,7 @@ static int load_noted(int number)
 	void *text;
 
 	snprintf(behaviour, sizeof(behaviour), "-look %s%.*s/notes", service.folder, number, "//////////");
-	text = source(behaviour);
+	text = kernels_source(behaviour);
 	driver_attach();
 	ck_cuda(cuModuleLoadData(&module, text));
 	free(text);
@@ -679,7 +639,7 @@ static int load_with_log(int unused)
 
 	(void)unused;
 	snprintf(behaviour, sizeof(behaviour), "-look %s", notes);
-	text = source(behaviour);
+	text = kernels_source(behaviour);
 	driver_attach();
 	ck_cuda(cuModuleLoadDataEx(&module, text, 2, options, values));
 	free(text);
