@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "protocol/place.h"
+#include "server/holder/holder.h"
 #include "server/log.h"
 #include "server/loop/notify.h"
 #include "server/loop/timer.h"
@@ -52,15 +53,6 @@ struct parent {
 	bool stops;  /* no member is started any more */
 	int code;    /* of the first member that failed for good */
 };
-
-static void fill_signals(sigset_t *set)
-{
-	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
-
-	sigemptyset(set);
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		sigaddset(set, numbers[i]);
-}
 
 static bool lives(const struct member *member)
 {
@@ -88,7 +80,7 @@ static void become_member(struct parent *parent, pid_t self, int reports)
 		close_reports(&parent->members[i]);
 	close(parent->signals);
 	notify_through(reports);
-	fill_signals(&signals);
+	holder_signals(&signals);
 	sigprocmask(SIG_UNBLOCK, &signals, NULL);
 }
 
@@ -280,7 +272,7 @@ int parent_run(unsigned count, int (*serve)(void *context, unsigned number), voi
 	sigset_t signals;
 
 	log_bug_on(!count || count > PLACE_DEVICES);
-	fill_signals(&signals);
+	holder_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	parent.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (parent.signals < 0) {

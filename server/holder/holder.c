@@ -109,8 +109,7 @@ struct holder {
 	unsigned crash_count;
 };
 
-/* The signals that the service handles; SIGCHLD means that a child has ended. */
-static void fill_signals(sigset_t *set)
+void holder_signals(sigset_t *set)
 {
 	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
 
@@ -434,7 +433,7 @@ static void become_daemon(struct holder *holder, pid_t parent)
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	fill_signals(&signals);
+	holder_signals(&signals);
 	sigprocmask(SIG_UNBLOCK, &signals, NULL);
 	close(holder->signals);
 	close(holder->socket);
@@ -575,7 +574,7 @@ int holder_run(int (*run)(void *context, const struct legacy *legacy), void *con
 	/* Compilers are the daemon's own children, and end with the daemon: somebody has to wait
 	 * for them. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	fill_signals(&signals);
+	holder_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	/* A program may ask for more than a file may have (RLIMIT_FSIZE): the request fails. */

@@ -5,6 +5,7 @@
 #ifndef FRMPS_SERVER_HOLDER_HOLDER_H
 #define FRMPS_SERVER_HOLDER_HOLDER_H
 
+#include <signal.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -69,6 +70,9 @@ struct holder_message {
 /** An empty board, which children share; to be unmapped with munmap(). Return: NULL without
  * memory. */
 struct holder_board *holder_board_new(void);
+
+/** The signals that the service handles; SIGCHLD means that a child has ended. */
+void holder_signals(sigset_t *set);
 
 /**
  * Becomes the holder and runs daemons in children until a daemon exits on purpose, or crashes too
