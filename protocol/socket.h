@@ -57,6 +57,12 @@ int packet_send(int socket, const uint8_t *bytes, size_t length, const int *fds,
 int message_send(int socket, const struct wire_message *message, const int *fds, unsigned fd_count);
 
 /**
+ * Connects to a service, blocking. @seconds: limit for each call on the socket; 0: none. The caller
+ * closes *ret_fd. Return: 0 or -errno; -ENAMETOOLONG for a path without room in an address.
+ */
+int socket_connect(const char *path, unsigned seconds, int *ret_fd);
+
+/**
  * True if only root and this user can have put a socket into a directory: any user may be the first
  * to make a directory in /tmp. Any thread.
  */

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "protocol/place.h"
@@ -60,23 +57,10 @@ bool ask_text(const char *text, const char *key, char *ret_text, size_t size)
 /* Return: a connected socket; -1 */
 static int reach(unsigned number, unsigned patience_s)
 {
-	const struct timeval patience = {.tv_sec = patience_s};
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	char path[PLACE_BYTES];
 	int fd;
 
-	if (place_find_device(number, path) || strlen(path) >= sizeof(address.sun_path))
-		return -1;
-	strcpy(address.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -1;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
-		return fd;
-	close(fd);
-	return -1;
+	return place_find_device(number, path) || socket_connect(path, patience_s, &fd) ? -1 : fd;
 }
 
 /* A document too long for a packet comes as a file. Return: the text, which the caller frees;

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
@@ -29,30 +27,6 @@ int ask_find(const char *given, char path[PLACE_BYTES], char *ret_text, size_t t
 			path);
 		return -EACCES;
 	}
-	return 0;
-}
-
-static int reach(const char *path, unsigned seconds, int *ret_fd)
-{
-	const struct timeval patience = {.tv_sec = seconds};
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd;
-
-	if (strlen(path) >= sizeof(address.sun_path))
-		return -ENAMETOOLONG;
-	strcpy(address.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		int error = errno;
-
-		close(fd);
-		return -error;
-	}
-	*ret_fd = fd;
 	return 0;
 }
 
@@ -208,7 +182,7 @@ int ask_with(const char *path, const char *command, const struct wire_names *arg
 	char why[2048];
 	int fd = -1, r;
 
-	r = packet ? reach(path, seconds, &fd) : -ENOMEM;
+	r = packet ? socket_connect(path, seconds, &fd) : -ENOMEM;
 	r = r ? r : converse(fd, command, arguments, packet, ret_json, why, sizeof(why));
 	if (fd >= 0)
 		close(fd);
