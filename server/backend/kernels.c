@@ -80,7 +80,9 @@
 
 /* The addend of an index is a signed number of 16 bits: tables move below that. */
 #define OFFSETS_END 0x8000u
-#define TAIL_ALIGN  16u
+/* Addresses in a module's table that instructions can name: offsets have 16 bits. */
+#define SLOTS_MAX  (0x10000u / ADDRESS_BYTES)
+#define TAIL_ALIGN 16u
 
 /* ---- small things ---- */
 
@@ -614,14 +616,19 @@ static uint64_t offset_of(uint64_t low)
 	return bits(low, 38, 16);
 }
 
+/* True if a load adds a register to its offset. */
+static bool has_index(uint64_t low)
+{
+	unsigned none = bits(low, 0, 12) == LDC ? RZ : 0;
+
+	return bits(low, 0, 12) == ULDC_AT || bits(low, 24, 8) != none;
+}
+
 /* True if a load may read the word of bank 0 with the address of bank 3. */
 static bool may_know_constants(uint64_t low)
 {
-	unsigned none = bits(low, 0, 12) == LDC ? RZ : 0;
-	bool has_index = bits(low, 0, 12) == ULDC_AT || bits(low, 24, 8) != none;
-
 	return bits(low, 54, 5) == 0 && offset_of(low) < CONSTANTS_ADDRESS + ADDRESS_BYTES &&
-	       (has_index || offset_of(low) + 16 > CONSTANTS_ADDRESS);
+	       (has_index(low) || offset_of(low) + 16 > CONSTANTS_ADDRESS);
 }
 
 /* Code that reads banks: is all of the code understood, and does any of it read bank 3? */
@@ -673,12 +680,114 @@ static void read_codes(struct kernels *kernels, const uint32_t *owners)
 	kernels->reads_constants &= kernels->constants != 0;
 }
 
-/* ---- kernels, settled ---- */
+/* ---- tables of addresses ---- */
 
 static uint32_t section_bytes(const struct kernels *kernels, uint32_t index)
 {
 	return index ? (uint32_t)elf_section(&kernels->elf, index).sh_size : 0;
 }
+
+/* What a kernel reads of its module's table of addresses. A module has an address for each
+ * assertion, say, and a kernel needs a few of them: it carries those, in their order. */
+struct slots {
+	uint32_t count;		   /* of the table */
+	uint32_t carried;	   /* of these, by the kernel */
+	uint16_t place[SLOTS_MAX]; /* 1 + the place of a slot among those; 0: not carried */
+};
+
+static struct slots all_slots(uint32_t count)
+{
+	struct slots slots = {.count = count, .carried = count};
+
+	for (uint32_t i = 0; i < count && i < SLOTS_MAX; i++)
+		slots.place[i] = (uint16_t)(i + 1);
+	return slots;
+}
+
+/* Bytes that a load reads; 0: unknown. */
+static uint32_t load_bytes(uint64_t high)
+{
+	static const uint8_t sizes[] = {1, 1, 2, 2, 4, 8};
+	unsigned size = bits(high, 9, 3);
+
+	return size < sizeof(sizes) ? sizes[size] : 0;
+}
+
+/* Return: false: what it reads is not known. @io: place[] is 1 for each slot that is read */
+static bool note_load(const uint8_t *at, struct slots *io)
+{
+	uint64_t low, high, end;
+
+	memcpy(&low, at, sizeof(low));
+	memcpy(&high, at + sizeof(low), sizeof(high));
+	if (!is_load(low) || bits(low, 54, 5) != BANK_SLOTS)
+		return true;
+	end = offset_of(low) + load_bytes(high);
+	if (has_index(low) || !load_bytes(high) || end > (uint64_t)io->count * ADDRESS_BYTES)
+		return false;
+	for (uint64_t i = offset_of(low) / ADDRESS_BYTES; i * ADDRESS_BYTES < end; i++)
+		io->place[i] = 1;
+	return true;
+}
+
+static struct slots slots_of(const struct kernels *kernels, const struct kernels_kernel *kernel)
+{
+	struct slots slots = {
+		.count = (section_bytes(kernels, kernels->slots) + ADDRESS_BYTES - 1) / ADDRESS_BYTES};
+	Elf64_Shdr section = elf_section(&kernels->elf, kernel->section);
+	const uint8_t *code = kernels->elf.image + section.sh_offset;
+
+	if (slots.count > SLOTS_MAX)
+		return all_slots(slots.count);
+	for (uint64_t at = 0; slots.count && at < section.sh_size; at += CODE_BYTES)
+		if (!note_load(code + at, &slots))
+			return all_slots(slots.count);
+	for (uint32_t i = 0; i < slots.count; i++)
+		if (slots.place[i])
+			slots.place[i] = (uint16_t)++slots.carried;
+	return slots;
+}
+
+/* The offset in what is carried of an offset in the table. */
+static uint64_t carried_offset(const struct slots *slots, uint64_t offset)
+{
+	return (slots->place[offset / ADDRESS_BYTES] - 1u) * ADDRESS_BYTES + offset % ADDRESS_BYTES;
+}
+
+struct slots_room {
+	const struct slots *slots;
+	uint8_t *at;
+};
+
+/* visit_fn. @context: struct slots_room */
+static void put_slot(const struct kernels *kernels, const struct relocation *one, void *context)
+{
+	struct slots_room *room = context;
+	struct relocation moved = *one;
+
+	if (!room->slots->place[one->offset / ADDRESS_BYTES])
+		return;
+	moved.offset = carried_offset(room->slots, one->offset);
+	put(kernels, &moved, room->at);
+}
+
+/* @ret: zeros, 8 bytes for each slot that is carried */
+static void fill_slots(const struct kernels *kernels, const struct slots *slots, uint8_t *ret)
+{
+	struct slots_room room = {slots, ret};
+	Elf64_Shdr section = elf_section(&kernels->elf, kernels->slots);
+
+	for (uint32_t i = 0; section.sh_type != SHT_NOBITS && i < slots->count; i++) {
+		uint64_t at = (uint64_t)i * ADDRESS_BYTES, rest = section.sh_size - at;
+
+		if (slots->place[i])
+			memcpy(ret + carried_offset(slots, at), kernels->elf.image + section.sh_offset + at,
+				rest < ADDRESS_BYTES ? rest : ADDRESS_BYTES);
+	}
+	visit(kernels, kernels->slots, put_slot, &room);
+}
+
+/* ---- kernels, settled ---- */
 
 /* As computed by a driver: warps get registers in pieces of 256, and there are 16384 for each
  * quarter of a multiprocessor. */
@@ -715,8 +824,7 @@ static void settle(struct kernels *kernels, struct kernels_kernel *kernel, int32
 
 	kernel->tail = (kernel->parameters + TAIL_ALIGN - 1) & ~(TAIL_ALIGN - 1);
 	kernel->tail_bytes =
-		((section_bytes(kernels, kernels->slots) + ADDRESS_BYTES - 1) & ~(ADDRESS_BYTES - 1)) +
-		section_bytes(kernels, kernel->jumps);
+		slots_of(kernels, kernel).carried * ADDRESS_BYTES + section_bytes(kernels, kernel->jumps);
 	end = kernel->tail + kernel->tail_bytes;
 	if (kernel->jumps && section_bytes(kernels, kernel->jumps) > KERNELS_CARRIED_MAX)
 		end = UINT32_MAX;
@@ -850,8 +958,9 @@ uint64_t kernels_code_bytes(const struct kernels *kernels, const struct kernels_
 	return elf_section(&kernels->elf, kernel->section).sh_size;
 }
 
-/* Makes an instruction read the data that has moved behind the parameters. */
-static void move_load(uint8_t *at, uint32_t slots, uint32_t jumps)
+/* Makes an instruction read the data that has moved behind the parameters.
+ * @behind, @jumps: where the addresses and the kernel's own numbers are in bank 0 */
+static void move_load(uint8_t *at, const struct slots *slots, uint32_t behind, uint32_t jumps)
 {
 	uint64_t low, offset;
 	unsigned bank;
@@ -860,7 +969,13 @@ static void move_load(uint8_t *at, uint32_t slots, uint32_t jumps)
 	bank = bits(low, 54, 5);
 	if (!is_load(low) || (bank != BANK_JUMPS && bank != BANK_SLOTS))
 		return;
-	offset = (offset_of(low) + (bank == BANK_SLOTS ? slots : jumps)) & 0xffff;
+	offset = offset_of(low);
+	if (bank == BANK_JUMPS)
+		offset += jumps;
+	else
+		offset = behind +
+			 (slots->place[offset / ADDRESS_BYTES] ? carried_offset(slots, offset) : offset);
+	offset &= 0xffff;
 	low &= ~(UINT64_C(0x1f) << 54 | UINT64_C(0xffff) << 38);
 	low |= offset << 38;
 	memcpy(at, &low, sizeof(low));
@@ -870,17 +985,17 @@ void kernels_place(const struct kernels *kernels, const struct kernels_kernel *k
 	uint8_t *ret_tail)
 {
 	uint64_t bytes = kernels_code_bytes(kernels, kernel);
-	uint32_t slots = KERNELS_PARAMETERS + kernel->tail,
-		 jumps = slots + kernel->tail_bytes - section_bytes(kernels, kernel->jumps);
+	struct slots slots = slots_of(kernels, kernel);
+	uint32_t behind = KERNELS_PARAMETERS + kernel->tail, jumps = behind + slots.carried * ADDRESS_BYTES;
 
 	fill(kernels, kernel->section, ret_code);
 	memset(ret_tail, 0, kernel->tail_bytes);
-	if (kernels->slots)
-		fill(kernels, kernels->slots, ret_tail);
+	if (slots.carried)
+		fill_slots(kernels, &slots, ret_tail);
 	if (kernel->jumps)
-		fill(kernels, kernel->jumps, ret_tail + (jumps - slots));
+		fill(kernels, kernel->jumps, ret_tail + (jumps - behind));
 	for (uint64_t at = 0; kernel->tail_bytes && at < bytes; at += CODE_BYTES)
-		move_load(ret_code + at, slots, jumps);
+		move_load(ret_code + at, &slots, behind, jumps);
 }
 
 bool kernels_variable(const struct kernels *kernels, const char *name, bool *ret_is_constant,

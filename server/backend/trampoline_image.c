@@ -20,6 +20,7 @@
 #define PARAMETERS_AT 0x210u
 #define CODE_BYTES    128u
 #define SHARED_BYTES  0x400u /* of the driver */
+#define PARAMETER_MAX 16376u
 
 /* Sections in front of those of kernels. */
 enum { NONE, SECTION_NAMES, NAMES, SYMBOLS, INFO, TOOL_NOTE, CUDA_NOTE, COMPAT, CALLS, FIRST };
@@ -207,19 +208,36 @@ static void add_info(struct image *image)
 	free(info.at);
 }
 
+/* A kernel's parameters. The size of one has 14 bits: where more bytes are carried, they are
+ * several parameters. */
+static void add_parameter_info(struct buffer *info, uint32_t carried)
+{
+	for (uint32_t i = 0, at = 0; at < carried; i++) {
+		uint32_t bytes = carried - at < PARAMETER_MAX ? carried - at : PARAMETER_MAX;
+		const uint32_t words[] = {sized(0x17, 3), 0, at << 16 | i, 0x1f000 | bytes << 18};
+
+		add(info, words, sizeof(words));
+		at += bytes;
+	}
+}
+
 static void add_kernel_info(struct image *image, uint32_t kernel)
 {
 	const struct trampoline_class *class = &image->form->classes[kernel];
 	uint32_t parameters = 1 + image->form->count + kernel; /* symbol of its section */
 	char name[TRAMPOLINE_NAME_BYTES];
-	const uint32_t words[] = {sized(0x37, 1), 0x82, /* of CUDA 13.0 */
-		/* The parameter: larger than ptxas ever declares. */
-		sized(0x17, 3), 0, 0, 0x1f000 | class->carried << 18, value(3, 0x50, 0), value(3, 0x1b, 0xff),
-		value(2, 0x4c, class->barriers), value(3, 0x5f, 0x101), sized(0x1c, 1), 0x20,
-		value(3, 0x19, class->carried), sized(0x0a, 2), parameters,
-		class->carried << 16 | PARAMETERS_AT, sized(0x36, 1), 8};
+	struct buffer info = {0};
+	const uint32_t before[] = {sized(0x37, 1), 0x82 /* of CUDA 13.0 */},
+		       behind[] = {value(3, 0x50, 0), value(3, 0x1b, 0xff), value(2, 0x4c, class->barriers),
+			       value(3, 0x5f, 0x101), sized(0x1c, 1), 0x20, value(3, 0x19, class->carried),
+			       sized(0x0a, 2), parameters, class->carried << 16 | PARAMETERS_AT,
+			       sized(0x36, 1), 8};
 
+	add(&info, before, sizeof(before));
+	add_parameter_info(&info, class->carried);
+	add(&info, behind, sizeof(behind));
 	trampoline_name(class, name);
+	image->file.is_full |= info.is_full;
 	add_section(image, &(struct section){.stem = ".nv.info.",
 				   .name = name,
 				   .type = TYPE_INFO,
@@ -227,8 +245,9 @@ static void add_kernel_info(struct image *image, uint32_t kernel)
 				   .link = SYMBOLS,
 				   .info = code_of(image, kernel),
 				   .align = 4,
-				   .bytes = words,
-				   .count = sizeof(words)});
+				   .bytes = info.at,
+				   .count = info.count});
+	free(info.at);
 }
 
 /* ---- code ---- */

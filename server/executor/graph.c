@@ -97,6 +97,13 @@ static CUresult take(struct job *job, struct graph *graph, const char **ret_text
 	return CUDA_SUCCESS;
 }
 
+/* Codes of a build that mean the same to the program as natively; all others say that the
+ * description names what is not there. */
+static bool is_passed_on(CUresult code)
+{
+	return code == CUDA_ERROR_NOT_SUPPORTED || code == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 void graph_make(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
@@ -114,8 +121,12 @@ void graph_make(struct job *job)
 		code = take(job, graph, &text);
 	}
 	/* To a standby the request may come when the client has gone on. */
-	if (!code && (built = graph_build(tenant, graph)) && word_relaxed(&tenant->generation))
-		code = built == CUDA_ERROR_NOT_SUPPORTED ? built : CUDA_ERROR_INVALID_VALUE;
+	if (!code && (built = graph_build(tenant, graph)) && word_relaxed(&tenant->generation)) {
+		log_info("session %llu (%s, pid %d): a graph of %u nodes cannot be built, code %d",
+			(unsigned long long)tenant->id, tenant->program, tenant->pid,
+			graph_head(graph)->nodes, (int)built);
+		code = is_passed_on(built) ? built : CUDA_ERROR_INVALID_VALUE;
+	}
 	if (code)
 		graph_free(tenant, graph);
 	else

@@ -34,6 +34,13 @@ static void open_placed(void)
 	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
 }
 
+/* Behind a change of the image. */
+static void open_again(void)
+{
+	kernels_close(&kernels);
+	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
+}
+
 static void drop(void)
 {
 	kernels_close(&kernels);
@@ -61,7 +68,7 @@ START_TEST(kernels_are_read)
 	jumps = kernel_of("jumps");
 	ck_assert_int_eq(jumps->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], 1024);
 	/* Two addresses of the module, and nine jumps. */
-	ck_assert_uint_eq(jumps->tail_bytes, 16 + 36);
+	ck_assert_uint_eq(jumps->tail_bytes, 36);
 	ck_assert(kernels.reads_constants);
 }
 END_TEST
@@ -145,7 +152,59 @@ START_TEST(tables_move_behind_the_parameters)
 }
 END_TEST
 
-START_TEST(jumps_move_behind_the_addresses)
+/* The first load of the kernel `slots` from the table of addresses. */
+static uint8_t *first_slot_load(void)
+{
+	uint8_t *code = image + elf_section(&kernels.elf, kernel_of("slots")->section).sh_offset;
+	uint64_t unused;
+
+	while (!count_loads(code, 16, 4, &unused))
+		code += 16;
+	return code;
+}
+
+/* A kernel carries the addresses that it reads, not all of its module's. */
+START_TEST(a_kernel_carries_what_it_reads)
+{
+	static const uint64_t nop[2] = {UINT64_C(0x7918), UINT64_C(0x000fc00000000000)};
+	const struct kernels_kernel *slots;
+	uint64_t bytes, offset = 0, slot, parameters = 0x210;
+	uint8_t *code, *tail;
+
+	open_placed();
+	memcpy(first_slot_load(), nop, sizeof(nop));
+	open_again();
+	give_places();
+	slots = kernel_of("slots");
+	ck_assert_uint_eq(slots->tail_bytes, sizeof(slot));
+	bytes = kernels_code_bytes(&kernels, slots);
+	code = malloc(bytes);
+	tail = malloc(slots->tail_bytes);
+	kernels_place(&kernels, slots, code, tail);
+	memcpy(&slot, tail, sizeof(slot));
+	ck_assert(slot == address_of("counts") || slot == address_of("firsts"));
+	for (uint64_t at = 0, from; at < bytes; at += 16)
+		if (count_loads(
+			    image + elf_section(&kernels.elf, slots->section).sh_offset + at, 16, 4, &from)) {
+			ck_assert_uint_eq(count_loads(code + at, 16, 0, &offset), 1);
+			ck_assert_uint_eq(offset, parameters + slots->tail + from % 8);
+		}
+	free(code);
+	free(tail);
+}
+END_TEST
+
+/* It carries all of them if nobody can tell which ones it reads. */
+START_TEST(a_kernel_that_reads_by_an_index_carries_all)
+{
+	open_placed();
+	first_slot_load()[3] = 4; /* the register with the index; none is 255 or 0 */
+	open_again();
+	ck_assert_uint_eq(kernel_of("slots")->tail_bytes, 16);
+}
+END_TEST
+
+START_TEST(jumps_move_behind_the_parameters)
 {
 	const struct kernels_kernel *jumps;
 	uint64_t offset = 0, bytes;
@@ -159,7 +218,7 @@ START_TEST(jumps_move_behind_the_addresses)
 	tail = malloc(jumps->tail_bytes);
 	kernels_place(&kernels, jumps, code, tail);
 	ck_assert_uint_eq(count_loads(code, bytes, 2, &offset), 0);
-	ck_assert_int_eq(memcmp(tail + 16, image + elf_section(&kernels.elf, jumps->jumps).sh_offset, 36), 0);
+	ck_assert_int_eq(memcmp(tail, image + elf_section(&kernels.elf, jumps->jumps).sh_offset, 36), 0);
 	free(code);
 	free(tail);
 }
@@ -385,9 +444,10 @@ END_TEST
 
 START_TEST(trampolines_are_kernels)
 {
-	static const struct trampoline_class classes[] = {{24, 1, 64}, {40, 16, 4096}, {255, 1, 16384}};
+	static const struct trampoline_class classes[] = {{24, 1, 64}, {40, 16, 4096}, {255, 1, 32752}};
 	const struct trampoline_form form = {.classes = classes, .count = 3, .has_bank = true};
 	const struct kernels_kernel *found;
+	struct backend_function_info info = {0};
 	char name[TRAMPOLINE_NAME_BYTES];
 	size_t bytes;
 	uint8_t *made = trampoline_image(&form, &bytes);
@@ -402,6 +462,9 @@ START_TEST(trampolines_are_kernels)
 		ck_assert_uint_eq(found->registers, classes[i].registers);
 		ck_assert_uint_eq(found->barriers, classes[i].barriers);
 		ck_assert_uint_eq(found->parameters, classes[i].carried);
+		/* A driver takes a graph's node only if it has bytes for all parameters. */
+		ck_assert(kernels_parameters(&kernels, found, &info));
+		ck_assert_uint_eq(info.argument_bytes, classes[i].carried);
 		ck_assert_uint_eq(kernels_code_bytes(&kernels, found), 128);
 	}
 	kernels_close(&kernels);
@@ -419,7 +482,9 @@ int main(void)
 	tcase_add_test(tests, kernels_are_read);
 	tcase_add_test(tests, parameters_are_read);
 	tcase_add_test(tests, tables_move_behind_the_parameters);
-	tcase_add_test(tests, jumps_move_behind_the_addresses);
+	tcase_add_test(tests, a_kernel_carries_what_it_reads);
+	tcase_add_test(tests, a_kernel_that_reads_by_an_index_carries_all);
+	tcase_add_test(tests, jumps_move_behind_the_parameters);
 	tcase_add_test(tests, constants_stay);
 	tcase_add_test(tests, calls_lead_to_functions);
 	tcase_add_test(tests, variables_have_their_first_values);
