@@ -18,7 +18,9 @@
 #define CONFIG	   "orphan_seconds = 1\nquarantine_faults = 0\n"
 #define LAUNCHES   20
 #define TERMINATED 4
-#define ASK_LONG   60
+/* More than a program has left of the memory that its module's variables lie in. */
+#define ASKED_BYTES (64 << 20)
+#define ASK_LONG    60
 
 static struct service service;
 
@@ -171,7 +173,7 @@ static int asker(int progress, int orders)
 	driver_open();
 	report(progress);
 	ordered(orders, true);
-	r = cuMemAlloc_v2(&memory, 1 << 20);
+	r = cuMemAlloc_v2(&memory, ASKED_BYTES);
 	report(progress);
 	return r ? 3 : 0;
 }
@@ -190,7 +192,7 @@ START_TEST(its_requests_wait_as_well)
 	ck_assert(service_log_wait(&service, "the daemon is back", 1, 60));
 	pass_time(100);
 	ck_assert(!child_progresses(&child));
-	ck_assert_int_eq(status_number(&service, child.pid, "memory_bytes"), 0);
+	ck_assert_int_lt(status_number(&service, child.pid, "memory_bytes"), ASKED_BYTES);
 	see_it_end_well(&child);
 }
 END_TEST
