@@ -191,7 +191,6 @@ struct wire_activate {
 	int32_t code;
 	const char *reason;
 	uint32_t canary_ms;
-	struct wire_u32s formers;
 };
 /* The keeper knows no device: uuid.count is 0 then, and only then the device is absent from the
  * packet. */
@@ -222,11 +221,9 @@ struct wire_chunk {
 	uint64_t bytes, handle;
 };
 struct wire_open_guard {
-	uint64_t near_bytes, far_bytes, reach;
 	uint32_t policy, interval_ms;
 };
-struct wire_stray {
-	uint64_t culprit;
+struct wire_guard_hit {
 	const char *text;
 };
 /* CreateMemory, ReleaseMemory, MapHandle, ExportMemory, ImportMemory: fields that the message lacks
@@ -336,7 +333,7 @@ struct wire_message {
 		struct wire_trouble trouble;
 		struct wire_chunk chunk;
 		struct wire_open_guard open_guard;
-		struct wire_stray stray;
+		struct wire_guard_hit guard_hit;
 		struct wire_memory memory;
 		struct wire_window window;
 		struct wire_tensor_map tensor_map;

@@ -41,8 +41,8 @@ static struct pool pool = {.map = map, .unmap = unmap};
 
 void memory_start(void)
 {
-	/* The room in front of the first allocation is for the service's guard: 4 GiB of 192. */
-	uint64_t lead = connection.device_bytes / 48 / HEAP_GRAIN * HEAP_GRAIN;
+	/* The room in front of the first allocation is for the service's guard. */
+	const uint64_t lead = HEAP_GRAIN;
 
 	pool_init(&pool, connection.window_base + lead, connection.device_bytes - lead - space_bytes(),
 		MEMORY_UNIT, KEEP_BYTES);

@@ -314,8 +314,7 @@ static int read_session(struct adoption *adoption, const struct record *record)
 	session->crashes += adoption->crashed && kept->asked;
 	if (session->opened && session->state == SESSION_CLOSING && !session->given_up)
 		reclaim_begin(daemon);
-	for (int i = 0; i < 2; i++)
-		session->sinks[i] = inventory_chunk(&adoption->inventory, &kept->sinks[i], false);
+	session->sink = inventory_chunk(&adoption->inventory, &kept->sink, false);
 	for (unsigned i = 0; session->memory != SESSION_MEMORY_HERE && i < KEPT_SWAP_FILES; i++) {
 		session->swap_files[i] = inventory_fd(&adoption->inventory, kept->swap_fds[i]);
 		if (!session->swap_files[i] && !session->given_up)

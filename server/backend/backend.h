@@ -268,15 +268,15 @@ struct backend_ops {
 	 * [any] */
 	CUresult (*chunk_map)(uint64_t address, uint64_t bytes, int fd);
 	CUresult (*chunk_unmap)(uint64_t address, uint64_t bytes);
-	/* A sink is a chunk that is mapped again and again, for guard.c. The descriptor is not
-	 * consumed. Slots are as large as the chunk and mapped `count` at a time, back to back from
-	 * an exact address inside a window: all or none. Mappings outlive sink_close(). [any] */
+	/* A sink is a chunk that is mapped again and again, for guard.c, as a whole, at exact
+	 * addresses inside a window. The descriptor is not consumed. Mappings outlive sink_close().
+	 * [any] */
 	CUresult (*sink_open)(int fd, uint64_t bytes, struct backend_sink **ret_sink);
 	CUresult (*sink_close)(struct backend_sink *sink);
-	CUresult (*sink_map)(struct backend_sink *sink, uint64_t address, uint32_t count);
-	CUresult (*sink_unmap)(struct backend_sink *sink, uint64_t address, uint32_t count);
-	/* Slots that a process may have mapped at a time; UINT32_MAX: any number. */
-	uint32_t sink_slots_max;
+	CUresult (*sink_map)(struct backend_sink *sink, uint64_t address);
+	CUresult (*sink_unmap)(struct backend_sink *sink, uint64_t address);
+	/* Mappings of sinks that a process may have at a time; UINT32_MAX: any number. */
+	uint32_t sink_mappings_max;
 	/* Pins process memory so that the device accesses the memory at the same address. [any] */
 	CUresult (*host_register)(void *address, uint64_t bytes);
 	CUresult (*host_unregister)(void *address);

@@ -195,12 +195,12 @@ static void add_terms(json_t *json, const struct session *session)
 /* Memory of the service for this session. */
 static void add_service_bytes(json_t *json, const struct session *session)
 {
-	uint64_t sinks = sink_is_there(session) ? sink_bytes(session->daemon->device.total_bytes) : 0;
+	uint64_t sink = session->sink ? SINK_BYTES : 0;
 	uint64_t away = session->holdings.away_bytes;
 	struct swap_bytes bytes = {0};
 
 	json_object_set_new(json, "staging_bytes", json_integer((json_int_t)session->view.shape.arena_bytes));
-	json_object_set_new(json, "sink_bytes", json_integer((json_int_t)sinks));
+	json_object_set_new(json, "sink_bytes", json_integer((json_int_t)sink));
 	json_object_set_new(json, "swapped_bytes", json_integer((json_int_t)away));
 	swap_add_bytes(session, &bytes);
 	json_object_set_new(

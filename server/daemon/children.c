@@ -19,6 +19,7 @@
 #include "server/fault/evidence.h"
 #include "server/fault/overdue.h"
 #include "server/fault/promote.h"
+#include "server/fault/verdict.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
@@ -33,7 +34,6 @@
 #include "server/session/session.h"
 #include "server/standby/leave_out.h"
 #include "server/standby/move.h"
-#include "server/standby/separate.h"
 #include "server/standby/swap.h"
 #include "server/standby/warm.h"
 #include "server/worker/supervise.h"
@@ -165,7 +165,7 @@ static bool is_its_to_send(const struct worker *worker, enum wire_type type)
 	switch (type) {
 	case WIRE_SUSPECT:
 	case WIRE_FAULT:
-	case WIRE_STRAY:
+	case WIRE_GUARD_HIT:
 	case WIRE_OFFENCE:
 	case WIRE_WANTED:
 		return worker->domain;
@@ -199,8 +199,9 @@ static void take_one(struct worker *worker, const struct wire_message *message, 
 		promote_contained(worker->domain, worker, message->session, trouble);
 		record_trouble(worker);
 		break;
-	case WIRE_STRAY:
-		separate_take_stray(worker, message->session, &message->stray);
+	case WIRE_GUARD_HIT:
+		worker->daemon->counters.guard_hits++;
+		verdict_guard_hit(worker->domain, message->session, message->guard_hit.text);
 		break;
 	case WIRE_OFFENCE:
 		take_offence(worker, message->session, trouble->text);

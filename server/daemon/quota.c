@@ -26,9 +26,9 @@
 /* One in so many of the available files is for guests: a guest sends its first message at once, or
  * asks and disconnects, so nobody needs many guests at a time. */
 #define FILES_PER_GUEST 16u
-/* Connection, process, two regions, doorbell, two sinks; those of a request under way, and of
+/* Connection, process, two regions, doorbell, the sink; those of a request under way, and of
  * pinned memory that an executor has not released. */
-#define FDS_OF_SESSION 12u
+#define FDS_OF_SESSION 11u
 /* Connection, process, last words, and messages queued for the worker. */
 #define FDS_OF_WORKER 8u
 /* One in so many sessions is reserved for root and the service's own user. */

@@ -16,7 +16,6 @@
 #include "server/daemon/compiling.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/formers.h"
 #include "server/session/guarantee.h"
 #include "server/daemon/handshake.h"
 #include "server/session/reclaim.h"

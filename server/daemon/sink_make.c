@@ -1,8 +1,8 @@
-// See sink_make.h. A session is served before it has its sinks. The requests to the keeper are sent
+// See sink_make.h. A session is served before it has its sink. The request to the keeper is sent
 // before the program can ask for memory, and the keeper answers in order, so executors know of the
-// guard before they map the first memory. Without sinks (no memory for them, a backend that cannot
-// examine them) the session goes on without a guard. The next keeper gets the requests that the
-// last keeper had not answered, or that no keeper was there for: then executors get the guard when
+// guard before they map the first memory. Without a sink (no memory for it, a backend that cannot
+// examine it) the session goes on without a guard. The next keeper gets the request that the last
+// keeper had not answered, or that no keeper was there for: then executors get the guard when
 // memory is mapped already.
 
 #include "server/daemon/sink_make.h"
@@ -21,33 +21,36 @@
 #include "server/standby/swap.h"
 #include "server/worker/worker.h"
 
-/* The device has no memory for the sinks. Return: true if others make room (memory_policy =
+/* The device has no memory for the sink. Return: true if others make room (memory_policy =
  * swap) */
 static bool awaits_room(struct session *session)
 {
 	struct daemon *daemon = session->daemon;
 	uint64_t wait_ms;
 
-	wait_ms = swap_make_room(session, sink_bytes(daemon->device.total_bytes), SWAP_PATIENT);
-	session->sinks_short = wait_ms;
+	wait_ms = swap_make_room(session, SINK_BYTES, SWAP_PATIENT);
+	session->sink_short = wait_ms;
 	if (wait_ms)
 		reclaim_look_in(daemon, wait_ms);
 	return wait_ms;
 }
 
 /* Takes over the sink that the keeper has made. */
-static void take(struct session *session, int index, const struct wire_reply *reply, struct packet *packet)
+static void on_made(
+	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
 {
+	struct session *session = context;
 	bool made = reply && !reply->code && reply->values.count;
 	bool wanted = session->state != SESSION_CLOSING && made;
 
-	session->sinks_asked--;
+	(void)keeper;
+	session->sink_asked = false;
 	if (made) {
 		struct chunk *chunk =
 			chunk_new(session->daemon, reply->values.at[0], packet_take_fd(packet, 0));
 
 		if (chunk && wanted)
-			session->sinks[index] = chunk;
+			session->sink = chunk;
 		else
 			chunk_unref(chunk);
 	}
@@ -59,51 +62,28 @@ static void take(struct session *session, int index, const struct wire_reply *re
 		 !(reply->code == CUDA_ERROR_OUT_OF_MEMORY && session_is_live(session) &&
 			 awaits_room(session)))
 		userlog_event(session->daemon, session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
-			"session %llu gets no guard: no device memory for its sinks (code %d)",
+			"session %llu gets no guard: no device memory for its sink (code %d)",
 			(unsigned long long)session->number, (int)reply->code);
 	session_unref(session);
 }
 
-static void on_near(
-	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
-{
-	(void)keeper;
-	take(context, 0, reply, packet);
-}
-
-static void on_far(
-	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
-{
-	(void)keeper;
-	take(context, 1, reply, packet);
-}
-
-static void ask(struct session *session, uint64_t bytes, worker_reply_fn *reply)
-{
-	struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = bytes}};
-
-	session->sinks_asked++;
-	worker_request(session->daemon->keeper, &message, NULL, 0, reply, session_ref(session));
-}
-
 void sink_request(struct session *session)
 {
+	struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = SINK_BYTES}};
 	struct daemon *daemon = session->daemon;
 
-	if (daemon->config->guard == CONFIG_GUARD_OFF || sink_is_there(session) || !daemon->keeper ||
+	if (daemon->config->guard == CONFIG_GUARD_OFF || session->sink || !daemon->keeper ||
 		daemon->keeper->state != WORKER_WARM)
 		return;
-	if (!guarantee_allows_sinks(daemon)) {
+	if (!guarantee_allows_sink(daemon)) {
 		userlog_event(daemon, session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
-			"session %llu gets no guard: the device memory for its sinks is guaranteed to "
+			"session %llu gets no guard: the device memory for its sink is guaranteed to "
 			"programs",
 			(unsigned long long)session->number);
 		return;
 	}
-	if (!session->sinks[0])
-		ask(session, BACKEND_CHUNK_GRANULE, on_near);
-	if (!session->sinks[1])
-		ask(session, sink_far_bytes(daemon->device.total_bytes), on_far);
+	session->sink_asked = true;
+	worker_request(daemon->keeper, &message, NULL, 0, on_made, session_ref(session));
 }
 
 void sink_request_all(struct daemon *daemon)
@@ -120,9 +100,9 @@ void sink_retry(struct daemon *daemon)
 	struct session *session;
 
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
-		if (!session->sinks_short || session->sinks_asked || !session_is_live(session))
+		if (!session->sink_short || session->sink_asked || !session_is_live(session))
 			continue;
-		session->sinks_short = false;
+		session->sink_short = false;
 		sink_request(session);
 	}
 }

@@ -43,9 +43,8 @@ static bool is_known(struct daemon *daemon, uint64_t handle)
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
 		if (session->request && is_chunk(session->request->chunk, handle, daemon->keeper_number))
 			return true;
-		for (int i = 0; i < 2; i++)
-			if (is_chunk(session->sinks[i], handle, daemon->keeper_number))
-				return true;
+		if (is_chunk(session->sink, handle, daemon->keeper_number))
+			return true;
 		TAILQ_FOREACH (entry, &session->holdings.entries, link)
 			if (is_chunk(entry->chunk, handle, daemon->keeper_number))
 				return true;

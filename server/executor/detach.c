@@ -3,10 +3,9 @@
 //   the serving thread marks unmarked commands and releases the session (serve_detach)
 //   commands on the device end (drain.c), and nothing is doubtful (contain.c): a kernel that
 //   faulted may look done, but the sign of the fault comes before the mark
-//   no look at the session's sinks is under way (stray.c), and nothing here can write there: the
-//   next executor has the same sinks, and no suspects beside its own. Some ms for thousands of
-//   slots. A look that finds no room on the device is not waited for: then the slots stay until
-//   CloseSession, and the next executor attributes nothing before that (session/formers.h)
+//   no look at the session's sink is under way (guard_watch.c), and nothing here is mapped to it:
+//   the next executor has the same sink. A look that finds no room on the device is not waited for:
+//   then the sink stays mapped until CloseSession
 //   generation = 0: answer 1
 //
 // From then on the session has the state of a session in a standby: maps and modules stay until
@@ -27,9 +26,9 @@
 #include "server/executor/tenant.h"
 #include "server/executor/timing.h"
 
-/* How long to wait for a last look at the session's sinks: a full device may have no room for the
+/* How long to wait for a last look at the session's sink: a full device may have no room for the
  * look. */
-#define SINKS_NS (100 * CLOCK_MS)
+#define SINK_NS (100 * CLOCK_MS)
 
 static void answer(struct job *job, uint64_t gone)
 {
@@ -65,13 +64,13 @@ static int let_go(struct job *job)
 	}
 	if (contain_is_open(job->executor))
 		return JOB_E_WAIT;
-	if (tenant->closing || is_over(tenant) || word_relaxed(&tenant->stray.verdict)) {
+	if (tenant->closing || is_over(tenant) || word_relaxed(&tenant->guard_use.verdict)) {
 		serve_on(job);
 		return 0;
 	}
-	if (clock_now() - job->since >= SINKS_NS)
-		stray_let_go(tenant);
-	else if (!stray_farewell(tenant, job->since))
+	if (clock_now() - job->since >= SINK_NS)
+		guard_watch_let_go(tenant);
+	else if (!guard_watch_last_look(tenant, job->since))
 		return JOB_E_WAIT;
 	else
 		guard_end(tenant);

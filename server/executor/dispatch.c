@@ -173,7 +173,7 @@ static int issue_launch(struct tenant *tenant, struct stream *stream, struct frm
 	retire_phase(tenant, stream, STREAM_COMPUTES);
 	remains_note_launch(tenant, function);
 	begin(stream, record);
-	stray_note_launch(tenant);
+	guard_watch_note_launch(tenant);
 	if (!code)
 		code = tenant_ops(tenant)->launch(stream->backend, &launch);
 	if (!code)
@@ -432,7 +432,7 @@ static int issue_graph(struct tenant *tenant, struct stream *stream, struct frmp
 
 	retire_phase(tenant, stream, STREAM_COMPUTES);
 	begin(stream, record);
-	stray_note_launch(tenant);
+	guard_watch_note_launch(tenant);
 	if (!code)
 		code = graph_launch(tenant, stream, body->graph);
 	return finish(tenant, stream, record, code);

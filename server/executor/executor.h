@@ -34,7 +34,7 @@
 #include "server/executor/outbox.h"
 #include "server/executor/serve.h"
 #include "server/executor/share.h"
-#include "server/executor/stray.h"
+#include "server/executor/guard_watch.h"
 #include "server/executor/variable.h"
 #include "shm/order.h"
 
@@ -84,7 +84,7 @@ struct executor {
 	uint64_t *scratch;				    /* EXECUTOR_SCRATCH_WORDS, registered */
 	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under tenants_lock */
 
-	struct stray_watch strays;
+	struct guard_watch guard_watch;
 	struct variable_path variables;
 	struct canary canary;
 	struct contain contain;

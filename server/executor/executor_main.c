@@ -90,7 +90,7 @@ void executor_deinit(struct executor *executor)
 	}
 	array_clear_graves(executor);
 	object_pool_deinit(&executor->modules.objects);
-	stray_close(executor);
+	guard_watch_close(executor);
 	canary_end(executor);
 	variable_close(executor);
 	if (executor->scratch) {
@@ -311,7 +311,7 @@ static int64_t step(struct executor *executor, uint64_t now)
 	int64_t wait_us = job_board_step(&executor->board, now), next_us;
 	uint64_t begin = note_time("what waits for something to end", now), next, contain, canary, unsent;
 
-	next = stray_step(executor, now);
+	next = guard_watch_step(executor, now);
 	begin = note_time("guards", begin);
 	contain = contain_step(executor, now);
 	canary = canary_step(executor, now);

@@ -207,7 +207,7 @@ static void look_at_tenant(const struct gate *gate, struct tenant *tenant, uint6
 		uint64_t issued = word_acquire(&view->states[slot].issued);
 		struct gate_watch *watch = &tenant->streams[slot].gate;
 
-		/* A word beyond `marked` is a stray write of a kernel. */
+		/* A word beyond `marked` is a kernel's write beside its memory. */
 		if (done > marked)
 			done = marked;
 		look(watch, gate->round, issued, done, now);

@@ -1,6 +1,7 @@
-// The guard of a session: sinks back the addresses around the session's device memory, so that a
-// kernel that reads or writes there does not fault the shared context. guard.c has the choice of
-// slots; stray.c has the looks at the sinks and their consequences.
+// The guard of a session: a sink, one granule of device memory, is mapped directly below and above
+// the session's device memory, so that a kernel that reads or writes a little beside it does not
+// fault the shared context. Everything farther away is bare: an access there is a fault, as
+// natively. guard_watch.c has the looks at the sink and their consequences.
 //
 // Main thread, but for guard_unmap().
 
@@ -19,7 +20,7 @@ struct job;
 struct pace;
 struct tenant;
 
-/* The consequence of a guard hit with a proved culprit (OpenGuard.policy). */
+/* The consequence of a guard hit (OpenGuard.policy). */
 enum guard_policy { GUARD_ERROR = 1, GUARD_WARN = 2 };
 
 /* Every word of a sink. Each half is a quiet NaN as binary16 and as bfloat16, the whole word as
@@ -27,50 +28,36 @@ enum guard_policy { GUARD_ERROR = 1, GUARD_WARN = 2 };
  * of looking valid. No program is likely to write this word; such a write is not seen. */
 #define GUARD_PATTERN UINT32_C(0xfffafffb)
 
-/* Slots that are mapped in one step of the main thread. */
-#define GUARD_STEP_SLOTS 16u
-
 struct guard {
-	struct backend_sink *near, *far;
-	uint64_t near_bytes, far_bytes;
-	uint64_t home; /* address of the service's own mapping of the sinks: near, then far */
+	struct backend_sink *sink;
+	uint64_t home; /* address of the service's own mapping of the sink */
 	uint32_t policy;
-	uint32_t reach; /* granules */
 
-	uint8_t *slots;		  /* enum slot of each granule of the device part */
-	uint32_t granules, block; /* of the device part; of a far slot */
-	uint32_t wanted;	  /* granules that are to be backed */
-	uint32_t mapped;	  /* slots */
-	uint32_t low, high;	  /* granules: latest change, from which slots are prepared outwards */
-	uint32_t radius;	  /* blocks from there that are prepared */
-	uint32_t sweep;		  /* then: granules from the start that are prepared */
-	uint32_t unmapped;	  /* at the end: granules from the start that are unmapped again */
-	uint64_t step_at;	  /* ns: no step before */
+	uint8_t *granules; /* enum granule, of the device part of the window */
+	uint32_t count;	   /* of these */
+	uint32_t mapped;   /* granules with the sink */
+	uint32_t unmapped; /* at the end: granules from the start that are unmapped again */
 	bool home_mapped;
-	bool full; /* no more slots can be had */
+	bool told_full; /* the log says that no more granules can be had */
 };
 
 /** OpenGuard. */
 void guard_handle(struct job *job);
 
 /**
- * Before real memory is mapped: unmaps the slots in its place.
- * Return: CUDA_SUCCESS; CUDA_ERROR_OUT_OF_MEMORY for the few addresses that are the guard's own;
+ * Before real memory is mapped: unmaps the sink in its place.
+ * Return: CUDA_SUCCESS; CUDA_ERROR_OUT_OF_MEMORY for the last granule, which is the guard's own;
  * the backend's code.
  */
 CUresult guard_make_room(struct tenant *tenant, const struct wire_range *range);
-/** Real memory was mapped: its neighbours are backed at once, the rest of the neighbourhood in
- * steps.
- */
+/** Real memory was mapped: maps the sink on both sides of it. */
 void guard_note_mapped(struct tenant *tenant, const struct wire_range *range);
-/** The range has no real memory any more, or the mapping failed: slots back the range in steps. */
+/** The range has no real memory any more, or the mapping failed: the sink stays, or comes, where
+ * real memory is next to it, and goes elsewhere. */
 void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range);
 
-/** Maps up to GUARD_STEP_SLOTS slots. */
-void guard_step(struct tenant *tenant);
-
 /** Unmaps everything. Any thread: the session is closing or was detached, and no thread looks at
- * the sinks or changes the guard any more. Return: false: call again (pace_step()) */
+ * the sink or changes the guard any more. Return: false: call again (pace_step()) */
 bool guard_unmap(struct tenant *tenant, struct pace *pace);
 /** Frees the guard, which is unmapped, if there is one. */
 void guard_deinit(struct tenant *tenant);

@@ -120,7 +120,7 @@ static void map_memory_now(struct job *job)
  * READY_NS at most. */
 static int map_memory_ready(struct job *job)
 {
-	if (!stray_is_ready(job->tenant) && !executor_is_lost(job->executor) &&
+	if (!guard_watch_is_ready(job->tenant) && !executor_is_lost(job->executor) &&
 		clock_now() - job->since < READY_NS)
 		return JOB_E_WAIT;
 	map_memory_now(job);
@@ -132,7 +132,7 @@ static void map_memory(struct job *job)
 	const struct wire_range *range = &job->message.range;
 
 	range_set_add(&job->tenant->changing, range->address, range->bytes);
-	if (stray_is_ready(job->tenant)) {
+	if (guard_watch_is_ready(job->tenant)) {
 		map_memory_now(job);
 		return;
 	}
@@ -517,7 +517,7 @@ bool memory_unmap_device(struct tenant *tenant, struct pace *pace)
 	const struct backend_ops *ops = tenant_ops(tenant);
 	struct range range;
 
-	if (!tenant->stray.abandoned && !guard_unmap(tenant, pace))
+	if (!tenant->guard_use.abandoned && !guard_unmap(tenant, pace))
 		return false;
 	while (!range_set_pop(&tenant->device_maps, &range)) {
 		executor_code(tenant->executor, ops->chunk_unmap(range.start, range.end - range.start));
@@ -526,7 +526,7 @@ bool memory_unmap_device(struct tenant *tenant, struct pace *pace)
 	}
 	while (!range_set_pop(&tenant->windows, &range)) {
 		/* Slots of the guard may be left in the session's first window. */
-		if (range.start == tenant->window_base && tenant->stray.abandoned)
+		if (range.start == tenant->window_base && tenant->guard_use.abandoned)
 			continue;
 		executor_code(tenant->executor, ops->window_release(range.start, range.end - range.start));
 	}

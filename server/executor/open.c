@@ -319,7 +319,7 @@ static int leave(struct job *job)
 	pthread_mutex_unlock(&executor->tenants_lock);
 	tenant->gone = true;
 	cap_leave(tenant);
-	if (!tenant->stray.abandoned)
+	if (!tenant->guard_use.abandoned)
 		guard_deinit(tenant);
 	tenant_unref(tenant); /* the registry's */
 	job->run = begin_burial;
@@ -359,7 +359,7 @@ static int close_farewell(struct job *job)
 		job_free(job);
 		return 0;
 	}
-	if (!stray_farewell(job->tenant, job->since) || carry_is_busy(job->tenant))
+	if (!guard_watch_last_look(job->tenant, job->since) || carry_is_busy(job->tenant))
 		return JOB_E_WAIT;
 	job->run = tear_down;
 	module_worker_queue(job);

@@ -147,7 +147,7 @@ void retire_mark_all(struct tenant *tenant)
 
 void retire_want_mark(struct tenant *tenant, struct stream *stream, uint64_t seq)
 {
-	stray_note_wait(tenant);
+	guard_watch_note_wait(tenant);
 	if (stream->marked >= seq)
 		return;
 	if (stream->mark_due < seq)

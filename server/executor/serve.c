@@ -50,7 +50,7 @@
 #include "server/executor/tenant.h"
 #include "server/executor/sentry.h"
 #include "server/executor/sharing.h"
-#include "server/executor/suspect.h"
+#include "server/executor/guard_watch.h"
 #include "server/executor/timing.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
@@ -152,7 +152,7 @@ bool serve_turn(struct tenant *tenant, uint64_t now)
 	bool moved = false;
 
 	tenant->now = now;
-	suspect_sentence(tenant);
+	guard_watch_sentence(tenant);
 	if (gate_is_shut(&tenant->executor->gate) && !executor_is_lost(tenant->executor))
 		retire_mark_all(tenant);
 	/* Also for an ended session: it must not keep others off its units. */

@@ -92,8 +92,8 @@ void stream_close(struct tenant *tenant, struct stream *stream)
 
 uint64_t stream_done(struct tenant *tenant, struct stream *stream)
 {
-	/* Pairs with the device's write. A word beyond `marked` is not a mark: a stray write of a
-	 * kernel. */
+	/* Pairs with the device's write. A word beyond `marked` is not a mark: a
+	 * kernel wrote beside its memory. */
 	uint64_t done = word_acquire(&shm_timeline_at(tenant->timeline, stream->slot)->done);
 
 	if (done > stream->marked)

@@ -36,8 +36,8 @@
 //      issues commands done+1 … again, then wake the client. Before that no session issues and no
 //      client is woken, so the steps for the next session have the driver and the processors to
 //      themselves
-//   7. answer, then have the sinks filled (stray.c): the driver may be busy with the end of the
-//      former executor
+//   7. answer, then have the sinks filled (guard_watch.c): the driver may be busy with the end of
+//      the former executor
 //
 // If this executor dies within 5, the next executor sees either the old generation with all words
 // untouched, or the new generation with at least the commands in flight: the same proof is made
@@ -55,7 +55,7 @@
 #include "server/executor/intake.h"
 #include "server/executor/repeat.h"
 #include "server/executor/sharing.h"
-#include "server/executor/suspect.h"
+#include "server/executor/guard_watch.h"
 #include "server/executor/timing.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
@@ -572,7 +572,7 @@ static void watch_all(struct activation *activation)
 {
 	for (uint32_t i = 0; i < activation->count; i++)
 		if (activation->joining[i])
-			stray_begin(activation->joining[i]);
+			guard_watch_begin(activation->joining[i]);
 }
 
 static double ms_between(uint64_t begin, uint64_t end)
@@ -596,7 +596,6 @@ static void activate(struct job *job, struct activation *activation)
 {
 	uint64_t begin = clock_now(), begin_work = clock_of(CLOCK_THREAD_CPUTIME_ID), taken;
 
-	suspect_set_formers(job->executor, &job->message.activate.formers);
 	take_all(job, activation);
 	taken = clock_now();
 	serve_all(activation);

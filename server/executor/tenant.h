@@ -35,7 +35,7 @@
 #include "server/executor/range.h"
 #include "server/executor/remains.h"
 #include "server/executor/share.h"
-#include "server/executor/stray.h"
+#include "server/executor/guard_watch.h"
 #include "server/executor/stream.h"
 #include "shm/region.h"
 #include "shm/ring.h"
@@ -84,7 +84,7 @@ struct tenant {
 	struct burial burial;
 
 	struct guard *guard; /* NULL: none. Main thread, at the end the module thread */
-	struct stray stray;
+	struct guard_use guard_use;
 
 	struct module_table modules;
 	word64 leaves[SHM_MODULES / 64]; /* bits: modules whose kernels can leave residual state */

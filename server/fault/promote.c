@@ -50,7 +50,6 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/formers.h"
 #include "server/session/due.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
@@ -275,7 +274,6 @@ static void send_activate(struct domain *domain, struct worker *worker)
 	uint64_t numbers[WINDOW_COUNT];
 	uint32_t recover[WINDOW_COUNT], count = 0;
 	struct wire_message message = {.type = WIRE_ACTIVATE};
-	struct formers formers;
 	struct session *session;
 	char reason[256];
 
@@ -287,11 +285,9 @@ static void send_activate(struct domain *domain, struct worker *worker)
 		recover[count++] = recover_code(session);
 	}
 	verdict_reason(&domain->promotion, reason, sizeof(reason));
-	formers_list(worker, &formers);
 	message.activate = (struct wire_activate){.generation = worker->generation,
 		.sessions = {numbers, count},
 		.recover = {recover, count},
-		.formers = {formers.pids, formers.count},
 		.code = domain->promotion.verdict.code,
 		.reason = reason,
 		.canary_ms = (uint32_t)domain->daemon->config->canary_patience_ms};

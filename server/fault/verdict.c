@@ -358,7 +358,7 @@ void verdict_orphan(struct domain *domain, const struct session *session)
 	publish(domain, session->number);
 }
 
-void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays)
+void verdict_guard_hit(struct domain *domain, uint64_t owner, const char *hit)
 {
 	char *text = domain->promotion.verdict_text;
 	const size_t size = sizeof(domain->promotion.verdict_text);
@@ -366,24 +366,10 @@ void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stra
 	bool tells = domain->daemon->config->guard == CONFIG_GUARD_ERROR;
 
 	*text = '\0';
-	if (stray->culprit) {
-		append(text, size, "culprit is ");
-		append_numbered(domain, stray->culprit, text, size);
-		append_fault(&verdict, text, size);
-		append(text, size, ", %s; %s, and nobody beside it", judge_ground_text(JUDGE_GUARD),
-			tells ? "it is told" : "it is not told (guard = warn)");
-	} else {
-		append(text, size, "nobody is proved guilty (several programs had kernels)");
-		append_fault(&verdict, text, size);
-		append(text, size, "; told an error: nobody");
-	}
-	append(text, size, "; guard of ");
+	append(text, size, "culprit is ");
 	append_numbered(domain, owner, text, size);
-	append(text, size, ": %s", stray->text);
-	if (!stray->culprit && stays)
-		append(text, size, "; that program stays where it is: %s", stays);
-	else if (!stray->culprit)
-		append(text, size,
-			"; that program moves to an executor of its own: the next hit has one author");
-	publish(domain, stray->culprit);
+	append_fault(&verdict, text, size);
+	append(text, size, ", %s; %s, and nobody beside it: %s", judge_ground_text(JUDGE_GUARD),
+		tells ? "it is told" : "it is not told (guard = warn)", hit);
+	publish(domain, owner);
 }

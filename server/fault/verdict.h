@@ -43,11 +43,10 @@ void verdict_over_limit(
 void verdict_orphan(struct domain *domain, const struct session *session);
 
 /**
- * Logs a guard hit of a kernel, and saves the text for the operator.
- * @owner: session that owns the guard
- * @stays: if nobody is proved guilty, the reason why that session does not move (separate.h); NULL:
- * the session moves
+ * Logs a guard hit, and saves the text for the operator.
+ * @owner: session that has the guard
+ * @hit: what was found
  */
-void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays);
+void verdict_guard_hit(struct domain *domain, uint64_t owner, const char *hit);
 
 #endif

@@ -17,8 +17,7 @@
 const char *judge_ground_text(enum judge_ground ground)
 {
 	static const char *const texts[] = {"no sign of a fault", "nobody proved guilty",
-		"named by the executor", "over the limit of time",
-		"only program with kernels since the guard was seen clean"};
+		"named by the executor", "over the limit of time", "its guard was hit"};
 
 	return texts[ground];
 }

@@ -31,7 +31,7 @@ enum judge_ground {
 	JUDGE_UNKNOWN,	  /* a fault, and nobody is named */
 	JUDGE_LAST_WORDS, /* the executor named the session */
 	JUDGE_OVER_LIMIT, /* no fault: work that has passed its time limit */
-	JUDGE_GUARD,	  /* no fault: a guard was written to while only this session had kernels */
+	JUDGE_GUARD,	  /* no fault: a kernel wrote into the session's guard */
 };
 
 struct judge_verdict {

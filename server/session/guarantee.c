@@ -73,7 +73,7 @@ static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
 	const struct domain *domain;
 
 	if (config->guard != CONFIG_GUARD_OFF)
-		service = sessions * sink_bytes(total);
+		service = sessions * SINK_BYTES;
 	if (config->backend == CONFIG_BACKEND_CUDA)
 		TAILQ_FOREACH (domain, &daemon->domains, link)
 			service += domain_executors(domain) * GUARANTEE_EXECUTOR_BYTES;
@@ -131,7 +131,7 @@ bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count)
 	       sums.held + sums.kept + count * GUARANTEE_EXECUTOR_BYTES <= capacity(daemon, sums.sessions);
 }
 
-bool guarantee_allows_sinks(const struct daemon *daemon)
+bool guarantee_allows_sink(const struct daemon *daemon)
 {
 	const struct sums sums = sum_up(daemon, NULL);
 

@@ -38,7 +38,7 @@ bool guarantee_fits(const struct session *session);
 bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count);
 
 /** True if the sinks of all served sessions need no memory that is reserved for sessions. */
-bool guarantee_allows_sinks(const struct daemon *daemon);
+bool guarantee_allows_sink(const struct daemon *daemon);
 
 /**
  * True if a session that is about to be served cannot have its guarantee.

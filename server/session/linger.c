@@ -12,10 +12,8 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/due.h"
-#include "server/session/formers.h"
 #include "server/session/records.h"
 #include "server/session/session.h"
-#include "server/session/sink.h"
 #include "server/session/window.h"
 #include "server/worker/worker.h"
 
@@ -57,23 +55,7 @@ static void keep(struct linger *linger)
 		record_bytes(linger->kept.window_count));
 }
 
-/* True if the executor may have the session's memory and sinks mapped. */
-static bool is_mapped(const struct linger *linger)
-{
-	return linger->kept.type == WIRE_CLOSE_SESSION && !linger->kept.bytes;
-}
-
-/* Call before the record says so: a daemon that finds the record as unmapped informs nobody. */
-static void say_unmapped(const struct linger *linger)
-{
-	const struct session *session = daemon_find_session(linger->domain->daemon, linger->kept.session);
-
-	if (session && session->domain != linger->domain && session->state != SESSION_CLOSING &&
-		sink_is_there(session))
-		formers_tell(session->domain);
-}
-
-static void end(struct linger *linger, bool unmapped)
+static void end(struct linger *linger)
 {
 	struct domain *domain = linger->domain;
 	struct session *session = daemon_find_session(domain->daemon, linger->kept.session);
@@ -81,8 +63,6 @@ static void end(struct linger *linger, bool unmapped)
 	TAILQ_REMOVE(&domain->lingers, linger, link);
 	for (uint32_t i = 0; i < linger->kept.window_count; i++)
 		window_give(&domain->windows, linger->windows[i].address);
-	if (unmapped)
-		say_unmapped(linger);
 	store_drop(domain->daemon->store, linger->record);
 	free(linger);
 	if (session)
@@ -97,8 +77,6 @@ static void on_answer(
 {
 	struct linger *linger = context;
 	struct wire_message again = message_of(&linger->kept);
-	/* The end of a process needs no notice. */
-	bool unmapped = reply && is_mapped(linger);
 
 	(void)packet;
 	/* An executor may answer so once; the next answer must say that this is over. Otherwise the
@@ -110,12 +88,10 @@ static void on_answer(
 		worker->state == WORKER_TERMINATING) {
 		if (linger->kept.type == WIRE_CLOSE_SESSION)
 			worker_forget_session(worker, linger->kept.session);
-		end(linger, unmapped);
+		end(linger);
 		return;
 	}
 	linger->kept.bytes = reply->values.at[1];
-	if (unmapped)
-		say_unmapped(linger);
 	keep(linger);
 	worker_request(worker, &again, NULL, 0, on_answer, linger);
 }
@@ -232,20 +208,4 @@ uint64_t linger_bytes(const struct domain *domain)
 		if (linger->worker == domain->active)
 			bytes += linger->kept.bytes;
 	return bytes;
-}
-
-uint32_t linger_list(const struct session *session, uint32_t *pids, uint32_t room)
-{
-	const struct domain *domain;
-	const struct linger *linger;
-	uint32_t count = 0;
-
-	TAILQ_FOREACH (domain, &session->daemon->domains, link) {
-		if (domain == session->domain)
-			continue;
-		TAILQ_FOREACH (linger, &domain->lingers, link)
-			if (linger->kept.session == session->number && is_mapped(linger) && count < room)
-				pids[count++] = (uint32_t)linger->worker->pid;
-	}
-	return count;
 }

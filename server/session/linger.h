@@ -44,10 +44,6 @@ struct linger *linger_adopt(struct domain *domain, struct worker *worker, const 
 /** Asks, as worker->next_request. */
 void linger_ask(struct linger *linger);
 
-/** Lists the processes of executors that a session has left and that have not closed the session:
- * its memory and its sinks are mapped there. Return: their number, `room` at most */
-uint32_t linger_list(const struct session *session, uint32_t *pids, uint32_t room);
-
 /** True if pinned memory that a session freed is still pinned at some of these addresses, in the
  * active executor. The end of that advances the session's request. */
 bool linger_touches(const struct session *session, uint64_t address, uint64_t bytes);

@@ -68,7 +68,7 @@ struct kept_chunk {
 struct kept_session {
 	uint32_t domain;
 	uint32_t client_fd, server_fd, doorbell; /* descriptors */
-	struct kept_chunk sinks[2];
+	struct kept_chunk sink;
 	/* The request under way: the packet itself is still on the program's socket. */
 	uint64_t asked; /* the program's number for the request, 0: no request is with a worker */
 	struct kept_call request;

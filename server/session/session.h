@@ -136,9 +136,9 @@ struct session {
 	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
 	struct holdings holdings;
 	struct uploads uploads;
-	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
-	unsigned sinks_asked;	/* answers of keepers to come */
-	bool sinks_short;	/* others make room for them */
+	struct chunk *sink; /* of its guard (session/sink.c); NULL: none */
+	bool sink_asked;    /* a keeper's answer is to come */
+	bool sink_short;    /* others make room for it */
 	struct request *request;
 	struct move *move; /* on the way to a domain of its own (standby/move.h); else NULL */
 	/* of a move: the new executor, which knows the session; NULL: none yet */
@@ -163,7 +163,6 @@ struct session {
 	uint64_t stays_until_us; /* no other session displaces it before */
 	uint64_t left_us;	 /* how long its memory took to leave */
 	uint64_t passed_over;	 /* the latest choice in which it could not be suspended */
-	uint64_t apart_us;	 /* begin of the latest move because of a guard hit; 0: never */
 	bool given_up;		 /* could not be adopted, and ends after the adoption of the others */
 	bool adopted;		 /* no message read in this life: the first may be finished already */
 	struct session_again again;

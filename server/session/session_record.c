@@ -25,8 +25,7 @@ void session_keep(struct session *session)
 	kept->doorbell = session->doorbell_fd->key;
 	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
 		kept->swap_fds[i] = session->swap_files[i] ? session->swap_files[i]->key : 0;
-	for (int i = 0; i < 2; i++)
-		chunk_name(session->sinks[i], &kept->sinks[i]);
+	chunk_name(session->sink, &kept->sink);
 	if (request) {
 		kept->asked = request->session_id;
 		kept->request = (struct kept_call){request->sent ? request->worker : 0, request->worker_id};

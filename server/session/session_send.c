@@ -6,7 +6,6 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/due.h"
-#include "server/session/formers.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
 #include "server/worker/worker.h"
@@ -66,10 +65,7 @@ void session_attach(struct session *session, struct worker *worker)
 			.recover = {&recover, 1},
 			.reason = "",
 			.canary_ms = (uint32_t)session->daemon->config->canary_patience_ms}};
-	struct formers formers;
 
-	formers_list(worker, &formers);
-	message.activate.formers = (struct wire_u32s){formers.pids, formers.count};
 	session->attach = (struct kept_call){worker->number, worker->next_request};
 	session_keep(session);
 	worker_request(worker, &message, NULL, 0, on_attached, session_ref(session));

@@ -1,6 +1,4 @@
-// See sink.h. Sizes: near sinks are one granule. Far sinks are a power of two such that the sinks
-// of 256 sessions take about a thirty-second part of the device at most: 16 MiB on 140 GiB, 8 MiB
-// on 80 GiB, 4 MiB on 24 GiB and less.
+// See sink.h.
 
 #include "server/session/sink.h"
 
@@ -38,18 +36,13 @@ void sink_tell(struct session *session, struct worker *worker)
 {
 	const struct config *config = session->daemon->config;
 	struct wire_message message = {.type = WIRE_OPEN_GUARD, .session = session->number};
-	struct shared_fd *fds[2];
 
-	if (!sink_is_there(session) || session_is_left_out(session, worker))
+	if (!session->sink || session_is_left_out(session, worker))
 		return;
-	message.open_guard = (struct wire_open_guard){.near_bytes = BACKEND_CHUNK_GRANULE,
-		.far_bytes = sink_far_bytes(session->daemon->device.total_bytes),
-		.reach = config->guard_bytes,
+	message.open_guard = (struct wire_open_guard){
 		.policy = config->guard == CONFIG_GUARD_ERROR ? GUARD_ERROR : GUARD_WARN,
 		.interval_ms = (uint32_t)config->guard_interval_ms};
-	for (int i = 0; i < 2; i++)
-		fds[i] = session->sinks[i]->fd;
-	worker_request(worker, &message, fds, 2, on_told, session_ref(session));
+	worker_request(worker, &message, &session->sink->fd, 1, on_told, session_ref(session));
 }
 
 void sink_tell_all(struct session *session)
@@ -65,6 +58,5 @@ void sink_tell_all(struct session *session)
 
 void sink_drop(struct session *session)
 {
-	for (int i = 0; i < 2; i++)
-		session->sinks[i] = chunk_unref(session->sinks[i]);
+	session->sink = chunk_unref(session->sink);
 }

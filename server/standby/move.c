@@ -1,6 +1,6 @@
 // Moves a session into a domain of its own: its kernels need larger limits (cuCtxSetLimit) than
-// kernels of others, an operator ordered the move, or the author of a guard hit is unknown
-// (separate.c). The program notices a pause; other programs notice nothing.
+// kernels of others, or an operator ordered the move. The program notices a pause; other programs
+// notice nothing.
 //
 //   move_begin()         the new domain's          all answered,             1: detached from
 //        │               executor serves           no request under way      the old executor
@@ -19,7 +19,7 @@
 // arrive(): the session is the new domain's. No work of the session is on the device and its words
 // stand still, so the new executor takes the session over at once (Activate). The old domain's
 // executors get CloseSession; the session's windows stay taken until they have closed it
-// (session/linger.c). Meanwhile the new executor blames nobody for strays (formers.h).
+// (session/linger.c).
 //
 // Events during a move:
 //   the old executor   is in trouble: the move is off in any state: the session is judged and

@@ -15,7 +15,6 @@ struct worker;
 /* Why a session moves. */
 enum move_cause {
 	MOVE_ORDER, /* by an operator */
-	MOVE_GUARD, /* a guard hit that several programs can have caused (standby/separate.h) */
 	MOVE_LIMIT, /* its kernels need larger limits than the kernels of others */
 };
 

@@ -277,7 +277,7 @@ def fault():
     hurt = {row for row in ROWS if under_mps(row) == "all get an error"}
     assert hurt == set(ROWS) - {"assert"}
     before = matrix("h200_faults.json", lambda command: "--on-fault fast" not in command)
-    near = [pause for row in ("near-write", "near-read") for pause in pauses(before["frmps", row, "busy-100us"])]
+    near = pauses(before["frmps", "near-write", "busy-100us"])
     daemon = pauses(before["frmps", "kill-daemon", "busy-100us"])
     dead = before["frmps", "kill-active", "busy-100us"]
     return table(["what goes wrong", "its program", "every other program", "their pause", "stock MPS"], [
@@ -290,7 +290,7 @@ def fault():
         ["… ten programs at once, 2 of 9 times", "the same", "gets an error", "", ""],
         ["… PyTorch index out of range", "the same", "continues, exact", span(torch), ""],
         ["a kernel does not end (`max_kernel_seconds`)", "`CUDA_ERROR_LAUNCH_TIMEOUT`", "continues, exact", span(endless), ""],
-        ["a kernel writes or reads just beside its memory", "an error once it is proved; a read: NaNs, maybe no error",
+        ["a kernel writes up to 2 MiB beside its memory", "an error (a read there: NaNs and no error)",
          "continues, exact", f"at most {max(near):.1f} ms", "all get the error"],
         ["the executor is killed (MPS: its server)", "",
          "continues if its work is done or can be repeated, else an error", span(pauses(all_exact(dead, "nobody"))),
@@ -361,8 +361,8 @@ def troubles():
     found = matrix("h200_faults.json", lambda command: "--on-fault fast" not in command)
     texts = {
         "none": "no fault at all",
-        "near-write": "write just beside its memory",
-        "near-read": "read just beside its memory",
+        "near-write": "write beside its memory, in a guard that reached 4 GiB then",
+        "near-read": "read beside its memory, in that guard",
         "endless": "kernel without end, `max_kernel_seconds = 1` (a build that replaced the executor)",
         "kill-active": "`kill -9` of the active executor (MPS: its server)",
         "kill-culprit": "`kill -9` of a program",

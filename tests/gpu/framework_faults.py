@@ -58,7 +58,7 @@ from systems import is_gpu_here  # noqa: E402
 LOOPS = ("graph", "graph-state", "train", "eager")
 ROWS = tuple(row for row in matrix.FAULTS if row != "none")
 # With --every and --burst, unless --rows says otherwise: what faults at once, and leaves nothing on the device.
-QUICK_ROWS = tuple(row for row in ROWS if row not in (*matrix.GUARDED, "endless", "jump"))
+QUICK_ROWS = tuple(row for row in ROWS if row not in ("near-write", "near-read", "endless", "jump"))
 UNCONTAINED = ("stack", "jump")  # by an executor that leaves exceptions to the driver
 WINDOW = 8  # of framework_survivor
 PATIENCE = 120  # seconds that anything at all may take
@@ -188,8 +188,7 @@ class Life:
             survivor.expect("watching")
 
     def start(self, row):
-        patient = ["--warm-ms", str(matrix.WARM_MS), "--wait-ms", str(matrix.UNTOLD_MS)]
-        return self.system.start(["culprit", row, *(patient if row in matrix.GUARDED else [])], "fail")
+        return self.system.start(["culprit", row], "fail")
 
     @staticmethod
     def expect_ready(culprits):
@@ -261,7 +260,7 @@ class Life:
         return blamed
 
     def expect_native(self, row, code):
-        if self.options.strict and code != self.options.native[row] and not (row in matrix.GUARDED and code == 0):
+        if self.options.strict and code != self.options.native[row]:
             self.bad.append(f"{row}: the culprit got {code}, natively {self.options.native[row]}")
 
     def tell(self, event):

@@ -69,8 +69,6 @@ FAULTS = {
 }
 KILLS = ("kill-culprit", "kill-active", "kill-standby", "kill-daemon", "kill-keeper")
 ROWS = (*FAULTS, *KILLS)
-# In the guard: a read is never noticed, a write only where it is proved.
-GUARDED = ("near-write", "near-read")
 COLUMNS = {
     "idle": (1, ["--idle"]),
     "busy-100us": (1, ["--kernel-us", "100"]),
@@ -88,9 +86,8 @@ COLUMNS = {
 CAPS = {"capped-100us": (50, 25)}
 USUAL_COLUMNS = [name for name in COLUMNS if name not in ("flood-20us", "held-64gib")]
 KERNEL_LIMIT = 1  # max_kernel_seconds
-WARM_MS = 200  # until the neighbourhood of a culprit's memory is surely guarded
 ATTEMPTS = 5  # at a second fault in time
-UNTOLD_MS = 700  # how long a culprit waits for an error that may never come
+UNTOLD_MS = 700  # how long a culprit without a fault waits for an error
 
 
 class Run:
@@ -152,9 +149,8 @@ class Run:
         self.hear_all("watching")
 
     def fault(self):
-        untold = self.system.name == "frmps" and self.row in GUARDED or self.row == "none"
-        self.invite(self.row, "--wait-ms", str(UNTOLD_MS if untold else PATIENCE * 500),
-                    "--warm-ms", str(max(self.warm_ms, WARM_MS if self.row in GUARDED else 0)))
+        self.invite(self.row, "--wait-ms", str(UNTOLD_MS if self.row == "none" else PATIENCE * 500),
+                    "--warm-ms", str(self.warm_ms))
         self.watch()
         self.culprit.say("go")
         gone = self.interrupt()
@@ -270,11 +266,11 @@ def is_worse_than_it_must_be(run, second, row):
 
 
 def is_told_otherwise(run, row, expected):
-    """Whether a culprit is told something else than natively; strays in the guard may go untold."""
+    """Whether a culprit is told something else than natively."""
     if row not in FAULTS:
         return False
     code = run["culprit"]["code"] if run.get("culprit") else None
-    return code != expected and not (row in GUARDED and code == 0)
+    return code != expected
 
 
 def counted(values):

@@ -53,7 +53,7 @@
 #define HELD_MAX     256u
 #define HELD_WORDS   (UINT32_C(1) << 22) /* of each allocation that is only held */
 #define END_WORDS    64u		 /* of such a one that are looked at, at either end */
-/* Of a culprit: farther than any allocation of its own, nearer than any guard reaches. */
+/* Of a culprit: farther than any allocation of its own, and than the guard. */
 #define NEAR_BYTES (UINT64_C(64) << 20)
 /* Where nobody ever has memory: below what the service gives out and the driver uses. The device
  * does not fault at the first, and a process with an address sanitizer has memory at the second. */

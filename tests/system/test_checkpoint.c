@@ -665,7 +665,7 @@ START_TEST(a_restore_without_room_may_be_repeated)
 	struct child child, other;
 	pid_t taker_pid;
 
-	setenv("FRMPS_HOST_MEMORY", "200M", 1);
+	setenv("FRMPS_HOST_MEMORY", "192M", 1);
 	start();
 	child = start_counter(1);
 	ck_cuda(lock(child.pid));

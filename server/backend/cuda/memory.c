@@ -102,29 +102,21 @@ CUresult cuda_sink_close(struct backend_sink *sink)
 	return code;
 }
 
-/* The driver unmaps a range only in the pieces of its mapping: slot by slot. */
-CUresult cuda_sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count)
+CUresult cuda_sink_unmap(struct backend_sink *sink, uint64_t address)
 {
-	CUresult code = CUDA_SUCCESS;
-
-	for (uint32_t i = 0; !code && i < count; i++)
-		code = driver.memory_unmap(address + i * sink->bytes, sink->bytes);
-	return code;
+	return driver.memory_unmap(address, sink->bytes);
 }
 
-/* Access is the expensive part, so all slots get access in one call. */
-CUresult cuda_sink_map(struct backend_sink *sink, uint64_t address, uint32_t count)
+CUresult cuda_sink_map(struct backend_sink *sink, uint64_t address)
 {
 	CUmemAccessDesc access = {.location = here(), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-	CUresult code = CUDA_SUCCESS;
-	uint32_t done = 0;
+	CUresult code = driver.memory_map(address, sink->bytes, 0, sink->handle, 0);
 
-	for (; !code && done < count; done += !code)
-		code = driver.memory_map(address + done * sink->bytes, sink->bytes, 0, sink->handle, 0);
-	if (!code)
-		code = driver.memory_access(address, count * sink->bytes, &access, 1);
 	if (code)
-		cuda_sink_unmap(sink, address, done);
+		return code;
+	code = driver.memory_access(address, sink->bytes, &access, 1);
+	if (code)
+		driver.memory_unmap(address, sink->bytes);
 	return code;
 }
 

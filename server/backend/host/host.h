@@ -195,12 +195,12 @@ CUresult host_window_reserve(uint64_t address, uint64_t bytes);
 CUresult host_window_release(uint64_t address, uint64_t bytes);
 CUresult host_chunk_map(uint64_t address, uint64_t bytes, int fd);
 CUresult host_chunk_unmap(uint64_t address, uint64_t bytes);
-/* Slots of sinks in one process: each is a separate mapping, and Linux gives a process 65530. */
-#define HOST_SINK_SLOTS_MAX 32768u
+/* Mappings of sinks in one process: Linux gives a process 65530 of any kind. */
+#define HOST_SINK_MAPPINGS_MAX 32768u
 CUresult host_sink_open(int fd, uint64_t bytes, struct backend_sink **ret_sink);
 CUresult host_sink_close(struct backend_sink *sink);
-CUresult host_sink_map(struct backend_sink *sink, uint64_t address, uint32_t count);
-CUresult host_sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count);
+CUresult host_sink_map(struct backend_sink *sink, uint64_t address);
+CUresult host_sink_unmap(struct backend_sink *sink, uint64_t address);
 CUresult host_host_register(void *address, uint64_t bytes);
 CUresult host_host_unregister(void *address);
 CUresult host_memory_info(uint64_t *ret_free, uint64_t *ret_total);

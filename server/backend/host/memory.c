@@ -29,7 +29,7 @@ struct ranges {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct ranges windows, chunks, slots, registered, created;
+static struct ranges windows, chunks, sinks, registered, created;
 static uint64_t created_bytes, mapped_bytes, last_handle;
 
 /*
@@ -208,7 +208,7 @@ CUresult host_window_release(uint64_t address, uint64_t bytes)
 	pthread_mutex_lock(&lock);
 	range = ranges_find(&windows, address);
 	if (range && range->bytes == bytes && !ranges_overlapping(&chunks, address, bytes) &&
-		!ranges_overlapping(&slots, address, bytes)) {
+		!ranges_overlapping(&sinks, address, bytes)) {
 		munmap((void *)(uintptr_t)address, bytes);
 		ranges_remove(&windows, range);
 		code = CUDA_SUCCESS;
@@ -230,7 +230,7 @@ static CUresult map_locked(uint64_t address, uint64_t bytes, int fd)
 	struct range *window = ranges_overlapping(&windows, address, bytes);
 
 	if (!window || address < window->address || address + bytes > window->address + window->bytes ||
-		ranges_overlapping(&chunks, address, bytes) || ranges_overlapping(&slots, address, bytes))
+		ranges_overlapping(&chunks, address, bytes) || ranges_overlapping(&sinks, address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!ranges_add(&chunks, address, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -303,57 +303,46 @@ CUresult host_sink_close(struct backend_sink *sink)
 	return CUDA_SUCCESS;
 }
 
-static CUresult map_slot_locked(const struct backend_sink *sink, uint64_t address)
+static CUresult map_sink_locked(const struct backend_sink *sink, uint64_t address)
 {
-	if (!ranges_add(&slots, address, sink->bytes))
+	struct range *window = ranges_overlapping(&windows, address, sink->bytes);
+
+	if (!granular(address, sink->bytes) || !window || address < window->address ||
+		address + sink->bytes > window->address + window->bytes ||
+		ranges_overlapping(&chunks, address, sink->bytes) ||
+		ranges_overlapping(&sinks, address, sink->bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!ranges_add(&sinks, address, sink->bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (mmap((void *)(uintptr_t)address, sink->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 		    sink->fd, 0) != MAP_FAILED)
 		return CUDA_SUCCESS;
-	ranges_remove(&slots, ranges_find(&slots, address));
+	ranges_remove(&sinks, ranges_find(&sinks, address));
 	return CUDA_ERROR_MAP_FAILED;
 }
 
-static CUresult unmap_slot_locked(const struct backend_sink *sink, uint64_t address)
+CUresult host_sink_map(struct backend_sink *sink, uint64_t address)
 {
-	struct range *range = ranges_find(&slots, address);
-
-	if (!range || range->bytes != sink->bytes)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (!reserve(address, sink->bytes, MAP_FIXED))
-		return CUDA_ERROR_UNMAP_FAILED;
-	ranges_remove(&slots, range);
-	return CUDA_SUCCESS;
-}
-
-CUresult host_sink_map(struct backend_sink *sink, uint64_t address, uint32_t count)
-{
-	uint64_t bytes = sink->bytes * count;
-	CUresult code = CUDA_SUCCESS;
-	struct range *window;
-	uint32_t done = 0;
+	CUresult code;
 
 	pthread_mutex_lock(&lock);
-	window = ranges_overlapping(&windows, address, bytes);
-	if (!granular(address, bytes) || !window || address < window->address ||
-		address + bytes > window->address + window->bytes ||
-		ranges_overlapping(&chunks, address, bytes) || ranges_overlapping(&slots, address, bytes))
-		code = CUDA_ERROR_INVALID_VALUE;
-	for (; !code && done < count; done += !code)
-		code = map_slot_locked(sink, address + done * sink->bytes);
-	while (code && done > 0)
-		unmap_slot_locked(sink, address + --done * sink->bytes);
+	code = map_sink_locked(sink, address);
 	pthread_mutex_unlock(&lock);
 	return code;
 }
 
-CUresult host_sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count)
+CUresult host_sink_unmap(struct backend_sink *sink, uint64_t address)
 {
-	CUresult code = CUDA_SUCCESS;
+	CUresult code = CUDA_ERROR_INVALID_VALUE;
+	struct range *range;
 
 	pthread_mutex_lock(&lock);
-	for (uint32_t i = 0; !code && i < count; i++)
-		code = unmap_slot_locked(sink, address + i * sink->bytes);
+	range = ranges_find(&sinks, address);
+	if (range && range->bytes == sink->bytes) {
+		code = reserve(address, sink->bytes, MAP_FIXED) ? CUDA_SUCCESS : CUDA_ERROR_UNMAP_FAILED;
+		if (!code)
+			ranges_remove(&sinks, range);
+	}
 	pthread_mutex_unlock(&lock);
 	return code;
 }
@@ -416,7 +405,7 @@ void host_memory_deinit(void)
 	pthread_mutex_lock(&lock);
 	ranges_deinit(&windows);
 	ranges_deinit(&chunks);
-	ranges_deinit(&slots);
+	ranges_deinit(&sinks);
 	ranges_deinit(&registered);
 	ranges_deinit(&created);
 	created_bytes = mapped_bytes = 0;

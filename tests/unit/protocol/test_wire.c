@@ -21,7 +21,6 @@ static const uint32_t narrow[] = {UINT32_MAX, 0, 7};
 static const int32_t corners[] = {INT32_MIN, -1, INT32_MAX};
 static const uint64_t map_words[WIRE_TENSOR_MAP_WORDS] = {1, UINT64_MAX, 3};
 static const uint32_t recover[] = {0, 1, 2, UINT32_MAX, 3};
-static const uint32_t formers[] = {4711, UINT32_MAX};
 static const int32_t attributes[] = {0, INT32_MIN, INT32_MAX, -1, 1024};
 static const uint8_t uuid[WIRE_UUID_BYTES] = {0xff, 0, 0xfe, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x80};
 static const char *const names[] = {"", "kernel", "_Z6kernelPfi", "ünï", "a\tb\nc"};
@@ -199,7 +198,7 @@ static struct wire_message *sample(enum wire_type type)
 		break;
 	case WIRE_ACTIVATE:
 		m->activate = (struct wire_activate){
-			UINT32_MAX, ALL(wide), ALL(recover), INT32_MIN, "why", UINT32_MAX, ALL(formers)};
+			UINT32_MAX, ALL(wide), ALL(recover), INT32_MIN, "why", UINT32_MAX};
 		break;
 	case WIRE_READY:
 		m->ready = (struct wire_ready){device, INT32_MIN, true, UINT32_MAX, UINT32_MAX - 1};
@@ -228,10 +227,10 @@ static struct wire_message *sample(enum wire_type type)
 		m->chunk = (struct wire_chunk){0, UINT64_MAX};
 		break;
 	case WIRE_OPEN_GUARD:
-		m->open_guard = (struct wire_open_guard){UINT64_MAX, 2, 3, UINT32_MAX, 5};
+		m->open_guard = (struct wire_open_guard){UINT32_MAX, 5};
 		break;
-	case WIRE_STRAY:
-		m->stray = (struct wire_stray){UINT64_MAX, long_text};
+	case WIRE_GUARD_HIT:
+		m->guard_hit = (struct wire_guard_hit){long_text};
 		break;
 	case WIRE_ADMIN:
 		m->admin.command = "status";
@@ -359,7 +358,6 @@ static void same_activate(const struct wire_activate *a, const struct wire_activ
 	ck_assert_uint_eq(a->generation, b->generation);
 	SAME_WORDS(a->sessions, b->sessions);
 	SAME_WORDS(a->recover, b->recover);
-	SAME_WORDS(a->formers, b->formers);
 	ck_assert_int_eq(a->code, b->code);
 	ck_assert_str_eq(a->reason, b->reason);
 }
@@ -539,15 +537,11 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 		ck_assert_uint_eq(a->chunk.handle, b->chunk.handle);
 		return;
 	case WIRE_OPEN_GUARD:
-		ck_assert_uint_eq(a->open_guard.near_bytes, b->open_guard.near_bytes);
-		ck_assert_uint_eq(a->open_guard.far_bytes, b->open_guard.far_bytes);
-		ck_assert_uint_eq(a->open_guard.reach, b->open_guard.reach);
 		ck_assert_uint_eq(a->open_guard.policy, b->open_guard.policy);
 		ck_assert_uint_eq(a->open_guard.interval_ms, b->open_guard.interval_ms);
 		return;
-	case WIRE_STRAY:
-		ck_assert_uint_eq(a->stray.culprit, b->stray.culprit);
-		ck_assert_str_eq(a->stray.text, b->stray.text);
+	case WIRE_GUARD_HIT:
+		ck_assert_str_eq(a->guard_hit.text, b->guard_hit.text);
 		return;
 	case WIRE_CREATE_MEMORY:
 	case WIRE_RELEASE_MEMORY:
@@ -664,7 +658,6 @@ static void touch_message(const struct wire_message *m)
 		ck_assert_uint_eq(m->activate.sessions.count, m->activate.recover.count);
 		TOUCH_ALL(m->activate.sessions);
 		TOUCH_ALL(m->activate.recover);
-		TOUCH_ALL(m->activate.formers);
 		touch_text(m->activate.reason);
 		break;
 	case WIRE_READY:
@@ -683,8 +676,8 @@ static void touch_message(const struct wire_message *m)
 	case WIRE_FAULT:
 		touch_text(m->trouble.text);
 		break;
-	case WIRE_STRAY:
-		touch_text(m->stray.text);
+	case WIRE_GUARD_HIT:
+		touch_text(m->guard_hit.text);
 		break;
 	case WIRE_RESERVE_WINDOW:
 	case WIRE_RELEASE_WINDOW:

@@ -179,13 +179,13 @@ END_TEST
 
 START_TEST(a_keeper_says_nothing_that_executors_say)
 {
-	static const enum wire_type types[] = {WIRE_SUSPECT, WIRE_FAULT, WIRE_STRAY, WIRE_OFFENCE};
+	static const enum wire_type types[] = {WIRE_SUSPECT, WIRE_FAULT, WIRE_GUARD_HIT, WIRE_OFFENCE};
 	const struct wire_message message = {.type = types[_i], .session = 1};
 
 	join();
 	fake_send(fake, keeper->socket, &message, NULL, 0);
 	ck_assert(keeper->killed);
-	ck_assert_uint_eq(fake->daemon.counters.guard_hits_unproved, 0);
+	ck_assert_uint_eq(fake->daemon.counters.guard_hits, 0);
 	part();
 }
 END_TEST
@@ -235,15 +235,15 @@ static void lie(struct fake_child *child, uint64_t id)
 
 static void say_something(struct fake_child *child)
 {
-	static const enum wire_type types[] = {WIRE_LOST, WIRE_SUSPECT, WIRE_FAULT, WIRE_STRAY, WIRE_OFFENCE,
-		WIRE_READY, WIRE_REPLY, WIRE_WELCOME};
+	static const enum wire_type types[] = {WIRE_LOST, WIRE_SUSPECT, WIRE_FAULT, WIRE_GUARD_HIT,
+		WIRE_OFFENCE, WIRE_READY, WIRE_REPLY, WIRE_WELCOME};
 	struct wire_message message = {
 		.type = types[some(sizeof(types) / sizeof(types[0]))], .id = some(4), .session = some(5)};
 
 	if (message.type == WIRE_LOST || message.type == WIRE_FAULT)
 		message.trouble = (struct wire_trouble){.code = (int32_t)some(1000), .text = "said"};
-	if (message.type == WIRE_STRAY)
-		message.stray = (struct wire_stray){.culprit = some(5), .text = "said"};
+	if (message.type == WIRE_GUARD_HIT)
+		message.guard_hit.text = "said";
 	send_tampered(child, &message, some(3));
 }
 

@@ -301,17 +301,17 @@ START_TEST(an_operator_may_let_one_user_have_nearly_all)
 }
 END_TEST
 
-/* A session takes twelve. */
+/* A session takes eleven. */
 START_TEST(a_user_leaves_as_many_descriptors_for_sessions_as_it_takes)
 {
 	struct fake_client programs[65];
 	unsigned count;
 
 	fake = fake_new(0);
-	/* The daemon, 21 guests, keeper and executor of the first user, that of the second, 20
+	/* The daemon, 20 guests, keeper and executor of the first user, that of the second, 20
 	 * sessions. */
-	fake->daemon.fds_max = 64 + 21 + 3 * 8 + 20 * 12;
-	ck_assert_uint_eq(quota_guests(&fake->daemon), 21);
+	fake->daemon.fds_max = 64 + 20 + 3 * 8 + 20 * 11;
+	ck_assert_uint_eq(quota_guests(&fake->daemon), 20);
 	count = come(programs, OTHER, FULL);
 	ck_assert_uint_eq(count, 10);
 	count += come(programs + count, getuid(), FULL);
@@ -333,7 +333,7 @@ START_TEST(descriptors_are_left_for_others)
 	join();
 	host = client.window_base + WINDOW_DEVICE_BYTES;
 	/* What the daemon, guests, the session and three children may need, and 16. */
-	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 12 + 3 * 8 + 16;
+	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 11 + 3 * 8 + 16;
 	for (; !code && count < 16; count += !code) {
 		map.range = (struct wire_range){.address = host + 4096 * count, .bytes = 4096};
 		fake_request(fake, &client, &map, -1);
@@ -365,7 +365,7 @@ START_TEST(who_would_take_the_last_descriptors_is_refused)
 	struct fake_client late;
 
 	join();
-	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 12 + 3 * 8 - 1;
+	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 11 + 3 * 8 - 1;
 	fake_hello(fake, &late);
 	fake_expect(fake, late.socket, WIRE_REFUSE);
 	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED);
@@ -664,7 +664,7 @@ START_TEST(strangers_of_many_users_take_nobodys_place)
 
 	join();
 	/* The daemon, guests, two sessions, three children. */
-	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 12 + 3 * 8;
+	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 11 + 3 * 8;
 	/* User 1 has six operators and four visitors, user 2 has six visitors. */
 	for (unsigned i = 0; i < QUOTA_GUESTS_LEAST; i++)
 		guests[i] = i < 6 ? visit_as_operator(1) : visit(i < 10 ? 1 : 2);

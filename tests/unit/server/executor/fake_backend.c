@@ -172,21 +172,17 @@ static CUresult sink_close(struct backend_sink *sink)
 	return CUDA_SUCCESS;
 }
 
-static CUresult sink_map(struct backend_sink *sink, uint64_t address, uint32_t count)
+static CUresult sink_map(struct backend_sink *sink, uint64_t address)
 {
-	return note((struct fake_call){.kind = FAKE_SINK_MAP,
-		.object = (void *)(uintptr_t)address,
-		.value = *(uint64_t *)sink,
-		.seq = count});
+	(void)sink;
+	return note((struct fake_call){.kind = FAKE_SINK_MAP, .object = (void *)(uintptr_t)address});
 }
 
-static CUresult sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count)
+static CUresult sink_unmap(struct backend_sink *sink, uint64_t address)
 {
+	(void)sink;
 	take_time();
-	return note((struct fake_call){.kind = FAKE_SINK_UNMAP,
-		.object = (void *)(uintptr_t)address,
-		.value = *(uint64_t *)sink,
-		.seq = count});
+	return note((struct fake_call){.kind = FAKE_SINK_UNMAP, .object = (void *)(uintptr_t)address});
 }
 
 static CUresult check(
@@ -546,7 +542,7 @@ const struct backend_ops fake_ops = {
 	.sink_close = sink_close,
 	.sink_map = sink_map,
 	.sink_unmap = sink_unmap,
-	.sink_slots_max = UINT32_MAX,
+	.sink_mappings_max = UINT32_MAX,
 	.check = check,
 	.host_register = host_register,
 	.host_unregister = host_unregister,

@@ -230,8 +230,7 @@ static void give_guard(void)
 {
 	fake->config.guard = CONFIG_GUARD_ERROR;
 	sink_request(session);
-	for (int i = 0; i < 2; i++)
-		fake_make_chunk(fake, &fake->children[0], 5);
+	fake_make_chunk(fake, &fake->children[0], 5);
 }
 
 static void lose_context(struct fake_child *child)

@@ -296,10 +296,10 @@ START_TEST(own_work_must_end_before_it_is_moved_again)
 	answer_let_go(first, 0);
 	for (int i = 0; i < 3; i++)
 		ck_assert_ptr_nonnull(
-			strstr(move_begin(session, MOVE_GUARD, "why", 60000, NULL, NULL), "own work"));
+			strstr(move_begin(session, MOVE_LIMIT, "why", 60000, NULL, NULL), "own work"));
 	ck_assert_uint_eq(fake->child_count, 4);
 	word_release(&shm_view_timeline(&session->view, first->worker->generation)->stream[3].done, 5);
-	ck_assert_ptr_null(move_begin(session, MOVE_GUARD, "why", 60000, NULL, NULL));
+	ck_assert_ptr_null(move_begin(session, MOVE_LIMIT, "why", 60000, NULL, NULL));
 	ck_assert_uint_eq(fake->child_count, 5);
 	fake_reap(fake, third, SIGKILL);
 	third = &fake->children[4];
@@ -464,152 +464,6 @@ START_TEST(one_that_may_have_left_something_behind_stays)
 		strstr(move_begin(session, MOVE_ORDER, "why", 1000, on_over, NULL), "variables"));
 	ck_assert_uint_eq(fake->child_count, 3);
 	ck_assert(!over);
-	end();
-}
-END_TEST
-
-/* Of the session; those who know it are told. */
-static void get_guard(struct fake_child *spare)
-{
-	struct fake_child *keeper = &fake->children[0];
-
-	fake->config.guard = CONFIG_GUARD_ERROR;
-	sink_request(session);
-	fake_make_chunk(fake, keeper, 7);
-	fake_make_chunk(fake, keeper, 8);
-	fake_serve(fake, first, WIRE_OPEN_GUARD);
-	fake_serve(fake, spare, WIRE_OPEN_GUARD);
-}
-
-/* The third executor is told everything, and of a guard that the session has got in the others
- * meanwhile. */
-static void tell_with_guard(struct fake_child *spare)
-{
-	get_guard(spare);
-	tell(third);
-	fake_serve(fake, third, WIRE_OPEN_GUARD);
-}
-
-/* The executor is told that there may be strays of these, and who is to be served; nobody: NULL. */
-static void expect_formers(struct fake_child *child, const struct session *served,
-	const struct fake_child *const *formers, uint32_t count)
-{
-	fake_expect(fake, child->socket, WIRE_ACTIVATE);
-	ck_assert_uint_eq(fake->message.activate.generation, child->worker->generation);
-	ck_assert_uint_eq(fake->message.activate.sessions.count, served != NULL);
-	if (served)
-		ck_assert_uint_eq(fake->message.activate.sessions.at[0], served->number);
-	ck_assert_uint_eq(fake->message.activate.formers.count, count);
-	for (uint32_t i = 0; i < count; i++)
-		ck_assert_uint_eq(fake->message.activate.formers.at[i], (uint32_t)formers[i]->worker->pid);
-}
-
-static void answer_formers(struct fake_child *child)
-{
-	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
-}
-
-/* Kernels of others write to its sinks where they are mapped yet, and so does what becomes active
- * there. @_i: pinned memory stays there for longer, which nobody strays to */
-START_TEST(others_may_stray_where_it_is_not_closed)
-{
-	begin(TELLING);
-	tell_with_guard(second);
-	answer_let_go(first, 1);
-	expect_formers(third, session, (const struct fake_child *[]){first, second}, 2);
-	answer_formers(third);
-	expect_found(third);
-	fake_serve(fake, second, WIRE_CLOSE_SESSION);
-	expect_formers(third, NULL, (const struct fake_child *[]){first}, 1);
-	answer_formers(third);
-	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
-	fake_reply(fake, first->socket, fake->message.id, 0, (uint64_t[]){1, 4096}, _i ? 2 : 1);
-	expect_formers(third, NULL, NULL, 0);
-	answer_formers(third);
-	if (_i)
-		fake_serve(fake, first, WIRE_CLOSE_SESSION);
-	fake_expect_nothing(fake, third->socket);
-	end();
-}
-END_TEST
-
-/* Replaced, and not ended yet: what it had on the device may run on. */
-START_TEST(who_has_served_it_before_may_stray_as_well)
-{
-	boot();
-	first->worker->contains = second->worker->contains = true;
-	get_guard(second);
-	replace_first();
-	order_move();
-	fake_warm(fake, third);
-	fake_serve(fake, third, WIRE_ACTIVATE);
-	fake_serve(fake, third, WIRE_OPEN_SESSION);
-	fake_serve(fake, third, WIRE_OPEN_GUARD);
-	fake_serve(fake, third, WIRE_LOAD_MODULE);
-	answer_let_go(second, 1);
-	expect_formers(third, session, (const struct fake_child *[]){first, second}, 2);
-	answer_formers(third);
-	expect_found(third);
-	end();
-}
-END_TEST
-
-START_TEST(the_next_executor_hears_of_those_as_well)
-{
-	struct fake_child *fourth;
-
-	begin(TELLING);
-	tell_with_guard(second);
-	answer_let_go(first, 1);
-	fake_serve(fake, third, WIRE_ACTIVATE);
-	expect_found(third);
-	fake_serve(fake, first, WIRE_CLOSE_SESSION);
-	fake_reap(fake, third, SIGKILL);
-	fourth = &fake->children[4];
-	fake_ready(fake, fourth);
-	fake_serve(fake, fourth, WIRE_OPEN_SESSION);
-	fake_serve(fake, fourth, WIRE_OPEN_GUARD);
-	fake_serve(fake, fourth, WIRE_LOAD_MODULE);
-	fake_serve(fake, fourth, WIRE_FIND_FUNCTION);
-	fake_serve(fake, fourth, WIRE_PING);
-	expect_formers(fourth, session, (const struct fake_child *[]){second}, 1);
-	answer_formers(fourth);
-	fake_serve(fake, second, WIRE_CLOSE_SESSION);
-	expect_formers(fourth, NULL, NULL, 0);
-	answer_formers(fourth);
-	end();
-}
-END_TEST
-
-/* Also where it comes to executors in another order than they were asked: one of those is younger
- * than its own. */
-START_TEST(the_next_daemon_says_so_too)
-{
-	struct fake_child *fourth = NULL;
-
-	fake_with_records = true;
-	begin(TELLING);
-	fake_reap(fake, second, SIGKILL);
-	fourth = &fake->children[4];
-	fake_ready(fake, fourth);
-	for (int i = 0; i < 2; i++)
-		fake_serve(fake, fourth, WIRE_OPEN_SESSION);
-	fake_serve(fake, fourth, WIRE_LOAD_MODULE);
-	fake_serve(fake, fourth, WIRE_PING);
-	tell_with_guard(fourth);
-	answer_let_go(first, 1);
-	expect_formers(third, session, (const struct fake_child *[]){first, fourth}, 2);
-	ask_for_function();
-	fake_expect(fake, third->socket, WIRE_FIND_FUNCTION);
-	ck_assert_int_eq(fake_come_back(fake), 0);
-	session = daemon_find_session(&fake->daemon, fake->daemon.next_session);
-	expect_formers(third, session, (const struct fake_child *[]){first, fourth}, 2);
-	answer_formers(third);
-	expect_answer(third);
-	fake_serve(fake, third, WIRE_OPEN_GUARD);
-	fake_serve(fake, first, WIRE_CLOSE_SESSION);
-	expect_formers(third, NULL, (const struct fake_child *[]){fourth}, 1);
-	answer_formers(third);
 	end();
 }
 END_TEST
@@ -806,13 +660,9 @@ int main(void)
 	tcase_add_test(tests, a_limit_is_refused_to_who_stays);
 	tcase_add_test(tests, a_program_that_ends_does_not_wait_for_its_limit);
 	tcase_add_test(tests, a_limit_waits_for_the_next_executor);
-	tcase_add_loop_test(tests, others_may_stray_where_it_is_not_closed, 0, 2);
-	tcase_add_test(tests, who_has_served_it_before_may_stray_as_well);
-	tcase_add_test(tests, the_next_executor_hears_of_those_as_well);
 	/* A daemon that died has not closed anything: descriptors are not counted. */
 	tests = tcase_create("another life");
 	suite_add_tcase(suite, tests);
-	tcase_add_test(tests, the_next_daemon_says_so_too);
 	tcase_add_test(tests, all_its_windows_are_held_where_it_was);
 	tcase_add_test(tests, the_next_daemon_does_not_ask_once_more_whether_it_is_let_go);
 	return suite_run(suite);
