@@ -157,7 +157,7 @@ static void expect_wrong(const char *line, rlim_t limit, const char *says)
 START_TEST(a_guarantee_that_nobody_could_get_is_no_configuration)
 {
 	expect_wrong("memory_guarantee = 5G\n", 0,
-		"memory_guarantee: 5G are more than the device has for a program, 4090M: set it lower");
+		"memory_guarantee: 5G are more than the device has for a program, 4094M: set it lower");
 }
 END_TEST
 
