@@ -203,6 +203,9 @@ const struct record *store_put(struct store *store, const struct record *old, en
 
 	if (!store)
 		return NULL;
+	if (old && type_of(old) == type && old->key == key && old->bytes == bytes &&
+		!memcmp(old->payload, payload, bytes))
+		return old;
 	record = take_slot(store, bytes);
 	record->bytes = (uint32_t)bytes;
 	record->key = key;

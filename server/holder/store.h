@@ -74,8 +74,8 @@ void store_close_rest(struct store *store);
 uint64_t store_serial(struct store *store);
 
 /**
- * Puts a record, in place of `old` if that is not NULL.
- * Return: the new record, for store_drop() and the next store_put(); NULL without a store.
+ * Puts a record, in place of `old` if that is not NULL; one that says the same stays.
+ * Return: the record, for store_drop() and the next store_put(); NULL without a store.
  */
 const struct record *store_put(struct store *store, const struct record *old, enum record_type type,
 	uint64_t key, const void *payload, size_t bytes);

@@ -112,6 +112,18 @@ START_TEST(of_two_the_younger_counts)
 END_TEST
 
 /* The memory as a process leaves it that dies before the last store of a record. */
+START_TEST(a_record_that_says_the_same_stays)
+{
+	struct store *store = open_store();
+	const struct record *first = put(store, NULL, RECORD_SESSION, 7, "one");
+
+	ck_assert_ptr_eq(put(store, first, RECORD_SESSION, 7, "one"), first);
+	ck_assert_ptr_ne(put(store, first, RECORD_SESSION, 7, "two"), first);
+	store_close(store);
+	ck_assert_str_eq(find(RECORD_SESSION, 7), "two");
+}
+END_TEST
+
 START_TEST(a_record_that_was_not_published_is_not_there)
 {
 	struct store *store = open_store();
@@ -273,6 +285,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_add_test(tests, the_next_life_finds_what_was_put);
 	tcase_add_test(tests, of_two_the_younger_counts);
+	tcase_add_test(tests, a_record_that_says_the_same_stays);
 	tcase_add_test(tests, a_record_that_was_not_published_is_not_there);
 	tcase_add_test(tests, damage_is_noticed);
 	tcase_add_test(tests, serials_grow_over_lives);
