@@ -3,10 +3,13 @@
 //
 // Memory that waits stays mapped and registered, its addresses are not used again, and it counts as
 // the session's. First come, first served: a session comes behind the ranges that the session freed
-// before its end. One of two ways leads to the moment when nothing runs:
+// before its end. One of three ways leads to the moment when nothing runs:
 //
 //   at leisure   at every look, if no session has work on the device: the gate is closed, at most
 //                for GATE_CLOSED_NS if work has come after all (gate_try)
+//   old          the first has waited for GATE_DEFER_NS, because some session always has work: the
+//                gate makes a gap, as for other deferred work (GATE_NOBODY_NS), and tries again
+//                after as long
 //   pressing     more than the limit waits: the gate makes a gap, as for a request (gate_enter).
 //                The gate is closed for a tenth of the time at most. If no gap comes within the
 //                gate's patience, because of a kernel that does not end, the next try is
@@ -59,6 +62,7 @@ static void add(struct burial *burial)
 {
 	struct burials *burials = &burial->tenant->executor->burials;
 
+	burial->since = clock_now();
 	pthread_mutex_lock(&burials->lock);
 	TAILQ_INSERT_TAIL(&burials->list, burial, link);
 	burials->bytes += burial->bytes;
@@ -180,6 +184,31 @@ bool burial_presses(struct executor *executor)
 	return is_over(&executor->burials, 1) && clock_now() >= executor->burials.retry_at;
 }
 
+static bool has_old(struct burials *burials)
+{
+	uint64_t now = clock_now(), since;
+
+	pthread_mutex_lock(&burials->lock);
+	since = TAILQ_FIRST(&burials->list)->since;
+	pthread_mutex_unlock(&burials->lock);
+	return now - since >= GATE_DEFER_NS && now - burials->tried_at >= GATE_DEFER_NS &&
+	       now >= burials->retry_at;
+}
+
+/* For few bytes: beside a kernel that does not end they just stay. Return: as make_gap() */
+static bool make_gap_for_old(struct executor *executor)
+{
+	struct burials *burials = &executor->burials;
+	int error;
+
+	if (!has_old(burials))
+		return false;
+	error = gate_enter(executor, NULL, clock_now());
+	if (error)
+		burials->tried_at = clock_now();
+	return !error;
+}
+
 /* Return: true if the gate is closed now and nothing runs. */
 static bool make_gap(struct executor *executor)
 {
@@ -190,7 +219,7 @@ static bool make_gap(struct executor *executor)
 	if (gate->closed || (is_idle(executor) && gate_try(executor)))
 		return true;
 	if (!burial_presses(executor))
-		return false;
+		return make_gap_for_old(executor);
 	gate->pressing = true;
 	error = gate_enter(executor, NULL, clock_now());
 	gate->pressing = false;

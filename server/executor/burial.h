@@ -18,8 +18,7 @@ struct executor;
 struct job;
 struct tenant;
 
-/* Pinned memory that waits before the gate is shut for it, MiB. */
-/* Ended sessions that wait before the gate is shut for their free. */
+/* Deferred frees that wait before the gate is shut for them. */
 #define BURIAL_COUNT 64u
 /* How often to look for an idle moment while something waits. */
 #define BURIAL_LOOK_NS (100 * CLOCK_MS)
@@ -30,6 +29,7 @@ struct burial {
 	struct tenant *tenant;			/* a reference */
 	struct range range;			/* empty: the whole session */
 	uint64_t bytes;				/* pinned bytes that still wait */
+	uint64_t since;				/* ns: when it was put off */
 	struct job *waiter;			/* is answered when the free is done; or NULL */
 	void (*release)(struct tenant *tenant); /* of the whole session: the last step */
 };
@@ -41,6 +41,7 @@ struct burials {
 	uint64_t bytes;		   /* of all entries */
 	unsigned count;
 	uint64_t retry_at;  /* ns: the gate is not shut for burials before; module thread */
+	uint64_t tried_at;  /* ns: when it was last shut in vain for an old one; module thread */
 	_Atomic bool stuck; /* no gap came when the gate was last shut for deferred frees */
 };
 

@@ -31,6 +31,9 @@ struct tenant;
 #define GATE_NOBODY_NS	      (50 * CLOCK_MS)
 #define GATE_PATIENCE_MOST_NS (UINT64_C(16000) * CLOCK_MS)
 
+/* Deferred work waits so long for a moment when nothing runs; then the gate makes a gap for it. */
+#define GATE_DEFER_NS (UINT64_C(5000) * CLOCK_MS)
+
 enum gate_phase { GATE_OPEN, GATE_SHALLOW, GATE_LONG_FIRST, GATE_CLOSED };
 
 /* The module thread's observations of a stream since the gate was begun. */
