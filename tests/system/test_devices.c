@@ -281,6 +281,69 @@ START_TEST(logical_devices_have_limits_of_their_own)
 }
 END_TEST
 
+/* Has 40 MiB of the second device until it is ordered to end. */
+static int holder(int progress, int orders)
+{
+	CUdeviceptr p;
+
+	attach(1);
+	ck_cuda(cuMemAlloc_v2(&p, 40 * MIB));
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(cuMemsetD8_v2(p, 1, 40 * MIB));
+	ck_cuda(cuMemFree_v2(p));
+	return 0;
+}
+
+/* Beside the holder. */
+static int take_the_rest(int unused)
+{
+	size_t free_bytes, total;
+	CUdeviceptr p;
+
+	(void)unused;
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceTotalMem_v2(&total, 1));
+	ck_assert_uint_eq(total, 64 * MIB);
+	attach(1);
+	ck_cuda(cuDeviceTotalMem_v2(&total, 1));
+	ck_assert_uint_eq(total, 64 * MIB);
+	ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
+	ck_assert_uint_eq(total, 64 * MIB);
+	ck_assert_uint_eq(free_bytes, 24 * MIB);
+	ck_assert_int_eq(cuMemAlloc_v2(&p, 26 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_cuda(cuMemAlloc_v2(&p, 24 * MIB));
+	return 0;
+}
+
+static int take_much_of_the_first(int unused)
+{
+	size_t total;
+	CUdeviceptr p;
+
+	(void)unused;
+	attach(0);
+	ck_cuda(cuDeviceTotalMem_v2(&total, 0));
+	ck_assert_uint_gt(total, 1024 * MIB);
+	ck_cuda(cuMemAlloc_v2(&p, 128 * MIB));
+	return 0;
+}
+
+START_TEST(a_logical_device_has_a_size)
+{
+	struct child child;
+
+	start("1", "devices = 0,0\nguard = off\n[device 1]\ndevice_memory = 64M\n");
+	child = child_start(holder);
+	child_wait(&child, 1);
+	ck_assert_int_eq(exit_status(spawn(take_the_rest, 0)), 0);
+	ck_assert_int_eq(exit_status(spawn(take_much_of_the_first, 0)), 0);
+	ck_assert_int_eq(service_log_count(&service, "26M more are refused (device_memory)"), 1);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
 static int obey_variable(int ordinal)
 {
 	size_t total;
@@ -524,6 +587,7 @@ int main(void)
 	tcase_add_test(tests, each_rank_works_on_its_device);
 	tcase_add_test(tests, a_second_device_is_refused_by_name);
 	tcase_add_test(tests, logical_devices_have_limits_of_their_own);
+	tcase_add_test(tests, a_logical_device_has_a_size);
 	tcase_add_test(tests, limits_of_stock_mps_are_those_of_the_device);
 	tcase_add_test(tests, a_fault_stays_on_its_device);
 	tcase_add_test(tests, a_lost_executor_stays_on_its_device);
