@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "protocol/place.h"
@@ -528,6 +529,65 @@ START_TEST(a_device_without_processes_is_served_again)
 }
 END_TEST
 
+/* Daemons that hang: connections wait in their sockets' queues. */
+static void hang(pid_t daemons[], int count)
+{
+	for (int i = 0; i < count; i++) {
+		daemons[i] = status_daemon(device((unsigned)i));
+		ck_assert_int_eq(kill(daemons[i], SIGSTOP), 0);
+	}
+}
+
+static void go_on_all(const pid_t daemons[], int count)
+{
+	for (int i = 0; i < count; i++)
+		ck_assert_int_eq(kill(daemons[i], SIGCONT), 0);
+}
+
+/* Milliseconds that three daemons which hang cost, one after the other: too many. */
+#define HANG_MS 2000
+
+static int see_the_last_of_four(int unused)
+{
+	struct timespec begin, now;
+	int count;
+
+	(void)unused;
+	setenv("FRMPS_CONNECT_TIMEOUT", "2", 1);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	ck_cuda(cuInit(0));
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	/* Once for the first, which is asked alone, and once for the others together. */
+	ck_assert_int_lt(
+		(now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000, 3 * HANG_MS);
+	ck_cuda(cuDeviceGetCount(&count));
+	ck_assert_int_eq(count, 1);
+	ck_assert_int_eq(device_of(0), 3);
+	return work_on(0);
+}
+
+static int name_the_last_of_four(int unused)
+{
+	(void)unused;
+	setenv("FRMPS_CONNECT_TIMEOUT", "3600", 1);
+	setenv("CUDA_VISIBLE_DEVICES", "3", 1);
+	ck_cuda(cuInit(0));
+	ck_assert_int_eq(device_of(0), 3);
+	return work_on(0);
+}
+
+START_TEST(daemons_that_hang_cost_one_wait_and_nothing_who_cannot_see_them)
+{
+	pid_t daemons[3];
+
+	start("4", "devices = all\n");
+	hang(daemons, 3);
+	ck_assert_int_eq(exit_status(spawn(name_the_last_of_four, 0)), 0);
+	ck_assert_int_eq(exit_status(spawn(see_the_last_of_four, 0)), 0);
+	go_on_all(daemons, 3);
+}
+END_TEST
+
 /*
  * The service
  */
@@ -594,6 +654,7 @@ int main(void)
 	tcase_add_test(tests, a_tool_finds_a_program_on_its_device);
 	tcase_add_test(tests, a_dead_daemon_stays_on_its_device);
 	tcase_add_test(tests, a_device_without_processes_is_served_again);
+	tcase_add_test(tests, daemons_that_hang_cost_one_wait_and_nothing_who_cannot_see_them);
 	tcase_add_loop_test(tests, the_service_ends_whole, 0, 2);
 	tcase_add_test(tests, a_device_that_is_not_there_is_named);
 	return suite_run(suite);
