@@ -52,7 +52,7 @@ MUTATIONS = (
     Mutation("programs together have more than their device", "server/session/guarantee.c",
              "if (!others.kept && !is_part(session->daemon))", "if (!others.kept)", "server/daemon/test_requests system/test_devices"),
     Mutation("the GPU has what the device has not", "server/session/guarantee.c",
-             "if (is_part(session->daemon) && held > most)", "if (is_part(session->daemon) && !held)", "server/daemon/test_requests"),
+             "if (is_part(session->daemon) && held + leaving(session->daemon) > most)", "if (!most && held + leaving(session->daemon) > most)", "server/daemon/test_requests"),
     Mutation("a service that has failed is ready", "server/daemon/children.c",
              "if (daemon->ready || daemon_ends(daemon) || !daemon->device_known", "if (daemon->ready || !daemon->device_known",
              "server/fault/test_promote"),

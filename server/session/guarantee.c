@@ -145,13 +145,25 @@ const char *guarantee_reason(const struct session *session)
 	return sum_up(session->daemon, session).kept ? "memory_guarantee of others" : "device_memory";
 }
 
+/* Memory of sessions that end: executors have not let go of it yet. */
+static uint64_t leaving(const struct daemon *daemon)
+{
+	const struct session *session;
+	uint64_t bytes = 0;
+
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session->state == SESSION_CLOSING && !session->holdings.away)
+			bytes += session->holdings.memory_bytes;
+	return bytes;
+}
+
 bool guarantee_fits(const struct session *session)
 {
 	const struct sums others = sum_up(session->daemon, session);
 	uint64_t most = capacity(session->daemon, others.sessions + 1), held = others.held + held_by(session);
 
 	/* Others may hold what is guaranteed to the session (memory_policy = evict). */
-	if (is_part(session->daemon) && held > most)
+	if (is_part(session->daemon) && held + leaving(session->daemon) > most)
 		return false;
 	return !others.kept || held_by(session) <= session->terms.memory_guarantee ||
 	       held + others.kept <= most;

@@ -41,7 +41,7 @@ uint64_t guarantee_room(const struct session *session);
 const char *guarantee_reason(const struct session *session);
 
 /** True if the session's request needs no memory that is reserved for others, or that is not the
- * device's. */
+ * device's. Memory of sessions that end is the device's until they have ended. */
 bool guarantee_fits(const struct session *session);
 
 /** True if `count` more executors need no memory that is reserved for sessions, or that is not the

@@ -446,6 +446,30 @@ START_TEST(sessions_together_never_have_more_than_the_device)
 }
 END_TEST
 
+/* On the whole of a GPU it is the keeper who says that there is none yet. */
+START_TEST(memory_of_who_ends_is_the_device_s_until_executors_have_let_go)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	struct fake_client other;
+
+	join_part(4 * MIB);
+	fake_join(fake, &other, active, standby);
+	create_memory(&other, 9, 5);
+	fake_leave(fake, &other);
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 4 * MIB};
+	fake_request(fake, &client, &map, -1);
+	fake_expect_nothing(fake, keeper->socket);
+	fake_expect_nothing(fake, client.socket);
+	close_everywhere();
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	fake_make_chunk(fake, keeper, 6);
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	part();
+}
+END_TEST
+
 /* The GPU would have it: the keeper is not asked before there is room on the device. */
 START_TEST(who_holds_more_ends_for_a_guarantee_on_a_part_of_a_gpu)
 {
@@ -1087,6 +1111,7 @@ int main(void)
 	tcase_add_test(tests, physical_memory_is_counted_once);
 	tcase_add_test(tests, memory_that_is_being_mapped_is_counted_once);
 	tcase_add_test(tests, sessions_together_never_have_more_than_the_device);
+	tcase_add_test(tests, memory_of_who_ends_is_the_device_s_until_executors_have_let_go);
 	tcase_add_test(tests, who_holds_more_ends_for_a_guarantee_on_a_part_of_a_gpu);
 	tcase_add_test(tests, who_only_asks_for_memory_does_not_end_for_a_guarantee);
 	tcase_add_test(tests, who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some);
