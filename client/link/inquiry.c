@@ -63,6 +63,15 @@ static void end_inquiry(struct inquiry *inquiry, unsigned number)
 	inquiry->state = INQUIRY_OVER;
 }
 
+/* The daemon has died; the next one does not know this process. */
+static void begin_again(struct inquiry *inquiry, unsigned number)
+{
+	if (++inquiry->deaths < CONNECT_DEATHS && begin_inquiry(number))
+		inquiry->state = INQUIRY_DIALS;
+	else
+		end_inquiry(inquiry, number);
+}
+
 /* While the listener's queue is full, the inquiry dials again later. */
 static void dial_inquiry(struct inquiry *inquiry, unsigned number, const struct connect_wish *wish)
 {
@@ -81,7 +90,9 @@ static void dial_inquiry(struct inquiry *inquiry, unsigned number, const struct 
 	} while (r < 0 && errno == EINTR);
 	if (r == 0 && connect_greet(sockets[number] - 1, wish, refused) == CUDA_SUCCESS)
 		inquiry->state = INQUIRY_WAITS;
-	else if (r == 0 || errno != EAGAIN)
+	else if (r == 0)
+		begin_again(inquiry, number);
+	else if (errno != EAGAIN)
 		end_inquiry(inquiry, number);
 }
 
@@ -95,15 +106,14 @@ static CUresult hear_inquiry(struct inquiry *inquiry, unsigned number, const str
 		    connect_judge_description(&answer->message.description) == CUDA_SUCCESS;
 
 	packet_close_fds(&answer->packet);
-	if (hung_up && ++inquiry->deaths < CONNECT_DEATHS && begin_inquiry(number)) {
-		inquiry->state = INQUIRY_DIALS;
-		return CUDA_SUCCESS;
-	}
-	end_inquiry(inquiry, number);
+	if (hung_up)
+		begin_again(inquiry, number);
+	else
+		end_inquiry(inquiry, number);
 	return good ? told(&answer->message.description) : CUDA_SUCCESS;
 }
 
-/* Waits until an inquiry can go on. Return: false after the deadline, and with no inquiry left */
+/* Waits until an inquiry may go on. Return: false after the deadline, or if none goes on */
 static bool wait_for_answers(const struct inquiry *all, int64_t deadline, struct pollfd *ret_polls)
 {
 	int64_t left = deadline - connect_now_ms();
