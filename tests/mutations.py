@@ -56,7 +56,7 @@ MUTATIONS = (
     Mutation("a service that has failed is ready", "server/daemon/children.c",
              "if (daemon->ready || daemon_ends(daemon) || !daemon->device_known", "if (daemon->ready || !daemon->device_known",
              "server/fault/test_promote"),
-    Mutation("what is left behind waits for a pause for ever", "server/executor/burial.c",
+    Mutation("what is left behind waits for a pause for ever", "server/executor/deferred.c",
              "return make_gap_for_old(executor);", "return make_gap_for_old(executor) && !executor;", "server/executor/test_gate"),
     Mutation("devices that a program cannot see are asked", "client/state/device.c",
              "return !list || list[strspn(list, \" \\t\")] == 'G' ||", "return most ||", "client/test_start system/test_devices"),

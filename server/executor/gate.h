@@ -68,7 +68,7 @@ struct gate {
 	uint64_t quiet_at; /* ns: no long command on the device since; 0: there is one */
 	struct gate_obstacle obstacle;
 	bool closed;   /* the gap is there */
-	bool pressing; /* deferred work has the patience of a request (burial.c) */
+	bool pressing; /* deferred work has the patience of a request (deferred.c) */
 };
 
 /* Outcomes. But for GATE_E_WAIT the gate is open again. */

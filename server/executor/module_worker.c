@@ -26,7 +26,7 @@
 //     the same requests, and so its driver places all at the same addresses.
 // In each gap the thread first makes the groups of multiprocessors that sessions want, and for
 // groups alone a gap is made at once (cap.c). Between requests the thread does deferred frees
-// (burial.c).
+// (deferred.c).
 //
 // A call of the driver that does not return blocks all jobs behind it, and is not visible from
 // outside. So the thread notes its present work, and an executor that is halted logs work that took
@@ -345,18 +345,18 @@ static struct job *next_in_gap(struct executor *executor)
  * the end. */
 static bool wait_for_more(struct executor *executor)
 {
-	bool looks = burial_waits(executor) || wants_gap(executor);
+	bool looks = deferred_waits(executor) || wants_gap(executor);
 
-	return job_queue_sleep(&executor->modules.queue, looks ? clock_now() + BURIAL_LOOK_NS : UINT64_MAX);
+	return job_queue_sleep(&executor->modules.queue, looks ? clock_now() + DEFERRED_LOOK_NS : UINT64_MAX);
 }
 
 /* Does deferred frees, between jobs. Return: true if more may be possible now. */
-static bool bury(struct executor *executor)
+static bool free_deferred(struct executor *executor)
 {
 	bool more;
 
 	begin_work(executor, "what clients have left behind", NULL);
-	more = burial_work(executor);
+	more = deferred_work(executor);
 	end_work(executor);
 	return more;
 }
@@ -391,12 +391,12 @@ static struct job *next_job(struct executor *executor)
 		if (job)
 			return job;
 		/* In this gap, or in a later one. */
-		if (burial_presses(executor))
-			bury(executor);
+		if (deferred_presses(executor))
+			free_deferred(executor);
 		make_groups_at_once(executor);
 		gate_leave(executor);
 		job = job_queue_take(&worker->queue);
-		while (!job && bury(executor))
+		while (!job && free_deferred(executor))
 			job = job_queue_take(&worker->queue);
 		if (!job)
 			look_for_gap(executor);
@@ -415,7 +415,7 @@ static void *work(void *argument)
 	executor_code(executor, executor->ops->thread_enter());
 	while ((job = next_job(executor)))
 		run(executor, job);
-	burial_finish(executor);
+	deferred_finish(executor);
 	clear_graves(executor);
 	return NULL;
 }

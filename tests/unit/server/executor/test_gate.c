@@ -538,7 +538,7 @@ static void give_module(struct tenant *tenant, uint32_t module)
 static void open_module_bed(void)
 {
 	open_gate_bed();
-	burial_init(&fixture.executor);
+	deferred_init(&fixture.executor);
 	ck_assert_int_eq(module_worker_init(&fixture.executor), 0);
 	fixture.now = clock_now();
 	give_module(fixture.tenant, 1);
@@ -575,7 +575,7 @@ static void free_functions(struct tenant *tenant, unsigned first)
 static void close_module_bed(void)
 {
 	module_worker_deinit(&fixture.executor);
-	burial_deinit(&fixture.executor);
+	deferred_deinit(&fixture.executor);
 	free_functions(fixture.tenant, 2);
 	free_functions(stranger, 1);
 	free(atomic_load(&stranger->modules.functions));
@@ -946,20 +946,20 @@ static void keep_busy(void)
 /* What an ended session has left. Young, it waits for a pause; old, it gets a gap. */
 START_TEST(what_is_left_goes_beside_work_without_a_pause)
 {
-	struct burials *burials = &fixture.executor.burials;
+	struct deferred_frees *frees = &fixture.executor.deferred;
 	unsigned turns = 0;
 
 	for (int i = 0; i < 4; i++)
 		keep_busy();
-	burial_add_tenant(tenant_ref(stranger), 4096, note_release);
+	deferred_add_tenant(tenant_ref(stranger), 4096, note_release);
 	ask(stranger, WIRE_LIST_FUNCTIONS, 100, NULL);
 	while (packet_receive(fixture.control[1], &packet))
 		keep_busy();
 	ck_assert_uint_eq(released, 0);
 	ck_assert_uint_eq(changes(), 0);
-	pthread_mutex_lock(&burials->lock);
-	stranger->burial.since -= GATE_DEFER_NS;
-	pthread_mutex_unlock(&burials->lock);
+	pthread_mutex_lock(&frees->lock);
+	stranger->deferred.since -= GATE_DEFER_NS;
+	pthread_mutex_unlock(&frees->lock);
 	while (!released) {
 		ck_assert_uint_lt(++turns, TURNS);
 		keep_busy();
