@@ -15,7 +15,7 @@
 //     ms			length of the trial
 //     reason			only when not proved: the reason
 //   device			zeros before an executor was up
-//     name, total_bytes, driver_version, multiprocessors
+//     name, total_bytes, driver_version, multiprocessors; total_bytes: device_memory, or the GPU's
 //     number			place among the service's devices
 //     uuid			as the driver's tools write it; logical devices have similar UUIDs
 //     chunks, chunk_multiprocessors	units of granting multiprocessors: their number, and the size of each; 0: unsupported
