@@ -17,8 +17,8 @@ import time
 # Test program, and its cases that are random.
 TARGETS = {
     'requests of programs': ('server-session-test_mutation', 'mutation'),
-    'answers of executors and keepers': ('server-session-test_answers', 'anything'),
-    'records of a daemon that died': ('server-session-test_answers', 'records'),
+    'answers of executors and keepers': ('server-daemon-test_answers', 'anything'),
+    'records of a daemon that died': ('server-daemon-test_answers', 'records'),
     'packets': ('protocol-test_wire', 'hostile packets'),
     'images': ('server-backend-test_cubin', 'cubin'),
     'images for the loader': ('server-backend-test_kernels', 'kernels'),

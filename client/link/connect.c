@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/link/connect_inside.h"
 #include "client/link/identity.h"
 #include "client/link/mps.h"
 #include "client/state/descriptor.h"
@@ -33,7 +34,6 @@
 
 #define TIMEOUT_SECONDS 10
 #define WINDOW_TRIES	3
-#define DAEMON_DEATHS	8 /* during a single start of a program */
 #define FORK_SECONDS	1
 
 struct connection connection = {.control_fd = -1, .doorbell_fd = -1};
@@ -42,11 +42,6 @@ static pthread_mutex_t descriptors = PTHREAD_MUTEX_INITIALIZER;
 static sigset_t mask;		/* guarded by `descriptors`: of the thread that forks */
 static struct packet *greeting; /* guarded by `descriptors`: a Welcome with its descriptors; NULL: none */
 static bool held_up;		/* by a fork; only the thread that makes changes uses this */
-
-struct change {
-	sigset_t mask;
-	bool locked;
-};
 
 /* A signal's handler may fork as well. */
 static void block_signals(sigset_t *ret_before)
@@ -57,7 +52,7 @@ static void block_signals(sigset_t *ret_before)
 	pthread_sigmask(SIG_BLOCK, &all, ret_before);
 }
 
-static void begin_change(struct change *change)
+void connect_begin_change(struct connect_change *change)
 {
 	struct timespec until;
 
@@ -68,7 +63,7 @@ static void begin_change(struct change *change)
 	held_up = !change->locked;
 }
 
-static void end_change(const struct change *change)
+void connect_end_change(const struct connect_change *change)
 {
 	if (change->locked)
 		pthread_mutex_unlock(&descriptors);
@@ -110,16 +105,16 @@ void connect_abandon(void)
 /* @packet: where descriptors will arrive; NULL: received descriptors are not needed any more */
 static void expect_greeting(struct packet *packet)
 {
-	struct change change;
+	struct connect_change change;
 
-	begin_change(&change);
+	connect_begin_change(&change);
 	if (greeting)
 		packet_close_fds(greeting);
 	greeting = packet;
-	end_change(&change);
+	connect_end_change(&change);
 }
 
-static int64_t now_ms(void)
+int64_t connect_now_ms(void)
 {
 	struct timespec t;
 
@@ -127,7 +122,7 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static int64_t timeout_ms(void)
+int64_t connect_timeout_ms(void)
 {
 	const char *text = getenv("FRMPS_CONNECT_TIMEOUT");
 	char *end;
@@ -148,30 +143,30 @@ static int64_t timeout_ms(void)
 /* Return: 0 or -errno */
 static int open_socket(void)
 {
-	struct change change;
+	struct connect_change change;
 	int r;
 
-	begin_change(&change);
+	connect_begin_change(&change);
 	connection.control_fd = descriptor_above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	r = connection.control_fd < 0 ? -errno : 0;
-	end_change(&change);
+	connect_end_change(&change);
 	return r;
 }
 
 static void close_socket(void)
 {
-	struct change change;
+	struct connect_change change;
 
-	begin_change(&change);
+	connect_begin_change(&change);
 	close_one(&connection.control_fd);
-	end_change(&change);
+	connect_end_change(&change);
 }
 
 /* Connects to a path. Return: 0 or -errno. */
 static int dial(const char *path, int64_t deadline)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int64_t left = deadline - now_ms();
+	int64_t left = deadline - connect_now_ms();
 	struct timeval patience;
 	int fd, r;
 
@@ -295,15 +290,6 @@ void connect_look(connect_own_fn *end_of_own, uint64_t ret_words[WINDOW_WORDS])
 	free(maps);
 }
 
-/* Wishes in the program's environment, and the library's own. */
-struct wish {
-	unsigned number; /* of the device */
-	enum connect_want want;
-	uint32_t recovery, sm_percent, priority;
-	uint64_t memory_limit;
-	const char *sm_partition;
-};
-
 /* The program's wish for commands in flight after an executor was lost; 0: none, or an unknown
  * word. */
 static uint32_t recovery_wish(void)
@@ -320,7 +306,7 @@ static uint32_t recovery_wish(void)
 	return 0;
 }
 
-static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WINDOW_WORDS])
+CUresult connect_greet(int fd, const struct connect_wish *wish, const uint64_t refused[WINDOW_WORDS])
 {
 	uint64_t windows[WINDOW_WORDS];
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
@@ -357,27 +343,22 @@ static CUresult refuse(const struct wire_refuse *answer)
 	return answer->code > 0 ? (CUresult)answer->code : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
-/* Waits for the answer to Hello. */
-static CUresult hear(
-	int fd, const struct wish *wish, int64_t deadline, struct control_answer *answer, bool *ret_hung_up)
+static CUresult report_timeout(void)
 {
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	struct change change;
-	int64_t left;
+	client_log(CLIENT_LOG_ERROR, "the service does not answer in time (FRMPS_CONNECT_TIMEOUT)");
+	return CUDA_ERROR_MPS_SERVER_NOT_READY;
+}
+
+/* Takes the answer to Hello, which is there: this does not wait. */
+CUresult connect_take(
+	int fd, const struct connect_wish *wish, struct control_answer *answer, bool *ret_hung_up)
+{
+	struct connect_change change;
 	int r;
 
-	do {
-		left = deadline - now_ms();
-		r = left > 0 ? poll(&p, 1, (int)left) : 0;
-	} while (r < 0 && errno == EINTR);
-	if (r <= 0) {
-		client_log(CLIENT_LOG_ERROR, "the service does not answer in time (FRMPS_CONNECT_TIMEOUT)");
-		return CUDA_ERROR_MPS_SERVER_NOT_READY;
-	}
-	/* A packet is there, so this does not wait. */
-	begin_change(&change);
+	connect_begin_change(&change);
 	r = packet_receive(fd, &answer->packet);
-	end_change(&change);
+	connect_end_change(&change);
 	if (r == PACKET_E_CLOSED) {
 		*ret_hung_up = true;
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -397,8 +378,23 @@ static CUresult hear(
 	return CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
+/* Waits for the answer to Hello. */
+static CUresult hear(int fd, const struct connect_wish *wish, int64_t deadline, struct control_answer *answer,
+	bool *ret_hung_up)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int64_t left;
+	int r;
+
+	do {
+		left = deadline - connect_now_ms();
+		r = left > 0 ? poll(&p, 1, (int)left) : 0;
+	} while (r < 0 && errno == EINTR);
+	return r > 0 ? connect_take(fd, wish, answer, ret_hung_up) : report_timeout();
+}
+
 /* Checks a Description. */
-static CUresult judge_description(const struct wire_description *d)
+CUresult connect_judge_description(const struct wire_description *d)
 {
 	if (d->device.uuid.count && d->count > 0 && d->count <= PLACE_DEVICES && d->number < d->count)
 		return CUDA_SUCCESS;
@@ -407,7 +403,8 @@ static CUresult judge_description(const struct wire_description *d)
 }
 
 /* Checks that this library can work with a Welcome. */
-static CUresult judge(const struct wire_welcome *w, const struct packet *packet, const struct wish *wish)
+static CUresult judge(
+	const struct wire_welcome *w, const struct packet *packet, const struct connect_wish *wish)
 {
 	bool ok = w->window_base >= WINDOW_BASE && (w->window_base - WINDOW_BASE) % WINDOW_BYTES == 0;
 
@@ -459,7 +456,7 @@ int connect_reserve(uint64_t base, uint64_t bytes)
 static CUresult map_regions(struct connection *c, const struct wire_welcome *w, struct packet *packet)
 {
 	int r = shm_view_map(&c->view, &w->shape, packet->fds[0], packet->fds[1], SHM_SIDE_CLIENT);
-	struct change change;
+	struct connect_change change;
 
 	if (r != 0) {
 		client_log(
@@ -470,9 +467,9 @@ static CUresult map_regions(struct connection *c, const struct wire_welcome *w, 
 	 * ring. */
 	madvise(c->view.client, w->shape.client_bytes, MADV_DONTFORK);
 	madvise(c->view.server, w->shape.journal_offset, MADV_DONTFORK);
-	begin_change(&change);
+	connect_begin_change(&change);
 	c->doorbell_fd = descriptor_above_standard(packet_take_fd(packet, 2));
-	end_change(&change);
+	connect_end_change(&change);
 	return c->doorbell_fd < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -499,7 +496,7 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
  * A daemon that closes the connection without an answer has died, and the next daemon does not know
  * this process: sets *ret_hung_up.
  */
-static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refused[WINDOW_WORDS],
+static CUresult attempt(int64_t deadline, const struct connect_wish *wish, uint64_t refused[WINDOW_WORDS],
 	struct control_answer *answer, struct connection *c, bool *ret_again, bool *ret_hung_up)
 {
 	const struct wire_welcome *w = &answer->message.welcome;
@@ -508,14 +505,14 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 
 	if (e < 0)
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
-	r = greet(c->control_fd, wish, refused);
+	r = connect_greet(c->control_fd, wish, refused);
 	/* The daemon closed the connection even before the Hello. */
 	*ret_hung_up = r != CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
 		r = hear(c->control_fd, wish, deadline, answer, ret_hung_up);
 	if (r == CUDA_SUCCESS && answer->message.type == WIRE_DESCRIPTION) {
 		close_socket();
-		return judge_description(&answer->message.description);
+		return connect_judge_description(&answer->message.description);
 	}
 	if (r == CUDA_SUCCESS)
 		r = judge(w, &answer->packet, wish);
@@ -538,9 +535,9 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 }
 
 /* Attempts until success, or until another attempt is pointless. */
-static CUresult connect_for(struct wish wish, struct control_answer *welcome)
+static CUresult connect_for(struct connect_wish wish, struct control_answer *welcome)
 {
-	int64_t deadline = now_ms() + timeout_ms();
+	int64_t deadline = connect_now_ms() + connect_timeout_ms();
 	uint64_t refused[WINDOW_WORDS] = {0};
 	CUresult r = mps_sm_percent(&wish.sm_percent);
 	bool again = true, hung_up = false;
@@ -549,7 +546,7 @@ static CUresult connect_for(struct wish wish, struct control_answer *welcome)
 		r = mps_priority(&wish.priority);
 	if (r != CUDA_SUCCESS)
 		return r;
-	for (int i = 0, deaths = 0; (again && i < WINDOW_TRIES) || (hung_up && deaths < DAEMON_DEATHS);) {
+	for (int i = 0, deaths = 0; (again && i < WINDOW_TRIES) || (hung_up && deaths < CONNECT_DEATHS);) {
 		again = hung_up = false;
 		expect_greeting(&welcome->packet);
 		r = attempt(deadline, &wish, refused, welcome, &connection, &again, &hung_up);
@@ -572,7 +569,7 @@ static CUresult connect_for(struct wish wish, struct control_answer *welcome)
 CUresult connect_open(
 	unsigned number, uint64_t memory_limit, enum connect_want want, struct control_answer *ret_answer)
 {
-	const struct wish wish = {.number = number,
+	const struct connect_wish wish = {.number = number,
 		.want = want,
 		.memory_limit = memory_limit,
 		.recovery = want == CONNECT_DESCRIPTION ? 0 : recovery_wish(),
@@ -585,13 +582,13 @@ CUresult connect_open(
 
 void connect_close(void)
 {
-	struct change change;
+	struct connect_change change;
 
 	if (connection.window_base)
 		munmap((void *)(uintptr_t)connection.window_base, WINDOW_BYTES);
 	shm_view_unmap(&connection.view);
-	begin_change(&change);
+	connect_begin_change(&change);
 	connect_abandon();
 	connection = (struct connection){.control_fd = -1, .doorbell_fd = -1};
-	end_change(&change);
+	connect_end_change(&change);
 }

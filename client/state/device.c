@@ -79,6 +79,27 @@ int device_ordinal(const char *list, int index, int most, const uint8_t (*uuids)
 	return place;
 }
 
+unsigned device_named_first(const char *list)
+{
+	const char *entry;
+	size_t length;
+	int number;
+
+	if (!list)
+		return 0;
+	next_entry(list, &entry, &length);
+	number = number_index(entry, length, PLACE_DEVICES);
+	return number > 0 ? (unsigned)number : 0;
+}
+
+bool device_may_be_seen(const char *list, unsigned number, unsigned most)
+{
+	static const uint8_t none[PLACE_DEVICES][16];
+
+	return !list || list[strspn(list, " \t")] == 'G' ||
+	       device_ordinal(list, (int)number, (int)most, none) != -1;
+}
+
 CUresult device_check_location(const CUmemLocation *location)
 {
 	switch (location->type) {
@@ -195,21 +216,33 @@ static void take(
 		from->limits.count, sizeof(*device->limits));
 }
 
-void device_begin(unsigned most)
+void device_begin(void)
 {
-	count = most < PLACE_DEVICES ? most : PLACE_DEVICES;
+	count = 0;
 	memset(is_found, 0, sizeof(is_found));
 	visible_count = 0;
 }
 
-void device_add(unsigned number, const struct wire_device *from, uint64_t memory_wish, bool has_host_memory)
+void device_add(unsigned number, unsigned of, const struct wire_device *from, uint64_t memory_wish,
+	bool has_host_memory)
 {
-	if (number >= count)
+	if (number >= of || of > PLACE_DEVICES)
 		return;
+	count = of > count ? of : count;
 	take(&found[number], number, from, has_host_memory);
 	if (memory_wish && memory_wish < found[number].total_bytes)
 		found[number].total_bytes = memory_wish;
 	is_found[number] = true;
+}
+
+unsigned device_listed(void)
+{
+	return count;
+}
+
+bool device_is_known(unsigned number)
+{
+	return number < count && is_found[number];
 }
 
 /* Makes visible what the list names. A device that the service lacks at the moment is no valid

@@ -92,16 +92,31 @@ bool device_is_mig(const char *list);
 #define DEVICE_TWICE -2
 int device_ordinal(const char *list, int index, int most, const uint8_t (*uuids)[16]);
 
+/** The number that a CUDA_VISIBLE_DEVICES list names first, below PLACE_DEVICES; 0 as well for a
+ * list of another kind, or none. */
+unsigned device_named_first(const char *list);
+
+/** False if a CUDA_VISIBLE_DEVICES list hides a device, as far as that can be said without UUIDs.
+ * @count: of the service's devices */
+bool device_may_be_seen(const char *list, unsigned number, unsigned count);
+
 /*
  * Filled in by process start, before any other thread can ask.
  */
 
-/** Begins a list of devices. @count: how many the service has */
-void device_begin(unsigned count);
+/** Begins a list of devices. */
+void device_begin(void);
 
-/** Adds a device. @number: its place in the service; @memory_wish: most memory that the program
- * wants there, bytes; 0: no limit */
-void device_add(unsigned number, const struct wire_device *from, uint64_t memory_wish, bool has_host_memory);
+/** Adds a device. @number: its place in the service, which has `of` devices; @memory_wish: most
+ * memory that the program wants there, bytes; 0: no limit */
+void device_add(unsigned number, unsigned of, const struct wire_device *from, uint64_t memory_wish,
+	bool has_host_memory);
+
+/** How many devices the service has; 0: none was added. */
+unsigned device_listed(void);
+
+/** True if the device was added. */
+bool device_is_known(unsigned number);
 
 /**
  * Ends the list. @list: CUDA_VISIBLE_DEVICES; NULL: all

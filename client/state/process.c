@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #include "client/link/connect.h"
+#include "client/link/inquiry.h"
 #include "client/link/lost.h"
 #include "client/state/context.h"
 #include "client/state/log.h"
@@ -130,6 +131,7 @@ static void child_after_fork(void)
 	pthread_mutex_init(&start_lock, NULL);
 	pages_in_child();
 	connect_abandon();
+	inquiry_abandon();
 	connect_release();
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "client/link/connect.h"
+#include "client/link/inquiry.h"
 #include "client/link/mps.h"
 #include "client/stage/arena.h"
 #include "client/state/code_cache.h"
@@ -39,8 +40,7 @@ static CUresult take_only_device(const struct wire_welcome *welcome, const char 
 {
 	CUresult r;
 
-	device_begin(1);
-	device_add(0, &welcome->devices[0], 0, connection.has_host_memory);
+	device_add(0, 1, &welcome->devices[0], 0, connection.has_host_memory);
 	r = device_choose(list);
 	if (r == CUDA_SUCCESS)
 		device_settle(0, &welcome->devices[0], connection.has_host_memory);
@@ -58,68 +58,75 @@ static CUresult take_description(const struct wire_description *description)
 	CUresult r = mps_memory_limit(&device, &limit, &needs_uuid);
 
 	if (r == CUDA_SUCCESS)
-		device_add(description->number, &description->device, limit,
+		device_add(description->number, description->count, &description->device, limit,
 			description->features & FRMPS_FEATURE_HOST);
 	return r;
 }
 
-/* Asks for the devices behind the first that has answered. One that does not answer is missing: the
- * others are there all the same. */
-static CUresult take_others(unsigned first, unsigned count, struct control_answer *answer)
+/* Asks for the other devices that the program may see. One that does not answer is missing: the
+ * others are there all the same.
+ * @tried: by number, devices that have been asked */
+static CUresult take_others(const char *list, const bool *tried, struct control_answer *answer)
 {
-	CUresult r = CUDA_SUCCESS;
+	const unsigned most = device_listed() ? device_listed() : PLACE_DEVICES;
+	bool asked[PLACE_DEVICES] = {false};
+	CUresult r;
 
-	for (unsigned i = first + 1; r == CUDA_SUCCESS && i < count; ++i)
-		if (connect_open(i, 0, CONNECT_DESCRIPTION, answer) == CUDA_SUCCESS)
-			r = take_description(&answer->message.description);
-		else
+	for (unsigned i = 0; i < most; ++i)
+		asked[i] = !tried[i] && connect_is_place(i) && device_may_be_seen(list, i, most);
+	r = inquiry_ask(asked, answer, take_description);
+	for (unsigned i = 0; r == CUDA_SUCCESS && i < device_listed(); ++i)
+		if (!device_is_known(i) && device_may_be_seen(list, i, device_listed()))
 			client_log(CLIENT_LOG_ERROR,
 				"device %u of the service does not answer: the program does not see it", i);
 	return r;
 }
 
-/* Asks the first device that is there, which also says how many there are. */
-static CUresult ask_first(struct control_answer *answer, unsigned *ret_number, bool *ret_needs_uuid)
+/* Asks a device that also says how many there are: the one that the list names first, since another
+ * one may hang, or the first. @tried: by number, set for devices that were asked */
+static CUresult ask_first(const char *list, struct control_answer *answer, bool *tried, bool *ret_needs_uuid)
 {
+	const unsigned named = device_named_first(list);
 	const struct mps_device device = {0};
 	uint64_t limit;
 	CUresult r = mps_memory_limit(&device, &limit, ret_needs_uuid);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	*ret_number = 0;
-	r = connect_open(0, limit, *ret_needs_uuid ? CONNECT_DESCRIPTION : CONNECT_SESSION_OF_ONE, answer);
-	for (unsigned i = 1; r == CUDA_ERROR_MPS_CONNECTION_FAILED && i < PLACE_DEVICES; ++i) {
-		if (!connect_is_place(i))
-			continue;
-		*ret_number = i;
-		if (connect_open(i, 0, CONNECT_DESCRIPTION, answer) == CUDA_SUCCESS)
-			r = CUDA_SUCCESS;
-	}
-	return r;
+	tried[named] = named && connect_is_place(named);
+	if (tried[named] && connect_open(named, 0, CONNECT_DESCRIPTION, answer) == CUDA_SUCCESS)
+		return CUDA_SUCCESS;
+	tried[0] = true;
+	return connect_open(0, limit, *ret_needs_uuid ? CONNECT_DESCRIPTION : CONNECT_SESSION_OF_ONE, answer);
+}
+
+static bool is_missing(CUresult r)
+{
+	return r == CUDA_ERROR_MPS_CONNECTION_FAILED || r == CUDA_ERROR_MPS_SERVER_NOT_READY;
 }
 
 static CUresult list_devices(const char *list, struct control_answer *answer, bool *ret_has_session)
 {
-	const struct wire_description *first = &answer->message.description;
-	unsigned number, count;
-	bool needs_uuid;
-	CUresult r = ask_first(answer, &number, &needs_uuid);
+	bool tried[PLACE_DEVICES] = {false}, needs_uuid = false;
+	CUresult first, r = CUDA_SUCCESS;
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	*ret_has_session = answer->message.type == WIRE_WELCOME;
+	device_begin();
+	first = ask_first(list, answer, tried, &needs_uuid);
+	if (first != CUDA_SUCCESS && !is_missing(first))
+		return first;
+	*ret_has_session = first == CUDA_SUCCESS && answer->message.type == WIRE_WELCOME;
 	if (*ret_has_session && needs_uuid) {
 		connect_close();
 		return no_memory_limit();
 	}
 	if (*ret_has_session)
 		return take_only_device(&answer->message.welcome, list);
-	count = first->count;
-	device_begin(count);
-	r = take_description(first);
+	if (first == CUDA_SUCCESS)
+		r = take_description(&answer->message.description);
 	if (r == CUDA_SUCCESS)
-		r = take_others(number, count, answer);
+		r = take_others(list, tried, answer);
+	if (r == CUDA_SUCCESS && !device_listed())
+		return first;
 	return r == CUDA_SUCCESS ? device_choose(list) : r;
 }
 

@@ -290,6 +290,11 @@ static int set_term(struct rule *rule, const char *key, const char *value, char 
 			text, size, "%s: is for the whole service, and stands before the first section", key);
 		return CONFIG_E_INVALID;
 	}
+	if (rule->kind != RULE_DEVICE && !strcmp(key, "device_memory")) {
+		snprintf(text, size,
+			"%s: is a device's, and stands before the first section or in [device NUMBER]", key);
+		return CONFIG_E_INVALID;
+	}
 	config_init(&scratch);
 	r = config_set(&scratch, key, value, text, size);
 	if (r)

@@ -5,7 +5,8 @@
 //   [cgroup PATTERN]        programs in a control group, by its path below the root of the
 //                           hierarchy
 //   [program PATTERN]       programs whose executable has this path
-//   [device NUMBER]         programs on one of the service's devices, by its place in `devices`
+//   [device NUMBER]         programs on one of the service's devices, by its place in `devices`.
+//                           device_memory, the size of the device, may stand in such a section only
 //
 // Patterns are those of the shell, but * matches a slash as well, and a backslash stands for
 // itself: systemd's names have some. All sections that match apply, in the order of the file: where
@@ -74,6 +75,8 @@ struct subject {
 
 /** Finds the terms of a subject. */
 void terms_find(const struct rules *rules, const struct subject *subject, struct terms *ret_terms);
+/** Finds the terms of the device for a program that no other section matches. */
+void terms_of_device(const struct rules *rules, struct terms *ret_terms);
 
 /** The lower of two limits; 0: none. */
 uint64_t terms_lower(uint64_t left, uint64_t right);

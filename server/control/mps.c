@@ -166,9 +166,18 @@ static struct domain *find_server(const struct verb *verb, const char *word)
  * Limits
  */
 
+/* Of a program that no section for users, groups or programs names. */
+static struct terms default_terms(const struct daemon *daemon)
+{
+	struct terms terms;
+
+	terms_of_device(&daemon->rules, &terms);
+	return terms;
+}
+
 static uint64_t default_limit(const struct daemon *daemon)
 {
-	return terms_lower(daemon->memory_default, daemon->rules.general.memory_limit);
+	return terms_lower(daemon->memory_default, default_terms(daemon).memory_limit);
 }
 
 static void get_default_device_pinned_mem_limit(const struct verb *verb)
@@ -248,7 +257,7 @@ static void print_percentage(const struct verb *verb, uint64_t percent)
 
 static uint64_t default_percentage(const struct daemon *daemon)
 {
-	return terms_lower(100, terms_lower(daemon->sm_default, daemon->rules.general.sm_percent));
+	return terms_lower(100, terms_lower(daemon->sm_default, default_terms(daemon).sm_percent));
 }
 
 static void get_default_active_thread_percentage(const struct verb *verb)
@@ -303,7 +312,7 @@ static void set_active_thread_percentage(const struct verb *verb)
 static void get_default_client_priority(const struct verb *verb)
 {
 	const struct daemon *daemon = verb->daemon;
-	uint64_t class = daemon->rules.general.class;
+	uint64_t class = default_terms(daemon).class;
 
 	class = class > daemon->class_default ? class : daemon->class_default;
 	answer_number(verb, class);

@@ -25,6 +25,7 @@
 #include "server/session/domain.h"
 #include "server/daemon/quota.h"
 #include "server/session/grant.h"
+#include "server/session/guarantee.h"
 #include "server/session/session.h"
 #include "server/session/subject.h"
 
@@ -87,8 +88,8 @@ char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
 	if (!daemon->device_known)
 		return NULL;
 	processes = list_processes(daemon, uid, &used);
-	total = terms_lower(
-		device->total_bytes, own ? own->terms.memory_limit : limit_of_new(daemon, uid, pid));
+	total = terms_lower(guarantee_device_bytes(daemon),
+		own ? own->terms.memory_limit : limit_of_new(daemon, uid, pid));
 	daemon_uuid(daemon, uuid);
 	/* Comes from an executor. */
 	snprintf(name, sizeof(name), "%s", device->name);

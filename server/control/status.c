@@ -15,7 +15,7 @@
 //     ms			length of the trial
 //     reason			only when not proved: the reason
 //   device			zeros before an executor was up
-//     name, total_bytes, driver_version, multiprocessors
+//     name, total_bytes, driver_version, multiprocessors; total_bytes: device_memory, or the GPU's
 //     number			place among the service's devices
 //     uuid			as the driver's tools write it; logical devices have similar UUIDs
 //     chunks, chunk_multiprocessors	units of granting multiprocessors: their number, and the size of each; 0: unsupported
@@ -104,6 +104,7 @@
 #include "server/session/domain.h"
 #include "server/session/events.h"
 #include "server/session/export.h"
+#include "server/session/guarantee.h"
 #include "server/session/linger.h"
 #include "server/session/partition.h"
 #include "server/daemon/quota.h"
@@ -329,7 +330,7 @@ static json_t *device_json(const struct daemon *daemon)
 	const struct device_health *health = &daemon->health;
 	char uuid[UUID_TEXT];
 	json_t *json = json_pack("{so sI si si ss}", "name", foreign(device->name), "total_bytes",
-		(json_int_t)device->total_bytes, "driver_version", (int)device->driver_version,
+		(json_int_t)guarantee_device_bytes(daemon), "driver_version", (int)device->driver_version,
 		"multiprocessors", (int)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT], "state",
 		device_state_name(health->state));
 

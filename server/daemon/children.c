@@ -68,10 +68,11 @@ void children_look_ready(struct daemon *daemon)
 {
 	char text[300], path[PLACE_BYTES];
 
-	if (daemon->ready || !daemon->device_known || !daemon->keeper || daemon->keeper->state != WORKER_WARM)
+	if (daemon->ready || daemon_ends(daemon) || !daemon->device_known || !daemon->keeper ||
+		daemon->keeper->state != WORKER_WARM)
 		return;
 	/* The service would refuse every program. */
-	if (!daemon->leaving && guarantee_refuses_rules(daemon, &daemon->rules, text, sizeof(text))) {
+	if (guarantee_refuses_rules(daemon, &daemon->rules, text, sizeof(text))) {
 		daemon_fail(daemon, text);
 		daemon->exit_code = EX_CONFIG;
 		return;

@@ -16,6 +16,7 @@
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
 #include "server/session/grant.h"
+#include "server/session/guarantee.h"
 #include "server/session/session.h"
 #include "server/session/handout.h"
 #include "server/session/partition.h"
@@ -88,7 +89,7 @@ static void fill_welcome(const struct session *session, uint8_t uuid[16], struct
 		.driver_version = daemon->device.driver_version,
 		.device_count = 1,
 		.spin_us = (uint32_t)daemon->config->spin_us,
-		.memory_limit = terms_lower(session->terms.memory_limit, daemon->device.total_bytes)};
+		.memory_limit = terms_lower(session->terms.memory_limit, guarantee_device_bytes(daemon))};
 	describe_device(daemon, uuid, &welcome->devices[0]);
 	/* The program takes its limit for the size of the device, as with cuMemGetInfo(). */
 	welcome->devices[0].total_bytes = welcome->memory_limit;
@@ -115,7 +116,7 @@ int handshake_describe(struct daemon *daemon, struct connection *connection, con
 		.driver_version = daemon->device.driver_version,
 		.features = hello->features & HANDSHAKE_FEATURES};
 	describe_device(daemon, uuid, &description->device);
-	description->device.total_bytes = terms_lower(terms.memory_limit, daemon->device.total_bytes);
+	description->device.total_bytes = terms_lower(terms.memory_limit, guarantee_device_bytes(daemon));
 	/* The CUDA runtime asks once, and maybe before there is a session. */
 	memcpy(attributes, daemon->device.attributes, sizeof(attributes));
 	attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] =

@@ -197,7 +197,7 @@ static void limit_memory(const struct session *session, const struct wire_reply 
 	uint64_t room = guarantee_room(session);
 
 	values[0] = reply->values.at[0];
-	values[1] = reply->values.at[1];
+	values[1] = terms_lower(reply->values.at[1], guarantee_device_bytes(session->daemon));
 	if (values[0] > room)
 		values[0] = room;
 	values[0] += swap_spare(session);
@@ -459,12 +459,10 @@ static void ask_keeper(struct request *request)
 	worker_request(daemon->keeper, &message, NULL, 0, on_chunk, request);
 }
 
-/* Also makes room for memory that is reserved for others. */
+/* Also makes room for memory that is reserved for others, or that is not the device's. */
 static void get_chunk(struct request *request)
 {
-	const struct session *session = request->session;
-
-	if (session->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP || guarantee_fits(session))
+	if (guarantee_fits(request->session))
 		ask_keeper(request);
 	else if (!may_get_more(request))
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
@@ -826,7 +824,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		 wish - guarantee_room(session) > swap_spare(session))
 		answer_at_once(session, message,
 			&(struct check_finding){.code = CUDA_ERROR_OUT_OF_MEMORY,
-				.limit = "memory_guarantee of others",
+				.limit = guarantee_reason(session),
 				.bytes = wish});
 	else
 		start(session, message, packet);

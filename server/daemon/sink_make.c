@@ -76,10 +76,11 @@ void sink_request(struct session *session)
 		daemon->keeper->state != WORKER_WARM)
 		return;
 	if (!guarantee_allows_sink(daemon)) {
-		userlog_event(daemon, session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
-			"session %llu gets no guard: the device memory for its sink is guaranteed to "
-			"programs",
-			(unsigned long long)session->number);
+		if (!awaits_room(session))
+			userlog_event(daemon, session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
+				"session %llu gets no guard: the device memory for its sink is guaranteed to "
+				"programs, or theirs",
+				(unsigned long long)session->number);
 		return;
 	}
 	session->sink_asked = true;

@@ -75,7 +75,7 @@ static int let_go(struct job *job)
 	else
 		guard_end(tenant);
 	timing_finish(tenant);
-	/* Pairs with the looks of gate.c, burial.c and contain.c. */
+	/* Pairs with the looks of gate.c, deferred.c and contain.c. */
 	word_release(&tenant->generation, 0);
 	answer(job, 1);
 	return 0;

@@ -23,11 +23,11 @@
 #include <sys/queue.h>
 
 #include "server/backend/backend.h"
-#include "server/executor/burial.h"
 #include "server/executor/canary.h"
 #include "server/executor/cap.h"
 #include "server/executor/carry.h"
 #include "server/executor/contain.h"
+#include "server/executor/deferred.h"
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
 #include "server/executor/module_worker.h"
@@ -74,7 +74,7 @@ struct executor {
 	struct outbox outbox;
 	uint64_t latest_request; /* number of the latest request; main thread */
 	bool lacks_memory;	 /* for the next message; main thread */
-	struct burials burials;
+	struct deferred_frees deferred;
 
 	pthread_mutex_t tenants_lock; /* of the list; only the main thread changes it */
 	struct tenant_list tenants;

@@ -55,7 +55,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	shares_init(&executor->shares, &executor->sharing);
 	caps_init(&executor->caps);
 	gate_init(executor);
-	burial_init(executor);
+	deferred_init(executor);
 	contain_init(executor);
 	carry_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
@@ -98,7 +98,7 @@ void executor_deinit(struct executor *executor)
 		munmap(executor->scratch, EXECUTOR_SCRATCH_WORDS * sizeof(uint64_t));
 	}
 	contain_deinit(executor);
-	burial_deinit(executor);
+	deferred_deinit(executor);
 	outbox_deinit(&executor->outbox);
 	pthread_mutex_destroy(&executor->control_lock);
 	pthread_mutex_destroy(&executor->tenants_lock);
@@ -163,7 +163,7 @@ static void route_to_tenant(struct job *job, enum route route)
 {
 	struct tenant *tenant = executor_tenant(job->executor, job->message.session);
 
-	if (!tenant && route == ROUTE_CLOSE && burial_watch(job->executor, job->message.session, NULL, job))
+	if (!tenant && route == ROUTE_CLOSE && deferred_watch(job->executor, job->message.session, NULL, job))
 		return;
 	if (!tenant || (tenant->closing && route != ROUTE_CLOSE)) {
 		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "there is no such session");

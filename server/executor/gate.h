@@ -31,6 +31,9 @@ struct tenant;
 #define GATE_NOBODY_NS	      (50 * CLOCK_MS)
 #define GATE_PATIENCE_MOST_NS (UINT64_C(16000) * CLOCK_MS)
 
+/* Deferred work waits so long for a moment when nothing runs; then the gate makes a gap for it. */
+#define GATE_DEFER_NS (UINT64_C(5000) * CLOCK_MS)
+
 enum gate_phase { GATE_OPEN, GATE_SHALLOW, GATE_LONG_FIRST, GATE_CLOSED };
 
 /* The module thread's observations of a stream since the gate was begun. */
@@ -65,7 +68,7 @@ struct gate {
 	uint64_t quiet_at; /* ns: no long command on the device since; 0: there is one */
 	struct gate_obstacle obstacle;
 	bool closed;   /* the gap is there */
-	bool pressing; /* deferred work has the patience of a request (burial.c) */
+	bool pressing; /* deferred work has the patience of a request (deferred.c) */
 };
 
 /* Outcomes. But for GATE_E_WAIT the gate is open again. */

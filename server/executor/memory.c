@@ -6,7 +6,7 @@
 // serving thread begins another turn and commands on the device end (drain.c); then the range is
 // unmapped. If the work does not end in time, the range is added again and the request is answered
 // with CUDA_ERROR_NOT_READY. Pinned memory is free for the client then, but stays pinned, and its
-// addresses taken, until no session's work runs (burial.c). The answer reports that; the same
+// addresses taken, until no session's work runs (deferred.c). The answer reports that; the same
 // request once more is answered after the unpinning.
 //
 // Requests of a session that is not served here follow one another without waiting. So the module
@@ -316,7 +316,7 @@ static void map_host_now(struct job *job)
 		text = "not a range of the host part, or no memory beside it";
 	else if (!is_steady(fd, range->bytes))
 		text = "the memory is too small, could shrink, or is of huge pages";
-	else if (touches(&tenant->unpinning, range) || !burial_admits(job->executor))
+	else if (touches(&tenant->unpinning, range) || !deferred_admits(job->executor))
 		code = CUDA_ERROR_OUT_OF_MEMORY;
 	else
 		code = range_code(range_set_add(&tenant->host_maps, range->address, range->bytes));
@@ -345,7 +345,7 @@ static void unpin_at_once(struct job *job)
 
 	while (touches(&job->tenant->unpinning, &job->message.range) && !tenant_is_any_served(executor) &&
 		!executor_is_lost(executor) && clock_now() - begin < READY_NS)
-		if (!burial_work(executor))
+		if (!deferred_work(executor))
 			nanosleep(&pause, NULL);
 }
 
@@ -356,12 +356,12 @@ static void unmap_host_finish(struct job *job)
 	struct range range = {wish->address, wish->address + wish->bytes};
 	struct tenant *tenant = job->tenant;
 
-	if (burial_add_range(tenant, &range)) {
+	if (deferred_add_range(tenant, &range)) {
 		restore(&tenant->host_maps, &tenant->host, wish);
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 		return;
 	}
-	burial_work(job->executor);
+	deferred_work(job->executor);
 	unpin_at_once(job);
 	job_reply(job, CUDA_SUCCESS, &wish->bytes, touches(&tenant->unpinning, wish) ? 1 : 0, NULL);
 }
@@ -390,7 +390,7 @@ static void unmap_host_now(struct job *job)
 	struct tenant *tenant = job->tenant;
 	CUresult code;
 
-	if (burial_watch(job->executor, tenant->id, &range, job))
+	if (deferred_watch(job->executor, tenant->id, &range, job))
 		return;
 	code = range_code(withdraw(&tenant->host_maps, &tenant->host, wish));
 	if (code) {

@@ -1,6 +1,6 @@
 // Memory requests of clients: MapMemory, UnmapMemory, MapHost, UnmapHost, QueryMemory,
 // ReserveWindow, ReleaseWindow. Main thread; unmapping answers later. Pinned memory that was freed
-// stays pinned until nothing runs (burial.h).
+// stays pinned until nothing runs (deferred.h).
 
 #ifndef FRMPS_SERVER_EXECUTOR_MEMORY_H
 #define FRMPS_SERVER_EXECUTOR_MEMORY_H

@@ -22,11 +22,11 @@
 //   - an unload is answered when the session's own work has ended. Modules that the driver has
 //     loaded then wait in the reclaim list (the graves). The thread unloads these at the beginning
 //     of the first gap that is made for any reason; or when nothing runs; or in a gap of their own
-//     after GRAVE_NS. So the unload comes before any code of a later request. The standby does the
-//     same requests, and so its driver places all at the same addresses.
+//     after GATE_DEFER_NS. So the unload comes before any code of a later request. The standby does
+//     the same requests, and so its driver places all at the same addresses.
 // In each gap the thread first makes the groups of multiprocessors that sessions want, and for
 // groups alone a gap is made at once (cap.c). Between requests the thread does deferred frees
-// (burial.c).
+// (deferred.c).
 //
 // A call of the driver that does not return blocks all jobs behind it, and is not visible from
 // outside. So the thread notes its present work, and an executor that is halted logs work that took
@@ -44,8 +44,7 @@
 #include "server/log.h"
 
 /* Unobstructed work never takes as long. */
-#define LONG_NS	 (UINT64_C(1000) * CLOCK_MS)
-#define GRAVE_NS (UINT64_C(5000) * CLOCK_MS)
+#define LONG_NS (UINT64_C(1000) * CLOCK_MS)
 /* Pause between two tries for a gap for groups of multiprocessors. */
 #define CAP_NS (UINT64_C(500) * CLOCK_MS)
 /* Shortest rest between two tries for a gap on behalf of a request. */
@@ -319,14 +318,14 @@ static bool is_time_for_gap(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
 	uint64_t now = clock_now();
-	bool old = (worker->graves && now - worker->grave_since >= GRAVE_NS) ||
-		   (worker->array_graves.first && now - worker->array_graves.since >= GRAVE_NS);
+	bool old = (worker->graves && now - worker->grave_since >= GATE_DEFER_NS) ||
+		   (worker->array_graves.first && now - worker->array_graves.since >= GATE_DEFER_NS);
 
 	if (!wants_gap(executor) || executor_is_lost(executor))
 		return false;
 	if (gate_try(executor))
 		return true;
-	if (now - worker->tried_at < (cap_waits(executor) ? CAP_NS : GRAVE_NS))
+	if (now - worker->tried_at < (cap_waits(executor) ? CAP_NS : GATE_DEFER_NS))
 		return false;
 	if (!old && !cap_waits(executor))
 		return false;
@@ -346,18 +345,18 @@ static struct job *next_in_gap(struct executor *executor)
  * the end. */
 static bool wait_for_more(struct executor *executor)
 {
-	bool looks = burial_waits(executor) || wants_gap(executor);
+	bool looks = deferred_waits(executor) || wants_gap(executor);
 
-	return job_queue_sleep(&executor->modules.queue, looks ? clock_now() + BURIAL_LOOK_NS : UINT64_MAX);
+	return job_queue_sleep(&executor->modules.queue, looks ? clock_now() + DEFERRED_LOOK_NS : UINT64_MAX);
 }
 
 /* Does deferred frees, between jobs. Return: true if more may be possible now. */
-static bool bury(struct executor *executor)
+static bool free_deferred(struct executor *executor)
 {
 	bool more;
 
 	begin_work(executor, "what clients have left behind", NULL);
-	more = burial_work(executor);
+	more = deferred_work(executor);
 	end_work(executor);
 	return more;
 }
@@ -392,12 +391,12 @@ static struct job *next_job(struct executor *executor)
 		if (job)
 			return job;
 		/* In this gap, or in a later one. */
-		if (burial_presses(executor))
-			bury(executor);
+		if (deferred_presses(executor))
+			free_deferred(executor);
 		make_groups_at_once(executor);
 		gate_leave(executor);
 		job = job_queue_take(&worker->queue);
-		while (!job && bury(executor))
+		while (!job && free_deferred(executor))
 			job = job_queue_take(&worker->queue);
 		if (!job)
 			look_for_gap(executor);
@@ -416,7 +415,7 @@ static void *work(void *argument)
 	executor_code(executor, executor->ops->thread_enter());
 	while ((job = next_job(executor)))
 		run(executor, job);
-	burial_finish(executor);
+	deferred_finish(executor);
 	clear_graves(executor);
 	return NULL;
 }

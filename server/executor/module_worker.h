@@ -49,7 +49,7 @@ struct module_worker {
 };
 
 int module_worker_init(struct executor *executor);
-/** Finishes the queue and the deferred frees (burial.h), ends the thread. */
+/** Finishes the queue and the deferred frees (deferred.h), ends the thread. */
 void module_worker_deinit(struct executor *executor);
 /** Lets the module thread run job->run. Any thread. */
 void module_worker_queue(struct job *job);

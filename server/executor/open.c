@@ -9,7 +9,7 @@
 //                   still touch its memory. Answer 0. (A later CloseSession tries again.)
 //   module thread   streams, events, device memory, which is then free for others
 //   main thread     out of the registry
-//   module thread   when no session's work runs (burial.c): pinned memory, arena and timelines,
+//   module thread   when no session's work runs (deferred.c): pinned memory, arena and timelines,
 //                   modules, the regions; then the window's addresses are free again
 // The answer to CloseSession comes before the last step if that has to wait, and then has the
 // number of bytes that stay pinned; another CloseSession is answered after the last step.
@@ -200,7 +200,7 @@ static CUresult open_tenant(struct job *job, struct tenant *tenant, const char *
 	snprintf(tenant->program, sizeof(tenant->program), "%s", wish->program ? wish->program : "");
 	if (!is_window(wish))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (burial_is_stuck(tenant->executor)) {
+	if (deferred_is_stuck(tenant->executor)) {
 		*ret_text = "memory of programs that have ended stays pinned until a long kernel of another "
 			    "one ends";
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -216,28 +216,28 @@ static CUresult open_tenant(struct job *job, struct tenant *tenant, const char *
 }
 
 /* Module thread. */
-static void bury_half(struct job *job)
+static void defer_half(struct job *job)
 {
 	struct tenant *tenant = tenant_ref(job->tenant);
 
 	job_free(job);
 	release_all(tenant);
-	burial_add_tenant(tenant, pinned_bytes(tenant), release);
+	deferred_add_tenant(tenant, pinned_bytes(tenant), release);
 }
 
-/* Undoes half an opening. Memory that is pinned already takes the usual way (burial.c). */
+/* Undoes half an opening. Memory that is pinned already takes the usual way (deferred.c). */
 static void give_up(struct tenant *tenant)
 {
 	struct job *job = tenant->arena_registered ? job_new(tenant->executor) : NULL;
 
 	if (tenant->arena_registered && !job) {
-		log_error("no memory to bury session %llu", (unsigned long long)tenant->id);
+		log_error("no memory to free session %llu", (unsigned long long)tenant->id);
 		return;
 	}
 	if (job) {
 		job->message.type = WIRE_OPEN_SESSION;
 		job->tenant = tenant;
-		job->run = bury_half;
+		job->run = defer_half;
 		module_worker_queue(job);
 		return;
 	}
@@ -295,16 +295,16 @@ void open_handle(struct job *job)
 }
 
 /* Module thread. */
-static void begin_burial(struct job *job)
+static void begin_deferred_free(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
 	uint64_t values[3] = {1, 0, end_kernels_ended(job)};
 
-	burial_add_tenant(tenant_ref(tenant), pinned_bytes(tenant), release);
-	while (burial_bytes(tenant) && !job_queue_is_wanted(&job->executor->modules.queue) &&
-		burial_work(job->executor))
+	deferred_add_tenant(tenant_ref(tenant), pinned_bytes(tenant), release);
+	while (deferred_bytes(tenant) && !job_queue_is_wanted(&job->executor->modules.queue) &&
+		deferred_work(job->executor))
 		;
-	values[1] = burial_bytes(tenant);
+	values[1] = deferred_bytes(tenant);
 	job_reply(job, CUDA_SUCCESS, values, values[2] ? 3 : values[1] ? 2 : 1, NULL);
 }
 
@@ -322,7 +322,7 @@ static int leave(struct job *job)
 	if (!tenant->guard_use.abandoned)
 		guard_deinit(tenant);
 	tenant_unref(tenant); /* the registry's */
-	job->run = begin_burial;
+	job->run = begin_deferred_free;
 	module_worker_queue(job);
 	return 0;
 }

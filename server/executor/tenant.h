@@ -2,7 +2,7 @@
 //
 //          OpenSession        Activate         CloseSession         drained        a moment of rest
 //   (none) ────────────► KNOWN ────────► SERVED ────────────► LEAVING ───────► WAITING ─────────────► (none)
-//            open.c        │  takeover.c          serve.c        ▲  │ not drained    burial.c
+//            open.c        │  takeover.c          serve.c        ▲  │ not drained    deferred.c
 //                          └─────────────CloseSession────────────┘  └──► zombie: stays for ever
 //
 // KNOWN: mapped and registered, maps and modules follow the program's requests, no record is read
@@ -23,9 +23,9 @@
 
 #include "protocol/wire.h"
 #include "server/executor/array.h"
-#include "server/executor/burial.h"
 #include "server/executor/cap.h"
 #include "server/executor/constant.h"
+#include "server/executor/deferred.h"
 #include "server/executor/event.h"
 #include "server/executor/executor.h"
 #include "server/executor/graph.h"
@@ -80,8 +80,8 @@ struct tenant {
 	 * wait until that is over */
 	struct range_set changing;
 	unsigned changes_queued;
-	struct range_set unpinning; /* exact: freed, but still pinned (burial.c) */
-	struct burial burial;
+	struct range_set unpinning; /* exact: freed, but still pinned (deferred.c) */
+	struct deferred_free deferred;
 
 	struct guard *guard; /* NULL: none. Main thread, at the end the module thread */
 	struct guard_use guard_use;

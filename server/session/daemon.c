@@ -80,9 +80,14 @@ void daemon_quit(struct daemon *daemon, uint64_t seconds)
 		due_daemon(daemon, DAEMON_DUE_STOP);
 }
 
+bool daemon_ends(const struct daemon *daemon)
+{
+	return daemon->leaving || daemon->due & DAEMON_DUE_LEAVE;
+}
+
 void daemon_fail(struct daemon *daemon, const char *reason)
 {
-	if (daemon->leaving || daemon->due & DAEMON_DUE_LEAVE)
+	if (daemon_ends(daemon))
 		return;
 	log_error("%s", reason);
 	daemon->exit_code = 1;

@@ -151,6 +151,8 @@ void daemon_quit(struct daemon *daemon, uint64_t seconds);
 /** Ends a service that cannot do its work: logs the reason; the service leaves at the end of the
  * turn, with exit code 1. */
 void daemon_fail(struct daemon *daemon, const char *reason);
+/** True once the service leaves, or will leave at the end of this turn. */
+bool daemon_ends(const struct daemon *daemon);
 
 /** The session with this number, NULL if there is none. */
 struct session *daemon_find_session(const struct daemon *daemon, uint64_t number);

@@ -140,7 +140,7 @@ void domain_watch_idle(struct domain *domain);
 	"programs in quarantine, moved apart, or of his subordinate users"
 #define DOMAIN_NO_ROOM                                                                                       \
 	"there is no memory for an executor of its own: the service has none, or the device none that is "   \
-	"not guaranteed to others (memory_guarantee)"
+	"not others', or guaranteed to others (memory_guarantee, device_memory)"
 
 #define DOMAIN_NO_CONTEXT                                                                                    \
 	"the device lets one process have a context (compute mode EXCLUSIVE_PROCESS), and that executor "    \

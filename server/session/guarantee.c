@@ -65,11 +65,31 @@ static uint64_t kept_for(const struct session *session, const struct terms *term
 	return is_refused_to_others(terms) ? less(terms->memory_guarantee, held_by(session)) : 0;
 }
 
-/* Memory of the device for so many sessions. */
-static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
+/* Bytes of the device under these rules. */
+static uint64_t device_bytes(const struct daemon *daemon, const struct rules *rules)
+{
+	struct terms terms;
+
+	terms_of_device(rules, &terms);
+	return terms_lower(daemon->device.total_bytes, terms.device_memory);
+}
+
+uint64_t guarantee_device_bytes(const struct daemon *daemon)
+{
+	return device_bytes(daemon, &daemon->rules);
+}
+
+/* True if the device has not all memory of the GPU. */
+static bool is_part(const struct daemon *daemon)
+{
+	return guarantee_device_bytes(daemon) < daemon->device.total_bytes;
+}
+
+/* Memory of the device for so many sessions, under these rules. */
+static uint64_t capacity_under(const struct daemon *daemon, const struct rules *rules, uint64_t sessions)
 {
 	const struct config *config = daemon->config;
-	uint64_t total = daemon->device.total_bytes, service = 0;
+	uint64_t total = device_bytes(daemon, rules), service = 0;
 	const struct domain *domain;
 
 	if (config->guard != CONFIG_GUARD_OFF)
@@ -78,6 +98,11 @@ static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
 		TAILQ_FOREACH (domain, &daemon->domains, link)
 			service += domain_executors(domain) * GUARANTEE_EXECUTOR_BYTES;
 	return less(total, service);
+}
+
+static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
+{
+	return capacity_under(daemon, &daemon->rules, sessions);
 }
 
 /* Sums over the sessions that are served. */
@@ -108,26 +133,47 @@ uint64_t guarantee_room(const struct session *session)
 	const struct sums others = sum_up(session->daemon, session);
 	uint64_t own = unused_by(session), room;
 
-	if (!others.kept)
+	if (!others.kept && !is_part(session->daemon))
 		return UINT64_MAX;
 	room = less(
 		capacity(session->daemon, others.sessions + 1), others.held + others.kept + held_by(session));
 	return room > own ? room : own;
 }
 
+const char *guarantee_reason(const struct session *session)
+{
+	return sum_up(session->daemon, session).kept ? "memory_guarantee of others" : "device_memory";
+}
+
+/* Memory of sessions that end: executors have not let go of it yet. */
+static uint64_t leaving(const struct daemon *daemon)
+{
+	const struct session *session;
+	uint64_t bytes = 0;
+
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session->state == SESSION_CLOSING && !session->holdings.away)
+			bytes += session->holdings.memory_bytes;
+	return bytes;
+}
+
 bool guarantee_fits(const struct session *session)
 {
 	const struct sums others = sum_up(session->daemon, session);
+	uint64_t most = capacity(session->daemon, others.sessions + 1), held = others.held + held_by(session);
 
+	/* Others may hold what is guaranteed to the session (memory_policy = evict). */
+	if (is_part(session->daemon) && held + leaving(session->daemon) > most)
+		return false;
 	return !others.kept || held_by(session) <= session->terms.memory_guarantee ||
-	       others.held + others.kept + held_by(session) <= capacity(session->daemon, others.sessions + 1);
+	       held + others.kept <= most;
 }
 
 bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count)
 {
 	const struct sums sums = sum_up(daemon, NULL);
 
-	return daemon->config->backend != CONFIG_BACKEND_CUDA || !sums.kept ||
+	return daemon->config->backend != CONFIG_BACKEND_CUDA || (!sums.kept && !is_part(daemon)) ||
 	       sums.held + sums.kept + count * GUARANTEE_EXECUTOR_BYTES <= capacity(daemon, sums.sessions);
 }
 
@@ -135,7 +181,7 @@ bool guarantee_allows_sink(const struct daemon *daemon)
 {
 	const struct sums sums = sum_up(daemon, NULL);
 
-	return !sums.kept || sums.held + sums.kept <= capacity(daemon, sums.sessions);
+	return (!sums.kept && !is_part(daemon)) || sums.held + sums.kept <= capacity(daemon, sums.sessions);
 }
 
 bool guarantee_refuses(const struct session *session, char *ret_text, size_t size)
@@ -163,18 +209,27 @@ bool guarantee_refuses(const struct session *session, char *ret_text, size_t siz
 	return false;
 }
 
-static bool is_more_than_device(const struct daemon *daemon, const struct terms *terms, const char *where,
-	char *ret_text, size_t size)
+/* At the start, capacity() counts only the minimum that every program needs. */
+static uint64_t most_for_one(const struct daemon *daemon, const struct rules *rules)
 {
-	/* At the start, capacity() counts only the minimum that every program needs. */
-	uint64_t most = daemon->ready ? daemon->device.total_bytes : capacity(daemon, 1);
+	return daemon->ready ? device_bytes(daemon, rules) : capacity_under(daemon, rules, 1);
+}
 
+/* @most: for one program */
+static bool is_more_than_device(const struct daemon *daemon, const struct terms *terms, uint64_t most,
+	const char *where, char *ret_text, size_t size)
+{
 	if (terms->memory_guarantee <= most)
 		return false;
 	snprintf(ret_text, size, "memory_guarantee%s: %s are more than the device has%s, %s: set it lower",
 		where, BYTES_OF(terms->memory_guarantee), daemon->ready ? "" : " for a program",
 		BYTES_OF(most));
 	return true;
+}
+
+static bool is_of_this_device(const struct rules *rules, const struct rule *rule)
+{
+	return rule->kind != RULE_DEVICE || rule->device == rules->device;
 }
 
 bool guarantee_refuses_rules(
@@ -188,10 +243,20 @@ bool guarantee_refuses_rules(
 
 	if (!daemon->device_known)
 		return false;
-	if (is_more_than_device(daemon, &rules->general, "", ret_text, size))
+	if (device_bytes(daemon, rules) < daemon->device.total_bytes && !capacity_under(daemon, rules, 1)) {
+		snprintf(ret_text, size,
+			"device_memory: %s leave nothing for a program beside executors and its guard: set "
+			"it higher",
+			BYTES_OF(device_bytes(daemon, rules)));
+		return true;
+	}
+	most = most_for_one(daemon, rules);
+	if (is_more_than_device(daemon, &rules->general, most, "", ret_text, size))
 		return true;
 	for (uint32_t i = 0; i < rules->count; i++)
-		if (is_more_than_device(daemon, &rules->rules[i].terms, " in a section", ret_text, size))
+		if (is_of_this_device(rules, &rules->rules[i]) &&
+			is_more_than_device(
+				daemon, &rules->rules[i].terms, most, " in a section", ret_text, size))
 			return true;
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
 		if (session->state != SESSION_SERVED)
@@ -206,7 +271,7 @@ bool guarantee_refuses_rules(
 			    kept_for(session, &terms) > kept_for(session, &session->terms);
 	}
 	sums.held += exports_unheld_bytes(&daemon->exports);
-	most = capacity(daemon, sums.sessions);
+	most = capacity_under(daemon, rules, sums.sessions);
 	/* A promise made before more executors came is no reason to refuse all other rules. */
 	if (!promises)
 		return false;

@@ -5,9 +5,11 @@
 //
 // All figures are whole chunks that sessions hold. A shared chunk counts for the session that has
 // had the chunk longest. Memory that a session freed and executors have not unmapped yet is free
-// here: a request for that memory waits (reclaim.h). The capacity is the device's total bytes,
-// without the sinks of sessions, and on a GPU without GUARANTEE_EXECUTOR_BYTES for each executor,
-// also for executors that are to start.
+// here: a request for that memory waits (reclaim.h). The capacity is the device's total bytes, or
+// fewer (device_memory), without the sinks of sessions, and on a GPU without
+// GUARANTEE_EXECUTOR_BYTES for each executor, also for executors that are to start. A device of
+// fewer bytes than the GPU has a neighbour on the same GPU: then all sessions together never get
+// more than the capacity, whether anything is guaranteed or not.
 
 #ifndef FRMPS_SERVER_SESSION_GUARANTEE_H
 #define FRMPS_SERVER_SESSION_GUARANTEE_H
@@ -24,20 +26,30 @@ struct wire_message;
 /* Need of a context and its code on a GPU, about. */
 #define GUARANTEE_EXECUTOR_BYTES (UINT64_C(512) << 20)
 
+/** Device memory of all programs together: that of the GPU, or device_memory. Bytes. */
+uint64_t guarantee_device_bytes(const struct daemon *daemon);
+
 /** Device memory that a session's request asks for, bytes. */
 uint64_t guarantee_wish(const struct session *session, const struct wire_message *message);
 
 /** Most that a session may still take without memory reserved for others, bytes. UINT64_MAX: no
- * reservations. */
+ * reservations, and the device has all memory of the GPU. */
 uint64_t guarantee_room(const struct session *session);
 
-/** True if the session's request needs no memory that is reserved for others. */
+/** The key, for the operator, that keeps memory from the session beyond guarantee_room(). Static
+ * text. */
+const char *guarantee_reason(const struct session *session);
+
+/** True if the session's request needs no memory that is reserved for others, or that is not the
+ * device's. Memory of sessions that end is the device's until they have ended. */
 bool guarantee_fits(const struct session *session);
 
-/** True if `count` more executors need no memory that is reserved for sessions. */
+/** True if `count` more executors need no memory that is reserved for sessions, or that is not the
+ * device's. */
 bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count);
 
-/** True if the sinks of all served sessions need no memory that is reserved for sessions. */
+/** True if the sinks of all served sessions need no memory that is reserved for sessions, or that
+ * is not the device's. */
 bool guarantee_allows_sink(const struct daemon *daemon);
 
 /**

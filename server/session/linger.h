@@ -1,5 +1,5 @@
 // Lingers: pinned memory that a program freed, or that ended with the program, and that an executor
-// could not unpin yet: the driver would have stopped everybody (executor/burial.c). The daemon
+// could not unpin yet: the driver would have stopped everybody (executor/deferred.c). The daemon
 // counts that memory, and gives the window of an ended session to nobody while the memory is
 // pinned. The same for the remaining state of a session in a domain that the session has left.
 // Daemon, loop thread only.

@@ -127,8 +127,10 @@ void offender_lift(struct daemon *daemon, struct offender *offender)
 	const struct event_about about = {.uid = offender->uid};
 
 	events_note(daemon, EVENT_quarantine, LOG_LEVEL_INFO, &about,
-		"the faults of %s of uid %lld are forgotten: an operator said so", offender->program,
-		(long long)offender->uid);
+		"the faults of %s of uid %lld are forgotten: an operator said so. Its next process shares, "
+		"those "
+		"that run stay as they are",
+		offender->program, (long long)offender->uid);
 	forget(daemon, offender);
 }
 

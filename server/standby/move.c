@@ -155,8 +155,8 @@ static const char *obstacle(const struct session *session, enum move_cause cause
 	if (session->daemon->heritage->exclusive)
 		return "the device lets one process have a context (compute mode EXCLUSIVE_PROCESS)";
 	if (!guarantee_allows_executors(session->daemon, 1))
-		return "an executor of its own would take device memory that is guaranteed to programs "
-		       "(memory_guarantee)";
+		return "an executor of its own would take device memory that is guaranteed to programs, or "
+		       "theirs (memory_guarantee, device_memory)";
 	ran = has_run(session, &traces);
 	if (traces)
 		return "its kernels have run, and its modules have variables whose values stay in the "

@@ -162,6 +162,14 @@ static void make_next(struct swap *swap)
 	swap_copy(swap);
 }
 
+/* Free on the GPU, and not kept for others. @reply: to QueryMemory */
+static uint64_t free_for(const struct swap *swap, const struct wire_reply *reply)
+{
+	uint64_t room = guarantee_room(swap->session);
+
+	return reply->values.at[0] < room ? reply->values.at[0] : room;
+}
+
 static void on_free_memory(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -174,12 +182,12 @@ static void on_free_memory(
 	(void)packet;
 	if (awaited && (!reply || reply->code || !reply->values.count)) {
 		swap_fail_by(swap, reply);
-	} else if (awaited && reply->values.at[0] < swap->pieces.bytes) {
+	} else if (awaited && free_for(swap, reply) < swap->pieces.bytes) {
 		snprintf(text, sizeof(text),
 			"its device memory, %llu MiB, does not fit: %llu MiB are free. It comes back when "
 			"there is room",
 			(unsigned long long)(swap->pieces.bytes / SWAP_MIB),
-			(unsigned long long)(reply->values.at[0] / SWAP_MIB));
+			(unsigned long long)(free_for(swap, reply) / SWAP_MIB));
 		fail(swap, CUDA_ERROR_OUT_OF_MEMORY, text);
 	} else if (awaited) {
 		swap->step = SWAP_MAPS;
@@ -229,8 +237,8 @@ void swap_begin_return(struct session *session)
 		return;
 	}
 	if (guarantee_room(session) < swap->pieces.bytes) {
-		await_room(swap, "what its device memory needs is guaranteed to other programs. It comes "
-				 "back when there is room");
+		await_room(swap, "what its device memory needs is guaranteed to other programs, or theirs. "
+				 "It comes back when there is room");
 		return;
 	}
 	timer_stop(swap->retry);

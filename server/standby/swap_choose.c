@@ -25,6 +25,7 @@
 #include "server/session/domain.h"
 #include "server/loop/timer.h"
 #include "server/session/export.h"
+#include "server/session/guarantee.h"
 #include "server/session/reclaim.h"
 #include "server/session/session.h"
 
@@ -118,16 +119,27 @@ static struct session *find_working(const struct session *asker, uint64_t choice
 	return found;
 }
 
+/* What the asker cannot have of a session's memory: what stays, and what is guaranteed and not
+ * used. */
+static uint64_t out_of_reach(const struct session *session, const struct session *asker)
+{
+	uint64_t stays = session->holdings.owned_bytes - (may_go(session, asker) ? beyond(session) : 0);
+	bool is_kept = session != asker && session->state == SESSION_SERVED &&
+		       session->terms.memory_policy != CONFIG_MEMORY_POLICY_EVICT;
+
+	return is_kept && session->terms.memory_guarantee > stays ? session->terms.memory_guarantee : stays;
+}
+
 /* True if the bytes fit once all sessions have left that may. */
 static bool can_fit(const struct session *asker, uint64_t bytes)
 {
 	const struct daemon *daemon = asker->daemon;
-	uint64_t left = exports_unheld_bytes(&daemon->exports);
+	uint64_t left = exports_unheld_bytes(&daemon->exports), most = guarantee_device_bytes(daemon);
 	const struct session *session;
 
 	TAILQ_FOREACH (session, &daemon->sessions, link)
-		left += session->holdings.owned_bytes - (may_go(session, asker) ? beyond(session) : 0);
-	return left <= daemon->device.total_bytes && bytes <= daemon->device.total_bytes - left;
+		left += out_of_reach(session, asker);
+	return left <= most && bytes <= most - left;
 }
 
 /* However the swap ended, waiting requests are tried again. */

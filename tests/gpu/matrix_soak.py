@@ -70,8 +70,6 @@ class Soak:
         """Counts stay as they are; memory may settle by what an allocator keeps. Sanitizers keep freed memory."""
         found = []
         slack = {"device MiB": 8 if self.system.backend == "cuda" else 0}
-        # The host backend's file of the last culprit's module, in each executor, until nothing runs there for a moment.
-        slack["fds of executors"] = 2
         # Rings of a MiB are used from one end to the other, however slowly, and journals beside them.
         slack["KiB shared"] = 2048 * (len(self.survivors) + 1)
         for name, value in after.items():

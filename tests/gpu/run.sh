@@ -257,6 +257,7 @@ check "suspended training" python3 -B tests/gpu/suspended_training.py --build "$
 check "trainings that take turns" python3 -B tests/gpu/swapped_training.py --build "$folder"
 check "pointers to functions outlive an executor" bash tests/gpu/kept_pointers.sh "$folder" "$device/kept_pointers" \
 	"$device/corpus/vector_add"
+check "the size of a logical device" python3 -B tests/gpu/device_memory.py --build "$folder"
 check "what NVML shows" python3 -B tests/gpu/nvml.py --build "$folder"
 check "traces" python3 -B tests/gpu/trace.py --build "$folder"
 check "verbs of stock MPS" python3 -B tests/gpu/mps_verbs.py --build "$folder"

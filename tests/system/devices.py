@@ -152,6 +152,8 @@ class Devices(unittest.TestCase):
         self.good('set_default_device_pinned_mem_limit', '0', '2G')
         self.good('set_default_device_pinned_mem_limit', UUIDS[1], '3G')
         self.assertEqual([self.good('get_default_device_pinned_mem_limit', str(i)) for i in range(2)], ['2G\n', '3G\n'])
+        # Without an operator's word it is that of the configuration for that device.
+        self.assertEqual(self.good('get_default_device_pinned_mem_limit', '2'), '1G\n')
         self.assertEqual([self.program(i).bytes >> 30 for i in range(3)], [2, 3, 1])
         done = run('nvidia-cuda-mps-control', 'set_default_device_pinned_mem_limit', '3', '1G')
         self.assertIn('there is no device 3', done.stderr)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "protocol/place.h"
@@ -281,6 +282,69 @@ START_TEST(logical_devices_have_limits_of_their_own)
 }
 END_TEST
 
+/* Has 40 MiB of the second device until it is ordered to end. */
+static int holder(int progress, int orders)
+{
+	CUdeviceptr p;
+
+	attach(1);
+	ck_cuda(cuMemAlloc_v2(&p, 40 * MIB));
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(cuMemsetD8_v2(p, 1, 40 * MIB));
+	ck_cuda(cuMemFree_v2(p));
+	return 0;
+}
+
+/* Beside the holder. */
+static int take_the_rest(int unused)
+{
+	size_t free_bytes, total;
+	CUdeviceptr p;
+
+	(void)unused;
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceTotalMem_v2(&total, 1));
+	ck_assert_uint_eq(total, 64 * MIB);
+	attach(1);
+	ck_cuda(cuDeviceTotalMem_v2(&total, 1));
+	ck_assert_uint_eq(total, 64 * MIB);
+	ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
+	ck_assert_uint_eq(total, 64 * MIB);
+	ck_assert_uint_eq(free_bytes, 24 * MIB);
+	ck_assert_int_eq(cuMemAlloc_v2(&p, 26 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_cuda(cuMemAlloc_v2(&p, 24 * MIB));
+	return 0;
+}
+
+static int take_much_of_the_first(int unused)
+{
+	size_t total;
+	CUdeviceptr p;
+
+	(void)unused;
+	attach(0);
+	ck_cuda(cuDeviceTotalMem_v2(&total, 0));
+	ck_assert_uint_gt(total, 1024 * MIB);
+	ck_cuda(cuMemAlloc_v2(&p, 128 * MIB));
+	return 0;
+}
+
+START_TEST(a_logical_device_has_a_size)
+{
+	struct child child;
+
+	start("1", "devices = 0,0\nguard = off\n[device 1]\ndevice_memory = 64M\n");
+	child = child_start(holder);
+	child_wait(&child, 1);
+	ck_assert_int_eq(exit_status(spawn(take_the_rest, 0)), 0);
+	ck_assert_int_eq(exit_status(spawn(take_much_of_the_first, 0)), 0);
+	ck_assert_int_eq(service_log_count(&service, "26M more are refused (device_memory)"), 1);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
 static int obey_variable(int ordinal)
 {
 	size_t total;
@@ -465,6 +529,65 @@ START_TEST(a_device_without_processes_is_served_again)
 }
 END_TEST
 
+/* Daemons that hang: connections wait in their sockets' queues. */
+static void hang(pid_t daemons[], int count)
+{
+	for (int i = 0; i < count; i++) {
+		daemons[i] = status_daemon(device((unsigned)i));
+		ck_assert_int_eq(kill(daemons[i], SIGSTOP), 0);
+	}
+}
+
+static void go_on_all(const pid_t daemons[], int count)
+{
+	for (int i = 0; i < count; i++)
+		ck_assert_int_eq(kill(daemons[i], SIGCONT), 0);
+}
+
+/* Milliseconds that three daemons which hang cost, one after the other: too many. */
+#define HANG_MS 2000
+
+static int see_the_last_of_four(int unused)
+{
+	struct timespec begin, now;
+	int count;
+
+	(void)unused;
+	setenv("FRMPS_CONNECT_TIMEOUT", "2", 1);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	ck_cuda(cuInit(0));
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	/* Once for the first, which is asked alone, and once for the others together. */
+	ck_assert_int_lt(
+		(now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000, 3 * HANG_MS);
+	ck_cuda(cuDeviceGetCount(&count));
+	ck_assert_int_eq(count, 1);
+	ck_assert_int_eq(device_of(0), 3);
+	return work_on(0);
+}
+
+static int name_the_last_of_four(int unused)
+{
+	(void)unused;
+	setenv("FRMPS_CONNECT_TIMEOUT", "3600", 1);
+	setenv("CUDA_VISIBLE_DEVICES", "3", 1);
+	ck_cuda(cuInit(0));
+	ck_assert_int_eq(device_of(0), 3);
+	return work_on(0);
+}
+
+START_TEST(daemons_that_hang_cost_one_wait_and_nothing_who_cannot_see_them)
+{
+	pid_t daemons[3];
+
+	start("4", "devices = all\n");
+	hang(daemons, 3);
+	ck_assert_int_eq(exit_status(spawn(name_the_last_of_four, 0)), 0);
+	ck_assert_int_eq(exit_status(spawn(see_the_last_of_four, 0)), 0);
+	go_on_all(daemons, 3);
+}
+END_TEST
+
 /*
  * The service
  */
@@ -524,12 +647,14 @@ int main(void)
 	tcase_add_test(tests, each_rank_works_on_its_device);
 	tcase_add_test(tests, a_second_device_is_refused_by_name);
 	tcase_add_test(tests, logical_devices_have_limits_of_their_own);
+	tcase_add_test(tests, a_logical_device_has_a_size);
 	tcase_add_test(tests, limits_of_stock_mps_are_those_of_the_device);
 	tcase_add_test(tests, a_fault_stays_on_its_device);
 	tcase_add_test(tests, a_lost_executor_stays_on_its_device);
 	tcase_add_test(tests, a_tool_finds_a_program_on_its_device);
 	tcase_add_test(tests, a_dead_daemon_stays_on_its_device);
 	tcase_add_test(tests, a_device_without_processes_is_served_again);
+	tcase_add_test(tests, daemons_that_hang_cost_one_wait_and_nothing_who_cannot_see_them);
 	tcase_add_loop_test(tests, the_service_ends_whole, 0, 2);
 	tcase_add_test(tests, a_device_that_is_not_there_is_named);
 	return suite_run(suite);

@@ -544,7 +544,7 @@ static void expect_newcomer(const struct child *survivor, bool shares)
 
 START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
 {
-	struct child survivors[SURVIVORS_MAX];
+	struct child survivors[SURVIVORS_MAX], apart;
 	const struct company *company = &companies[0];
 
 	start("quarantine_faults = 2\n", "named");
@@ -555,8 +555,14 @@ START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
 		ck_assert(service_log_wait(&service, "verdict: culprit is process", i + 1, 60));
 	}
 	ck_assert_int_eq(service_log_count(&service, "gets executors of its own"), 1);
+	apart = child_start(idle);
+	child_wait(&apart, 1);
 	lift_quarantine(4);
+	ck_assert_int_eq(service_log_count(&service, "those that run stay as they are"), 1);
 	expect_newcomer(&survivors[0], true);
+	ck_assert(!share_an_executor(&apart, &survivors[0]));
+	child_order(&apart);
+	ck_assert_int_eq(child_end(&apart), EXACT);
 	ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
 	ck_assert(service_log_wait(&service, "verdict: culprit is process", 5, 60));
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);

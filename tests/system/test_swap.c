@@ -31,14 +31,23 @@ static uint64_t mib;
 static int rounds;
 static uid_t user;
 
-static void start(const char *more)
+/* What has 120 MiB: the GPU, or a device that is a part of it. */
+enum limit { WHOLE, PART, LIMITS };
+
+static void start_with(enum limit limit, const char *more)
 {
 	char text[400];
 
-	setenv("FRMPS_HOST_MEMORY", "120M", 1);
-	snprintf(text, sizeof(text), CONFIG "%s", more);
+	if (limit == WHOLE)
+		setenv("FRMPS_HOST_MEMORY", "120M", 1);
+	snprintf(text, sizeof(text), CONFIG "%s%s", limit == PART ? "device_memory = 120M\n" : "", more);
 	ck_assert(service_start_configured(&service, text));
 	ck_assert_int_eq(chmod(service.folder, 0711), 0);
+}
+
+static void start(const char *more)
+{
+	start_with(WHOLE, more);
 }
 
 static void stop(void)
@@ -270,7 +279,7 @@ START_TEST(two_at_work_take_turns)
 	struct timespec begun;
 	struct child one, other;
 
-	start("");
+	start_with((enum limit)_i, "");
 	one = begin(worker, 65, INT_MAX);
 	other = begin(worker, 65, INT_MAX);
 	await_state(&one, "suspended");
@@ -377,7 +386,7 @@ START_TEST(newcomers_have_a_guard)
 {
 	struct child children[6];
 
-	start("guard = error\n");
+	start_with((enum limit)_i, "guard = error\n");
 	for (int i = 0; i < 6; i++)
 		children[i] = begin(holder, 30, 1);
 	ck_assert_int_ge(displaced(), 3);
@@ -453,11 +462,11 @@ int main(void)
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, three_times_the_memory_is_there_for_all);
 	tcase_add_test(tests, nobody_goes_who_has_work);
-	tcase_add_test(tests, two_at_work_take_turns);
+	tcase_add_loop_test(tests, two_at_work_take_turns, 0, LIMITS);
 	tcase_add_test(tests, guarantees_and_limits_hold);
 	tcase_add_test(tests, free_memory_is_what_can_be_had);
 	tcase_add_test(tests, offline_programs_go_first);
-	tcase_add_test(tests, newcomers_have_a_guard);
+	tcase_add_loop_test(tests, newcomers_have_a_guard, 0, LIMITS);
 	if (!geteuid())
 		tcase_add_test(tests, users_displace_each_other);
 	tcase_add_test(tests, kills_harm_nothing);

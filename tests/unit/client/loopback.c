@@ -464,7 +464,8 @@ static void describe(const struct wire_message *hello)
 {
 	static struct wire_message m;
 	static int32_t attributes[149];
-	uint32_t number = atomic_fetch_add(&loopback->descriptions, 1) % word_relaxed(&loopback->devices);
+	uint32_t digit = atomic_fetch_add(&loopback->descriptions, 1) % word_relaxed(&loopback->devices);
+	uint32_t number = word_relaxed(&loopback->numbers) >> 4 * digit & 0xf;
 	uint8_t uuid[16];
 
 	m = (struct wire_message){.type = WIRE_DESCRIPTION, .id = hello->id};
@@ -615,6 +616,7 @@ void loopback_start(void)
 	word_set(&loopback->room, UINT64_C(1) << 40);
 	word_set(&loopback->arena_bytes, SHM_ARENA_BYTES);
 	word_set(&loopback->devices, 1);
+	word_set(&loopback->numbers, 0x76543210);
 	strcpy(folder, "/tmp/frmps-loopback-XXXXXX");
 	if (!mkdtemp(folder))
 		abort();

@@ -56,10 +56,11 @@ struct loopback {
 	word64 window_bytes;	/* the size of the latest, */
 	word64 free_windows[7]; /* and what was free then */
 	word32 greetings;
-	word32 descriptions;			    /* given, counted before the answer */
-	word32 welcomes;			    /* given */
-	word64 memory_limit;			    /* of the latest Hello */
-	word32 limits;				    /* that were asked for */
+	word32 numbers;	     /* of the devices in the order in which they are asked, a hex digit each */
+	word32 descriptions; /* given, counted before the answer */
+	word32 welcomes;     /* given */
+	word64 memory_limit; /* of the latest Hello */
+	word32 limits;	     /* that were asked for */
 	struct loopback_note notes[LOOPBACK_NOTES]; /* the first ones */
 };
 

@@ -18,8 +18,8 @@ static void take_device(void)
 	device = (struct wire_device){.name = "device",
 		.uuid = {.at = uuid, .count = sizeof(uuid)},
 		.attributes = {.at = all, .count = ATTRIBUTES}};
-	device_begin(1);
-	device_add(0, &device, 0, false);
+	device_begin();
+	device_add(0, 1, &device, 0, false);
 	ck_assert_int_eq(device_choose(NULL), CUDA_SUCCESS);
 }
 

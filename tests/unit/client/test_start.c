@@ -763,7 +763,11 @@ START_TEST(a_list_chooses_among_several_devices)
 		_i ? "GPU-f0f1f2f3-f4f5-f6f7-0000-000000000002,GPU-f0f1f2f3-f4f5-f6f7-0000-000000000000"
 		   : "2,0",
 		1);
+	/* The one that is named first is asked first, and one that is not named need not answer. */
+	if (!_i)
+		word_set(&loopback->numbers, 0x02);
 	OK(cuInit(0));
+	ck_assert_uint_eq(loopback->descriptions, _i ? 3 : 2);
 	OK(cuDeviceGetCount(&count));
 	ck_assert_int_eq(count, 2);
 	ck_assert_int_eq(number_of(0), 2);

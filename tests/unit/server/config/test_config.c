@@ -83,6 +83,7 @@ static const struct {
 	{"[device 64]\n", 1, "64: a device is a number below 64"},
 	{"devices = 0,first\n", 1, "devices: \"first\" is neither a number nor a UUID"},
 	{"[user 7]\nstandbys = 1\n", 2, "standbys: is for the whole service"},
+	{"[user 7]\ndevice_memory = 1G\n", 2, "device_memory: is a device's"},
 	{"[user 7]\nnonsense = 1\n", 2, "nonsense: no such key"},
 	{"sm_percent = 0\n", 1, "sm_percent: 0 is out of range, allowed is 1 to 100"},
 	{"weight = 0\n", 1, "weight: 0 is out of range, allowed is 1 to 1000"},
@@ -219,16 +220,24 @@ START_TEST(a_section_may_be_for_one_device)
 {
 	const struct subject user = {.uid = 7};
 	struct config config;
+	struct rules rules;
+	struct terms terms;
 	char text[256];
 
-	write_file(
-		"devices = 0,0\nmemory_limit = 64G\n[device 1]\nmemory_limit = 2G\n[user 7]\nweight = 7\n");
+	write_file("devices = 0,0\nmemory_limit = 64G\n[device 1]\nmemory_limit = 2G\ndevice_memory = 5G\n"
+		   "[user 7]\nweight = 7\n[program *]\nweight = 9\n");
 	config_init(&config);
 	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
 	ck_assert_uint_eq(find(&config, &user).memory_limit, UINT64_C(64) << 30);
 	config.rules.device = 1;
 	ck_assert_uint_eq(find(&config, &user).memory_limit, UINT64_C(2) << 30);
 	ck_assert_uint_eq(find(&config, &user).weight, 7);
+	/* The device's own. */
+	config_rules(&config, &rules);
+	terms_of_device(&rules, &terms);
+	ck_assert_uint_eq(terms.device_memory, UINT64_C(5) << 30);
+	ck_assert_uint_eq(terms.memory_limit, UINT64_C(2) << 30);
+	ck_assert_uint_eq(terms.weight, 100);
 	unlink(path);
 }
 END_TEST

@@ -213,6 +213,23 @@ START_TEST(a_guarantee_that_cannot_be_kept_changes_nothing)
 }
 END_TEST
 
+START_TEST(a_device_of_no_use_changes_nothing)
+{
+	write_file("device_memory = 1G\n");
+	expect_answer(CUDA_ERROR_INVALID_VALUE,
+		"{\"reason\":\"device_memory: 1G leave nothing for a program beside executors and its guard: "
+		"set it higher\"}");
+	write_file("device_memory = 3G\nmemory_guarantee = 4G\n");
+	expect_answer(CUDA_ERROR_INVALID_VALUE,
+		"{\"reason\":\"memory_guarantee: 4G are more than the device has, 3G: set it lower\"}");
+	ck_assert_uint_eq(fake->daemon.rules.general.device_memory, 0);
+	/* Another device may be larger. */
+	write_file("device_memory = 3G\n[device 1]\ndevice_memory = 8G\nmemory_guarantee = 4G\n");
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(fake->daemon.rules.general.device_memory, UINT64_C(3) << 30);
+}
+END_TEST
+
 /* The policy is to refuse: nobody ends so that another one gets what it is guaranteed. */
 START_TEST(a_guarantee_of_what_others_hold_changes_nothing)
 {
@@ -334,6 +351,7 @@ int main(void)
 		sizeof(caps) / sizeof(caps[0]));
 	tcase_add_test(reload, a_file_that_is_wrong_changes_nothing);
 	tcase_add_test(reload, a_guarantee_that_cannot_be_kept_changes_nothing);
+	tcase_add_test(reload, a_device_of_no_use_changes_nothing);
 	tcase_add_test(reload, a_guarantee_of_what_others_hold_changes_nothing);
 	tcase_add_test(reload, what_needs_a_restart_is_named);
 	tcase_add_test(reload, others_may_not);

@@ -409,6 +409,91 @@ START_TEST(memory_that_is_being_mapped_is_counted_once)
 }
 END_TEST
 
+/* A device that is a part of a GPU: the GPU has more, and nothing is guaranteed. */
+static void join_part(uint64_t bytes)
+{
+	join();
+	fake->daemon.rules.general.device_memory = 2 * GUARANTEE_EXECUTOR_BYTES + bytes;
+}
+
+START_TEST(sessions_together_never_have_more_than_the_device)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	struct fake_client other;
+	uint64_t id;
+
+	join_part(6 * MIB);
+	fake_join(fake, &other, active, standby);
+	create_memory(&other, 9, 5);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 0)), 4 * MIB);
+	/* What is under way counts as well. */
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 4 * MIB};
+	fake_request(fake, &client, &map, -1);
+	id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
+	ck_assert_int_eq(ask(&other, &(struct wire_message){.type = WIRE_CREATE_MEMORY,
+					     .memory = {.handle = 10, .bytes = 2 * MIB}}),
+		CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_str_eq(fake_session(fake, 1)->refused_limit, "device_memory");
+	fake_expect_nothing(fake, keeper->socket);
+	/* It gets nothing, and the other has all. */
+	fake_reply(fake, keeper->socket, id, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	create_memory(&other, 10, 6);
+	create_memory(&other, 11, 7);
+	ck_assert_uint_eq(guarantee_room(fake_session(fake, 1)), 0);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
+/* On the whole of a GPU it is the keeper who says that there is none yet. */
+START_TEST(memory_of_who_ends_is_the_device_s_until_executors_have_let_go)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	struct fake_client other;
+
+	join_part(4 * MIB);
+	fake_join(fake, &other, active, standby);
+	create_memory(&other, 9, 5);
+	fake_leave(fake, &other);
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 4 * MIB};
+	fake_request(fake, &client, &map, -1);
+	fake_expect_nothing(fake, keeper->socket);
+	fake_expect_nothing(fake, client.socket);
+	close_everywhere();
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	fake_make_chunk(fake, keeper, 6);
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	part();
+}
+END_TEST
+
+/* The GPU would have it: the keeper is not asked before there is room on the device. */
+START_TEST(who_holds_more_ends_for_a_guarantee_on_a_part_of_a_gpu)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	struct fake_client holder;
+
+	join_part(4 * MIB);
+	fake_session(fake, 0)->terms.memory_guarantee = 4 * MIB;
+	fake_session(fake, 0)->terms.memory_policy = CONFIG_MEMORY_POLICY_EVICT;
+	fake_join(fake, &holder, active, standby);
+	create_memory(&holder, 9, 5);
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 4 * MIB};
+	fake_request(fake, &client, &map, -1);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_evicted, 1);
+	ck_assert_int_eq(fake_session(fake, 1)->state, SESSION_CLOSING);
+	close_everywhere();
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	ck_assert_uint_eq(fake->message.chunk.bytes, 4 * MIB);
+	fake_leave(fake, &holder);
+	part();
+}
+END_TEST
+
 /* What somebody is about to ask the keeper for would free nothing. */
 START_TEST(who_only_asks_for_memory_does_not_end_for_a_guarantee)
 {
@@ -1025,6 +1110,9 @@ int main(void)
 	tcase_add_test(tests, limited_client_sees_its_limit);
 	tcase_add_test(tests, physical_memory_is_counted_once);
 	tcase_add_test(tests, memory_that_is_being_mapped_is_counted_once);
+	tcase_add_test(tests, sessions_together_never_have_more_than_the_device);
+	tcase_add_test(tests, memory_of_who_ends_is_the_device_s_until_executors_have_let_go);
+	tcase_add_test(tests, who_holds_more_ends_for_a_guarantee_on_a_part_of_a_gpu);
 	tcase_add_test(tests, who_only_asks_for_memory_does_not_end_for_a_guarantee);
 	tcase_add_test(tests, who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some);
 	tcase_add_test(tests, executors_do_not_take_what_is_guaranteed);

@@ -1835,9 +1835,9 @@ END_TEST
 
 static void pretend_waiting(uint64_t bytes)
 {
-	pthread_mutex_lock(&by_hand.burials.lock);
-	by_hand.burials.bytes = bytes;
-	pthread_mutex_unlock(&by_hand.burials.lock);
+	pthread_mutex_lock(&by_hand.deferred.lock);
+	by_hand.deferred.bytes = bytes;
+	pthread_mutex_unlock(&by_hand.deferred.lock);
 }
 
 /* Programs end and start at the same moment: what those leave pinned is no reason to refuse these,
@@ -1847,9 +1847,9 @@ START_TEST(who_comes_while_much_waits_is_served)
 	struct client client;
 	struct wire_message request = {.type = WIRE_OPEN_SESSION};
 
-	pretend_waiting(4 * burial_limit);
+	pretend_waiting(4 * deferred_limit);
 	open_client(&client, 1);
-	by_hand.burials.stuck = true;
+	by_hand.deferred.stuck = true;
 	request.open_session = (struct wire_open_session){.window_base = window_of(2),
 		.device_bytes = DEVICE_BYTES,
 		.host_bytes = HOST_BYTES,
@@ -1860,7 +1860,7 @@ START_TEST(who_comes_while_much_waits_is_served)
 		CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_str_ne(message.reply.text, "");
 	pretend_waiting(0);
-	by_hand.burials.stuck = false;
+	by_hand.deferred.stuck = false;
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
@@ -1868,7 +1868,7 @@ END_TEST
 
 static void start_tight(void)
 {
-	burial_limit = UINT64_C(1) << 20;
+	deferred_limit = UINT64_C(1) << 20;
 	start_executor();
 }
 

@@ -538,6 +538,7 @@ static void give_module(struct tenant *tenant, uint32_t module)
 static void open_module_bed(void)
 {
 	open_gate_bed();
+	deferred_init(&fixture.executor);
 	ck_assert_int_eq(module_worker_init(&fixture.executor), 0);
 	fixture.now = clock_now();
 	give_module(fixture.tenant, 1);
@@ -574,6 +575,7 @@ static void free_functions(struct tenant *tenant, unsigned first)
 static void close_module_bed(void)
 {
 	module_worker_deinit(&fixture.executor);
+	deferred_deinit(&fixture.executor);
 	free_functions(fixture.tenant, 2);
 	free_functions(stranger, 1);
 	free(atomic_load(&stranger->modules.functions));
@@ -921,6 +923,52 @@ START_TEST(unloads_come_before_what_is_put_on_the_device_later)
 }
 END_TEST
 
+static _Atomic unsigned released;
+
+static void note_release(struct tenant *tenant)
+{
+	(void)tenant;
+	released++;
+}
+
+/* A kernel of two is always on the device, unless the gate is shut. */
+static void keep_busy(void)
+{
+	uint64_t done = word_acquire(&fixture.tenant->timeline->stream[1].done);
+
+	if (fixture.seq[1] < done + 4)
+		fixture_launch(1, FRMPS_CMD_MARK, 7);
+	turn_now();
+	if (issued(1) > done + 1 || gate_is_shut(gate()))
+		fake_arrive_one();
+}
+
+/* What an ended session has left. Young, it waits for a pause; old, it gets a gap. */
+START_TEST(what_is_left_goes_beside_work_without_a_pause)
+{
+	struct deferred_frees *frees = &fixture.executor.deferred;
+	unsigned turns = 0;
+
+	for (int i = 0; i < 4; i++)
+		keep_busy();
+	deferred_add_tenant(tenant_ref(stranger), 4096, note_release);
+	ask(stranger, WIRE_LIST_FUNCTIONS, 100, NULL);
+	while (packet_receive(fixture.control[1], &packet))
+		keep_busy();
+	ck_assert_uint_eq(released, 0);
+	ck_assert_uint_eq(changes(), 0);
+	pthread_mutex_lock(&frees->lock);
+	stranger->deferred.since -= GATE_DEFER_NS;
+	pthread_mutex_unlock(&frees->lock);
+	while (!released) {
+		ck_assert_uint_lt(++turns, TURNS);
+		keep_busy();
+	}
+	turn_until(GATE_OPEN);
+	fake_arrive();
+}
+END_TEST
+
 /* Its mark is there, and it is on the device. */
 START_TEST(a_kernel_that_faulted_leaves_no_gap)
 {
@@ -992,6 +1040,7 @@ int main(void)
 	tcase_add_test(thread, who_needs_no_gap_does_not_wait_for_anothers);
 	tcase_add_test(thread, an_unload_is_answered_and_done_when_nobody_is_held_up);
 	tcase_add_test(thread, a_module_whose_unloading_waits_for_nothing_goes_at_once);
+	tcase_add_test(thread, what_is_left_goes_beside_work_without_a_pause);
 	tcase_add_test(thread, unloads_come_before_what_is_put_on_the_device_later);
 	return suite_run(suite);
 }

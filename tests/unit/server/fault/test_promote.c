@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/daemon/children.h"
 #include "server/fault/attribute.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
@@ -855,6 +856,27 @@ START_TEST(service_that_never_came_up_ends_with_an_error)
 }
 END_TEST
 
+/* An executor's Ready in the turn in which the service has failed, and in a later one while the
+ * children leave. */
+START_TEST(service_that_has_failed_does_not_become_ready)
+{
+	struct wire_message ready = {.type = WIRE_READY, .ready = {.driver_version = 13000}};
+	struct packet packet = {0};
+
+	fake = fake_new(2);
+	fake_ready(fake, &fake->children[0]);
+	daemon_fail(&fake->daemon, "a test ends the service");
+	children_message(fake->children[1].worker, &ready, &packet);
+	ck_assert(fake->daemon.device_known);
+	ck_assert(!fake->daemon.ready);
+	fake_turn(fake);
+	ck_assert(fake->daemon.leaving);
+	fake_ready(fake, &fake->children[2]);
+	ck_assert(!fake->daemon.ready);
+	end();
+}
+END_TEST
+
 START_TEST(clients_are_refused_when_executors_do_not_start)
 {
 	struct fake_client client;
@@ -944,6 +966,7 @@ int main(void)
 	tcase_add_test(tests, loss_of_the_keeper_ends_nobody);
 	tcase_add_test(tests, who_comes_before_the_next_keeper_waits_for_it);
 	tcase_add_test(tests, service_that_never_came_up_ends_with_an_error);
+	tcase_add_test(tests, service_that_has_failed_does_not_become_ready);
 	tcase_add_test(tests, clients_are_refused_when_executors_do_not_start);
 	tcase_add_test(tests, stop_waits_for_clients);
 	tcase_add_test(tests, second_stop_closes_clients);
