@@ -9,6 +9,7 @@
 #include "client/state/limit.h"
 #include "client/state/mempool.h"
 #include "client/state/poolshare.h"
+#include "client/state/session.h"
 #include "client/state/start.h"
 #include "client/stage/bounce.h"
 #include "client/state/thread.h"
@@ -54,7 +55,7 @@ static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 	CUresult r = process_enter_early();
 
 	if (r == CUDA_SUCCESS)
-		r = process_error();
+		r = device_get(device) ? process_session_error(&sessions[device]) : process_error();
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!context || !context_flags_valid(flags))
@@ -380,12 +381,14 @@ CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 	if (!context)
 		return cuCtxSynchronize();
 	r = enter_context(context, &named, &named);
-	if (r == CUDA_SUCCESS)
-		r = process_error();
+	if (r != CUDA_SUCCESS)
+		return r;
+	context_enter(named);
+	r = process_error();
 	return r == CUDA_SUCCESS ? synchronize(named) : r;
 }
 
-/* All contexts of a program have the same multiprocessors. */
+/* All contexts of a program on a device have the same multiprocessors. */
 CUDA_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType type)
 {
 	CUresult r = process_enter_context();

@@ -21,7 +21,7 @@ static CUresult line(
 	uint64_t dst, uint64_t src, size_t bytes, CUstream handle, unsigned int how, bool per_thread)
 {
 	struct box box = box_line(dst, src, bytes);
-	CUresult r = process_enter_object(stream_has_context(handle));
+	CUresult r = enter_of_stream(handle);
 
 	return r == CUDA_SUCCESS ? start(&box, handle, how, per_thread) : r;
 }
@@ -57,7 +57,7 @@ static bool is_context(CUcontext context)
 static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t n,
 	CUstream stream, unsigned int how, bool per_thread)
 {
-	CUresult r = process_enter_object(stream_has_context(stream));
+	CUresult r = enter_of_stream(stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -76,7 +76,7 @@ ENTRY_PAIR(cuMemcpyPeerAsync, _ptsz, peer,
 
 static CUresult cuboid(const CUDA_MEMCPY3D *c, CUstream handle, unsigned int how, bool per_thread)
 {
-	CUresult r = process_enter_object(stream_has_context(handle));
+	CUresult r = enter_of_stream(handle);
 	unsigned int sides;
 	struct box box;
 

@@ -14,7 +14,7 @@
 /* A batch needs a stream that is not the legacy stream and does not capture. */
 static CUresult enter(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
-	CUresult r = process_enter_object(stream_has_context(handle));
+	CUresult r = enter_of_stream(handle);
 
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -53,10 +53,18 @@ static inline bool stream_has_context(CUstream handle)
 	return handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD;
 }
 
+/* First line of entry points on a stream. */
+static inline CUresult enter_of_stream(CUstream handle)
+{
+	bool has_context = stream_has_context(handle);
+
+	return process_enter_object(has_context, has_context ? stream_session(handle) : NULL);
+}
+
 /* First lines of entry points on a stream. */
 static inline CUresult enter_stream(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
-	CUresult r = process_enter_object(stream_has_context(handle));
+	CUresult r = enter_of_stream(handle);
 
 	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
 }

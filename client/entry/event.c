@@ -27,7 +27,7 @@ CUDA_EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags)
 
 CUDA_EXPORT CUresult cuEventDestroy_v2(CUevent event)
 {
-	CUresult r = process_enter_object(true);
+	CUresult r = process_enter_object(true, event_session(event));
 
 	return r == CUDA_SUCCESS ? event_destroy(event) : r;
 }
@@ -50,7 +50,8 @@ static bool is_foreign(CUevent event, const struct client_stream *stream)
 static CUresult record(CUevent event, CUstream handle, unsigned int flags, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = process_enter_host(stream_has_context(handle));
+	bool has_context = stream_has_context(handle);
+	CUresult r = process_enter_host(has_context, has_context ? stream_session(handle) : NULL);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -71,7 +72,7 @@ ENTRY_PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent event, CUstream strea
 
 CUDA_EXPORT CUresult cuEventQuery(CUevent event)
 {
-	CUresult r = process_enter_host(true);
+	CUresult r = process_enter_host(true, event_session(event));
 
 	if (r == CUDA_SUCCESS)
 		r = capture_unsafe();
@@ -81,7 +82,7 @@ CUDA_EXPORT CUresult cuEventQuery(CUevent event)
 CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
 	TRACE_CALL();
-	CUresult r = process_enter_object(true);
+	CUresult r = process_enter_object(true, event_session(event));
 
 	/* In a forked child there is nothing to look at. */
 	if (r != CUDA_SUCCESS)
@@ -95,7 +96,7 @@ CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 
 CUDA_EXPORT CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
 {
-	CUresult r = process_enter_object(true);
+	CUresult r = process_enter_object(true, event_session(start));
 
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -116,7 +116,7 @@ CUDA_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec handle, uint64_t *flags)
 static CUresult begin_in(CUgraphExec handle, CUstream where, bool per_thread, struct client_exec **ret_exec,
 	struct client_stream **ret_stream)
 {
-	CUresult r = process_enter_object(stream_has_context(where));
+	CUresult r = enter_of_stream(where);
 
 	if (r != CUDA_SUCCESS)
 		return r;

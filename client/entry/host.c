@@ -7,6 +7,7 @@
 #include "client/state/log.h"
 #include "client/state/ranges.h"
 #include "client/state/registered.h"
+#include "client/state/session.h"
 
 #define ALLOC_FLAGS (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
 #define REGISTER_FLAGS                                                                                       \
@@ -76,10 +77,16 @@ CUDA_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *po
 		return r;
 	if (!address || flags != 0 || ranges_lookup((uint64_t)(uintptr_t)pointer, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (range.kind != RANGE_REGISTERED && range.kind != RANGE_HOST && range.kind != RANGE_MANAGED)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (range.session != session_self()) {
+		client_log(CLIENT_LOG_ERROR,
+			"kernels reach pinned memory only on the device in whose context "
+			"it was allocated or registered: others copy it");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 	if (range.kind == RANGE_REGISTERED)
 		return point_into_registered(pointer, &range, address);
-	if (range.kind != RANGE_HOST && range.kind != RANGE_MANAGED)
-		return CUDA_ERROR_INVALID_VALUE;
 	*address = (CUdeviceptr)(uintptr_t)pointer;
 	return CUDA_SUCCESS;
 }

@@ -9,6 +9,7 @@
 #include "client/state/function.h"
 #include "client/state/instance.h"
 #include "client/state/occupancy.h"
+#include "client/state/session.h"
 #include "client/state/stream.h"
 #include "client/submit/encode.h"
 #include "client/submit/submit.h"
@@ -41,7 +42,7 @@ static CUresult count_clustered(const struct launch *launch, uint32_t cluster, u
 static CUresult count_blocks(const struct launch *launch, uint64_t *ret_blocks)
 {
 	uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
-	const struct client_device *device = device_get(launch->function->device);
+	const struct client_device *device = device_get(session_ordinal(launch->function->session));
 	int blocks = 0, processors = 0;
 	CUresult result;
 
@@ -143,6 +144,8 @@ static LAUNCH_INLINE CUresult run(
 	result = stream_resolve(handle, per_thread, &stream);
 	if (result != CUDA_SUCCESS)
 		return result;
+	if (__builtin_expect(launch->function->session != stream->session, 0))
+		return CUDA_ERROR_INVALID_HANDLE;
 	if (__builtin_expect(launch->cooperative, 0)) {
 		result = check_cooperative(launch);
 		if (result != CUDA_SUCCESS)
@@ -190,7 +193,7 @@ static CUcontext context_of(CUstream handle, bool per_thread)
 static inline CUresult begin(
 	CUfunction handle, CUstream stream, bool per_thread, const struct client_function **ret_function)
 {
-	CUresult result = process_enter_object(stream_has_context(stream));
+	CUresult result = enter_of_stream(stream);
 	struct client_function *function;
 
 	if (result != CUDA_SUCCESS)

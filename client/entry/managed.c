@@ -90,7 +90,7 @@ ENTRY_PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
 static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *bytes, size_t count,
 	unsigned long long flags, CUstream handle, bool per_thread)
 {
-	CUresult r = process_enter_object(stream_has_context(handle));
+	CUresult r = enter_of_stream(handle);
 
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -8,6 +8,7 @@
 #include "client/state/memory.h"
 #include "client/state/poolshare.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 
 CUDA_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
@@ -53,6 +54,7 @@ CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	session_use_of(address);
 	if (poolshare_is(address))
 		return poolshare_free(address, NULL);
 	return graph_memory_is(address) ? memory_free_behind_all(address, release_of_graph)

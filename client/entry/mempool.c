@@ -225,7 +225,7 @@ static CUresult alloc_from(
 
 static CUresult alloc(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread)
 {
-	CUresult r = process_enter_object(stream_has_context(stream));
+	CUresult r = enter_of_stream(stream);
 
 	return r == CUDA_SUCCESS ? alloc_from(address, bytes, NULL, stream, per_thread) : r;
 }
@@ -233,7 +233,7 @@ static CUresult alloc(CUdeviceptr *address, size_t bytes, CUstream stream, bool 
 static CUresult alloc_from_pool(
 	CUdeviceptr *address, size_t bytes, CUmemoryPool handle, CUstream stream, bool per_thread)
 {
-	CUresult r = process_enter_object(stream_has_context(stream));
+	CUresult r = enter_of_stream(stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;

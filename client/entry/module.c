@@ -8,6 +8,7 @@
 #include "client/entry/entry.h"
 #include "client/state/context.h"
 #include "client/state/function.h"
+#include "client/state/session.h"
 #include "client/text/text.h"
 
 /* From memory, or with a path from a file. */
@@ -31,7 +32,7 @@ static CUresult load(CUmodule *ret_handle, const char *path, const void *code, u
 		return result;
 	result = module_load(&image, context_current(), &jit, &module);
 	image_close(&image);
-	text_flush();
+	text_flush(session_self());
 	if (result == CUDA_SUCCESS)
 		*ret_handle = (CUmodule)module;
 	return result;

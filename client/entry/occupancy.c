@@ -2,6 +2,7 @@
 // size, with the program's own function for dynamic shared memory, runs here.
 
 #include "client/state/occupancy.h"
+#include "client/state/session.h"
 
 #include <string.h>
 
@@ -74,7 +75,7 @@ struct search {
 
 static CUresult search_init(struct search *search, int limit)
 {
-	const struct client_device *device = device_get(search->function->device);
+	const struct client_device *device = device_get(session_ordinal(search->function->session));
 
 	if (!device ||
 		device_attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE, &search->warp) != CUDA_SUCCESS ||

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "client/state/context.h"
-#include "client/state/device.h"
 #include "client/state/ipc.h"
 #include "client/state/ranges.h"
 #include "client/state/registered.h"
+#include "client/state/session.h"
 
 #define ANSWER_MOST 16
 /* CU_POINTER_ATTRIBUTE_ACCESS_FLAGS of memory that the device may read and write. */
@@ -49,11 +49,16 @@ static struct answer make_bool(bool value)
 /* Globals belong to a module; the program gets the context of the module. */
 static CUcontext owner_of(const struct range *range)
 {
+	int ordinal;
+
 	if (range->kind == RANGE_POOL)
 		return NULL;
 	if (range->kind != RANGE_GLOBAL)
 		return range->owner;
-	return context_is_live(context_current()) ? context_current() : context_primary(device_own());
+	ordinal = session_ordinal(range->session);
+	return context_is_live(context_current()) && context_device(context_current()) == ordinal
+		       ? context_current()
+		       : context_primary(ordinal);
 }
 
 static CUresult answer_device_pointer(const struct range *range, uint64_t address, struct answer *ret_answer)
@@ -97,7 +102,7 @@ static CUresult answer_known(
 		*ret_answer = make_word(range->id);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*ret_answer = make_int((uint32_t)device_own());
+		*ret_answer = make_int((uint32_t)session_ordinal(range->session));
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -149,7 +154,7 @@ static bool look_up(CUdeviceptr pointer, struct range *ret_range)
 /* The answer of a list for an unknown pointer, or for a question that does not fit the memory. */
 static struct answer answer_empty(CUpointer_attribute attribute, bool known, uint64_t pointer)
 {
-	const struct range nothing = {.kind = RANGE_HOST};
+	const struct range nothing = {.kind = RANGE_HOST, .session = session_self()};
 	struct answer a;
 
 	if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)

@@ -53,7 +53,8 @@ CUDA_EXPORT CUresult cuStreamDestroy(CUstream handle)
 /* The same for calls that a host function may make. */
 static CUresult enter_host(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
-	CUresult r = process_enter_host(stream_has_context(handle));
+	bool has_context = stream_has_context(handle);
+	CUresult r = process_enter_host(has_context, has_context ? stream_session(handle) : NULL);
 
 	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/link/control.h"
+#include "client/state/device.h"
 #include "protocol/hash.h"
 
 #define RANK_MAX WIRE_TENSOR_RANK_MAX
@@ -24,6 +25,7 @@ struct arguments {
 	uint32_t kind, type, rank, channels, pixels, interleave, swizzle, promotion, fill;
 	uint32_t box[RANK_MAX], element_strides[RANK_MAX];
 	int32_t lower[RANK_MAX], upper[RANK_MAX];
+	int32_t device; /* ordinal */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -131,6 +133,7 @@ CUDA_EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataTyp
 		!element_strides)
 		return CUDA_ERROR_INVALID_VALUE;
 	memset(&a, 0, sizeof(a));
+	a.device = device_own();
 	a.kind = TILED;
 	a.type = (uint32_t)type;
 	a.rank = rank;
@@ -157,6 +160,7 @@ CUDA_EXPORT CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataTy
 	if (!map || rank < 3 || rank > RANK_MAX || !dims || !strides || !lower || !upper || !element_strides)
 		return CUDA_ERROR_INVALID_VALUE;
 	memset(&a, 0, sizeof(a));
+	a.device = device_own();
 	a.kind = IM2COL;
 	a.type = (uint32_t)type;
 	a.rank = rank;
@@ -183,6 +187,7 @@ CUDA_EXPORT CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address)
 	if (!map)
 		return CUDA_ERROR_INVALID_VALUE;
 	memset(&a, 0, sizeof(a));
+	a.device = device_own();
 	a.kind = OTHER_ADDRESS;
 	a.address = (uint64_t)(uintptr_t)address;
 	memcpy(a.map, map, MAP_BYTES);

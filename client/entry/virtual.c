@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
 #include "client/state/device.h"
+#include "client/state/session.h"
 #include "client/state/space.h"
 #include "client/state/start.h"
 #include "client/state/thread.h"
@@ -38,7 +38,7 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
 		(location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !is_node(location->id)) ||
 		(location->type == CU_MEM_LOCATION_TYPE_HOST && properties->requestedHandleTypes))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (virtual_is_host(location) && !connection.has_host_memory)
+	if (virtual_is_host(location) && !session_self()->connection.has_host_memory)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return device_check_location(location);
 }
@@ -84,12 +84,15 @@ CUDA_EXPORT CUresult cuMemAddressReserve(
 CUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
 {
 	TRACE_CALL();
+	struct session *session;
 	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!space_is_reserved(address, bytes) || virtual_is_mapped(address, bytes))
+	session = space_owner(address, bytes);
+	if (!session || virtual_is_mapped(address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
+	session_use(session);
 	return space_free(address, bytes);
 }
 

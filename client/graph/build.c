@@ -9,16 +9,18 @@
 
 #include "client/graph/form.h"
 #include "client/graph/memory.h"
-#include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/state/event.h"
 #include "client/state/reclaim.h"
 #include "client/state/ids.h"
+#include "client/state/log.h"
 #include "client/state/image.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 #include "client/state/stream.h"
 #include "client/state/uncancelled.h"
 #include "client/submit/callback.h"
+#include "client/submit/crossing.h"
 #include "client/submit/operation.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
@@ -29,6 +31,7 @@
 
 struct graph_build {
 	struct reclaim reclaim;
+	struct session *session; /* that has its graphs */
 	struct graph_form form;
 	struct client_graph *graph;   /* freed with the build on the reclaim list; may be NULL */
 	struct client_stream *stream; /* of the latest launch; NULL: none */
@@ -65,7 +68,7 @@ static void let_change(struct graph_step *step, uint32_t id)
 	struct frmps_graph_head *head = (struct frmps_graph_head *)(void *)step->device.description;
 	uint32_t serial;
 
-	if (!shm_graph_place(&connection.view.shape, id, step->device.bytes))
+	if (!shm_graph_place(&session_self()->connection.view.shape, id, step->device.bytes))
 		return;
 	do
 		serial = ++serials;
@@ -107,6 +110,7 @@ static void drop_graph(uint32_t id)
 
 static void build_free(struct graph_build *build)
 {
+	SESSION_SCOPE(build->session);
 	struct graph_object *objects = NULL;
 
 	for (uint32_t i = 0; i < build->form.count; ++i)
@@ -130,7 +134,7 @@ static bool is_over(const struct reclaim *reclaim)
 		return true;
 	/* After a fault no completion is known any more, but a host function or copy of the build
 	 * may still run in this process. */
-	return process_error() != CUDA_SUCCESS && callback_is_idle();
+	return process_session_error(build->session) != CUDA_SUCCESS && callback_is_idle(build->session);
 }
 
 static struct reclaim_list pending = RECLAIM_LIST_INIT(is_over);
@@ -158,12 +162,15 @@ void build_retire(struct graph_build *build, struct client_graph *graph)
 CUresult build_new(const struct client_graph *graph, uint64_t flags, bool changes,
 	struct graph_build **ret_build, struct graph_node **ret_bad)
 {
+	struct session *session = form_session(graph);
+	SESSION_SCOPE(session ? session : session_self());
 	uint32_t wire = flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY ? FRMPS_GRAPH_PRIORITIES : 0;
 	struct graph_build *build = calloc(1, sizeof(*build));
 	CUresult r;
 
 	if (!build)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	build->session = session_self();
 	r = form_make(graph, wire, &build->form, ret_bad);
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i)
 		if (build->form.steps[i].kind == STEP_DEVICE)
@@ -192,6 +199,8 @@ struct graph_build *build_rest(const struct graph_build *build)
 	struct graph_build *rest = calloc(1, sizeof(*rest));
 
 	if (rest)
+		rest->session = build->session;
+	if (rest)
 		build_follow(rest, build);
 	return rest;
 }
@@ -210,6 +219,8 @@ CUresult build_await(struct client_stream *stream, struct client_stream *other, 
 
 	if (!other || other == stream || wait_is_done(other, seq))
 		return CUDA_SUCCESS;
+	if (other->session != stream->session)
+		return crossing_wait(stream, other, seq);
 	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -401,6 +412,11 @@ CUresult build_launch(struct graph_build *build, struct client_stream *stream,
 					      : CUDA_ERROR_INVALID_HANDLE;
 
 	*ret_begun = false;
+	if (r == CUDA_SUCCESS && stream->session != build->session) {
+		client_log(
+			CLIENT_LOG_ERROR, "a graph is launched in a stream of another device than its own");
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	}
 	/* A launch counts as a single command of the stream for the program. */
 	if (r == CUDA_SUCCESS && claims)
 		r = submit_claim(stream);

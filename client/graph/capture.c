@@ -9,6 +9,7 @@
 #include "client/graph/memory.h"
 #include "client/graph/params.h"
 #include "client/graph/frontier.h"
+#include "client/state/session.h"
 #include "client/state/thread.h"
 #include "client/submit/encode.h"
 
@@ -55,6 +56,11 @@ static struct capture_stream *of(const struct client_stream *stream)
 	return &streams[stream->slot];
 }
 
+static bool is_legacy(const struct client_stream *stream)
+{
+	return stream == stream->session->streams.legacy;
+}
+
 static struct capture *find(uint64_t id)
 {
 	struct capture *capture = captures;
@@ -68,26 +74,35 @@ static bool is_blocking(const struct capture *capture)
 {
 	uint32_t used = stream_slots_used();
 
-	for (uint32_t slot = 1; slot < used; ++slot)
+	for (uint32_t slot = 0; slot < used; ++slot)
 		if (streams[slot].capture == capture && stream_slot(slot)->blocking)
 			return true;
 	return false;
+}
+
+/* A capture has streams of one session only. */
+static bool has_blocking(const struct session *session)
+{
+	bool has = false;
+
+	for (const struct capture *c = captures; c && !has; c = c->next)
+		has = !c->invalid && c->origin->session == session && is_blocking(c);
+	return has;
 }
 
 /* Updates the words that other threads read without the lock. */
 static void publish(void)
 {
 	uint32_t strict = 0, count = 0;
-	bool implicit = false;
 
 	for (const struct capture *c = captures; c; c = c->next) {
 		strict += !c->invalid && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 		count += !c->invalid;
-		implicit |= !c->invalid && is_blocking(c);
 	}
 	word_set(&capture_strict, strict);
 	word_set(&capture_count, count);
-	word_set(&stream_slot(0)->capturing, implicit ? IMPLICIT : OFF);
+	SESSION_FOREACH(session)
+	word_set(&session->streams.legacy->capturing, has_blocking(session) ? IMPLICIT : OFF);
 }
 
 static void invalidate(struct capture *capture)
@@ -96,10 +111,10 @@ static void invalidate(struct capture *capture)
 	publish();
 }
 
-static void invalidate_blocking(void)
+static void invalidate_blocking(const struct session *session)
 {
 	for (struct capture *c = captures; c; c = c->next)
-		c->invalid |= is_blocking(c);
+		c->invalid |= c->origin->session == session && is_blocking(c);
 	publish();
 }
 
@@ -129,7 +144,7 @@ static void finish(struct capture *capture, struct graph_object **ret_objects)
 	struct capture **at = &captures;
 	uint32_t used = stream_slots_used();
 
-	for (uint32_t slot = 1; slot < used; ++slot) {
+	for (uint32_t slot = 0; slot < used; ++slot) {
 		if (streams[slot].capture != capture)
 			continue;
 		streams[slot].capture = NULL;
@@ -154,8 +169,8 @@ static CUresult enter(struct client_stream *stream, struct capture **ret_capture
 {
 	struct capture *capture = of(stream)->capture;
 
-	if (stream->slot == 0) {
-		invalidate_blocking();
+	if (is_legacy(stream)) {
+		invalidate_blocking(stream->session);
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
 	if (!capture)
@@ -297,7 +312,7 @@ static CUresult wait_captured(struct client_stream *stream, const struct capture
 {
 	struct capture *theirs = find(captured->id), *mine = of(stream)->capture;
 
-	if (stream->slot == 0 && theirs) {
+	if (is_legacy(stream) && theirs) {
 		invalidate(theirs);
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
@@ -310,6 +325,11 @@ static CUresult wait_captured(struct client_stream *stream, const struct capture
 	}
 	if (theirs->invalid)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	/* A graph is of one device. */
+	if (stream->session != theirs->origin->session) {
+		invalidate(theirs);
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
 	if (mine && mine != theirs) {
 		invalidate(mine);
 		invalidate(theirs);
@@ -480,7 +500,7 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
 
 	if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (stream->slot == 0)
+	if (is_legacy(stream))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	graph_enter();
 	r = begin(stream, mode, graph, nodes, data, count);
@@ -505,7 +525,7 @@ static CUresult check_joined(const struct capture *capture)
 
 	if (!graph_mark_before(capture->graph, ends->nodes, ends->count))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	for (uint32_t slot = 1; slot < used; ++slot)
+	for (uint32_t slot = 0; slot < used; ++slot)
 		if (streams[slot].capture == capture && !are_marked(&streams[slot].frontier))
 			return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 	return are_marked(&capture->left) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
@@ -541,7 +561,7 @@ CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph)
 	struct graph_object *objects = NULL;
 	CUresult r;
 
-	if (stream->slot == 0)
+	if (is_legacy(stream))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	graph_enter();
 	r = end(stream, ret_graph, &objects);
@@ -590,7 +610,7 @@ CUresult capture_query(struct client_stream *stream, struct capture_info *ret_in
 	*ret_info = (struct capture_info){.status = CU_STREAM_CAPTURE_STATUS_NONE};
 	if (!capture_is_on(stream))
 		return CUDA_SUCCESS;
-	if (stream->slot == 0)
+	if (is_legacy(stream))
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	graph_enter();
 	if (s->capture && s->capture->invalid)

@@ -8,11 +8,13 @@
 
 #include "client/graph/memory.h"
 #include "client/stage/copy.h"
+#include "client/state/array.h"
 #include "client/state/event.h"
 #include "client/state/function.h"
 #include "client/state/host.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "protocol/command.h"
 
 #define NOWHERE UINT32_MAX
@@ -121,6 +123,8 @@ static CUresult add_kernel(struct item *item, const struct graph_kernel *kernel)
 
 	if (!function || function->serial != kernel->function_serial)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (function->session != session_self())
+		return CUDA_ERROR_NOT_SUPPORTED;
 	function_launched(function);
 	item->op = FRMPS_OP_LAUNCH;
 	item->flags = kernel->cooperative ? FRMPS_CMD_COOPERATIVE : 0;
@@ -222,6 +226,12 @@ static CUresult add_staged(struct maker *maker, const struct graph_node *node, c
 	return add_link(maker, maker->count - 2, NULL);
 }
 
+/* Whether a side is memory of another device than the graph's. */
+static bool is_elsewhere(const struct copy_side *side)
+{
+	return side->place == COPY_DEVICE && side->session != session_self();
+}
+
 static CUresult add_copy(struct maker *maker, struct graph_node *node, uint32_t begin)
 {
 	struct box box = node->params.copy.box;
@@ -233,6 +243,8 @@ static CUresult add_copy(struct maker *maker, struct graph_node *node, uint32_t 
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (!empty && (is_elsewhere(&dst) || is_elsewhere(&src)))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!empty && !here && (dst.place == COPY_PAGEABLE || src.place == COPY_PAGEABLE))
 		return add_staged(maker, node, &box, &dst, &src, begin);
 	item = add_item(maker, here);
@@ -668,6 +680,53 @@ static CUresult add_values(struct maker *maker, const struct client_graph *graph
 	return r;
 }
 
+/* NULL: it is host memory. */
+static struct session *session_of_side(const struct box_side *box_side)
+{
+	struct copy_side side;
+
+	if (box_side->array)
+		return box_side->array->session;
+	return copy_classify(box_side->address, 1, &side) == CUDA_SUCCESS && side.place == COPY_DEVICE
+		       ? side.session
+		       : NULL;
+}
+
+static struct session *session_of(const struct graph_params *params)
+{
+	const struct client_function *function;
+	struct session *session = NULL;
+	struct client_graph *const *inside;
+	uint32_t count;
+
+	switch (params->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		function = function_find(params->kernel.function);
+		return function ? function->session : NULL;
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		return session_holding(params->set.dst);
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		session = session_of_side(&params->copy.box.dst);
+		return session ? session : session_of_side(&params->copy.box.src);
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+		return session_holding(graph_memory_address(params->memory));
+	default:
+		count = graph_inside(params, &inside);
+		for (uint32_t i = 0; i < count && !session; ++i)
+			session = form_session(inside[i]);
+		return session;
+	}
+}
+
+struct session *form_session(const struct client_graph *graph)
+{
+	struct session *session = NULL;
+
+	for (uint32_t i = 0; i < graph->count && !session; ++i)
+		session = session_of(&graph->nodes[i]->params);
+	return session;
+}
+
 CUresult form_make(const struct client_graph *graph, uint32_t flags, struct graph_form *ret_form,
 	struct graph_node **ret_bad)
 {
@@ -709,8 +768,8 @@ static CUresult make_item(const struct graph_node *node, struct item *ret_item)
 		return add_set(ret_item, &node->params.set);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		r = box_is_empty(&box) ? CUDA_SUCCESS : copy_examine(&box, node->params.copy.how, &dst, &src);
-		if (r == CUDA_SUCCESS && !box_is_empty(&box) && dst.place != COPY_PAGEABLE &&
-			src.place != COPY_PAGEABLE && (dst.place == COPY_DEVICE || src.place == COPY_DEVICE))
+		if (r == CUDA_SUCCESS && !box_is_empty(&box) && copy_reaches(&dst) && copy_reaches(&src) &&
+			(dst.place == COPY_DEVICE || src.place == COPY_DEVICE))
 			add_device_copy(ret_item, box, &dst, &src);
 		return r;
 	default:

@@ -52,14 +52,19 @@ struct graph_form {
 	uint32_t pinned_count, pinned_room;
 };
 
+/** The session of a graph: of its first node that names a kernel or memory of a device. NULL: none
+ * does. */
+struct session *form_session(const struct client_graph *graph);
+
 /**
- * Takes a graph apart. No other thread changes the graph meanwhile; no lock is held: the function
- * asks the service for pinned memory.
+ * Takes a graph apart, in the calling thread's session. No other thread changes the graph
+ * meanwhile; no lock is held: the function asks the service for pinned memory.
  * @flags: FRMPS_GRAPH_*
  * @ret_form: zero, or with steps, on failure too: the caller calls form_deinit()
  * @ret_bad: the node that caused the error, or NULL; written on failure
  * Return: CUDA_ERROR_INVALID_VALUE (a circle of edges, memory that may not be named),
- * CUDA_ERROR_INVALID_HANDLE (a destroyed kernel or event), CUDA_ERROR_OUT_OF_MEMORY.
+ * CUDA_ERROR_INVALID_HANDLE (a destroyed kernel or event), CUDA_ERROR_OUT_OF_MEMORY,
+ * CUDA_ERROR_NOT_SUPPORTED (also for a node of another device).
  */
 CUresult form_make(const struct client_graph *graph, uint32_t flags, struct graph_form *ret_form,
 	struct graph_node **ret_bad);

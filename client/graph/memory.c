@@ -9,6 +9,7 @@
 
 #include "client/state/memory.h"
 #include "client/state/mempool.h"
+#include "client/state/session.h"
 
 struct graph_memory {
 	struct graph_memory *next;
@@ -17,7 +18,8 @@ struct graph_memory {
 	uint64_t bytes;
 	unsigned int references;
 	bool allocated;
-	bool counted;		      /* in `there` */
+	struct session *session;
+	bool counted;		      /* in the figures of the session */
 	struct client_stream *stream; /* of the latest free; NULL: that is done */
 	uint64_t seq;
 };
@@ -28,10 +30,6 @@ struct graph_memory {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_memory *all;
 static void *by_address;
-/* Bytes of the memory that launches have used; and bytes that the driver would have on the device
- * for it: the most since the latest trim. */
-static uint64_t there, held;
-static uint64_t used_high, reserved_high;
 
 static int compare(const void *one, const void *other)
 {
@@ -53,16 +51,18 @@ static void raise_to(uint64_t *high, uint64_t value)
 
 static void count(struct graph_memory *memory)
 {
-	there += memory->counted ? 0 : memory->bytes;
+	struct graph_figures *figures = &memory->session->graphs;
+
+	figures->there += memory->counted ? 0 : memory->bytes;
 	memory->counted = true;
-	raise_to(&held, granules(there));
-	raise_to(&used_high, held);
-	raise_to(&reserved_high, held);
+	raise_to(&figures->held, granules(figures->there));
+	raise_to(&figures->used_high, figures->held);
+	raise_to(&figures->reserved_high, figures->held);
 }
 
 static void uncount(struct graph_memory *memory)
 {
-	there -= memory->counted ? memory->bytes : 0;
+	memory->session->graphs.there -= memory->counted ? memory->bytes : 0;
 	memory->counted = false;
 }
 
@@ -75,6 +75,7 @@ CUresult graph_memory_new(CUcontext context, uint64_t bytes, struct graph_memory
 		free(memory);
 		return r;
 	}
+	memory->session = session_self();
 	memory->context = context;
 	memory->bytes = bytes;
 	memory->references = 1;
@@ -132,16 +133,22 @@ static struct graph_memory *take_unused(void)
 void graph_memory_reap(void)
 {
 	struct graph_memory *unused = take_unused(), *memory;
-	bool any = unused != NULL;
 
 	while ((memory = unused)) {
 		unused = memory->next;
-		if (memory->address)
+		SESSION_SCOPE(memory->session);
+		if (memory->address) {
 			mempool_free_behind(memory->address, memory->stream, memory->seq);
+			mempool_settle();
+		}
 		free(memory);
 	}
-	if (any)
-		mempool_settle();
+}
+
+/* Under the lock. */
+static void forget_rest(struct session *session)
+{
+	session->graphs.held = granules(session->graphs.there);
 }
 
 void graph_memory_release_context(CUcontext context)
@@ -155,7 +162,7 @@ void graph_memory_release_context(CUcontext context)
 		memory->allocated = false;
 		memory->address = 0;
 	}
-	held = granules(there);
+	forget_rest(session_self());
 	pthread_mutex_unlock(&lock);
 }
 
@@ -164,9 +171,9 @@ void graph_memory_trim(void)
 	graph_memory_reap();
 	pthread_mutex_lock(&lock);
 	for (struct graph_memory *memory = all; memory; memory = memory->next)
-		if (!memory->allocated)
+		if (!memory->allocated && memory->session == session_self())
 			uncount(memory);
-	held = granules(there);
+	forget_rest(session_self());
 	pthread_mutex_unlock(&lock);
 }
 
@@ -311,19 +318,20 @@ void graph_memory_undo_allocate(struct graph_memory *memory)
 
 CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value)
 {
+	const struct graph_figures *figures = &session_self()->graphs;
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&lock);
 	switch (attribute) {
 	case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
 	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-		*ret_value = held;
+		*ret_value = figures->held;
 		break;
 	case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-		*ret_value = used_high;
+		*ret_value = figures->used_high;
 		break;
 	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-		*ret_value = reserved_high;
+		*ret_value = figures->reserved_high;
 		break;
 	default:
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -335,12 +343,13 @@ CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value)
 /* Setting a high mark to 0 resets it to the current value. */
 CUresult graph_memory_set(CUgraphMem_attribute attribute, uint64_t value)
 {
+	struct graph_figures *figures = &session_self()->graphs;
 	bool is_used = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH;
 
 	if ((!is_used && attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) || value != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
-	*(is_used ? &used_high : &reserved_high) = held;
+	*(is_used ? &figures->used_high : &figures->reserved_high) = figures->held;
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
 }

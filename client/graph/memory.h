@@ -15,6 +15,13 @@
 struct client_stream;
 struct graph_memory;
 
+/* Bytes of the memory that launches of a session have used; guarded by the lock of the memory. */
+struct graph_figures {
+	uint64_t there;
+	uint64_t held; /* that the driver would have on the device for it: the most since the latest trim */
+	uint64_t used_high, reserved_high;
+};
+
 /** CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE for 0 bytes. The graph lock is not held. */
 CUresult graph_memory_new(CUcontext context, uint64_t bytes, struct graph_memory **ret_memory);
 void graph_memory_ref(struct graph_memory *memory);
@@ -26,7 +33,9 @@ void graph_memory_unref(struct graph_memory *memory);
  */
 void graph_memory_reap(void);
 
-/** Reaps, and stops counting memory in which no allocation lives. */
+/**
+ * Reaps, and stops counting memory of the calling thread's session in which no allocation lives.
+ */
 void graph_memory_trim(void);
 
 /** The memory of a context's graphs is about to be freed with the context's other memory. */
@@ -68,7 +77,7 @@ void graph_memory_undo_free(CUdeviceptr address);
 /** The free node is behind this command at the latest. */
 void graph_memory_freed(CUdeviceptr address, struct client_stream *stream, uint64_t seq);
 
-/** The attributes; values are bytes. */
+/** The attributes of the calling thread's session; values are bytes. */
 CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value);
 CUresult graph_memory_set(CUgraphMem_attribute attribute, uint64_t value);
 

@@ -114,7 +114,7 @@ static void *serve(void *unused)
  * be made. */
 static bool hand_over(struct object *object)
 {
-	serving = serving || helper_start(serve) == CUDA_SUCCESS;
+	serving = serving || helper_start(serve, NULL) == CUDA_SUCCESS;
 	if (serving) {
 		STAILQ_INSERT_TAIL(&due, object, link);
 		pthread_cond_signal(&arrival);

@@ -29,14 +29,13 @@
 #include "client/link/mps.h"
 #include "client/state/descriptor.h"
 #include "client/state/log.h"
+#include "client/state/session.h"
 #include "protocol/command.h"
 #include "protocol/place.h"
 
 #define TIMEOUT_SECONDS 10
 #define WINDOW_TRIES	3
 #define FORK_SECONDS	1
-
-struct connection connection = {.control_fd = -1, .doorbell_fd = -1};
 
 static pthread_mutex_t descriptors = PTHREAD_MUTEX_INITIALIZER;
 static sigset_t mask;		/* guarded by `descriptors`: of the thread that forks */
@@ -94,12 +93,20 @@ static void close_one(int *fd)
 	*fd = -1;
 }
 
+static void close_both(struct connection *c)
+{
+	close_one(&c->control_fd);
+	close_one(&c->doorbell_fd);
+}
+
 void connect_abandon(void)
 {
 	if (greeting)
 		packet_close_fds(greeting);
-	close_one(&connection.control_fd);
-	close_one(&connection.doorbell_fd);
+	for (struct session *session = sessions; session < sessions + PLACE_DEVICES; ++session) {
+		if (word_acquire(&session->life) != SESSION_UNUSED)
+			close_both(&session->connection);
+	}
 }
 
 /* @packet: where descriptors will arrive; NULL: received descriptors are not needed any more */
@@ -141,29 +148,29 @@ int64_t connect_timeout_ms(void)
 }
 
 /* Return: 0 or -errno */
-static int open_socket(void)
+static int open_socket(struct connection *c)
 {
 	struct connect_change change;
 	int r;
 
 	connect_begin_change(&change);
-	connection.control_fd = descriptor_above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-	r = connection.control_fd < 0 ? -errno : 0;
+	c->control_fd = descriptor_above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	r = c->control_fd < 0 ? -errno : 0;
 	connect_end_change(&change);
 	return r;
 }
 
-static void close_socket(void)
+static void close_socket(struct connection *c)
 {
 	struct connect_change change;
 
 	connect_begin_change(&change);
-	close_one(&connection.control_fd);
+	close_one(&c->control_fd);
 	connect_end_change(&change);
 }
 
 /* Connects to a path. Return: 0 or -errno. */
-static int dial(const char *path, int64_t deadline)
+static int dial(struct connection *c, const char *path, int64_t deadline)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int64_t left = deadline - connect_now_ms();
@@ -175,10 +182,10 @@ static int dial(const char *path, int64_t deadline)
 	if (left <= 0)
 		return -ETIMEDOUT;
 	strcpy(address.sun_path, path);
-	r = open_socket();
+	r = open_socket(c);
 	if (r < 0)
 		return r;
-	fd = connection.control_fd;
+	fd = c->control_fd;
 	/* Bounds connect() itself, which waits while the listener's queue is full. */
 	patience = (struct timeval){.tv_sec = left / 1000, .tv_usec = left % 1000 * 1000};
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
@@ -187,7 +194,7 @@ static int dial(const char *path, int64_t deadline)
 	} while (r < 0 && errno == EINTR);
 	if (r < 0) {
 		r = -errno;
-		close_socket();
+		close_socket(c);
 		return r;
 	}
 	patience = (struct timeval){0};
@@ -203,7 +210,7 @@ bool connect_is_place(unsigned number)
 }
 
 /* Connects to the socket of a device, and logs the reason of a failure. Return: 0 or -errno. */
-static int dial_service(unsigned number, int64_t deadline)
+static int dial_service(struct connection *c, unsigned number, int64_t deadline)
 {
 	char path[PLACE_BYTES];
 	int r;
@@ -215,7 +222,7 @@ static int dial_service(unsigned number, int64_t deadline)
 			path);
 		return -EACCES;
 	}
-	r = dial(path, deadline);
+	r = dial(c, path, deadline);
 	if (r < 0)
 		client_log(CLIENT_LOG_ERROR,
 			"cannot reach the service at %s: %s (is frmps-server running? FRMPS_SOCKET or "
@@ -501,7 +508,7 @@ static CUresult attempt(int64_t deadline, const struct connect_wish *wish, uint6
 {
 	const struct wire_welcome *w = &answer->message.welcome;
 	CUresult r;
-	int e = dial_service(wish->number, deadline);
+	int e = dial_service(c, wish->number, deadline);
 
 	if (e < 0)
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -511,7 +518,7 @@ static CUresult attempt(int64_t deadline, const struct connect_wish *wish, uint6
 	if (r == CUDA_SUCCESS)
 		r = hear(c->control_fd, wish, deadline, answer, ret_hung_up);
 	if (r == CUDA_SUCCESS && answer->message.type == WIRE_DESCRIPTION) {
-		close_socket();
+		close_socket(c);
 		return connect_judge_description(&answer->message.description);
 	}
 	if (r == CUDA_SUCCESS)
@@ -549,7 +556,7 @@ static CUresult connect_for(struct connect_wish wish, struct control_answer *wel
 	for (int i = 0, deaths = 0; (again && i < WINDOW_TRIES) || (hung_up && deaths < CONNECT_DEATHS);) {
 		again = hung_up = false;
 		expect_greeting(&welcome->packet);
-		r = attempt(deadline, &wish, refused, welcome, &connection, &again, &hung_up);
+		r = attempt(deadline, &wish, refused, welcome, &session_self()->connection, &again, &hung_up);
 		i += again;
 		deaths += hung_up;
 		if (r == CUDA_SUCCESS)
@@ -582,13 +589,16 @@ CUresult connect_open(
 
 void connect_close(void)
 {
+	struct connection *c = &session_self()->connection;
 	struct connect_change change;
 
-	if (connection.window_base)
-		munmap((void *)(uintptr_t)connection.window_base, WINDOW_BYTES);
-	shm_view_unmap(&connection.view);
+	if (c->window_base)
+		munmap((void *)(uintptr_t)c->window_base, WINDOW_BYTES);
+	shm_view_unmap(&c->view);
 	connect_begin_change(&change);
-	connect_abandon();
-	connection = (struct connection){.control_fd = -1, .doorbell_fd = -1};
+	if (greeting)
+		packet_close_fds(greeting);
+	close_both(c);
+	*c = CONNECTION_NULL;
 	connect_end_change(&change);
 }

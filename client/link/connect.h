@@ -1,7 +1,7 @@
-// The session with the service: finds the service, does the handshake, maps the regions and
-// reserves the window of the address space. cuInit opens the session where the service has one
-// device, else the first call that needs it (start.h). The library never closes it: the kernel does
-// that at exit, and the service notices.
+// The connection of a session: finds the service of its device, does the handshake, maps the
+// regions and reserves the window of the address space. cuInit opens the session where the service
+// has one device, else the first call that needs one on the device (start.h). The library never
+// closes it: the kernel does that at exit, and the service notices.
 
 #ifndef FRMPS_CLIENT_LINK_CONNECT_H
 #define FRMPS_CLIENT_LINK_CONNECT_H
@@ -19,6 +19,8 @@
 #define WINDOWS	     448u
 #define WINDOW_WORDS (WINDOWS / 64)
 
+/* Of a session (state/session.h). The thread that opens the session writes it before any other
+ * thread may read it; read-only afterwards. */
 struct connection {
 	int control_fd;
 	int doorbell_fd;
@@ -31,23 +33,22 @@ struct connection {
 	bool has_host_memory; /* FRMPS_FEATURE_HOST */
 };
 
-/* The process's only connection. The thread that opens the session writes it before any other
- * thread may read it; read-only afterwards. */
-extern struct connection connection;
+#define CONNECTION_NULL ((struct connection){.control_fd = -1, .doorbell_fd = -1})
 
 /* What a Hello wants of the service: Hello.describe. */
 enum connect_want { CONNECT_SESSION, CONNECT_SESSION_OF_ONE, CONNECT_DESCRIPTION };
 
 /**
- * Connects to the service of one device and does the handshake.
+ * Connects the calling thread's session to the service of one device and does the handshake.
  * @number: of the device; @memory_limit: most memory that the program wants there, bytes; 0: no
  * limit
  * @want: CONNECT_SESSION_OF_ONE: a session if the service has a single device, else a description.
  * An old service gives a session in any case
  * @ret_answer: holds Welcome or Description afterwards, without its descriptors
- * Return: CUDA_SUCCESS with `connection` filled in for a session; CUDA_ERROR_MPS_CONNECTION_FAILED
- * without a service, CUDA_ERROR_MPS_SERVER_NOT_READY if the service does not answer in time, the
- * service's own refusal, CUDA_ERROR_OUT_OF_MEMORY. The reason was logged.
+ * Return: CUDA_SUCCESS with the session's connection filled in for CONNECT_SESSION;
+ * CUDA_ERROR_MPS_CONNECTION_FAILED without a service, CUDA_ERROR_MPS_SERVER_NOT_READY if the
+ * service does not answer in time, the service's own refusal, CUDA_ERROR_OUT_OF_MEMORY. The reason
+ * was logged.
  */
 CUresult connect_open(
 	unsigned number, uint64_t memory_limit, enum connect_want want, struct control_answer *ret_answer);
@@ -55,11 +56,11 @@ CUresult connect_open(
 /** True if there is something at the place of a device's socket. */
 bool connect_is_place(unsigned number);
 
-/** Closes a connection that cuInit cannot use. */
+/** Closes the connection of the calling thread's session, which cuInit cannot use. */
 void connect_close(void);
 
 /**
- * Around a fork: the connection's descriptors, also of a connection in progress, do not change
+ * Around a fork: the descriptors of all connections, also of one in progress, do not change
  * meanwhile, unless the fork takes long.
  */
 void connect_hold(void);

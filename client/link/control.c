@@ -1,4 +1,4 @@
-// A single request at a time over the control socket, on the program's threads. The lock is only a
+// A single request at a time over a control socket, on the program's threads. The lock is only a
 // queue: a thread takes no other lock inside.
 
 #include "client/link/control.h"
@@ -12,9 +12,15 @@
 #include "client/link/lost.h"
 #include "client/state/log.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 
-static pthread_mutex_t line = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t latest_id = 1; /* guarded by `line`; 1 was the Hello */
+void control_start(void)
+{
+	struct control *control = &session_self()->control;
+
+	pthread_mutex_init(&control->lock, NULL);
+	control->latest_id = 1; /* was the Hello */
+}
 
 struct control_answer *control_answer_new(void)
 {
@@ -43,23 +49,23 @@ struct control_answer *control_answer_free(struct control_answer *answer)
 }
 
 /* Waits until there is something to read; a hang-up counts. */
-static void await_packet(void)
+static void await_packet(int fd)
 {
-	struct pollfd p = {.fd = connection.control_fd, .events = POLLIN};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	while (poll(&p, 1, -1) < 0 && errno == EINTR)
 		continue;
 }
 
 /* Receives the Reply to request `id`. Return: 0, or anything else when the service is lost. */
-static int receive_reply(uint64_t id, struct control_answer *answer)
+static int receive_reply(int fd, uint64_t id, struct control_answer *answer)
 {
 	int r;
 
 	for (;;) {
-		await_packet();
+		await_packet(fd);
 		packet_close_fds(&answer->packet);
-		r = packet_receive(connection.control_fd, &answer->packet);
+		r = packet_receive(fd, &answer->packet);
 		if (r == PACKET_E_AGAIN)
 			continue;
 		/* The program has too many open files. That is an answer: the caller misses the
@@ -80,6 +86,8 @@ static int receive_reply(uint64_t id, struct control_answer *answer)
 
 CUresult control_call(struct wire_message *request, struct control_answer *ret_answer)
 {
+	const struct connection *connection = &session_self()->connection;
+	struct control *control = &session_self()->control;
 	CUresult r = process_error();
 	bool sent;
 	int e, cancelable;
@@ -88,14 +96,14 @@ CUresult control_call(struct wire_message *request, struct control_answer *ret_a
 		return r;
 	/* A thread that is cancelled here would block the others for ever. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-	pthread_mutex_lock(&line);
-	request->id = ++latest_id;
-	request->session = connection.session;
-	e = message_send(connection.control_fd, request, NULL, 0);
+	pthread_mutex_lock(&control->lock);
+	request->id = ++control->latest_id;
+	request->session = connection->session;
+	e = message_send(connection->control_fd, request, NULL, 0);
 	sent = e == 0;
 	if (sent)
-		e = receive_reply(request->id, ret_answer);
-	pthread_mutex_unlock(&line);
+		e = receive_reply(connection->control_fd, request->id, ret_answer);
+	pthread_mutex_unlock(&control->lock);
 	pthread_setcancelstate(cancelable, NULL);
 	/* Too long for a packet; the connection is intact. */
 	if (!sent && e == PACKET_E_INVALID)
@@ -103,7 +111,7 @@ CUresult control_call(struct wire_message *request, struct control_answer *ret_a
 	if (!sent && e == -ENOMEM)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (e != 0)
-		return lost_report("the control socket was closed");
+		return lost_report(session_self(), "the control socket was closed");
 	return (CUresult)ret_answer->message.reply.code;
 }
 

@@ -1,9 +1,13 @@
-// Requests to the service over the control socket: everything that is slow or has descriptors,
-// which only answers have. Any thread of the program; a single request is in flight at a time
-// (requests are rare). A caller may hold locks that come before `control` (shm/locks.def).
+// Requests to the service over the control socket of the calling thread's session: everything that
+// is slow or has descriptors, which only answers have. Any thread of the program; a single request
+// is in flight at a time (requests are rare). A caller may hold locks that come before `control`
+// (shm/locks.def).
 
 #ifndef FRMPS_CLIENT_LINK_CONTROL_H
 #define FRMPS_CLIENT_LINK_CONTROL_H
+
+#include <pthread.h>
+#include <stdint.h>
 
 #include "protocol/cuda_abi.h"
 #include "protocol/socket.h"
@@ -15,6 +19,15 @@ struct control_answer {
 	struct packet packet;
 	struct wire_message message; /* type WIRE_REPLY when the call succeeded */
 };
+
+/* Of a session: the turn of its threads. */
+struct control {
+	pthread_mutex_t lock;
+	uint64_t latest_id; /* guarded by lock */
+};
+
+/** Called by session start. */
+void control_start(void);
 
 struct control_answer *control_answer_new(void);
 struct control_answer *control_answer_free(struct control_answer *answer);

@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
 #include "client/state/clock.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 #include "shm/order.h"
 
 /* Longest sleep of a waiting thread between two looks at the control socket. */
@@ -25,9 +25,9 @@ void lost_watch(lost_ended_fn *ended)
 	atomic_store(&watcher, ended);
 }
 
-CUresult lost_verdict(void)
+CUresult lost_verdict(struct session *session)
 {
-	const struct shm_server_header *server = connection.view.server;
+	const struct shm_server_header *server = session->connection.view.server;
 	uint32_t state = word_acquire(&((struct shm_server_header *)server)->state);
 	char reason[sizeof(server->reason)];
 	lost_ended_fn *ended;
@@ -40,42 +40,41 @@ CUresult lost_verdict(void)
 	reason[sizeof(reason) - 1] = '\0';
 	ended = atomic_load(&watcher);
 	if (ended)
-		ended();
-	return process_fail(code ? (CUresult)code : CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
+		ended(session);
+	return process_fail(session, code ? (CUresult)code : CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
 }
 
-CUresult lost_check(void)
+CUresult lost_check(struct session *session)
 {
-	struct pollfd p = {.fd = connection.control_fd, .events = POLLRDHUP};
+	struct pollfd p = {.fd = session->connection.control_fd, .events = POLLRDHUP};
 	struct timespec at_once = {0};
-	CUresult r = lost_verdict();
+	CUresult r = lost_verdict(session);
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (syscall(SYS_ppoll, &p, 1, &at_once, NULL, 0) > 0 &&
 		(p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))
-		return lost_report("the service is gone");
+		return lost_report(session, "the service is gone");
 	return CUDA_SUCCESS;
 }
 
-CUresult lost_glance(void)
+CUresult lost_glance(struct session *session)
 {
-	static word64 latest; /* of the checks, by any thread */
 	uint64_t now = clock_now_ns();
 	CUresult r;
 
-	if (now - word_relaxed(&latest) >= GLANCE_NS) {
-		word_set(&latest, now);
-		return lost_check();
+	if (now - word_relaxed(&session->glanced) >= GLANCE_NS) {
+		word_set(&session->glanced, now);
+		return lost_check(session);
 	}
-	r = lost_verdict();
+	r = lost_verdict(session);
 	/* Another thread's check may have found the loss. */
-	return r == CUDA_SUCCESS ? process_error() : r;
+	return r == CUDA_SUCCESS ? process_session_error(session) : r;
 }
 
-CUresult lost_report(const char *how)
+CUresult lost_report(struct session *session, const char *how)
 {
-	CUresult r = lost_verdict();
+	CUresult r = lost_verdict(session);
 
-	return r != CUDA_SUCCESS ? r : process_fail(CUDA_ERROR_MPS_RPC_FAILURE, how);
+	return r != CUDA_SUCCESS ? r : process_fail(session, CUDA_ERROR_MPS_RPC_FAILURE, how);
 }

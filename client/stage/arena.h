@@ -1,6 +1,6 @@
-// Staging memory for copies of pageable memory: the session's arena, cut at the start into pieces
-// of up to three sizes. A piece is FREE, HELD by a thread, or SENT: named by a command, and free
-// again once that command is done. Any thread.
+// Staging memory for copies of pageable memory: the arena of the stream's session, cut at the start
+// into pieces of up to three sizes. A piece is FREE, HELD by a thread, or SENT: named by a command,
+// and free again once that command is done. Any thread.
 //
 // A stream may have three times as many pieces of a size as remain free. So a stalled stream leaves
 // a quarter of the pieces to the others, a second one a quarter of these, and so on. A thread
@@ -10,12 +10,46 @@
 #ifndef FRMPS_CLIENT_STAGE_ARENA_H
 #define FRMPS_CLIENT_STAGE_ARENA_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "shm/order.h"
 
 struct client_stream;
-struct arena_piece;
+
+enum arena_state { ARENA_FREE, ARENA_HELD, ARENA_SENT };
+
+struct arena_piece {
+	enum arena_state state;
+	uint32_t class;
+	uint64_t offset;
+	struct client_stream *stream; /* HELD, SENT */
+	word64 seq; /* frees the piece when done; HELD: 0 while the holder fills or empties the piece */
+};
+
+struct arena_class {
+	uint64_t bytes; /* of a piece */
+	uint32_t most;
+	uint32_t part; /* of the arena, in sixteenths; the largest existing size gets the rest */
+	uint32_t first, count;
+	uint32_t used; /* not FREE */
+};
+
+#define ARENA_CLASSES 3
+/* Most pieces of each size. Searches are linear; of the largest size there are as many as the
+ * largest arena has. */
+#define ARENA_SMALL_MOST  512
+#define ARENA_MIDDLE_MOST 256
+#define ARENA_LARGE_MOST  1024
+
+/* Of a session; guarded by lock. */
+struct arena {
+	pthread_mutex_t lock;
+	struct arena_class classes[ARENA_CLASSES];
+	uint64_t latest_search;
+	struct arena_piece pieces[ARENA_SMALL_MOST + ARENA_MIDDLE_MOST + ARENA_LARGE_MOST];
+};
 
 /* A held piece. */
 struct arena_lease {
@@ -48,7 +82,7 @@ void arena_sent(struct arena_lease *lease, uint64_t seq);
 /** Frees the piece now. */
 void arena_release(struct arena_lease *lease);
 
-/** Called by process start. */
+/** Called by session start. */
 void arena_start(void);
 
 #endif

@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/link/connect.h"
 #include "client/stage/arena.h"
 #include "client/stage/bounce.h"
+#include "client/stage/ferry.h"
 #include "client/state/array.h"
 #include "client/state/ranges.h"
 #include "client/state/registered.h"
+#include "client/state/session.h"
 #include "client/state/space.h"
 #include "client/submit/callback.h"
 #include "client/submit/submit.h"
@@ -40,7 +41,7 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 	if (!address)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (ranges_lookup(address, &range) != 0) {
-		if (address - connection.window_base < WINDOW_BYTES || space_is_foreign(address))
+		if (space_is_window(address))
 			return CUDA_ERROR_INVALID_VALUE;
 		*ret_side = (struct copy_side){.place = COPY_PAGEABLE};
 		return CUDA_SUCCESS;
@@ -50,6 +51,7 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret_side = (struct copy_side){.place = place_of(range.kind),
 		.managed = range.kind == RANGE_MANAGED,
+		.session = range.session,
 		.sync = range.sync_memops};
 	if (range.kind == RANGE_REGISTERED) {
 		uint64_t device = registered_device_address(&range);
@@ -59,7 +61,17 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 		ret_side->read_only = range.flags & CU_MEMHOSTREGISTER_READ_ONLY;
 		ret_side->shift = device ? device - range.address : 0;
 	}
+	if (ret_side->place == COPY_PINNED && range.session != session_self()) {
+		ret_side->place = COPY_PAGEABLE;
+		ret_side->registered = ret_side->pinned = true;
+		ret_side->shift = 0;
+	}
 	return CUDA_SUCCESS;
+}
+
+bool copy_reaches(const struct copy_side *side)
+{
+	return side->place == COPY_PINNED || (side->place == COPY_DEVICE && side->session == session_self());
 }
 
 static CUresult classify_side(const struct box *box, const struct box_side *side, struct copy_side *ret_side)
@@ -67,7 +79,7 @@ static CUresult classify_side(const struct box *box, const struct box_side *side
 	uint64_t bytes;
 
 	if (side->array) { /* the caller has checked that the box lies in the array */
-		*ret_side = (struct copy_side){.place = COPY_DEVICE};
+		*ret_side = (struct copy_side){.place = COPY_DEVICE, .session = side->array->session};
 		return array_is(side->array, side->serial) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	}
 	if (!box_extent(box, side, &bytes))
@@ -304,16 +316,17 @@ static void copy_late(void *user)
 	free(late);
 }
 
-static bool reads_at_once(const struct copy_side *src)
+/* Memory that the call reads or writes before the return. */
+static bool is_plain(const struct copy_side *side)
 {
-	return src->place == COPY_PAGEABLE && !src->registered;
+	return side->place == COPY_PAGEABLE && !side->registered;
 }
 
 /* Programs treat managed memory as the device's, and do not wait for its asynchronous copies,
  * except for copies to pageable memory, and for large copies from pageable memory. */
 static bool is_late(const struct box *box, const struct copy_side *dst, const struct copy_side *src)
 {
-	if (reads_at_once(src))
+	if (is_plain(src))
 		return dst->managed && box_bytes(box) <= LATE_MOST;
 	return (dst->place == COPY_PINNED || dst->registered) && (dst->managed || src->managed);
 }
@@ -321,13 +334,13 @@ static bool is_late(const struct box *box, const struct copy_side *dst, const st
 static CUresult copy_here_late(
 	const struct box *box, const struct copy_side *src, struct client_stream *stream)
 {
-	struct late *late = malloc(sizeof(*late) + (reads_at_once(src) ? box_bytes(box) : 0));
+	struct late *late = malloc(sizeof(*late) + (is_plain(src) ? box_bytes(box) : 0));
 	CUresult r;
 
 	if (!late)
 		return copy_here(box, stream);
 	late->box = *box;
-	if (reads_at_once(src)) {
+	if (is_plain(src)) {
 		struct box in = *box;
 
 		in.dst = late->box.src = staged_side(box, (uint64_t)(uintptr_t)late->bytes);
@@ -369,9 +382,9 @@ static CUresult classify(
 		r = classify_side(box, &box->src, ret_src);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if ((how & COPY_DST_DEVICE) && ret_dst->place == COPY_PAGEABLE)
+	if ((how & COPY_DST_DEVICE) && ret_dst->place == COPY_PAGEABLE && !ret_dst->pinned)
 		return CUDA_ERROR_INVALID_VALUE;
-	if ((how & COPY_SRC_DEVICE) && ret_src->place == COPY_PAGEABLE)
+	if ((how & COPY_SRC_DEVICE) && ret_src->place == COPY_PAGEABLE && !ret_src->pinned)
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
@@ -391,6 +404,64 @@ CUresult copy_examine(struct box *box, unsigned int how, struct copy_side *ret_d
 	return r;
 }
 
+static CUresult run_box(struct box box, struct client_stream *stream, unsigned int how);
+
+/* The session of a side that is memory of another device; NULL: for other memory. */
+static struct session *far_session(const struct copy_side *side, const struct client_stream *stream)
+{
+	return side->place == COPY_DEVICE && side->session != stream->session ? side->session : NULL;
+}
+
+/* A device's part of a copy between devices. */
+static CUresult send_part(
+	const struct box *box, struct client_stream *stream, bool to_device, uint64_t *ret_seq)
+{
+	return send(box, to_device ? FRMPS_COPY_SRC_HOST : FRMPS_COPY_DST_HOST, FRMPS_CMD_MARK, END_ASYNC,
+		stream, ret_seq);
+}
+
+/* The only device is not the stream's: the call makes the copy there, behind the earlier work of
+ * the stream. */
+static CUresult copy_there(
+	struct box box, struct session *there, struct client_stream *stream, unsigned int how)
+{
+	CUresult r = wait_turn(stream);
+	SESSION_SCOPE(there);
+
+	if (r == CUDA_SUCCESS)
+		r = run_box(box, there->streams.legacy, how & ~COPY_ASYNC);
+	return r == CUDA_SUCCESS ? wait_stream(there->streams.legacy) : r;
+}
+
+/* Synchronous copies come behind the earlier work of the default streams of both devices. */
+static CUresult wait_for_others(const struct copy_side *side, const struct client_stream *stream)
+{
+	struct session *session = far_session(side, stream);
+
+	return session ? wait_stream(session->streams.legacy) : CUDA_SUCCESS;
+}
+
+/* A side is another device's memory than the stream's. */
+static CUresult copy_far(const struct box *box, const struct copy_side *dst, const struct copy_side *src,
+	struct client_stream *stream, unsigned int how)
+{
+	struct session *to = dst->place == COPY_DEVICE ? dst->session : NULL;
+	struct session *from = src->place == COPY_DEVICE ? src->session : NULL;
+	bool waits = !(how & COPY_ASYNC), is_alone = !to || !from || to == from;
+	uint64_t seq;
+	CUresult r = CUDA_SUCCESS;
+
+	if (is_alone && (waits || (!to && is_plain(dst)) || (!from && is_plain(src))))
+		return copy_there(*box, to ? to : from, stream, how);
+	if (waits)
+		r = wait_for_others(dst, stream);
+	if (r == CUDA_SUCCESS && waits)
+		r = wait_for_others(src, stream);
+	if (r == CUDA_SUCCESS)
+		r = ferry(box, to, from, stream, send_part, &seq);
+	return r == CUDA_SUCCESS && waits ? finish(stream, seq) : r;
+}
+
 static CUresult run_box(struct box box, struct client_stream *stream, unsigned int how)
 {
 	bool async = how & COPY_ASYNC;
@@ -405,6 +476,8 @@ static CUresult run_box(struct box box, struct client_stream *stream, unsigned i
 	if (dst.place != COPY_DEVICE && src.place != COPY_DEVICE)
 		return async && is_late(&box, &dst, &src) ? copy_here_late(&box, &src, stream)
 							  : copy_here(&box, stream);
+	if (far_session(&dst, stream) || far_session(&src, stream))
+		return copy_far(&box, &dst, &src, stream, how);
 	box.dst.address += dst.shift;
 	box.src.address += src.shift;
 	if (dst.registered || src.registered) {
@@ -435,7 +508,7 @@ CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how
 	CUresult r = run_box(box, stream, how);
 
 	if (!(how & COPY_ASYNC))
-		text_flush();
+		text_flush(stream->session);
 	return r;
 }
 
@@ -452,7 +525,7 @@ static CUresult check_fill(const struct copy_fill *fill, struct copy_side *ret_s
 		return CUDA_ERROR_INVALID_VALUE;
 	box.dst = (struct box_side){.address = fill->dst, .pitch = fill->pitch, .rows = fill->height};
 	r = classify_side(&box, &box.dst, ret_side);
-	return r == CUDA_SUCCESS && ret_side->place == COPY_PAGEABLE ? CUDA_ERROR_INVALID_VALUE : r;
+	return r == CUDA_SUCCESS && !copy_reaches(ret_side) ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
 static struct frmps_set set_form(const struct copy_fill *fill, const struct copy_side *side)

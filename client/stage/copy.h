@@ -8,7 +8,10 @@
 //   managed ↔ pinned …   the same; an asynchronous copy with a managed side is submitted
 //   pageable → managed   the same; of a small asynchronous copy the source was read
 //   pinned ↔ device      done, unless asynchronous
-//   device → device      submitted
+//   device → device      submitted; from one device to another: done, unless asynchronous
+//
+// The stream's device does not reach the memory of another device: a ferry copies (ferry.h). Memory
+// that is pinned in another session is copied as registered memory is.
 //
 // Any thread.
 
@@ -22,6 +25,7 @@
 #include "protocol/cuda_abi.h"
 
 struct client_stream;
+struct session;
 
 enum copy_place { COPY_DEVICE, COPY_PINNED, COPY_PAGEABLE };
 
@@ -30,16 +34,24 @@ struct copy_side {
 	enum copy_place place; /* COPY_DEVICE for arrays */
 	uint64_t shift;	       /* added by the device to the address of registered memory */
 	bool managed;	       /* pinned memory that the program treats as the device's */
-	bool registered;       /* pageable memory that asynchronous copies access in stream order */
-	bool read_only;	       /* registered by the program as memory that the device does not write */
+	/* Pageable memory that asynchronous copies access in stream order: registered, or pinned in
+	 * another session than the calling thread's. */
+	bool registered;
+	bool pinned;		 /* the latter */
+	struct session *session; /* of device memory */
+	bool read_only;		 /* registered by the program as memory that the device does not write */
 	bool sync; /* the program asked that synchronous calls on this memory are complete when they return */
 };
 
 /**
- * Classifies a side. Memory that the library knows must hold the whole side.
+ * Classifies a side, as the calling thread's session reaches it. Memory that the library knows must
+ * hold the whole side.
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE
  */
 CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_side);
+
+/** True if the device of the calling thread's session reaches the side. */
+bool copy_reaches(const struct copy_side *side);
 
 /* Properties of a copy's call. */
 #define COPY_ASYNC 1u /* an asynchronous call */

@@ -75,7 +75,7 @@ static void *carry(void *nothing)
 
 static void start(void)
 {
-	started = helper_start(carry) == CUDA_SUCCESS;
+	started = helper_start(carry, NULL) == CUDA_SUCCESS;
 }
 
 static bool claim(void)

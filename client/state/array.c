@@ -13,6 +13,7 @@
 #include "client/state/memory.h"
 #include "client/state/object.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 #include "client/submit/wait.h"
 
 #define ARRAY_MAGIC  UINT32_C(0x41525259)
@@ -195,6 +196,7 @@ CUresult array_create(CUcontext context, const struct array_wish *wish, struct c
 	if (!array)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	array->form = form;
+	array->session = session_self();
 	array->context = context;
 	if (form.levels)
 		array->levels = calloc(FRMPS_ARRAY_LEVELS, sizeof(struct client_array *));
@@ -221,6 +223,7 @@ static CUresult find_level(struct client_array *mipmapped, uint32_t number, stru
 		level->form = mipmapped->form;
 		level->level = number;
 		level->whole = mipmapped;
+		level->session = mipmapped->session;
 		level->context = mipmapped->context;
 		mipmapped->levels[number] = level;
 		publish(level, ARRAY_MAGIC);
@@ -314,6 +317,7 @@ static void finish(struct client_array *array)
 
 CUresult array_destroy(struct client_array *array)
 {
+	SESSION_SCOPE(array->session);
 	CUresult r;
 
 	if (array->whole || !delist(array))

@@ -15,6 +15,8 @@
 #include "protocol/texel.h"
 #include "protocol/wire.h"
 
+struct session;
+
 struct client_array {
 	struct slab_object object;
 	uint64_t serial;	      /* unique in the life of the process */
@@ -23,6 +25,7 @@ struct client_array {
 	struct client_array *whole;   /* of a level: the mipmapped array; NULL: no level */
 	struct client_array **levels; /* of a mipmapped array: FRMPS_ARRAY_LEVELS, those with handles */
 	struct range memory;
+	struct session *session;
 	CUcontext context;
 	struct client_array *next; /* of all but levels */
 };

@@ -17,10 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
 #include "client/state/device.h"
 #include "client/state/file.h"
 #include "client/state/log.h"
+#include "client/state/session.h"
 #include "protocol/fatbin.h"
 #include "protocol/hash.h"
 
@@ -44,7 +44,6 @@ static struct {
 	char folder[PATH_MAX - 64]; /* "": switched off */
 	size_t made_from;	    /* folders with longer paths are the cache's to make */
 	uint64_t bytes_most;
-	unsigned arch; /* 10 * major + minor */
 } cache;
 
 /* ---- start ---- */
@@ -62,13 +61,8 @@ void code_cache_start(void)
 {
 	const char *path = getenv("CUDA_CACHE_PATH"), *disable = getenv("CUDA_CACHE_DISABLE"),
 		   *most = getenv("CUDA_CACHE_MAXSIZE"), *home = getenv("HOME");
-	const struct client_device *device = device_get(device_own());
-	int major = 0, minor = 0;
 	bool is_named;
 
-	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
-	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
-	cache.arch = (unsigned)(10 * major + minor);
 	cache.bytes_most = most && most[0] ? strtoull(most, NULL, 10) : BYTES_DEFAULT;
 	if (path && path[0])
 		is_named = name_folder(path, "", strlen(path) - 1);
@@ -79,6 +73,17 @@ void code_cache_start(void)
 }
 
 /* ---- images to look up ---- */
+
+/* Of the session's device: 10 * major + minor. */
+static unsigned arch(void)
+{
+	const struct client_device *device = device_get(device_own());
+	int major = 0, minor = 0;
+
+	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
+	device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
+	return (unsigned)(10 * major + minor);
+}
 
 /* True for code that the driver may choose: then nothing is compiled. */
 static bool fatbin_has_code(const uint8_t *image, uint64_t bytes)
@@ -93,7 +98,7 @@ static bool fatbin_has_code(const uint8_t *image, uint64_t bytes)
 		if (entry.header_bytes < sizeof(entry) || entry.header_bytes > bytes - at ||
 			entry.payload_bytes > bytes - at - entry.header_bytes)
 			break;
-		if (fatbin_is_for(image + at, cache.arch))
+		if (fatbin_is_for(image + at, arch()))
 			return true;
 	}
 	return false;
@@ -148,8 +153,8 @@ static bool want(const struct image *image, const struct jit *jit, struct wanted
 	ret->header.image_bytes = image->bytes;
 	ret->header.option_count = jit->count;
 	ret->header.relocatable = image->relocatable;
-	ret->header.driver_version = connection.driver_version;
-	ret->header.arch = (int32_t)cache.arch;
+	ret->header.driver_version = session_self()->connection.driver_version;
+	ret->header.arch = (int32_t)arch();
 	snprintf(ret->header.device, sizeof(ret->header.device), "%s", device_get(device_own())->name);
 	ret->image = view;
 	ret->jit = jit;

@@ -5,6 +5,7 @@
 
 #include "client/state/context_table.h"
 #include "client/state/limit.h"
+#include "client/state/session.h"
 
 struct context context_table[CONTEXT_SLOTS] = {[0 ... CONTEXT_SLOTS - 1] = {.cls = CLS_MAP_INIT}};
 
@@ -20,11 +21,27 @@ CUcontext context_primary(int device)
 	return context ? context_handle(context) : NULL;
 }
 
+/* A primary context has its device before any thread retains it. */
+static int device_of(const struct context *context)
+{
+	return context_is_primary(context) ? (int)(context - context_table) : context->device;
+}
+
 bool context_is_live(CUcontext handle)
 {
 	struct context *context = context_resolve(handle);
 
 	return context && word_acquire(&context->life) == CONTEXT_LIVE;
+}
+
+bool context_enter(CUcontext handle)
+{
+	struct context *context = context_resolve(handle);
+
+	if (!context)
+		return false;
+	session_use(&sessions[device_of(context)]);
+	return word_acquire(&context->life) == CONTEXT_LIVE;
 }
 
 bool context_is_known(CUcontext handle)
@@ -43,10 +60,7 @@ int context_device(CUcontext handle)
 {
 	struct context *context = context_resolve(handle);
 
-	if (!context)
-		return -1;
-	/* A primary context has its device before any thread retains it. */
-	return context_is_primary(context) ? (int)(context - context_table) : context->device;
+	return context ? device_of(context) : -1;
 }
 
 unsigned int context_flags(CUcontext handle)

@@ -1,7 +1,7 @@
 // Contexts of this program: the primary context of each device and contexts that the program made.
-// Contexts exist only here; for the service all work of a process is a single session. A handle is
-// the address of a slot in a table that is never freed, so a stale handle is noticed, not followed;
-// slots of dead contexts are reused as late as possible.
+// Contexts exist only here; for the service all work of a process on a device is a single session.
+// A handle is the address of a slot in a table that is never freed, so a stale handle is noticed,
+// not followed; slots of dead contexts are reused as late as possible.
 //
 // Each thread has its own current context (thread.h). Any thread may call anything here.
 
@@ -32,6 +32,10 @@ uint64_t context_id(CUcontext context);
 
 /** A context that can be used: created or activated, and not destroyed since. NULL is none. */
 bool context_is_live(CUcontext context);
+
+/** Lets the calling thread work in the session of a context, live or not. Return: as
+ * context_is_live() */
+bool context_enter(CUcontext context);
 
 /**
  * A handle of this table, live or not: includes destroyed contexts and inactive primary contexts.
@@ -74,7 +78,10 @@ void context_set_cache_config(CUcontext context, CUfunc_cache config);
 CUsharedconfig context_shared_config(CUcontext context);
 void context_set_shared_config(CUcontext context, CUsharedconfig config);
 
-/** A new context on the session's device. CUDA_ERROR_OUT_OF_MEMORY when the table is full. */
+/**
+ * A new context on a device, whose session is open. CUDA_ERROR_OUT_OF_MEMORY when the table is
+ * full.
+ */
 CUresult context_create(int device, unsigned int flags, CUcontext *ret_context);
 
 /**
@@ -88,7 +95,7 @@ CUresult context_destroy(CUcontext context);
 CUresult context_attach(CUcontext context);
 CUresult context_detach(CUcontext context);
 
-/** Primary contexts. A retained context is on the session's device. */
+/** Primary contexts. The session of a device is open before its context is retained. */
 CUresult context_primary_retain(int device, CUcontext *ret_context);
 CUresult context_primary_release(int device);
 CUresult context_primary_reset(int device);

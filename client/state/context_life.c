@@ -27,6 +27,7 @@
 #include "client/state/object.h"
 #include "client/state/process.h"
 #include "client/state/registered.h"
+#include "client/state/session.h"
 #include "client/state/stream.h"
 #include "client/state/thread.h"
 #include "client/submit/wait.h"
@@ -43,22 +44,31 @@ struct cls_map *context_cls(CUcontext handle)
 	return context && process_enter_early() != CUDA_ERROR_NOT_INITIALIZED ? &context->cls : NULL;
 }
 
-/* Id of a live context, 0 without one. */
-static uint64_t any_live(void)
+/* A live context, NULL without one. */
+static struct context *any_live(void)
 {
 	for (int i = 0; i < CONTEXT_SLOTS; ++i)
 		if (word_acquire(&context_table[i].life) == CONTEXT_LIVE)
-			return word_acquire(&context_table[i].id);
-	return 0;
+			return &context_table[i];
+	return NULL;
+}
+
+static bool any_live_on(int device)
+{
+	for (int i = 0; i < CONTEXT_SLOTS; ++i)
+		if (word_acquire(&context_table[i].life) == CONTEXT_LIVE &&
+			context_device(context_handle(&context_table[i])) == device)
+			return true;
+	return false;
 }
 
 /* Under the lock. */
 static void begin_life(struct context *context, int device)
 {
-	uint64_t other = any_live();
+	struct context *other = any_live();
 
 	if (other)
-		instance_divide(other);
+		instance_divide(&sessions[context_device(context_handle(other))], word_acquire(&other->id));
 
 	context->device = device;
 	context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
@@ -108,6 +118,7 @@ CUresult context_create(int device, unsigned int flags, CUcontext *ret_context)
 static CUresult release_all(struct context *context)
 {
 	CUcontext handle = context_handle(context);
+	SESSION_SCOPE(&sessions[context_device(handle)]);
 	CUresult r = CUDA_SUCCESS;
 
 	cls_map_clear(&context->cls, handle);
@@ -194,8 +205,8 @@ static CUresult retain(struct context *context, int device)
 {
 	uint32_t life = word_relaxed(&context->life);
 
-	/* After a fault a process gets no second context. */
-	if (process_error() != CUDA_SUCCESS && life == CONTEXT_DEAD)
+	/* After a fault a process gets no second context on the device. */
+	if (process_session_error(&sessions[device]) != CUDA_SUCCESS && life == CONTEXT_DEAD)
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	++context->uses;
 	if (life == CONTEXT_ENDING)
@@ -234,10 +245,11 @@ static bool begin_end(struct context *context)
 
 static CUresult end_primary(struct context *context, int device, bool resets)
 {
+	SESSION_SCOPE(&sessions[device]);
 	CUresult r = release_all(context);
 
 	/* Memory of pools belongs to the device: live contexts still use it. */
-	if (resets && !any_live())
+	if (resets && !any_live_on(device))
 		mempool_reset();
 	pthread_mutex_lock(&lock);
 	word_release(&context->life, CONTEXT_DEAD);

@@ -1,6 +1,6 @@
 // See device.h. cuInit lists the devices on a single thread, before the process counts as
-// initialised; any thread reads them afterwards. The session's device gets its final description
-// when the session begins, in a place of its own: whoever holds the former one may go on reading.
+// initialised; any thread reads them afterwards. A device gets its final description when its
+// session begins, in a place of its own: whoever holds the former one may go on reading.
 
 #include "client/state/device.h"
 
@@ -8,19 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/link/connect.h"
-#include "client/state/log.h"
+#include "client/state/session.h"
 #include "protocol/place.h"
 #include "protocol/uuid.h"
 #include "shm/order.h"
 
 static struct client_device found[PLACE_DEVICES]; /* by number */
 static bool is_found[PLACE_DEVICES];
-static unsigned count;		    /* of the service's devices */
-static struct client_device served; /* the session's device, as its Welcome describes it */
+static unsigned count;						   /* of the service's devices */
 static const struct client_device *_Atomic visible[PLACE_DEVICES]; /* by ordinal */
 static int visible_count;
-static word32 own; /* ordinal of the session's device, and 1; 0: there is no session */
 
 /* A number ends with its digits, whatever follows. */
 static int number_index(const char *entry, size_t length, int most)
@@ -274,32 +271,18 @@ void device_settle(int ordinal, const struct wire_device *from, bool has_host_me
 {
 	const struct client_device *before = device_get(ordinal);
 
-	take(&served, before->number, from, has_host_memory);
-	atomic_store(&visible[ordinal], &served);
-	word_release(&own, (uint32_t)ordinal + 1);
+	take(&sessions[ordinal].device, before->number, from, has_host_memory);
+	atomic_store(&visible[ordinal], &sessions[ordinal].device);
 }
 
 int device_own(void)
 {
-	return (int)word_acquire(&own) - 1;
+	return session_ordinal(session_self());
 }
 
 CUresult device_check(int ordinal)
 {
-	static word32 said;
-	int session = device_own();
-
-	if (!device_get(ordinal))
-		return CUDA_ERROR_INVALID_DEVICE;
-	if (session < 0 || session == ordinal)
-		return CUDA_SUCCESS;
-	if (!atomic_exchange(&said, 1))
-		client_log(CLIENT_LOG_ERROR,
-			"device %d is not supported beside device %d in one process: start a process for "
-			"each device (as torchrun, mpirun and srun do), or choose one with "
-			"CUDA_VISIBLE_DEVICES",
-			ordinal, session);
-	return CUDA_ERROR_NOT_SUPPORTED;
+	return device_get(ordinal) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 int device_count(void)
@@ -312,11 +295,25 @@ const struct client_device *device_get(int ordinal)
 	return ordinal >= 0 && ordinal < visible_count ? atomic_load(&visible[ordinal]) : NULL;
 }
 
-uint32_t device_sms(void)
+static uint32_t granted_sms(const struct session *session)
 {
-	struct shm_server_header *server = connection.view.server;
+	struct shm_server_header *server = session->connection.view.server;
 
 	return server ? (word_relaxed(&server->share) & SHM_SHARE_SMS_MASK) >> SHM_SHARE_SMS_SHIFT : 0;
+}
+
+uint32_t device_sms(void)
+{
+	return granted_sms(session_self());
+}
+
+/* As device_sms(), of any device; 0 also without a session on it. */
+static uint32_t sms_of(const struct client_device *d)
+{
+	SESSION_FOREACH(session)
+	if (d == &session->device)
+		return granted_sms(session);
+	return 0;
 }
 
 CUresult device_attribute(const struct client_device *d, int attribute, int *ret_value)
@@ -325,7 +322,7 @@ CUresult device_attribute(const struct client_device *d, int attribute, int *ret
 
 	if (attribute <= 0 || (uint32_t)attribute >= d->attribute_count)
 		return CUDA_ERROR_INVALID_VALUE;
-	sms = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT && d == &served ? device_sms() : 0;
+	sms = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? sms_of(d) : 0;
 	*ret_value = sms ? (int)sms : d->attributes[attribute];
 	return CUDA_SUCCESS;
 }

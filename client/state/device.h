@@ -2,8 +2,8 @@
 // once, so every question is answered without a lock and without the service. Only the number of
 // multiprocessors can change: the service writes the granted number where the program can read it.
 //
-// A process has one session, and so works on a single device: with one device in the service from
-// cuInit on, else from the first call that needs a session (start.h).
+// A process has a session on each device that it works on: with one device in the service from
+// cuInit on, else from the first call that needs one on the device (start.h).
 
 #ifndef FRMPS_CLIENT_STATE_DEVICE_H
 #define FRMPS_CLIENT_STATE_DEVICE_H
@@ -37,14 +37,10 @@ int device_count(void);
 /** The device of an ordinal, NULL for an invalid ordinal. Valid for the life of the process. */
 const struct client_device *device_get(int ordinal);
 
-/** The ordinal of the session's device; -1 as long as there is no session. */
+/** The ordinal of the device of the calling thread's session. */
 int device_own(void);
 
-/**
- * Checks that this process may work on a device.
- * Return: CUDA_ERROR_INVALID_DEVICE for an invalid ordinal; CUDA_ERROR_NOT_SUPPORTED if the session
- * is on another device, which is logged once
- */
+/** Return: CUDA_ERROR_INVALID_DEVICE for an invalid ordinal */
 CUresult device_check(int ordinal);
 
 /**
@@ -55,8 +51,9 @@ bool device_identity(
 	int ordinal, uint8_t ret_uuid[16], int32_t *ret_domain, int32_t *ret_bus, int32_t *ret_device);
 
 /**
- * Number of the device's multiprocessors that the service currently grants to the program's
- * kernels; 0: all. Not in a forked child, which does not have the service's words.
+ * Number of multiprocessors that the service currently grants to the program's kernels on the
+ * device of the calling thread's session; 0: all. Not in a forked child, which does not have the
+ * service's words.
  */
 uint32_t device_sms(void);
 
@@ -67,8 +64,8 @@ uint32_t device_sms(void);
 CUresult device_attribute(const struct client_device *device, int attribute, int *ret_value);
 
 /**
- * Checks a place of memory: the program's device, or its processors.
- * Return: as device_check() for another device, CUDA_ERROR_INVALID_VALUE for no such place
+ * Checks a place of memory: a device of the program, or its processors.
+ * Return: as device_check(), CUDA_ERROR_INVALID_VALUE for no such place
  */
 CUresult device_check_location(const CUmemLocation *location);
 
@@ -125,7 +122,7 @@ bool device_is_known(unsigned number);
  */
 CUresult device_choose(const char *list);
 
-/** The session begins, on this device: takes its final description. Once, with the session. */
+/** The session of a device begins: takes the final description. Once, with the session. */
 void device_settle(int ordinal, const struct wire_device *from, bool has_host_memory);
 
 #endif

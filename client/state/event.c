@@ -15,9 +15,11 @@
 #include "client/graph/capture.h"
 #include "client/link/lost.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 #include "client/state/shared_event.h"
 #include "client/state/stream.h"
 #include "client/state/timing.h"
+#include "client/submit/crossing.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 
@@ -38,7 +40,8 @@ struct event {
 	struct shm_shared_event *shared; /* of an event for several programs: the place of its records */
 	word64 number;			 /* shared: of the latest record of this program */
 	_Atomic bool exported, imported;
-	_Atomic bool clocked; /* its time was queried, and probably will be again */
+	_Atomic bool clocked;	 /* its time was queried, and probably will be again */
+	struct session *session; /* of the context */
 	CUcontext context;
 	uint32_t flags;
 	uint32_t next; /* table: link in the queue of closed slots or the stack of free slots */
@@ -173,6 +176,7 @@ static CUresult make(
 		return r;
 	/* A thread may have recorded the slot's former event while another thread destroyed it. */
 	forget_capture(event);
+	event->session = session_self();
 	event->context = context;
 	event->flags = flags;
 	event->shared = shared;
@@ -257,7 +261,7 @@ static uint64_t announce(struct event *event)
 	uint64_t gone = 0;
 
 	if (record && send_destroy(record_stream(record), slot_of(event), &gone) == CUDA_ERROR_INVALID_HANDLE)
-		send_destroy(stream_slot(0), slot_of(event), &gone);
+		send_destroy(event->session->streams.legacy, slot_of(event), &gone);
 	return gone;
 }
 
@@ -277,6 +281,13 @@ static void retire(struct event *event)
 bool event_is_live(CUevent event)
 {
 	return resolve(event) != NULL;
+}
+
+struct session *event_session(CUevent handle)
+{
+	const struct event *event = resolve(handle);
+
+	return event ? event->session : NULL;
 }
 
 CUcontext event_context(CUevent handle)
@@ -303,6 +314,7 @@ CUresult event_destroy(CUevent handle)
 
 	if (!event || !atomic_compare_exchange_strong(&event->handle, &value, 0))
 		return CUDA_ERROR_INVALID_HANDLE;
+	SESSION_SCOPE(event->session);
 	forget_capture(event);
 	event->shared = shared_event_free(event->shared, event->imported);
 	retire(event);
@@ -386,6 +398,8 @@ static CUresult wait_recorded(struct event *event, struct client_stream *stream)
 
 	if (is_done(record) || record_stream(record) == stream)
 		return CUDA_SUCCESS;
+	if (event->session != stream->session)
+		return crossing_wait(stream, record_stream(record), record_seq(record));
 	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -436,7 +450,7 @@ CUresult event_query(CUevent handle)
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (is_foreign(event, &number)) {
-		CUresult r = lost_glance();
+		CUresult r = lost_glance(event->session);
 
 		return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
 	}
@@ -515,6 +529,9 @@ CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds)
 		a = b;
 	if (a != CUDA_SUCCESS)
 		return a;
+	/* Their times have nothing in common. */
+	if (first->session != second->session)
+		return CUDA_ERROR_INVALID_HANDLE;
 	note_clocked(first);
 	note_clocked(second);
 	from = timing_record(first, begun);

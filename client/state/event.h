@@ -13,9 +13,13 @@
 #include "protocol/cuda_abi.h"
 
 struct client_stream;
+struct session;
 
 /** The context that an event was made in; NULL for an invalid handle. */
 CUcontext event_context(CUevent handle);
+
+/** The session of an event; NULL for an invalid handle. */
+struct session *event_session(CUevent event);
 
 /** A new event. CUDA_ERROR_OUT_OF_MEMORY when all slots are in use. */
 CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event);

@@ -11,6 +11,7 @@
 #include "client/link/control.h"
 #include "client/state/device.h"
 #include "client/state/log.h"
+#include "client/state/session.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 #include "protocol/command.h"
@@ -118,7 +119,7 @@ static CUresult ask(const struct client_function *function, uint32_t module_id, 
 	return result;
 }
 
-CUresult function_new(struct client_module *module, uint32_t module_id, int device, const char *name,
+CUresult function_new(struct client_module *module, uint32_t module_id, const char *name,
 	struct client_function **ret_function)
 {
 	struct client_function *function = slab_take(&function_slab);
@@ -138,8 +139,8 @@ CUresult function_new(struct client_module *module, uint32_t module_id, int devi
 		function_free(function, result == CUDA_ERROR_NOT_FOUND || !function->name);
 		return result;
 	}
-	function->device = device;
-	set_limits(function, device);
+	function->session = session_self();
+	set_limits(function, device_own());
 	atomic_store_explicit(&function->object.live, FUNCTION_MAGIC, memory_order_release);
 	*ret_function = function;
 	return CUDA_SUCCESS;
@@ -187,6 +188,7 @@ static CUresult await_launches(struct client_function *function, uint32_t attrib
 
 static CUresult send_attribute(struct client_function *function, uint32_t attribute, int32_t value)
 {
+	SESSION_SCOPE(function->session);
 	struct wire_message request = {.type = WIRE_SET_FUNCTION};
 	struct control_answer *answer;
 	int saved = errno;

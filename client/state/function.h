@@ -26,6 +26,7 @@
 #include "shm/order.h"
 
 struct client_module;
+struct session;
 
 #define FUNCTION_MAGIC UINT32_C(0x4b524e4c)
 /* A kernel of a library whose context ended: the service does not have the kernel until its next
@@ -50,12 +51,12 @@ struct client_function {
 	const struct function_param *params; /* in order of their offsets, without overlap */
 	uint32_t argument_bytes;	     /* end of the last parameter */
 	uint32_t max_threads;		     /* per block, of the kernel and the device */
+	struct session *session;
 	uint32_t max_grid[3], max_block[3];
 	int32_t attributes[CU_FUNC_ATTRIBUTE_MAX]; /* the program's values */
 	int32_t granted_shared,
 		granted_clusters; /* permissions at the service, never below the program's values */
 	int32_t cache_config;
-	int32_t device;	   /* ordinal */
 	uint32_t revision; /* counts changes of attributes */
 	uint32_t followed; /* of an instance's kernel: the library kernel's revision that was copied last */
 	word32 launched;   /* was launched at least once */
@@ -95,13 +96,12 @@ static inline CUresult function_use(const void *handle, struct client_function *
 }
 
 /**
- * Looks a kernel up at the service.
+ * Looks a kernel up at the service of the calling thread's session.
  * @module, @module_id: its module; the object keeps the pointer
- * @device: ordinal whose limits bound a launch
  * Return: CUDA_ERROR_NOT_FOUND for an unknown name; CUDA_ERROR_OUT_OF_MEMORY, also when all ids are
  * in use.
  */
-CUresult function_new(struct client_module *module, uint32_t module_id, int device, const char *name,
+CUresult function_new(struct client_module *module, uint32_t module_id, const char *name,
 	struct client_function **ret_function);
 
 /**

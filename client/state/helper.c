@@ -9,7 +9,7 @@
  * its handler. */
 static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 
-CUresult helper_start(void *(*run)(void *))
+CUresult helper_start(void *(*run)(void *), void *argument)
 {
 	sigset_t others, before;
 	pthread_attr_t attributes;
@@ -23,7 +23,7 @@ CUresult helper_start(void *(*run)(void *))
 	for (size_t i = 0; i < sizeof(own) / sizeof(*own); ++i)
 		sigdelset(&others, own[i]);
 	pthread_sigmask(SIG_SETMASK, &others, &before);
-	r = pthread_create(&thread, &attributes, run, NULL);
+	r = pthread_create(&thread, &attributes, run, argument);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);
 	return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;

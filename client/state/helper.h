@@ -13,6 +13,6 @@
  * stack is that of the program's threads. Any thread. Return: CUDA_SUCCESS,
  * CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OPERATING_SYSTEM
  */
-CUresult helper_start(void *(*run)(void *));
+CUresult helper_start(void *(*run)(void *), void *argument);
 
 #endif

@@ -1,59 +1,65 @@
-// See host.h. A pool over the host part of the window.
+// See host.h. A pool over the host part of the session's window.
 
 #include "client/state/host.h"
 
 #include <stdbool.h>
 
-#include "client/link/connect.h"
 #include "client/link/map.h"
 #include "client/state/pool.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/submit/wait.h"
 #include "shm/layout.h"
 #include "shm/text.h"
 
 #define KEEP_BYTES (UINT64_C(64) << 20)
 #define UNIT	   4096u
-/* At the end of the host part: pages of shared events. */
-#define EVENTS_BYTES (UINT64_C(16) << 20)
-#define EVENTS_PAGES (EVENTS_BYTES / SHM_SHARED_PAGE_BYTES)
 
-static struct pool pool = {.map = map_host, .unmap = map_host_end};
-/* Set by the thread that maps a page, one at a time; cleared by the thread that has unmapped the
- * page. */
-static _Atomic bool is_events_page[EVENTS_PAGES];
-static uint64_t next_events_page;
+static struct host *own(void)
+{
+	return &session_self()->host;
+}
+
+/* The pool of a block that is used: its address is in the window of its session. */
+static struct pool *pool_of(const struct heap_block *block)
+{
+	return &session_holding(block->address)->host.pool;
+}
 
 /* The host part of the window: the pool, pages of shared events, the ring for text of kernels. */
 static uint64_t events_base(void)
 {
-	uint64_t base = connection.window_base + connection.device_bytes, bytes = connection.host_bytes;
-	uint64_t text = shm_text_address(connection.window_base, connection.device_bytes, bytes);
+	const struct connection *c = &session_self()->connection;
+	uint64_t base = c->window_base + c->device_bytes, bytes = c->host_bytes;
+	uint64_t text = shm_text_address(c->window_base, c->device_bytes, bytes);
 
-	return (text ? text : base + bytes) - EVENTS_BYTES;
+	return (text ? text : base + bytes) - HOST_EVENTS_BYTES;
 }
 
 /* Addresses of a page: the addresses freed longest ago, because the service may have to keep pages
- * pinned for a while. EVENTS_PAGES: none is free. */
+ * pinned for a while. HOST_EVENTS_PAGES: none is free. */
 static uint64_t find_events_page(void)
 {
-	for (uint64_t i = 0; i < EVENTS_PAGES; ++i) {
-		uint64_t at = next_events_page++ % EVENTS_PAGES;
+	struct host *host = own();
 
-		if (!is_events_page[at])
+	for (uint64_t i = 0; i < HOST_EVENTS_PAGES; ++i) {
+		uint64_t at = host->next_events_page++ % HOST_EVENTS_PAGES;
+
+		if (!host->is_events_page[at])
 			return at;
 	}
-	return EVENTS_PAGES;
+	return HOST_EVENTS_PAGES;
 }
 
 static CUresult map_events(uint64_t session, uint64_t source, uint64_t *ret_address)
 {
+	struct host *host = own();
 	struct wire_message request = {.type = session ? WIRE_IMPORT_HOST : WIRE_MAP_HOST};
 	uint64_t at = find_events_page(), address = events_base() + at * SHM_SHARED_PAGE_BYTES;
 	CUresult r;
 
-	if (at == EVENTS_PAGES)
+	if (at == HOST_EVENTS_PAGES)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (session)
 		request.import = (struct wire_import){address, SHM_SHARED_PAGE_BYTES, session, source};
@@ -61,7 +67,7 @@ static CUresult map_events(uint64_t session, uint64_t source, uint64_t *ret_addr
 		request.range = (struct wire_range){address, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
 	r = map_host_own(&request, address, SHM_SHARED_PAGE_BYTES);
 	if (r == CUDA_SUCCESS) {
-		is_events_page[at] = true;
+		host->is_events_page[at] = true;
 		*ret_address = address;
 	}
 	return r;
@@ -69,10 +75,11 @@ static CUresult map_events(uint64_t session, uint64_t source, uint64_t *ret_addr
 
 CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_address)
 {
+	struct host *host = own();
 	CUresult r = map_events(session, source, ret_address);
 
-	if (r == CUDA_ERROR_OUT_OF_MEMORY && pool_spare(&pool) > 0) {
-		pool_trim(&pool, 0);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && pool_spare(&host->pool) > 0) {
+		pool_trim(&host->pool, 0);
 		r = map_events(session, source, ret_address);
 	}
 	return r;
@@ -80,13 +87,16 @@ CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_addres
 
 void host_unmap_events(uint64_t address)
 {
+	struct host *host = own();
+
 	if (map_host_end(address, SHM_SHARED_PAGE_BYTES) == CUDA_SUCCESS)
-		is_events_page[(address - events_base()) / SHM_SHARED_PAGE_BYTES] = false;
+		host->is_events_page[(address - events_base()) / SHM_SHARED_PAGE_BYTES] = false;
 }
 
 struct heap_chunk *host_reserve(uint64_t bytes, uint64_t *ret_address)
 {
-	struct heap_chunk *chunk = pool_reserve(&pool, bytes);
+	struct host *host = own();
+	struct heap_chunk *chunk = pool_reserve(&host->pool, bytes);
 
 	if (chunk)
 		*ret_address = chunk->address;
@@ -95,22 +105,29 @@ struct heap_chunk *host_reserve(uint64_t bytes, uint64_t *ret_address)
 
 void host_unreserve(struct heap_chunk *chunk)
 {
-	pool_unreserve(&pool, chunk);
+	pool_unreserve(&session_holding(chunk->address)->host.pool, chunk);
 }
 
 void host_start(void)
 {
-	uint64_t base = connection.window_base + connection.device_bytes;
+	struct host *host = own();
+	const struct connection *c = &session_self()->connection;
+	uint64_t base = c->window_base + c->device_bytes;
+	struct pool *pool = &host->pool;
 
-	pool_init(&pool, base, events_base() - base, UNIT, KEEP_BYTES);
+	pool->map = map_host;
+	pool->unmap = map_host_end;
+	pool_init(pool, base, events_base() - base, UNIT, KEEP_BYTES);
 	/* The service may have to keep freed memory pinned for a while; its addresses stay in use
 	 * for as long. */
-	pool.heap.onward = true;
+	pool->heap.onward = true;
 }
 
 CUresult host_alloc_range(struct range *range)
 {
-	return pool_alloc_range(&pool, range);
+	struct host *host = own();
+
+	return pool_alloc_range(&host->pool, range);
 }
 
 void host_free_range(uint64_t address, int kind)
@@ -118,12 +135,12 @@ void host_free_range(uint64_t address, int kind)
 	struct range range;
 
 	if (ranges_take(address, (enum range_kind)kind, &range) == 0)
-		pool_free(&pool, range.block);
+		pool_free(pool_of(range.block), range.block);
 }
 
 void host_free_block(void *block)
 {
-	pool_free(&pool, block);
+	pool_free(pool_of(block), block);
 }
 
 CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer)
@@ -146,9 +163,10 @@ CUresult host_free(void *pointer)
 		return CUDA_SUCCESS;
 	if (ranges_take((uint64_t)(uintptr_t)pointer, RANGE_HOST, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = wait_all();
+	SESSION_SCOPE(range.session);
+	r = wait_everywhere();
 	if (process_error() == CUDA_SUCCESS)
-		pool_free(&pool, range.block);
+		pool_free(pool_of(range.block), range.block);
 	return r;
 }
 
@@ -157,5 +175,5 @@ void host_release_context(CUcontext context)
 	struct range range;
 
 	while (ranges_take_owner(context, RANGE_HOST, &range) == 0)
-		pool_free(&pool, range.block);
+		pool_free(pool_of(range.block), range.block);
 }

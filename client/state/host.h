@@ -1,12 +1,30 @@
-// The program's pinned host memory: allocations in the host part of the session's window, at the
-// same address in this process and on the device. Any thread.
+// The program's pinned host memory: allocations in the host part of a session's window, at the same
+// address in this process and on the device. What allocates does that in the calling thread's
+// session; what frees, in that of the memory. Copies of other devices go through memory of their
+// own (stage/copy.h). Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_HOST_H
 #define FRMPS_CLIENT_STATE_HOST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "client/state/pool.h"
 #include "protocol/cuda_abi.h"
+#include "shm/layout.h"
+
+/* At the end of the host part: pages of shared events. */
+#define HOST_EVENTS_BYTES (UINT64_C(16) << 20)
+#define HOST_EVENTS_PAGES (HOST_EVENTS_BYTES / SHM_SHARED_PAGE_BYTES)
+
+/* Of a session. */
+struct host {
+	struct pool pool;
+	/* Set by the thread that maps a page, one at a time; cleared by the thread that has
+	 * unmapped the page. */
+	_Atomic bool is_events_page[HOST_EVENTS_PAGES];
+	uint64_t next_events_page;
+};
 
 /** CUDA_ERROR_OUT_OF_MEMORY. @bytes: not 0; @flags: CU_MEMHOSTALLOC_*, kept for queries. */
 CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer);
@@ -50,7 +68,7 @@ struct heap_chunk *host_reserve(uint64_t bytes, uint64_t *ret_address);
 /** Gives them back: nothing is mapped there. */
 void host_unreserve(struct heap_chunk *chunk);
 
-/** Called by process start. */
+/** Called by session start. */
 void host_start(void);
 
 #endif

@@ -5,15 +5,16 @@
 #include <pthread.h>
 
 #include "client/state/context.h"
+#include "client/state/session.h"
 
 word32 instance_matters;
 
 /* Guards homes and the lists of instances; held while the service loads an instance. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void instance_divide(uint64_t home)
+void instance_divide(const struct session *session, uint64_t home)
 {
-	module_settle_libraries(home);
+	module_settle_libraries(session, home);
 	word_release(&instance_matters, 1);
 }
 
@@ -47,7 +48,9 @@ static CUresult find_or_make(
 {
 	struct client_module *instance = find(library, context);
 
-	if (!instance && !word_relaxed(&library->home))
+	/* Elsewhere than where it was loaded a library never is its own instance. */
+	if (!instance && !word_relaxed(&library->home) &&
+		library->session == &sessions[context_device(context)])
 		word_set(&library->home, id);
 	if (!instance && word_relaxed(&library->home) == id)
 		instance = library;

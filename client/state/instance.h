@@ -1,7 +1,7 @@
 // Libraries in several live contexts. Each context has an instance of its own, with its own
 // variables, which is made at the library's first use there and ends with the context. In the first
-// context that uses it, its home, the library is its own instance; elsewhere the instance is a
-// module of the context, loaded again from the library's image.
+// context of its session that uses it, its home, the library is its own instance; elsewhere the
+// instance is a module of the context, loaded again from the library's image.
 //
 // None of this matters as long as a program never has two contexts at a time. When the second
 // context begins, the libraries used so far get the first context as their home.
@@ -20,8 +20,8 @@
 /* Set if the process ever had two contexts at a time. */
 extern word32 instance_matters;
 
-/** A context begins beside a live context. @home: the latter's id */
-void instance_divide(uint64_t home);
+/** A context begins beside a live context. @session, @home: of the latter, its id */
+void instance_divide(const struct session *session, uint64_t home);
 
 /** The library's instance in a context. */
 CUresult instance_of(struct client_module *library, CUcontext context, struct client_module **ret_instance);

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/link/connect.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/state/space.h"
 #include "client/state/virtual.h"
 
@@ -25,6 +25,7 @@ _Static_assert(sizeof(struct content) <= sizeof(CUipcMemHandle), "a handle holds
 
 /* Memory that is mapped in this process. */
 struct place {
+	struct session *session;
 	struct virtual_token token;
 	CUmemGenericAllocationHandle handle;
 	uint64_t address, bytes;
@@ -65,7 +66,7 @@ CUresult ipc_describe(uint64_t address, enum range_kind kind, struct ipc_part *r
 
 CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle)
 {
-	struct content content = {.magic = MAGIC, .session = connection.session};
+	struct content content = {.magic = MAGIC, .session = session_self()->connection.session};
 	CUresult r = ipc_describe(address, RANGE_DEVICE, &content.part);
 
 	if (r != CUDA_SUCCESS)
@@ -100,6 +101,7 @@ static CUresult unmap_place(struct place *place)
 
 	if (!place)
 		return CUDA_SUCCESS;
+	SESSION_SCOPE(place->session);
 	r = virtual_unmap(place->address, place->bytes);
 	virtual_release(place->handle);
 	if (r == CUDA_SUCCESS)
@@ -114,12 +116,14 @@ static CUresult find_place(const struct virtual_token *token, struct place **ret
 	struct place *place = places;
 	CUresult r;
 
-	while (place && memcmp(&place->token, token, sizeof(*token)) != 0)
+	while (place &&
+		(place->session != session_self() || memcmp(&place->token, token, sizeof(*token)) != 0))
 		place = place->next;
 	if (!place) {
 		place = calloc(1, sizeof(*place));
 		if (!place)
 			return CUDA_ERROR_OUT_OF_MEMORY;
+		place->session = session_self();
 		place->token = *token;
 		r = map_place(place);
 		if (r != CUDA_SUCCESS) {
@@ -207,7 +211,7 @@ CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *
 	memcpy(&content, handle, sizeof(content));
 	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (content.session == connection.session)
+	if (content.session == session_self()->connection.session)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return ipc_open_part(context, &content.part, ret_address);
 }

@@ -7,6 +7,7 @@
 
 #include "client/link/control.h"
 #include "client/state/context_table.h"
+#include "client/state/session.h"
 #include "client/submit/wait.h"
 #include "client/text/text.h"
 #include "shm/text.h"
@@ -14,10 +15,10 @@
 /* Less than the local memory that a thread can have on any device. */
 #define STACK_BYTES_MAX ((512u << 10) - 1)
 
-/* Limits that the service has set for this program alone. The lock is held while the service is
- * asked. */
-static uint64_t in_force[CU_LIMIT_MAX];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+void limit_start(void)
+{
+	pthread_mutex_init(&session_self()->limits.lock, NULL);
+}
 
 static bool is_needed(CUlimit limit)
 {
@@ -45,19 +46,20 @@ static CUresult ask(CUlimit limit, size_t *value)
  * @value: the wish; if the service was asked, the limit in force */
 static CUresult raise_limit(CUlimit limit, uint64_t there, size_t *value)
 {
+	struct limits *limits = &session_self()->limits;
 	CUresult r = CUDA_SUCCESS;
 
 	if (!is_needed(limit) || *value <= there)
 		return CUDA_SUCCESS;
-	pthread_mutex_lock(&lock);
-	if (*value > in_force[limit]) {
+	pthread_mutex_lock(&limits->lock);
+	if (*value > limits->in_force[limit]) {
 		r = wait_all_quietly();
 		if (r == CUDA_SUCCESS)
 			r = ask(limit, value);
 		if (r == CUDA_SUCCESS)
-			in_force[limit] = *value;
+			limits->in_force[limit] = *value;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&limits->lock);
 	return r;
 }
 

@@ -10,6 +10,7 @@
 #include "client/state/host.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/submit/wait.h"
 
 /* Advice and prefetches for some bytes. */
@@ -113,7 +114,8 @@ CUresult managed_free(CUdeviceptr address)
 	if (ranges_take(address, RANGE_MANAGED, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	forget(address);
-	r = wait_all();
+	SESSION_SCOPE(range.session);
+	r = wait_everywhere();
 	/* After a fault the work may never end; memory that it still writes is never reused. */
 	if (process_error() == CUDA_SUCCESS)
 		host_free_block(range.block);
@@ -284,7 +286,7 @@ static void list_accessors(const struct state *state, int32_t *data, size_t coun
 	size_t used = 0;
 
 	if (state->by_device && used < count)
-		data[used++] = 0;
+		data[used++] = session_ordinal(session_self());
 	if (state->by_host && used < count)
 		data[used++] = CU_DEVICE_CPU;
 	while (used < count)

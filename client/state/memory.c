@@ -1,16 +1,16 @@
-// See memory.h. A pool over the device part of the window; the map of ranges has the allocations.
-// Freed memory is reused only after all work that was submitted before the free, on any stream, is
-// done.
+// See memory.h. A pool over the device part of the session's window; the map of ranges has the
+// allocations. Freed memory is reused only after all work that was submitted before the free, on
+// any stream, is done.
 
 #include "client/state/memory.h"
 
-#include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/state/managed.h"
 #include "client/state/mempool.h"
 #include "client/state/pool.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/state/space.h"
 #include "client/submit/wait.h"
 
@@ -37,42 +37,53 @@ static CUresult unmap(uint64_t address, uint64_t bytes)
 	return call_range(WIRE_UNMAP_MEMORY, address, bytes);
 }
 
-static struct pool pool = {.map = map, .unmap = unmap};
-
 void memory_start(void)
 {
+	const struct connection *c = &session_self()->connection;
+	struct pool *pool = &session_self()->memory;
 	/* The room in front of the first allocation is for the service's guard. */
 	const uint64_t lead = HEAP_GRAIN;
 
-	pool_init(&pool, connection.window_base + lead, connection.device_bytes - lead - space_bytes(),
-		MEMORY_UNIT, KEEP_BYTES);
+	pool->map = map;
+	pool->unmap = unmap;
+	pool_init(
+		pool, c->window_base + lead, c->device_bytes - lead - space_bytes(), MEMORY_UNIT, KEEP_BYTES);
+}
+
+/* The pool of a block that is used: its address is in the window of its session. */
+static struct pool *pool_of(const void *block)
+{
+	return &session_holding(memory_block_address(block))->memory;
 }
 
 bool memory_give_back(void)
 {
+	struct pool *pool = &session_self()->memory;
 	bool any = mempool_release();
 
-	any = pool_spare(&pool) > 0 || any;
-	pool_trim(&pool, 0);
+	any = pool_spare(pool) > 0 || any;
+	pool_trim(pool, 0);
 	return any;
 }
 
 CUresult memory_alloc_range(struct range *range)
 {
-	CUresult r = pool_alloc_range(&pool, range);
+	struct pool *pool = &session_self()->memory;
+	CUresult r = pool_alloc_range(pool, range);
 
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && mempool_squeeze())
-		r = pool_alloc_range(&pool, range);
+		r = pool_alloc_range(pool, range);
 	return r;
 }
 
 CUresult memory_alloc_block(uint64_t bytes, void **ret_block)
 {
+	struct pool *pool = &session_self()->memory;
 	struct heap_block *block;
-	CUresult r = pool_alloc(&pool, bytes, &block);
+	CUresult r = pool_alloc(pool, bytes, &block);
 
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && mempool_squeeze())
-		r = pool_alloc(&pool, bytes, &block);
+		r = pool_alloc(pool, bytes, &block);
 	if (r == CUDA_SUCCESS)
 		*ret_block = block;
 	return r;
@@ -80,7 +91,7 @@ CUresult memory_alloc_block(uint64_t bytes, void **ret_block)
 
 void memory_free_block(void *block)
 {
-	pool_free(&pool, block);
+	pool_free(pool_of(block), block);
 }
 
 uint64_t memory_block_address(const void *block)
@@ -142,7 +153,7 @@ CUresult memory_free(CUdeviceptr address)
 	r = wait_all();
 	/* After a fault the work may never end; memory that it still writes is never reused. */
 	if (process_error() == CUDA_SUCCESS)
-		pool_free(&pool, range.block);
+		pool_free(pool_of(range.block), range.block);
 	return r;
 }
 
@@ -151,12 +162,12 @@ void memory_release_context(CUcontext context)
 	struct range range;
 
 	while (ranges_take_owner(context, RANGE_DEVICE, &range) == 0)
-		pool_free(&pool, range.block);
+		pool_free(pool_of(range.block), range.block);
 }
 
 int memory_export(CUdeviceptr address, enum range_kind kind, struct range *ret_range)
 {
-	return pool_export(&pool, address, kind, ret_range);
+	return pool_export(&session_self()->memory, address, kind, ret_range);
 }
 
 CUresult memory_info(size_t *ret_free, size_t *ret_total)
@@ -171,7 +182,7 @@ CUresult memory_info(size_t *ret_free, size_t *ret_total)
 	if (r == CUDA_SUCCESS && answer->message.reply.values.count != 2)
 		r = CUDA_ERROR_UNKNOWN;
 	if (r == CUDA_SUCCESS) {
-		*ret_free = answer->message.reply.values.at[0] + pool_spare(&pool);
+		*ret_free = answer->message.reply.values.at[0] + pool_spare(&session_self()->memory);
 		*ret_total = answer->message.reply.values.at[1];
 	}
 	control_answer_free(answer);

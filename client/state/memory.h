@@ -1,4 +1,5 @@
-// The program's device memory: allocations in the device part of the session's window. Any thread.
+// The program's device memory: allocations in the device part of a session's window. What allocates
+// does that in the calling thread's session; what frees, in that of the memory. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_MEMORY_H
 #define FRMPS_CLIENT_STATE_MEMORY_H
@@ -60,7 +61,7 @@ CUresult memory_info(size_t *ret_free, size_t *ret_total);
 /** Frees all memory of a context. Its work is done. */
 void memory_release_context(CUcontext context);
 
-/** Called by process start. */
+/** Called by session start. */
 void memory_start(void);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
@@ -33,6 +34,7 @@ TAILQ_HEAD(cached_list, cached);
 
 struct mempool {
 	LIST_ENTRY(mempool) link;
+	struct session *session;
 	bool destroyed; /* freed with its last allocation */
 	int reuse_flags[3];
 	uint64_t threshold, most;
@@ -45,9 +47,12 @@ struct mempool {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, mempool) pools = LIST_HEAD_INITIALIZER(pools); /* guarded by lock */
-static struct mempool *standard, *current;
-static struct mempool *others; /* caches freed memory of cuMemAlloc; no allocation comes from here */
-static word64 cached_total;    /* bytes, in all pools; read without the lock as a hint */
+static word64 cached_total; /* bytes, in all pools; read without the lock as a hint */
+
+static struct mempools *own(void)
+{
+	return &session_self()->mempools;
+}
 
 /* ---- pools ---- */
 
@@ -59,6 +64,7 @@ static struct mempool *new_pool(uint64_t most)
 		return NULL;
 	for (int i = 0; i < 3; ++i)
 		pool->reuse_flags[i] = 1;
+	pool->session = session_self();
 	pool->most = most;
 	TAILQ_INIT(&pool->cached);
 	LIST_INSERT_HEAD(&pools, pool, link);
@@ -81,9 +87,9 @@ CUresult mempool_create(uint64_t most, struct mempool **ret_pool)
 /* Under the lock. */
 static struct mempool *find_default(void)
 {
-	if (!standard)
-		standard = new_pool(0);
-	return standard;
+	if (!own()->standard)
+		own()->standard = new_pool(0);
+	return own()->standard;
 }
 
 struct mempool *mempool_default(void)
@@ -99,7 +105,7 @@ struct mempool *mempool_default(void)
 /* Under the lock. */
 static struct mempool *find_current(void)
 {
-	return current ? current : find_default();
+	return own()->current ? own()->current : find_default();
 }
 
 struct mempool *mempool_current(void)
@@ -139,8 +145,10 @@ CUresult mempool_set_current(CUmemoryPool handle)
 
 	pthread_mutex_lock(&lock);
 	pool = find(handle);
+	if (pool && pool->session != session_self())
+		pool = NULL;
 	if (pool)
-		current = pool;
+		own()->current = pool;
 	pthread_mutex_unlock(&lock);
 	return pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -202,6 +210,7 @@ static void retire(struct mempool *pool)
 	free(pool);
 }
 
+/* Of the thread's session. */
 static void settle_all(bool everything, struct cached_list *ret_list)
 {
 	struct mempool *pool, *next;
@@ -209,6 +218,8 @@ static void settle_all(bool everything, struct cached_list *ret_list)
 	pthread_mutex_lock(&lock);
 	for (pool = LIST_FIRST(&pools); pool; pool = next) {
 		next = LIST_NEXT(pool, link);
+		if (pool->session != session_self())
+			continue;
 		collect(pool, everything || pool->destroyed ? 0 : pool->threshold, 0, ret_list);
 		retire(pool);
 	}
@@ -260,12 +271,12 @@ CUresult mempool_destroy(CUmemoryPool handle)
 
 	pthread_mutex_lock(&lock);
 	pool = find(handle);
-	if (pool == standard)
+	if (pool && pool == pool->session->mempools.standard)
 		pool = NULL;
 	if (pool) {
 		pool->destroyed = true;
-		if (current == pool)
-			current = NULL;
+		if (pool->session->mempools.current == pool)
+			pool->session->mempools.current = NULL;
 		retire(pool);
 	}
 	pthread_mutex_unlock(&lock);
@@ -308,7 +319,8 @@ static bool may_borrow(
 	const struct mempool *pool, const struct cached *cached, const struct client_stream *stream)
 {
 	return may_use(pool, cached, stream) ||
-	       pool->reuse_flags[CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES - 1];
+	       (cached->stream->session == stream->session &&
+		       pool->reuse_flags[CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES - 1]);
 }
 
 static struct cached *reuse(
@@ -500,7 +512,9 @@ CUresult mempool_alloc(
 
 	if (!pool)
 		return handle ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-	r = alloc(pool, bytes, stream, ret_address);
+	/* Another device has no access to the pool. */
+	r = pool->session == stream->session ? alloc(pool, bytes, stream, ret_address)
+					     : CUDA_ERROR_INVALID_VALUE;
 	leave(pool);
 	return r;
 }
@@ -513,9 +527,9 @@ static struct mempool *pool_of(const struct range *range)
 	if (range->kind == RANGE_POOL)
 		return range->owner;
 	pthread_mutex_lock(&lock);
-	if (!others)
-		others = new_pool(0);
-	pool = others;
+	if (!own()->others)
+		own()->others = new_pool(0);
+	pool = own()->others;
 	if (pool)
 		count(pool, range->room);
 	pthread_mutex_unlock(&lock);
@@ -537,12 +551,23 @@ static CUresult keep(const struct range *range, struct client_stream *stream, ui
 	return CUDA_SUCCESS;
 }
 
+/* Memory of another session than the stream's: no command there can be its point. */
+static CUresult free_elsewhere(CUdeviceptr address, struct session *session, struct client_stream *stream)
+{
+	CUresult r = wait_stream(stream);
+	SESSION_SCOPE(session);
+
+	return r == CUDA_SUCCESS ? memory_free(address) : r;
+}
+
 CUresult mempool_free(CUdeviceptr address, struct client_stream *stream)
 {
 	struct range range;
 	uint64_t seq;
 	CUresult r;
 
+	if (ranges_lookup(address, &range) == 0 && range.session != stream->session)
+		return free_elsewhere(address, range.session, stream);
 	/* Removes the range from the map first: of two threads that free the same address, one gets
 	 * the error. */
 	if (ranges_take(address, RANGE_POOL, &range) != 0 && ranges_take(address, RANGE_DEVICE, &range) != 0)
@@ -582,7 +607,8 @@ static bool take_any(struct range *ret_range)
 
 	pthread_mutex_lock(&lock);
 	LIST_FOREACH (pool, &pools, link)
-		if (pool->allocations && ranges_take_owner(pool, RANGE_POOL, ret_range) == 0)
+		if (pool->session == session_self() && pool->allocations &&
+			ranges_take_owner(pool, RANGE_POOL, ret_range) == 0)
 			break;
 	pthread_mutex_unlock(&lock);
 	return pool;

@@ -18,6 +18,13 @@
 
 struct client_stream;
 struct mempool;
+struct session;
+
+/* Of a session; guarded by the lock of pools. */
+struct mempools {
+	struct mempool *standard, *current;
+	struct mempool *others; /* caches freed memory of cuMemAlloc; no allocation comes from here */
+};
 
 /**
  * A new pool. @most: limit of its bytes, cached memory included; 0: none. CUDA_ERROR_OUT_OF_MEMORY.

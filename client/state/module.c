@@ -14,7 +14,6 @@
 #include "client/link/control.h"
 #include "client/state/code_cache.h"
 #include "client/state/context.h"
-#include "client/state/device.h"
 #include "client/state/function.h"
 #include "client/state/instance.h"
 #include "client/state/log.h"
@@ -22,6 +21,7 @@
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/state/renew.h"
+#include "client/state/session.h"
 #include "client/submit/wait.h"
 #include "client/text/text.h"
 #include "shm/text.h"
@@ -39,7 +39,6 @@ static struct slab module_slab = SLAB_INIT(MODULE_SHIFT, 65536);
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct client_module *registry;
-static uint64_t ids[(MODULE_IDS + 64) / 64]; /* bit per id in use */
 
 struct client_module *module_find(CUmodule handle)
 {
@@ -56,6 +55,7 @@ struct client_module *library_find(CUlibrary handle)
 /* 0 when all are in use. */
 static uint32_t id_take(void)
 {
+	uint64_t *ids = session_self()->module_ids.words;
 	uint32_t found = 0;
 
 	pthread_mutex_lock(&registry_lock);
@@ -70,8 +70,10 @@ static uint32_t id_take(void)
 	return found;
 }
 
-static void id_give(uint32_t id)
+static void id_give(struct session *session, uint32_t id)
 {
+	uint64_t *ids = session->module_ids.words;
+
 	pthread_mutex_lock(&registry_lock);
 	ids[id / 64] &= ~(UINT64_C(1) << id % 64);
 	pthread_mutex_unlock(&registry_lock);
@@ -310,17 +312,17 @@ CUresult module_load(
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module = slab_take(&module_slab);
 	if (!module) {
-		id_give(id);
+		id_give(session_self(), id);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	module->id = id;
 	module->library = !context;
 	module->context = context;
-	module->device = device_own();
+	module->session = session_self();
 	pthread_mutex_init(&module->lock, NULL);
 	result = load_image(module, image, jit);
 	if (result != CUDA_SUCCESS) {
-		id_give(id);
+		id_give(session_self(), id);
 		slab_give(&module_slab, module);
 		return result;
 	}
@@ -362,6 +364,7 @@ uint64_t module_unloads(void)
 
 CUresult module_unload(struct client_module *module)
 {
+	SESSION_SCOPE(module->session);
 	CUresult result;
 
 	if (!registry_remove(module))
@@ -379,7 +382,7 @@ CUresult module_unload(struct client_module *module)
 	/* A module that the service may still have keeps its id and its place. */
 	if (result != CUDA_SUCCESS)
 		return result;
-	id_give(module->id);
+	id_give(module->session, module->id);
 	pthread_mutex_destroy(&module->lock);
 	slab_give(&module_slab, module);
 	return CUDA_SUCCESS;
@@ -403,6 +406,7 @@ static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
 /* Under the waking lock. */
 static CUresult put_to_sleep(struct client_module *module)
 {
+	SESSION_SCOPE(module->session);
 	CUresult result;
 
 	atomic_fetch_add_explicit(&unloads, 1, memory_order_release);
@@ -443,13 +447,14 @@ static struct client_module *next_used(uint64_t home)
 	return module;
 }
 
-void module_settle_libraries(uint64_t home)
+void module_settle_libraries(const struct session *session, uint64_t home)
 {
 	struct client_module *module;
 
 	pthread_mutex_lock(&registry_lock);
 	for (module = registry; module; module = module->next)
-		if (module->library && !word_relaxed(&module->home) && is_used(module))
+		if (module->library && module->session == session && !word_relaxed(&module->home) &&
+			is_used(module))
 			word_release(&module->home, home);
 	pthread_mutex_unlock(&registry_lock);
 }
@@ -472,6 +477,7 @@ CUresult module_sleep_libraries(uint64_t home)
 CUresult module_load_instance(
 	struct client_module *library, CUcontext context, struct client_module **ret_instance)
 {
+	SESSION_SCOPE(&sessions[context_device(context)]);
 	struct image image;
 	struct jit jit;
 	CUresult result = renewal_open(library->renewal, &image, &jit);
@@ -515,6 +521,7 @@ static CUresult wake_functions(struct client_module *module)
 /* Under the waking lock. */
 static CUresult wake_up(struct client_module *module)
 {
+	SESSION_SCOPE(module->session);
 	CUresult result = load_again(module);
 
 	if (result != CUDA_SUCCESS)
@@ -604,6 +611,7 @@ static struct client_function *add_function(struct client_module *module, struct
 CUresult module_function(
 	struct client_module *module, const char *name, struct client_function **ret_function)
 {
+	SESSION_SCOPE(module->session);
 	uint32_t hash = hash_name(name);
 	struct client_function *function;
 	CUresult result = wake(module);
@@ -614,7 +622,7 @@ CUresult module_function(
 	function = known_function(module, name, hash);
 	pthread_mutex_unlock(&module->lock);
 	if (!function) {
-		result = function_new(module, module->id, module->device, name, &function);
+		result = function_new(module, module->id, name, &function);
 		if (result != CUDA_SUCCESS)
 			return result;
 		function->name_hash = hash;
@@ -687,6 +695,7 @@ static void add_global(struct client_module *module, const char *name, CUdevicep
 CUresult module_global(
 	struct client_module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes)
 {
+	SESSION_SCOPE(module->session);
 	const struct client_global *global;
 	CUdeviceptr address;
 	size_t bytes;
@@ -751,6 +760,7 @@ static CUresult ask_names(const struct client_module *module, unsigned int from,
 CUresult module_functions(struct client_module *module, struct client_function **ret_functions,
 	unsigned int room, unsigned int *ret_count)
 {
+	SESSION_SCOPE(module->session);
 	struct control_answer *answer = control_answer_new();
 	CUresult result = wake(module);
 	unsigned int count = 0, at = 0;

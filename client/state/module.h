@@ -10,8 +10,9 @@
 // ends, the service unloads a library that was used. Its handle and the handles of its kernels stay
 // valid; the next use of any of these loads the image again, with its globals as at the start.
 //
-// Any thread. Except while a library is woken, no thread asks the service under a lock. Two threads
-// that look up the same name at the same time may both ask; both get the same object.
+// What is asked about a module is asked in its session. Any thread. Except while a library is
+// woken, no thread asks the service under a lock. Two threads that look up the same name at the
+// same time may both ask; both get the same object.
 
 #ifndef FRMPS_CLIENT_STATE_MODULE_H
 #define FRMPS_CLIENT_STATE_MODULE_H
@@ -27,12 +28,18 @@
 
 struct client_function;
 struct client_global;
+struct session;
 struct renewal;
 
 #define MODULE_MAGIC UINT32_C(0x4d4f444c)
 #define MODULE_SHIFT 8
 /* Ids at the service are 1 … MODULE_IDS: the most modules that can be loaded at a time. */
 #define MODULE_IDS 4095u
+
+/* Of a session; guarded by the registry's lock. */
+struct module_ids {
+	uint64_t words[(MODULE_IDS + 64) / 64]; /* bit per id in use */
+};
 
 /* State of a library between two contexts. */
 enum module_sleep {
@@ -46,7 +53,7 @@ struct client_module {
 	uint32_t id;
 	bool library;
 	CUcontext context;	    /* NULL for libraries */
-	int device;		    /* ordinal */
+	struct session *session;    /* that has it; a library is in the one in which it was loaded */
 	word32 sleep;		    /* enum module_sleep; written under the waking lock */
 	struct renewal *renewal;    /* of a library */
 	word64 home;		    /* of a library: id of the context of its globals, 0: none yet */
@@ -66,7 +73,7 @@ struct client_module *module_find(CUmodule handle);
 struct client_module *library_find(CUlibrary handle);
 
 /**
- * Loads an image.
+ * Loads an image in the calling thread's session.
  * @image: the caller keeps it
  * @context: owner, NULL for a library
  * @jit: options; the call fills the log buffers
@@ -87,10 +94,10 @@ void module_release_context(CUcontext context);
  */
 CUresult module_sleep_libraries(uint64_t home);
 
-/** Sets the home of used libraries without a home. */
-void module_settle_libraries(uint64_t home);
+/** Sets the home of a session's used libraries without a home. */
+void module_settle_libraries(const struct session *session, uint64_t home);
 
-/** Loads a library's image as a module of a context. */
+/** Loads a library's image as a module of a context, which may be of another session. */
 CUresult module_load_instance(
 	struct client_module *library, CUcontext context, struct client_module **ret_instance);
 

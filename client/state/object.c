@@ -13,6 +13,7 @@
 #include "client/state/ids.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
@@ -31,6 +32,7 @@ struct use {
 
 struct retired {
 	struct reclaim reclaim;
+	struct session *session;
 	uint32_t id, count;
 	struct use uses[];
 };
@@ -38,7 +40,11 @@ struct retired {
 static uint64_t id_words[FRMPS_OBJECT_IDS / 64];
 static struct ids ids = IDS_INIT(id_words);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct range_map objects; /* address: the value, one byte; block: the object */
+
+static struct range_map *own(void)
+{
+	return &session_self()->objects.map;
+}
 
 /* ---- the service's objects ---- */
 
@@ -75,6 +81,8 @@ static CUresult take_array(const struct client_array *array, struct wire_object 
 {
 	if (!array)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (array->session != session_self())
+		return CUDA_ERROR_INVALID_VALUE;
 	/* A level is part of the array that the service knows. */
 	wish->array = array->form.array;
 	wish->level = array->level;
@@ -87,7 +95,7 @@ static CUresult take_memory(CUdeviceptr address, uint64_t bytes, struct wire_obj
 	struct copy_side side;
 	CUresult r = copy_classify(address, bytes, &side);
 
-	if (r == CUDA_SUCCESS && side.place == COPY_PAGEABLE)
+	if (r == CUDA_SUCCESS && !copy_reaches(&side))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
 		wish->address = address + side.shift;
@@ -169,8 +177,8 @@ static CUresult enlist(uint64_t value, struct object *object)
 	int e;
 
 	pthread_mutex_lock(&lock);
-	range_map_remove(&objects, value, &former);
-	e = range_map_add(&objects, &entry);
+	range_map_remove(own(), value, &former);
+	e = range_map_add(own(), &entry);
 	pthread_mutex_unlock(&lock);
 	if (former.block) {
 		drop(((struct object *)former.block)->id);
@@ -234,7 +242,7 @@ CUresult object_describe(enum object_kind kind, uint64_t value, struct object_fo
 	bool found;
 
 	pthread_mutex_lock(&lock);
-	entry = range_map_find(&objects, value);
+	entry = range_map_find(own(), value);
 	object = entry ? entry->block : NULL;
 	found = object && object->form.kind == kind;
 	if (found)
@@ -262,6 +270,7 @@ void object_reap(void)
 	struct retired *retired;
 
 	while ((retired = (struct retired *)reclaim_take(&pending))) {
+		SESSION_SCOPE(retired->session);
 		if (process_error() == CUDA_SUCCESS)
 			drop(retired->id);
 		free(retired);
@@ -276,12 +285,12 @@ static struct retired *retired_new(uint32_t id)
 
 	if (!retired)
 		return NULL;
-	*retired = (struct retired){.id = id};
+	*retired = (struct retired){.session = session_self(), .id = id};
 	for (uint32_t slot = 0; slot < used; ++slot) {
 		struct client_stream *stream = stream_slot(slot);
 		uint64_t seq = word_acquire(&stream->last);
 
-		if (seq == 0 || wait_is_done(stream, seq))
+		if (stream->session != session_self() || seq == 0 || wait_is_done(stream, seq))
 			continue;
 		/* A mark makes the end visible. */
 		submit_mark(stream, seq);
@@ -310,9 +319,9 @@ void object_destroy(enum object_kind kind, uint64_t value)
 	struct object *object = NULL;
 
 	pthread_mutex_lock(&lock);
-	entry = range_map_find(&objects, value);
+	entry = range_map_find(own(), value);
 	if (entry && ((struct object *)entry->block)->form.kind == kind &&
-		range_map_remove(&objects, value, &taken) == 0)
+		range_map_remove(own(), value, &taken) == 0)
 		object = taken.block;
 	pthread_mutex_unlock(&lock);
 	if (object)
@@ -326,9 +335,9 @@ static uint64_t find_of(CUcontext context)
 	uint64_t value = 0;
 
 	pthread_mutex_lock(&lock);
-	for (unsigned int i = 0; !value && i < objects.count; ++i)
-		for (unsigned int j = 0; !value && j < objects.leaves[i]->count; ++j) {
-			const struct range *entry = &objects.leaves[i]->entries[j];
+	for (unsigned int i = 0; !value && i < own()->count; ++i)
+		for (unsigned int j = 0; !value && j < own()->leaves[i]->count; ++j) {
+			const struct range *entry = &own()->leaves[i]->entries[j];
 
 			if (((const struct object *)entry->block)->context == context)
 				value = entry->address;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/state/ranges.h"
 #include "protocol/cuda_abi.h"
 
 enum object_kind { OBJECT_TEXTURE, OBJECT_SURFACE };
@@ -21,7 +22,14 @@ struct object_form {
 	CUDA_RESOURCE_VIEW_DESC view;
 };
 
-/** CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY. */
+/* Of a session; guarded by the lock of objects. */
+struct objects {
+	struct range_map map; /* address: the value, one byte; block: the object */
+};
+
+/**
+ * CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY. In the calling thread's session, as all here.
+ */
 CUresult object_create(CUcontext context, const struct object_form *form, uint64_t *ret_value);
 
 /** Destroys an object; an unknown value is no error, as in the driver. */

@@ -11,6 +11,7 @@
 
 #include "client/link/control.h"
 #include "client/state/function.h"
+#include "client/state/session.h"
 
 #define PLACES 256u
 
@@ -62,6 +63,7 @@ static bool is_for(const struct wire_reply *reply, const struct occupancy *quest
 static CUresult ask(const struct client_function *function, const struct occupancy *question,
 	uint64_t *ret_value, bool *ret_holds)
 {
+	SESSION_SCOPE(function->session);
 	struct wire_message request = {.type = WIRE_QUERY_OCCUPANCY};
 	struct wire_occupancy *body = &request.occupancy;
 	struct control_answer *answer = control_answer_new();

@@ -2,8 +2,11 @@
 
 #include "client/state/pool.h"
 
+#include "client/state/session.h"
+
 void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, uint64_t keep)
 {
+	pool->session = session_self();
 	pthread_mutex_init(&pool->lock, NULL);
 	heap_init(&pool->heap, base, bytes, unit);
 	pool->keep = keep;
@@ -12,6 +15,7 @@ void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, 
 /* Makes a chunk for a request and allocates from it. */
 static CUresult grow(struct pool *pool, uint64_t bytes, bool modest, struct heap_block **ret_block)
 {
+	SESSION_SCOPE(pool->session);
 	struct heap_chunk *chunk;
 	CUresult r;
 	int e;
@@ -76,6 +80,7 @@ CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_b
 /* Unmaps a withdrawn chunk. CUDA_ERROR_OUT_OF_MEMORY: the chunk is spare again. */
 static CUresult give_back(struct pool *pool, struct heap_chunk *chunk)
 {
+	SESSION_SCOPE(pool->session);
 	CUresult r = pool->unmap(chunk->address, chunk->bytes);
 
 	pthread_mutex_lock(&pool->lock);

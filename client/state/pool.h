@@ -1,6 +1,6 @@
-// A heap with memory behind it: asks the service to map and unmap chunks, and keeps some spare
-// chunks. Device memory has a pool, and pinned host memory another. Any thread; no thread asks the
-// service under the pool's lock.
+// A heap with memory behind it: asks its session's service to map and unmap chunks, and keeps some
+// spare chunks. The device memory of a session has a pool, and its pinned host memory another. Any
+// thread; no thread asks the service under the pool's lock.
 
 #ifndef FRMPS_CLIENT_STATE_POOL_H
 #define FRMPS_CLIENT_STATE_POOL_H
@@ -10,7 +10,10 @@
 #include "client/state/heap.h"
 #include "client/state/ranges.h"
 
+struct session;
+
 struct pool {
+	struct session *session;
 	pthread_mutex_t lock;
 	struct heap heap; /* guarded by lock */
 	uint64_t keep;	  /* spare bytes kept */
@@ -18,6 +21,7 @@ struct pool {
 	CUresult (*unmap)(uint64_t address, uint64_t bytes);
 };
 
+/** Of the calling thread's session. */
 void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, uint64_t keep);
 
 /** Allocates. CUDA_ERROR_OUT_OF_MEMORY after the spare memory was returned. */

@@ -10,10 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
 #include "client/state/ipc.h"
 #include "client/state/mempool.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/state/uncancelled.h"
 #include "client/submit/wait.h"
 
@@ -77,7 +77,7 @@ static CUresult add(CUmemoryPool handle, const struct name *name)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&lock);
 	*pool = (struct shared){.next = pools, .handle = handle, .imported = name};
-	pool->name = name ? *name : (struct name){MAGIC, connection.session, ++latest};
+	pool->name = name ? *name : (struct name){MAGIC, session_self()->connection.session, ++latest};
 	pools = pool;
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;

@@ -2,12 +2,13 @@
 // threads, so these cost a load or two. Before cuInit nothing exists: no thread, no connection, no
 // fork handler.
 //
-//   NONE ──cuInit──► STARTING ──► LISTED ──session──► READY ──exit()──► ENDED
-//     ▲                 │ failed                            any from STARTING on ──fork──► FORKED (in the child)
+//   NONE ──cuInit──► STARTING ──► READY ──exit()──► ENDED
+//     ▲                 │ failed            any from STARTING on ──fork──► FORKED (in the child)
 //     └─────────────────┘
 //
-// LISTED: the devices are known, and the session waits for the choice of one; skipped where the
-// service has one device. There is no context, no object and no thread of the library yet.
+// READY: the devices are known. Sessions begin later, each with the first call that needs one on
+// its device, under the same lock as the start; with a single device its session begins at once.
+// Until the first one there is no context, no object and no thread of the library.
 //
 // FORKED is final: the child does not have the regions and never sends anything; it has the
 // program's pinned memory like its parent. Exit handlers that were registered before cuInit run in
@@ -25,23 +26,23 @@
 #include "client/state/context.h"
 #include "client/state/log.h"
 #include "client/state/pages.h"
+#include "client/state/session.h"
 #include "client/state/thread.h"
 #include "shm/order.h"
 
-enum phase { NONE, STARTING, LISTED, READY, FORKED, ENDED };
+enum phase { NONE, STARTING, READY, FORKED, ENDED };
 
-static word32 phase;  /* enum phase */
-static word32 sticky; /* CUresult; written once, by process_fail() */
+static word32 phase; /* enum phase */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool watches_forks;
-static CUresult (*open_any)(void); /* from LISTED on */
+static CUresult (*open_session)(int ordinal); /* from READY on */
 
 static CUresult look(void)
 {
 	uint32_t now = word_acquire(&phase);
 
-	if (__builtin_expect(now == READY || now == LISTED, 1))
+	if (__builtin_expect(now == READY, 1))
 		return CUDA_SUCCESS;
 	return now == ENDED ? CUDA_ERROR_DEINITIALIZED : CUDA_ERROR_NOT_INITIALIZED;
 }
@@ -53,44 +54,66 @@ CUresult process_enter_early(void)
 	return r == CUDA_SUCCESS && thread_self()->is_callbacks ? CUDA_ERROR_NOT_PERMITTED : r;
 }
 
+/* For calls that name no device: that of the current context, else the first that the process works
+ * on, else the first. */
+static struct session *choose_session(void)
+{
+	int ordinal = context_device(thread_self()->current);
+	struct session *first = session_next(NULL);
+
+	if (ordinal >= 0)
+		return &sessions[ordinal];
+	return first ? first : &sessions[0];
+}
+
 CUresult process_enter(void)
 {
 	CUresult r = process_enter_early();
+	struct session *session;
 
-	if (__builtin_expect(r == CUDA_SUCCESS && word_acquire(&phase) == LISTED, 0))
-		r = open_any();
-	return r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	session = choose_session();
+	session_use(session);
+	return session_is_open(session) ? CUDA_SUCCESS : process_open(session_ordinal(session));
+}
+
+CUresult process_session_error(const struct session *session)
+{
+	return (CUresult)word_relaxed(&((struct session *)session)->error);
 }
 
 CUresult process_error(void)
 {
-	return (CUresult)word_relaxed(&sticky);
+	return process_session_error(session_self());
 }
 
-static CUresult look_for_errors(void)
+/* The error of the thread's session. */
+static CUresult look_for_error(void)
 {
-	CUresult r = look();
+	CUresult r = process_error();
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = process_error();
 	/* The thread that first noticed the session's end may not have been able to write the
 	 * remaining text. */
 	if (__builtin_expect(r != CUDA_SUCCESS, 0))
-		lost_verdict();
+		lost_verdict(session_self());
 	return r;
 }
 
-CUresult process_enter_object(bool has_context)
+CUresult process_enter_object(bool has_context, struct session *session)
 {
-	CUcontext context;
-	CUresult r = look_for_errors();
+	CUcontext context = thread_self()->current;
+	CUresult r = look();
+	bool is_live;
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	context = thread_self()->current;
-	if (context_is_live(context))
-		return CUDA_SUCCESS;
+	is_live = context_enter(context);
+	if (session)
+		session_use(session);
+	r = look_for_error();
+	if (r != CUDA_SUCCESS || is_live)
+		return r;
 	/* A thread has no context while such a function runs. */
 	if (thread_self()->is_callbacks)
 		return CUDA_ERROR_NOT_PERMITTED;
@@ -101,19 +124,26 @@ CUresult process_enter_object(bool has_context)
 
 CUresult process_enter_context(void)
 {
-	return process_enter_object(false);
+	return process_enter_object(false, NULL);
 }
 
-CUresult process_enter_host(bool has_context)
+CUresult process_enter_host(bool has_context, struct session *session)
 {
-	return thread_self()->is_callbacks ? look_for_errors() : process_enter_object(has_context);
+	CUresult r;
+
+	if (!thread_self()->is_callbacks)
+		return process_enter_object(has_context, session);
+	r = look();
+	if (session)
+		session_use(session);
+	return r == CUDA_SUCCESS ? look_for_error() : r;
 }
 
-CUresult process_fail(CUresult code, const char *reason)
+CUresult process_fail(struct session *session, CUresult code, const char *reason)
 {
 	uint32_t none = CUDA_SUCCESS;
 
-	if (atomic_compare_exchange_strong(&sticky, &none, (uint32_t)code)) {
+	if (atomic_compare_exchange_strong(&session->error, &none, (uint32_t)code)) {
 		client_log(CLIENT_LOG_ERROR, "error %d from now on: %s", (int)code,
 			*reason ? reason : "no reason given");
 		return code;
@@ -154,10 +184,9 @@ static void watch_forks(void)
 
 static void leave(void)
 {
-	uint32_t ready = READY, listed = LISTED;
+	uint32_t ready = READY;
 
-	if (!atomic_compare_exchange_strong(&phase, &ready, ENDED))
-		atomic_compare_exchange_strong(&phase, &listed, ENDED);
+	atomic_compare_exchange_strong(&phase, &ready, ENDED);
 }
 
 /* Under start_lock. */
@@ -172,7 +201,9 @@ static CUresult start(CUresult (*begin)(bool *ret_has_session))
 		word_set(&phase, NONE);
 		return r;
 	}
-	word_release(&phase, has_session ? READY : LISTED);
+	if (has_session)
+		word_release(&sessions[0].life, SESSION_OPEN);
+	word_release(&phase, READY);
 	atexit(leave);
 	return CUDA_SUCCESS;
 }
@@ -195,7 +226,7 @@ static void unlock_start(int cancelable)
 	pthread_setcancelstate(cancelable, NULL);
 }
 
-CUresult process_start(CUresult (*begin)(bool *ret_has_session), CUresult (*any)(void))
+CUresult process_start(CUresult (*begin)(bool *ret_has_session), CUresult (*open)(int ordinal))
 {
 	CUresult r = CUDA_SUCCESS;
 	int cancelable;
@@ -203,31 +234,33 @@ CUresult process_start(CUresult (*begin)(bool *ret_has_session), CUresult (*any)
 	if (word_acquire(&phase) == READY)
 		return CUDA_SUCCESS;
 	if (word_acquire(&phase) >= FORKED)
-		return process_enter();
+		return look();
 	if (!lock_start(&cancelable))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	open_any = any;
+	open_session = open;
 	if (word_acquire(&phase) == NONE)
 		r = start(begin);
 	unlock_start(cancelable);
 	return r;
 }
 
-CUresult process_open(CUresult (*open)(int device), int device)
+CUresult process_open(int ordinal)
 {
+	struct session *session = &sessions[ordinal];
 	CUresult r = process_enter_early();
-	uint32_t listed = LISTED;
 	int cancelable;
 
-	if (r != CUDA_SUCCESS || word_acquire(&phase) == READY)
+	session_use(session);
+	if (r != CUDA_SUCCESS || session_is_open(session))
 		return r;
 	if (!lock_start(&cancelable))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (word_acquire(&phase) == LISTED)
-		r = open(device);
-	/* Otherwise another thread has opened it, or the process has begun to end. */
-	if (r == CUDA_SUCCESS && !atomic_compare_exchange_strong(&phase, &listed, READY))
-		r = process_enter_early();
+	if (!session_is_open(session)) {
+		r = open_session(ordinal);
+		if (r == CUDA_SUCCESS)
+			word_release(&session->life, SESSION_OPEN);
+	}
 	unlock_start(cancelable);
-	return r;
+	/* The process may have begun to end. */
+	return r == CUDA_SUCCESS ? process_enter_early() : r;
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/state/session.h"
+
 #define HALF (RANGE_LEAF_ENTRIES / 2)
 
 void range_map_init(struct range_map *map)
@@ -189,6 +191,7 @@ int ranges_insert(struct range *range)
 	int r;
 
 	pthread_rwlock_wrlock(&lock);
+	range->session = session_self();
 	range->id = latest_id + 1;
 	r = range_map_add(&ranges, range);
 	latest_id += r == 0;

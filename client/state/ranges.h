@@ -27,17 +27,20 @@ enum range_kind {
 	RANGE_MAPPED_HOST = 10, /* pinned host memory of cuMemMap */
 };
 
+struct session;
+
 struct range {
 	uint64_t address;
 	uint64_t bytes; /* as the program asked for */
 	uint64_t room;	/* usable bytes: rounded up to the allocation's */
 	enum range_kind kind;
-	uint32_t flags;	  /* flags of cuMemHostAlloc; RANGE_MAPPED, RANGE_MAPPED_HOST: handle types */
-	uint64_t id;	  /* unique in the process's life */
-	void *owner;	  /* the context; a module for RANGE_GLOBAL */
-	void *block;	  /* memory.c and host.c: the pool's block */
-	bool sync_memops; /* set by cuPointerSetAttribute */
-	bool plain;	  /* RANGE_REGISTERED: cannot have a device address */
+	uint32_t flags;		 /* flags of cuMemHostAlloc; RANGE_MAPPED, RANGE_MAPPED_HOST: handle types */
+	uint64_t id;		 /* unique in the process's life */
+	struct session *session; /* set by ranges_insert(): that of the thread */
+	void *owner;		 /* the context; a module for RANGE_GLOBAL */
+	void *block;		 /* memory.c and host.c: the pool's block */
+	bool sync_memops;	 /* set by cuPointerSetAttribute */
+	bool plain;		 /* RANGE_REGISTERED: cannot have a device address */
 };
 
 /* Outcomes. */
@@ -72,7 +75,7 @@ struct range *range_map_find(const struct range_map *map, uint64_t address);
  * ranges_remove_owner(). Return: 0, RANGES_E_EXISTS (also for a partial overlap), -ENOMEM.
  */
 int ranges_add(uint64_t address, uint64_t bytes, enum range_kind kind, void *owner);
-/** As ranges_add(), with all properties; fills in id. */
+/** As ranges_add(), with all properties; fills in id and session. */
 int ranges_insert(struct range *range);
 /** Removes the range that begins at the address. 0 or RANGES_E_NONE; ret_range may be NULL. */
 int ranges_remove(uint64_t address, struct range *ret_range);

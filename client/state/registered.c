@@ -9,6 +9,7 @@
 #include "client/state/pages.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/submit/wait.h"
 
 /* Held from the check of existing ranges until the new range is in the map: of two threads that
@@ -61,6 +62,7 @@ static CUresult share(const struct range *range, uint64_t *ret_address)
 
 CUresult registered_share(const struct range *range, uint64_t *ret_address)
 {
+	SESSION_SCOPE(range->session);
 	CUresult r = CUDA_SUCCESS;
 	struct range now;
 
@@ -148,7 +150,8 @@ CUresult registered_remove(uint64_t address)
 
 	if (ranges_take(address, RANGE_REGISTERED, &range) != 0)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	r = wait_all();
+	SESSION_SCOPE(range.session);
+	r = wait_everywhere();
 	/* After a fault the work may never end; its writes go to the shared pages. */
 	undone = process_error() == CUDA_SUCCESS ? make_private(&range) : CUDA_SUCCESS;
 	return r == CUDA_SUCCESS ? undone : r;

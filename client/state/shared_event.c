@@ -11,12 +11,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <time.h>
 
-#include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/host.h"
+#include "client/state/session.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
@@ -46,13 +45,21 @@ struct spare {
 	struct shm_shared_event *event;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by lock, as the variables below; the latest last. */
-static STAILQ_HEAD(import_list, import) imports = STAILQ_HEAD_INITIALIZER(imports);
-/* Places of own events that were destroyed, the latest last. */
-static STAILQ_HEAD(, spare) spares = STAILQ_HEAD_INITIALIZER(spares);
-static struct shm_shared_event *page; /* own, with places that were never used */
-static uint32_t page_used = SHM_SHARED_PAGE_EVENTS;
+static struct shared_events *own(void)
+{
+	return &session_self()->shared_events;
+}
+
+void shared_event_start(void)
+{
+	struct shared_events *events = own();
+
+	pthread_mutex_init(&events->lock, NULL);
+	pthread_mutex_init(&events->dropping, NULL);
+	STAILQ_INIT(&events->imports);
+	STAILQ_INIT(&events->spares);
+	events->page_used = SHM_SHARED_PAGE_EVENTS;
+}
 
 /* ---- places ---- */
 
@@ -65,15 +72,16 @@ static bool is_still(const struct shm_shared_event *event)
 /* A place that was used before; NULL if there is none. */
 static struct shm_shared_event *take_spare(void)
 {
+	struct shared_events *events = own();
 	struct shm_shared_event *event;
 	struct spare *spare;
 
-	STAILQ_FOREACH (spare, &spares, link)
+	STAILQ_FOREACH (spare, &events->spares, link)
 		if (is_still(spare->event))
 			break;
 	if (!spare)
 		return NULL;
-	STAILQ_REMOVE(&spares, spare, spare, link);
+	STAILQ_REMOVE(&events->spares, spare, spare, link);
 	event = spare->event;
 	free(spare);
 	return event;
@@ -82,32 +90,34 @@ static struct shm_shared_event *take_spare(void)
 /* Takes out the oldest pages with no event that is open. */
 static void take_idle(struct import_list *ret_list)
 {
+	struct shared_events *events = own();
 	struct import *import, *next;
 	int count = 0;
 
-	pthread_mutex_lock(&lock);
-	for (import = STAILQ_FIRST(&imports); import && count < DROP_MOST; import = next) {
+	pthread_mutex_lock(&events->lock);
+	for (import = STAILQ_FIRST(&events->imports); import && count < DROP_MOST; import = next) {
 		next = STAILQ_NEXT(import, link);
 		if (import->users)
 			continue;
-		STAILQ_REMOVE(&imports, import, import, link);
+		STAILQ_REMOVE(&events->imports, import, import, link);
 		STAILQ_INSERT_TAIL(ret_list, import, link);
 		count++;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&events->lock);
 }
 
 /* Unmaps pages, behind all work that may use these. */
 static bool drop_idle(struct import_list *list)
 {
+	struct shared_events *events = own();
 	struct import *import;
 
 	if (STAILQ_EMPTY(list))
 		return false;
 	if (wait_all_quietly() != CUDA_SUCCESS) {
-		pthread_mutex_lock(&lock);
-		STAILQ_CONCAT(&imports, list);
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_lock(&events->lock);
+		STAILQ_CONCAT(&events->imports, list);
+		pthread_mutex_unlock(&events->lock);
 		return false;
 	}
 	while ((import = STAILQ_FIRST(list))) {
@@ -121,46 +131,48 @@ static bool drop_idle(struct import_list *list)
 /* Makes room for a page. Without the lock. Return: true if there may be room */
 static bool drop_imports(void)
 {
-	static pthread_mutex_t dropping = PTHREAD_MUTEX_INITIALIZER;
+	struct shared_events *events = own();
 	struct import_list idle = STAILQ_HEAD_INITIALIZER(idle);
-	bool has_waited = pthread_mutex_trylock(&dropping) != 0, any;
+	bool has_waited = pthread_mutex_trylock(&events->dropping) != 0, any;
 
 	/* Another thread makes room. */
 	if (has_waited)
-		pthread_mutex_lock(&dropping);
+		pthread_mutex_lock(&events->dropping);
 	take_idle(&idle);
 	any = drop_idle(&idle);
-	pthread_mutex_unlock(&dropping);
+	pthread_mutex_unlock(&events->dropping);
 	return any || has_waited;
 }
 
 /* Under the lock. */
 static CUresult take_place(struct shm_shared_event **ret_event)
 {
+	struct shared_events *events = own();
 	uint64_t address;
 	CUresult r;
 
 	*ret_event = take_spare();
 	if (*ret_event)
 		return CUDA_SUCCESS;
-	if (page_used == SHM_SHARED_PAGE_EVENTS) {
+	if (events->page_used == SHM_SHARED_PAGE_EVENTS) {
 		r = host_map_events(0, 0, &address);
 		if (r != CUDA_SUCCESS)
 			return r;
-		page = (struct shm_shared_event *)(uintptr_t)address;
-		page_used = 0;
+		events->page = (struct shm_shared_event *)(uintptr_t)address;
+		events->page_used = 0;
 	}
-	*ret_event = &page[page_used++];
+	*ret_event = &events->page[events->page_used++];
 	return CUDA_SUCCESS;
 }
 
 static CUresult try_new(struct shm_shared_event **ret_event)
 {
+	struct shared_events *events = own();
 	CUresult r;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&events->lock);
 	r = take_place(ret_event);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&events->lock);
 	return r;
 }
 
@@ -173,17 +185,19 @@ CUresult shared_event_new(struct shm_shared_event **ret_event)
 
 static void close_import(const struct shm_shared_event *event)
 {
+	struct shared_events *events = own();
 	struct import *import;
 
-	pthread_mutex_lock(&lock);
-	STAILQ_FOREACH (import, &imports, link)
+	pthread_mutex_lock(&events->lock);
+	STAILQ_FOREACH (import, &events->imports, link)
 		if (event >= import->events && event < import->events + SHM_SHARED_PAGE_EVENTS)
 			import->users--;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&events->lock);
 }
 
 struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool imported)
 {
+	struct shared_events *events = own();
 	struct spare *spare = event && !imported ? malloc(sizeof(*spare)) : NULL;
 
 	if (event && imported)
@@ -191,9 +205,9 @@ struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool 
 	if (!spare)
 		return NULL;
 	spare->event = event;
-	pthread_mutex_lock(&lock);
-	STAILQ_INSERT_TAIL(&spares, spare, link);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&events->lock);
+	STAILQ_INSERT_TAIL(&events->spares, spare, link);
+	pthread_mutex_unlock(&events->lock);
 	return NULL;
 }
 
@@ -202,7 +216,8 @@ struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool 
 void shared_event_export(const struct shm_shared_event *event, CUipcEventHandle *ret_handle)
 {
 	uint64_t address = (uint64_t)(uintptr_t)event, offset = address % SHM_SHARED_PAGE_BYTES;
-	struct content content = {MAGIC, connection.session, address - offset, offset / sizeof(*event)};
+	struct content content = {
+		MAGIC, session_self()->connection.session, address - offset, offset / sizeof(*event)};
 
 	memset(ret_handle, 0, sizeof(*ret_handle));
 	memcpy(ret_handle, &content, sizeof(content));
@@ -211,11 +226,12 @@ void shared_event_export(const struct shm_shared_event *event, CUipcEventHandle 
 /* Under the lock. */
 static CUresult find_import(const struct content *content, struct import **ret_import)
 {
+	struct shared_events *events = own();
 	struct import *import;
 	uint64_t address;
 	CUresult r;
 
-	STAILQ_FOREACH (import, &imports, link)
+	STAILQ_FOREACH (import, &events->imports, link)
 		if (import->session == content->session && import->page == content->page)
 			break;
 	if (!import) {
@@ -230,7 +246,7 @@ static CUresult find_import(const struct content *content, struct import **ret_i
 		*import = (struct import){.session = content->session,
 			.page = content->page,
 			.events = (struct shm_shared_event *)(uintptr_t)address};
-		STAILQ_INSERT_TAIL(&imports, import, link);
+		STAILQ_INSERT_TAIL(&events->imports, import, link);
 	}
 	*ret_import = import;
 	return CUDA_SUCCESS;
@@ -238,16 +254,17 @@ static CUresult find_import(const struct content *content, struct import **ret_i
 
 static CUresult try_import(const struct content *content, struct shm_shared_event **ret_event)
 {
+	struct shared_events *events = own();
 	struct import *import;
 	CUresult r;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&events->lock);
 	r = find_import(content, &import);
 	if (r == CUDA_SUCCESS) {
 		import->users++;
 		*ret_event = &import->events[content->place];
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&events->lock);
 	return r;
 }
 
@@ -260,7 +277,7 @@ CUresult shared_event_import(const CUipcEventHandle *handle, struct shm_shared_e
 	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0 || content.session == 0 ||
 		content.place >= SHM_SHARED_PAGE_EVENTS)
 		return CUDA_ERROR_MAP_FAILED;
-	if (content.session == connection.session)
+	if (content.session == session_self()->connection.session)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	r = try_import(&content, ret_event);
 	return r == CUDA_ERROR_OUT_OF_MEMORY && drop_imports() ? try_import(&content, ret_event) : r;
@@ -313,7 +330,7 @@ CUresult shared_event_record(struct shm_shared_event *event, struct client_strea
 	/* A program that ends right here leaves a record that is never done. */
 	if (number > SHM_SHARED_RECORDS && !shared_event_is_done(event, number - SHM_SHARED_RECORDS))
 		r = shared_event_wait(event, number - SHM_SHARED_RECORDS, stream);
-	word_release(&record->session, connection.session);
+	word_release(&record->session, stream->session->connection.session);
 	if (r == CUDA_SUCCESS)
 		r = submit_begin(stream, FRMPS_OP_WRITE_VALUE, sizeof(struct frmps_write_value), &submit);
 	if (r != CUDA_SUCCESS)
@@ -339,7 +356,7 @@ CUresult shared_event_synchronize(const struct shm_shared_event *event, uint64_t
 		nanosleep(&pause, NULL);
 		if (pause.tv_nsec < 1000000)
 			pause.tv_nsec += pause.tv_nsec / 64;
-		r = lost_glance();
+		r = lost_glance(session_self());
 	}
 	return r;
 }

@@ -12,13 +12,28 @@
 #ifndef FRMPS_CLIENT_STATE_SHARED_EVENT_H
 #define FRMPS_CLIENT_STATE_SHARED_EVENT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "protocol/cuda_abi.h"
 #include "shm/layout.h"
 
 struct client_stream;
+
+/* Of a session; guarded by lock. */
+struct shared_events {
+	pthread_mutex_t lock, dropping;
+	STAILQ_HEAD(import_list, import) imports; /* pages of other programs, the latest last */
+	/* Places of own events that were destroyed, the latest last. */
+	STAILQ_HEAD(spare_list, spare) spares;
+	struct shm_shared_event *page; /* own, with places that were never used */
+	uint32_t page_used;
+};
+
+/** Called by session start. */
+void shared_event_start(void);
 
 /** A place for a new event. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult shared_event_new(struct shm_shared_event **ret_event);

@@ -13,6 +13,7 @@
 #include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/state/host.h"
+#include "client/state/session.h"
 
 /* A window that turns out to be taken in this process is not asked for again. */
 #define TRIES 4
@@ -25,17 +26,10 @@ struct reservation {
 	struct reservation *next;
 };
 
-struct region {
-	uint64_t base, bytes;
-	struct reservation *first;
-	struct region *next;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER; /* held while the service is asked for windows */
-static struct region home;				    /* and all behind it: guarded by lock */
-static struct region host;				    /* only a list, in no order: the same */
-static _Atomic unsigned further;			    /* regions behind it */
+static struct space *own(void)
+{
+	return &session_self()->space;
+}
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -44,19 +38,23 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 
 uint64_t space_bytes(void)
 {
-	return connection.device_bytes / 24 / SPACE_GRAIN * SPACE_GRAIN;
+	return session_self()->connection.device_bytes / 24 / SPACE_GRAIN * SPACE_GRAIN;
 }
 
 void space_start(void)
 {
 	/* The service uses some addresses at the very end; a quarter of these bytes is more than
 	 * enough. */
+	const struct connection *c = &session_self()->connection;
+	struct space *space = own();
 	uint64_t bytes = space_bytes();
 
-	home.base = connection.window_base + connection.device_bytes - bytes;
-	home.bytes = bytes / 4 * 3 / SPACE_GRAIN * SPACE_GRAIN;
-	host.base = connection.window_base + connection.device_bytes;
-	host.bytes = connection.host_bytes;
+	pthread_mutex_init(&space->lock, NULL);
+	pthread_mutex_init(&space->growing, NULL);
+	space->home.base = c->window_base + c->device_bytes - bytes;
+	space->home.bytes = bytes / 4 * 3 / SPACE_GRAIN * SPACE_GRAIN;
+	space->host.base = c->window_base + c->device_bytes;
+	space->host.bytes = c->host_bytes;
 }
 
 /* The link where a reservation goes that begins at or behind `at`; *at becomes the address. NULL:
@@ -103,38 +101,42 @@ static void put(struct reservation *reservation, struct reservation **link, uint
 
 static bool place_exactly(struct reservation *reservation, uint64_t room, uint64_t address)
 {
+	struct space *space = own();
 	struct reservation **link = NULL;
 
-	pthread_mutex_lock(&lock);
-	for (struct region *region = &home; region && !link; region = region->next)
+	pthread_mutex_lock(&space->lock);
+	for (struct region *region = &space->home; region && !link; region = region->next)
 		link = find_exactly(region, room, address);
 	if (link)
 		put(reservation, link, address);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&space->lock);
 	return link;
 }
 
 static bool place(struct reservation *reservation, uint64_t room, uint64_t alignment)
 {
+	struct space *space = own();
 	struct reservation **link = NULL;
 	uint64_t at = 0;
 
-	pthread_mutex_lock(&lock);
-	for (struct region *region = &home; region && !link; region = region->next)
+	pthread_mutex_lock(&space->lock);
+	for (struct region *region = &space->home; region && !link; region = region->next)
 		link = find_gap(region, room, alignment, &at);
 	if (link)
 		put(reservation, link, at);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&space->lock);
 	return link;
 }
 
 static void add_region(struct region *region)
 {
-	pthread_mutex_lock(&lock);
-	region->next = home.next;
-	home.next = region;
-	atomic_fetch_add_explicit(&further, 1, memory_order_relaxed);
-	pthread_mutex_unlock(&lock);
+	struct space *space = own();
+
+	pthread_mutex_lock(&space->lock);
+	region->next = space->home.next;
+	space->home.next = region;
+	atomic_fetch_add_explicit(&space->further, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&space->lock);
 }
 
 /* ---- the service ---- */
@@ -142,13 +144,14 @@ static void add_region(struct region *region)
 /* The end of the region that holds an address; 0: none. */
 static uint64_t end_of_own(uint64_t address)
 {
+	struct space *space = own();
 	uint64_t end = 0;
 
-	pthread_mutex_lock(&lock);
-	for (const struct region *region = home.next; region && !end; region = region->next)
+	pthread_mutex_lock(&space->lock);
+	for (const struct region *region = space->home.next; region && !end; region = region->next)
 		if (address - region->base < region->bytes)
 			end = region->base + region->bytes;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&space->lock);
 	return end;
 }
 
@@ -189,7 +192,8 @@ static CUresult grow(uint64_t bytes, uint64_t alignment, uint64_t at)
 		.bytes = bytes > SHARED_BYTES || at ? bytes : SHARED_BYTES,
 		.alignment = alignment,
 		.free_windows = {words, WINDOW_WORDS}};
-	CUresult r = region && connection.has_windows ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r =
+		region && session_self()->connection.has_windows ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
 	for (int i = 0; r == CUDA_SUCCESS && i < TRIES; ++i) {
 		connect_look(end_of_own, words);
@@ -227,13 +231,14 @@ static CUresult end_region(struct region *region)
  * already. */
 static void grow_there(uint64_t bytes, uint64_t hint)
 {
+	struct space *space = own();
 	uint64_t end = hint + bytes;
 	bool is_own = false;
 
-	pthread_mutex_lock(&lock);
-	for (const struct region *region = &home; region && !is_own; region = region->next)
+	pthread_mutex_lock(&space->lock);
+	for (const struct region *region = &space->home; region && !is_own; region = region->next)
 		is_own = hint < region->base + region->bytes && region->base < end;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&space->lock);
 	if (!is_own && hint >= WINDOW_BASE && end > hint && end <= WINDOW_BASE + WINDOWS * WINDOW_BYTES)
 		grow(bytes, 0, hint);
 }
@@ -257,6 +262,7 @@ static CUresult find_room(struct reservation *reservation, uint64_t room, uint64
 
 CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t *ret_address)
 {
+	struct space *space = own();
 	const uint64_t all = WINDOWS * WINDOW_BYTES;
 	struct reservation *reservation;
 	CUresult r = CUDA_SUCCESS;
@@ -272,9 +278,9 @@ CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	reservation->bytes = bytes;
 	if (hint || !place(reservation, room, alignment)) {
-		pthread_mutex_lock(&growing);
+		pthread_mutex_lock(&space->growing);
 		r = find_room(reservation, room, alignment, hint);
-		pthread_mutex_unlock(&growing);
+		pthread_mutex_unlock(&space->growing);
 	}
 	if (r == CUDA_SUCCESS)
 		*ret_address = reservation->address;
@@ -285,10 +291,11 @@ CUresult space_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64
 
 CUresult space_reserve_host(uint64_t bytes, uint64_t alignment, uint64_t *ret_address)
 {
+	struct space *space = own();
 	struct reservation *reservation;
 	uint64_t before = alignment > SPACE_GRAIN ? alignment : 0, at;
 
-	if (bytes > host.bytes || alignment > host.bytes)
+	if (bytes > space->host.bytes || alignment > space->host.bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	reservation = calloc(1, sizeof(*reservation));
 	if (!reservation)
@@ -299,10 +306,10 @@ CUresult space_reserve_host(uint64_t bytes, uint64_t alignment, uint64_t *ret_ad
 		free(reservation);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pthread_mutex_lock(&lock);
-	put(reservation, &host.first, before ? round_up(at, alignment) : at);
+	pthread_mutex_lock(&space->lock);
+	put(reservation, &space->host.first, before ? round_up(at, alignment) : at);
 	*ret_address = reservation->address;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&space->lock);
 	return CUDA_SUCCESS;
 }
 
@@ -317,31 +324,32 @@ static struct reservation **find_reservation(struct region *region, uint64_t add
 
 CUresult space_free(uint64_t address, uint64_t bytes)
 {
+	struct space *space = own();
 	struct reservation *found = NULL, **link;
 	struct region *empty = NULL, **at = NULL;
 
-	pthread_mutex_lock(&lock);
-	link = find_reservation(&host, address, bytes);
+	pthread_mutex_lock(&space->lock);
+	link = find_reservation(&space->host, address, bytes);
 	if (link) {
 		found = *link;
 		*link = found->next;
 	}
-	for (struct region *region = &home; region && !found; region = region->next) {
+	for (struct region *region = &space->home; region && !found; region = region->next) {
 		link = address - region->base < region->bytes ? find_reservation(region, address, bytes)
 							      : NULL;
 		if (link) {
 			found = *link;
 			*link = found->next;
-			empty = region != &home && !region->first ? region : NULL;
+			empty = region != &space->home && !region->first ? region : NULL;
 		}
 	}
 	if (empty) {
-		for (at = &home.next; *at != empty; at = &(*at)->next)
+		for (at = &space->home.next; *at != empty; at = &(*at)->next)
 			continue;
 		*at = empty->next;
-		atomic_fetch_sub_explicit(&further, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&space->further, 1, memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&space->lock);
 	if (found && found->chunk)
 		host_unreserve(found->chunk);
 	free(found);
@@ -363,24 +371,43 @@ static bool holds(const struct region *region, uint64_t address, uint64_t bytes)
 	return is;
 }
 
-bool space_is_reserved(uint64_t address, uint64_t bytes)
+static bool is_reserved(struct space *space, uint64_t address, uint64_t bytes)
 {
 	bool is;
 
-	pthread_mutex_lock(&lock);
-	is = holds(&host, address, bytes);
-	for (const struct region *region = &home; region && !is; region = region->next)
+	pthread_mutex_lock(&space->lock);
+	is = holds(&space->host, address, bytes);
+	for (const struct region *region = &space->home; region && !is; region = region->next)
 		is = holds(region, address, bytes);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&space->lock);
 	return is;
+}
+
+struct session *space_owner(uint64_t address, uint64_t bytes)
+{
+	SESSION_FOREACH(session)
+	if (is_reserved(&session->space, address, bytes))
+		return session;
+	return NULL;
 }
 
 bool space_is_host(uint64_t address)
 {
-	return address - host.base < host.bytes;
+	SESSION_FOREACH(session)
+	if (address - session->space.host.base < session->space.host.bytes)
+		return true;
+	return false;
 }
 
-bool space_is_foreign(uint64_t address)
+bool space_is_window(uint64_t address)
 {
-	return atomic_load_explicit(&further, memory_order_relaxed) && end_of_own(address);
+	SESSION_FOREACH(session)
+	{
+		SESSION_SCOPE(session);
+		if (address - session->connection.window_base < WINDOW_BYTES ||
+			(atomic_load_explicit(&session->space.further, memory_order_relaxed) &&
+				end_of_own(address)))
+			return true;
+	}
+	return false;
 }

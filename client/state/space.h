@@ -7,12 +7,32 @@
 #ifndef FRMPS_CLIENT_STATE_SPACE_H
 #define FRMPS_CLIENT_STATE_SPACE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
 
+struct reservation;
+
+struct region {
+	uint64_t base, bytes;
+	struct reservation *first;
+	struct region *next;
+};
+
+/* Of a session. */
+struct space {
+	pthread_mutex_t lock;
+	pthread_mutex_t growing;  /* held while the service is asked for windows */
+	struct region home;	  /* and all behind it: guarded by lock */
+	struct region host;	  /* only a list, in no order: the same */
+	_Atomic unsigned further; /* regions behind it */
+};
+
 /* Reservations start at multiples of this. */
+struct session;
+
 #define SPACE_GRAIN UINT64_C(0x200000)
 
 /* Bytes of the window's device part, at its end, that belong to reservations and to the service
@@ -36,15 +56,17 @@ CUresult space_reserve_host(uint64_t bytes, uint64_t alignment, uint64_t *ret_ad
  */
 CUresult space_free(uint64_t address, uint64_t bytes);
 
-/** True if a single reservation holds all of the bytes. */
-bool space_is_reserved(uint64_t address, uint64_t bytes);
 /** Whether a reserved address is for host memory. */
 bool space_is_host(uint64_t address);
 
-/** True if an address lies in a further window, where the program has only mapped memory. */
-bool space_is_foreign(uint64_t address);
+/** True if an address lies in a window of a session, its own or a further one. */
+bool space_is_window(uint64_t address);
 
-/** Called by process start. */
+/** The session in which the addresses are reserved; NULL: a single reservation does not hold all of
+ * the bytes. */
+struct session *space_owner(uint64_t address, uint64_t bytes);
+
+/** Called by session start. */
 void space_start(void);
 
 #endif

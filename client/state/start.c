@@ -1,28 +1,35 @@
 // See start.h. The process calls begin() and open_session() only in a single thread at a time
-// (process.h).
+// (process.h). That thread works in the session that begins.
 
 #include "client/state/start.h"
 
 #include <stdlib.h>
 
 #include "client/link/connect.h"
+#include "client/link/control.h"
 #include "client/link/inquiry.h"
 #include "client/link/mps.h"
 #include "client/stage/arena.h"
+#include "client/stage/ferry.h"
 #include "client/state/code_cache.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
 #include "client/state/event.h"
 #include "client/state/host.h"
 #include "client/state/image_kinds.h"
+#include "client/state/limit.h"
 #include "client/state/log.h"
 #include "client/state/memory.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
+#include "client/state/shared_event.h"
 #include "client/state/space.h"
 #include "client/state/stream.h"
-#include "client/state/stream_slot.h"
+#include "client/submit/callback.h"
+#include "client/submit/gate.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
+#include "client/text/text.h"
 #include "client/trace/trace.h"
 #include "protocol/command.h"
 #include "protocol/place.h"
@@ -40,10 +47,10 @@ static CUresult take_only_device(const struct wire_welcome *welcome, const char 
 {
 	CUresult r;
 
-	device_add(0, 1, &welcome->devices[0], 0, connection.has_host_memory);
+	device_add(0, 1, &welcome->devices[0], 0, session_self()->connection.has_host_memory);
 	r = device_choose(list);
 	if (r == CUDA_SUCCESS)
-		device_settle(0, &welcome->devices[0], connection.has_host_memory);
+		device_settle(0, &welcome->devices[0], session_self()->connection.has_host_memory);
 	else
 		connect_close();
 	return r;
@@ -179,19 +186,31 @@ static struct client_stream *make_stream(void)
 	return stream_create(NULL, CU_STREAM_NON_BLOCKING, 0, &stream) == CUDA_SUCCESS ? stream : NULL;
 }
 
-static void build(void)
+/* The connection is there: begins the rooms' parts of the session. */
+static CUresult build(void)
 {
-	read_variables();
-	code_cache_start();
+	const struct connection *connection = &session_self()->connection;
+
+	control_start();
+	if (!stream_start()) {
+		connect_close();
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	submit_start();
-	stream_table_init();
+	callback_start();
+	gate_start();
+	limit_start();
+	text_start();
 	memory_start();
 	space_start();
 	host_start();
+	shared_event_start();
 	arena_start();
+	ferry_start(make_stream);
 	trace_start(event_take_number, make_stream);
-	client_log(CLIENT_LOG_INFO, "session %llu, window at %#llx", (unsigned long long)connection.session,
-		(unsigned long long)connection.window_base);
+	client_log(CLIENT_LOG_INFO, "session %llu, window at %#llx", (unsigned long long)connection->session,
+		(unsigned long long)connection->window_base);
+	return CUDA_SUCCESS;
 }
 
 /* The session on one of several devices. */
@@ -201,61 +220,58 @@ static CUresult open_session(int ordinal)
 	struct control_answer *answer;
 	uint64_t limit;
 	bool needs_uuid;
-	CUresult r;
+	CUresult r =
+		mps_memory_limit(&(struct mps_device){device->number, device->uuid}, &limit, &needs_uuid);
 
-	if (!device)
-		return CUDA_ERROR_INVALID_DEVICE;
-	r = mps_memory_limit(&(struct mps_device){device->number, device->uuid}, &limit, &needs_uuid);
 	if (r != CUDA_SUCCESS)
 		return r;
 	answer = control_answer_new();
 	if (!answer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	session_begin(session_self());
 	r = connect_open(device->number, limit, CONNECT_SESSION, answer);
 	if (r == CUDA_SUCCESS) {
-		device_settle(ordinal, &answer->message.welcome.devices[0], connection.has_host_memory);
-		build();
+		device_settle(ordinal, &answer->message.welcome.devices[0],
+			session_self()->connection.has_host_memory);
+		r = build();
 	}
 	control_answer_free(answer);
 	return r;
 }
 
-/* For calls that name no device: that of the current context, else the first. */
-static CUresult open_any(void)
-{
-	int ordinal = context_device(context_current());
-
-	return start_session(ordinal < 0 ? 0 : ordinal);
-}
-
 static CUresult begin(bool *ret_has_session)
 {
-	CUresult r = connect_service(ret_has_session);
+	CUresult r;
 
-	if (r == CUDA_SUCCESS && *ret_has_session)
-		build();
-	return r;
+	session_use(&sessions[0]);
+	session_begin(&sessions[0]);
+	r = connect_service(ret_has_session);
+	if (r != CUDA_SUCCESS)
+		return r;
+	read_variables();
+	code_cache_start();
+	return *ret_has_session ? build() : CUDA_SUCCESS;
 }
 
 CUresult start_driver(void)
 {
-	return process_start(begin, open_any);
+	return process_start(begin, open_session);
 }
 
 CUresult start_session(int ordinal)
 {
-	CUresult r = device_own() < 0 ? process_open(open_session, ordinal) : CUDA_SUCCESS;
+	CUresult r = device_check(ordinal);
 
-	return r == CUDA_SUCCESS ? device_check(ordinal) : r;
+	return r == CUDA_SUCCESS ? process_open(ordinal) : r;
 }
 
 CUresult start_enter(int ordinal)
 {
 	CUresult r = process_enter_early();
 
-	if (r != CUDA_SUCCESS || device_own() >= 0)
+	if (r != CUDA_SUCCESS)
 		return r;
-	return device_get(ordinal) ? start_session(ordinal) : process_enter();
+	return device_get(ordinal) ? process_open(ordinal) : process_enter();
 }
 
 CUresult start_enter_at(const CUmemLocation *location)

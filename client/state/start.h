@@ -1,6 +1,6 @@
 // The work of cuInit: the connection to the service, and the state that needs it. With several
-// devices cuInit only lists them, and the session begins with the first call that needs one. Its
-// device is that of the first context, and the process stays there. Runs on the thread that calls.
+// devices cuInit only lists them, and the session of a device begins with the first call that needs
+// one there. Runs on the thread that calls.
 
 #ifndef FRMPS_CLIENT_STATE_START_H
 #define FRMPS_CLIENT_STATE_START_H
@@ -16,17 +16,14 @@
 CUresult start_driver(void);
 
 /**
- * Makes sure that the process has its session, on this device. Any thread, after start_driver().
- * Return: CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NOT_SUPPORTED if the session is on another device
- * (device.h), errors of connect.h
+ * Makes sure that the process has a session on this device; the calling thread works in it from
+ * here on. Any thread, after start_driver().
+ * Return: CUDA_ERROR_INVALID_DEVICE, errors of connect.h
  */
 CUresult start_session(int ordinal);
 
-/**
- * As process_enter(), for a call about a device: where the process has no session yet, it begins
- * there. Checks nothing else: device_check() says whether the process may work on the device.
- * @ordinal: an invalid one counts as none
- */
+/** As process_enter(), for a call about a device: the session is that of the device. @ordinal: an
+ * invalid one counts as none, and the caller checks it */
 CUresult start_enter(int ordinal);
 
 /** As start_enter(), for a call about a place of memory. @location: may be NULL */

@@ -11,11 +11,11 @@
 #include <pthread.h>
 
 #include "client/graph/capture.h"
-#include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 #include "client/state/thread.h"
 #include "client/state/uncancelled.h"
 #include "client/submit/submit.h"
@@ -30,14 +30,28 @@
 #define PAUSE_MOST_NS UINT64_C(1000000)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct client_stream *free_slots;   /* guarded by lock */
-static struct client_stream *closed_slots; /* guarded by lock: closed, maybe with work in flight */
-static uint64_t latest_id = 1;		   /* guarded by lock; 1 is the legacy default stream */
+static uint64_t latest_id; /* guarded by lock */
+
+bool stream_start(void)
+{
+	struct session *session = session_self();
+	struct client_stream *legacy;
+
+	pthread_mutex_lock(&lock);
+	legacy = stream_slot_new(session, shm_view_slots(&session->connection.view));
+	if (legacy) {
+		legacy->id = ++latest_id;
+		word_release(&legacy->handle, (uint64_t)(uintptr_t)CU_STREAM_LEGACY);
+	}
+	pthread_mutex_unlock(&lock);
+	session->streams.legacy = legacy;
+	return legacy;
+}
 
 /* Finds a closed slot whose work has ended. */
-static struct client_stream *reap(void)
+static struct client_stream *reap(struct streams *streams)
 {
-	for (struct client_stream **at = &closed_slots; *at; at = &(*at)->next_free) {
+	for (struct client_stream **at = &streams->closed; *at; at = &(*at)->next_free) {
 		struct client_stream *stream = *at;
 
 		if (!wait_is_done(stream, word_acquire(&stream->seq)))
@@ -49,16 +63,17 @@ static struct client_stream *reap(void)
 }
 
 /* A slot for a new stream, or NULL. */
-static struct client_stream *take_slot(void)
+static struct client_stream *take_slot(struct session *session)
 {
-	struct client_stream *stream = free_slots;
+	struct streams *streams = &session->streams;
+	struct client_stream *stream = streams->free;
 
 	if (stream) {
-		free_slots = stream->next_free;
+		streams->free = stream->next_free;
 		return stream;
 	}
-	stream = reap();
-	return stream ? stream : stream_slot_new();
+	stream = reap(streams);
+	return stream ? stream : stream_slot_new(session, shm_view_slots(&session->connection.view));
 }
 
 static int32_t clamp_priority(int32_t priority)
@@ -82,7 +97,7 @@ static uint64_t next_handle(struct client_stream *stream)
 
 static void open_stream(struct client_stream *stream, CUcontext context, uint32_t flags, int32_t priority)
 {
-	struct shm_stream_entry *entry = shm_view_entry(&connection.view, stream->slot);
+	struct shm_stream_entry *entry = shm_view_entry(&stream->session->connection.view, stream->slot);
 
 	stream->flags = flags;
 	stream->priority = clamp_priority(priority);
@@ -105,10 +120,10 @@ static struct client_stream *try_create(CUcontext context, uint32_t flags, int32
 	struct client_stream *stream;
 
 	pthread_mutex_lock(&lock);
-	stream = take_slot();
+	stream = take_slot(session_self());
 	if (stream)
 		open_stream(stream, context, flags, priority);
-	*ret_dying = closed_slots != NULL;
+	*ret_dying = session_self()->streams.closed != NULL;
 	pthread_mutex_unlock(&lock);
 	return stream;
 }
@@ -129,7 +144,7 @@ CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, stru
 		uncancelled_sleep(pause_ns);
 		if (pause_ns < PAUSE_MOST_NS)
 			pause_ns += pause_ns / 64;
-		r = lost_check();
+		r = lost_check(session_self());
 		if (r != CUDA_SUCCESS)
 			return r;
 	}
@@ -155,15 +170,15 @@ static bool retire(struct client_stream *stream, uint64_t handle)
 	/* Without a command the executor does not know the stream. A dead session needs no order
 	 * any more. */
 	if (submit_close_unused(stream) || submit_close(stream) != CUDA_SUCCESS)
-		shelve(stream, &free_slots);
+		shelve(stream, &stream->session->streams.free);
 	else
-		shelve(stream, &closed_slots);
+		shelve(stream, &stream->session->streams.closed);
 	return true;
 }
 
 CUresult stream_destroy(struct client_stream *stream, CUstream handle)
 {
-	if (stream->slot == 0 || !stream->context || !retire(stream, (uint64_t)(uintptr_t)handle))
+	if (!stream->context || !retire(stream, (uint64_t)(uintptr_t)handle))
 		return CUDA_ERROR_INVALID_HANDLE;
 	return CUDA_SUCCESS;
 }
@@ -172,7 +187,7 @@ void stream_release_context(CUcontext context)
 {
 	uint32_t end = stream_slots_used();
 
-	for (uint32_t i = 1; i < end; ++i) {
+	for (uint32_t i = 0; i < end; ++i) {
 		struct client_stream *stream = stream_slot(i);
 		uint64_t handle = word_acquire(&stream->handle);
 
@@ -189,37 +204,59 @@ static void leave(struct client_stream *stream)
 		retire(stream, word_acquire(&stream->handle));
 }
 
-/* The calling thread's default stream. The stream belongs to no context: it lives as long as its
- * thread. */
+/* The calling thread's default stream in its session. The stream belongs to no context: it lives as
+ * long as its thread. */
 static CUresult own_stream(struct client_stream **ret_stream)
 {
 	struct thread *thread = thread_self();
+	struct client_stream *stream = thread->streams;
 	CUresult r = CUDA_SUCCESS;
 
-	if (!thread->stream) {
+	while (stream && stream->session != session_self())
+		stream = stream->next_own;
+	if (!stream) {
 		thread->retire = leave;
 		r = thread_register(thread);
 		if (r == CUDA_SUCCESS)
-			r = stream_create(NULL, CU_STREAM_DEFAULT, 0, &thread->stream);
+			r = stream_create(NULL, CU_STREAM_DEFAULT, 0, &stream);
+		if (r == CUDA_SUCCESS) {
+			stream->next_own = thread->streams;
+			thread->streams = stream;
+		}
 	}
 	if (r == CUDA_SUCCESS)
-		*ret_stream = thread->stream;
+		*ret_stream = stream;
 	return r;
+}
+
+/* The stream that the program made; NULL for any other value. */
+static inline struct client_stream *find(CUstream handle)
+{
+	uint64_t value = (uint64_t)(uintptr_t)handle;
+	struct client_stream *stream = stream_slot((value >> HANDLE_SLOT_SHIFT) % SHM_STREAMS);
+
+	return word_acquire(&stream->handle) == value ? stream : NULL;
+}
+
+struct session *stream_session(CUstream handle)
+{
+	const struct client_stream *stream = find(handle);
+
+	return stream ? stream->session : NULL;
 }
 
 CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
-	uint64_t value = (uint64_t)(uintptr_t)handle;
 	struct client_stream *stream;
 
 	if (handle == CU_STREAM_LEGACY || (!handle && !per_thread)) {
-		*ret_stream = stream_slot(0);
+		*ret_stream = session_self()->streams.legacy;
 		return CUDA_SUCCESS;
 	}
 	if (handle == CU_STREAM_PER_THREAD || !handle)
 		return own_stream(ret_stream);
-	stream = stream_slot((value >> HANDLE_SLOT_SHIFT) % SHM_STREAMS);
-	if (word_acquire(&stream->handle) != value)
+	stream = find(handle);
+	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*ret_stream = stream;
 	return CUDA_SUCCESS;

@@ -1,9 +1,9 @@
-// Streams of this program: each has a slot of the session's stream table (stream_slot.h). A handle
+// Streams of this program: each has a slot of its session's stream table (stream_slot.h). A handle
 // is a number made of the slot and a count of its uses, so the handle of a destroyed stream is
 // refused, not followed.
 //
-// Slot 0 is the legacy default stream of the process. The lowest free slot is taken first; a slot
-// is reused once its last command is done.
+// The first slot of a session is the legacy default stream of its contexts. A slot is reused, by
+// the same session, once its last command is done.
 
 #ifndef FRMPS_CLIENT_STATE_STREAM_H
 #define FRMPS_CLIENT_STATE_STREAM_H
@@ -14,15 +14,32 @@
 #include "client/state/stream_slot.h"
 #include "protocol/cuda_abi.h"
 
+/* Of a session; guarded by the table's lock, but for `legacy`, which is constant. */
+struct streams {
+	struct client_stream *legacy; /* the default stream of its contexts */
+	struct client_stream *free;
+	struct client_stream *closed; /* maybe with work in flight */
+};
+
+/** Makes the legacy default stream. Called by session start. Return: false: no slot is left. */
+bool stream_start(void);
+
 /**
- * The stream of a handle.
+ * The stream of a handle. The calling thread works in its session: the default streams are those of
+ * the session.
  * @per_thread: handle 0 is the calling thread's default stream; else the legacy stream
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_OUT_OF_MEMORY (the call makes a
  * thread's default stream)
  */
 CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream);
 
-/** A new stream. Priority is clamped. CUDA_ERROR_OUT_OF_MEMORY when all slots are in use. */
+/** The session of a stream's handle; NULL for any other value. */
+struct session *stream_session(CUstream handle);
+
+/**
+ * A new stream of the calling thread's session. Priority is clamped. CUDA_ERROR_OUT_OF_MEMORY when
+ * all slots are in use.
+ */
 CUresult stream_create(
 	CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_stream);
 

@@ -1,6 +1,7 @@
-// The table of streams: the state of each slot of the session's stream table. The table is never
-// freed. stream.h takes and frees slots. A field's comment names its lock: "ring" means the ring
-// lock of submit.c, "table" the lock of stream.c. Any thread.
+// The table of streams of all sessions: a session's stream table has a slot of the same number,
+// which no other session uses. The table is never freed. stream.h takes and frees slots. A field's
+// comment names its lock: "ring" means the ring lock of submit.c, "table" the lock of stream.c. Any
+// thread.
 
 #ifndef FRMPS_CLIENT_STATE_STREAM_SLOT_H
 #define FRMPS_CLIENT_STATE_STREAM_SLOT_H
@@ -12,10 +13,14 @@
 #include "shm/layout.h"
 #include "shm/order.h"
 
+struct session;
+struct thread;
+
 struct client_stream {
-	word64 handle; /* 0 while the slot is unused; written under the table's lock */
-	uint64_t uses; /* table: makes the handles of a slot differ */
-	uint64_t born; /* ring: `seq` when this use of the slot began */
+	word64 handle;		 /* 0 while the slot is unused; written under the table's lock */
+	uint64_t uses;		 /* table: makes the handles of a slot differ */
+	uint64_t born;		 /* ring: `seq` when this use of the slot began */
+	struct session *session; /* constant, as the slot: a slot stays with its session */
 	uint32_t slot;
 	uint32_t flags; /* CU_STREAM_NON_BLOCKING or 0 */
 	int32_t priority;
@@ -38,6 +43,7 @@ struct client_stream {
 	bool unjoined; /* ring: has work that the legacy stream does not wait for yet; is on the list */
 	struct client_stream *next_unjoined;
 	struct client_stream *next_free;
+	struct client_stream *next_own; /* the same thread's default stream of another session */
 };
 
 extern struct client_stream stream_table[SHM_STREAMS];
@@ -51,16 +57,13 @@ static inline struct client_stream *stream_slot(uint32_t slot)
 /** Slots from here on were never used. */
 uint32_t stream_slots_used(void);
 
-/** A never used slot, or NULL. One call at a time. */
-struct client_stream *stream_slot_new(void);
+/** A never used slot for a session, or NULL. One call at a time. @bound: of the session's slots */
+struct client_stream *stream_slot_new(struct session *session, uint32_t bound);
 
 /** The program's handle of a stream. */
 static inline CUstream stream_handle(const struct client_stream *stream)
 {
 	return (CUstream)(uintptr_t)word_acquire(&((struct client_stream *)stream)->handle);
 }
-
-/** Start of the table: makes the legacy default stream. Called by process start. */
-void stream_table_init(void);
 
 #endif

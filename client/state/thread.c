@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/state/context.h"
+#include "client/state/stream_slot.h"
 
 static __thread struct thread self;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -22,13 +23,15 @@ struct thread *thread_self(void)
 static void leave(void *value)
 {
 	struct thread *thread = value;
-	struct client_stream *stream = thread->stream;
+	struct client_stream *stream = thread->streams, *next;
 
-	thread->stream = NULL;
+	thread->streams = NULL;
 	/* A function of the program may have ended the thread. */
 	thread->is_callbacks = false;
-	if (stream)
+	for (; stream; stream = next) {
+		next = stream->next_own;
 		thread->retire(stream);
+	}
 	free(thread->below);
 	thread->below = NULL;
 	thread->depth = thread->room = 0;

@@ -15,8 +15,8 @@ struct thread {
 	CUcontext *below;  /* the rest of the stack */
 	unsigned int depth, room;
 	CUstreamCaptureMode capture_mode;
-	struct client_stream *stream;		      /* the thread's default stream, NULL until used */
-	void (*retire)(struct client_stream *stream); /* ends it when the thread ends */
+	struct client_stream *streams; /* the thread's default streams: one of each session that it uses */
+	void (*retire)(struct client_stream *stream); /* ends one when the thread ends */
 	bool registered;			      /* what it owns is given back at its end */
 	bool reserves_host; /* what it reserves next is for host memory (entry/virtual.c) */
 	bool is_callbacks;  /* a function of the program runs, which may not call the driver */

@@ -6,10 +6,10 @@
 
 #include "client/state/timing.h"
 
-#include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/clock.h"
 #include "client/state/log.h"
+#include "client/state/session.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "shm/doorbell.h"
@@ -27,9 +27,9 @@ struct time {
 };
 
 /* Return: whether it is that of the record. */
-static bool read_place(uint32_t event, uint64_t place, struct time *ret)
+static bool read_place(const struct session *session, uint32_t event, uint64_t place, struct time *ret)
 {
-	struct shm_time *at = &connection.view.times[event];
+	struct shm_time *at = &session->connection.view.times[event];
 
 	/* Pairs with publish() of server/executor/timing.c. */
 	if (word_acquire(&at->record) != place)
@@ -40,14 +40,15 @@ static bool read_place(uint32_t event, uint64_t place, struct time *ret)
 
 static bool read_time(const struct timing_record *record, struct time *ret)
 {
-	return read_place(record->event, record->place, ret);
+	return read_place(record->stream->session, record->event, record->place, ret);
 }
 
-bool timing_read(uint32_t event, uint64_t place, uint64_t *ret_epoch, uint64_t *ret_ns)
+bool timing_read(const struct client_stream *stream, uint32_t event, uint64_t place, uint64_t *ret_epoch,
+	uint64_t *ret_ns)
 {
 	struct time time;
 
-	if (!read_place(event, place, &time))
+	if (!read_place(stream->session, event, place, &time))
 		return false;
 	*ret_epoch = time.epoch;
 	*ret_ns = time.local;
@@ -69,31 +70,32 @@ static bool spin(const struct timing_record *record, struct time *ret)
 }
 
 /* A sleeping executor writes times only on request. */
-static bool is_awake(void)
+static bool is_awake(const struct session *session)
 {
-	return !word_relaxed(&connection.view.server->asleep);
+	return !word_relaxed(&session->connection.view.server->asleep);
 }
 
 void timing_expect(const struct timing_record *record)
 {
 	struct time time;
 
-	if (!read_time(record, &time) && is_awake())
+	if (!read_time(record, &time) && is_awake(record->stream->session))
 		spin(record, &time);
 }
 
 bool timing_is_orphaned(const struct client_stream *stream, uint64_t seq)
 {
-	return word_acquire(&connection.view.states[stream->slot].untimed) >= seq;
+	return word_acquire(&stream->session->connection.view.states[stream->slot].untimed) >= seq;
 }
 
 static CUresult await_time(const struct timing_record *record, struct time *ret)
 {
-	struct shm_server_header *server = connection.view.server;
+	struct session *session = record->stream->session;
+	struct shm_server_header *server = session->connection.view.server;
 	uint64_t begin = clock_now_ns();
 	CUresult r = CUDA_SUCCESS;
 
-	while (!read_time(record, ret) && !(is_awake() && spin(record, ret))) {
+	while (!read_time(record, ret) && !(is_awake(session) && spin(record, ret))) {
 		uint32_t seen = word_acquire(&server->wake);
 
 		if (word_acquire(record->latest) != record->place)
@@ -105,7 +107,7 @@ static CUresult await_time(const struct timing_record *record, struct time *ret)
 		r = submit_wake(record->stream, record->seq);
 		if (r == CUDA_SUCCESS && !spin(record, ret)) {
 			wake_wait(&server->wake, seen, SLEEP_US);
-			r = lost_check();
+			r = lost_check(session);
 		}
 		if (r != CUDA_SUCCESS)
 			return r;

@@ -26,18 +26,20 @@ void timing_expect(const struct timing_record *record);
 
 /**
  * The time of a record of the shim's own, if it is there.
- * @place: shm_place() of the record
+ * @stream, @place: of the record, as shm_place() makes the latter
  * @ret_epoch: generation of the executor whose clock it is; 0: no executor knows the time
  * @ret_ns: on that clock
  */
-bool timing_read(uint32_t event, uint64_t place, uint64_t *ret_epoch, uint64_t *ret_ns);
+bool timing_read(const struct client_stream *stream, uint32_t event, uint64_t place, uint64_t *ret_epoch,
+	uint64_t *ret_ns);
 
 /** Whether a record was done in an executor that is not the session's any more. A time that this
  * executor has not written some milliseconds later is lost. */
 bool timing_is_orphaned(const struct client_stream *stream, uint64_t seq);
 
 /**
- * Milliseconds between two records. Waits while the service has not written a time yet.
+ * Milliseconds between two records of the same session. Waits while the service has not written a
+ * time yet.
  * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_ILLEGAL_STATE: the executor of a record ended
  * before it could write the time; CUDA_ERROR_NOT_READY: an event was recorded again meanwhile
  */

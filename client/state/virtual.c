@@ -16,17 +16,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/link/map.h"
 #include "client/state/device.h"
 #include "client/state/log.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/state/space.h"
 #include "client/submit/wait.h"
 
 struct physical {
+	struct session *session;
 	uint32_t uses; /* of this place */
 	bool used;
 	uint32_t references, mappings;
@@ -89,6 +90,7 @@ static CUmemGenericAllocationHandle take_place(const struct physical *content)
 		places[place_count++] = (struct physical){0};
 	uses = places[place].uses + 1;
 	places[place] = *content;
+	places[place].session = session_self();
 	places[place].uses = uses;
 	places[place].used = true;
 	return handle_of(place);
@@ -101,15 +103,21 @@ static void give_place(struct physical *physical)
 	first_free = (uint32_t)(physical - places) + 1;
 }
 
-/* Frees the place if the memory is no longer in use. Return: the handle to release, or 0. */
-static CUmemGenericAllocationHandle retire(struct physical *physical)
+/* Memory that is no longer in use: the service is to release its handle; 0: it is in use. */
+struct gone {
+	struct session *session;
+	CUmemGenericAllocationHandle handle;
+};
+
+/* Frees the place if the memory is no longer in use. */
+static struct gone retire(struct physical *physical)
 {
 	CUmemGenericAllocationHandle handle = handle_of((uint32_t)(physical - places));
 
 	if (physical->references || physical->mappings)
-		return 0;
+		return (struct gone){physical->session, 0};
 	give_place(physical);
-	return handle;
+	return (struct gone){physical->session, handle};
 }
 
 /* ---- requests ---- */
@@ -130,10 +138,12 @@ static CUresult ask(
 	return r;
 }
 
-static CUresult release_at_service(CUmemGenericAllocationHandle handle)
+static CUresult release_at_service(struct gone gone)
 {
-	return handle ? ask(WIRE_RELEASE_MEMORY, &(struct wire_memory){.handle = handle}, NULL, 0)
-		      : CUDA_SUCCESS;
+	SESSION_SCOPE(gone.session);
+
+	return gone.handle ? ask(WIRE_RELEASE_MEMORY, &(struct wire_memory){.handle = gone.handle}, NULL, 0)
+			   : CUDA_SUCCESS;
 }
 
 /* ---- memory ---- */
@@ -192,8 +202,8 @@ CUresult virtual_import_token(
 			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()}}};
 	struct wire_memory request = {.token = {token->words[0], token->words[1]}};
 
-	CUresult r =
-		make(WIRE_IMPORT_MEMORY, &request, &content, connection.has_host_memory ? 2 : 1, ret_handle);
+	CUresult r = make(WIRE_IMPORT_MEMORY, &request, &content,
+		session_self()->connection.has_host_memory ? 2 : 1, ret_handle);
 
 	if (r == CUDA_SUCCESS) {
 		pthread_mutex_lock(&lock);
@@ -205,8 +215,8 @@ CUresult virtual_import_token(
 
 CUresult virtual_release(CUmemGenericAllocationHandle handle)
 {
-	CUmemGenericAllocationHandle gone = 0;
 	struct physical *physical;
+	struct gone gone;
 	bool is_held;
 
 	pthread_mutex_lock(&lock);
@@ -258,6 +268,12 @@ static CUresult check_kind(const struct physical *physical, uint64_t address)
 {
 	bool is_host = virtual_is_host(&physical->properties.location);
 
+	if (physical->session != session_self()) {
+		client_log(CLIENT_LOG_ERROR,
+			"memory is mapped only at addresses that were reserved for its device: reserve them "
+			"in a context of the device");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 	if (space_is_host(address) == is_host)
 		return CUDA_SUCCESS;
 	client_log(CLIENT_LOG_ERROR,
@@ -294,19 +310,20 @@ static CUresult begin_map(
 	return CUDA_SUCCESS;
 }
 
-/* Removes a mapping. Return: the handle to release, 0 while it is in use. */
-static CUmemGenericAllocationHandle end_mapping(uint64_t address)
+/* Removes a mapping. */
+static struct gone end_mapping(uint64_t address)
 {
 	struct range range;
 	struct mapping *mapping;
 	struct physical *physical;
+	struct gone gone;
 
 	pthread_mutex_lock(&lock);
 	range_map_remove(&mappings, address, &range);
 	mapping = range.block;
 	physical = &places[mapping->place];
 	physical->mappings--;
-	CUmemGenericAllocationHandle gone = retire(physical);
+	gone = retire(physical);
 	pthread_mutex_unlock(&lock);
 	free(mapping);
 	return gone;
@@ -354,11 +371,13 @@ static CUresult map_at_service(const struct wire_memory *memory)
 CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle)
 {
 	struct wire_memory request = {.handle = handle, .address = address, .bytes = bytes};
+	struct session *session = space_owner(address, bytes);
 	struct mapping *mapping;
 	CUresult r;
 
-	if (address % VIRTUAL_GRANULE || !space_is_reserved(address, bytes))
+	if (address % VIRTUAL_GRANULE || !session)
 		return CUDA_ERROR_INVALID_VALUE;
+	SESSION_SCOPE(session);
 	mapping = malloc(sizeof(*mapping));
 	if (!mapping)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -435,10 +454,21 @@ static uint64_t bytes_at(uint64_t address)
 	return bytes;
 }
 
+/* The session of a mapping that nobody removes meanwhile. */
+static struct session *session_of(uint64_t address)
+{
+	struct session *session;
+
+	pthread_mutex_lock(&lock);
+	session = places[((struct mapping *)range_map_find(&mappings, address)->block)->place].session;
+	pthread_mutex_unlock(&lock);
+	return session;
+}
+
 /* True if nothing is mapped in a reserved range. */
 static bool is_bare(uint64_t address, uint64_t bytes)
 {
-	return bytes && space_is_reserved(address, bytes) && !range_map_touches(&mappings, address, bytes);
+	return bytes && space_owner(address, bytes) && !range_map_touches(&mappings, address, bytes);
 }
 
 CUresult virtual_unmap(uint64_t address, uint64_t bytes)
@@ -453,6 +483,7 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes)
 	/* As in the driver, unmapping an unmapped range succeeds. */
 	if (bare || r != CUDA_SUCCESS)
 		return r;
+	SESSION_SCOPE(session_of(address));
 	for (uint64_t at = address; at < address + bytes; at += bytes_at(at))
 		ranges_remove(at, NULL);
 	worst = wait_all();
@@ -535,11 +566,26 @@ static CUresult ask_file(CUmemGenericAllocationHandle handle, int *ret_fd)
 	return r;
 }
 
+/* The thread's own for an invalid handle. */
+static struct session *handle_session(CUmemGenericAllocationHandle handle)
+{
+	const struct physical *physical;
+	struct session *session;
+
+	pthread_mutex_lock(&lock);
+	physical = find(handle);
+	session = physical ? physical->session : session_self();
+	pthread_mutex_unlock(&lock);
+	return session;
+}
+
 CUresult virtual_export(CUmemGenericAllocationHandle handle, int *ret_fd)
 {
 	CUmemAllocationProp properties;
+	struct session *session = handle_session(handle);
 	CUresult r = virtual_properties(handle, &properties);
 
+	SESSION_SCOPE(session);
 	if (r == CUDA_SUCCESS &&
 		!(properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
 		r = CUDA_ERROR_INVALID_VALUE;

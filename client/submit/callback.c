@@ -1,9 +1,9 @@
-// The service threads for host functions: one for the program's functions and one for the library's
-// own, which a slow function of the program must not delay in other streams. A submitting thread
-// pushes a note on `incoming` inside the ring lock, so the note is there before the executor can
-// ask for it, and notes of a stream come in order. The service thread moves notes to its private
-// list and runs those that are ready. The executor does not care which thread runs a function: a
-// stream has at most one ready function.
+// The service threads for host functions of a session: one for the program's functions and one for
+// the library's own, which a slow function of the program must not delay in other streams. A
+// submitting thread pushes a note on `incoming` inside the ring lock, so the note is there before
+// the executor can ask for it, and notes of a stream come in order. The service thread moves notes
+// to its private list and runs those that are ready. The executor does not care which thread runs a
+// function: a stream has at most one ready function.
 //
 //   submitting thread           executor                        service thread
 //   push note, HOST_FUNCTION ►  predecessors done:
@@ -26,10 +26,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/helper.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 #include "client/state/stream_slot.h"
 #include "client/state/thread.h"
 #include "client/submit/submit.h"
@@ -47,22 +47,7 @@ struct note {
 	void *user;
 };
 
-/* State of a service thread. */
-struct service {
-	void *(*serve)(void *);
-	_Atomic(struct note *) incoming; /* newest first */
-	word32 arrivals;		 /* incremented after a push: the futex of the idle thread */
-	bool running;			 /* guarded by start_lock */
-	sigset_t welcome; /* signals unblocked while a function runs; written before the thread starts */
-};
-
-static void *serve_program(void *unused), *serve_library(void *unused);
-
-static struct service program = {.serve = serve_program}, library = {.serve = serve_library};
-static word32 under_way; /* notes that were pushed and have not run yet */
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void push(struct service *service, struct note *note)
+static void push(struct callback_service *service, struct note *note)
 {
 	struct note *top = atomic_load_explicit(&service->incoming, memory_order_relaxed);
 
@@ -73,7 +58,7 @@ static void push(struct service *service, struct note *note)
 }
 
 /* Appends the incoming notes to the private list, oldest first. */
-static void collect(struct service *service, struct note **list)
+static void collect(struct callback_service *service, struct note **list)
 {
 	struct note *taken = atomic_exchange_explicit(&service->incoming, NULL, memory_order_acquire);
 	struct note *oldest = NULL;
@@ -90,7 +75,7 @@ static void collect(struct service *service, struct note **list)
 	*list = oldest;
 }
 
-static void call(const struct service *service, const struct note *note, CUresult status)
+static void call(const struct callback_service *service, const struct note *note, CUresult status)
 {
 	sigset_t own;
 
@@ -102,28 +87,29 @@ static void call(const struct service *service, const struct note *note, CUresul
 	pthread_sigmask(SIG_SETMASK, &own, NULL);
 }
 
-static void run(const struct service *service, struct note *note, CUresult status)
+static void run(const struct callback_service *service, struct note *note, CUresult status)
 {
-	struct shm_host_entry *entry = shm_view_host(&connection.view, note->slot);
+	struct session *session = service->session;
+	struct shm_host_entry *entry = shm_view_host(&session->connection.view, note->slot);
 
 	word_release(&entry->started, note->seq);
 	call(service, note, status);
 	/* Pairs with the executor's look at `done` before the stream continues. */
 	word_release(&entry->done, note->seq);
-	doorbell_ring(connection.doorbell_fd, &connection.view.server->asleep);
+	doorbell_ring(session->connection.doorbell_fd, &session->connection.view.server->asleep);
 	free(note);
 	/* Pairs with callback_is_idle(). */
-	atomic_fetch_sub_explicit(&under_way, 1, memory_order_release);
+	atomic_fetch_sub_explicit(&session->callbacks.under_way, 1, memory_order_release);
 }
 
 /* Runs all ready functions. Return: true if there was any. */
-static bool run_ready(const struct service *service, struct note **list, CUresult status)
+static bool run_ready(const struct callback_service *service, struct note **list, CUresult status)
 {
 	bool any = false;
 
 	for (struct note **at = list; *at;) {
 		struct note *note = *at;
-		word64 *ready = &connection.view.states[note->slot].host_ready;
+		word64 *ready = &service->session->connection.view.states[note->slot].host_ready;
 
 		if (status == CUDA_SUCCESS && word_acquire(ready) < note->seq) {
 			at = &note->next;
@@ -136,24 +122,27 @@ static bool run_ready(const struct service *service, struct note **list, CUresul
 	return any;
 }
 
-static void sleep_idle(struct service *service, uint32_t seen)
+static void sleep_idle(struct callback_service *service, uint32_t seen)
 {
 	syscall(SYS_futex, &service->arrivals, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
-static void serve(struct service *service)
+static void *serve(void *argument)
 {
-	struct shm_server_header *server = connection.view.server;
+	struct callback_service *service = argument;
+	struct session *session = service->session;
+	struct shm_server_header *server = session->connection.view.server;
 	struct note *list = NULL;
 
 	thread_self()->is_callbacks = true;
+	session_use(session);
 	for (;;) {
 		uint32_t seen_arrivals = word_acquire(&service->arrivals);
 		uint32_t seen_wake = word_acquire(&server->wake);
-		CUresult status = process_error();
+		CUresult status = process_session_error(session);
 
 		if (status == CUDA_SUCCESS)
-			status = lost_verdict();
+			status = lost_verdict(session);
 		collect(service, &list);
 		if (run_ready(service, &list, status))
 			continue;
@@ -163,29 +152,18 @@ static void serve(struct service *service)
 		}
 		wake_wait(&server->wake, seen_wake, SLEEP_US);
 		if (word_acquire(&server->wake) == seen_wake)
-			lost_check();
+			lost_check(session);
 	}
-}
-
-static void *serve_program(void *unused)
-{
-	serve(&program);
-	return unused;
-}
-
-static void *serve_library(void *unused)
-{
-	serve(&library);
-	return unused;
+	return NULL;
 }
 
 /* The program's handlers must not run in a function of the library. */
-static void welcome_unblocked(struct service *service)
+static void welcome_unblocked(struct callback_service *service)
 {
 	sigset_t blocked;
 
 	sigemptyset(&service->welcome);
-	if (service == &library)
+	if (service == &service->session->callbacks.library)
 		return;
 	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
 	for (int signal = 1; signal < NSIG; ++signal)
@@ -193,21 +171,23 @@ static void welcome_unblocked(struct service *service)
 			sigaddset(&service->welcome, signal);
 }
 
-static CUresult ensure_running(struct service *service)
+static CUresult ensure_running(struct callback_service *service)
 {
+	struct callbacks *callbacks = &service->session->callbacks;
 	CUresult r = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&start_lock);
+	pthread_mutex_lock(&callbacks->start_lock);
 	if (!service->running) {
 		welcome_unblocked(service);
-		r = helper_start(service->serve);
+		r = helper_start(serve, service);
 	}
 	service->running = service->running || r == CUDA_SUCCESS;
-	pthread_mutex_unlock(&start_lock);
+	pthread_mutex_unlock(&callbacks->start_lock);
 	return r;
 }
 
-static CUresult submit(struct service *service, struct client_stream *stream, const struct note *what)
+static CUresult submit(
+	struct callback_service *service, struct client_stream *stream, const struct note *what)
 {
 	CUresult r = ensure_running(service);
 	struct note *note = r == CUDA_SUCCESS ? malloc(sizeof(*note)) : NULL;
@@ -223,7 +203,7 @@ static CUresult submit(struct service *service, struct client_stream *stream, co
 	}
 	note->slot = stream->slot;
 	note->seq = submit.seq;
-	atomic_fetch_add_explicit(&under_way, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&service->session->callbacks.under_way, 1, memory_order_relaxed);
 	push(service, note);
 	submit_commit(&submit);
 	atomic_fetch_add_explicit(&service->arrivals, 1, memory_order_release);
@@ -233,20 +213,32 @@ static CUresult submit(struct service *service, struct client_stream *stream, co
 
 CUresult callback_host_function(struct client_stream *stream, CUhostFn fn, void *user)
 {
-	return submit(&program, stream, &(struct note){.function = fn, .user = user});
+	return submit(
+		&stream->session->callbacks.program, stream, &(struct note){.function = fn, .user = user});
 }
 
 CUresult callback_own_function(struct client_stream *stream, CUhostFn fn, void *user)
 {
-	return submit(&library, stream, &(struct note){.function = fn, .user = user});
+	return submit(
+		&stream->session->callbacks.library, stream, &(struct note){.function = fn, .user = user});
 }
 
 CUresult callback_stream(struct client_stream *stream, CUstream handle, CUstreamCallback fn, void *user)
 {
-	return submit(&program, stream, &(struct note){.callback = fn, .handle = handle, .user = user});
+	return submit(&stream->session->callbacks.program, stream,
+		&(struct note){.callback = fn, .handle = handle, .user = user});
 }
 
-bool callback_is_idle(void)
+bool callback_is_idle(struct session *session)
 {
-	return word_acquire(&under_way) == 0;
+	return word_acquire(&session->callbacks.under_way) == 0;
+}
+
+void callback_start(void)
+{
+	struct session *session = session_self();
+	struct callbacks *callbacks = &session->callbacks;
+
+	pthread_mutex_init(&callbacks->start_lock, NULL);
+	callbacks->program.session = callbacks->library.session = session;
 }

@@ -7,6 +7,7 @@
 
 #include "client/state/device.h"
 #include "client/state/log.h"
+#include "client/state/session.h"
 
 /* Largest cluster that every device with clusters can run, and the largest that any device can. */
 #define CLUSTER_PORTABLE 8u
@@ -18,7 +19,7 @@
  */
 static CUresult block_error(const struct client_function *function, uint64_t threads)
 {
-	const struct client_device *device = device_get(function->device);
+	const struct client_device *device = device_get(session_ordinal(function->session));
 	uint64_t registers = (uint64_t)function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS];
 	int limit = 0;
 

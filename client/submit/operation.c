@@ -28,7 +28,7 @@ static CUresult check(struct operation *o)
 	r = copy_classify(o->address, o->bytes, &side);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (side.place == COPY_PAGEABLE)
+	if (!copy_reaches(&side))
 		return CUDA_ERROR_INVALID_VALUE;
 	o->address += side.shift;
 	return CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-// The ring's writing end. Runs on the program's threads. The ring lock guards its data; it is a
+// The writing end of rings. Runs on the program's threads. A ring's lock guards its data; it is a
 // leaf: no thread takes another lock inside, and every wait releases it first. Only this file
 // changes the positions of a stream (stream.h: "ring").
 //
@@ -10,45 +10,38 @@
 
 #include <string.h>
 
-#include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 #include "client/state/stream_slot.h"
 #include "client/state/thread.h"
 #include "client/state/uncancelled.h"
-#include "client/submit/join.h"
-#include "client/submit/lock.h"
 #include "client/submit/wait.h"
 #include "shm/doorbell.h"
-#include "shm/ring.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
-
-static struct {
-	struct submit_lock lock;
-	struct ring_writer writer;
-	struct join join;
-} ring;
 
 /* The reason why a record cannot be written now. */
 enum stop { GO, STOP_ROOM, STOP_CREDIT, STOP_CLOSED, STOP_CLAIMED };
 
 void submit_start(void)
 {
-	ring_writer_init(&ring.writer, &connection.view);
-	ring.join.legacy = stream_slot(0);
+	struct session *session = session_self();
+
+	ring_writer_init(&session->ring.writer, &session->connection.view);
+	session->ring.join.legacy = session->streams.legacy;
 }
 
-static void leave(void)
+static void leave(struct session *session)
 {
-	struct shm_server_header *server = connection.view.server;
+	struct shm_server_header *server = session->connection.view.server;
 
-	submit_lock_give(&ring.lock);
-	doorbell_ring(connection.doorbell_fd, &server->asleep);
+	submit_lock_give(&session->ring.lock);
+	doorbell_ring(session->connection.doorbell_fd, &server->asleep);
 	/* The same cache line as `asleep`, so the look is free: the library notices a verdict
 	 * soon. */
 	if (__builtin_expect(word_relaxed(&server->state) > SHM_SESSION_HELD, 0))
-		lost_verdict();
+		lost_verdict(session);
 }
 
 static uint32_t record_bytes(uint32_t bytes)
@@ -63,7 +56,7 @@ static struct frmps_head *reserve(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, uint64_t seq)
 {
 	uint32_t size = record_bytes(bytes);
-	struct frmps_head *head = ring_reserve(&ring.writer, size);
+	struct frmps_head *head = ring_reserve(&stream->session->ring.writer, size);
 
 	if (!head)
 		return NULL;
@@ -80,7 +73,7 @@ static bool has_credit(struct client_stream *stream, uint64_t commands)
 
 	if (last - stream->done <= SHM_STREAM_CREDIT)
 		return true;
-	stream->done = shm_view_done(&connection.view, stream->slot);
+	stream->done = shm_view_done(&stream->session->connection.view, stream->slot);
 	return last - stream->done <= SHM_STREAM_CREDIT;
 }
 
@@ -109,7 +102,7 @@ static void publish(struct submit *submit)
 	word_release(&stream->seq, submit->seq);
 	if (submit->head->flags & FRMPS_CMD_MARK)
 		stream->marked = submit->seq;
-	ring_publish(&ring.writer, submit->head->size);
+	ring_publish(&stream->session->ring.writer, submit->head->size);
 }
 
 /* Makes the stream wait as the default-stream rule demands. */
@@ -119,7 +112,7 @@ static enum stop make_joins(struct client_stream *stream)
 	struct submit submit;
 	uint64_t seq;
 
-	while (join_next(&ring.join, stream, wait_is_done, &other, &seq)) {
+	while (join_next(&stream->session->ring.join, stream, wait_is_done, &other, &seq)) {
 		enum stop stop = place(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
 
 		if (stop != GO)
@@ -127,7 +120,7 @@ static enum stop make_joins(struct client_stream *stream)
 		*(struct frmps_depend *)submit.body =
 			(struct frmps_depend){.seq = seq, .stream = other->slot, .event = FRMPS_NO_EVENT};
 		publish(&submit);
-		join_made(&ring.join, stream, other, seq);
+		join_made(&stream->session->ring.join, stream, other, seq);
 	}
 	return GO;
 }
@@ -156,7 +149,7 @@ static enum stop put_first(struct client_stream *stream, uint32_t bytes, struct 
 
 	if (!has_credit(stream, 3))
 		return STOP_CREDIT;
-	if (!ring_reserve(&ring.writer, record + record_bytes(bytes) + record))
+	if (!ring_reserve(&stream->session->ring.writer, record + record_bytes(bytes) + record))
 		return STOP_ROOM;
 	return put_record(stream, timing, 0, 0);
 }
@@ -187,10 +180,10 @@ static ALWAYS_INLINE enum stop try_begin(struct client_stream *stream, enum frmp
 
 /* The executor empties the ring without waiting for anything, unless the service replaces the
  * executor. */
-static CUresult await_room(void)
+static CUresult await_room(struct session *session)
 {
 	uncancelled_sleep(PAUSE_NS);
-	return lost_check();
+	return lost_check(session);
 }
 
 /* Waits until the stop has no cause any more. The lock is not held. */
@@ -201,12 +194,12 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 	if (stop == STOP_CLOSED)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stop == STOP_ROOM)
-		return await_room();
+		return await_room(stream->session);
 	/* The commands in front may wait for the very function that makes this call. */
 	if (thread_self()->is_callbacks)
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (stop == STOP_CLAIMED)
-		return await_room();
+		return await_room(stream->session);
 	/* Waits for half of the credit: a single wait for many commands. The wait is long, and then
 	 * the device still has the other half, so spinning gains nothing. */
 	return wait_quietly(stream, seq - SHM_STREAM_CREDIT / 2, true);
@@ -215,15 +208,16 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 static ALWAYS_INLINE CUresult begin(struct client_stream *stream, enum frmps_op op, uint32_t bytes,
 	bool joins, struct submit_timing *timing, struct submit *ret_submit)
 {
+	struct session *session = stream->session;
 	enum stop stop;
-	CUresult r = process_error();
+	CUresult r = process_session_error(session);
 
 	while (r == CUDA_SUCCESS) {
-		submit_lock_take(&ring.lock);
+		submit_lock_take(&session->ring.lock);
 		stop = try_begin(stream, op, bytes, joins, timing, ret_submit);
 		if (__builtin_expect(stop == GO, 1))
 			return CUDA_SUCCESS;
-		leave();
+		leave(session);
 		r = await(stream, stop);
 	}
 	return r;
@@ -231,16 +225,17 @@ static ALWAYS_INLINE CUresult begin(struct client_stream *stream, enum frmps_op 
 
 CUresult submit_claim(struct client_stream *stream)
 {
-	CUresult r = process_error();
+	struct submit_lock *lock = &stream->session->ring.lock;
+	CUresult r = process_session_error(stream->session);
 
 	while (r == CUDA_SUCCESS) {
 		enum stop stop;
 
-		submit_lock_take(&ring.lock);
+		submit_lock_take(lock);
 		stop = may_submit(stream);
 		if (stop == GO)
 			stream->claimed = thread_self();
-		submit_lock_give(&ring.lock);
+		submit_lock_give(lock);
 		if (stop == GO)
 			return CUDA_SUCCESS;
 		r = await(stream, stop);
@@ -250,9 +245,9 @@ CUresult submit_claim(struct client_stream *stream)
 
 void submit_release(struct client_stream *stream)
 {
-	submit_lock_take(&ring.lock);
+	submit_lock_take(&stream->session->ring.lock);
 	stream->claimed = NULL;
-	submit_lock_give(&ring.lock);
+	submit_lock_give(&stream->session->ring.lock);
 }
 
 CUresult submit_begin(
@@ -276,12 +271,14 @@ CUresult submit_begin_own(
 bool submit_try_own(struct client_stream *stream, enum frmps_op op, uint32_t bytes, uint64_t seq,
 	struct submit *ret_submit)
 {
-	if (process_error() != CUDA_SUCCESS)
+	struct session *session = stream->session;
+
+	if (process_session_error(session) != CUDA_SUCCESS)
 		return false;
-	submit_lock_take(&ring.lock);
+	submit_lock_take(&session->ring.lock);
 	if (word_relaxed(&stream->seq) == seq && try_begin(stream, op, bytes, false, NULL, ret_submit) == GO)
 		return true;
-	leave();
+	leave(session);
 	return false;
 }
 
@@ -290,13 +287,13 @@ static inline void publish_command(struct submit *submit)
 {
 	publish(submit);
 	word_release(&submit->stream->last, submit->seq);
-	join_note(&ring.join, submit->stream);
+	join_note(&submit->stream->session->ring.join, submit->stream);
 }
 
 void submit_commit(struct submit *submit)
 {
 	publish_command(submit);
-	leave();
+	leave(submit->stream->session);
 }
 
 void submit_commit_timed(struct submit *submit, struct submit_timing *timing, bool early)
@@ -307,40 +304,40 @@ void submit_commit_timed(struct submit *submit, struct submit_timing *timing, bo
 	submit->head->flags &= (uint16_t)~mark;
 	publish_command(submit);
 	if (early)
-		join_early(&ring.join, submit->stream, submit->seq);
+		join_early(&submit->stream->session->ring.join, submit->stream, submit->seq);
 	if (timing)
 		put_record(submit->stream, timing, 1, mark);
-	leave();
+	leave(submit->stream->session);
 }
 
 void submit_commit_own(struct submit *submit)
 {
 	publish(submit);
-	leave();
+	leave(submit->stream->session);
 }
 
 void submit_commit_quietly(struct submit *submit)
 {
 	publish(submit);
-	submit_lock_give(&ring.lock);
+	submit_lock_give(&submit->stream->session->ring.lock);
 }
 
 void submit_open(struct client_stream *stream)
 {
-	submit_lock_take(&ring.lock);
+	submit_lock_take(&stream->session->ring.lock);
 	stream->born = word_relaxed(&stream->seq);
 	stream->closed = false;
-	submit_lock_give(&ring.lock);
+	submit_lock_give(&stream->session->ring.lock);
 }
 
 bool submit_close_unused(struct client_stream *stream)
 {
 	bool unused;
 
-	submit_lock_take(&ring.lock);
+	submit_lock_take(&stream->session->ring.lock);
 	unused = word_relaxed(&stream->seq) == stream->born;
 	stream->closed = stream->closed || unused;
-	submit_lock_give(&ring.lock);
+	submit_lock_give(&stream->session->ring.lock);
 	return unused;
 }
 
@@ -360,23 +357,24 @@ CUresult submit_close(struct client_stream *stream)
 /* Sends a directive, which has no place in a stream. Waits while the ring is full. */
 static CUresult direct(struct client_stream *stream, enum frmps_op op, const void *body, uint32_t bytes)
 {
+	struct session *session = stream->session;
 	struct frmps_head *head;
-	CUresult r = process_error();
+	CUresult r = process_session_error(session);
 
 	while (r == CUDA_SUCCESS) {
-		submit_lock_take(&ring.lock);
+		submit_lock_take(&session->ring.lock);
 		head = reserve(stream, op, bytes, 0);
 		if (head) {
 			if (bytes)
 				memcpy(head + 1, body, bytes);
 			if (op == FRMPS_OP_MARK)
 				stream->marked = word_relaxed(&stream->seq);
-			ring_publish(&ring.writer, head->size);
-			leave();
+			ring_publish(&stream->session->ring.writer, head->size);
+			leave(session);
 			return CUDA_SUCCESS;
 		}
-		leave();
-		r = await_room();
+		leave(session);
+		r = await_room(session);
 	}
 	return r;
 }
@@ -386,9 +384,9 @@ static bool is_marked(struct client_stream *stream, uint64_t seq)
 {
 	bool marked;
 
-	submit_lock_take(&ring.lock);
+	submit_lock_take(&stream->session->ring.lock);
 	marked = stream->marked >= seq;
-	submit_lock_give(&ring.lock);
+	submit_lock_give(&stream->session->ring.lock);
 	return marked;
 }
 
@@ -404,16 +402,17 @@ CUresult submit_mark_again(struct client_stream *stream)
 
 CUresult submit_drain(void)
 {
+	struct session *session = session_self();
 	CUresult r = CUDA_SUCCESS;
 	uint64_t tail;
 
-	submit_lock_take(&ring.lock);
-	tail = ring.writer.tail;
+	submit_lock_take(&session->ring.lock);
+	tail = session->ring.writer.tail;
 	/* Some commands do not wake the executor. */
-	leave();
+	leave(session);
 	/* Pairs with ring_consume(), which follows the driver's calls. */
-	while (r == CUDA_SUCCESS && word_acquire(&connection.view.server->head) < tail)
-		r = await_room();
+	while (r == CUDA_SUCCESS && word_acquire(&session->connection.view.server->head) < tail)
+		r = await_room(session);
 	return r;
 }
 

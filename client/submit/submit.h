@@ -1,6 +1,6 @@
-// The way onto the ring: a short critical section per command, which gives the command its place in
-// its stream, makes the default-stream joins in front of it, and writes the record in place. Runs
-// on the program's threads.
+// The way onto the ring of a stream's session: a short critical section per command, which gives
+// the command its place in its stream, makes the default-stream joins in front of it, and writes
+// the record in place. Runs on the program's threads.
 //
 // submit_begin() takes the ring lock and a commit releases it: nothing between the two may block,
 // call the service or take another lock.
@@ -11,10 +11,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/submit/join.h"
+#include "client/submit/lock.h"
 #include "protocol/command.h"
 #include "protocol/cuda_abi.h"
+#include "shm/ring.h"
 
 struct client_stream;
+
+/* Of a session. */
+struct ring {
+	struct submit_lock lock;
+	struct ring_writer writer; /* guarded by lock, as the next */
+	struct join join;
+};
 
 /* Timed records of two events of the shim's own, directly in front of a command and behind it. */
 struct submit_timing {
@@ -105,12 +115,13 @@ CUresult submit_mark_again(struct client_stream *stream);
 CUresult submit_wake(struct client_stream *stream, uint64_t seq);
 
 /**
- * Waits until the executor has taken all records written so far: the driver then has every command
- * that nothing holds back in its stream. Return: CUDA_SUCCESS, the sticky error.
+ * Waits until the executor has taken all records of the calling thread's session written so far:
+ * the driver then has every command that nothing holds back in its stream. Return: CUDA_SUCCESS,
+ * the sticky error.
  */
 CUresult submit_drain(void);
 
-/** Start of the ring. Called by process start. */
+/** Start of the ring. Called by session start. */
 void submit_start(void);
 
 #endif

@@ -6,12 +6,13 @@
 
 #include <sched.h>
 
-#include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/clock.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 #include "client/state/stream_slot.h"
 #include "client/state/thread.h"
+#include "client/state/uncancelled.h"
 #include "client/submit/submit.h"
 #include "client/text/text.h"
 #include "shm/doorbell.h"
@@ -30,23 +31,24 @@
 
 bool wait_launches;
 
-static word32 late_seen; /* late errors that were reported or are being reported */
-
 /* While a session is held, or the executor has seen a sign of a fault, a command that became done
  * may be a kernel that faulted: the completion counts once the session continues. The caller reads
  * the completion word first: the service sets the state or `doubtful` before the mark behind such a
  * kernel can arrive, or before it collects completions. `doubtful` comes before `state`: an
  * executor ends the session whose kernel faulted before it clears `doubtful`. */
-static bool is_believed(void)
+static bool is_believed(const struct session *session)
 {
-	struct shm_server_header *server = connection.view.server;
+	struct shm_server_header *server = session->connection.view.server;
 
 	return !word_acquire(&server->doubtful) && word_acquire(&server->state) == SHM_SESSION_RUNNING;
 }
 
 bool wait_is_done(const struct client_stream *stream, uint64_t seq)
 {
-	return seq == 0 || (shm_view_done(&connection.view, stream->slot) >= seq && is_believed());
+	const struct session *session = stream->session;
+
+	return seq == 0 ||
+	       (shm_view_done(&session->connection.view, stream->slot) >= seq && is_believed(session));
 }
 
 CUresult wait_poll(struct client_stream *stream, uint64_t seq)
@@ -55,7 +57,7 @@ CUresult wait_poll(struct client_stream *stream, uint64_t seq)
 
 	if (wait_is_done(stream, seq))
 		return CUDA_SUCCESS;
-	r = lost_glance();
+	r = lost_glance(stream->session);
 	if (r == CUDA_SUCCESS)
 		r = submit_mark(stream, seq);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
@@ -63,15 +65,17 @@ CUresult wait_poll(struct client_stream *stream, uint64_t seq)
 
 CUresult wait_known(struct client_stream *stream, uint64_t seq)
 {
-	if (shm_view_done(&connection.view, stream->slot) >= seq && !is_believed())
+	const struct session *session = stream->session;
+
+	if (shm_view_done(&session->connection.view, stream->slot) >= seq && !is_believed(session))
 		return wait_quietly(stream, seq, true);
 	return wait_poll(stream, seq);
 }
 
 /* The calling thread's spinning time in nanoseconds: its context decides. */
-static uint64_t spin_ns(bool sleepy)
+static uint64_t spin_ns(const struct session *session, bool sleepy)
 {
-	uint64_t ns = (uint64_t)connection.spin_us * 1000;
+	uint64_t ns = (uint64_t)session->connection.spin_us * 1000;
 
 	switch (thread_scheduling()) {
 	case CU_CTX_SCHED_SPIN:
@@ -90,7 +94,7 @@ static uint64_t spin_ns(bool sleepy)
  * still true. */
 static bool look(const struct client_stream *stream, uint64_t seq, bool eager)
 {
-	const struct shm_view *view = &connection.view;
+	const struct shm_view *view = &stream->session->connection.view;
 	uint32_t generation = word_acquire(&view->server->generation);
 	const word64 *done = &shm_timeline_at(shm_view_timeline(view, generation), stream->slot)->done;
 
@@ -141,14 +145,15 @@ static void give_way(void)
  * false also at the end of the session. */
 static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 {
-	struct shm_server_header *server = connection.view.server;
+	const struct session *session = targets->stream->session;
+	struct shm_server_header *server = session->connection.view.server;
 	bool yields = thread_scheduling() != CU_CTX_SCHED_SPIN;
 	uint64_t begin = clock_now_ns(), passed = 0;
 
 	while (passed < ns) {
 		bool late = passed >= EAGER_NS;
 
-		if (look_at_each(targets, count, !late || is_crowded) && is_believed())
+		if (look_at_each(targets, count, !late || is_crowded) && is_believed(session))
 			return true;
 		/* The executor writes this cache line when it takes records, so looks are rare. */
 		if (word_relaxed(&server->state) > SHM_SESSION_HELD)
@@ -179,7 +184,8 @@ static CUresult ask(const struct wait_target *targets, uint32_t count, bool agai
 /* Sleeps until a command is done. Repeats the requests to the successor of a dead executor. */
 static CUresult sleep_until(const struct wait_target *targets, uint32_t count)
 {
-	struct shm_server_header *server = connection.view.server;
+	struct session *session = targets->stream->session;
+	struct shm_server_header *server = session->connection.view.server;
 	uint32_t asked = 0, generation, seen;
 	CUresult r = CUDA_SUCCESS;
 
@@ -193,12 +199,12 @@ static CUresult sleep_until(const struct wait_target *targets, uint32_t count)
 		if (any_is_done(targets, count))
 			return CUDA_SUCCESS;
 		if (r == CUDA_SUCCESS)
-			r = lost_verdict();
+			r = lost_verdict(session);
 		if (r != CUDA_SUCCESS)
 			break;
 		wake_wait(&server->wake, seen, SLEEP_US);
 		if (word_acquire(&server->wake) == seen)
-			r = lost_check();
+			r = lost_check(session);
 	}
 	return any_is_done(targets, count) ? CUDA_SUCCESS : r;
 }
@@ -213,7 +219,7 @@ CUresult wait_any(const struct wait_target *targets, uint32_t count, bool sleepy
 		r = submit_mark(targets[i].stream, targets[i].seq);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (spin(targets, count, spin_ns(sleepy)))
+	if (spin(targets, count, spin_ns(targets->stream->session, sleepy)))
 		return CUDA_SUCCESS;
 	return sleep_until(targets, count);
 }
@@ -227,12 +233,13 @@ CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy)
 {
 	CUresult r = wait_quietly(stream, seq, sleepy);
 
-	text_flush();
+	text_flush(stream->session);
 	return r;
 }
 
-/* The streams that a wait or query covers. */
+/* The streams of a session that a wait or query covers. */
 struct circle {
+	struct session *session;
 	bool blocking_only;
 	CUcontext context; /* NULL: all */
 };
@@ -241,7 +248,9 @@ static bool is_in(const struct circle *circle, const struct client_stream *strea
 {
 	CUcontext context = stream->context;
 
-	if (stream->slot == 0)
+	if (stream->session != circle->session)
+		return false;
+	if (stream == circle->session->streams.legacy)
 		return true;
 	if (circle->blocking_only && !stream->blocking)
 		return false;
@@ -282,7 +291,8 @@ static bool goes_on_outside(const struct circle *circle)
 	for (uint32_t slot = 0; slot < used; ++slot) {
 		struct client_stream *stream = stream_slot(slot);
 
-		if (!is_in(circle, stream) && !wait_is_done(stream, word_acquire(&stream->last)))
+		if (stream->session == circle->session && !is_in(circle, stream) &&
+			!wait_is_done(stream, word_acquire(&stream->last)))
 			return true;
 	}
 	return false;
@@ -296,33 +306,62 @@ static CUresult wait_work(const struct circle *circle)
 	return r == CUDA_SUCCESS ? each_stream(circle, visit_wait) : r;
 }
 
+static CUresult late_error(struct session *session)
+{
+	struct shm_server_header *server = session->connection.view.server;
+	uint32_t count = word_acquire(&server->late_errors);
+	uint32_t seen = word_relaxed(&session->late_seen);
+	CUresult r = lost_verdict(session);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (seen == count || !atomic_compare_exchange_strong(&session->late_seen, &seen, count))
+		return word_relaxed(&session->late_own) ? (CUresult)atomic_exchange(&session->late_own, 0)
+							: CUDA_SUCCESS;
+	return (CUresult)word_relaxed(&server->late_error);
+}
+
+void wait_note_error(struct session *session, CUresult code)
+{
+	word_release(&session->late_own, (uint32_t)code);
+}
+
 static CUresult wait_each(const struct circle *circle)
 {
 	CUresult r = wait_work(circle);
 
 	if (r == CUDA_SUCCESS && !circle->blocking_only && !goes_on_outside(circle))
-		text_settle();
+		text_settle(circle->session);
 	else
-		text_flush();
-	return r == CUDA_SUCCESS ? wait_late_error() : r;
+		text_flush(circle->session);
+	return r == CUDA_SUCCESS ? late_error(circle->session) : r;
 }
 
 CUresult wait_launched(struct client_stream *stream)
 {
 	CUresult r = wait_done(stream, word_acquire(&stream->last), false);
 
-	return r == CUDA_SUCCESS ? wait_late_error() : r;
+	return r == CUDA_SUCCESS ? late_error(stream->session) : r;
+}
+
+/* Whether the stream is the legacy one of its session, and then what a wait for that covers. */
+static bool covers_others(const struct client_stream *stream, struct circle *ret_circle)
+{
+	*ret_circle = (struct circle){.session = stream->session, .blocking_only = true};
+	return stream == stream->session->streams.legacy;
 }
 
 CUresult wait_stream(struct client_stream *stream)
 {
-	return stream->slot == 0 ? wait_each(&(struct circle){.blocking_only = true}) : wait_launched(stream);
+	struct circle circle;
+
+	return covers_others(stream, &circle) ? wait_each(&circle) : wait_launched(stream);
 }
 
 /* Blocking streams run behind the legacy stream (join.h). */
 CUresult wait_turn(struct client_stream *stream)
 {
-	struct client_stream *legacy = stream_slot(0);
+	struct client_stream *legacy = stream->session->streams.legacy;
 	CUresult r = CUDA_SUCCESS;
 
 	if (stream != legacy && stream->blocking)
@@ -332,36 +371,68 @@ CUresult wait_turn(struct client_stream *stream)
 
 CUresult wait_query_stream(struct client_stream *stream)
 {
-	if (stream->slot == 0)
-		return each_stream(&(struct circle){.blocking_only = true}, wait_poll);
+	struct circle circle;
+
+	if (covers_others(stream, &circle))
+		return each_stream(&circle, wait_poll);
 	return wait_poll(stream, word_acquire(&stream->last));
+}
+
+/* Time between two looks at the copies between devices. */
+#define PAUSE_NS UINT64_C(50000)
+
+/* Copies in the order of another device's stream use memory of this session as well. */
+static CUresult wait_ferries(struct session *session)
+{
+	CUresult r = process_session_error(session);
+
+	while (r == CUDA_SUCCESS && word_acquire(&session->ferries)) {
+		uncancelled_sleep(PAUSE_NS);
+		r = lost_check(session);
+	}
+	return r;
+}
+
+static CUresult wait_session(struct session *session)
+{
+	CUresult r = wait_ferries(session), other = wait_each(&(struct circle){.session = session});
+
+	return r == CUDA_SUCCESS ? other : r;
 }
 
 CUresult wait_all(void)
 {
-	return wait_each(&(struct circle){.blocking_only = false});
+	return wait_session(session_self());
+}
+
+CUresult wait_everywhere(void)
+{
+	CUresult r = wait_all(), other;
+
+	SESSION_FOREACH(session)
+	{
+		if (session == session_self())
+			continue;
+		other = wait_session(session);
+		/* After a fault the work of that session never ends, and is no error of this
+		 * one. */
+		if (r == CUDA_SUCCESS && process_session_error(session) == CUDA_SUCCESS)
+			r = other;
+	}
+	return r;
 }
 
 CUresult wait_context(CUcontext context)
 {
-	return wait_each(&(struct circle){.context = context});
+	return wait_each(&(struct circle){.session = session_self(), .context = context});
 }
 
 CUresult wait_all_quietly(void)
 {
-	return wait_work(&(struct circle){.blocking_only = false});
+	return wait_work(&(struct circle){.session = session_self()});
 }
 
 CUresult wait_late_error(void)
 {
-	struct shm_server_header *server = connection.view.server;
-	uint32_t count = word_acquire(&server->late_errors);
-	uint32_t seen = word_relaxed(&late_seen);
-	CUresult r = lost_verdict();
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (seen == count || !atomic_compare_exchange_strong(&late_seen, &seen, count))
-		return CUDA_SUCCESS;
-	return (CUresult)word_relaxed(&server->late_error);
+	return late_error(session_self());
 }

@@ -11,6 +11,7 @@
 #include "protocol/cuda_abi.h"
 
 struct client_stream;
+struct session;
 
 /** True if the command is known done. Reads memory only. */
 bool wait_is_done(const struct client_stream *stream, uint64_t seq);
@@ -43,7 +44,8 @@ struct wait_target {
 	uint64_t seq;
 };
 
-/** As wait_quietly(), until one of several commands is done. @count: at least 1 */
+/** As wait_quietly(), until one of several commands of the same session is done. @count: at least
+ * 1 */
 CUresult wait_any(const struct wait_target *targets, uint32_t count, bool sleepy);
 
 /**
@@ -65,18 +67,28 @@ extern bool wait_launches;
 /** The result of such a launch: the error of its kernels. */
 CUresult wait_launched(struct client_stream *stream);
 
-/** Waits for all work that the process has submitted to any stream so far. */
+/** Waits for all work of the calling thread's session that was submitted to any stream so far. */
 CUresult wait_all(void);
+/** As wait_all(), for the work of all sessions. */
+CUresult wait_everywhere(void);
 /**
  * As wait_all(), for the library's own waits: no text, and errors of single commands are left to
  * the program's waits.
  */
 CUresult wait_all_quietly(void);
 
-/** As wait_all(), for the streams of a context. Default streams belong to every context. */
+/**
+ * As wait_all(), for the streams of a context of the session. Default streams belong to every
+ * context.
+ */
 CUresult wait_context(CUcontext context);
 
-/** The error of a single command that the device refused after the call: each is returned once. */
+/** The next wait_late_error() of a session returns this: what it has waited for in another session
+ * has failed. */
+void wait_note_error(struct session *session, CUresult code);
+
+/** The error of a single command of the calling thread's session that the device refused after the
+ * call: each is returned once. */
 CUresult wait_late_error(void);
 
 #endif

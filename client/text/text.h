@@ -1,5 +1,5 @@
 // Text that the program's kernels print, and messages of assertions that fail in kernels: the
-// reading end of the program's ring (shm/text.h). A program without such kernels has no ring.
+// reading end of a session's ring (shm/text.h). A program without such kernels has no ring.
 //
 // Text comes out when the driver would print it: when the program synchronises with any context,
 // stream or event, at synchronous copies, when the program loads or unloads modules or frees
@@ -11,16 +11,35 @@
 #ifndef FRMPS_CLIENT_TEXT_TEXT_H
 #define FRMPS_CLIENT_TEXT_TEXT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "shm/order.h"
+
+struct session;
+struct shm_text;
+
+/* Of a session. */
+struct text {
+	pthread_mutex_t lock;
+	struct shm_text *_Atomic ring; /* NULL: none */
+	uint64_t bytes, mapped;	       /* the ring's size; mapped bytes, with the head: guarded by lock */
+	word64 taken;		       /* position of the reader */
+	word32 settled;		       /* latest generation before which no record is unfinished */
+	word32 prints;		       /* the ring is for printf() of kernels, too */
+};
+
+/** Called by session start. */
+void text_start(void);
 
 /* The default size. */
 #define TEXT_BYTES_DEFAULT (UINT64_C(8) << 20)
 
 /**
- * Makes the ring for text of kernels, unless it exists. Must precede the first kernel that prints.
+ * Makes the ring of the calling thread's session for text of kernels, unless it exists. Must
+ * precede the first kernel that prints.
  * @wish: bytes of text that the program wants room for
  * Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_INVALID_VALUE: an assertion has failed
  */
@@ -44,14 +63,14 @@ bool text_is_open(void);
 bool text_is_used(void);
 
 /**
- * Writes new text to standard output and, for assertions, to standard error. Costs some loads if
- * there is none.
+ * Writes a session's new text to standard output and, for assertions, to standard error. Costs some
+ * loads if there is none.
  */
-void text_flush(void);
+void text_flush(struct session *session);
 
 /**
- * As text_flush(), when no work of the program runs: drops records that an executor's end cut off.
+ * As text_flush(), when no work of the session runs: drops records that an executor's end cut off.
  */
-void text_settle(void);
+void text_settle(struct session *session);
 
 #endif

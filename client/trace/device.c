@@ -2,7 +2,7 @@
 
 #include "client/trace/device.h"
 
-#include "client/state/stream_slot.h"
+#include "client/state/session.h"
 #include "client/state/timing.h"
 #include "client/trace/align.h"
 #include "client/trace/command.h"
@@ -19,11 +19,6 @@
 
 static struct {
 	struct commands pending;
-	bool over; /* the session */
-	struct align align;
-	struct client_stream *stream;
-	struct command *clocks;	     /* what the clocks are looked at with; NULL: none is under way */
-	uint64_t clocks_at;	     /* ns: when that was begun */
 	uint64_t ends[SHM_STREAMS];  /* host's ns: of the latest command that was written */
 	uint64_t named[SHM_STREAMS]; /* id of the stream that has a track; 0: none */
 } device;
@@ -38,8 +33,8 @@ static bool read_record(const struct command *command, int which, uint64_t *ret_
 {
 	uint64_t seq = command->timing.seqs[which];
 
-	return timing_read(
-		command->timing.events[which], shm_place(command->stream->slot, seq), ret_epoch, ret_ns);
+	return timing_read(command->stream, command->timing.events[which],
+		shm_place(command->stream->slot, seq), ret_epoch, ret_ns);
 }
 
 /* The executor that made the record may have ended before it wrote the time. */
@@ -86,18 +81,19 @@ static void name_stream(const struct command *command)
 		return;
 	device.named[slot] = command->stream_id;
 	device.ends[slot] = 0;
-	track_name_stream(command->stream_id, slot == 0);
+	track_name_stream(command->stream_id, command->stream == command->stream->session->streams.legacy);
 }
 
 static void put_command(const struct command *command, const struct times *times)
 {
 	uint64_t track = track_of_stream(command->stream_id), begin;
 	uint64_t *end = &device.ends[command->stream->slot];
+	struct align *align = &command->stream->session->clocks.align;
 	struct trace_line line;
 
 	name_stream(command);
-	align_see(&device.align, times->epoch, command->submitted, times->begin);
-	begin = align_host(&device.align, times->begin);
+	align_see(align, times->epoch, command->submitted, times->begin);
+	begin = align_host(align, times->begin);
 	if (begin < *end && *end - begin < ROUNDING_NS)
 		begin = *end;
 	*end = begin + times->end - times->begin;
@@ -125,6 +121,11 @@ static void settle(uint64_t now)
 		enum outcome outcome = *word & bit ? MISSING : look_at(command, now, &times);
 
 		STAILQ_REMOVE_HEAD(&device.pending, next);
+		/* It was counted, or came later. */
+		if (outcome == MISSING && command->stream->session->clocks.over) {
+			command_give(command);
+			continue;
+		}
 		if (outcome == MISSING) {
 			*word |= bit;
 			STAILQ_INSERT_TAIL(&left, command, next);
@@ -142,13 +143,13 @@ static void settle(uint64_t now)
 }
 
 /* The device makes a record at once in a stream that has nothing else. */
-static void record_clocks(uint64_t now)
+static void record_clocks(struct trace_clocks *clocks, uint64_t now)
 {
-	struct client_stream *stream = device.stream;
+	struct client_stream *stream = clocks->stream;
 	struct command *command = command_take(stream, false);
 	struct submit submit;
 
-	device.clocks_at = now;
+	clocks->begun = now;
 	if (!command)
 		return;
 	if (!submit_try_own(stream, FRMPS_OP_EVENT_RECORD, sizeof(struct frmps_event_record),
@@ -161,58 +162,67 @@ static void record_clocks(uint64_t now)
 	submit.head->flags |= FRMPS_CMD_MARK;
 	command->timing.seqs[0] = submit.seq;
 	submit_commit_own(&submit);
-	device.clocks = command;
+	clocks->command = command;
 }
 
-/* @wanted: whether the program gives the device work. A record of the shim's own is work as well,
- * and the service suspends no program that has work. */
-static void look_at_clocks(uint64_t now, bool wanted)
+/* @wanted: whether the program gives devices work. A record of the shim's own is work as well, and
+ * the service suspends no program that has work. */
+static void look_at_clocks(struct trace_clocks *clocks, uint64_t now, bool wanted)
 {
-	struct command *command = device.clocks;
+	struct command *command = clocks->command;
 	uint64_t epoch, ns;
 
 	if (!command) {
-		if (wanted && device.stream && now - device.clocks_at >= ALIGN_NS)
-			record_clocks(now);
+		if ((wanted || !clocks->align.epoch) && clocks->stream && now - clocks->begun >= ALIGN_NS)
+			record_clocks(clocks, now);
 		return;
 	}
 	if (read_record(command, 0, &epoch, &ns)) {
 		if (epoch)
-			align_see(&device.align, epoch, command->submitted, ns);
+			align_see(&clocks->align, epoch, command->submitted, ns);
 	} else if (look_at_lost(command, 0, now) == MISSING) {
 		return;
 	}
 	command_give(command);
-	device.clocks = NULL;
+	clocks->command = NULL;
 }
 
-void device_start(struct client_stream *stream)
+void device_start(void)
 {
 	STAILQ_INIT(&device.pending);
-	device.stream = stream;
+}
+
+void device_join(struct session *session, struct client_stream *stream)
+{
+	session->clocks.stream = stream;
 }
 
 void device_look(uint64_t now)
 {
-	bool wanted = command_collect(&device.pending) || !device.align.epoch;
+	bool wanted = command_collect(&device.pending);
 
 	settle(now);
-	if (!device.over)
-		look_at_clocks(now, wanted);
+	SESSION_FOREACH(session)
+	if (!session->clocks.over)
+		look_at_clocks(&session->clocks, now, wanted);
 }
 
 bool device_waits(void)
 {
-	return !device.over && (!STAILQ_EMPTY(&device.pending) || device.clocks);
+	bool waits = !STAILQ_EMPTY(&device.pending);
+
+	SESSION_FOREACH(session)
+	waits |= !session->clocks.over && session->clocks.command;
+	return waits;
 }
 
-uint64_t device_give_up(void)
+uint64_t device_give_up(struct session *session)
 {
 	const struct command *command;
 	uint64_t count = 0;
 
 	STAILQ_FOREACH (command, &device.pending, next)
-		++count;
-	device.over = true;
+		count += command->stream->session == session;
+	session->clocks.over = true;
 	return count;
 }

@@ -16,6 +16,7 @@
 #include "client/state/helper.h"
 #include "client/state/log.h"
 #include "client/state/process.h"
+#include "client/state/session.h"
 #include "client/state/uncancelled.h"
 #include "client/submit/encode.h"
 #include "client/trace/command.h"
@@ -34,9 +35,9 @@
 word32 trace_on;
 
 static struct {
-	bool runs; /* there is a thread */
+	bool begun, runs; /* with the first session; there is a thread */
 	/* The thread's. */
-	bool says_error, says_losses;
+	bool says_losses;
 } trace;
 
 static _Atomic uint64_t ids; /* the latest id of a command */
@@ -225,16 +226,15 @@ static void put_moment(const char *name)
 	track_end(&line);
 }
 
-static void look_for_error(void)
+static void look_for_error(struct session *session)
 {
-	CUresult code = process_error();
+	CUresult code = process_session_error(session);
 	char text[128];
 
-	if (code == CUDA_SUCCESS || trace.says_error)
+	if (code == CUDA_SUCCESS || session->clocks.over)
 		return;
-	trace.says_error = true;
 	snprintf(text, sizeof(text), "error %d: the session is over, %llu commands have no end", (int)code,
-		(unsigned long long)device_give_up());
+		(unsigned long long)device_give_up(session));
 	put_moment(text);
 }
 
@@ -267,7 +267,8 @@ static void *run(void *unused)
 	while (!last) {
 		turn_begin(is_idle, &closing, &since);
 		device_look(clock_now_ns());
-		look_for_error();
+		SESSION_FOREACH(session)
+		look_for_error(session);
 		last = !trace_file_write();
 		/* There is room for the remark now. */
 		look_for_losses();
@@ -302,7 +303,8 @@ static void child_after_fork(void)
 	trace_file_close();
 }
 
-void trace_start(uint32_t (*take_event)(void), struct client_stream *(*make_stream)(void))
+/* Once, with the first session. */
+static void begin_trace(uint32_t (*take_event)(void))
 {
 	/* Not for a program with another user's rights: its caller must not choose the file. */
 	const char *path = secure_getenv("FRMPS_TRACE");
@@ -310,14 +312,23 @@ void trace_start(uint32_t (*take_event)(void), struct client_stream *(*make_stre
 	if (!path || !*path || !trace_file_open(path))
 		return;
 	command_start(take_event);
-	device_start(make_stream());
+	device_start();
 	track_start();
 	if (pthread_atfork(NULL, NULL, child_after_fork) != 0 || atexit(leave) != 0 ||
-		helper_start(run) != CUDA_SUCCESS) {
+		helper_start(run, NULL) != CUDA_SUCCESS) {
 		client_log(CLIENT_LOG_ERROR, "there is no trace: out of memory");
 		trace_file_close();
 		return;
 	}
 	trace.runs = true;
 	word_release(&trace_on, 1);
+}
+
+void trace_start(uint32_t (*take_event)(void), struct client_stream *(*make_stream)(void))
+{
+	if (!trace.begun)
+		begin_trace(take_event);
+	trace.begun = true;
+	if (trace.runs)
+		device_join(session_self(), make_stream());
 }

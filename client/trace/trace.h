@@ -84,7 +84,7 @@ void trace_pop(void);
 void trace_mark(const char *name);
 
 /**
- * Begins if FRMPS_TRACE says so. Part of process start.
+ * Begins if FRMPS_TRACE says so, with the first session; a later one joins. Part of session start.
  * @take_event: gives out the number of an event for the shim's own use; 0: there is none
  * @make_stream: makes a stream for the shim's own use; NULL: there is none
  */

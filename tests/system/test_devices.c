@@ -205,32 +205,6 @@ START_TEST(each_rank_works_on_its_device)
 }
 END_TEST
 
-static int use_a_second(int unused)
-{
-	size_t size = 4096;
-	CUcontext context;
-	CUdeviceptr p;
-	char text[4096];
-
-	(void)unused;
-	attach(1);
-	if (cuDevicePrimaryCtxRetain(&context, 0) != CUDA_ERROR_NOT_SUPPORTED ||
-		cuCtxCreate_v2(&context, 0, 2) != CUDA_ERROR_NOT_SUPPORTED)
-		return 2;
-	ck_cuda(cuLogsDumpToMemory(NULL, text, &size, 0));
-	if (!strstr(text, "device 0 is not supported beside device 1 in one process"))
-		return 3;
-	/* It goes on where it is. */
-	return cuMemAlloc_v2(&p, MIB) != CUDA_SUCCESS;
-}
-
-START_TEST(a_second_device_is_refused_by_name)
-{
-	start("4", "devices = all\n");
-	ck_assert_int_eq(exit_status(spawn(use_a_second, 0)), 0);
-}
-END_TEST
-
 /*
  * Logical devices
  */
@@ -645,7 +619,6 @@ int main(void)
 	tcase_add_test(tests, a_list_chooses_and_orders);
 	tcase_add_test(tests, a_list_without_a_device_is_refused);
 	tcase_add_test(tests, each_rank_works_on_its_device);
-	tcase_add_test(tests, a_second_device_is_refused_by_name);
 	tcase_add_test(tests, logical_devices_have_limits_of_their_own);
 	tcase_add_test(tests, a_logical_device_has_a_size);
 	tcase_add_test(tests, limits_of_stock_mps_are_those_of_the_device);

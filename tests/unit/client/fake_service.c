@@ -16,6 +16,7 @@
 #include "client/state/memory.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
+#include "client/state/session.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
@@ -256,12 +257,14 @@ CUresult text_open(uint64_t bytes)
 	return fake.text_code;
 }
 
-void text_flush(void)
+void text_flush(struct session *session)
 {
+	(void)session;
 }
 
-void text_settle(void)
+void text_settle(struct session *session)
 {
+	(void)session;
 }
 
 CUresult memory_alloc_block(uint64_t bytes, void **ret_block)
@@ -317,9 +320,10 @@ CUresult process_enter_context(void)
 	return fake.enter_code ? fake.enter_code : fake.context_code;
 }
 
-CUresult process_enter_object(bool has_context)
+CUresult process_enter_object(bool has_context, struct session *session)
 {
 	(void)has_context;
+	(void)session;
 	return process_enter_context();
 }
 
@@ -361,11 +365,18 @@ void ranges_remove_owner(void *owner)
 
 static struct client_stream stream;
 
+struct session *stream_session(CUstream handle)
+{
+	(void)handle;
+	return NULL;
+}
+
 CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
 	if ((uintptr_t)handle > 2)
 		return CUDA_ERROR_INVALID_HANDLE;
 	fake.per_thread = per_thread;
+	stream.session = session_self();
 	*ret_stream = &stream;
 	return CUDA_SUCCESS;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
+#include "client/state/session.h"
 
 CUcontext shim_context;
 
@@ -32,10 +32,11 @@ void shim_setup(void)
 void shim_teardown(void)
 {
 	/* Nobody else ever closes them: the shim leaves that to the end of the process. */
-	if (connection.control_fd >= 0)
-		close(connection.control_fd);
-	if (connection.doorbell_fd >= 0)
-		close(connection.doorbell_fd);
+	SESSION_FOREACH(session)
+	{
+		close(session->connection.control_fd);
+		close(session->connection.doorbell_fd);
+	}
 	ck_assert(loopback_stop());
 }
 

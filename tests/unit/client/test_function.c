@@ -927,19 +927,19 @@ START_TEST(places)
 	static struct client_function *all[FUNCTION_IDS];
 
 	for (unsigned i = 0; i < FUNCTION_IDS; ++i) {
-		ck_assert_int_eq(function_new(module, 1, 0, "plain", &all[i]), CUDA_SUCCESS);
+		ck_assert_int_eq(function_new(module, 1, "plain", &all[i]), CUDA_SUCCESS);
 		ck_assert_uint_eq(all[i]->id, i + 1);
 	}
-	ck_assert_int_eq(function_new(module, 1, 0, "plain", &function), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(function_new(module, 1, "plain", &function), CUDA_ERROR_OUT_OF_MEMORY);
 	function_free(all[500], true);
 	function_free(all[7], true);
 	function_free(all[9], false);
 	ck_assert_ptr_null(function_find(all[500]));
-	ck_assert_int_eq(function_new(module, 1, 0, "plain", &function), CUDA_SUCCESS);
+	ck_assert_int_eq(function_new(module, 1, "plain", &function), CUDA_SUCCESS);
 	ck_assert_uint_eq(function->id, 501);
-	ck_assert_int_eq(function_new(module, 1, 0, "plain", &function), CUDA_SUCCESS);
+	ck_assert_int_eq(function_new(module, 1, "plain", &function), CUDA_SUCCESS);
 	ck_assert_uint_eq(function->id, 8);
-	ck_assert_int_eq(function_new(module, 1, 0, "plain", &function), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(function_new(module, 1, "plain", &function), CUDA_ERROR_OUT_OF_MEMORY);
 }
 END_TEST
 

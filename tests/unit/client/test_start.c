@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
+#include "client/state/session.h"
 #include "client/link/mps.h"
 #include "protocol/place.h"
 #include "tests/lib/fds.h"
@@ -312,7 +312,7 @@ START_TEST(a_forked_child_has_no_driver)
 		bad += cuCtxGetCurrent(&c) != CUDA_ERROR_NOT_INITIALIZED;
 		bad += cuDriverGetVersion(&version) != CUDA_SUCCESS;
 		/* The service must see when the parent is gone. */
-		bad += connection.control_fd != -1;
+		bad += session_self()->connection.control_fd != -1;
 		_exit(bad);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -695,9 +695,8 @@ START_TEST(several_devices_are_listed_without_a_session)
 }
 END_TEST
 
-START_TEST(a_process_works_on_the_device_of_its_first_context)
+START_TEST(a_session_begins_with_the_first_context_on_its_device)
 {
-	CUlogIterator before, after;
 	CUcontext context, other;
 	CUdevice device = -1;
 	CUmemoryPool pool;
@@ -716,13 +715,6 @@ START_TEST(a_process_works_on_the_device_of_its_first_context)
 	OK(cuDeviceGetDefaultMemPool(&pool, 1));
 	OK(cuCtxCreate_v2(&other, 0, 1));
 	OK(cuCtxDestroy_v2(other));
-	/* Once, with what to do. */
-	OK(cuLogsCurrent(&before, 0));
-	FAILS(cuDevicePrimaryCtxRetain(&other, 0), NOT_SUPPORTED);
-	FAILS(cuCtxCreate_v2(&other, 0, 2), NOT_SUPPORTED);
-	FAILS(cuDeviceGetDefaultMemPool(&pool, 2), NOT_SUPPORTED);
-	OK(cuLogsCurrent(&after, 0));
-	ck_assert_uint_eq(after, before + 1);
 	FAILS(cuDevicePrimaryCtxRetain(&other, 3), INVALID_DEVICE);
 	OK(cuMemFree_v2(p));
 	ck_assert_uint_eq(loopback->welcomes, 1);
@@ -747,7 +739,6 @@ START_TEST(calls_without_a_device_mean_that_of_the_current_context)
 		OK(cuDevicePrimaryCtxRetain(&context, 2));
 		OK(cuMemAddressReserve(&p, 2 << 20, 0, 0, 0));
 	}
-	FAILS(cuDevicePrimaryCtxRetain(&context, 0), NOT_SUPPORTED);
 	OK(cuDevicePrimaryCtxRetain(&context, 2));
 	ck_assert_uint_eq(loopback->welcomes, 1);
 	drop_devices(3);
@@ -922,7 +913,7 @@ int main(void)
 	tcase_add_test(contexts, a_reset_frees_everything);
 	tcase_add_test(contexts, limits_are_in_force_or_refused);
 	tcase_add_test(several, several_devices_are_listed_without_a_session);
-	tcase_add_test(several, a_process_works_on_the_device_of_its_first_context);
+	tcase_add_test(several, a_session_begins_with_the_first_context_on_its_device);
 	tcase_add_loop_test(several, calls_without_a_device_mean_that_of_the_current_context, 0, 2);
 	tcase_add_loop_test(several, a_list_chooses_among_several_devices, 0, 2);
 	tcase_add_loop_test(several, a_device_that_does_not_answer_is_missing, 0, 2);

@@ -10,7 +10,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
+#include "client/state/session.h"
 #include "client/state/clock.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
@@ -97,7 +97,7 @@ START_TEST(what_is_done_is_not_believed_while_the_session_is_held)
 	OK(cuMemAlloc_v2(&p, 64));
 	OK(cuMemsetD8Async(p, 1, 64, NULL));
 	OK(cuStreamSynchronize(NULL));
-	server = connection.view.server;
+	server = session_self()->connection.view.server;
 	word_set(&loopback->held, 1);
 	while (word_acquire(&server->state) != SHM_SESSION_HELD)
 		sched_yield();
@@ -136,7 +136,7 @@ static void step(int number, siginfo_t *info, void *context)
  * many instructions. */
 static bool ask_beside_verdict(unsigned steps)
 {
-	const struct client_stream stream = {.slot = 1};
+	const struct client_stream stream = {.session = session_self(), .slot = 1};
 	bool done;
 
 	word_set(&verdict.timelines[0].stream[1].done, 1);
@@ -155,12 +155,13 @@ static bool ask_beside_verdict(unsigned steps)
 START_TEST(kernel_that_faulted_is_never_believed_done)
 {
 	const struct sigaction action = {.sa_sigaction = step, .sa_flags = SA_SIGINFO};
-	struct shm_view view = connection.view;
+	struct shm_view view = session_self()->connection.view;
 	unsigned steps = 0, believed = 0;
 	struct sigaction before;
 	bool ended_before;
 
-	connection.view = (struct shm_view){.server = &verdict.server, .timelines = verdict.timelines};
+	session_self()->connection.view =
+		(struct shm_view){.server = &verdict.server, .timelines = verdict.timelines};
 	sigaction(SIGTRAP, &action, &before);
 	do {
 		believed += ask_beside_verdict(++steps);
@@ -168,7 +169,7 @@ START_TEST(kernel_that_faulted_is_never_believed_done)
 		verdict.steps = 0;
 	} while (!ended_before);
 	sigaction(SIGTRAP, &before, NULL);
-	connection.view = view;
+	session_self()->connection.view = view;
 	ck_assert_uint_gt(steps, 10);
 	ck_assert_uint_eq(believed, 0);
 }
@@ -198,7 +199,7 @@ START_TEST(time_is_known_behind_a_pause)
 	OK(cuEventRecord(begin, NULL));
 	OK(cuEventRecord(end, NULL));
 	OK(cuEventSynchronize(end));
-	server = connection.view.server;
+	server = session_self()->connection.view.server;
 	word_set(&loopback->held, 1);
 	while (word_acquire(&server->state) != SHM_SESSION_HELD)
 		sched_yield();
@@ -218,7 +219,7 @@ static void record_both(CUevent begin, CUevent end)
 
 static void replace_executor(void)
 {
-	struct shm_server_header *server = connection.view.server;
+	struct shm_server_header *server = session_self()->connection.view.server;
 
 	word_set(&loopback->held, 1);
 	while (word_acquire(&server->state) != SHM_SESSION_HELD)
@@ -426,7 +427,7 @@ END_TEST
 /* Lets the service work again when something came behind what is on the ring. */
 static void *resume_behind(void *tail)
 {
-	while (word_acquire(&connection.view.client->tail) == *(uint64_t *)tail)
+	while (word_acquire(&session_self()->connection.view.client->tail) == *(uint64_t *)tail)
 		sched_yield();
 	shim_resume();
 	return NULL;
@@ -446,7 +447,7 @@ START_TEST(the_last_event_slot_is_waited_for)
 	shim_pause();
 	OK(cuEventRecord(last, NULL));
 	OK(cuEventDestroy_v2(last));
-	tail = word_acquire(&connection.view.client->tail);
+	tail = word_acquire(&session_self()->connection.view.client->tail);
 	ck_assert_int_eq(pthread_create(&helper, NULL, resume_behind, &tail), 0);
 	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	pthread_join(helper, NULL);
@@ -671,14 +672,14 @@ START_TEST(a_wait_for_credit_does_not_spin)
 {
 	const uint32_t size = sizeof(struct frmps_head) + sizeof(struct frmps_set);
 	const uint64_t all = SHM_STREAM_CREDIT * (uint64_t)(size + (-size & (FRMPS_RECORD_ALIGN - 1)));
-	word64 *tail = &connection.view.client->tail;
+	word64 *tail = &session_self()->connection.view.client->tail;
 	unsigned int before;
 	pthread_t thread;
 	uint64_t begin;
 	CUdeviceptr p;
 	void *result;
 
-	connection.spin_us = 3600u * 1000000u;
+	session_self()->connection.spin_us = 3600u * 1000000u;
 	OK(cuMemAlloc_v2(&p, 64));
 	OK(cuCtxSynchronize());
 	before = loopback_count(FRMPS_OP_WAKE);
@@ -713,7 +714,7 @@ static pthread_t begin_to_wait(CUcontext context, uint64_t *ret_tail)
 	OK(cuCtxSynchronize());
 	shim_pause();
 	OK(cuMemsetD8Async(p, 1, 64, CU_STREAM_LEGACY));
-	*ret_tail = word_acquire(&connection.view.client->tail);
+	*ret_tail = word_acquire(&session_self()->connection.view.client->tail);
 	atomic_store(&yields, 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_all, context), 0);
 	return thread;
@@ -731,7 +732,8 @@ static void end_to_wait(pthread_t thread)
 /* A thread that sleeps has asked for a mark, which is one record, and for a wake-up. */
 static bool sleeps(uint64_t tail)
 {
-	return word_acquire(&connection.view.client->tail) >= tail + 2 * 2 * FRMPS_RECORD_ALIGN;
+	return word_acquire(&session_self()->connection.view.client->tail) >=
+	       tail + 2 * 2 * FRMPS_RECORD_ALIGN;
 }
 
 /* The executor may need the processor. A busy machine may take it, too. */
@@ -740,7 +742,7 @@ START_TEST(a_wait_that_spins_gives_way)
 	pthread_t thread;
 	uint64_t tail;
 
-	connection.spin_us = 3600u * 1000000u;
+	session_self()->connection.spin_us = 3600u * 1000000u;
 	thread = begin_to_wait(shim_context, &tail);
 	while (atomic_load(&yields) < 3 && !sleeps(tail))
 		syscall(SYS_sched_yield);
@@ -754,7 +756,7 @@ START_TEST(a_wait_whose_processor_was_taken_sleeps)
 	pthread_t thread;
 	uint64_t tail;
 
-	connection.spin_us = 3600u * 1000000u;
+	session_self()->connection.spin_us = 3600u * 1000000u;
 	atomic_store(&yield_ns, 20000);
 	thread = begin_to_wait(shim_context, &tail);
 	while (!sleeps(tail))
@@ -770,7 +772,7 @@ START_TEST(a_context_that_asks_for_spinning_keeps_the_processor)
 	CUcontext context;
 	uint64_t tail;
 
-	connection.spin_us = 100;
+	session_self()->connection.spin_us = 100;
 	OK(cuCtxCreate_v2(&context, CU_CTX_SCHED_SPIN, 0));
 	thread = begin_to_wait(context, &tail);
 	while (!sleeps(tail))
@@ -797,7 +799,7 @@ START_TEST(a_full_stream_is_destroyed_without_a_wait)
 	first = word_acquire(&loopback->count);
 	for (unsigned int i = 0; i < SHM_STREAM_CREDIT; ++i)
 		OK(cuMemsetD8Async(p, 1, 1, stream));
-	tail = word_acquire(&connection.view.client->tail);
+	tail = word_acquire(&session_self()->connection.view.client->tail);
 	ck_assert_int_eq(pthread_create(&helper, NULL, resume_behind, &tail), 0);
 	OK(cuStreamDestroy_v2(stream));
 	pthread_join(helper, NULL);
@@ -876,14 +878,14 @@ static void empty_heavy_bell(const int bell[2])
 START_TEST(a_command_and_its_early_return_are_one)
 {
 	struct caller first = {.call = early_calls[_i]}, second = {.call = early_calls[_i]};
-	int bell[2], own = connection.doorbell_fd;
+	int bell[2], own = session_self()->connection.doorbell_fd;
 	void *result;
 
 	OK(cuMemAlloc_v2(&shared_memory, 32));
 	OK(cuCtxSynchronize());
 	open_heavy_bell(bell);
 	shim_pause();
-	connection.doorbell_fd = bell[1];
+	session_self()->connection.doorbell_fd = bell[1];
 	start_caller(&first);
 	start_caller(&second);
 	empty_heavy_bell(bell);
@@ -892,7 +894,7 @@ START_TEST(a_command_and_its_early_return_are_one)
 	OK((CUresult)(uintptr_t)result);
 	pthread_join(second.thread, &result);
 	OK((CUresult)(uintptr_t)result);
-	connection.doorbell_fd = own;
+	session_self()->connection.doorbell_fd = own;
 	OK(cuCtxSynchronize());
 	ck_assert_uint_eq(loopback_count(FRMPS_OP_DEPEND), 1);
 	close(bell[0]);
@@ -930,8 +932,8 @@ START_TEST(a_drained_ring_is_empty)
 	shim_resume();
 	pthread_join(thread, &result);
 	OK((CUresult)(uintptr_t)result);
-	ck_assert_uint_eq(
-		word_acquire(&connection.view.server->head), word_acquire(&connection.view.client->tail));
+	ck_assert_uint_eq(word_acquire(&session_self()->connection.view.server->head),
+		word_acquire(&session_self()->connection.view.client->tail));
 	OK(cuCtxSynchronize());
 }
 END_TEST

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
+#include "client/state/session.h"
 #include "client/text/text.h"
 #include "shm/text.h"
 #include "tests/unit/client/shim.h"
@@ -24,8 +24,8 @@ static void setup(void)
 {
 	shim_setup();
 	OK(text_open_small());
-	ring = (struct shm_text *)(uintptr_t)shm_text_address(
-		connection.window_base, connection.device_bytes, connection.host_bytes);
+	ring = (struct shm_text *)(uintptr_t)shm_text_address(session_self()->connection.window_base,
+		session_self()->connection.device_bytes, session_self()->connection.host_bytes);
 	said_fd = memfd_create("said", MFD_CLOEXEC);
 	old_stderr = dup(STDERR_FILENO);
 	dup2(said_fd, STDERR_FILENO);
@@ -89,7 +89,7 @@ START_TEST(a_record_without_room)
 {
 	put_first(24, BYTES, KIND_NOBODY);
 	word_release(&ring->head, BYTES + 16);
-	text_flush();
+	text_flush(session_self());
 	ck_assert(text_is_used());
 }
 END_TEST
@@ -98,7 +98,7 @@ END_TEST
 START_TEST(a_head_at_the_end_of_numbers)
 {
 	word_release(&ring->head, UINT64_MAX - 7);
-	text_flush();
+	text_flush(session_self());
 	word_release(&ring->head, UINT64_MAX);
 	end_session();
 	FAILS(cuCtxSynchronize(), ASSERT);

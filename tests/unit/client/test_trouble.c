@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/link/connect.h"
+#include "client/state/session.h"
 #include "client/submit/callback.h"
 #include "tests/unit/client/shim.h"
 
@@ -323,7 +323,7 @@ START_TEST(a_graph_outlives_its_copy_in_a_fault)
 	use_freed_memory();
 	ck_assert_uint_eq(word_acquire(&objects_gone), 0);
 	ck_assert_int_eq(write(let[1], "", 1), 1);
-	while (!callback_is_idle())
+	while (!callback_is_idle(session_self()))
 		sched_yield();
 	for (unsigned int i = 0; i < ROWS; ++i)
 		ck_assert_uint_eq(out[i][15], i + 1);
@@ -417,7 +417,7 @@ static void *release_who_waits(void *unused)
 static void hold(void)
 {
 	word_set(&loopback->held, 1);
-	while (word_acquire(&connection.view.server->state) != SHM_SESSION_HELD)
+	while (word_acquire(&session_self()->connection.view.server->state) != SHM_SESSION_HELD)
 		sched_yield();
 }
 

@@ -1,0 +1,58 @@
+// See crossing.h.
+
+#include "client/submit/crossing.h"
+
+#include <stdlib.h>
+
+#include "client/state/process.h"
+#include "client/state/session.h"
+#include "client/submit/gate.h"
+#include "client/submit/relay.h"
+#include "client/submit/wait.h"
+
+struct crossing {
+	struct relay_task task; /* first: the relay hands it back */
+	struct relay_point point;
+	struct session *waits;
+	struct gate *gate;
+};
+
+static enum relay_step step(struct relay_task *task)
+{
+	struct crossing *crossing = (struct crossing *)task;
+	CUresult r = relay_look(&crossing->point);
+
+	/* Nobody waits any more. */
+	if (process_session_error(crossing->waits) != CUDA_SUCCESS)
+		r = CUDA_SUCCESS;
+	if (r == CUDA_ERROR_NOT_READY)
+		return RELAY_WAITS;
+	if (r != CUDA_SUCCESS)
+		wait_note_error(crossing->waits, r);
+	gate_open(crossing->gate);
+	free(crossing);
+	return RELAY_ENDS;
+}
+
+CUresult crossing_wait(struct client_stream *stream, struct client_stream *other, uint64_t seq)
+{
+	struct crossing *crossing = malloc(sizeof(*crossing));
+	uint64_t unused;
+	CUresult r;
+
+	if (!crossing)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*crossing =
+		(struct crossing){.task = {.step = step}, .point = {other, seq, 0}, .waits = stream->session};
+	r = gate_close(stream, &crossing->gate, &unused);
+	if (r != CUDA_SUCCESS) {
+		free(crossing);
+		return r;
+	}
+	r = relay_add(&crossing->task);
+	if (r != CUDA_SUCCESS) {
+		gate_open(crossing->gate);
+		free(crossing);
+	}
+	return r;
+}
