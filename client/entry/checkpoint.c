@@ -1,6 +1,6 @@
 // Entry points: checkpoints of a process that uses the service. The caller is any program, which
-// need not use the driver otherwise. The service does what is asked with the process's session
-// (server/control/checkpoint.h), and knows the process by its number.
+// need not use the driver otherwise. The service of each device does what is asked with the
+// process's session there (server/control/checkpoint.h), and knows the process by its number.
 //
 // Programs have no thread that takes part: cuCheckpointProcessGetRestoreThreadId() names the main
 // thread, so that a tool that lets this thread run meanwhile finds one.
@@ -19,50 +19,93 @@
 #define PATIENCE_S 60u
 #define NO_LIMIT   0u
 
-/* Asks for each device of the service until one knows the process: a device may be missing. */
-static CUresult ask_devices(const struct wire_names *arguments, unsigned patience_s, char **ret_text)
-{
-	CUresult code = CUDA_ERROR_MPS_CONNECTION_FAILED;
+/* An order to the service, as the operator's program gives it. */
+struct order {
+	int pid;
+	const char *what, *argument; /* NULL: none */
+	unsigned patience_s;
+};
 
-	*ret_text = NULL;
-	for (unsigned i = 0; i < PLACE_DEVICES; i++) {
-		char *text;
-		CUresult next = ask_service(i, "process", arguments, patience_s, &text);
+/* Steps, and what takes each back. */
+static const struct step {
+	const char *what, *back, *argument;
+} steps[] = {{"lock", "unlock", NULL}, {"checkpoint", "restore", NULL}, {"restore", "checkpoint", NULL},
+	{"unlock", "lock", "0"}};
 
-		if (next == CUDA_ERROR_MPS_CONNECTION_FAILED)
-			continue;
-		free(*ret_text);
-		*ret_text = text;
-		code = next;
-		if (code != CUDA_ERROR_INVALID_VALUE)
-			break;
-	}
-	return code;
-}
-
-/* @ret_state: NULL: not wanted. Return: the service's code, after a line that says why */
-static CUresult order(int pid, const char *what, const char *argument, CUprocessState *ret_state)
+/* Gives the order to the service of one device. @ret_state: written for the question for it. Return:
+ * the service's code, after a line that says why; CUDA_ERROR_INVALID_VALUE: the process is unknown
+ * there */
+static CUresult order_one(unsigned device, const struct order *order, uint32_t *ret_state)
 {
 	char number[16], reason[256] = "";
-	const char *words[] = {number, what, argument};
-	const struct wire_names arguments = {words, argument ? 3 : 2};
-	uint32_t state = 0;
+	const char *words[] = {number, order->what, order->argument};
+	const struct wire_names arguments = {words, order->argument ? 3 : 2};
 	char *text;
 	CUresult code;
 
-	snprintf(number, sizeof(number), "%d", pid);
-	code = ask_devices(&arguments, ret_state ? PATIENCE_S : NO_LIMIT, &text);
+	snprintf(number, sizeof(number), "%d", order->pid);
+	code = ask_service(device, "process", &arguments, order->patience_s, &text);
 	if (code != CUDA_SUCCESS && text)
 		ask_text(text, "reason", reason, sizeof(reason));
-	if (code != CUDA_SUCCESS)
-		client_log(CLIENT_LOG_INFO, "%s of process %d: error %d%s%s", what, pid, (int)code,
-			*reason ? ": " : "", reason);
-	else if (ret_state && (!text || !ask_small(text, "state", &state)))
+	if (code != CUDA_SUCCESS && code != CUDA_ERROR_MPS_CONNECTION_FAILED)
+		client_log(CLIENT_LOG_INFO, "%s of process %d: error %d%s%s", order->what, order->pid,
+			(int)code, *reason ? ": " : "", reason);
+	else if (code == CUDA_SUCCESS && ret_state && (!text || !ask_small(text, "state", ret_state)))
 		code = CUDA_ERROR_MPS_RPC_FAILURE;
 	free(text);
-	if (code == CUDA_SUCCESS && ret_state)
-		*ret_state = (CUprocessState)state;
 	return code;
+}
+
+/* A step failed on a device: the process is to be as before on those that took it. */
+static void take_back(const struct order *order, const bool took[PLACE_DEVICES])
+{
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		const struct order back = {order->pid, steps[i].back, steps[i].argument, NO_LIMIT};
+
+		if (strcmp(order->what, steps[i].what) != 0)
+			continue;
+		for (unsigned device = 0; device < PLACE_DEVICES; device++)
+			if (took[device])
+				order_one(device, &back, NULL);
+	}
+}
+
+/* The state of a process on several devices: its error counts, else where it has come least far. */
+static void merge(uint32_t *state, uint32_t other, bool first)
+{
+	if (first || other == CU_PROCESS_STATE_FAILED ||
+		(*state != CU_PROCESS_STATE_FAILED && other < *state))
+		*state = other;
+}
+
+/* Gives the order for each device on which the process works; a device may be missing.
+ * @ret_state: NULL: not wanted. Return: CUDA_SUCCESS, or the first error of a device that knows the
+ * process, else of one that answers */
+static CUresult order(int pid, const char *what, const char *argument, CUprocessState *ret_state)
+{
+	const struct order order = {pid, what, argument, ret_state ? PATIENCE_S : NO_LIMIT};
+	CUresult code = CUDA_ERROR_MPS_CONNECTION_FAILED;
+	bool took[PLACE_DEVICES] = {false}, any = false;
+	uint32_t state = 0, other = 0;
+
+	for (unsigned i = 0; i < PLACE_DEVICES; i++) {
+		CUresult next = order_one(i, &order, ret_state ? &other : NULL);
+
+		if (next == CUDA_SUCCESS) {
+			merge(&state, other, !any);
+			took[i] = any = true;
+		} else if (next == CUDA_ERROR_INVALID_VALUE) {
+			code = next;
+		} else if (next != CUDA_ERROR_MPS_CONNECTION_FAILED) {
+			take_back(&order, took);
+			return next;
+		}
+	}
+	if (!any)
+		return code;
+	if (ret_state)
+		*ret_state = (CUprocessState)state;
+	return CUDA_SUCCESS;
 }
 
 /* True if there are no arguments, or all their bytes are 0. */
@@ -110,7 +153,7 @@ CUDA_EXPORT CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpoi
 	return order(pid, "checkpoint", NULL, NULL);
 }
 
-/* The service has one device: each pair can only name it twice. */
+/* Memory returns to the device that it came from. */
 static bool changes_device(const CUcheckpointRestoreArgs *args)
 {
 	for (unsigned int i = 0; i < args->gpuPairsCount; i++)
@@ -125,7 +168,8 @@ CUDA_EXPORT CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs
 					 (args->gpuPairsCount && !args->gpuPairs))))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (args && changes_device(args)) {
-		client_log(CLIENT_LOG_INFO, "restore of process %d: the service has one device", pid);
+		client_log(
+			CLIENT_LOG_INFO, "restore of process %d: memory returns only to its own device", pid);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	return order(pid, "restore", NULL, NULL);

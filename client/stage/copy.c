@@ -525,7 +525,7 @@ static CUresult check_fill(const struct copy_fill *fill, struct copy_side *ret_s
 		return CUDA_ERROR_INVALID_VALUE;
 	box.dst = (struct box_side){.address = fill->dst, .pitch = fill->pitch, .rows = fill->height};
 	r = classify_side(&box, &box.dst, ret_side);
-	return r == CUDA_SUCCESS && !copy_reaches(ret_side) ? CUDA_ERROR_INVALID_VALUE : r;
+	return r == CUDA_SUCCESS && ret_side->place == COPY_PAGEABLE ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
 static struct frmps_set set_form(const struct copy_fill *fill, const struct copy_side *side)
@@ -545,6 +545,8 @@ CUresult copy_fill_form(const struct copy_fill *fill, struct frmps_set *ret_form
 	struct copy_side side;
 	CUresult r = check_fill(fill, &side);
 
+	if (r == CUDA_SUCCESS && !copy_reaches(&side))
+		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
 		*ret_form = set_form(fill, &side);
 	return r;
@@ -566,6 +568,18 @@ static CUresult send_fill(
 	return trace_submitted(timing, r);
 }
 
+/* As copy_there(). */
+static CUresult set_there(
+	const struct copy_fill *fill, const struct copy_side *side, struct client_stream *stream)
+{
+	CUresult r = wait_turn(stream);
+	SESSION_SCOPE(side->session);
+
+	if (r == CUDA_SUCCESS)
+		r = copy_set(fill, side->session->streams.legacy, 0);
+	return r == CUDA_SUCCESS ? wait_stream(side->session->streams.legacy) : r;
+}
+
 CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how)
 {
 	enum ending ending = END_ASYNC;
@@ -577,6 +591,8 @@ CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, un
 	if (fill->width == 0 || fill->height == 0)
 		return CUDA_SUCCESS;
 	r = check_fill(fill, &side);
+	if (r == CUDA_SUCCESS && far_session(&side, stream))
+		return how & COPY_ASYNC ? CUDA_ERROR_INVALID_VALUE : set_there(fill, &side, stream);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!(how & COPY_ASYNC))

@@ -14,6 +14,7 @@
 
 #include "client/graph/capture.h"
 #include "client/link/lost.h"
+#include "client/state/log.h"
 #include "client/state/process.h"
 #include "client/state/session.h"
 #include "client/state/shared_event.h"
@@ -416,6 +417,15 @@ static CUresult wait_recorded(struct event *event, struct client_stream *stream)
 	return CUDA_SUCCESS;
 }
 
+/* Waits for another program's record. Its word is in memory of the event's device. */
+static CUresult wait_foreign(const struct event *event, uint64_t number, struct client_stream *stream)
+{
+	if (event->session == stream->session)
+		return shared_event_wait(event->shared, number, stream);
+	client_log(CLIENT_LOG_ERROR, "a stream waits for another program's event only on the event's device");
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult event_wait(CUevent handle, struct client_stream *stream)
 {
 	struct event *event = resolve(handle);
@@ -425,7 +435,7 @@ CUresult event_wait(CUevent handle, struct client_stream *stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (is_foreign(event, &number))
 		return capture_is_on(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-					     : shared_event_wait(event->shared, number, stream);
+					     : wait_foreign(event, number, stream);
 	if (capture_is_on(stream) || event->captured)
 		return capture_wait(stream, &event->captured, word_acquire(&event->record) != 0);
 	return wait_recorded(event, stream);
@@ -438,7 +448,7 @@ CUresult event_wait_launched(CUevent handle, struct client_stream *stream)
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
-	return is_foreign(event, &number) ? shared_event_wait(event->shared, number, stream)
+	return is_foreign(event, &number) ? wait_foreign(event, number, stream)
 					  : wait_recorded(event, stream);
 }
 

@@ -186,6 +186,25 @@ static struct range_map ranges;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static uint64_t latest_id; /* guarded by lock */
 
+/* Globals have addresses that the drivers of different devices choose: the same may be in several
+ * sessions. */
+static struct range_map *map_of(enum range_kind kind)
+{
+	return kind == RANGE_GLOBAL ? &session_self()->globals : &ranges;
+}
+
+/* Under the lock. Of globals the one of the thread's session comes first. */
+static struct range *find(uint64_t address)
+{
+	struct range *range = range_map_find(&ranges, address);
+
+	range = range ? range : range_map_find(&session_self()->globals, address);
+	if (!range)
+		SESSION_FOREACH(session)
+	range = range ? range : range_map_find(&session->globals, address);
+	return range;
+}
+
 int ranges_insert(struct range *range)
 {
 	int r;
@@ -193,7 +212,7 @@ int ranges_insert(struct range *range)
 	pthread_rwlock_wrlock(&lock);
 	range->session = session_self();
 	range->id = latest_id + 1;
-	r = range_map_add(&ranges, range);
+	r = range_map_add(map_of(range->kind), range);
 	latest_id += r == 0;
 	pthread_rwlock_unlock(&lock);
 	return r;
@@ -238,7 +257,7 @@ int ranges_lookup(uint64_t address, struct range *ret_range)
 	struct range *range;
 
 	pthread_rwlock_rdlock(&lock);
-	range = range_map_find(&ranges, address);
+	range = find(address);
 	if (range)
 		*ret_range = *range;
 	pthread_rwlock_unlock(&lock);
@@ -250,7 +269,8 @@ bool ranges_touch(uint64_t address, uint64_t bytes)
 	bool is;
 
 	pthread_rwlock_rdlock(&lock);
-	is = range_map_touches(&ranges, address, bytes);
+	is = range_map_touches(&ranges, address, bytes) ||
+	     range_map_touches(&session_self()->globals, address, bytes);
 	pthread_rwlock_unlock(&lock);
 	return is;
 }
@@ -273,11 +293,12 @@ bool ranges_are_mapped(uint64_t address, uint64_t bytes)
 }
 
 /* Address of some range of the owner and kind. Under the lock. */
-static bool find_owned(const void *owner, enum range_kind kind, uint64_t *ret_address)
+static bool find_owned(
+	const struct range_map *map, const void *owner, enum range_kind kind, uint64_t *ret_address)
 {
-	for (unsigned int i = 0; i < ranges.count; ++i)
-		for (unsigned int k = 0; k < ranges.leaves[i]->count; ++k) {
-			const struct range *range = &ranges.leaves[i]->entries[k];
+	for (unsigned int i = 0; i < map->count; ++i)
+		for (unsigned int k = 0; k < map->leaves[i]->count; ++k) {
+			const struct range *range = &map->leaves[i]->entries[k];
 
 			if (range->owner != owner || range->kind != kind)
 				continue;
@@ -289,12 +310,13 @@ static bool find_owned(const void *owner, enum range_kind kind, uint64_t *ret_ad
 
 int ranges_take_owner(void *owner, enum range_kind kind, struct range *ret_range)
 {
+	struct range_map *map = map_of(kind);
 	uint64_t address;
 	int r = RANGES_E_NONE;
 
 	pthread_rwlock_wrlock(&lock);
-	if (find_owned(owner, kind, &address))
-		r = range_map_remove(&ranges, address, ret_range);
+	if (find_owned(map, owner, kind, &address))
+		r = range_map_remove(map, address, ret_range);
 	pthread_rwlock_unlock(&lock);
 	return r;
 }
@@ -325,7 +347,7 @@ int ranges_set_sync_memops(uint64_t address, bool on)
 	struct range *range;
 
 	pthread_rwlock_wrlock(&lock);
-	range = range_map_find(&ranges, address);
+	range = find(address);
 	if (range)
 		range->sync_memops = on;
 	pthread_rwlock_unlock(&lock);

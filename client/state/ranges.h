@@ -81,7 +81,8 @@ int ranges_insert(struct range *range);
 int ranges_remove(uint64_t address, struct range *ret_range);
 /** As ranges_remove(), only for a range of the kind. */
 int ranges_take(uint64_t address, enum range_kind kind, struct range *ret_range);
-/** Copies the range that holds the address. 0 or RANGES_E_NONE. */
+/** Copies the range that holds the address; of globals the one of the calling thread's session comes
+ * first. 0 or RANGES_E_NONE. */
 int ranges_lookup(uint64_t address, struct range *ret_range);
 /** True if any range has any of these bytes. */
 bool ranges_touch(uint64_t address, uint64_t bytes);
@@ -89,7 +90,7 @@ bool ranges_touch(uint64_t address, uint64_t bytes);
 bool ranges_are_mapped(uint64_t address, uint64_t bytes);
 /** Removes a range of the owner and kind; call until RANGES_E_NONE. */
 int ranges_take_owner(void *owner, enum range_kind kind, struct range *ret_range);
-/** Removes all globals of an owner (a module). */
+/** Removes all globals of an owner (a module) in the calling thread's session. */
 void ranges_remove_owner(void *owner);
 /**
  * Sets the device address of the registered memory that begins at an address; 0: there can be none.

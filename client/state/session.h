@@ -26,6 +26,7 @@
 #include "client/state/module.h"
 #include "client/state/object.h"
 #include "client/state/pool.h"
+#include "client/state/ranges.h"
 #include "client/state/shared_event.h"
 #include "client/state/space.h"
 #include "client/state/stream.h"
@@ -62,6 +63,7 @@ struct session {
 	struct mempools mempools;
 	struct shared_events shared_events;
 	struct module_ids module_ids;
+	struct range_map globals; /* state/ranges.c */
 	struct objects objects;
 	struct graph_figures graphs;
 	struct limits limits;

@@ -79,6 +79,8 @@ static void call(const struct callback_service *service, const struct note *note
 {
 	sigset_t own;
 
+	/* The function before may have named an object of another session. */
+	session_use(service->session);
 	pthread_sigmask(SIG_UNBLOCK, &service->welcome, &own);
 	if (note->callback)
 		note->callback(note->handle, status, note->user);

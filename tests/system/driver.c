@@ -72,12 +72,16 @@ bool is_native(void)
 
 void driver_attach(void)
 {
-	CUdevice device;
+	const char *beside = getenv("FRMPS_TEST_BESIDE");
+	int own = beside ? atoi(beside) : 0;
 	CUcontext context;
+	CUdevice device;
 
 	ck_cuda(cuInit(0));
-	ck_cuda(cuDeviceGet(&device, 0));
-	ck_cuda(cuDevicePrimaryCtxRetain(&context, device));
+	for (int i = 0; i <= own; i++) {
+		ck_cuda(cuDeviceGet(&device, i));
+		ck_cuda(cuDevicePrimaryCtxRetain(&context, device));
+	}
 	ck_cuda(cuCtxSetCurrent(context));
 }
 

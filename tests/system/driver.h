@@ -27,7 +27,8 @@
 /** Whether the library is NVIDIA's (FRMPS_TEST_NATIVE): there is no service. */
 bool is_native(void);
 
-/** cuInit, device 0's primary context current. Fails the test otherwise. */
+/** cuInit, device 0's primary context current. FRMPS_TEST_BESIDE: the ordinal of another device
+ * instead, beside contexts on those before. Fails the test otherwise. */
 void driver_attach(void);
 /** The same, and the kernels loaded. */
 void driver_open(void);

@@ -227,6 +227,7 @@ static int mix_up(int unused)
 	ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	FAILS(cuEventRecord(event, sides[1].stream), INVALID_HANDLE);
 	FAILS(cuMemsetD8Async(sides[1].in, 1, 4, sides[0].stream), INVALID_VALUE);
+	ck_cuda(cuMemsetD8_v2(sides[1].out, 1, 4));
 	FAILS(cuStreamWriteValue32_v2(sides[0].stream, sides[1].in, 1, 0), INVALID_VALUE);
 	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 1));
 	FAILS(cuMemAllocFromPoolAsync(&pointer, 64, pool, sides[0].stream), INVALID_VALUE);
@@ -275,6 +276,41 @@ START_TEST(a_library_is_there_on_both)
 {
 	start();
 	ck_assert_int_eq(exit_status(spawn(share_library, 0)), 0);
+}
+END_TEST
+
+/* Their drivers may give both the same address. */
+static int write_variables(int unused)
+{
+	CUdeviceptr at[2];
+	uint32_t word;
+	size_t bytes;
+
+	(void)unused;
+	open_both();
+	for (int i = 0; i < 2; i++) {
+		use(i);
+		ck_cuda(cuModuleGetGlobal_v2(&at[i], &bytes, sides[i].module, "global_words"));
+		word = 100 + (uint32_t)i;
+		ck_cuda(cuMemcpyHtoD_v2(at[i], &word, sizeof(word)));
+	}
+	for (int i = 0; i < 2; i++) {
+		use(i);
+		ck_cuda(cuMemcpyDtoH_v2(&word, at[i], sizeof(word)));
+		ck_assert_uint_eq(word, 100 + (uint32_t)i);
+	}
+	use(0);
+	ck_cuda(cuModuleUnload(sides[0].module));
+	use(1);
+	ck_cuda(cuMemcpyDtoH_v2(&word, at[1], sizeof(word)));
+	ck_assert_uint_eq(word, 101);
+	return 0;
+}
+
+START_TEST(variables_are_of_their_device)
+{
+	start();
+	ck_assert_int_eq(exit_status(spawn(write_variables, 0)), 0);
 }
 END_TEST
 
@@ -909,6 +945,7 @@ int main(void)
 	tcase_add_test(tests, each_thread_has_its_device);
 	tcase_add_test(tests, what_belongs_to_the_other_is_refused);
 	tcase_add_test(tests, a_library_is_there_on_both);
+	tcase_add_test(tests, variables_are_of_their_device);
 	tcase_add_test(tests, graphs_run_on_their_device);
 	tcase_add_test(tests, a_reset_is_of_one);
 	tests = suite_case(suite, "across");
