@@ -32,9 +32,9 @@ static const struct step {
 } steps[] = {{"lock", "unlock", NULL}, {"checkpoint", "restore", NULL}, {"restore", "checkpoint", NULL},
 	{"unlock", "lock", "0"}};
 
-/* Gives the order to the service of one device. @ret_state: written for the question for it. Return:
- * the service's code, after a line that says why; CUDA_ERROR_INVALID_VALUE: the process is unknown
- * there */
+/* Gives the order to the service of one device. @ret_state: written for the question for it.
+ * Return: the service's code, after a line that says why; CUDA_ERROR_INVALID_VALUE: the process
+ * is unknown there */
 static CUresult order_one(unsigned device, const struct order *order, uint32_t *ret_state)
 {
 	char number[16], reason[256] = "";

@@ -81,8 +81,10 @@ int ranges_insert(struct range *range);
 int ranges_remove(uint64_t address, struct range *ret_range);
 /** As ranges_remove(), only for a range of the kind. */
 int ranges_take(uint64_t address, enum range_kind kind, struct range *ret_range);
-/** Copies the range that holds the address; of globals the one of the calling thread's session comes
- * first. 0 or RANGES_E_NONE. */
+/**
+ * Copies the range that holds the address; of globals the one of the calling thread's session comes
+ * first. 0 or RANGES_E_NONE.
+ */
 int ranges_lookup(uint64_t address, struct range *ret_range);
 /** True if any range has any of these bytes. */
 bool ranges_touch(uint64_t address, uint64_t bytes);
