@@ -5,8 +5,9 @@ usage: devices.py [--build BUILD] [--devices LIST]
 --devices: the service's key `devices` (default: all of several GPUs, 0,0 where there is one).
 
 Programs see every device; each rank works on its own, exactly, beside a rank on another device whose kernel traps and a daemon that is
-killed. With PyTorch: ranks of torch.cuda.set_device(), a second device in one process, DDP over gloo, and all_reduce over NCCL, which
-refuses logical devices of one GPU: that is only reported.
+killed. One process works on two devices: kernels in both, copies and waits from one to the other, and a trap on one leaves the other
+exact. With PyTorch: ranks of torch.cuda.set_device(), tensors, threads and a model on two devices of one process, DDP over gloo, and
+all_reduce over NCCL, which refuses logical devices of one GPU: that is only reported.
 
 Exit status: 1 if something is not as it should be; 77 without a GPU. Without PyTorch its parts are left out.
 """
@@ -84,11 +85,157 @@ names = [torch.cuda.get_device_properties(i).name for i in range(count)]
 torch.cuda.set_device(rank)
 a = torch.arange(256 * 256, dtype=torch.float64).reshape(256, 256) % 7
 assert torch.equal((a.cuda() @ a.cuda()).cpu(), a @ a) and torch.cuda.current_device() == rank
-try:
-    torch.zeros(1, device=f"cuda:{(rank + 1) % count}")
-    sys.exit("a second device was not refused")
-except RuntimeError as error:
-    print(str(error).splitlines()[0])
+'''
+# One process on devices 0 and 1: counts by kernels in both, and carries the counter to and fro.
+BOTH = r'''
+import ctypes, sys
+ptx, rounds = sys.argv[1].encode(), 200
+cuda = ctypes.CDLL("libcuda.so.1")
+def do(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    if code:
+        sys.exit(f"{name} is {code}")
+class Side:
+    pass
+sides = []
+do("cuInit", 0)
+for i in range(2):
+    side = Side()
+    side.context, side.module, side.count_up, side.boom, side.stream, side.event = (ctypes.c_void_p() for _ in range(6))
+    side.memory = ctypes.c_uint64()
+    do("cuDevicePrimaryCtxRetain", ctypes.byref(side.context), i)
+    do("cuCtxSetCurrent", side.context)
+    do("cuModuleLoadData", ctypes.byref(side.module), ptx)
+    do("cuModuleGetFunction", ctypes.byref(side.count_up), side.module, b"count_up")
+    do("cuModuleGetFunction", ctypes.byref(side.boom), side.module, b"boom")
+    do("cuStreamCreate", ctypes.byref(side.stream), 1)
+    do("cuEventCreate", ctypes.byref(side.event), 2)
+    do("cuMemAlloc_v2", ctypes.byref(side.memory), ctypes.c_size_t(64 << 20))
+    do("cuMemsetD32_v2", side.memory, 0, ctypes.c_size_t(16 << 20))
+    sides.append(side)
+seen = ctypes.c_uint32()
+def count(side):
+    do("cuCtxSetCurrent", side.context)
+    parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(side.memory), ctypes.c_void_p))
+    do("cuLaunchKernel", side.count_up, 1, 1, 1, 1, 1, 1, 0, side.stream, parameters, None)
+for i in range(rounds):
+    here, there = sides[i % 2], sides[1 - i % 2]
+    count(here)
+    # Alternately in the stream of the source and in that of the destination, which waits for the source.
+    size = ctypes.c_size_t((64 << 20) if i % 10 == 0 else 4)
+    if i % 4 < 2:
+        do("cuMemcpyPeerAsync", there.memory, there.context, here.memory, here.context, size, here.stream)
+    do("cuEventRecord", here.event, here.stream)
+    do("cuStreamWaitEvent", there.stream, here.event, 0)
+    if i % 4 >= 2:
+        do("cuCtxSetCurrent", there.context)
+        do("cuMemcpyPeerAsync", there.memory, there.context, here.memory, here.context, size, there.stream)
+do("cuCtxSetCurrent", there.context)
+do("cuStreamSynchronize", there.stream)
+do("cuMemcpyDtoH_v2", ctypes.byref(seen), there.memory, ctypes.c_size_t(4))
+if seen.value != rounds:
+    sys.exit(f"{seen.value} and not {rounds}")
+pinned = ctypes.c_void_p()
+do("cuCtxSetCurrent", sides[0].context)
+do("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4), 0)
+do("cuCtxSetCurrent", sides[1].context)
+do("cuMemcpyDtoHAsync_v2", pinned, sides[1].memory, ctypes.c_size_t(4), sides[1].stream)
+do("cuStreamSynchronize", sides[1].stream)
+ctypes.memmove(ctypes.byref(seen), pinned, 4)
+if abs(seen.value - rounds) > 1:
+    sys.exit(f"pinned memory of the other device has {seen.value}")
+do("cuLaunchKernel", sides[1].boom, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+if cuda.cuCtxSynchronize() != 719:
+    sys.exit("the trap is no error")
+do("cuCtxSetCurrent", sides[0].context)
+do("cuMemcpyDtoH_v2", ctypes.byref(seen), sides[0].memory, ctypes.c_size_t(4))
+before = seen.value
+for _ in range(100):
+    count(sides[0])
+do("cuCtxSynchronize")
+do("cuMemcpyDtoH_v2", ctypes.byref(seen), sides[0].memory, ctypes.c_size_t(4))
+if seen.value != before + 100:
+    sys.exit(f"device 0 counts {seen.value} and not {before + 100}")
+code = cuda.cuMemcpyPeer(sides[0].memory, sides[0].context, sides[1].memory, sides[1].context, ctypes.c_size_t(4))
+if code != 719:
+    sys.exit(f"a copy from the faulted device is {code}")
+print("exact")
+'''
+TORCH_BOTH = r'''
+import threading, time, torch
+assert torch.cuda.device_count() >= 2
+a = torch.arange(1 << 22, dtype=torch.float32)
+x = a.to("cuda:0")
+y = x.to("cuda:1", non_blocking=True) * 2
+assert y.device.index == 1 and torch.equal(y.cpu(), a * 2)
+z = y.to("cuda:0", non_blocking=True) + x
+assert torch.equal(z.cpu(), a * 3)
+pinned = torch.empty(1 << 22, pin_memory=True)
+for i in range(2):
+    pinned.copy_((z if i == 0 else y), non_blocking=True)
+    torch.cuda.synchronize(i)
+    assert torch.equal(pinned, a * (3 - i))
+    assert torch.equal(pinned.to(f"cuda:{i}", non_blocking=True).cpu(), a * (3 - i))
+# Events and streams of both.
+streams = [torch.cuda.Stream(device=i) for i in range(2)]
+events = [torch.cuda.Event() for _ in range(2)]
+total = torch.zeros(1 << 16, device="cuda:0")
+torch.cuda.synchronize(0)
+for step in range(20):
+    with torch.cuda.stream(streams[0]):
+        total += 1
+        events[0].record(streams[0])
+    with torch.cuda.stream(streams[1]):
+        streams[1].wait_event(events[0])
+        other = total.to("cuda:1", non_blocking=True) + 1
+        events[1].record(streams[1])
+    with torch.cuda.stream(streams[0]):
+        streams[0].wait_event(events[1])
+        total = other.to("cuda:0", non_blocking=True)
+torch.cuda.synchronize(0)
+torch.cuda.synchronize(1)
+assert torch.equal(total.cpu(), torch.full((1 << 16,), 40.0))
+# A thread for each.
+failed = []
+def work(device):
+    try:
+        torch.cuda.set_device(device)
+        w = (torch.arange(128 * 128, dtype=torch.float64).reshape(128, 128) % 5 + device)
+        for _ in range(50):
+            assert torch.equal((w.cuda() @ w.cuda()).cpu(), w @ w)
+    except Exception as error:
+        failed.append(error)
+threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+# A model whose halves are on two devices, beside the same on one.
+def train(devices):
+    torch.manual_seed(3)
+    first, second = torch.nn.Linear(64, 64).to(devices[0]), torch.nn.Linear(64, 8).to(devices[1])
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.05)
+    data = (torch.arange(32 * 64, dtype=torch.float32).reshape(32, 64) % 9) / 9
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = second(torch.relu(first(data.to(devices[0]))).to(devices[1])).square().mean()
+        loss.backward()
+        optimizer.step()
+    return loss.item(), first.weight.double().sum().item()
+assert train(["cuda:0", "cuda:1"]) == train(["cuda:0", "cuda:0"]), "a split model differs"
+# A batch in two parts, with the same weights on each.
+model = torch.nn.Linear(64, 64).to("cuda:0")
+batch = torch.randn(64, 64)
+halves = [torch.nn.functional.linear(part.to(f"cuda:{i}"), model.weight.to(f"cuda:{i}"), model.bias.to(f"cuda:{i}")).to("cuda:0")
+          for i, part in enumerate(batch.chunk(2))]
+assert torch.allclose(torch.cat(halves), model(batch.to("cuda:0")), atol=1e-5)
+big = torch.empty(256 << 18, device="cuda:0")
+torch.cuda.synchronize(0)
+begin = time.monotonic()
+big.to("cuda:1")
+torch.cuda.synchronize(1)
+print(f"256 MiB from one device to the other in {1e3 * (time.monotonic() - begin):.0f} ms")
 '''
 TORCH_DDP = r'''
 import os, sys, torch, torch.distributed as dist
@@ -180,6 +327,12 @@ def work(bed, count):
         bed.say(f"rank {i} is exact", not rank.returncode, f"{out}{err}".strip())
 
 
+def both(bed):
+    """One process on two devices."""
+    code, out, err = bed.run(BOTH, PTX)
+    bed.say("one process works on two devices", (code, out) == (0, "exact\n"), f"{out}{err}".strip()[-300:])
+
+
 def distributed(bed, backend):
     ranks = [bed.python(TORCH_DDP, backend, RANK=str(i), WORLD_SIZE="2", LOCAL_RANK=str(i), MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
              for i in range(2)]
@@ -200,6 +353,8 @@ def torch(bed, count, are_logical):
     for i in range(count):
         code, out, err = bed.run(TORCH_RANK, str(i), str(count))
         bed.say(f"PyTorch on device {i}", not code, out.strip() or err[-300:])
+    code, out, err = bed.run(TORCH_BOTH)
+    bed.say("PyTorch on two devices of one process", not code, out.strip() or err[-500:])
     done = distributed(bed, "gloo")
     bed.say("DDP over gloo", all(not code for *_, code in done) and len({out for out, *_ in done}) == 1,
             "; ".join(out.strip() or err[-300:] for out, err, _ in done))
@@ -226,6 +381,7 @@ def main():
             count = look(bed)
             if count > 1:
                 work(bed, count)
+                both(bed)
                 torch(bed, count, are_logical=devices != "all")
         finally:
             bed.ctl("quit", "-t", "5")
