@@ -132,7 +132,7 @@ static CUresult launch_with_events(const struct launch *launch, struct client_st
 static LAUNCH_INLINE CUresult run(
 	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra, bool traced)
 {
-	struct client_stream *stream;
+	struct client_stream *stream = launch->stream;
 	CUresult result;
 
 	result = encode_check(launch);
@@ -141,7 +141,8 @@ static LAUNCH_INLINE CUresult run(
 	result = encode_arguments(launch, params, extra);
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = stream_resolve(handle, per_thread, &stream);
+	if (!stream)
+		result = stream_resolve(handle, per_thread, &stream);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (__builtin_expect(launch->function->session != stream->session, 0))
@@ -179,29 +180,22 @@ static CUresult launch_checked(
 			     : run(launch, handle, per_thread, params, extra, false);
 }
 
-/* The context that a launch belongs to: the stream's, for a default stream the current one
- * (NULL). */
-static CUcontext context_of(CUstream handle, bool per_thread)
+/* Looks the handles up. A launch belongs to the context of its stream; for a default stream to the
+ * current one (NULL). */
+static inline CUresult begin(struct launch *launch, CUfunction handle, CUstream where)
 {
-	struct client_stream *stream;
-
-	if (!stream_has_context(handle) || stream_resolve(handle, per_thread, &stream) != CUDA_SUCCESS)
-		return NULL;
-	return stream->context;
-}
-
-static inline CUresult begin(
-	CUfunction handle, CUstream stream, bool per_thread, const struct client_function **ret_function)
-{
-	CUresult result = enter_of_stream(stream);
+	bool has_context = stream_has_context(where);
+	struct client_stream *stream = has_context ? stream_find(where) : NULL;
+	CUresult result = process_enter_object(has_context, stream ? stream->session : NULL);
 	struct client_function *function;
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = function_use(handle, &function);
 	if (__builtin_expect(word_relaxed(&instance_matters), 0) && result == CUDA_SUCCESS)
-		result = instance_function(function, context_of(stream, per_thread), &function);
-	*ret_function = function;
+		result = instance_function(function, stream ? stream->context : NULL, &function);
+	launch->function = function;
+	launch->stream = stream;
 	return result;
 }
 
@@ -210,7 +204,7 @@ static inline CUresult launch_kernel(CUfunction f, unsigned int gx, unsigned int
 	void **params, void **extra, bool per_thread)
 {
 	struct launch launch = {.grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared_bytes = shared};
-	CUresult result = begin(f, stream, per_thread, &launch.function);
+	CUresult result = begin(&launch, f, stream);
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -222,7 +216,7 @@ static inline CUresult launch_cooperative(CUfunction f, unsigned int gx, unsigne
 	void **params, bool per_thread)
 {
 	struct launch launch = {.grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared_bytes = shared};
-	CUresult result = begin(f, stream, per_thread, &launch.function);
+	CUresult result = begin(&launch, f, stream);
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -234,7 +228,7 @@ static inline CUresult launch_ex(
 	const CUlaunchConfig *config, CUfunction f, void **params, void **extra, bool per_thread)
 {
 	struct launch launch = {0};
-	CUresult result = begin(f, config ? config->hStream : NULL, per_thread, &launch.function);
+	CUresult result = begin(&launch, f, config ? config->hStream : NULL);
 
 	if (result != CUDA_SUCCESS)
 		return result;

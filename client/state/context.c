@@ -40,7 +40,7 @@ bool context_enter(CUcontext handle)
 
 	if (!context)
 		return false;
-	session_use(&sessions[device_of(context)]);
+	session_use(context->session ? context->session : &sessions[device_of(context)]);
 	return word_acquire(&context->life) == CONTEXT_LIVE;
 }
 

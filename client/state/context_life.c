@@ -70,6 +70,7 @@ static void begin_life(struct context *context, int device)
 	if (other)
 		instance_divide(&sessions[context_device(context_handle(other))], word_acquire(&other->id));
 
+	context->session = &sessions[device];
 	context->device = device;
 	context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
 	context->shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;

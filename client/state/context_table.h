@@ -15,6 +15,7 @@
 #include "protocol/place.h"
 #include "shm/order.h"
 
+struct session;
 struct thread;
 
 /* The first slots are those of the devices' primary contexts, by ordinal. */
@@ -24,7 +25,8 @@ struct thread;
 enum context_life { CONTEXT_FREE, CONTEXT_LIVE, CONTEXT_ENDING, CONTEXT_DEAD };
 
 struct context {
-	word32 life; /* enum context_life */
+	word32 life;		 /* enum context_life */
+	struct session *session; /* of the device; NULL: never lived */
 	int device;
 	unsigned int flags;
 	unsigned int uses; /* retains of a primary context, attaches of another */

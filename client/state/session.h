@@ -48,8 +48,9 @@ struct session {
 	struct connection connection;
 	struct control control;
 	word64 glanced; /* link/lost.c: ns of the latest check, by any thread */
-	struct ring ring;
-	struct callbacks callbacks;
+	/* Written by each command: in cache lines of its own. */
+	_Alignas(64) struct ring ring;
+	_Alignas(64) struct callbacks callbacks;
 	struct gates gates;
 	word32 late_seen; /* submit/wait.c: late errors that were reported or are being reported */
 	word32 late_own;  /* the same: CUresult of another session's that is to be reported */

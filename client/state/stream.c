@@ -21,9 +21,8 @@
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 
-#define HANDLE_SLOT_SHIFT 4 /* handles look like aligned pointers */
-#define HANDLE_USE_SHIFT  20
-#define HANDLE_USE_BITS	  26 /* and stay below the top of the address space */
+#define HANDLE_USE_SHIFT 20
+#define HANDLE_USE_BITS	 26 /* and stay below the top of the address space */
 
 /* Time between two checks for the end of a destroyed stream. */
 #define PAUSE_NS      UINT64_C(20000)
@@ -92,7 +91,7 @@ static uint64_t next_handle(struct client_stream *stream)
 	uint64_t use = ++stream->uses & ((UINT64_C(1) << HANDLE_USE_BITS) - 1);
 
 	/* Never 0: handles must not equal the special handles. */
-	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)stream->slot << HANDLE_SLOT_SHIFT;
+	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)stream->slot << STREAM_HANDLE_SHIFT;
 }
 
 static void open_stream(struct client_stream *stream, CUcontext context, uint32_t flags, int32_t priority)
@@ -229,22 +228,6 @@ static CUresult own_stream(struct client_stream **ret_stream)
 	return r;
 }
 
-/* The stream that the program made; NULL for any other value. */
-static inline struct client_stream *find(CUstream handle)
-{
-	uint64_t value = (uint64_t)(uintptr_t)handle;
-	struct client_stream *stream = stream_slot((value >> HANDLE_SLOT_SHIFT) % SHM_STREAMS);
-
-	return word_acquire(&stream->handle) == value ? stream : NULL;
-}
-
-struct session *stream_session(CUstream handle)
-{
-	const struct client_stream *stream = find(handle);
-
-	return stream ? stream->session : NULL;
-}
-
 CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
 	struct client_stream *stream;
@@ -255,7 +238,7 @@ CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream *
 	}
 	if (handle == CU_STREAM_PER_THREAD || !handle)
 		return own_stream(ret_stream);
-	stream = find(handle);
+	stream = stream_find(handle);
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*ret_stream = stream;

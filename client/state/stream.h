@@ -33,8 +33,25 @@ bool stream_start(void);
  */
 CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream);
 
+/* Place of the slot in a handle: handles look like aligned pointers. */
+#define STREAM_HANDLE_SHIFT 4
+
+/** The stream that the program made; NULL for any value but its handle. */
+static inline struct client_stream *stream_find(CUstream handle)
+{
+	uint64_t value = (uint64_t)(uintptr_t)handle;
+	struct client_stream *stream = stream_slot((value >> STREAM_HANDLE_SHIFT) % SHM_STREAMS);
+
+	return word_acquire(&stream->handle) == value ? stream : NULL;
+}
+
 /** The session of a stream's handle; NULL for any other value. */
-struct session *stream_session(CUstream handle);
+static inline struct session *stream_session(CUstream handle)
+{
+	const struct client_stream *stream = stream_find(handle);
+
+	return stream ? stream->session : NULL;
+}
 
 /**
  * A new stream of the calling thread's session. Priority is clamped. CUDA_ERROR_OUT_OF_MEMORY when

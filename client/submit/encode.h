@@ -17,8 +17,9 @@ struct launch {
 	const struct client_function *function;
 	uint32_t grid[3], block[3];
 	uint32_t shared_bytes;
-	bool cooperative; /* goes as a flag of the record, never as an attribute */
-	bool extended;	  /* was called with a configuration */
+	bool cooperative;	      /* goes as a flag of the record, never as an attribute */
+	bool extended;		      /* was called with a configuration */
+	struct client_stream *stream; /* that the program made; NULL: a default stream, or none */
 	/* Arguments: pointers to each, or one packed buffer, or neither for a kernel without
 	 * parameters. */
 	void *const *params;

@@ -365,12 +365,6 @@ void ranges_remove_owner(void *owner)
 
 static struct client_stream stream;
 
-struct session *stream_session(CUstream handle)
-{
-	(void)handle;
-	return NULL;
-}
-
 CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
 	if ((uintptr_t)handle > 2)
