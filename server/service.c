@@ -12,6 +12,7 @@
 #include "server/control/caller.h"
 #include "server/control/checkpoint.h"
 #include "server/daemon/children.h"
+#include "server/daemon/device_drain.h"
 #include "server/daemon/keeping.h"
 #include "server/daemon/life.h"
 #include "server/daemon/requests.h"
@@ -309,6 +310,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	log_bug_on(!daemon->stop_timer || !daemon->greeting || !daemon->turn_end);
 	overdue_init(&daemon->crew);
 	keeping_init(daemon);
+	device_drain_init(daemon);
 	compiling_init(daemon);
 }
 
@@ -332,6 +334,7 @@ void daemon_deinit(struct daemon *daemon)
 	compiling_deinit(daemon);
 	exports_deinit(&daemon->exports);
 	keeping_deinit(daemon);
+	device_drain_deinit(daemon);
 	reclaim_deinit(daemon);
 	offender_deinit(daemon);
 	events_deinit(daemon);
@@ -362,4 +365,5 @@ void daemon_adopted(struct daemon *daemon)
 		if (session->state == SESSION_SERVED)
 			compiling_await(session);
 	children_look_ready(daemon);
+	device_drain_go_on(daemon);
 }

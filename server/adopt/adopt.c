@@ -98,6 +98,9 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->crew.epoch = kept.epoch + 1;
 	daemon->ready = kept.ready;
 	daemon->health = kept.health;
+	/* The drain was not over: programs go on. */
+	if (daemon->health.state == DEVICE_DRAINING)
+		daemon->health.state = DEVICE_SERVING;
 	daemon->memory_default = kept.memory_default;
 	daemon->sm_default = kept.sm_default;
 	daemon->class_default = kept.class_default;

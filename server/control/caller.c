@@ -17,6 +17,7 @@
 #include "server/control/checkpoint.h"
 #include "protocol/uuid.h"
 #include "server/control/document.h"
+#include "server/control/drain.h"
 #include "server/control/events.h"
 #include "server/control/mps.h"
 #include "server/control/quarantine.h"
@@ -24,6 +25,7 @@
 #include "server/control/seen.h"
 #include "server/control/status.h"
 #include "server/control/turn.h"
+#include "server/daemon/device_drain.h"
 #include "server/daemon/life.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
@@ -40,6 +42,8 @@
 
 /* Longest document that is sent within the packet. */
 #define JSON_MAX (WIRE_PACKET_MAX - 1024)
+/* Longest reason of a refusal, bytes with the NUL: it may name several sessions. */
+#define REASON_MAX 1200u
 /* Time limit for an executor that is started for a single session. */
 #define ISOLATE_MS 30000u
 
@@ -90,7 +94,7 @@ void caller_say(struct caller *caller, uint64_t id, const char *key, int64_t val
 
 void caller_refuse(struct caller *caller, uint64_t id, int32_t code, const char *reason)
 {
-	char copy[256];
+	char copy[REASON_MAX];
 
 	snprintf(copy, sizeof(copy), "%s", reason);
 	log_clean(copy);
@@ -535,6 +539,7 @@ struct caller *caller_free(struct caller *caller)
 		checkpoint_forget(session, caller);
 	}
 	reload_forget(caller->daemon, caller);
+	device_drain_forget(caller->daemon, caller);
 	connection_shutdown(caller->connection);
 	TAILQ_REMOVE(&caller->daemon->operators, &caller->guest, link);
 	free(caller);

@@ -120,19 +120,14 @@ static void print_value(const struct verb *verb, uint64_t bytes)
 		snprintf(answer->text, sizeof(answer->text), "%" PRIu64 "M", mib);
 }
 
-/* True if a word names the device: the number, or the beginning of the UUID. */
 static bool is_device(const struct verb *verb, const char *word)
 {
 	const unsigned number = verb->daemon->heritage->number;
 	char uuid[UUID_TEXT];
-	uint64_t named;
 
-	if (parse_number(word, UINT32_MAX, &named) && named == number)
+	if (daemon_is_named(verb->daemon, word))
 		return true;
 	daemon_uuid(verb->daemon, uuid);
-	if (verb->daemon->device_known && strlen(word) > strlen("GPU-") &&
-		!strncasecmp(word, uuid, strlen(word)))
-		return true;
 	if (daemon_devices(verb->daemon) == 1)
 		refuse(verb, CUDA_ERROR_INVALID_DEVICE, "there is no device %s: the service has one, 0",
 			word);

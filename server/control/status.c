@@ -22,7 +22,8 @@
 //     free_chunks		chunks that SM partitions can still have
 //     unheld_bytes		exported memory that no program has any more, but somebody's descriptor preserves
 //     compute_mode		default, or exclusive: a single process may have a context, so there is no standby
-//     state			serving; or failed: nobody is served before the service is restarted
+//     state			serving; draining, drained: by an operator (daemon/device_drain.h); or failed: nobody is served before
+// 				the service is restarted
 //     code, reason		only when failed: the CUresult that programs get, and the reason
 //   partitions			a list, of SM partitions
 //     name

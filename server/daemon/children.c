@@ -250,7 +250,8 @@ static void note_terminated(struct worker *worker)
 {
 	const struct event_about about = events_about_user(worker->domain);
 
-	if (worker->daemon->leaving || (worker->domain && worker->domain->retiring))
+	if (worker->daemon->leaving || daemon_is_drained(worker->daemon) ||
+		(worker->domain && worker->domain->retiring))
 		log_debug("%s", worker->end_text);
 	else
 		events_note(worker->daemon, EVENT_lost, LOG_LEVEL_WARNING, &about, "%s", worker->end_text);
@@ -336,7 +337,7 @@ static void executor_gone(struct domain *domain, struct worker *worker)
 	char reason[400];
 
 	TAILQ_REMOVE(&domain->workers, worker, link);
-	if (has_failed(worker) && !daemon->leaving && !domain->retiring && !awaits_room(domain, worker)) {
+	if (has_failed(worker) && domain_may_have_executors(domain) && !awaits_room(domain, worker)) {
 		worker_describe_end(worker, reason, sizeof(reason));
 		domain_start_failed(domain, reason);
 	}

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/daemon/device_drain.h"
 #include "server/daemon/life.h"
 #include "server/fault/kernel_log.h"
 #include "server/log.h"
@@ -19,7 +20,7 @@
 
 const char *device_state_name(enum device_state state)
 {
-	static const char *const names[] = {"serving", "failed"};
+	static const char *const names[] = {"serving", "failed", "draining", "drained"};
 
 	return names[state];
 }
@@ -119,9 +120,12 @@ static bool finds_no_device(const struct worker *worker)
 
 bool device_take_lost(struct worker *worker)
 {
+	/* The memory of its sessions is elsewhere, and it is to end. */
+	if (daemon_is_drained(worker->daemon))
+		return false;
 	if (worker->domain && worker->was_ready && backend_is_of_device((CUresult)worker->lost_code))
 		device_contain(worker->domain, worker->lost_code, worker->lost_text);
-	else if (finds_no_device(worker))
+	else if (finds_no_device(worker) && !device_drain_take_back(worker->daemon, worker->lost_text))
 		device_fail(worker->daemon, worker->lost_code, worker->lost_text);
 	return worker->state == WORKER_TERMINATING;
 }
@@ -145,6 +149,12 @@ static struct worker *find_executor(const struct daemon *daemon, pid_t pid)
 void device_take_xid(struct daemon *daemon, const struct xid *xid)
 {
 	struct worker *worker = xid->pid ? find_executor(daemon, xid->pid) : NULL;
+
+	/* What is done to the device then, a reset for example, concerns no program. */
+	if (daemon_is_drained(daemon)) {
+		log_info("while the device is drained: %s", xid->text);
+		return;
+	}
 
 	if (xid->scope == XID_OF_DEVICE || !xid->pid || (daemon->keeper && daemon->keeper->pid == xid->pid))
 		device_fail(daemon, xid->code, xid->text);
@@ -186,6 +196,9 @@ bool device_take_stay(struct worker *worker)
 		log_error("%s: it is left behind", text);
 		return true;
 	}
+	/* No program waits for a process, and the operator learns that there is one (device_drain.c). */
+	if (daemon_is_drained(daemon))
+		return false;
 	if (!worker->domain) {
 		device_fail(daemon, CUDA_ERROR_DEVICE_UNAVAILABLE, text);
 	} else if (is_waited_for(worker)) {

@@ -4,6 +4,8 @@
 //
 //   SERVING ── device_fail() ──► FAILED, until the service is restarted
 //
+// The states of a device that an operator has drained are in device_drain.h.
+//
 // FAILED  every session gets a sticky error, new sessions get the same error, executors are
 //         killed, and no executor or keeper is started again.
 //

@@ -33,7 +33,7 @@ void keeping_start(struct daemon *daemon)
 	struct worker_place place = {.number = daemon->keeper_number + 1};
 	int r;
 
-	if (daemon_has_failed(daemon))
+	if (daemon_has_failed(daemon) || daemon_is_drained(daemon))
 		return;
 	daemon->keeper_number++;
 	daemon_number_worker(daemon);
@@ -59,6 +59,9 @@ static void on_timer(void *context)
 bool keeping_gone(struct daemon *daemon, const struct worker *keeper, char *ret_text, size_t text_size)
 {
 	daemon->keeper = NULL;
+	/* Its end is meant, or the next one starts with the device. */
+	if (daemon_is_drained(daemon))
+		return true;
 	if (!keeper->was_ready && !daemon->ready) {
 		snprintf(ret_text, text_size, "the keeper of the device memory cannot start: %s",
 			keeper->lost_text[0] ? keeper->lost_text : "it ended (its messages are above)");

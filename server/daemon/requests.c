@@ -589,6 +589,11 @@ static bool awaits_unpinning(const struct request *request)
 	       linger_touches(request->session, message->range.address, message->range.bytes);
 }
 
+bool request_is_under_way(const struct request *request)
+{
+	return request->sent || (request->chunk && !chunk_is_host(request->chunk));
+}
+
 void request_advance(struct request *request)
 {
 	struct worker *worker = domain_serving(request->session->domain);
@@ -598,6 +603,8 @@ void request_advance(struct request *request)
 		request->session->daemon->adopting)
 		return;
 	reclaim_forget(request);
+	if (!daemon_offers_device(request->session->daemon) && !request_is_under_way(request))
+		return;
 	if (move_holds(request->session) || swap_holds(request->session))
 		return;
 	if (route == ROUTE_DAEMON)

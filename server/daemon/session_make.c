@@ -255,6 +255,8 @@ static void take_head(struct session *session, const struct session_record *reco
 	memcpy(session, record->head, sizeof(record->head));
 	record_tidy_flag(&session->opened);
 	record_tidy_flag(&session->pause_is_ours);
+	record_tidy_flag(&session->checkpointed);
+	record_tidy_flag(&session->drained);
 	session->program[sizeof(session->program) - 1] = '\0';
 	session->identity[sizeof(session->identity) - 1] = '\0';
 	session->subject.executable[sizeof(session->subject.executable) - 1] = '\0';
@@ -357,6 +359,7 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 	/* All memory is still on the device. */
 	if (session->memory == SESSION_MEMORY_LEAVES)
 		session->memory = SESSION_MEMORY_HERE;
+	session->drained &= session->memory != SESSION_MEMORY_HERE;
 	session->holdings.away = session->memory != SESSION_MEMORY_HERE;
 	window_hold(&session->domain->windows, session->window, WINDOW_BYTES);
 	session_set_terms(session);

@@ -115,7 +115,8 @@ void session_open(struct session *session)
 {
 	struct worker *worker = domain_serving(session->domain);
 
-	if (session->state == SESSION_OPENING && !session->opening && worker)
+	if (session->state == SESSION_OPENING && !session->opening && worker &&
+		daemon_offers_device(session->daemon))
 		session_open_again(session, worker);
 }
 

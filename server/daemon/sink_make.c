@@ -73,7 +73,7 @@ void sink_request(struct session *session)
 	struct daemon *daemon = session->daemon;
 
 	if (daemon->config->guard == CONFIG_GUARD_OFF || session->sink || !daemon->keeper ||
-		daemon->keeper->state != WORKER_WARM)
+		daemon->keeper->state != WORKER_WARM || daemon_is_drained(daemon))
 		return;
 	if (!guarantee_allows_sink(daemon)) {
 		if (!awaits_room(session))

@@ -93,9 +93,19 @@ static void on_nvml(void *context, const struct xid *xid)
 void witnesses_follow_device(struct daemon *daemon)
 {
 	/* The last executors may report ready during the shutdown. */
-	if (!daemon->leaving && !of(daemon)->nvml)
+	if (!daemon->leaving && !daemon_is_drained(daemon) && !of(daemon)->nvml)
 		of(daemon)->nvml = nvml_new(
 			daemon->loop, daemon->heritage->backend, daemon->device.uuid, on_nvml, daemon);
+}
+
+bool witnesses_leave_device(struct daemon *daemon)
+{
+	struct witnesses *witnesses = of(daemon);
+
+	if (!nvml_stop(witnesses->nvml))
+		return false;
+	witnesses->nvml = nvml_free(witnesses->nvml);
+	return true;
 }
 
 void witnesses_dismiss(struct daemon *daemon)

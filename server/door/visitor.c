@@ -21,6 +21,7 @@
 #include "server/control/caller.h"
 #include "server/session/domain.h"
 #include "server/door/guests.h"
+#include "server/daemon/device_drain.h"
 #include "server/daemon/handshake.h"
 #include "server/session/events.h"
 #include "server/session/message.h"
@@ -78,6 +79,10 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 
 	if (daemon_has_failed(daemon)) {
 		refuse(visitor, daemon->health.code, daemon->health.reason);
+		return NULL;
+	}
+	if (!daemon_offers_device(daemon)) {
+		refuse(visitor, CUDA_ERROR_MPS_SERVER_NOT_READY, DEVICE_DRAIN_REFUSAL);
 		return NULL;
 	}
 	if (visitor->identity.group_count > IDENTITY_GROUPS_MAX) {

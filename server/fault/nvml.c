@@ -1,8 +1,8 @@
 // See nvml.h. The library's call that waits for events cannot be interrupted, so a thread of its
-// own makes the call. The thread shares nothing with the loop: reports go through a pipe, in
-// records that are written whole. When the loop closes its end of the pipe, the thread ends by
-// itself, at the latest PATIENCE_MS later: nobody waits for the thread, and at the end of the
-// process the library's own clean-up waits no longer either.
+// own makes the call. The thread shares nothing with the loop: reports go through a socket, in
+// records that are written whole. When the loop closes its end, or will write no more, the thread
+// ends by itself, at the latest PATIENCE_MS later, and closes the other end: nobody has to wait for
+// the thread, and at the end of the process the library's own clean-up waits no longer either.
 //
 // The thread opens the device's control node and asks for events; no context is made, so no fault
 // of a kernel reaches the thread. FRMPS_NVML names another library; an empty name means none. The
@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "protocol/uuid.h"
@@ -40,7 +41,7 @@ struct nvml_event {
 
 /* The thread's. */
 struct listener {
-	int fd; /* of the pipe, for writing */
+	int fd; /* of the socket */
 	char library[256];
 	char uuid[UUID_TEXT]; /* as the library names a device */
 	/* Of the library. */
@@ -55,7 +56,7 @@ struct listener {
 
 enum what { CANNOT, LISTENS, XID };
 
-/* A record of the pipe. */
+/* A record. */
 struct saying {
 	enum what what;
 	unsigned number;
@@ -79,7 +80,7 @@ static void say(const struct listener *listener, enum what what, unsigned number
 
 	snprintf(saying.text, sizeof(saying.text), "%.199s", text);
 	/* A reader that is gone, or has stopped reading, misses nothing. */
-	if (write(listener->fd, &saying, sizeof(saying)) < 0)
+	if (send(listener->fd, &saying, sizeof(saying), MSG_NOSIGNAL) < 0)
 		return;
 }
 
@@ -114,7 +115,7 @@ static bool resolve(struct listener *listener)
 static bool subscribe(const struct listener *listener, void **ret_set)
 {
 	void *device, *set;
-	int code = listener->init();
+	int began = listener->init(), code = began;
 
 	if (!code)
 		code = listener->find(listener->uuid, &device);
@@ -124,6 +125,8 @@ static bool subscribe(const struct listener *listener, void **ret_set)
 		code = listener->subscribe(device, NVML_CRITICAL_XID, set);
 	if (code) {
 		say(listener, CANNOT, 0, listener->error(code));
+		if (!began)
+			listener->shutdown();
 		return false;
 	}
 	say(listener, LISTENS, 0, listener->library);
@@ -133,9 +136,9 @@ static bool subscribe(const struct listener *listener, void **ret_set)
 
 static bool is_heard(const struct listener *listener)
 {
-	struct pollfd pipe = {.fd = listener->fd};
+	struct pollfd end = {.fd = listener->fd, .events = POLLRDHUP};
 
-	return poll(&pipe, 1, 0) == 0;
+	return poll(&end, 1, 0) == 0;
 }
 
 static void wait_for_events(const struct listener *listener, void *set)
@@ -235,7 +238,7 @@ struct nvml *nvml_new(
 	struct listener *listener;
 	int ends[2];
 
-	if (!nvml || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+	if (!nvml || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0) {
 		free(nvml);
 		return NULL;
 	}
@@ -245,6 +248,14 @@ struct nvml *nvml_new(
 	if (!listener)
 		close(ends[1]);
 	return listener && start(listener) == 0 ? nvml : nvml_free(nvml);
+}
+
+bool nvml_stop(struct nvml *nvml)
+{
+	if (!nvml || !nvml->watch)
+		return true;
+	shutdown(nvml->fd, SHUT_WR);
+	return false;
 }
 
 struct nvml *nvml_free(struct nvml *nvml)

@@ -6,6 +6,7 @@
 #ifndef FRMPS_SERVER_FAULT_NVML_H
 #define FRMPS_SERVER_FAULT_NVML_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct nvml;
@@ -23,6 +24,9 @@ typedef void nvml_fn(void *context, const struct xid *xid);
  */
 struct nvml *nvml_new(
 	struct uv_loop_s *loop, const char *backend, const uint8_t *uuid, nvml_fn *found, void *context);
+/** Ends the thread, which closes the device. NULL is fine. Return: true if the thread has ended,
+ * which it does within a second after the first call */
+bool nvml_stop(struct nvml *nvml);
 /** NULL is fine. Return: NULL. */
 struct nvml *nvml_free(struct nvml *nvml);
 

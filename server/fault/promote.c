@@ -362,6 +362,22 @@ void promote_hand_over(struct domain *domain)
 	worker_terminate(worker, "its programs go on in the next executor");
 }
 
+bool promote_dismiss(struct domain *domain, const char *reason)
+{
+	struct worker *worker = domain->active;
+	struct session *session;
+
+	if (!promote_take(domain, INCIDENT_DISMISSED))
+		return false;
+	domain->active = NULL;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		session->evidence.recover = SESSION_RECOVER_NOTHING;
+	/* Before the end: a daemon that finds the executor dead knows that this is no loss. */
+	domain_keep_all(domain, false);
+	worker_terminate(worker, reason);
+	return true;
+}
+
 /* True if a replacement would be there at once, or cannot be had earlier. */
 static bool can_replace(struct domain *domain)
 {

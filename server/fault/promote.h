@@ -58,6 +58,11 @@ void promote_off_device(struct domain *domain);
 /** Halting has succeeded: nothing of a survivor is left in the active executor, and the executor
  * issues nothing. */
 void promote_hand_over(struct domain *domain);
+/**
+ * The active executor serves, and nothing of any session is on the device: ends the executor, whose
+ * sessions wait for the next one. Nobody has lost anything. Return: false in any other state
+ */
+bool promote_dismiss(struct domain *domain, const char *reason);
 /** A standby knows everything. */
 void promote_warm(struct domain *domain, struct worker *worker);
 /** Work of a dead program does not end: replace the active executor as soon as a standby is

@@ -34,6 +34,7 @@ static const struct incident_step steps[INCIDENT_STATES][INCIDENT_EVENTS] =
 				[INCIDENT_ENDLESS] = {INCIDENT_HALTING, LOSS | INCIDENT_HALT},
 				[INCIDENT_TERMINATED] = {INCIDENT_FENCING, LOSS},
 				[INCIDENT_REAPED] = {INCIDENT_VACANT, REPLACED},
+				[INCIDENT_DISMISSED] = {INCIDENT_VACANT, TAKEN},
 				[INCIDENT_RESUMED] = {INCIDENT_SERVING, TAKEN},
 				[INCIDENT_RESUMED_KILLED] = {INCIDENT_FENCING, LOSS},
 				[INCIDENT_RESUMED_WITHOUT] = {INCIDENT_VACANT, TAKEN},
@@ -119,7 +120,7 @@ const char *incident_state_name(enum incident_state state)
 const char *incident_event_name(enum incident_event event)
 {
 	static const char *const names[] = {"sign", "endless", "answered", "stuck", "off device", "drained",
-		"terminated", "reaped", "standby", "activated", "resumed", "resumed, killed",
+		"terminated", "reaped", "dismissed", "standby", "activated", "resumed", "resumed, killed",
 		"resumed without"};
 
 	return names[event];

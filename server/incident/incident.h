@@ -21,8 +21,9 @@
 //                                         Activate is answered
 //
 // Besides: where the active executor is killed, FENCING follows on any state; where the process is
-// gone, LOST follows, or VACANT if there was no incident. A daemon that comes back goes on from the
-// state that was recorded.
+// gone, LOST follows, or VACANT if there was no incident. An executor that serves and is dismissed
+// leaves VACANT behind: that is no loss. A daemon that comes back goes on from the state that was
+// recorded.
 
 #ifndef FRMPS_SERVER_INCIDENT_INCIDENT_H
 #define FRMPS_SERVER_INCIDENT_INCIDENT_H
@@ -55,8 +56,9 @@ enum incident_event {
 	INCIDENT_DRAINED,    /* nothing of a survivor is on the device, and more will not be known */
 	INCIDENT_TERMINATED, /* the executor was killed */
 	INCIDENT_REAPED,     /* the executor's process is gone */
-	INCIDENT_STANDBY,    /* a standby is warm */
-	INCIDENT_ACTIVATED,  /* Activate was answered */
+	INCIDENT_DISMISSED, /* nothing is on the device, and the executor is to end (daemon/device_drain.h) */
+	INCIDENT_STANDBY,   /* a standby is warm */
+	INCIDENT_ACTIVATED, /* Activate was answered */
 	/* An earlier life of the daemon had recorded the state. */
 	INCIDENT_RESUMED,	  /* the active executor is there */
 	INCIDENT_RESUMED_KILLED,  /* the executor was killed in that life */

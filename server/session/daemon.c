@@ -4,6 +4,8 @@
 #include "server/session/daemon.h"
 
 #include <signal.h>
+#include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "protocol/place.h"
@@ -41,6 +43,16 @@ struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number)
 bool daemon_has_failed(const struct daemon *daemon)
 {
 	return daemon->health.state == DEVICE_FAILED;
+}
+
+bool daemon_is_drained(const struct daemon *daemon)
+{
+	return daemon->health.state == DEVICE_DRAINED;
+}
+
+bool daemon_offers_device(const struct daemon *daemon)
+{
+	return daemon->health.state != DEVICE_DRAINING && daemon->health.state != DEVICE_DRAINED;
 }
 
 void daemon_keep(struct daemon *daemon)
@@ -110,4 +122,16 @@ void daemon_uuid(const struct daemon *daemon, char *text)
 
 	devices_uuid(daemon->device.uuid, daemon->heritage->copy, uuid);
 	uuid_text(uuid, text);
+}
+
+bool daemon_is_named(const struct daemon *daemon, const char *word)
+{
+	char uuid[UUID_TEXT];
+	uint64_t number;
+
+	if (config_parse_number(word, false, &number) && number == daemon->heritage->number)
+		return true;
+	daemon_uuid(daemon, uuid);
+	return daemon->device_known && strlen(word) > strlen("GPU-") &&
+	       !strncasecmp(word, uuid, strlen(word));
 }

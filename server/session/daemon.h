@@ -37,6 +37,7 @@
 
 struct config;
 struct domain;
+struct device_drain;
 struct heritage;
 struct identity;
 struct listener;
@@ -130,6 +131,7 @@ struct daemon {
 	unsigned due; /* of enum daemon_due */
 	int exit_code;
 	struct timer *stop_timer;
+	struct device_drain *drain; /* daemon/device_drain.h */
 	struct turn_end *turn_end;
 	uint64_t started_us;
 	struct counters counters;
@@ -166,7 +168,15 @@ void daemon_socket(const struct daemon *daemon, char *path);
 /** The UUID by which programs and operators know the device, as text. @text: UUID_TEXT */
 void daemon_uuid(const struct daemon *daemon, char *text);
 
+/** True if a word of an operator names the device: its number, or the beginning of its UUID. */
+bool daemon_is_named(const struct daemon *daemon, const char *word);
+
 /** True if the device has failed (daemon/device.h). */
 bool daemon_has_failed(const struct daemon *daemon);
+/** True if no process of the service may have the device open (daemon/device_drain.h). */
+bool daemon_is_drained(const struct daemon *daemon);
+/** True if requests and new work of sessions may use the device: it is neither drained nor about to
+ * be. */
+bool daemon_offers_device(const struct daemon *daemon);
 
 #endif

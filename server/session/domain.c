@@ -243,8 +243,8 @@ static bool is_device_taken(const struct daemon *daemon)
  * leaves processors to others meanwhile. */
 static bool may_start(const struct domain *domain)
 {
-	return !domain->daemon->leaving && !timer_running(domain->respawn) && !is_one_starting(domain) &&
-	       !is_device_taken(domain->daemon) &&
+	return domain_may_have_executors(domain) && !timer_running(domain->respawn) &&
+	       !is_one_starting(domain) && !is_device_taken(domain->daemon) &&
 	       domain_executors_there(domain) < domain_executors_wanted(domain);
 }
 

@@ -107,6 +107,9 @@ unsigned domain_spares(const struct daemon *daemon);
 /** The number of executors that have, or are to get, memory of the device. */
 unsigned domain_executors(const struct domain *domain);
 
+/** True if the domain may have executors at this time. */
+bool domain_may_have_executors(const struct domain *domain);
+
 /** The domain's session with this number, NULL if there is none. */
 struct session *domain_find_session(const struct domain *domain, uint64_t number);
 

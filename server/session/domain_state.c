@@ -53,6 +53,11 @@ unsigned domain_executors_wanted(const struct domain *domain)
 	return domain->retiring ? 0 : 1 + (domain->alone ? 0 : domain_spares(domain->daemon));
 }
 
+bool domain_may_have_executors(const struct domain *domain)
+{
+	return !domain->retiring && !domain->daemon->leaving && !daemon_is_drained(domain->daemon);
+}
+
 unsigned domain_spares(const struct daemon *daemon)
 {
 	return daemon->heritage->exclusive ? 0 : (unsigned)daemon->config->standbys;

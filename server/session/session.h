@@ -114,6 +114,8 @@ struct session {
 	bool pause_is_ours;
 	/* paused, and its memory is off the device until somebody asks for that */
 	bool checkpointed;
+	/* its memory leaves, or has left, for a drain of the device, and comes back with that */
+	bool drained;
 	uint32_t crashes; /* of daemons while a request of the session was under way */
 	uint32_t deaths;  /* of executors that crashed while they had the session's request */
 	enum session_mirroring mirroring;

@@ -70,6 +70,7 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
+#include "server/standby/residue.h"
 #include "server/standby/warm.h"
 #include "server/worker/worker.h"
 
@@ -103,12 +104,6 @@ bool move_holds(const struct session *session)
  * May the session move?
  */
 
-/* Moved variables and mirrors of constants are the program's own memory. */
-static bool is_in_context(const struct session *session, const struct holding *global)
-{
-	return global->global[0] - session->window >= WINDOW_DEVICE_BYTES;
-}
-
 static bool has_run(const struct session *session, bool *ret_leaves_traces)
 {
 	const struct holding *entry;
@@ -118,7 +113,7 @@ static bool has_run(const struct session *session, bool *ret_leaves_traces)
 		runs |= entry->type == WIRE_FIND_FUNCTION;
 		keeps |= entry->type == WIRE_LOAD_MODULE && !entry->value;
 		/* Contents copied there are in the old context. */
-		if (entry->type == WIRE_FIND_GLOBAL && is_in_context(session, entry))
+		if (entry->type == WIRE_FIND_GLOBAL && residue_is_in_context(session, entry))
 			*ret_leaves_traces = true;
 	}
 	*ret_leaves_traces |= runs && keeps;

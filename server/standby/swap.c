@@ -34,6 +34,8 @@
 //                 alone. LEAVES is HERE again (session_adopt()). AWAY and RETURNS: the active
 //                 executor unmaps any mapped memory once more. The files are complete in both
 //
+// While the device is drained (daemon/device_drain.h) no memory begins to return.
+//
 // Not suspended: a session that shares device memory with another, that has CUDA arrays or memory
 // without a mapping; a session whose work on the device does not end; and, unless it is paused or
 // goes at once, a session with commands, also with commands that wait for something of the program
@@ -67,6 +69,13 @@ void swap_end(struct session *session, swap_done_fn *done, void *context)
 	swap->context = context;
 	swap_want(swap);
 	swap_begin_return(session);
+}
+
+bool swap_is_short(const struct session *session)
+{
+	const struct swap *swap = session->swap;
+
+	return swap && swap->wanted && session->memory == SESSION_MEMORY_AWAY && timer_running(swap->retry);
 }
 
 void swap_stay_away(struct session *session)
@@ -168,7 +177,7 @@ void swap_adopt(struct session *session)
 {
 	struct swap *swap = swap_new(session, swap_on_retry);
 
-	if ((session->memory == SESSION_MEMORY_RETURNS && !session->checkpointed) ||
+	if (session->drained || (session->memory == SESSION_MEMORY_RETURNS && !session->checkpointed) ||
 		(!session_is_paused(session) && (session->request || swap_has_work(session))))
 		swap_want(swap);
 	swap_fall_back(swap);

@@ -26,7 +26,19 @@ enum swap_manner {
 	SWAP_NOW,
 	SWAP_PAUSED,	   /* the same, then paused like by session_pause(): until resumed */
 	SWAP_PAUSED_BY_US, /* by an operator of the service */
+	/* as SWAP_NOW, also without memory; comes back with the device
+	 * (daemon/device_drain.h) */
+	SWAP_DRAINED,
 };
+
+/**
+ * Checks if the memory of a session could leave, apart from what passes by itself.
+ * @ret_bytes: of the memory that would leave; may be 0
+ * Return: NULL, or the obstacle (static text)
+ */
+const char *swap_refuses(const struct session *session, uint64_t *ret_bytes);
+/** Bytes that may still leave, of all sessions together. UINT64_MAX: any number */
+uint64_t swap_room(const struct daemon *daemon);
 
 /**
  * Begins to suspend a session.
@@ -40,6 +52,9 @@ const char *swap_begin(struct session *session, enum swap_manner manner, swap_do
  * the memory is back.
  */
 void swap_end(struct session *session, swap_done_fn *done, void *context);
+
+/** True if the memory is away and wanted, and the latest try to bring it back has failed. */
+bool swap_is_short(const struct session *session);
 
 /** The session's memory, which is away, stays away: nothing brings it back until somebody asks
  * again. */

@@ -218,6 +218,11 @@ static bool comes_later(const struct swap *swap)
 	return swap_is_displacing(swap->session->daemon) && reclaim_is_short(swap->session->daemon);
 }
 
+static bool has_keeper(const struct daemon *daemon)
+{
+	return daemon->keeper && daemon->keeper->state == WORKER_WARM;
+}
+
 /* Begins the return if possible now. */
 void swap_begin_return(struct session *session)
 {
@@ -226,8 +231,19 @@ void swap_begin_return(struct session *session)
 	struct swap *swap = session->swap;
 	unsigned round;
 
-	if (session->memory != SESSION_MEMORY_AWAY || !swap->wanted || !active)
+	if (session->memory != SESSION_MEMORY_AWAY || !swap->wanted)
 		return;
+	if (!daemon_offers_device(session->daemon)) {
+		swap_say(swap, CUDA_ERROR_NOT_READY, SWAP_DEVICE_DRAINED);
+		return;
+	}
+	if (!active)
+		return;
+	/* A keeper that starts calls swap_retry() when it is ready. */
+	if (!has_keeper(session->daemon)) {
+		swap->step = SWAP_QUERIES;
+		return;
+	}
 	/* Mapping before the end of unmapping would be an error. */
 	swap->is_awaiting_unmap = swap->unmapping;
 	if (swap->is_awaiting_unmap)

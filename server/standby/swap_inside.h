@@ -15,8 +15,9 @@
 
 struct timer;
 
-#define SWAP_MIB      (UINT64_C(1) << 20)
-#define SWAP_HAS_WORK "it has work (suspend --now does not wait for a rest)"
+#define SWAP_MIB	    (UINT64_C(1) << 20)
+#define SWAP_HAS_WORK	    "it has work (suspend --now does not wait for a rest)"
+#define SWAP_DEVICE_DRAINED "the device is drained: its memory comes back with the device (frmpsctl refill)"
 
 /* Times of the copying threads: for host pages, for the device, for reading and writing files
  * (CarryMemory's answer). */
@@ -97,8 +98,6 @@ void swap_fail_by(struct swap *swap, const struct wire_reply *reply);
 /** Handles an answer without values: goes on, or fails. */
 void swap_go_on(struct ticket *ticket, const struct wire_reply *reply, void (*next)(struct swap *swap));
 
-/** Memory that may still be suspended, as far as known, bytes. */
-uint64_t swap_room(const struct daemon *daemon);
 /** Makes the session's files, for so many bytes each. Return: NULL, or the obstacle (static
  * text) */
 const char *swap_make_files(struct session *session, uint64_t bytes);

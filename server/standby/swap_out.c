@@ -45,8 +45,6 @@ static bool is_shared(const struct session *session, const struct chunk *chunk)
 
 static const char *obstacle_of_memory(const struct session *session, const struct pieces *pieces)
 {
-	if (!pieces->count)
-		return "it has no device memory";
 	if (session->holdings.backed_count)
 		return "it has CUDA arrays, whose memory cannot move";
 	for (uint32_t i = 0; i < pieces->count; i++) {
@@ -58,7 +56,20 @@ static const char *obstacle_of_memory(const struct session *session, const struc
 	return NULL;
 }
 
-static const char *obstacle(const struct session *session)
+const char *swap_refuses(const struct session *session, uint64_t *ret_bytes)
+{
+	struct pieces pieces;
+	const char *text;
+
+	pieces_init(&pieces, &session->holdings);
+	text = obstacle_of_memory(session, &pieces);
+	*ret_bytes = pieces.bytes;
+	pieces_deinit(&pieces);
+	return text;
+}
+
+/* The drain of a device waits for requests that a worker has (daemon/device_drain.c). */
+static const char *obstacle(const struct session *session, enum swap_manner manner)
 {
 	if (session->memory != SESSION_MEMORY_HERE || session->swap)
 		return "it is suspended already, or comes back";
@@ -68,7 +79,7 @@ static const char *obstacle(const struct session *session)
 		session->domain->retiring || session->daemon->draining)
 		return "it is not served now: it starts or ends, or its executor is being replaced; try "
 		       "again";
-	if (session->request)
+	if (session->request && manner != SWAP_DRAINED)
 		return "it waits for an answer of the service; try again";
 	return NULL;
 }
@@ -112,7 +123,7 @@ static void gone_away(struct swap *swap)
 	swap_say(swap, CUDA_SUCCESS, "");
 	/* The commands that were held are a reason to come back, after the session that needs the
 	 * room. */
-	if (swap->session && !session_is_paused(session) && swap_has_work(session))
+	if (swap->session && (session->drained || (!session_is_paused(session) && swap_has_work(session))))
 		swap_want(swap);
 	if (swap->session)
 		swap_begin_return(session);
@@ -159,7 +170,7 @@ static const struct swap_way way_out = {.into = false, .copied = copied, .failed
 
 const char *swap_begin(struct session *session, enum swap_manner manner, swap_done_fn *done, void *context)
 {
-	const char *text = obstacle(session);
+	const char *text = obstacle(session, manner);
 	struct swap *swap;
 
 	if (text)
@@ -168,6 +179,8 @@ const char *swap_begin(struct session *session, enum swap_manner manner, swap_do
 	swap->way = &way_out;
 	swap->manner = manner;
 	text = obstacle_of_memory(session, &swap->pieces);
+	if (!text && !swap->pieces.count && manner != SWAP_DRAINED)
+		text = "it has no device memory";
 	if (!text)
 		text = swap_make_files(session, swap->pieces.bytes);
 	if (text) {
@@ -177,6 +190,7 @@ const char *swap_begin(struct session *session, enum swap_manner manner, swap_do
 	swap->done = done;
 	swap->context = context;
 	swap->refs++;
+	session->drained = manner == SWAP_DRAINED;
 	session_set_memory(session, SESSION_MEMORY_LEAVES);
 	if (swap->session)
 		swap_copy(swap);

@@ -93,6 +93,10 @@ void swap_note_moved(struct session *session, const char *where)
 	const double took_us = (double)(timer_now_us() - swap->begun_us);
 	char text[256];
 
+	if (!swap->pieces.bytes) {
+		swap_note(session, where);
+		return;
+	}
 	snprintf(text, sizeof(text),
 		"%s: %llu MiB in %.0f ms, %.1f GB/s (its threads: pages %.0f ms, device %.0f ms, files %.0f "
 		"ms)",
@@ -110,6 +114,7 @@ void swap_be_here(struct session *session)
 	/* Records first: no record names a file after its release. */
 	memcpy(files, session->swap_files, sizeof(files));
 	memset(session->swap_files, 0, sizeof(session->swap_files));
+	session->drained = false;
 	session_set_memory(session, SESSION_MEMORY_HERE);
 	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
 		shared_fd_unref(files[i]);
@@ -231,10 +236,17 @@ static void feed(struct swap *swap)
 
 void swap_copy(struct swap *swap)
 {
+	struct session *session = swap->session;
+	struct wire_message nothing = {.type = WIRE_CARRY_MEMORY, .session = session->number};
+
 	memset(swap->times, 0, sizeof(swap->times));
 	swap->next = 0;
 	swap->at = 0;
-	feed(swap);
+	/* A session without memory leaves when its work on the device has ended, too. */
+	if (!swap->pieces.count && !swap->way->into)
+		swap_ask(swap, session->domain->active, &nothing, NULL, on_carried, NULL);
+	else
+		feed(swap);
 }
 
 /*

@@ -322,7 +322,7 @@ static const char *advise_connection(const char *socket)
 
 static void look_at_service(struct examination *e)
 {
-	const char *socket = e->doctor->socket, *version, *backend;
+	const char *socket = e->doctor->socket, *version, *backend, *state;
 	char text[400], *answer = NULL;
 	const json_t *device;
 
@@ -337,6 +337,8 @@ static void look_at_service(struct examination *e)
 	if (backend)
 		e->is_host = !strcmp(backend, "host");
 	device = json_object_get(e->status, "device");
+	state = json_string_value(json_object_get(device, "state"));
+	state = state ? state : "";
 	if (!version)
 		find(e, "service", LEVEL_ERROR, "install service and tools of one version",
 			"the answer of the service at %s is not understood", socket);
@@ -345,14 +347,14 @@ static void look_at_service(struct examination *e)
 			"the service at %s has version %s, this program %s", socket, version, SERVER_VERSION);
 	else
 		find(e, "service", LEVEL_OK, NULL, "version %s answers at %s", version, socket);
-	if (!strcmp(json_is_string(json_object_get(device, "state"))
-			    ? json_string_value(json_object_get(device, "state"))
-			    : "",
-		    "failed"))
+	if (!strcmp(state, "failed"))
 		find(e, "device", LEVEL_ERROR,
 			"see that the GPU works again (reset, reboot), then restart the service",
 			"the service has given the device up: %s",
 			json_string_value(json_object_get(device, "reason")));
+	if (!strcmp(state, "drained"))
+		find(e, "device", LEVEL_WARNING, "frmpsctl refill",
+			"an operator has the device drained: programs wait, and no new one is served");
 }
 
 /* The service's other devices, each of which has a daemon of its own. */

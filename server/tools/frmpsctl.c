@@ -31,6 +31,8 @@
 /* Time limit for isolating a program: longer than the daemon's. */
 #define ISOLATE_SECONDS 60
 #define SWAP_SECONDS	120
+/* The same for all programs. */
+#define DRAIN_SECONDS 900
 /* A user database on another machine may be slow. */
 #define RELOAD_SECONDS 60
 
@@ -186,6 +188,10 @@ static void print_status(const json_t *root)
 	if (!strcmp(field_text(device, "state", "-"), "failed"))
 		printf("%s\nall programs get code %lld until the service is restarted\n",
 			field_text(device, "reason", "-"), field_number(device, "code"));
+	if (!strcmp(field_text(device, "state", "-"), "drained"))
+		puts("the device is drained: programs wait, and no new one is served, until frmpsctl refill");
+	if (!strcmp(field_text(device, "state", "-"), "draining"))
+		puts("the device is being drained: no new program is served until frmpsctl refill");
 	json_array_foreach (json_object_get(root, "domains"), index, one)
 		print_domain(one);
 	puts("");
@@ -276,8 +282,8 @@ static int order_in(const struct call *call, const char *command, const char *co
 	unsigned count, int seconds)
 {
 	const struct wire_names names = {arguments, count};
-	char text[400];
-	int r = ask_with(call->path, command, &names, seconds, NULL, text, sizeof(text));
+	char text[2400];
+	int r = ask_with(call->path, command, &names, (unsigned)seconds, NULL, text, sizeof(text));
 
 	return r ? call_fail(call, r, text) : 0;
 }
@@ -316,6 +322,18 @@ static int suspend(const struct call *call)
 static int resume_session(const struct call *call)
 {
 	return order_in(call, "resume", (const char *[]){call->arguments[0]}, 1, SWAP_SECONDS);
+}
+
+static int drain(const struct call *call)
+{
+	return order_in(
+		call, "drain", (const char *const *)call->arguments, (unsigned)call->count, DRAIN_SECONDS);
+}
+
+static int refill(const struct call *call)
+{
+	return order_in(
+		call, "refill", (const char *const *)call->arguments, (unsigned)call->count, DRAIN_SECONDS);
 }
 
 static int set_recovery(const struct call *call)

@@ -98,6 +98,8 @@ static void say_service(FILE *out, const json_t *status)
 	fprintf(out, "frmps_device_memory_bytes %lld\n", field_number(device, "total_bytes"));
 	say_kind(out, "device_failed", "gauge", "1 if the device has failed and nobody is served.");
 	fprintf(out, "frmps_device_failed %d\n", strcmp(field_text(device, "state", ""), "failed") == 0);
+	say_kind(out, "device_drained", "gauge", "1 if an operator has the device drained: programs wait.");
+	fprintf(out, "frmps_device_drained %d\n", strcmp(field_text(device, "state", ""), "drained") == 0);
 	for (size_t i = 0; i < COUNT(swap_figures); i++) {
 		say_kind(out, swap_figures[i].name, swap_figures[i].type, swap_figures[i].help);
 		fprintf(out, "frmps_%s %lld\n", swap_figures[i].name,

@@ -115,14 +115,14 @@ static json_t *client_json(const json_t *root, long long server, const json_t *c
 		"executable", field_text(client, "executable", field_text(client, "program", "-")));
 }
 
-/* The rows about each client. @only: of this domain; NULL: of all */
+/* The rows about each client, without a server as well. @only: of this domain; NULL: of all */
 static json_t *clients_json(const json_t *root, const json_t *only)
 {
 	json_t *list = json_array(), *domain, *client;
 	size_t i, j;
 
 	json_array_foreach (json_object_get(root, "domains"), i, domain) {
-		if (!mps_server_of(domain) || (only && domain != only))
+		if (only && domain != only)
 			continue;
 		json_array_foreach (json_object_get(domain, "clients"), j, client)
 			if (mps_is_client(client))

@@ -18,7 +18,7 @@
 enum span_kind {
 	SPAN_SHOW,    /* each device, below a line that names it; as JSON, a list with an element for each */
 	SPAN_LIST,    /* each device, one list; JSON as above */
-	SPAN_ORDER,   /* each device; the first one's answer is shown */
+	SPAN_ORDER,   /* the device that an argument names, else each; the first one's answer is shown */
 	SPAN_FIRST,   /* the first device that answers: the same for all */
 	SPAN_WHOLE,   /* looks at the service's devices itself */
 	SPAN_SESSION, /* a session's number: several devices may have it, so the operator names one */
@@ -236,7 +236,7 @@ static int run_across(const struct target *target, const struct span *span)
 			return run_on_each(target, false);
 		return span->option ? run_on_named(target, word) : run_on_owner(target, "executors", word);
 	case SPAN_ORDER:
-		return order_each(target);
+		return word ? run_on_named(target, word) : order_each(target);
 	case SPAN_FIRST:
 		return run_on_first(target);
 	case SPAN_WHOLE:

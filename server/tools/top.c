@@ -109,8 +109,9 @@ void top_print(
 		BYTES_OF(table.memory), FIELD_BYTES(device, "total_bytes"));
 	if (table.away)
 		fprintf(out, "%s away, ", BYTES_OF(table.away));
-	fprintf(out, "%s pinned, %.0f commands/s, %lld faults%s%s", BYTES_OF(table.pinned), table.rate,
-		field_number(counters, "faults"), end, end);
+	fprintf(out, "%s pinned, %.0f commands/s, %lld faults%s%s%s", BYTES_OF(table.pinned), table.rate,
+		field_number(counters, "faults"),
+		strcmp(field_text(device, "state", ""), "drained") ? "" : ", drained", end, end);
 	fprintf(out, "%8s %8s %6s  %-9s %7s %6s %4s %5s %7s %7s %7s %10s  %s%s", "SESSION", "PID", "UID",
 		"STATE", "CLASS", "WEIGHT", "SMS", "ASKED", "MEMORY", "LIMIT", "PINNED", "COMMANDS/S",
 		"PROGRAM", end);

@@ -196,7 +196,7 @@ corpus() { # corpus NAME
 	check "trial with warps outside their kernel" "$folder/tests/backend_check" --trial leave 50
 	check "trial where faults are not contained" "$folder/tests/backend_check" --trial off
 }
-for suite in trouble limits exact bursts sharing placing events timing guard device caps pauses suspend weights; do
+for suite in trouble limits exact bursts sharing placing events timing guard device caps pauses suspend drain weights; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done
 for suite in semantics contexts streams threads calls process graphs graph_memory conditions captures capture_modes text arrays checkpoint; do
@@ -254,6 +254,7 @@ server=
 check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$folder"
 check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder"
 check "suspended training" python3 -B tests/gpu/suspended_training.py --build "$folder"
+check "training on a drained device" python3 -B tests/gpu/drained.py --build "$folder"
 check "trainings that take turns" python3 -B tests/gpu/swapped_training.py --build "$folder"
 check "pointers to functions outlive an executor" bash tests/gpu/kept_pointers.sh "$folder" "$device/kept_pointers" \
 	"$device/corpus/vector_add"

@@ -132,6 +132,34 @@ class Devices(unittest.TestCase):
         program.stdin.flush()
         self.assertEqual(program.stdout.readline(), '810\n')
 
+    def test_one_is_drained_or_all(self):
+        def states():
+            return [one['device']['state'] for one in self.show('status')]
+
+        def executors():
+            return [sum(len(domain['executors']) for domain in one['domains']) for one in self.show('status')]
+
+        first, last = self.program(0), self.program(2)
+        self.good('drain', '2')
+        self.assertEqual(states(), ['serving', 'serving', 'drained'])
+        self.assertEqual(executors()[2], 0)
+        self.assertIn('the device is drained: programs wait', self.good('--device', '2', 'status'))
+        self.assertIn(', drained\n', self.good('--device', '2', 'top'))
+        self.assertNotIn('drained', self.good('--device', '0', 'top'))
+        rows = [row.split() for row in self.good('ps').splitlines()]
+        self.assertEqual([row[0] for row in rows], ['PID', str(first.pid), str(last.pid)])
+        self.assertEqual(rows[2][2], '0')
+        self.good('drain')
+        self.assertEqual((states(), executors()), (['drained'] * 3, [0] * 3))
+        self.good('refill', UUIDS[1])
+        self.assertEqual(states(), ['drained', 'serving', 'drained'])
+        self.good('refill')
+        self.assertEqual(states(), ['serving'] * 3)
+        self.assertEqual(self.clients(), [[first.pid], [], [last.pid]])
+        for words in ('drain', '3'), ('refill', '3'):
+            done = self.ask(*words)
+            self.assertEqual((done.returncode, done.stderr), (1, f'frmpsctl: {words[0]}: there is no device 3: the service has 3, from 0\n'))
+
     def test_verbs_of_stock_mps(self):
         first, last = self.program(0), self.program(2)
         for name in 'frmpsctl', 'nvidia-cuda-mps-control':

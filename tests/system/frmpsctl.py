@@ -223,6 +223,9 @@ class Frmpsctl(Service):
         culprit.stdin.write('crash_trap\n')
         culprit.stdout.readline()
         for name, words in commands():
+            # Another test drains devices (devices.py); here no program would be served after it.
+            if name == 'drain':
+                continue
             _, session = self.program()
             call = [*name.split(), *self.arguments(name, words, session)]
             with self.subTest(call=call):

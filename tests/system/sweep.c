@@ -413,6 +413,7 @@ enum trouble {
 	DAEMON_IS_KILLED,
 	EXECUTOR_IS_KILLED,
 	WITNESS_IS_SUSPENDED, /* while it works, and resumed */
+	DEVICE_IS_DRAINED,    /* while it works, and refilled: all workers are other ones then */
 	SERVICE_STARTS,
 };
 
@@ -437,6 +438,9 @@ static const struct target targets[] = {{"program", FAILING_PROGRAM, false, NO_T
 	{"suspending-daemon", FAILING_DAEMON, false, WITNESS_IS_SUSPENDED},
 	{"suspending-executor", FAILING_EXECUTOR, false, WITNESS_IS_SUSPENDED},
 	{"suspending-keeper", FAILING_KEEPER, false, WITNESS_IS_SUSPENDED},
+	{"draining-daemon", FAILING_DAEMON, false, DEVICE_IS_DRAINED},
+	{"draining-executor", FAILING_EXECUTOR, false, DEVICE_IS_DRAINED},
+	{"draining-keeper", FAILING_KEEPER, false, DEVICE_IS_DRAINED},
 	{"starting-holder", FAILING_HOLDER, false, SERVICE_STARTS},
 	{"starting-daemon", FAILING_DAEMON, false, SERVICE_STARTS},
 	{"starting-keeper", FAILING_KEEPER, false, SERVICE_STARTS},
@@ -483,6 +487,22 @@ static void suspend(long long session)
 		pass_time(20);
 }
 
+static bool order(const char *verb)
+{
+	char reason[256];
+
+	return !ask_with(
+		service.socket, verb, &(struct wire_names){0}, PATIENCE_S, NULL, reason, sizeof(reason));
+}
+
+static void drain(void)
+{
+	order("drain");
+	/* The first try may be what fails. */
+	for (int i = 0; i < 50 && !order("refill"); i++)
+		pass_time(20);
+}
+
 static void make_trouble(const struct target *target, const struct view *view)
 {
 	if (target->trouble == DAEMON_IS_KILLED)
@@ -491,6 +511,8 @@ static void make_trouble(const struct target *target, const struct view *view)
 		kill(view->active, SIGKILL);
 	if (target->trouble == WITNESS_IS_SUSPENDED)
 		suspend(view->witness);
+	if (target->trouble == DEVICE_IS_DRAINED)
+		drain();
 }
 
 static pid_t process_of(const struct target *target, const struct view *view)
@@ -546,7 +568,8 @@ static bool try_point(const struct target *target, enum failing_call call, long 
 		*ret_spoilt = true;
 		return failed;
 	}
-	if (target->trouble != EXECUTOR_IS_KILLED && after.active != before.active)
+	if (target->trouble != EXECUTOR_IS_KILLED && target->trouble != DEVICE_IS_DRAINED &&
+		after.active != before.active)
 		find(target, call, number, tally, "an executor that serves is replaced", 0);
 	if (target->trouble) {
 		tally->replaced += after.daemon != before.daemon;

@@ -14,17 +14,17 @@
 #include "server/tools/ask.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
+#include "tests/system/belongings.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
-#define CONFIG	  "quarantine_faults = 0\n"
-#define BIG_WORDS (UINT64_C(70) << 18) /* 70 MiB: more than is copied at a time */
-#define ALL_MIB	  150
-#define SETTINGS  64 /* words of the constant in tests/lib/moved_kernels.c */
-#define ASK_LONG  60
-#define LATER_S	  60
-#define TAKEN	  4 /* exit status: no memory */
+#define CONFIG	 "quarantine_faults = 0\n"
+#define ALL_MIB	 150
+#define SETTINGS 64 /* words of the constant in tests/lib/moved_kernels.c */
+#define ASK_LONG 60
+#define LATER_S	 60
+#define TAKEN	 BELONGINGS_TAKEN /* exit status: no memory */
 
 static struct service service;
 static int rounds; /* of `keeper`, set before it starts */
@@ -50,103 +50,6 @@ static void stop(void)
  * Programs
  */
 
-static uint32_t word_of(uint64_t i)
-{
-	return (uint32_t)(i * UINT64_C(2654435761) >> 7);
-}
-
-static CUdeviceptr filled(uint64_t count)
-{
-	uint32_t *words = malloc(count * 4);
-	CUdeviceptr memory;
-
-	ck_assert_ptr_nonnull(words);
-	for (uint64_t i = 0; i < count; i++)
-		words[i] = word_of(i);
-	ck_cuda(cuMemAlloc_v2(&memory, count * 4));
-	ck_cuda(cuMemcpyHtoD_v2(memory, words, count * 4));
-	free(words);
-	return memory;
-}
-
-static CUresult is_whole(CUdeviceptr memory, uint64_t count, bool *ret_whole)
-{
-	uint32_t *words = malloc(count * 4);
-	CUresult r = cuMemcpyDtoH_v2(words, memory, count * 4);
-
-	for (uint64_t i = 0; !r && i < count; i++)
-		*ret_whole &= words[i] == word_of(i);
-	free(words);
-	return r;
-}
-
-/* What it has of everything that lies in device memory or names it. */
-struct belongings {
-	CUdeviceptr big, second, small, counter;
-	CUdeviceptr host; /* host memory with a handle, which stays where it is */
-	CUgraphExec graph;
-	CUstream stream;
-	uint32_t counted;
-};
-
-/* Words of host memory; another piece of it is mapped nowhere. */
-static CUdeviceptr host_words(void)
-{
-	const CUmemAllocationProp properties = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
-	CUmemGenericAllocationHandle handle, spare;
-	CUdeviceptr address;
-
-	ck_cuda(cuMemCreate(&spare, 2 << 20, &properties, 0));
-	ck_cuda(cuMemCreate(&handle, 2 << 20, &properties, 0));
-	ck_cuda(cuMemAddressReserve(&address, 2 << 20, 0, 0, 0));
-	ck_cuda(cuMemMap(address, 2 << 20, 0, handle, 0));
-	return address;
-}
-
-static void settle_in(struct belongings *own)
-{
-	static uint32_t one = 1;
-	CUgraphNode node;
-	CUgraph graph;
-	CUDA_KERNEL_NODE_PARAMS params = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
-	void *arguments[] = {&own->counter, &one}, *host_arguments[] = {&own->host, &one};
-
-	own->big = filled(BIG_WORDS);
-	own->second = filled(BIG_WORDS);
-	own->small = filled(1000);
-	own->counter = device_words(1, 0);
-	own->host = host_words();
-	own->counted = 0;
-	params.func = kernel("count_up");
-	params.blockDimX = params.blockDimY = params.blockDimZ = 1;
-	params.kernelParams = arguments;
-	ck_cuda(cuGraphCreate(&graph, 0));
-	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
-	params.kernelParams = host_arguments;
-	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
-	ck_cuda(cuGraphInstantiateWithFlags(&own->graph, graph, 0));
-	ck_cuda(cuStreamCreate(&own->stream, CU_STREAM_NON_BLOCKING));
-}
-
-/* Return: 0 it is all there and works, 2 it is not, 3 told an error */
-static int look_round(struct belongings *own)
-{
-	uint32_t count = 0;
-	bool whole = true;
-	CUresult r = cuGraphLaunch(own->graph, own->stream);
-
-	r = r ? r : cuStreamSynchronize(own->stream);
-	r = r ? r : is_whole(own->big, BIG_WORDS, &whole);
-	r = r ? r : is_whole(own->second, BIG_WORDS, &whole);
-	r = r ? r : is_whole(own->small, 1000, &whole);
-	r = r ? r : cuMemcpyDtoH_v2(&count, own->counter, 4);
-	own->counted++;
-	if (r)
-		return r == CUDA_ERROR_MPS_CLIENT_TERMINATED ? TAKEN : 3;
-	return whole && count == own->counted && *(uint32_t *)(uintptr_t)own->host == own->counted ? 0 : 2;
-}
-
 /* Looks round at each order, `rounds` times. */
 static int keeper(int progress, int orders)
 {
@@ -154,12 +57,12 @@ static int keeper(int progress, int orders)
 	int r;
 
 	driver_open();
-	settle_in(&own);
+	belongings_make(&own);
 	ck_cuda(cuCtxSynchronize());
 	report(progress);
 	for (int i = 0; i < rounds; i++) {
 		ordered(orders, true);
-		r = look_round(&own);
+		r = belongings_use(&own);
 		if (r)
 			return r;
 		report(progress);
@@ -467,7 +370,7 @@ static int with_constant(int progress, int orders)
 	ck_cuda(cuModuleGetGlobal_v2(&settings, &bytes, kernels(), "settings"));
 	out = device_words(SETTINGS, 0);
 	for (uint32_t i = 0; i < SETTINGS; i++)
-		words[i] = word_of(i);
+		words[i] = belongings_word(i);
 	ck_cuda(cuMemcpyHtoD_v2(settings, words, sizeof(words)));
 	report(progress);
 	ordered(orders, true);
@@ -567,7 +470,7 @@ static int with_kernel(int progress, int orders)
 	uint32_t *word;
 
 	driver_open();
-	filled(1000);
+	belongings_filled(1000);
 	word = shared_word();
 	ck_cuda(launch_spin(word, 1, NULL));
 	report(progress);
@@ -619,11 +522,11 @@ static int busy(int progress, int orders)
 	int r = 0;
 
 	driver_open();
-	settle_in(&own);
+	belongings_make(&own);
 	while (!r && !ordered(orders, false)) {
 		for (int i = 0; i < 300; i++, own.counted++)
 			ck_cuda(cuGraphLaunch(own.graph, own.stream));
-		r = look_round(&own);
+		r = belongings_use(&own);
 		report(progress);
 	}
 	return r;

@@ -340,7 +340,8 @@ static void find_workers(struct fake *fake)
 
 	for (unsigned i = 0; i < fake->child_count; i++)
 		fake->children[i].worker = NULL;
-	child_of(fake->daemon.keeper)->worker = fake->daemon.keeper;
+	if (fake->daemon.keeper)
+		child_of(fake->daemon.keeper)->worker = fake->daemon.keeper;
 	TAILQ_FOREACH (domain, &fake->daemon.domains, link)
 		TAILQ_FOREACH (worker, &domain->workers, link)
 			child_of(worker)->worker = worker;

@@ -89,6 +89,30 @@ START_TEST(an_event_is_a_sign_without_a_process)
 }
 END_TEST
 
+/* The library has the device open until then. */
+START_TEST(it_can_be_stopped)
+{
+	const unsigned char number = 43;
+	struct nvml *nvml;
+	int fd = open_fifo();
+
+	setenv("FRMPS_NVML", getenv("FRMPS_TEST_NVML_LIBRARY"), 1);
+	setenv("FRMPS_TEST_NVML", fifo, 1);
+	ck_assert(nvml_stop(NULL));
+	nvml = open_nvml();
+	ck_assert_int_eq(write(fd, &number, 1), 1);
+	while (!found)
+		uv_run(&loop, UV_RUN_ONCE);
+	ck_assert(!nvml_stop(nvml));
+	while (!nvml_stop(nvml))
+		uv_run(&loop, UV_RUN_ONCE);
+	/* All that is open now is the test's. */
+	close(fd);
+	ck_assert_int_eq(fds_count(), open_before);
+	nvml_free(nvml);
+}
+END_TEST
+
 /* The loop ends because the thread does. */
 START_TEST(a_library_that_is_not_there_or_refuses_is_done_without)
 {
@@ -121,6 +145,7 @@ int main(void)
 	fake_prepare();
 	tcase_add_checked_fixture(cases, begin, end);
 	tcase_add_test(cases, an_event_is_a_sign_without_a_process);
+	tcase_add_test(cases, it_can_be_stopped);
 	tcase_add_loop_test(cases, a_library_that_is_not_there_or_refuses_is_done_without, 0, 2);
 	tcase_add_test(cases, without_a_gpu_nobody_asks_for_it);
 	return suite_run(suite);

@@ -85,6 +85,8 @@ static const struct {
 		"warning  service        the service at socket has version 0.0.1", 0},
 	{"true", STATUS(SERVER_VERSION, "failed"),
 		"error    device         the service has given the device up: it fell off", 1},
+	{"true", STATUS(SERVER_VERSION, "drained"),
+		"warning  device         an operator has the device drained", 0},
 	{"sed -i 's/1048576/1024/' proc/7/limits", GOOD,
 		"warning  files          the service may open 1024 files", 0},
 	{"rm proc/7/limits", GOOD, "warning  files          limits of the service are not known", 0},

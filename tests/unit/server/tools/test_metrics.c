@@ -68,6 +68,7 @@ START_TEST(what_the_service_says_of_itself)
 	expect(text, "frmps_info{version=\"1\",backend=\"cuda\",device=\"H\"} 1");
 	expect(text, "frmps_uptime_seconds 7");
 	expect(text, "frmps_device_failed 0");
+	expect(text, "frmps_device_drained 0");
 	expect(text, "frmps_faults_total 3");
 	expect(text, "frmps_events_total{kind=\"verdict\"} 3");
 	expect(text, "frmps_events_total{kind=\"limit\"} 0");

@@ -1,0 +1,64 @@
+// See drain.h.
+
+#include "server/control/drain.h"
+
+#include <stdio.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/control/caller.h"
+#include "server/daemon/device_drain.h"
+#include "server/daemon/quota.h"
+#include "server/role.h"
+#include "server/session/userlog.h"
+
+static void on_done(void *context, int32_t code, const char *text)
+{
+	struct caller *caller = context;
+	uint64_t id = caller->awaited_id;
+
+	caller->awaited_id = 0;
+	if (code)
+		caller_refuse(caller, id, code, text);
+	else
+		caller_say(caller, id, NULL, 0);
+}
+
+/* Return: false after a refusal */
+static bool may(struct caller *caller)
+{
+	const struct caller_request *request = &caller->request;
+	char text[128];
+
+	if (!quota_is_operator(caller->guest.uid)) {
+		caller_refuse(caller, request->id, CUDA_ERROR_NOT_PERMITTED,
+			"only root and the service's own user may drain and refill a device");
+		return false;
+	}
+	if (request->argument_count > 1 || caller->awaited_id || !request->id) {
+		caller_refuse(caller, request->id, CUDA_ERROR_INVALID_VALUE,
+			"it takes nothing, or the device, and one order at a time");
+		return false;
+	}
+	if (request->argument_count && !daemon_is_named(caller->daemon, request->arguments[0])) {
+		snprintf(text, sizeof(text), "device %s is not this one, which has number %u",
+			request->arguments[0], caller->daemon->heritage->number);
+		caller_refuse(caller, request->id, CUDA_ERROR_INVALID_DEVICE, text);
+		return false;
+	}
+	userlog_event(caller->daemon, caller->guest.uid, USERLOG_operator, LOG_LEVEL_INFO,
+		"%s: an operator of uid %lld", request->command, (long long)caller->guest.uid);
+	caller->awaited_id = request->id;
+	return true;
+}
+
+void drain_answer_drain(struct caller *caller)
+{
+	if (may(caller))
+		device_drain_begin(caller->daemon, on_done, caller);
+}
+
+void drain_answer_refill(struct caller *caller)
+{
+	if (may(caller))
+		device_drain_refill(caller->daemon, on_done, caller);
+}

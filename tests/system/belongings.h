@@ -1,0 +1,32 @@
+// What a program has of everything that lies in device memory or names it, for tests that take the
+// device away from it. In children only.
+
+#ifndef FRMPS_TESTS_SYSTEM_BELONGINGS_H
+#define FRMPS_TESTS_SYSTEM_BELONGINGS_H
+
+#include <stdint.h>
+
+#include "tests/system/driver.h"
+
+/* Some 140 MiB, which are not all of one piece. */
+struct belongings {
+	CUdeviceptr big, second, small, counter;
+	CUdeviceptr host; /* host memory with a handle, which stays where it is */
+	CUgraphExec graph;
+	CUstream stream;
+	uint32_t counted;
+};
+
+/* Exit status of a program whose session was terminated. */
+#define BELONGINGS_TAKEN 4
+
+void belongings_make(struct belongings *own);
+/** Uses all of it, and looks at each byte. Return: exit status: 0 it is all there and works, 2 it
+ * is not, 3 told an error, BELONGINGS_TAKEN */
+int belongings_use(struct belongings *own);
+
+/** Device memory of so many words, word i of which is belongings_word(i). */
+CUdeviceptr belongings_filled(uint64_t count);
+uint32_t belongings_word(uint64_t i);
+
+#endif

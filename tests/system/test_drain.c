@@ -1,0 +1,681 @@
+// A device that is drained and refilled: no process of the service has it open in between, and
+// programs have every byte and every handle afterwards. Whatever is killed meanwhile, they are
+// where they were or where they were to be.
+//
+// FRMPS_TEST_DRAIN_KILLS (14) is how often something of the service is killed in the sweep.
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/belongings.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+#include "tests/system/status.h"
+
+#define CONFIG	 "quarantine_faults = 0\norphan_seconds = 1\n"
+#define ASK_LONG 120
+#define LATER_S	 60
+#define OTHER	 4711 /* a user */
+
+static struct service service;
+static int rounds; /* of `keeper`, set before it starts */
+
+static void start(void)
+{
+	ck_assert(service_start_configured(&service, CONFIG));
+}
+
+static void stop(void)
+{
+	unsetenv("FRMPS_HOST_MEMORY");
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+/*
+ * Programs
+ */
+
+/* Uses all that it has at each order, `rounds` times. */
+static int keeper(int progress, int orders)
+{
+	struct belongings own;
+	int r = 0;
+
+	driver_open();
+	belongings_make(&own);
+	ck_cuda(cuCtxSynchronize());
+	report(progress);
+	for (int i = 0; !r && i < rounds; i++) {
+		ordered(orders, true);
+		r = belongings_use(&own);
+		report(progress);
+	}
+	return r;
+}
+
+/* Has kernels on the device all the time, until it is ordered to end. */
+static int busy(int progress, int orders)
+{
+	struct belongings own;
+	int r = 0;
+
+	driver_open();
+	belongings_make(&own);
+	while (!r && !ordered(orders, false)) {
+		for (int i = 0; i < 300; i++, own.counted++)
+			ck_cuda(cuGraphLaunch(own.graph, own.stream));
+		r = belongings_use(&own);
+		report(progress);
+	}
+	return r;
+}
+
+/* Opens the driver, and has no memory before it is ordered to get some. */
+static int pauper(int progress, int orders)
+{
+	CUdeviceptr memory;
+	CUresult r;
+
+	driver_attach();
+	report(progress);
+	ordered(orders, true);
+	r = cuMemAlloc_v2(&memory, 1 << 20);
+	r = r ? r : cuMemsetD32_v2(memory, 5, 1000);
+	r = r ? r : cuCtxSynchronize();
+	report(progress);
+	return r ? 3 : 0;
+}
+
+static int with_array(int progress, int orders)
+{
+	const CUDA_ARRAY_DESCRIPTOR form = {64, 64, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+	CUarray array;
+
+	driver_open();
+	ck_cuda(cuArrayCreate_v2(&array, &form));
+	report(progress);
+	ordered(orders, true);
+	return cuArrayDestroy(array) ? 3 : 0;
+}
+
+static int with_texture(int progress, int orders)
+{
+	const CUDA_TEXTURE_DESC texture = {0};
+	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_LINEAR};
+	CUtexObject object;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&resource.res.linear.devPtr, 4096));
+	resource.res.linear.format = CU_AD_FORMAT_FLOAT;
+	resource.res.linear.numChannels = 1;
+	resource.res.linear.sizeInBytes = 4096;
+	ck_cuda(cuTexObjectCreate(&object, &resource, &texture, NULL));
+	report(progress);
+	ordered(orders, true);
+	return cuTexObjectDestroy(object) ? 3 : 0;
+}
+
+/* With kernels that keep something in the context. */
+static int held_tallier(int progress, int orders)
+{
+	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_HELD_KERNELS"), 1);
+	return tallier(progress, orders);
+}
+
+/* A kernel of it runs until it is ordered. */
+static int with_kernel(int progress, int orders)
+{
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	ck_cuda(launch_spin(word, 1, NULL));
+	report(progress);
+	ordered(orders, true);
+	*(volatile uint32_t *)word = 1;
+	return cuCtxSynchronize() ? 3 : 0;
+}
+
+/* Gets its error, and stays. */
+static int culprit(int progress, int orders)
+{
+	CUdeviceptr memory;
+	CUresult r;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&memory, 1 << 20));
+	ck_cuda(launch("crash_trap", 1, 1, NULL, NULL));
+	r = cuCtxSynchronize();
+	report(progress);
+	ordered(orders, true);
+	return r == CUDA_ERROR_LAUNCH_FAILED && cuCtxSynchronize() == r ? 0 : 2;
+}
+
+/* Return: 0 it got no session, and the error that says so */
+static int newcomer(int number)
+{
+	CUcontext context;
+	CUresult r;
+
+	(void)number;
+	r = cuInit(0);
+	r = r ? r : cuDevicePrimaryCtxRetain(&context, 0);
+	return r == CUDA_ERROR_MPS_SERVER_NOT_READY ? 0 : r ? 3 : 2;
+}
+
+/*
+ * Orders and what is to be seen
+ */
+
+static bool order(const char *command, char *ret_text, size_t size)
+{
+	const struct wire_names nothing = {0};
+
+	return !ask_with(service.socket, command, &nothing, ASK_LONG, NULL, ret_text, size);
+}
+
+static void expect_done(const char *command)
+{
+	char text[1400] = "";
+
+	ck_assert_msg(order(command, text, sizeof(text)), "%s", text);
+}
+
+/* The state of the device. */
+static bool is_device(const char *state)
+{
+	json_t *status = status_of(&service);
+	const char *is = json_string_value(json_object_get(json_object_get(status, "device"), "state"));
+	bool same = is && !strcmp(is, state);
+
+	json_decref(status);
+	return same;
+}
+
+static int count_executors(void)
+{
+	json_t *status = status_of(&service), *domain;
+	int count = 0;
+	size_t i;
+
+	json_array_foreach (json_object_get(status, "domains"), i, domain)
+		count += (int)json_array_size(json_object_get(domain, "executors"));
+	json_decref(status);
+	return count;
+}
+
+static bool has_keeper(void)
+{
+	json_t *status = status_of(&service);
+	bool has = !json_is_null(json_object_get(status, "keeper"));
+
+	json_decref(status);
+	return has;
+}
+
+static void expect_empty(void)
+{
+	pid_t pids[8];
+
+	ck_assert(is_device("drained"));
+	ck_assert_int_eq(count_executors(), 0);
+	ck_assert(!has_keeper());
+	/* The daemon alone; the holder is their parent. */
+	ck_assert_int_eq(service_children(&service, pids, 8), 1);
+	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
+		ck_assert_int_eq(service_count_chunks(&service), 0);
+}
+
+static bool is_in_state(const struct child *child, const char *state)
+{
+	return status_is_in(&service, child->pid, state);
+}
+
+static struct child begin(child_function *function, int times)
+{
+	struct child child;
+
+	rounds = times;
+	child = child_start(function);
+	child_wait(&child, 1);
+	return child;
+}
+
+static void see_it_work(const struct child *child)
+{
+	child_order(child);
+	child_wait(child, 1);
+}
+
+START_TEST(programs_go_on_where_they_were)
+{
+	struct child idle, working, poor, variables;
+
+	start();
+	idle = begin(keeper, 4);
+	working = begin(busy, 0);
+	poor = begin(pauper, 0);
+	variables = begin(moved_tallier, 0);
+	for (int i = 0; i < 3; i++) {
+		expect_done("drain");
+		expect_empty();
+		ck_assert(is_in_state(&idle, "suspended"));
+		ck_assert(is_in_state(&working, "suspended"));
+		child_drain(&working);
+		/* Calls wait. */
+		child_order(&idle);
+		pass_time(100);
+		ck_assert(!child_progresses(&idle));
+		ck_assert(!child_progresses(&working));
+		expect_empty();
+		expect_done("refill");
+		ck_assert(is_device("serving"));
+		child_wait(&idle, 1);
+		child_wait(&working, 2);
+	}
+	expect_done("drain");
+	child_order(&poor);
+	child_order(&variables);
+	pass_time(50);
+	expect_done("refill");
+	ck_assert_int_eq(child_end(&poor), 0);
+	ck_assert_int_eq(child_end(&variables), 0);
+	see_it_work(&idle);
+	ck_assert_int_eq(child_end(&idle), 0);
+	child_order(&working);
+	ck_assert_int_eq(child_end(&working), 0);
+	status_await_no_memory(&service);
+	/* Nobody was lost, and nobody judged. */
+	ck_assert_int_eq(status_counter(&service, "promotions"), 0);
+	ck_assert_int_eq(status_counter(&service, "keepers_lost"), 0);
+	ck_assert_int_eq(status_counter(&service, "faults"), 0);
+}
+END_TEST
+
+START_TEST(an_empty_service_can_be_drained_as_well)
+{
+	start();
+	expect_done("refill");
+	for (int i = 0; i < 2; i++) {
+		expect_done("drain");
+		expect_done("drain");
+		expect_empty();
+		ck_assert_int_eq(exit_status(spawn(newcomer, 0)), 0);
+		ck_assert(service_log_wait(&service, "an operator has the device drained", i + 1, LATER_S));
+		expect_done("refill");
+		expect_done("refill");
+		ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
+		status_await_no_sessions(&service);
+	}
+}
+END_TEST
+
+START_TEST(who_ends_meanwhile_leaves_nothing)
+{
+	struct child stays, goes;
+	int fds[2], threads[2];
+	time_t begin_s;
+
+	start();
+	stays = begin(keeper, 1);
+	expect_done("drain");
+	service_footprint(&service, &fds[0], &threads[0]);
+	expect_done("refill");
+	goes = begin(busy, 0);
+	expect_done("drain");
+	ck_assert_int_eq(kill(goes.pid, SIGKILL), 0);
+	ck_assert_int_eq(child_end(&goes), 1000 + SIGKILL);
+	begin_s = time(NULL);
+	do
+		service_footprint(&service, &fds[1], &threads[1]);
+	while (fds[1] > fds[0] && time(NULL) - begin_s < LATER_S);
+	ck_assert_int_le(fds[1], fds[0]);
+	expect_done("refill");
+	see_it_work(&stays);
+	ck_assert_int_eq(child_end(&stays), 0);
+	status_await_no_memory(&service);
+}
+END_TEST
+
+/* Whether a process of the service has a file open. */
+static bool has_open(const char *path)
+{
+	char link[64], target[128];
+	pid_t pids[16];
+	int count = service_children(&service, pids, 16);
+
+	for (int i = 0; i < count; i++)
+		for (int fd = 0; fd < 256; fd++) {
+			ssize_t length;
+
+			snprintf(link, sizeof(link), "/proc/%d/fd/%d", (int)pids[i], fd);
+			length = readlink(link, target, sizeof(target) - 1);
+			target[length > 0 ? length : 0] = '\0';
+			if (!strcmp(target, path))
+				return true;
+		}
+	return false;
+}
+
+/* The daemon has the device open by NVML. The library here has a FIFO in its place. */
+START_TEST(nvml_is_left_as_well)
+{
+	char folder[] = "/tmp/frmps-nvml-XXXXXX", fifo[64];
+
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(fifo, sizeof(fifo), "%s/events", folder);
+	ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+	setenv("FRMPS_NVML", getenv("FRMPS_TEST_NVML_LIBRARY"), 1);
+	setenv("FRMPS_TEST_NVML", fifo, 1);
+	start();
+	for (int i = 0; i < 2; i++) {
+		ck_assert(service_log_wait(&service, "is a witness of faults", i + 1, LATER_S));
+		ck_assert(has_open(fifo));
+		expect_done("drain");
+		ck_assert(!has_open(fifo));
+		expect_done("refill");
+	}
+	unsetenv("FRMPS_NVML");
+	unsetenv("FRMPS_TEST_NVML");
+	expect_done("drain");
+	/* One that is drained can be stopped. */
+	ck_assert_int_eq(service_stop(&service), 0);
+	service.pid = 0;
+	unlink(fifo);
+	rmdir(folder);
+}
+END_TEST
+
+/* What was suspended or paused before is so afterwards. */
+START_TEST(suspended_and_paused_programs_stay_so)
+{
+	struct child suspended, paused;
+	char number[24], text[400] = "";
+	const char *words[] = {number};
+	const struct wire_names names = {words, 1};
+
+	start();
+	suspended = begin(keeper, 1);
+	paused = begin(keeper, 1);
+	snprintf(number, sizeof(number), "%lld", status_session(&service, suspended.pid));
+	while (ask_with(service.socket, "suspend", &names, ASK_LONG, NULL, text, sizeof(text)))
+		ck_assert_msg(strstr(text, "has work") || strstr(text, "try again"), "%s", text);
+	snprintf(number, sizeof(number), "%lld", status_session(&service, paused.pid));
+	ck_assert(!ask_with(service.socket, "pause", &names, ASK_LONG, NULL, text, sizeof(text)));
+	expect_done("drain");
+	ck_assert(is_in_state(&paused, "suspended"));
+	/* Its memory has nowhere to go. */
+	ck_assert(ask_with(service.socket, "resume", &names, ASK_LONG, NULL, text, sizeof(text)));
+	ck_assert_msg(strstr(text, "drained"), "%s", text);
+	ck_assert(!ask_with(service.socket, "pause", &names, ASK_LONG, NULL, text, sizeof(text)));
+	expect_done("refill");
+	ck_assert(is_in_state(&suspended, "suspended"));
+	ck_assert(is_in_state(&paused, "paused"));
+	see_it_work(&suspended);
+	ck_assert(!ask_with(service.socket, "resume", &names, ASK_LONG, NULL, text, sizeof(text)));
+	see_it_work(&paused);
+	ck_assert_int_eq(child_end(&suspended), 0);
+	ck_assert_int_eq(child_end(&paused), 0);
+}
+END_TEST
+
+static void expect_refused(const char *why, const struct child *who)
+{
+	char text[1400] = "", name[64];
+
+	ck_assert(!order("drain", text, sizeof(text)));
+	ck_assert_msg(strstr(text, why), "%s", text);
+	snprintf(name, sizeof(name), "session %lld (process %d,", status_session(&service, who->pid),
+		(int)who->pid);
+	ck_assert_msg(strstr(text, name), "%s", text);
+	ck_assert(is_device("serving"));
+}
+
+START_TEST(what_cannot_move_is_named_before_anything_moves)
+{
+	struct child good, array, values, texture;
+
+	start();
+	good = begin(keeper, 2);
+	array = begin(with_array, 0);
+	expect_refused("CUDA arrays", &array);
+	values = begin(held_tallier, 0);
+	/* All of them in one line. */
+	expect_refused("CUDA arrays", &values);
+	expect_refused("in its executor's context alone", &array);
+	texture = begin(with_texture, 0);
+	expect_refused("texture objects", &texture);
+	ck_assert_int_eq(status_counter(&service, "sessions_suspended"), 0);
+	child_order(&array);
+	ck_assert_int_eq(child_end(&array), 0);
+	see_it_work(&good);
+	child_order(&values);
+	ck_assert_int_eq(child_end(&values), 0);
+	child_order(&texture);
+	ck_assert_int_eq(child_end(&texture), 0);
+	expect_done("drain");
+	expect_done("refill");
+	see_it_work(&good);
+	ck_assert_int_eq(child_end(&good), 0);
+}
+END_TEST
+
+/* Return: 0 the service refuses both */
+static int stranger(int number)
+{
+	char text[1400] = "";
+
+	if (setresuid(OTHER, OTHER, OTHER) || order("drain", text, sizeof(text)) ||
+		!strstr(text, "only root"))
+		return 2;
+	return order("refill", text, sizeof(text)) || !strstr(text, "only root") ? 3 : number;
+}
+
+START_TEST(it_is_the_operators_to_order)
+{
+	start();
+	if (geteuid())
+		return;
+	ck_assert_int_eq(chmod(service.folder, 0711), 0);
+	ck_assert_int_eq(exit_status(spawn(stranger, 0)), 0);
+	ck_assert(is_device("serving"));
+}
+END_TEST
+
+START_TEST(work_that_does_not_end_calls_it_off)
+{
+	struct child good, endless;
+
+	start();
+	good = begin(busy, 0);
+	endless = begin(with_kernel, 0);
+	status_await_commands(&service, endless.pid, 1);
+	expect_refused("does not end", &endless);
+	child_wait(&good, 3);
+	child_order(&endless);
+	ck_assert_int_eq(child_end(&endless), 0);
+	child_order(&good);
+	ck_assert_int_eq(child_end(&good), 0);
+}
+END_TEST
+
+START_TEST(a_program_with_an_error_is_no_obstacle)
+{
+	struct child bad;
+
+	start();
+	bad = begin(culprit, 0);
+	status_await_faults(&service, 1);
+	expect_done("drain");
+	expect_empty();
+	child_order(&bad);
+	ck_assert_int_eq(child_end(&bad), 0);
+	expect_done("refill");
+	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
+}
+END_TEST
+
+static const char *asked_what;
+
+/* Its answer may not come. */
+static int asker(int number)
+{
+	char text[1400];
+
+	(void)number;
+	order(asked_what, text, sizeof(text));
+	return 0;
+}
+
+START_TEST(the_opposite_order_wins)
+{
+	struct child child;
+	char text[1400];
+	pid_t pid;
+
+	start();
+	child = begin(keeper, 6);
+	for (int i = 0; i < 6; i++) {
+		asked_what = i % 2 ? "refill" : "drain";
+		pid = spawn(asker, 0);
+		pass_time(1 + i * 15);
+		/* Whichever of the two comes first is told of the other. */
+		order(i % 2 ? "drain" : "refill", text, sizeof(text));
+		exit_status(pid);
+		expect_done(i % 2 ? "drain" : "refill");
+		ck_assert(is_device(i % 2 ? "drained" : "serving"));
+		child_order(&child);
+		if (i % 2) {
+			expect_empty();
+			expect_done("refill");
+		}
+		child_wait(&child, 1);
+	}
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+START_TEST(a_daemon_that_dies_comes_back_drained)
+{
+	struct child child, working;
+
+	start();
+	child = begin(keeper, 2);
+	working = begin(busy, 0);
+	for (int i = 0; i < 2; i++) {
+		expect_done("drain");
+		ck_assert_int_eq(kill(status_daemon(&service), SIGKILL), 0);
+		ck_assert(service_log_wait(&service, "the daemon is back", i + 1, LATER_S));
+		expect_empty();
+		ck_assert(is_in_state(&child, "suspended"));
+		child_drain(&working);
+		child_order(&child);
+		pass_time(50);
+		ck_assert(!child_progresses(&child));
+		expect_done("refill");
+		child_wait(&child, 1);
+		child_wait(&working, 2);
+	}
+	ck_assert_int_eq(child_end(&child), 0);
+	child_order(&working);
+	ck_assert_int_eq(child_end(&working), 0);
+	status_await_no_memory(&service);
+}
+END_TEST
+
+/* One of the service's processes; the device's may not be there. */
+static void kill_something(unsigned number, int *daemons)
+{
+	pid_t daemon = status_daemon(&service), pids[16], pid = daemon;
+	int count = service_children(&service, pids, 16);
+
+	if (number % 3 && count > 1)
+		pid = pids[rand() % count];
+	*daemons += pid == daemon;
+	kill(pid, SIGKILL);
+	if (pid == daemon)
+		ck_assert(service_log_wait(&service, "the daemon is back", *daemons, LATER_S));
+}
+
+START_TEST(kills_at_any_moment_harm_nothing)
+{
+	const char *text = getenv("FRMPS_TEST_DRAIN_KILLS");
+	int kills = text ? atoi(text) : 14, daemons = 0;
+	struct child child, other;
+	bool is_drained = false;
+	pid_t pid;
+
+	start();
+	child = begin(keeper, kills);
+	other = begin(busy, 0);
+	srand(29);
+	for (int i = 0; i < kills; i++) {
+		char why[1400] = "";
+
+		asked_what = is_drained ? "refill" : "drain";
+		pid = spawn(asker, 0);
+		pass_time(1 + rand() % 200);
+		kill_something((unsigned)i, &daemons);
+		exit_status(pid);
+		is_drained = is_device("drained");
+		ck_assert(is_drained || is_device("serving") || is_device("draining"));
+		/* Every other time it is to be refilled from wherever it is. */
+		if (i % 2 && is_drained) {
+			expect_done("drain");
+			expect_empty();
+		}
+		if (i % 2) {
+			expect_done("refill");
+			is_drained = false;
+			see_it_work(&child);
+			child_drain(&other);
+			child_wait(&other, 1);
+		} else if (!is_drained && order("drain", why, sizeof(why))) {
+			is_drained = true;
+			expect_empty();
+		}
+	}
+	expect_done("refill");
+	for (int i = 0; i < kills - kills / 2; i++)
+		see_it_work(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), 0);
+	status_await_no_memory(&service);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("drain");
+	TCase *tests = tcase_create("drain");
+
+	tcase_set_timeout(tests, 600);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, programs_go_on_where_they_were);
+	tcase_add_test(tests, an_empty_service_can_be_drained_as_well);
+	tcase_add_test(tests, who_ends_meanwhile_leaves_nothing);
+	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
+		tcase_add_test(tests, nvml_is_left_as_well);
+	tcase_add_test(tests, suspended_and_paused_programs_stay_so);
+	tcase_add_test(tests, what_cannot_move_is_named_before_anything_moves);
+	tcase_add_test(tests, it_is_the_operators_to_order);
+	tcase_add_test(tests, work_that_does_not_end_calls_it_off);
+	tcase_add_test(tests, a_program_with_an_error_is_no_obstacle);
+	tcase_add_test(tests, the_opposite_order_wins);
+	tcase_add_test(tests, a_daemon_that_dies_comes_back_drained);
+	tcase_add_test(tests, kills_at_any_moment_harm_nothing);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
