@@ -23,8 +23,8 @@ static void on_done(void *context, int32_t code, const char *text)
 		caller_say(caller, id, NULL, 0);
 }
 
-/* Return: false after a refusal */
-static bool may(struct caller *caller)
+/* The caller waits from now on. Return: false after a refusal */
+static bool accept_order(struct caller *caller)
 {
 	const struct caller_request *request = &caller->request;
 	char text[128];
@@ -53,12 +53,12 @@ static bool may(struct caller *caller)
 
 void drain_answer_drain(struct caller *caller)
 {
-	if (may(caller))
+	if (accept_order(caller))
 		device_drain_begin(caller->daemon, on_done, caller);
 }
 
 void drain_answer_refill(struct caller *caller)
 {
-	if (may(caller))
+	if (accept_order(caller))
 		device_drain_refill(caller->daemon, on_done, caller);
 }

@@ -196,7 +196,7 @@ bool device_take_stay(struct worker *worker)
 		log_error("%s: it is left behind", text);
 		return true;
 	}
-	/* No program waits for a process, and the operator learns that there is one (device_drain.c). */
+	/* No program waits for it, and the operator learns of it (device_drain.c). */
 	if (daemon_is_drained(daemon))
 		return false;
 	if (!worker->domain) {

@@ -30,9 +30,14 @@
 static struct service service;
 static int rounds; /* of `keeper`, set before it starts */
 
+static void start_with(const char *text)
+{
+	ck_assert(service_start_configured(&service, text));
+}
+
 static void start(void)
 {
-	ck_assert(service_start_configured(&service, CONFIG));
+	start_with(CONFIG);
 }
 
 static void stop(void)
@@ -237,6 +242,15 @@ static void expect_empty(void)
 		ck_assert_int_eq(service_count_chunks(&service), 0);
 }
 
+/* One that starts, or goes to make room, is an obstacle for a moment. */
+static void expect_drained_in_turns(void)
+{
+	char text[1400] = "";
+
+	while (!order("drain", text, sizeof(text)))
+		ck_assert_msg(strstr(text, "try again") || strstr(text, "meanwhile"), "%s", text);
+}
+
 static bool is_in_state(const struct child *child, const char *state)
 {
 	return status_is_in(&service, child->pid, state);
@@ -300,6 +314,36 @@ START_TEST(programs_go_on_where_they_were)
 	ck_assert_int_eq(status_counter(&service, "promotions"), 0);
 	ck_assert_int_eq(status_counter(&service, "keepers_lost"), 0);
 	ck_assert_int_eq(status_counter(&service, "faults"), 0);
+}
+END_TEST
+
+/* One of the two has no room at any moment, and it may be the one that was there. */
+START_TEST(programs_that_take_turns_go_on_as_well)
+{
+	struct child one, other;
+	char text[1400] = "";
+
+	setenv("FRMPS_HOST_MEMORY", "240M", 1);
+	start_with(CONFIG "memory_policy = swap\nguard = off\n");
+	one = begin(keeper, 3);
+	/* Only who rests makes room for an allocation. */
+	pass_time(1000);
+	other = begin(busy, 0);
+	ck_assert(is_in_state(&one, "suspended"));
+	for (int i = 0; i < 3; i++) {
+		child_order(&one);
+		expect_drained_in_turns();
+		expect_empty();
+		if (!order("refill", text, sizeof(text)))
+			ck_assert_msg(strstr(text, "there is no room"), "%s", text);
+		ck_assert(is_device("serving"));
+		child_drain(&other);
+		child_wait(&one, 1);
+		child_wait(&other, 2);
+	}
+	child_order(&other);
+	ck_assert_int_eq(child_end(&one), 0);
+	ck_assert_int_eq(child_end(&other), 0);
 }
 END_TEST
 
@@ -664,6 +708,8 @@ int main(void)
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, programs_go_on_where_they_were);
+	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
+		tcase_add_test(tests, programs_that_take_turns_go_on_as_well);
 	tcase_add_test(tests, an_empty_service_can_be_drained_as_well);
 	tcase_add_test(tests, who_ends_meanwhile_leaves_nothing);
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
