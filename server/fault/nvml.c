@@ -50,6 +50,7 @@ struct listener {
 	const char *(*error)(int code);
 	int (*find)(const char *uuid, void **device);
 	int (*make)(void **set);
+	int (*release)(void *set);
 	int (*subscribe)(void *device, unsigned long long types, void *set);
 	int (*wait)(void *set, struct nvml_event *event, unsigned ms);
 };
@@ -93,8 +94,8 @@ static bool resolve(struct listener *listener)
 		void *to;
 	} calls[] = {{"nvmlInit_v2", &listener->init}, {"nvmlShutdown", &listener->shutdown},
 		{"nvmlErrorString", &listener->error}, {"nvmlDeviceGetHandleByUUID", &listener->find},
-		{"nvmlEventSetCreate", &listener->make}, {"nvmlDeviceRegisterEvents", &listener->subscribe},
-		{"nvmlEventSetWait_v2", &listener->wait}};
+		{"nvmlEventSetCreate", &listener->make}, {"nvmlEventSetFree", &listener->release},
+		{"nvmlDeviceRegisterEvents", &listener->subscribe}, {"nvmlEventSetWait_v2", &listener->wait}};
 
 	if (!library) {
 		say(listener, CANNOT, 0, "its library cannot be opened");
@@ -114,7 +115,7 @@ static bool resolve(struct listener *listener)
 
 static bool subscribe(const struct listener *listener, void **ret_set)
 {
-	void *device, *set;
+	void *device, *set = NULL;
 	int began = listener->init(), code = began;
 
 	if (!code)
@@ -125,6 +126,8 @@ static bool subscribe(const struct listener *listener, void **ret_set)
 		code = listener->subscribe(device, NVML_CRITICAL_XID, set);
 	if (code) {
 		say(listener, CANNOT, 0, listener->error(code));
+		if (set)
+			listener->release(set);
 		if (!began)
 			listener->shutdown();
 		return false;
@@ -164,6 +167,8 @@ static void *listen_in_thread(void *argument)
 
 	if (resolve(listener) && subscribe(listener, &set)) {
 		wait_for_events(listener, set);
+		/* A set keeps the device's file open, beyond the end of the library's use (580). */
+		listener->release(set);
 		listener->shutdown();
 	}
 	close(listener->fd);

@@ -23,13 +23,15 @@ EXPORT int nvmlShutdown(void);
 EXPORT const char *nvmlErrorString(int code);
 EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **device);
 EXPORT int nvmlEventSetCreate(void **set);
+EXPORT int nvmlEventSetFree(void *set);
 EXPORT int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set);
 EXPORT int nvmlEventSetWait_v2(void *set, struct event *event, unsigned ms);
 
 EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned size);
 EXPORT int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2]);
 
-static int fifo = -1;
+/* A set has a file of its own, as in the driver's library. */
+static int fifo = -1, events = -1;
 
 int nvmlInit_v2(void)
 {
@@ -73,25 +75,35 @@ int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2])
 
 int nvmlEventSetCreate(void **set)
 {
-	*set = &fifo;
+	events = dup(fifo);
+	*set = &events;
+	return events < 0 ? 999 : 0;
+}
+
+int nvmlEventSetFree(void *set)
+{
+	if (set != &events)
+		return 2;
+	close(events);
+	events = -1;
 	return 0;
 }
 
 int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set)
 {
-	return device == &fifo && set == &fifo && types == 8 ? 0 : 2;
+	return device == &fifo && set == &events && types == 8 ? 0 : 2;
 }
 
 int nvmlEventSetWait_v2(void *set, struct event *event, unsigned ms)
 {
-	struct pollfd poller = {.fd = fifo, .events = POLLIN};
+	struct pollfd poller = {.fd = events, .events = POLLIN};
 	unsigned char number;
 
-	if (set != &fifo)
+	if (set != &events)
 		return 2;
 	if (poll(&poller, 1, (int)ms) <= 0)
 		return 10;
-	if (read(fifo, &number, 1) != 1)
+	if (read(events, &number, 1) != 1)
 		return 999;
 	*event = (struct event){.device = &fifo, .type = 8, .data = number};
 	return 0;
