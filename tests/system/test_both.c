@@ -1,6 +1,6 @@
 // One process that works on two devices: memory, modules, streams, events, graphs, pinned memory
 // and threads on each, copies and waits from one to the other, and what is left when one of them
-// faults or is lost. Devices are those of the host backend.
+// faults, is lost or is drained. Devices are those of the host backend.
 
 #include <pthread.h>
 #include <signal.h>
@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "protocol/place.h"
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
@@ -906,6 +908,83 @@ START_TEST(a_lost_device_leaves_the_other)
 }
 END_TEST
 
+static void expect_done(const char *command, unsigned number)
+{
+	const struct wire_names nothing = {0};
+	char text[1400] = "";
+
+	ck_assert_msg(!ask_with(device(number)->socket, command, &nothing, 60, NULL, text, sizeof(text)),
+		"%s", text);
+}
+
+/* Device 1 is drained with work in it for which device 0 waits. */
+static int use_beside_drained(int progress, int orders)
+{
+	uint32_t *held;
+	CUevent event;
+
+	open_both();
+	held = word_of(1);
+	hold(1, held, 1);
+	ck_cuda(mix(1, sides[1].out, sides[1].in, 5, sides[1].stream));
+	ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuEventRecord(event, sides[1].stream));
+	use(0);
+	ck_cuda(cuStreamWaitEvent(sides[0].stream, event, 0));
+	report(progress);
+	ordered(orders, true);
+	__atomic_store_n(held, 1, __ATOMIC_RELEASE);
+	for (uint32_t round = 0; round < 10; round++)
+		if (!works(0, round))
+			return 2;
+	if (cuStreamQuery(sides[0].stream) != CUDA_ERROR_NOT_READY)
+		return 3;
+	report(progress);
+	ck_cuda(cuStreamSynchronize(sides[0].stream));
+	use(1);
+	return are_mixed(sides[1].out, 4, 5) && works(1, 6) ? 0 : 4;
+}
+
+START_TEST(a_drained_device_leaves_the_other)
+{
+	struct child child;
+
+	start();
+	child = child_start(use_beside_drained);
+	child_wait(&child, 1);
+	expect_done("drain", 1);
+	child_order(&child);
+	child_wait(&child, 1);
+	expect_done("refill", 1);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+START_TEST(copies_go_on_after_a_drain)
+{
+	struct child child;
+
+	start();
+	child = child_start(cross_repeatedly);
+	child_wait(&child, 2);
+	for (unsigned round = 0; round < 6; round++) {
+		unsigned first = round % 2;
+
+		expect_done("drain", first);
+		if (round / 2 != 1)
+			expect_done("drain", 1 - first);
+		child_drain(&child);
+		pass_time(50);
+		ck_assert(!child_progresses(&child));
+		expect_done("refill", round / 2 ? first : 1 - first);
+		expect_done("refill", round / 2 ? 1 - first : first);
+		child_wait(&child, 3);
+	}
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
 static int fork_with_both(int unused)
 {
 	uint32_t *word;
@@ -963,6 +1042,8 @@ int main(void)
 	tcase_add_loop_test(tests, a_wait_for_a_fault_ends, 0, 2);
 	tcase_add_test(tests, a_dead_daemon_stops_nothing);
 	tcase_add_test(tests, a_lost_device_leaves_the_other);
+	tcase_add_test(tests, a_drained_device_leaves_the_other);
+	tcase_add_test(tests, copies_go_on_after_a_drain);
 	tcase_add_test(tests, a_fork_leaves_both);
 	return suite_run(suite);
 }
