@@ -19,6 +19,9 @@ enum {
 	NVML_ERROR_UNKNOWN = 999,
 };
 
+/* nvmlGpuP2PStatus_t */
+enum { NVML_P2P_STATUS_NOT_SUPPORTED = 5 };
+
 typedef struct nvml_device *nvml_device;
 
 struct nvml_memory {

@@ -244,6 +244,22 @@ static int get_index(nvml_device asked, unsigned *ret_index)
 
 ENTRY(nvmlDeviceGetIndex, (nvml_device asked, unsigned *ret_index), get_index(asked, ret_index))
 
+/* As cuDeviceCanAccessPeer(): there are no peers, in whatever way. */
+static int get_peer_status(nvml_device one, nvml_device other, int *ret_status)
+{
+	unsigned number;
+	int r = find(one, ret_status, &number);
+
+	if (!r)
+		r = find(other, ret_status, &number);
+	if (!r)
+		*ret_status = NVML_P2P_STATUS_NOT_SUPPORTED;
+	return r;
+}
+
+ENTRY(nvmlDeviceGetP2PStatus, (nvml_device one, nvml_device other, int way, int *ret_status),
+	((void)way, get_peer_status(one, other, ret_status)))
+
 /* Identity of the device */
 
 static int put_text(const char *text, char *ret_text, unsigned size)

@@ -287,7 +287,8 @@ class Bed:
         return subprocess.run([self.server / "frmpsctl", *words], env=self.environment, capture_output=True, text=True, check=False)
 
     def python(self, program, *words, **environment):
-        return subprocess.Popen([self.server / "frmps-run", sys.executable, "-c", program, *words], stdin=subprocess.PIPE,
+        # PyTorch counts devices by NVML, and NVIDIA's knows no logical ones.
+        return subprocess.Popen([self.server / "frmps-run", "--nvml", sys.executable, "-c", program, *words], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**self.environment, **environment})
 
     def run(self, program, *words, timeout=300, **environment):

@@ -36,12 +36,14 @@ nvml, count, rows = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_uint(), []
 assert not nvml.nvmlInit_v2() and not nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
 for i in range(count.value):
     device, uuid, index, other = ctypes.c_void_p(), ctypes.create_string_buffer(96), ctypes.c_uint(), ctypes.c_void_p()
-    memory, used = (ctypes.c_ulonglong * 3)(), ctypes.c_uint(8)
+    memory, used, status = (ctypes.c_ulonglong * 3)(), ctypes.c_uint(8), ctypes.c_int()
     processes = (ctypes.c_ulonglong * 24)()
     assert not nvml.nvmlDeviceGetHandleByIndex_v2(i, ctypes.byref(device)) and not nvml.nvmlDeviceGetUUID(device, uuid, 96)
     assert not nvml.nvmlDeviceGetIndex(device, ctypes.byref(index)) and index.value == i
     assert not nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(other)) and other.value == device.value
     assert not nvml.nvmlDeviceGetMemoryInfo(device, memory)
+    assert not nvml.nvmlDeviceGetP2PStatus(device, other, 0, ctypes.byref(status)) and status.value == 5
+    assert nvml.nvmlDeviceGetP2PStatus(device, None, 0, ctypes.byref(status)) == 2
     assert not nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(used), processes)
     rows.append([uuid.value.decode(), memory[0], [processes[3 * k] & 0xffffffff for k in range(used.value)]])
 assert nvml.nvmlDeviceGetHandleByIndex_v2(count.value, ctypes.byref(device)) == 2
@@ -68,8 +70,15 @@ class Devices(unittest.TestCase):
             file.write('devices = 0,GPU-66726d70-7300-4000-8000-000000000002,1\n[device 2]\nmemory_limit = 1G\n')
         self.log = open(os.path.join(self.folder.name, 'log'), 'w+', encoding='utf-8')
         self.server = subprocess.Popen([tool('frmps-server'), '--config', configuration, '--backend', 'host'], stderr=self.log)
-        while self.ask('status', '--json').returncode or not all(one['ready'] for one in self.show('status')):
+        self.addCleanup(self.server.kill)
+        while not self.is_ready():
             self.assertIsNone(self.server.poll(), 'the service has ended')
+
+    def is_ready(self):
+        """A service of which only the first device is there yet has no list."""
+        said = self.ask('status', '--json')
+        shown = json.loads(said.stdout) if not said.returncode else {}
+        return isinstance(shown, list) and len(shown) == 3 and all(one['ready'] for one in shown)
 
     def tearDown(self):
         for program in self.programs:
