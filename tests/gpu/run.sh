@@ -258,6 +258,7 @@ check "training on a drained device" python3 -B tests/gpu/drained.py --build "$f
 check "trainings that take turns" python3 -B tests/gpu/swapped_training.py --build "$folder"
 check "pointers to functions outlive an executor" bash tests/gpu/kept_pointers.sh "$folder" "$device/kept_pointers" \
 	"$device/corpus/vector_add"
+check "several devices" python3 -B tests/gpu/devices.py --build "$folder"
 check "the size of a logical device" python3 -B tests/gpu/device_memory.py --build "$folder"
 check "what NVML shows" python3 -B tests/gpu/nvml.py --build "$folder"
 check "traces" python3 -B tests/gpu/trace.py --build "$folder"
