@@ -549,7 +549,11 @@ static void check_relocations(struct kernels *kernels)
 			Elf64_Rela rela;
 
 			memcpy(&rela, elf->image + section.sh_offset + at, sizeof(rela));
-			fits(kernels, &target, &rela);
+			/* Kernels carry whole addresses of the table. */
+			if (section.sh_info == kernels->slots && rela.r_offset % ADDRESS_BYTES)
+				refuse(kernels, LOAD_REASON_RELOCATIONS);
+			else
+				fits(kernels, &target, &rela);
 		}
 	}
 }

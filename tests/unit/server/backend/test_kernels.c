@@ -204,6 +204,21 @@ START_TEST(a_kernel_that_reads_by_an_index_carries_all)
 }
 END_TEST
 
+/* Such an address would lie beyond the last slot that a kernel carries. */
+START_TEST(addresses_between_slots_are_refused)
+{
+	const uint64_t offset = 4;
+	Elf64_Shdr section;
+
+	open_placed();
+	section = elf_section(&kernels.elf, kernels.relocations[kernels.slots]);
+	memcpy(image + section.sh_offset, &offset, sizeof(offset));
+	kernels_close(&kernels);
+	ck_assert_int_eq(read_image(), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(kernels.why, LOAD_REASON_RELOCATIONS);
+}
+END_TEST
+
 START_TEST(jumps_move_behind_the_parameters)
 {
 	const struct kernels_kernel *jumps;
@@ -484,6 +499,7 @@ int main(void)
 	tcase_add_test(tests, tables_move_behind_the_parameters);
 	tcase_add_test(tests, a_kernel_carries_what_it_reads);
 	tcase_add_test(tests, a_kernel_that_reads_by_an_index_carries_all);
+	tcase_add_test(tests, addresses_between_slots_are_refused);
 	tcase_add_test(tests, jumps_move_behind_the_parameters);
 	tcase_add_test(tests, constants_stay);
 	tcase_add_test(tests, calls_lead_to_functions);
