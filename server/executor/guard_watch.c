@@ -16,7 +16,7 @@
 //
 // A hit is the fault of the session that has the guard: CUDA_ERROR_ILLEGAL_ADDRESS. Programs of a
 // user share addresses, so another one's wild pointer can get there, as it can get into memory; but
-// the sink is two granules of 128 TiB, and the windows of sessions lie far apart.
+// the sink is two granules beside each piece of memory, and the windows of sessions lie far apart.
 //
 // While the driver handles a fault there are no looks. The driver handles a fault as a debugger
 // would, and calls that debugger at every launch from then on: in some 600 faults, two checks that
