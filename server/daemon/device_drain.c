@@ -329,7 +329,7 @@ static void look_leaving(struct device_drain *drain)
 	if (!*text && !*drain->failure)
 		survey(daemon, drain->failure);
 	else if (!*drain->failure)
-		snprintf(drain->failure, sizeof(drain->failure), "%s; try again", text);
+		append(drain->failure, "%s; try again", text);
 	if (*drain->failure) {
 		call_off(drain, drain->failure);
 	} else {
