@@ -180,7 +180,8 @@ CUresult driver_reserve(uint64_t address, uint64_t bytes)
 	return CUDA_ERROR_MAP_FAILED;
 }
 
-CUresult driver_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, CUdevice device)
+CUresult driver_map_more(
+	uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, CUdevice device)
 {
 	const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
 		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -191,6 +192,13 @@ CUresult driver_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHand
 		if (code)
 			driver.memory_unmap(address, bytes);
 	}
+	return code;
+}
+
+CUresult driver_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, CUdevice device)
+{
+	CUresult code = driver_map_more(address, bytes, handle, device);
+
 	driver.memory_release(handle);
 	return code;
 }

@@ -54,8 +54,11 @@ CUresult driver_open(char *text, size_t size);
  * cuMemAddressReserve()
  */
 CUresult driver_reserve(uint64_t address, uint64_t bytes);
-/** Maps memory for a device to read and write, or not at all, and releases the handle: the mapping
- * is a reference to the memory. Errors: as of cuMemMap() and cuMemSetAccess(). */
+/** Maps memory for a device to read and write, or not at all. The handle stays. Errors: as of
+ * cuMemMap() and cuMemSetAccess(). */
+CUresult driver_map_more(
+	uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, CUdevice device);
+/** The same, and releases the handle in each case: the mapping is a reference to the memory. */
 CUresult driver_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle, CUdevice device);
 
 /** Opens another library of the driver's, from where the driver itself is looked for. Return: for

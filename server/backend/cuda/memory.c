@@ -109,15 +109,7 @@ CUresult cuda_sink_unmap(struct backend_sink *sink, uint64_t address)
 
 CUresult cuda_sink_map(struct backend_sink *sink, uint64_t address)
 {
-	CUmemAccessDesc access = {.location = here(), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-	CUresult code = driver.memory_map(address, sink->bytes, 0, sink->handle, 0);
-
-	if (code)
-		return code;
-	code = driver.memory_access(address, sink->bytes, &access, 1);
-	if (code)
-		driver.memory_unmap(address, sink->bytes);
-	return code;
+	return driver_map_more(address, sink->bytes, sink->handle, cuda.device);
 }
 
 CUresult cuda_host_register(void *address, uint64_t bytes)

@@ -225,12 +225,18 @@ static bool long_enough(int fd, uint64_t bytes)
 	return !fstat(fd, &status) && status.st_size >= 0 && (uint64_t)status.st_size >= bytes;
 }
 
-static CUresult map_locked(uint64_t address, uint64_t bytes, int fd)
+/* True if the bytes are a window's, and nothing is mapped there. */
+static bool is_bare_locked(uint64_t address, uint64_t bytes)
 {
 	struct range *window = ranges_overlapping(&windows, address, bytes);
 
-	if (!window || address < window->address || address + bytes > window->address + window->bytes ||
-		ranges_overlapping(&chunks, address, bytes) || ranges_overlapping(&sinks, address, bytes))
+	return window && address >= window->address && address + bytes <= window->address + window->bytes &&
+	       !ranges_overlapping(&chunks, address, bytes) && !ranges_overlapping(&sinks, address, bytes);
+}
+
+static CUresult map_locked(uint64_t address, uint64_t bytes, int fd)
+{
+	if (!is_bare_locked(address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!ranges_add(&chunks, address, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -305,12 +311,7 @@ CUresult host_sink_close(struct backend_sink *sink)
 
 static CUresult map_sink_locked(const struct backend_sink *sink, uint64_t address)
 {
-	struct range *window = ranges_overlapping(&windows, address, sink->bytes);
-
-	if (!granular(address, sink->bytes) || !window || address < window->address ||
-		address + sink->bytes > window->address + window->bytes ||
-		ranges_overlapping(&chunks, address, sink->bytes) ||
-		ranges_overlapping(&sinks, address, sink->bytes))
+	if (!granular(address, sink->bytes) || !is_bare_locked(address, sink->bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!ranges_add(&sinks, address, sink->bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
