@@ -157,14 +157,22 @@ static bool make_folder(struct service *service, const char *config)
 	return fclose(file) == 0;
 }
 
-/* Of a service with several devices. */
+struct service service_of_device(const struct service *service, unsigned number)
+{
+	struct service one = *service;
+	char path[PLACE_BYTES];
+
+	if (place_of_device(service->socket, number, path))
+		snprintf(one.socket, sizeof(one.socket), "%.95s", path);
+	return one;
+}
+
 static void choose_daemon(struct service *service)
 {
 	const char *number = getenv("FRMPS_TEST_DEVICE");
-	char path[PLACE_BYTES];
 
-	if (number && place_of_device(service->socket, (unsigned)atoi(number), path))
-		snprintf(service->socket, sizeof(service->socket), "%.95s", path);
+	if (number)
+		*service = service_of_device(service, (unsigned)atoi(number));
 }
 
 static bool start(struct service *service, const char *const *extra)

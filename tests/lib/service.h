@@ -40,6 +40,9 @@ bool service_start_configured(struct service *service, const char *text);
  * or if a sanitizer spoke in any of its processes. */
 int service_stop(struct service *service);
 
+/** One device of a service with several, as a service with one: for the functions that ask. */
+struct service service_of_device(const struct service *service, unsigned number);
+
 /** Number of lines of the service's log that hold a text. */
 int service_log_count(const struct service *service, const char *text);
 

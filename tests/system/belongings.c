@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "tests/system/program.h"
+
 #define BIG_WORDS (UINT64_C(70) << 18) /* 70 MiB: more than is copied at a time */
 
 uint32_t belongings_word(uint64_t i)
@@ -92,4 +94,25 @@ int belongings_use(struct belongings *own)
 	if (r)
 		return r == CUDA_ERROR_MPS_CLIENT_TERMINATED ? BELONGINGS_TAKEN : 3;
 	return whole && count == own->counted && *(uint32_t *)(uintptr_t)own->host == own->counted ? 0 : 2;
+}
+
+int belongings_rounds;
+
+int belongings_keeper(int progress, int orders)
+{
+	struct belongings own;
+	int r;
+
+	driver_open();
+	belongings_make(&own);
+	ck_cuda(cuCtxSynchronize());
+	report(progress);
+	for (int i = 0; i < belongings_rounds; i++) {
+		ordered(orders, true);
+		r = belongings_use(&own);
+		if (r)
+			return r;
+		report(progress);
+	}
+	return 0;
 }

@@ -25,6 +25,11 @@ void belongings_make(struct belongings *own);
  * is not, 3 told an error, BELONGINGS_TAKEN */
 int belongings_use(struct belongings *own);
 
+/** A child: makes them, and at each order uses them, as often as belongings_rounds says, which is
+ * set before it starts. Reports behind each. */
+int belongings_keeper(int progress, int orders);
+extern int belongings_rounds;
+
 /** Device memory of so many words, word i of which is belongings_word(i). */
 CUdeviceptr belongings_filled(uint64_t count);
 uint32_t belongings_word(uint64_t i);

@@ -40,11 +40,8 @@ static void stop(void)
 static const struct service *device(unsigned number)
 {
 	static struct service one;
-	char path[PLACE_BYTES];
 
-	one = service;
-	ck_assert(place_of_device(service.socket, number, path));
-	snprintf(one.socket, sizeof(one.socket), "%.95s", path);
+	one = service_of_device(&service, number);
 	return &one;
 }
 

@@ -28,7 +28,6 @@
 #define OTHER	 4711 /* a user */
 
 static struct service service;
-static int rounds; /* of `keeper`, set before it starts */
 
 static void start_with(const char *text)
 {
@@ -50,24 +49,6 @@ static void stop(void)
 /*
  * Programs
  */
-
-/* Uses all that it has at each order, `rounds` times. */
-static int keeper(int progress, int orders)
-{
-	struct belongings own;
-	int r = 0;
-
-	driver_open();
-	belongings_make(&own);
-	ck_cuda(cuCtxSynchronize());
-	report(progress);
-	for (int i = 0; !r && i < rounds; i++) {
-		ordered(orders, true);
-		r = belongings_use(&own);
-		report(progress);
-	}
-	return r;
-}
 
 /* Has kernels on the device all the time, until it is ordered to end. */
 static int busy(int progress, int orders)
@@ -260,7 +241,7 @@ static struct child begin(child_function *function, int times)
 {
 	struct child child;
 
-	rounds = times;
+	belongings_rounds = times;
 	child = child_start(function);
 	child_wait(&child, 1);
 	return child;
@@ -277,7 +258,7 @@ START_TEST(programs_go_on_where_they_were)
 	struct child idle, working, poor, variables;
 
 	start();
-	idle = begin(keeper, 4);
+	idle = begin(belongings_keeper, 4);
 	working = begin(busy, 0);
 	poor = begin(pauper, 0);
 	variables = begin(moved_tallier, 0);
@@ -325,7 +306,7 @@ START_TEST(programs_that_take_turns_go_on_as_well)
 
 	setenv("FRMPS_HOST_MEMORY", "240M", 1);
 	start_with(CONFIG "memory_policy = swap\nguard = off\n");
-	one = begin(keeper, 3);
+	one = begin(belongings_keeper, 3);
 	/* Only who rests makes room for an allocation. */
 	pass_time(1000);
 	other = begin(busy, 0);
@@ -372,7 +353,7 @@ START_TEST(who_ends_meanwhile_leaves_nothing)
 	time_t begin_s;
 
 	start();
-	stays = begin(keeper, 1);
+	stays = begin(belongings_keeper, 1);
 	expect_done("drain");
 	service_footprint(&service, &fds[0], &threads[0]);
 	expect_done("refill");
@@ -450,8 +431,8 @@ START_TEST(suspended_and_paused_programs_stay_so)
 	const struct wire_names names = {words, 1};
 
 	start();
-	suspended = begin(keeper, 1);
-	paused = begin(keeper, 1);
+	suspended = begin(belongings_keeper, 1);
+	paused = begin(belongings_keeper, 1);
 	snprintf(number, sizeof(number), "%lld", status_session(&service, suspended.pid));
 	while (ask_with(service.socket, "suspend", &names, ASK_LONG, NULL, text, sizeof(text)))
 		ck_assert_msg(strstr(text, "has work") || strstr(text, "try again"), "%s", text);
@@ -491,7 +472,7 @@ START_TEST(what_cannot_move_is_named_before_anything_moves)
 	struct child good, array, values, texture;
 
 	start();
-	good = begin(keeper, 2);
+	good = begin(belongings_keeper, 2);
 	array = begin(with_array, 0);
 	expect_refused("CUDA arrays", &array);
 	values = begin(held_tallier, 0);
@@ -589,7 +570,7 @@ START_TEST(the_opposite_order_wins)
 	pid_t pid;
 
 	start();
-	child = begin(keeper, 6);
+	child = begin(belongings_keeper, 6);
 	for (int i = 0; i < 6; i++) {
 		asked_what = i % 2 ? "refill" : "drain";
 		pid = spawn(asker, 0);
@@ -615,7 +596,7 @@ START_TEST(a_daemon_that_dies_comes_back_drained)
 	struct child child, working;
 
 	start();
-	child = begin(keeper, 2);
+	child = begin(belongings_keeper, 2);
 	working = begin(busy, 0);
 	for (int i = 0; i < 2; i++) {
 		expect_done("drain");
@@ -661,7 +642,7 @@ START_TEST(kills_at_any_moment_harm_nothing)
 	pid_t pid;
 
 	start();
-	child = begin(keeper, kills);
+	child = begin(belongings_keeper, kills);
 	other = begin(busy, 0);
 	srand(29);
 	for (int i = 0; i < kills; i++) {

@@ -27,7 +27,6 @@
 #define TAKEN	 BELONGINGS_TAKEN /* exit status: no memory */
 
 static struct service service;
-static int rounds; /* of `keeper`, set before it starts */
 
 static void start_with(const char *text)
 {
@@ -49,26 +48,6 @@ static void stop(void)
 /*
  * Programs
  */
-
-/* Looks round at each order, `rounds` times. */
-static int keeper(int progress, int orders)
-{
-	struct belongings own;
-	int r;
-
-	driver_open();
-	belongings_make(&own);
-	ck_cuda(cuCtxSynchronize());
-	report(progress);
-	for (int i = 0; i < rounds; i++) {
-		ordered(orders, true);
-		r = belongings_use(&own);
-		if (r)
-			return r;
-		report(progress);
-	}
-	return 0;
-}
 
 /* Has so much memory until it is ordered to end. */
 static int taker(int progress, int orders)
@@ -160,8 +139,8 @@ static struct child start_keeper(int times)
 {
 	struct child child;
 
-	rounds = times;
-	child = child_start(keeper);
+	belongings_rounds = times;
+	child = child_start(belongings_keeper);
 	child_wait(&child, 1);
 	return child;
 }

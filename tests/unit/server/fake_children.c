@@ -542,6 +542,49 @@ void fake_warm(struct fake *fake, struct fake_child *child)
 	fake_warm_with(fake, child, 0);
 }
 
+/* The message for it is in fake->message. */
+static void play_answer(struct fake *fake, struct fake_play *play, unsigned index)
+{
+	uint64_t id = fake->message.id;
+
+	if (id && id <= play->latest[index])
+		return;
+	play->latest[index] = id ? id : play->latest[index];
+	play->answer(index);
+}
+
+bool fake_play_one(struct fake *fake, struct fake_play *play)
+{
+	fake_turn(fake);
+	for (unsigned i = 0; i < fake->child_count; i++) {
+		struct fake_child *child = &fake->children[i];
+
+		if (child->worker && child->killed) {
+			play->mapped[i] = 0;
+			fake_reap(fake, child, SIGKILL);
+			return true;
+		}
+		if (child->worker && !play->started[i]) {
+			play->started[i] = true;
+			play->start(child);
+			return true;
+		}
+		packet_close_fds(&fake->packet);
+		if (!child->worker || packet_receive(child->socket, &fake->packet))
+			continue;
+		ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
+		play_answer(fake, play, i);
+		return true;
+	}
+	return false;
+}
+
+void fake_play_all(struct fake *fake, struct fake_play *play)
+{
+	while (fake_play_one(fake, play))
+		;
+}
+
 void fake_give_chunk(struct fake_child *keeper, uint64_t id, uint64_t handle)
 {
 	struct wire_message chunk = {.type = WIRE_REPLY, .id = id};

@@ -163,6 +163,21 @@ void fake_warm_with(struct fake *fake, struct fake_child *child, unsigned sessio
 /** Keeper ready, executors warm, the first one active. Children 1 and 2 are then active and
  * standby. */
 void fake_boot(struct fake *fake);
+/** Children that do by themselves what is asked of them. All zero but the functions: none has
+ * started. */
+struct fake_play {
+	unsigned *mapped; /* by child: what it has mapped; a child that is gone has nothing */
+	void (*start)(struct fake_child *child);
+	void (*answer)(unsigned index); /* to fake->message */
+	bool started[FAKE_CHILDREN_MAX];
+	uint64_t latest[FAKE_CHILDREN_MAX]; /* by child: the latest request */
+};
+/** A turn of the daemon, and then the next thing that a child has to do: to be reaped, to start, to
+ * answer a message; a request that came before a message is not answered again. Return: whether
+ * there was any. */
+bool fake_play_one(struct fake *fake, struct fake_play *play);
+/** Until there is nothing to do. */
+void fake_play_all(struct fake *fake, struct fake_play *play);
 /** The keeper answers a request for a chunk with a descriptor. The daemon has not read it when this
  * returns. */
 void fake_give_chunk(struct fake_child *keeper, uint64_t id, uint64_t handle);

@@ -31,8 +31,6 @@ static struct fake *fake;
 static struct fake_client clients[2];
 static bool is_here[2]; /* the clients */
 static unsigned mapped[FAKE_CHILDREN_MAX];
-static bool ready[FAKE_CHILDREN_MAX];
-static uint64_t latest[FAKE_CHILDREN_MAX];
 static uint64_t handles; /* given out */
 static bool no_device;	 /* executors that start cannot open it */
 static bool is_endless;	 /* the work of the first session */
@@ -95,9 +93,6 @@ static void answer(unsigned index)
 	struct fake_child *child = &fake->children[index];
 	const uint64_t memory[2] = {UINT64_C(1) << 35, UINT64_C(1) << 36}, closed = 1;
 
-	if (fake->message.id && fake->message.id <= latest[index])
-		return;
-	latest[index] = fake->message.id ? fake->message.id : latest[index];
 	switch (fake->message.type) {
 	case WIRE_MAP_MEMORY:
 		mapped[index]++;
@@ -146,37 +141,17 @@ static void start_up(struct fake_child *child)
 		fake_reap(fake, child, child->killed ? SIGKILL : 0);
 }
 
+static struct fake_play play = {.mapped = mapped, .start = start_up, .answer = answer};
+
 /* Return: whether some child had something to do */
 static bool serve_one(void)
 {
-	fake_turn(fake);
-	for (unsigned i = 0; i < fake->child_count; i++) {
-		struct fake_child *child = &fake->children[i];
-
-		if (child->worker && child->killed) {
-			mapped[i] = 0;
-			fake_reap(fake, child, SIGKILL);
-			return true;
-		}
-		if (child->worker && !ready[i]) {
-			ready[i] = true;
-			start_up(child);
-			return true;
-		}
-		packet_close_fds(&fake->packet);
-		if (!child->worker || packet_receive(child->socket, &fake->packet))
-			continue;
-		ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
-		answer(i);
-		return true;
-	}
-	return false;
+	return fake_play_one(fake, &play);
 }
 
 static void serve_all(void)
 {
-	while (serve_one())
-		;
+	fake_play_all(fake, &play);
 }
 
 /* Time passes where nobody has anything to do. */
@@ -203,8 +178,8 @@ static void map(unsigned place)
 static void boot(void)
 {
 	memset(mapped, 0, sizeof(mapped));
-	memset(ready, 0, sizeof(ready));
-	memset(latest, 0, sizeof(latest));
+	memset(play.started, 0, sizeof(play.started));
+	memset(play.latest, 0, sizeof(play.latest));
 	handles = 0;
 	no_device = is_endless = false;
 	latest_order = 0;

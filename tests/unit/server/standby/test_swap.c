@@ -32,10 +32,8 @@ static struct fake *fake;
 static struct fake_client client;
 static struct session *session;
 static unsigned mapped[FAKE_CHILDREN_MAX]; /* bit i: place i */
-static bool ready[FAKE_CHILDREN_MAX];
-static uint64_t latest[FAKE_CHILDREN_MAX];
-static uint64_t handles; /* given out */
-static unsigned live;	 /* of these, not released */
+static uint64_t handles;		   /* given out */
+static unsigned live;			   /* of these, not released */
 static unsigned carried[2];
 static uint64_t free_bytes;
 static unsigned starts_short; /* 0: executors have room for a context; else 1 and how many had not */
@@ -128,9 +126,6 @@ static void answer(unsigned index)
 						      : 0;
 	const uint64_t memory[2] = {room, UINT64_C(1) << 36}, closed = 1;
 
-	if (fake->message.id && fake->message.id <= latest[index])
-		return;
-	latest[index] = fake->message.id ? fake->message.id : latest[index];
 	switch (fake->message.type) {
 	case WIRE_MAP_MEMORY:
 		map(index, false);
@@ -187,37 +182,17 @@ static void start_up(struct fake_child *child)
 	fake_reap(fake, child, 0);
 }
 
+static struct fake_play play = {.mapped = mapped, .start = start_up, .answer = answer};
+
 /* Return: whether some child had something to do */
 static bool serve_one(void)
 {
-	fake_turn(fake);
-	for (unsigned i = 0; i < fake->child_count; i++) {
-		struct fake_child *child = &fake->children[i];
-
-		if (child->worker && child->killed) {
-			mapped[i] = 0;
-			fake_reap(fake, child, SIGKILL);
-			return true;
-		}
-		if (child->worker && !ready[i]) {
-			ready[i] = true;
-			start_up(child);
-			return true;
-		}
-		packet_close_fds(&fake->packet);
-		if (!child->worker || packet_receive(child->socket, &fake->packet))
-			continue;
-		ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
-		answer(i);
-		return true;
-	}
-	return false;
+	return fake_play_one(fake, &play);
 }
 
 static void serve_all(void)
 {
-	while (serve_one())
-		;
+	fake_play_all(fake, &play);
 }
 
 /*
@@ -240,8 +215,8 @@ static void boot(void)
 			    third = {.type = WIRE_MAP_HANDLE, .memory = {.handle = HANDLE, .bytes = BYTES}};
 
 	memset(mapped, 0, sizeof(mapped));
-	memset(ready, 0, sizeof(ready));
-	memset(latest, 0, sizeof(latest));
+	memset(play.started, 0, sizeof(play.started));
+	memset(play.latest, 0, sizeof(play.latest));
 	handles = 0;
 	live = carried[0] = carried[1] = 0;
 	ends = failures = 0;
