@@ -721,13 +721,15 @@ static uint32_t load_bytes(uint64_t high)
 static bool note_load(const uint8_t *at, struct slots *io)
 {
 	uint64_t low, high, end;
+	uint32_t bytes;
 
 	memcpy(&low, at, sizeof(low));
 	memcpy(&high, at + sizeof(low), sizeof(high));
 	if (!is_load(low) || bits(low, 54, 5) != BANK_SLOTS)
 		return true;
-	end = offset_of(low) + load_bytes(high);
-	if (has_index(low) || !load_bytes(high) || end > (uint64_t)io->count * ADDRESS_BYTES)
+	bytes = load_bytes(high);
+	end = offset_of(low) + bytes;
+	if (has_index(low) || !bytes || end > (uint64_t)io->count * ADDRESS_BYTES)
 		return false;
 	for (uint64_t i = offset_of(low) / ADDRESS_BYTES; i * ADDRESS_BYTES < end; i++)
 		io->place[i] = 1;

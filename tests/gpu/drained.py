@@ -10,9 +10,7 @@ Exit status: 1 if a checksum differs, a program or an order fails, or something 
 PyTorch.
 """
 
-import argparse
 import contextlib
-import importlib.util
 import os
 import pathlib
 import random
@@ -23,10 +21,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
-from matrix_systems import Frmps  # noqa: E402
 from processes import with_children  # noqa: E402
-from suspended_training import STEPS, Failed, result, start  # noqa: E402
-from systems import is_gpu_here  # noqa: E402
+from suspended_training import STEPS, Failed, disturbed, parser_of, result, start  # noqa: E402
 
 PATIENCE = 60
 
@@ -117,26 +113,7 @@ def play(system, times):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
-    parser.add_argument("--times", type=int, default=12)
-    parser.add_argument("--seed", type=int, default=7)
-    options = parser.parse_args()
-    if not is_gpu_here() or not importlib.util.find_spec("torch"):
-        print("no GPU, or no PyTorch")
-        return 77
-    random.seed(options.seed)
-    system = Frmps(options.build.resolve(), {}, "cuda")
-    system.up()
-    try:
-        play(system, options.times)
-    except Failed as problem:
-        print(f"FAIL  {problem}")
-        print("\n".join(system.log.since(0)[-20:]))
-        return 1
-    finally:
-        system.down()
-    return 0
+    return disturbed(parser_of(__doc__, 12, 7).parse_args(), play)
 
 
 if __name__ == "__main__":

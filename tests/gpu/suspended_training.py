@@ -178,15 +178,17 @@ def play(system, times):
         print(f"ok    {name}: suspended {done[name]} times")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(text, times, seed):
+    """The options of a script that disturbs these programs."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
-    parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=5)
-    parser.add_argument("--program", choices=(*STEPS, "fault"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.program:
-        return globals()[options.program]()
+    parser.add_argument("--times", type=int, default=times)
+    parser.add_argument("--seed", type=int, default=seed)
+    return parser
+
+
+def disturbed(options, disturbance):
+    """Plays it with a service. Return: exit status"""
     if not is_gpu_here() or not importlib.util.find_spec("torch"):
         print("no GPU, or no PyTorch")
         return 77
@@ -194,13 +196,21 @@ def main():
     system = Frmps(options.build.resolve(), {}, "cuda")
     system.up()
     try:
-        play(system, options.times)
+        disturbance(system, options.times)
     except Failed as problem:
         print(f"FAIL  {problem}")
+        print("\n".join(system.log.since(0)[-20:]))
         return 1
     finally:
         system.down()
     return 0
+
+
+def main():
+    parser = parser_of(__doc__, 20, 5)
+    parser.add_argument("--program", choices=(*STEPS, "fault"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    return globals()[options.program]() if options.program else disturbed(options, play)
 
 
 if __name__ == "__main__":
