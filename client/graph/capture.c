@@ -101,8 +101,8 @@ static void publish(void)
 	}
 	word_set(&capture_strict, strict);
 	word_set(&capture_count, count);
-	SESSION_FOREACH(session)
-	word_set(&session->streams.legacy->capturing, has_blocking(session) ? IMPLICIT : OFF);
+	SESSION_FOREACH (session)
+		word_set(&session->streams.legacy->capturing, has_blocking(session) ? IMPLICIT : OFF);
 }
 
 static void invalidate(struct capture *capture)

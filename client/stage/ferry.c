@@ -70,9 +70,9 @@ static struct gear *find_gear(const struct session *session, uint64_t piece_byte
 	struct gear *gear;
 
 	pthread_mutex_lock(&lock);
-	SLIST_FOREACH(gear, &spare, next)
-	if (gear->session == session && gear->piece_bytes == piece_bytes)
-		break;
+	SLIST_FOREACH (gear, &spare, next)
+		if (gear->session == session && gear->piece_bytes == piece_bytes)
+			break;
 	if (gear)
 		SLIST_REMOVE(&spare, gear, gear, next);
 	pthread_mutex_unlock(&lock);

@@ -310,9 +310,9 @@ uint32_t device_sms(void)
 /* As device_sms(), of any device; 0 also without a session on it. */
 static uint32_t sms_of(const struct client_device *d)
 {
-	SESSION_FOREACH(session)
-	if (d == &session->device)
-		return granted_sms(session);
+	SESSION_FOREACH (session)
+		if (d == &session->device)
+			return granted_sms(session);
 	return 0;
 }
 

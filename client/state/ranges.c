@@ -200,8 +200,8 @@ static struct range *find(uint64_t address)
 
 	range = range ? range : range_map_find(&session_self()->globals, address);
 	if (!range)
-		SESSION_FOREACH(session)
-	range = range ? range : range_map_find(&session->globals, address);
+		SESSION_FOREACH (session)
+			range = range ? range : range_map_find(&session->globals, address);
 	return range;
 }
 

@@ -32,9 +32,9 @@ void session_begin(struct session *session)
 
 struct session *session_holding(uint64_t address)
 {
-	SESSION_FOREACH(session)
-	if (address - session->connection.window_base < WINDOW_BYTES)
-		return session;
+	SESSION_FOREACH (session)
+		if (address - session->connection.window_base < WINDOW_BYTES)
+			return session;
 	return NULL;
 }
 

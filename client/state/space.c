@@ -385,24 +385,23 @@ static bool is_reserved(struct space *space, uint64_t address, uint64_t bytes)
 
 struct session *space_owner(uint64_t address, uint64_t bytes)
 {
-	SESSION_FOREACH(session)
-	if (is_reserved(&session->space, address, bytes))
-		return session;
+	SESSION_FOREACH (session)
+		if (is_reserved(&session->space, address, bytes))
+			return session;
 	return NULL;
 }
 
 bool space_is_host(uint64_t address)
 {
-	SESSION_FOREACH(session)
-	if (address - session->space.host.base < session->space.host.bytes)
-		return true;
+	SESSION_FOREACH (session)
+		if (address - session->space.host.base < session->space.host.bytes)
+			return true;
 	return false;
 }
 
 bool space_is_window(uint64_t address)
 {
-	SESSION_FOREACH(session)
-	{
+	SESSION_FOREACH (session) {
 		SESSION_SCOPE(session);
 		if (address - session->connection.window_base < WINDOW_BYTES ||
 			(atomic_load_explicit(&session->space.further, memory_order_relaxed) &&

@@ -409,8 +409,7 @@ CUresult wait_everywhere(void)
 {
 	CUresult r = wait_all(), other;
 
-	SESSION_FOREACH(session)
-	{
+	SESSION_FOREACH (session) {
 		if (session == session_self())
 			continue;
 		other = wait_session(session);

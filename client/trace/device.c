@@ -202,17 +202,17 @@ void device_look(uint64_t now)
 	bool wanted = command_collect(&device.pending);
 
 	settle(now);
-	SESSION_FOREACH(session)
-	if (!session->clocks.over)
-		look_at_clocks(&session->clocks, now, wanted);
+	SESSION_FOREACH (session)
+		if (!session->clocks.over)
+			look_at_clocks(&session->clocks, now, wanted);
 }
 
 bool device_waits(void)
 {
 	bool waits = !STAILQ_EMPTY(&device.pending);
 
-	SESSION_FOREACH(session)
-	waits |= !session->clocks.over && session->clocks.command;
+	SESSION_FOREACH (session)
+		waits |= !session->clocks.over && session->clocks.command;
 	return waits;
 }
 

@@ -267,8 +267,8 @@ static void *run(void *unused)
 	while (!last) {
 		turn_begin(is_idle, &closing, &since);
 		device_look(clock_now_ns());
-		SESSION_FOREACH(session)
-		look_for_error(session);
+		SESSION_FOREACH (session)
+			look_for_error(session);
 		last = !trace_file_write();
 		/* There is room for the remark now. */
 		look_for_losses();

@@ -32,8 +32,7 @@ void shim_setup(void)
 void shim_teardown(void)
 {
 	/* Nobody else ever closes them: the shim leaves that to the end of the process. */
-	SESSION_FOREACH(session)
-	{
+	SESSION_FOREACH (session) {
 		close(session->connection.control_fd);
 		close(session->connection.doorbell_fd);
 	}
