@@ -156,6 +156,11 @@ static CUresult connect_service(bool *ret_has_session)
 	mps_report_unsupported();
 	r = list_devices(list, answer, ret_has_session);
 	control_answer_free(answer);
+	if (r == CUDA_ERROR_NO_DEVICE && list)
+		client_log(CLIENT_LOG_ERROR,
+			"CUDA_VISIBLE_DEVICES=%.64s names no device of the service: its numbers count in the "
+			"service's list of %u",
+			list, device_listed());
 	return r;
 }
 

@@ -137,9 +137,25 @@ END_TEST
 static int name_nothing(int with)
 {
 	static const char *const lists[] = {"4", "GPU-66726d70", "MIG-66726d70", "", "none"};
+	const char *words =
+		with < 2 ? "names no device of the service: its numbers count in the service's list of 4"
+			 : "";
+	FILE *log = tmpfile();
+	char *text = NULL;
+	size_t size = 0;
+	CUresult r;
 
+	ck_assert_ptr_nonnull(log);
+	dup2(fileno(log), STDERR_FILENO);
 	setenv("CUDA_VISIBLE_DEVICES", lists[with], 1);
-	return cuInit(0) == CUDA_ERROR_NO_DEVICE ? 0 : 2;
+	r = cuInit(0);
+	rewind(log);
+	if (getdelim(&text, &size, '\0', log) < 0)
+		text = strdup("");
+	ck_assert_msg(strstr(text, words), "%s", text);
+	free(text);
+	fclose(log);
+	return r == CUDA_ERROR_NO_DEVICE ? 0 : 2;
 }
 
 START_TEST(a_list_without_a_device_is_refused)
