@@ -28,6 +28,9 @@
 #define EAGER_NS UINT64_C(20000)
 /* A yield that takes this long has let another thread run: otherwise a yield takes some 0.5 us. */
 #define SWITCH_NS UINT64_C(3000)
+/* How long a thread believes that others want its processor. */
+#define CROWD_LEAST_NS UINT64_C(1000000)
+#define CROWD_MOST_NS  UINT64_C(1000000000)
 
 bool wait_launches;
 
@@ -126,17 +129,31 @@ static bool any_is_done(const struct wait_target *targets, uint32_t count)
 	return false;
 }
 
-/* True if the calling thread's latest yield has let another thread run. */
-static __thread bool is_crowded;
-
 /* If there are more runnable threads than processors, a spinning thread delays the others, and so
- * perhaps the executor's thread that it waits for. */
-static void give_way(void)
+ * perhaps the executor's thread that it waits for. A yield that lets another thread run shows that,
+ * and costs a slice of some milliseconds. So a thread that has lost one believes it for a while,
+ * each time for twice as long. */
+static __thread struct {
+	uint64_t until;	   /* ns */
+	uint64_t believed; /* ns; 0: the latest yield has let no other thread run */
+} crowd;
+
+/* Return: true if another thread has run: the calling one had better sleep */
+static bool give_way(void)
 {
-	uint64_t begin = clock_now_ns();
+	uint64_t begin = clock_now_ns(), now;
 
 	sched_yield();
-	is_crowded = clock_now_ns() - begin >= SWITCH_NS;
+	now = clock_now_ns();
+	if (now - begin < SWITCH_NS) {
+		crowd.believed = 0;
+		return false;
+	}
+	crowd.believed = crowd.believed ? 2 * crowd.believed : CROWD_LEAST_NS;
+	if (crowd.believed > CROWD_MOST_NS)
+		crowd.believed = CROWD_MOST_NS;
+	crowd.until = now + crowd.believed;
+	return true;
 }
 
 /* Spins, and yields meanwhile unless the context asks for spinning. Where other threads want the
@@ -149,18 +166,17 @@ static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 	struct shm_server_header *server = session->connection.view.server;
 	bool yields = thread_scheduling() != CU_CTX_SCHED_SPIN;
 	uint64_t begin = clock_now_ns(), passed = 0;
+	bool is_crowded = begin < crowd.until;
 
 	while (passed < ns) {
 		bool late = passed >= EAGER_NS;
 
-		if (look_at_each(targets, count, !late || is_crowded) && is_believed(session))
+		if (look_at_each(targets, count, !late) && is_believed(session))
 			return true;
 		/* The executor writes this cache line when it takes records, so looks are rare. */
 		if (word_relaxed(&server->state) > SHM_SESSION_HELD)
 			return false;
-		if (yields && (late || is_crowded))
-			give_way();
-		if (yields && is_crowded)
+		if (yields && (is_crowded || (late && give_way())))
 			return false;
 		passed = clock_now_ns() - begin;
 	}

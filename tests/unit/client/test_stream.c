@@ -766,6 +766,52 @@ START_TEST(a_wait_whose_processor_was_taken_sleeps)
 }
 END_TEST
 
+enum { WAITS = 20 };
+
+static _Atomic uint64_t waits_behind; /* the ring's tail before a wait; 0: there is none */
+
+static void *wait_again_and_again(void *context)
+{
+	CUresult result = cuCtxSetCurrent(context);
+	CUdeviceptr p = 0;
+
+	result = result ? result : cuMemAlloc_v2(&p, 64);
+	result = result ? result : cuCtxSynchronize();
+	for (int i = 0; i < WAITS; i++) {
+		shim_pause();
+		result = result ? result : cuMemsetD8Async(p, 1, 64, CU_STREAM_LEGACY);
+		atomic_store(&waits_behind, word_acquire(&session_self()->connection.view.client->tail));
+		result = result ? result : cuCtxSynchronize();
+	}
+	return (void *)(uintptr_t)result;
+}
+
+/* It does not try again in each wait, but after a while that becomes longer. */
+START_TEST(a_thread_believes_for_a_while_that_others_want_its_processor)
+{
+	uint64_t begin = clock_now_ns(), tail;
+	unsigned tries;
+	pthread_t thread;
+
+	session_self()->connection.spin_us = 3600u * 1000000u;
+	atomic_store(&yields, 0);
+	atomic_store(&yield_ns, 20000);
+	ck_assert_int_eq(pthread_create(&thread, NULL, wait_again_and_again, shim_context), 0);
+	for (int i = 0; i < WAITS; i++) {
+		while (!(tail = atomic_exchange(&waits_behind, 0)))
+			syscall(SYS_sched_yield);
+		while (!sleeps(tail))
+			syscall(SYS_sched_yield);
+		shim_resume();
+	}
+	end_to_wait(thread);
+	tries = atomic_load(&yields);
+	ck_assert_uint_ge(tries, 1);
+	/* One, two, four ... ms lie between them. */
+	ck_assert_uint_ge((clock_now_ns() - begin) / 1000000, (UINT64_C(1) << (tries - 1)) - 1);
+}
+END_TEST
+
 START_TEST(a_context_that_asks_for_spinning_keeps_the_processor)
 {
 	pthread_t thread;
@@ -1030,6 +1076,7 @@ int main(void)
 	tcase_add_test(threads, a_wait_for_credit_does_not_spin);
 	tcase_add_test(threads, a_wait_that_spins_gives_way);
 	tcase_add_test(threads, a_wait_whose_processor_was_taken_sleeps);
+	tcase_add_test(threads, a_thread_believes_for_a_while_that_others_want_its_processor);
 	tcase_add_test(threads, a_context_that_asks_for_spinning_keeps_the_processor);
 	tcase_add_test(threads, a_full_stream_is_destroyed_without_a_wait);
 	tcase_add_loop_test(threads, a_command_and_its_early_return_are_one, 0, 3);
