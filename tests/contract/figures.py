@@ -65,37 +65,37 @@ FIRST = "programs.py --build build --rounds 1"
 
 
 def speed():
-    """From the result file that the report is made of, so that both say the same; loads from a later one."""
+    """Of two files: what a later build reached, and PyTorch programs of the report's."""
     found = {(row.scenario.name, row.point, row.number.name): row
-             for name in ("h200_full.json", "h200_loading.json") for row in summary.rows(load(name))
-             if name == "h200_full.json" or row.scenario.name == "loading"}
-    rounds = set()
+             for name in ("h200_full.json", "h200_speed.json") for row in summary.rows(load(name))}
+    rounds = {}
 
     def line(text, scenario, point, number):
         row = found[scenario, point, number]
         spreads = [row.spread(system) for system in SYSTEMS]
-        rounds.update(one.rounds for one in spreads if one)
+        rounds.setdefault(scenario.startswith("torch"), set()).update(one.rounds for one in spreads if one)
         return [text, *("" if one is None else digits(one.median) for one in spreads)]
 
     lines = table(["", *NAMES], [
         line("start of a process to its first finished kernel, ms", "first", None, "first_kernel_ms"),
-        line("… with PyTorch", "torch_first", None, "torch_first_ms"),
-        line("… behind its `import torch`", "torch_first", None, "torch_first_after_import_ms"),
         line("`cuLaunchKernel`, cost to the caller, µs", "issue", None, "issue"),
         line("launch and wait, µs", "wait", None, "launch_and_wait"),
         line("launches a second, thousands: one program", "launching", 1, "rate_k"),
         line("… four programs together", "launching", 4, "rate_k"),
         line("… eight", "launching", 8, "rate_k"),
         line("launch and wait in 48 programs, 99th percentile, ms", "crowd", 48, "wait_p99"),
+        line("… all together, thousands a second", "crowd", 48, "rate_k"),
+        line("first launch of a loaded module, ms", "loading", None, "use"),
+        line("longest gap of 1 ms kernels beside loads, ms", "loading", None, "gap_max"),
+        line("PyTorch: start to its first finished kernel, ms", "torch_first", None, "torch_first_ms"),
         line("ResNet-50 inference, batches of 64, images/s", "torch_alone", "resnet50_batch64", "per_s"),
         line("… batches of 1", "torch_alone", "resnet50_batch1", "per_s"),
         line("transformer training, steps/s", "torch_alone", "training", "per_s"),
         line("… processor time of a step, ms", "torch_alone", "training", "cpu_ms"),
-        line("first launch of a loaded module, ms", "loading", None, "use"),
-        line("longest gap between 1 ms kernels beside a program that loads, ms", "loading", None, "gap_max"),
     ])
-    (count,) = rounds
-    return [*lines, "", f"{'One round' if count == 1 else f'Medians of {count} rounds'}, as in the [report with plots](bench/results/h200_full.html)."]
+    assert rounds[True] == {1} and rounds[False] == {1, 2}
+    return [*lines, "", "One round (the calls: two). PyTorch's are of an earlier build's "
+            "[report with plots](bench/results/h200_full.html)."]
 
 
 def source(name, command):
@@ -440,7 +440,7 @@ FILES = {
     "h200_programs.json": ("programs.py (bench/run now)", "the same for PyTorch programs"),
     "h200_eight.json": ("run.py (bench/run now)", "where the time of eight programs' launches goes"),
     "h200_full.json": ("bench/run", "[the report](h200_full.html): frmps beside native and stock MPS, one round"),
-    "h200_loading.json": ("bench/run", "code that is loaded beside long kernels"),
+    "h200_speed.json": ("bench/run", "calls, many programs, and loads with a later build"),
     "h200_beside.json": ("bench/run", "the same, also beside kernels without end, with the release; device memory of eight PyTorch programs"),
     "h200_modules.json": ("bench/run", "modules with a kernel each, up to 1024"),
     "h200_mix.json": ("bench/run", "eight heavy programs at a time"),
