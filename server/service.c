@@ -21,6 +21,7 @@
 #include "server/door/listener.h"
 #include "server/door/visitor.h"
 #include "server/fault/overdue.h"
+#include "server/fault/promote.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/notify.h"
@@ -28,6 +29,7 @@
 #include "server/loop/turn_end.h"
 #include "server/loop/watch.h"
 #include "server/daemon/compiling.h"
+#include "server/session/changes.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/due.h"
@@ -255,15 +257,59 @@ void daemon_settle(struct daemon *daemon)
 		uv_stop(daemon->loop);
 }
 
-/* Counters are for operators: those of the latest moment may be lost. */
-static void on_turn_end(void *context)
+static void carry_through(void *context)
+{
+	daemon_settle(context);
+}
+
+static void record(void *context)
 {
 	struct daemon *daemon = context;
+	struct domain *domain;
 
-	daemon_settle(daemon);
-	daemon_keep(daemon);
-	store_ring(daemon->store);
+	changes_save(daemon);
+	store_commit(daemon->store);
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		promote_recorded(domain);
+	/* A daemon that finds a child dead must know why. */
+	workers_kill(&daemon->crew);
 }
+
+static void go_on(struct session *session)
+{
+	enum session_answer answer = session->answer;
+
+	session->answer = SESSION_ANSWER_NONE;
+	if (answer == SESSION_ANSWER_WELCOME)
+		session_welcomed(session);
+	else if (answer == SESSION_ANSWER_REPLY)
+		request_answered(session);
+}
+
+static bool answered(void *context)
+{
+	struct daemon *daemon = context;
+	struct session *session, *next;
+
+	if (!daemon->has_answers)
+		return false;
+	daemon->has_answers = false;
+	session = TAILQ_FIRST(&daemon->sessions);
+	if (session)
+		session_ref(session);
+	/* Each step may end sessions. */
+	for (; session; session = next) {
+		go_on(session);
+		next = TAILQ_NEXT(session, link);
+		if (next)
+			session_ref(next);
+		session_unref(session);
+	}
+	return true;
+}
+
+static const struct turn_end_steps turn_end_steps = {
+	.change = carry_through, .record = record, .answered = answered};
 
 /*
  * Start
@@ -306,7 +352,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	daemon->records_max = STORE_BYTES;
 	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
 	daemon->greeting = timer_new(loop, visitor_take_turn, daemon);
-	daemon->turn_end = turn_end_new(loop, on_turn_end, daemon);
+	daemon->turn_end = turn_end_new(loop, &turn_end_steps, daemon);
 	log_bug_on(!daemon->stop_timer || !daemon->greeting || !daemon->turn_end);
 	overdue_init(&daemon->crew);
 	keeping_init(daemon);

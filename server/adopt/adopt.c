@@ -106,14 +106,13 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->class_default = kept.class_default;
 	daemon->partitions = kept.partitions;
 	daemon->stop_seconds = kept.stop_seconds;
-	daemon->counters = kept.counters;
+	memcpy(&daemon->counters, store_counters(daemon->store), sizeof(daemon->counters));
 	daemon->counters.daemons_lost++;
 	daemon_socket(daemon, path);
 	r = listener_adopt(daemon, path, kept.listener, kept.listener_lock, &daemon->listener);
 	/* A daemon that is shutting down has no listener. */
 	if (r < 0 && !legacy->stops)
 		return -1;
-	daemon_keep(daemon);
 	if (store_list(daemon->store, RECORD_RULES, &records))
 		record_read(records[0], &daemon->rules, sizeof(daemon->rules));
 	free(records);
@@ -165,7 +164,8 @@ static bool is_in_trouble(const struct domain *domain)
 static void place(struct domain *domain, struct worker *worker, uint32_t active)
 {
 	TAILQ_INSERT_TAIL(&domain->workers, worker, link);
-	/* The domain's record decides, because it is written last. */
+	/* The domain's record decides: of a turn that was recorded in parts, it is the last
+	 * (session/changes.c). */
 	if (worker->number == active) {
 		domain->active = worker;
 		if (worker->state != WORKER_TERMINATING)
@@ -219,7 +219,7 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 	else
 		daemon->keeper = worker;
 	/* Without the keys of missing descriptors, before anybody else gets those keys. */
-	worker_keep(worker);
+	worker_changed(worker);
 	return 0;
 }
 

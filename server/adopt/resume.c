@@ -9,7 +9,7 @@
 #include "server/daemon/sink_make.h"
 #include "server/fault/promote.h"
 #include "server/loop/shared_fd.h"
-#include "server/loop/timer.h"
+#include "server/loop/turn_end.h"
 #include "server/service.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
@@ -84,13 +84,16 @@ void resume(struct daemon *daemon)
 	struct domain *domain, *next_domain;
 	struct session *session, *next;
 
+	/* The number of crashes, before a request can crash this daemon as well. */
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		session_changed(session);
+	turn_end_now(daemon->turn_end);
 	if (daemon->keeper)
 		settle_worker(daemon->keeper);
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		settle_domain(domain);
 	for (session = TAILQ_FIRST(&daemon->sessions); session; session = next) {
 		next = TAILQ_NEXT(session, link);
-		session_keep(session);
 		resume_session(session);
 	}
 	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {

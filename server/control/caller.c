@@ -473,7 +473,7 @@ static void await_answer(struct caller *caller, const struct wire_message *messa
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
 {
 	struct caller *caller = context;
-	bool reads = !connection_queued(caller->connection);
+	bool reads = !connection_behind(caller->connection);
 
 	(void)packet;
 	if (!reads)

@@ -197,7 +197,6 @@ static void set_default_device_pinned_mem_limit(const struct verb *verb)
 		!parse_limit(verb, verb->words[1], &bytes))
 		return;
 	verb->daemon->memory_default = bytes;
-	daemon_keep(verb->daemon);
 	note(verb, "programs that start from now on have at most %s of device memory", verb->words[1]);
 }
 
@@ -230,7 +229,7 @@ static void set_device_pinned_mem_limit(const struct verb *verb)
 	if (!may_set(verb, bytes, domain->memory_limit))
 		return;
 	domain->memory_limit = bytes;
-	domain_keep(domain);
+	domain_changed(domain);
 	note(verb,
 		"programs of uid %lld that start from now on have at most %s of device memory on server %s",
 		(long long)domain->identity.uid, verb->words[2], verb->words[0]);
@@ -267,7 +266,6 @@ static void set_default_active_thread_percentage(const struct verb *verb)
 	if (!is_operator(verb) || !parse_percentage(verb, verb->words[0], &percent))
 		return;
 	verb->daemon->sm_default = percent;
-	daemon_keep(verb->daemon);
 	note(verb, "programs that start from now on have at most %u %% of the multiprocessors", percent);
 	print_percentage(verb, default_percentage(verb->daemon));
 }
@@ -295,7 +293,7 @@ static void set_active_thread_percentage(const struct verb *verb)
 	if (!may_set(verb, percent, domain->sm_percent))
 		return;
 	domain->sm_percent = percent;
-	domain_keep(domain);
+	domain_changed(domain);
 	note(verb,
 		"programs of uid %lld that start from now on have at most %u %% of the multiprocessors on "
 		"server %s",
@@ -326,7 +324,6 @@ static void set_default_client_priority(const struct verb *verb)
 		return;
 	}
 	verb->daemon->class_default = priority;
-	daemon_keep(verb->daemon);
 	note(verb, "programs that start from now on are %s",
 		priority ? "offline" : "of the class in the configuration");
 }
@@ -365,7 +362,6 @@ static void tell_partitions(struct daemon *daemon)
 {
 	struct session *session;
 
-	daemon_keep(daemon);
 	TAILQ_FOREACH (session, &daemon->sessions, link)
 		session_tell_share(session);
 	session_wake_all(daemon);

@@ -78,7 +78,6 @@ void children_look_ready(struct daemon *daemon)
 		return;
 	}
 	daemon->ready = true;
-	daemon_keep(daemon);
 	daemon_socket(daemon, path);
 	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
 		daemon->device.name, daemon->device.driver_version, path);
@@ -110,7 +109,7 @@ static void take_ready(struct worker *worker, const struct wire_ready *ready)
 		domain_fill_all(worker->domain);
 	}
 	children_look_ready(daemon);
-	worker_keep(worker);
+	worker_changed(worker);
 }
 
 /*
@@ -147,9 +146,9 @@ static bool take_due(struct worker *worker, enum worker_due due)
 static void record_trouble(struct worker *worker)
 {
 	if (worker->domain)
-		domain_keep_all(worker->domain, false);
+		domain_all_changed(worker->domain);
 	else
-		worker_keep(worker);
+		worker_changed(worker);
 }
 
 static void settle_loss(struct worker *worker)
@@ -345,7 +344,7 @@ static void executor_gone(struct domain *domain, struct worker *worker)
 	leave_out_judge(domain, worker);
 	promote_fenced(domain, worker);
 	evidence_drop(worker);
-	domain_keep_all(domain, false);
+	domain_all_changed(domain);
 	domain_fill_all(domain);
 	due_domain(domain, DOMAIN_DUE_END);
 	/* The device is known from an executor that started: this one is replaced. */

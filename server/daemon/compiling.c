@@ -188,7 +188,7 @@ static void take_code(struct request *request, const struct wire_reply *reply)
 	request->target = NULL;
 	if (request->message.type == WIRE_LOAD_MODULE && bytes > request->message.load_module.room)
 		bytes = 0;
-	if (bytes && shared_fd_keep(code, request->session->daemon->store) == 0) {
+	if (bytes && shared_fd_deposit(code, request->session->daemon->store) == 0) {
 		request_compiled(request, &(struct compiled){code, bytes, strdup(reply->text)});
 		return;
 	}

@@ -63,7 +63,6 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 	daemon->health.state = DEVICE_FAILED;
 	daemon->health.code = code;
 	snprintf(daemon->health.reason, sizeof(daemon->health.reason), "the device has failed: %s", reason);
-	daemon_keep(daemon);
 	events_note(daemon, EVENT_device, LOG_LEVEL_ERROR, &nobody,
 		"%s. All programs get code %d, and new ones are refused. Restart the service when the "
 		"device works "

@@ -111,7 +111,6 @@ static void note(struct daemon *daemon, const char *what)
 static void set_state(struct daemon *daemon, enum device_state state)
 {
 	daemon->health.state = state;
-	daemon_keep(daemon);
 }
 
 static void enter(struct device_drain *drain, enum drain_phase phase, uint64_t limit_us)
@@ -343,17 +342,13 @@ static void look_leaving(struct device_drain *drain)
  * DRAINED
  */
 
-/* The guard's memory. No record names a descriptor after its release. Return: whether there was
- * any */
+/* The guard's memory. Return: whether there was any */
 static bool drop_sink(struct session *session)
 {
-	struct chunk *sink = session->sink;
-
-	if (!sink)
+	if (!session->sink)
 		return false;
-	session->sink = NULL;
-	session_keep(session);
-	chunk_unref(sink);
+	session->sink = chunk_unref(session->sink);
+	session_changed(session);
 	return true;
 }
 

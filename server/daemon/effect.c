@@ -1,6 +1,6 @@
-// See effect.h. The daemon may die between any two steps, so their order matters. Standbys get a
-// change before its record: standbys in step know all that is recorded. The next life of the daemon
-// finds changes that an earlier life noted or dropped, and leaves them alone.
+// See effect.h. A standby that is to get a change is not in step as of the same record: standbys in
+// step know all that is recorded. The next life of the daemon finds changes that an earlier life
+// noted or dropped, and leaves them alone.
 
 #include "server/daemon/effect.h"
 
@@ -100,7 +100,7 @@ static void keep(struct request *request, const struct wire_reply *reply)
 	if (!entry)
 		return;
 	warm_entry(session, entry);
-	holdings_keep(&session->holdings, entry);
+	holdings_save(&session->holdings, entry);
 }
 
 static void count_load(struct counters *counters, const struct wire_u64s *values)

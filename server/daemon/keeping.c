@@ -36,7 +36,7 @@ void keeping_start(struct daemon *daemon)
 	if (daemon_has_failed(daemon) || daemon_is_drained(daemon))
 		return;
 	daemon->keeper_number++;
-	daemon_number_worker(daemon);
+	daemon->crew.latest++;
 	r = worker_start(&daemon->crew, &place, &daemon->keeper);
 	if (r < 0) {
 		daemon->keeper_number--;

@@ -49,6 +49,8 @@ void session_closing_again(struct session *session);
 
 /** Sends OpenSession if the session still waits for it and an executor serves. */
 void session_open(struct session *session);
+/** Welcome is sent: the session is served, unless its executor has been lost meanwhile. */
+void session_welcomed(struct session *session);
 
 /** The only end for a bad program: one log line, one counter, one disconnect. */
 void session_reject(struct session *session, const char *reason);

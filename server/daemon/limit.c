@@ -45,7 +45,7 @@ void limit_begin(struct request *request)
 	/* The session cannot move yet; request_advance() follows. */
 	if (!domain_serving(session->domain) || session->attach.worker)
 		return;
-	session_keep(session);
+	session_changed(session);
 	obstacle = move_begin(session, MOVE_LIMIT, "its kernels need larger limits than those of others",
 		LIMIT_MS, on_alone, request);
 	if (obstacle)

@@ -26,6 +26,7 @@
 #include "server/daemon/compiling.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
 #include "server/session/export.h"
 #include "server/session/guarantee.h"
 #include "server/session/handout.h"
@@ -169,17 +170,28 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 	else
 		uploads_drop(&session->uploads, &request->message);
 	/* The program may just have been disconnected, and its request freed. */
-	if (session->request) {
-		chunk_leave(request->chunk);
-		session->request = NULL;
-		session->answered = request->session_id;
-		session->asked_us = timer_now_us();
-		session->crashes = session->deaths = 0;
-		session_keep(session);
-		request_free(request);
-		move_look(session);
-		session_read_next(session);
-	}
+	if (session->request)
+		due_answer(session, SESSION_ANSWER_REPLY);
+	session_unref(session);
+}
+
+void request_answered(struct session *session)
+{
+	struct request *request = session->request;
+
+	/* The session has ended. */
+	if (!request)
+		return;
+	chunk_leave(request->chunk);
+	session->request = NULL;
+	session->answered = request->session_id;
+	session->asked_us = timer_now_us();
+	session->crashes = session->deaths = 0;
+	session_changed(session);
+	session_ref(session);
+	request_free(request);
+	move_look(session);
+	session_read_next(session);
 	session_unref(session);
 }
 
@@ -281,8 +293,6 @@ static bool is_text(const struct request *request, const struct wire_reply *repl
 static void become_text(struct request *request)
 {
 	request->is_text = true;
-	/* No executor has the request now: another daemon must not wait for this answer again. */
-	session_keep(request->session);
 	request_advance(request);
 }
 
@@ -335,11 +345,21 @@ static void on_answer(
 }
 
 /* Call before the request goes to this worker as its next. */
-static void record_sent(struct request *request, const struct worker *worker)
+static void be_sent(struct request *request, const struct worker *worker)
 {
+	request->sent = true;
 	request->worker = worker->number;
 	request->worker_id = worker->next_request;
-	session_keep(request->session);
+	session_changed(request->session);
+}
+
+/* No worker has the request now: the next life of the daemon must not wait for an answer again that
+ * this one has taken. */
+static void be_nowhere(struct request *request)
+{
+	request->sent = false;
+	request->worker = 0;
+	session_changed(request->session);
 }
 
 static void send_to_active(struct request *request, struct worker *worker)
@@ -353,8 +373,7 @@ static void send_to_active(struct request *request, struct worker *worker)
 		return;
 	}
 	message.session = request->session->number;
-	request->sent = true;
-	record_sent(request, worker);
+	be_sent(request, worker);
 	worker_request(worker, &message, &fd, fd ? 1 : 0, on_answer, request);
 }
 
@@ -420,12 +439,10 @@ static void on_chunk(
 {
 	struct request *request = context;
 
-	request->sent = false;
+	be_nowhere(request);
 	if (reply && !reply->code)
 		take_chunk(request, reply, packet);
-	if (!request->cancelled)
-		session_keep(request->session);
-	else if (request->chunk)
+	if (request->cancelled && request->chunk)
 		chunk_doom(request->chunk);
 	if (request->cancelled)
 		request_free(request);
@@ -450,12 +467,11 @@ static void ask_keeper(struct request *request)
 	if (!daemon->keeper || daemon->keeper->state != WORKER_WARM) {
 		/* The request may have been with a dying keeper, which a new daemon notices when it
 		 * repeats the request. */
-		request->sent = false;
+		be_nowhere(request);
 		reclaim_await(request);
 		return;
 	}
-	request->sent = true;
-	record_sent(request, daemon->keeper);
+	be_sent(request, daemon->keeper);
 	worker_request(daemon->keeper, &message, NULL, 0, on_chunk, request);
 }
 
@@ -527,7 +543,6 @@ static void import_memory(struct request *request)
 	values[1] = chunk_is_host(chunk);
 	request->chunk = chunk_ref(chunk);
 	effect_note(request, &reply);
-	/* The holding is recorded. */
 	exports_claim(chunk);
 	request_finish(request, &reply);
 }
@@ -600,8 +615,9 @@ void request_advance(struct request *request)
 	enum message_route route = message_row(request->message.type)->route;
 
 	if (request->sent || request->compiler || request->waits_for_compiler ||
-		request->session->daemon->adopting)
+		request->session->answer == SESSION_ANSWER_REPLY || request->session->daemon->adopting)
 		return;
+	be_nowhere(request);
 	reclaim_forget(request);
 	if (!daemon_offers_device(request->session->daemon) && !request_is_under_way(request))
 		return;
@@ -760,7 +776,7 @@ static void start(struct session *session, const struct wire_message *message, c
 	}
 	r = take_file(request);
 	if (!r && request->fd)
-		r = shared_fd_keep(request->fd, session->daemon->store);
+		r = shared_fd_deposit(request->fd, session->daemon->store);
 	if (r < 0) {
 		userlog_event(session->daemon, session->uid, USERLOG_memory, LOG_LEVEL_ERROR,
 			"session %llu gets no memory file: %s", (unsigned long long)session->number,

@@ -39,8 +39,10 @@ void request_advance(struct request *request);
 /** True if a worker has the request, or made a chunk of device memory for it. */
 bool request_is_under_way(const struct request *request);
 
-/** Answers, which ends the request: the program may send the next. */
+/** Answers with the end of the turn. */
 void request_finish(struct request *request, const struct wire_reply *reply);
+/** The answer is sent, which ends the request: the program may send the next. */
+void request_answered(struct session *session);
 
 /** Repeats a request that this worker had when the daemon died, as worker->next_request. */
 void request_send_again(struct request *request, struct worker *worker);

@@ -37,8 +37,7 @@ static void close_answered(struct session *session, const struct worker *worker)
 	for (unsigned i = 0; i < KEPT_CLOSES; i++)
 		if (session->closes[i].worker == worker->number)
 			session->closes[i] = (struct kept_call){0};
-	domain_keep(session->domain);
-	session_keep(session);
+	session_changed(session);
 }
 
 static void on_session_closed(
@@ -103,8 +102,7 @@ void session_close_again(struct session *session, struct worker *worker)
 	worker_request(worker, &message, NULL, 0, on_session_closed, session_ref(session));
 }
 
-/* Records the executors that are to close the session, before any request is sent. */
-static void record_closing(struct session *session)
+static void send_close(struct session *session)
 {
 	struct worker *worker;
 	unsigned count = 0;
@@ -114,17 +112,9 @@ static void record_closing(struct session *session)
 			continue;
 		log_bug_on(count == KEPT_CLOSES);
 		session->closes[count++] = (struct kept_call){worker->number, worker->next_request};
+		session_close_again(session, worker);
 	}
-	session_keep(session);
-}
-
-static void send_close(struct session *session)
-{
-	struct worker *worker;
-
-	TAILQ_FOREACH (worker, &session->domain->workers, link)
-		if (is_to_be_told(session, worker))
-			session_close_again(session, worker);
+	session_changed(session);
 }
 
 void session_closing_again(struct session *session)
@@ -149,18 +139,13 @@ void session_end_given_up(struct session *session)
 	session_end(session, 0);
 }
 
-/* The record first: it says CLOSING and no longer names the peer. Then connection and process are
- * closed. */
 static void let_peer_go(struct session *session)
 {
-	uint32_t connection = session->connection_key, process = session->process_key;
-
-	session->connection_key = session->process_key = 0;
-	record_closing(session);
 	session->connection = connection_shutdown(session->connection);
 	session->process = watch_free(session->process);
-	store_forget(session->daemon->store, connection);
-	store_forget(session->daemon->store, process);
+	store_forget(session->daemon->store, session->connection_key);
+	store_forget(session->daemon->store, session->process_key);
+	session->connection_key = session->process_key = 0;
 }
 
 void session_end(struct session *session, uint32_t patience_ms)

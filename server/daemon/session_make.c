@@ -93,10 +93,10 @@ static int watch_process(struct session *session)
 static int deposit_all(struct session *session, struct connection *connection)
 {
 	struct store *store = session->daemon->store;
-	int r = shared_fd_keep(session->client_fd, store);
+	int r = shared_fd_deposit(session->client_fd, store);
 
-	r = r ? r : shared_fd_keep(session->server_fd, store);
-	r = r ? r : shared_fd_keep(session->doorbell_fd, store);
+	r = r ? r : shared_fd_deposit(session->server_fd, store);
+	r = r ? r : shared_fd_deposit(session->doorbell_fd, store);
 	r = r ? r : store_deposit(store, connection_socket(connection), &session->connection_key);
 	r = r ? r : watch_process(session);
 	if (r)
@@ -232,8 +232,7 @@ int session_new(struct domain *domain, struct connection *connection, const stru
 	session_tell_share(session);
 	session->connection = connection;
 	connection_set_owner(connection, on_message, on_closed, session);
-	daemon_keep(domain->daemon);
-	session_keep(session);
+	session_changed(session);
 	session_open(session);
 	return 0;
 }

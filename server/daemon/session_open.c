@@ -16,6 +16,7 @@
 #include "server/daemon/compiling.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
 #include "server/session/guarantee.h"
 #include "server/daemon/handshake.h"
 #include "server/session/reclaim.h"
@@ -69,8 +70,34 @@ static void serve(struct session *session)
 		session_end(session, 0);
 		return;
 	}
+	due_answer(session, SESSION_ANSWER_WELCOME);
+}
+
+/* The executor that has opened the session, if it serves still. */
+static struct worker *find_opener(const struct session *session)
+{
+	struct worker *worker = domain_serving(session->domain);
+
+	return worker && worker->generation == word_acquire(&session->view.server->generation) ? worker
+											       : NULL;
+}
+
+void session_welcomed(struct session *session)
+{
+	struct worker *worker = find_opener(session);
+
+	if (session->state != SESSION_OPENING)
+		return;
+	session->open = (struct kept_call){0};
+	session_changed(session);
+	if (!worker) {
+		/* The next executor opens the session, and the program gets Welcome twice. */
+		session_open(session);
+		return;
+	}
 	session->state = SESSION_SERVED;
 	session_read_next(session);
+	session_attach(session, worker);
 	sink_request(session);
 	compiling_await(session);
 	session->daemon->counters.sessions_opened++;
@@ -86,6 +113,7 @@ static void on_opened(
 	/* An executor that is not to serve any more may still answer well. */
 	bool dying = !reply || domain_worker_is_failing(worker) || worker != session->domain->active;
 	bool ok = !dying && !reply->code;
+	const struct kept_call open = session->open;
 
 	(void)packet;
 	session->opening = NULL;
@@ -97,14 +125,13 @@ static void on_opened(
 	}
 	if (session->state == SESSION_OPENING && ok) {
 		serve(session);
-		/* Recorded with this: a Welcome that went out is sent again rather than never. */
-		if (session->state == SESSION_SERVED)
-			session_attach(session, worker);
+		/* Recorded until Welcome is sent: the next life of the daemon sends it again. */
+		if (session->answer == SESSION_ANSWER_WELCOME)
+			session->open = open;
 	} else if (session->state == SESSION_OPENING && !dying)
 		session_refuse(session, reply->code,
 			reply->text[0] ? reply->text : "the executor cannot take one more client");
-	else
-		session_keep(session);
+	session_changed(session);
 	/* The next executor opens a dying executor's session, and may serve already. */
 	if (session->state == SESSION_OPENING)
 		session_open(session);
@@ -115,7 +142,7 @@ void session_open(struct session *session)
 {
 	struct worker *worker = domain_serving(session->domain);
 
-	if (session->state == SESSION_OPENING && !session->opening && worker &&
+	if (session->state == SESSION_OPENING && !session->opening && !session->answer && worker &&
 		daemon_offers_device(session->daemon))
 		session_open_again(session, worker);
 }
@@ -130,6 +157,6 @@ void session_open_again(struct session *session, struct worker *worker)
 	word_release(&session->view.server->generation, worker->generation);
 	session->opening = worker;
 	session->open = (struct kept_call){worker->number, worker->next_request};
-	session_keep(session);
+	session_changed(session);
 	worker_request(worker, &message, fds, 3, on_opened, session_ref(session));
 }

@@ -55,7 +55,7 @@ static void on_made(
 			chunk_unref(chunk);
 	}
 	if (wanted)
-		session_keep(session);
+		session_changed(session);
 	if (wanted)
 		sink_tell_all(session);
 	else if (reply && reply->code &&

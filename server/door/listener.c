@@ -339,7 +339,6 @@ static void make_again(struct listener *listener)
 	listener->is_missed = false;
 	log_warning("socket %s was removed, and is made again", listener->path);
 	publish(listener);
-	daemon_keep(listener->daemon);
 	drop(&former, listener);
 }
 

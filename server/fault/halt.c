@@ -256,7 +256,7 @@ void halt_begin(struct domain *domain, uint64_t patience_ms)
 	promotion->progress = 0;
 	promotion->moved_us = timer_now_us();
 	promotion->halt_until_us = promotion->moved_us + patience_ms * 1000;
-	domain_keep_all(domain, false);
+	domain_all_changed(domain);
 	worker_request(domain->active, &halt, NULL, 0, on_halted, domain);
 	timer_start(timer_of(domain), LOOK_MS);
 }

@@ -72,15 +72,25 @@ bool promote_is_awaited(const struct worker *worker)
 	return true;
 }
 
-void promote_hold_sessions(struct domain *domain)
+static void hold_sessions(struct domain *domain)
 {
 	struct session *session;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (session_is_live(session)) {
-			session->evidence.held = true;
+		session->evidence.held |= session_is_live(session);
+	domain->holds = true;
+}
+
+void promote_recorded(struct domain *domain)
+{
+	struct session *session;
+
+	if (!domain->holds)
+		return;
+	domain->holds = false;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session_is_live(session))
 			session_hold(session);
-		}
 }
 
 /*
@@ -128,7 +138,7 @@ static void judge_loss(struct domain *domain)
 	domain->promotion.orphan = false;
 	domain->active = NULL;
 	/* Once more: the old executor may have written the word while stopping. */
-	promote_hold_sessions(domain);
+	hold_sessions(domain);
 	/* Nobody is left who could be at fault. */
 	if (!domain->retiring)
 		attribute(domain, worker);
@@ -155,9 +165,8 @@ static unsigned step(struct domain *domain, enum incident_event event, enum prom
 		halt_begin(domain, patience_ms(domain));
 	if (step.actions & INCIDENT_HALT_AGAIN)
 		halt_begin(domain, time_left_ms(domain));
-	/* After the record: a daemon that finds the sessions held knows of the incident. */
 	if (step.actions & (INCIDENT_BEGIN | INCIDENT_HOLD))
-		promote_hold_sessions(domain);
+		hold_sessions(domain);
 	if (step.actions & INCIDENT_FENCE)
 		halt_ask_for_fence(domain);
 	if (step.actions & INCIDENT_CHOOSE)
@@ -214,7 +223,7 @@ void promote_silent(struct domain *domain, struct worker *worker)
 		return;
 	step(domain, INCIDENT_SIGN, PROMOTE_SILENT);
 	note_sign(domain, worker, "it does not answer any more");
-	domain_keep(domain);
+	domain_changed(domain);
 }
 
 void promote_close_overdue(struct domain *domain)
@@ -304,7 +313,9 @@ static void activate(struct domain *domain, struct worker *worker)
 	worker->generation = ++domain->generation;
 	worker->state = WORKER_ACTIVE;
 	domain->active = worker;
-	domain_keep_all(domain, true);
+	/* Should the daemon die, the next life sends Activate again. */
+	domain->activate_id = worker->next_request;
+	domain_all_changed(domain);
 	send_activate(domain, worker);
 }
 
@@ -373,7 +384,7 @@ bool promote_dismiss(struct domain *domain, const char *reason)
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		session->evidence.recover = SESSION_RECOVER_NOTHING;
 	/* Before the end: a daemon that finds the executor dead knows that this is no loss. */
-	domain_keep_all(domain, false);
+	domain_all_changed(domain);
 	worker_terminate(worker, reason);
 	return true;
 }
@@ -408,7 +419,7 @@ static void serve(
 		session->evidence.held = false;
 	}
 	domain->activate_id = 0;
-	domain_keep_all(domain, false);
+	domain_all_changed(domain);
 	due_domain(domain, DOMAIN_DUE_SERVE);
 	time_limit_watch(domain);
 	domain_fill(domain);
@@ -481,6 +492,7 @@ void promote_orphan(struct domain *domain, const struct session *session)
 	log_warning("work of process %d (%s), which is gone, does not end: its executor will be replaced",
 		(int)session->pid, session->program);
 	promotion->orphan = true;
+	domain_changed(domain);
 	if (incident_is_serving(promotion->state) && can_replace(domain))
 		replace_orphan(domain);
 }

@@ -73,7 +73,8 @@ void promote_orphan(struct domain *domain, const struct session *session);
  * error. */
 void promote_over_limit(struct domain *domain, struct session *session);
 
-/** Holds the sessions of the domain, which is all that programs see of a promotion. */
-void promote_hold_sessions(struct domain *domain);
+/** The turn is recorded: holds the sessions of a domain with a new incident, which is all that
+ * programs see of a promotion. A daemon that finds sessions held must know of the incident. */
+void promote_recorded(struct domain *domain);
 
 #endif

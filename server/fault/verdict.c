@@ -230,6 +230,7 @@ static void publish_about(struct domain *domain, const struct event_about *culpr
 {
 	struct promotion *promotion = &domain->promotion;
 
+	domain_changed(domain);
 	promotion->verdict_ms = events_note(
 		domain->daemon, EVENT_verdict, LOG_LEVEL_WARNING, culprit, "%s", promotion->verdict_text);
 }

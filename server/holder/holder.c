@@ -11,17 +11,19 @@
 // descriptors; the records (store.h, records.h) give the meaning of each; adopt.c rebuilds
 // sessions, domains and workers from them. The rest follows from four rules:
 //
-//   1  The record comes first. State that is to outlive the daemon is in the records before any
-//      other process can know of it. A single store publishes a record, so a reader finds the old
-//      or the new record, never half of one.
-//   2  A message stays on its socket until its consequences are recorded (loop/connection.h). So a
-//      program's request stays on the program's socket until the daemon has answered, and a
-//      worker's answer until the daemon has acted on it. A new daemon reads again the message that
-//      the dead daemon was handling; handlers find the steps that are done in the records.
-//   3  A request to keeper or executor is recorded with its number before it is sent. A new daemon
-//      repeats the request with the same number; the receiver drops numbers that it has seen.
-//      Either the records show the answer's consequences, or the answer is on the socket, or is yet
-//      to come: the request is carried out exactly once.
+//   1  The record comes first. A turn of the daemon's loop changes, records, and then sends
+//      (loop/turn_end.h): no other process knows of a state that is not in the records. A single
+//      store makes the records of a turn count, so a reader finds the state at the end of a turn.
+//   2  A message stays on its socket until its consequences are recorded and sent. So a program's
+//      request stays on the program's socket until the daemon has answered, and a worker's answer
+//      until the daemon has acted on it. A new daemon reads again the messages that the dead daemon
+//      was handling; handlers find the steps that are done in the records.
+//   3  A request to keeper or executor is recorded with its number, perhaps before it is sent. A
+//   new
+//      daemon repeats the request with the same number; the receiver drops numbers that it has
+//      seen. Either the records show the answer's consequences, or the answer is on the socket, or
+//      is yet to come: the request is carried out exactly once. An answer to a program has no
+//      number: the record says that the program waits until the answer is sent.
 //   4  The program may get an answer twice (rule 2); the client drops an answer that it does not
 //      wait for (client/link/).
 //

@@ -2,9 +2,16 @@
 //
 // The memory is a row of blocks. Each block has its slots' length at its head, and each slot holds
 // one record or none, so a reader finds every record at any moment of the writer's work. A slot is
-// written while its `type` is RECORD_NONE; storing the type publishes the record. Of two records of
-// the same type and key the younger counts. Only this life knows the free slots; the next life
-// finds them by reading.
+// written while its `type` is RECORD_NONE; storing the type completes the record.
+//
+// A turn is a transaction. Each record has the version of its begin and, once it is dropped, that
+// of its end. One word says which versions count, and store_commit() changes that word with a
+// single store. The next life takes a record whose begin counts and whose end does not. Slots
+// whose end counts are used again. Only this life knows the free slots; the next life finds them
+// by reading.
+//
+// Orders on the holder's board follow the commit: no record names a descriptor that the holder has
+// closed, and no end of a process is settled whose consequences are not recorded.
 
 #include "server/holder/store.h"
 
@@ -35,19 +42,28 @@
 struct block {
 	uint32_t magic;
 	_Atomic uint32_t slot_bytes; /* 0: not in use yet */
+	_Atomic uint64_t committed;  /* of the first block: versions up to this count */
 };
 
 struct record {
 	_Atomic uint32_t type; /* enum record_type */
 	uint32_t bytes;
 	uint64_t key, version;
-	uint64_t check; /* of all of the above and the payload */
+	uint64_t check;		/* of all of the above and the payload */
+	_Atomic uint64_t ended; /* the version that drops the record; 0: none */
 	_Alignas(8) uint8_t payload[];
 };
 
-struct spares {
-	struct record **slots;
+struct slots {
+	struct record **at;
 	size_t count, room;
+};
+
+/* Orders for the holder that follow the commit. */
+struct orders {
+	uint32_t *forgotten; /* keys */
+	size_t forgotten_count, forgotten_room;
+	uint32_t settled, syncs; /* how many more */
 };
 
 /* The outcome of the latest deposit. */
@@ -61,8 +77,9 @@ struct store {
 	int socket, memory;
 	uint8_t *base;
 	uint64_t used; /* bytes of blocks */
-	struct spares spares[CLASSES];
-	uint64_t version;
+	struct slots spares[CLASSES];
+	struct slots dropped; /* by this turn; the next life sees them until the commit */
+	uint64_t version, committed;
 	/* Descriptors. */
 	int *inherited; /* by key; -1: none, or taken */
 	uint32_t inherited_count;
@@ -70,6 +87,7 @@ struct store {
 	int bell;
 	bool is_short; /* the memory could not grow, and this was logged */
 	bool unread;   /* the board has orders for which the bell has not rung */
+	struct orders orders;
 	uint32_t life, fds_most, deposited, next_key;
 	enum holder_state holder;
 };
@@ -110,16 +128,14 @@ static uint64_t checksum(const struct record *record, uint32_t type)
  * Slots
  */
 
-static void spare(struct store *store, struct record *slot, unsigned class)
+static void push(struct slots *slots, struct record *slot)
 {
-	struct spares *spares = &store->spares[class];
-
-	if (spares->count == spares->room) {
-		spares->room = spares->room * 2 + 64;
-		spares->slots = reallocarray(spares->slots, spares->room, sizeof(struct record *));
-		log_bug_on(!spares->slots);
+	if (slots->count == slots->room) {
+		slots->room = slots->room * 2 + 64;
+		slots->at = reallocarray(slots->at, slots->room, sizeof(struct record *));
+		log_bug_on(!slots->at);
 	}
-	spares->slots[spares->count++] = slot;
+	slots->at[slots->count++] = slot;
 }
 
 static uint32_t slots_of(uint32_t slot_bytes)
@@ -159,18 +175,41 @@ static bool add_block(struct store *store, unsigned class)
 	((struct block *)block)->magic = BLOCK_MAGIC;
 	atomic_store_explicit(&((struct block *)block)->slot_bytes, slot_bytes, memory_order_release);
 	for (uint32_t i = slots_of(slot_bytes); i-- > 0;)
-		spare(store, slot_at(block, slot_bytes, i), class);
+		push(&store->spares[class], slot_at(block, slot_bytes, i));
 	return true;
+}
+
+static void release_slot(struct store *store, struct record *slot)
+{
+	atomic_store_explicit(&slot->type, RECORD_NONE, memory_order_release);
+	push(&store->spares[class_of(block_of(store, slot)->slot_bytes)], slot);
+}
+
+/* The one store that makes everything since the last one count. */
+static void publish(struct store *store)
+{
+	if (store->version == store->committed)
+		return;
+	store->committed = store->version;
+	if (store->used)
+		atomic_store_explicit(
+			&((struct block *)store->base)->committed, store->committed, memory_order_release);
+	while (store->dropped.count)
+		release_slot(store, store->dropped.at[--store->dropped.count]);
 }
 
 static struct record *take_slot(struct store *store, size_t bytes)
 {
 	unsigned class = class_of(sizeof(struct record) + bytes);
-	struct spares *spares = &store->spares[class];
+	struct slots *spares = &store->spares[class];
 
 	log_bug_on(class >= CLASSES);
-	log_bug_on(!spares->count && !add_block(store, class));
-	return spares->slots[--spares->count];
+	/* Where the memory cannot grow, the turn is recorded in parts: each part replaces records
+	 * with their own room. */
+	if (!spares->count && !add_block(store, class))
+		publish(store);
+	log_bug_on(!spares->count);
+	return spares->at[--spares->count];
 }
 
 uint64_t store_share(size_t bytes)
@@ -212,20 +251,33 @@ const struct record *store_put(struct store *store, const struct record *old, en
 	record->version = ++store->version;
 	memcpy(record->payload, payload, bytes);
 	record->check = checksum(record, type);
+	atomic_store_explicit(&record->ended, 0, memory_order_relaxed);
 	/* The next life reads the stores of this life, in order. */
 	atomic_store_explicit(&record->type, type, memory_order_release);
 	store_drop(store, old);
 	return record;
 }
 
+static bool has_ended(const struct record *record)
+{
+	return atomic_load_explicit(&record->ended, memory_order_relaxed);
+}
+
 void store_drop(struct store *store, const struct record *record)
 {
 	struct record *slot = (struct record *)(uintptr_t)record;
 
-	if (!store || !record)
+	if (!store || !record || has_ended(record))
 		return;
-	atomic_store_explicit(&slot->type, RECORD_NONE, memory_order_release);
-	spare(store, slot, class_of(block_of(store, record)->slot_bytes));
+	if (record->version > store->committed) {
+		release_slot(store, slot);
+		return;
+	}
+	/* As of a version that does not count yet. */
+	if (store->version == store->committed)
+		store->version++;
+	atomic_store_explicit(&slot->ended, store->version, memory_order_release);
+	push(&store->dropped, slot);
 }
 
 /*
@@ -280,7 +332,7 @@ static size_t collect(struct store *store, enum record_type type, const struct r
 		for (uint32_t i = 0; slot_bytes && i < slots_of(slot_bytes); i++) {
 			struct record *slot = slot_at(store->base + at, slot_bytes, i);
 
-			if (type_of(slot) != type)
+			if (type_of(slot) != type || has_ended(slot))
 				continue;
 			if (records)
 				records[count] = slot;
@@ -318,6 +370,19 @@ void store_put_single(struct store *store, enum record_type type, const void *pa
 	free(records);
 }
 
+/* Return: true if the record counts: the turn that made it was committed, and no turn that dropped
+ * it */
+static bool counts(struct store *store, struct record *slot)
+{
+	uint64_t ended = atomic_load_explicit(&slot->ended, memory_order_relaxed);
+
+	if (type_of(slot) == RECORD_NONE || slot->version > store->committed ||
+		(ended && ended <= store->committed))
+		return false;
+	atomic_store_explicit(&slot->ended, 0, memory_order_relaxed);
+	return true;
+}
+
 /* Return: false if something there cannot have been written by a daemon in order. */
 static bool read_block(struct store *store, uint8_t *block)
 {
@@ -332,22 +397,20 @@ static bool read_block(struct store *store, uint8_t *block)
 		return false;
 	for (uint32_t i = 0; i < slots_of(slot_bytes); i++) {
 		struct record *slot = slot_at(block, slot_bytes, i);
-		uint32_t type = type_of(slot);
 
-		if (type == RECORD_NONE) {
-			spare(store, slot, class);
-			continue;
-		}
-		if (slot->bytes > slot_bytes - sizeof(*slot) || slot->check != checksum(slot, type))
+		if (!counts(store, slot))
+			release_slot(store, slot);
+		else if (slot->bytes > slot_bytes - sizeof(*slot) ||
+			 slot->check != checksum(slot, type_of(slot)))
 			return false;
-		if (slot->version > store->version)
-			store->version = slot->version;
 	}
 	return true;
 }
 
 static bool read_all(struct store *store)
 {
+	if (store->used)
+		store->version = store->committed = ((struct block *)store->base)->committed;
 	for (uint64_t at = 0; at < store->used; at += BLOCK_BYTES)
 		if (!read_block(store, store->base + at))
 			return false;
@@ -486,8 +549,24 @@ int store_deposit(struct store *store, int fd, uint32_t *ret_key)
 
 void store_forget(struct store *store, uint32_t key)
 {
+	struct orders *orders;
+
 	/* Nobody may have deposited the key in this life, nor in an earlier one with success. */
 	if (!store || !key || key >= HOLDER_KEYS || !is_wanted(store, key))
+		return;
+	orders = &store->orders;
+	if (orders->forgotten_count == orders->forgotten_room) {
+		orders->forgotten_room = orders->forgotten_room * 2 + 64;
+		orders->forgotten = reallocarray(orders->forgotten, orders->forgotten_room, sizeof(uint32_t));
+		log_bug_on(!orders->forgotten);
+	}
+	orders->forgotten[orders->forgotten_count++] = key;
+}
+
+static void forget_now(struct store *store, uint32_t key)
+{
+	/* Forgotten twice in the turn. */
+	if (!is_wanted(store, key))
 		return;
 	change_mark(store, key);
 	store->deposited--;
@@ -571,19 +650,15 @@ enum store_event store_hear(struct store *store, pid_t *ret_pid, int *ret_status
 
 void store_settle(struct store *store)
 {
-	if (!store)
-		return;
-	word_release(&store->board->settled, word_relaxed(&store->board->settled) + 1);
-	store->unread = true;
+	if (store)
+		store->orders.settled++;
 }
 
 bool store_sync(struct store *store)
 {
-	if (!store)
-		return false;
-	word_release(&store->board->syncs, word_relaxed(&store->board->syncs) + 1);
-	store->unread = true;
-	return true;
+	if (store)
+		store->orders.syncs++;
+	return store;
 }
 
 void store_up(struct store *store)
@@ -594,13 +669,41 @@ void store_up(struct store *store)
 	store->unread = true;
 }
 
-void store_ring(struct store *store)
+uint64_t *store_counters(struct store *store)
 {
-	if (!store || !store->unread)
+	return store ? store->board->counters : NULL;
+}
+
+static void add_to(struct store *store, word32 *word, uint32_t *more)
+{
+	if (!*more)
+		return;
+	word_release(word, word_relaxed(word) + *more);
+	*more = 0;
+	store->unread = true;
+}
+
+/* Each look costs the holder a walk over all keys. */
+static void ring(struct store *store)
+{
+	if (!store->unread)
 		return;
 	store->unread = false;
 	/* Fails only after so many rings that the holder will look anyhow. */
 	(void)eventfd_write(store->bell, 1);
+}
+
+void store_commit(struct store *store)
+{
+	if (!store)
+		return;
+	publish(store);
+	while (store->orders.forgotten_count)
+		forget_now(store, store->orders.forgotten[--store->orders.forgotten_count]);
+	add_to(store, &store->board->settled, &store->orders.settled);
+	/* After everything that was forgotten before. */
+	add_to(store, &store->board->syncs, &store->orders.syncs);
+	ring(store);
 }
 
 struct store *store_open(const struct legacy *legacy)
@@ -634,7 +737,9 @@ struct store *store_close(struct store *store)
 	if (store->base)
 		munmap(store->base, STORE_BYTES);
 	for (unsigned i = 0; i < CLASSES; i++)
-		free(store->spares[i].slots);
+		free(store->spares[i].at);
+	free(store->dropped.at);
+	free(store->orders.forgotten);
 	free(store->inherited);
 	free(store);
 	return NULL;

@@ -3,9 +3,11 @@
 // store, which preserves nothing.
 //
 // A record is a private struct of a few hundred bytes under a type and a key. A record never
-// changes: a new record replaces the old. Each carries a version and a checksum; a daemon that dies
-// at any instant leaves the old record or the new one. (The surviving medium is memory, so this is
-// about the order of stores of one thread, not about disks or other processors.)
+// changes: a new record replaces the old. All that a turn of the loop puts, drops, forgets and
+// settles counts from store_commit() on, all of it at once: a daemon that dies at any instant
+// leaves the state at the end of a turn. Deposits alone count at once: nothing names them before
+// the commit. (The surviving medium is memory, so this is about the order of stores of one thread,
+// not about disks or other processors.)
 
 #ifndef FRMPS_SERVER_HOLDER_STORE_H
 #define FRMPS_SERVER_HOLDER_STORE_H
@@ -58,8 +60,8 @@ struct store *store_close(struct store *store);
  * Return: 0, -EMFILE: the holder has no room for more, or -EAGAIN: the holder does not read
  */
 int store_deposit(struct store *store, int fd, uint32_t *ret_key);
-/** Has the holder close the descriptor under a key; 0 is fine. No record may name the key any more.
- * Never waits. */
+/** Has the holder close the descriptor under a key with the commit; 0 is fine, and so is twice in a
+ * turn. Records of the commit may not name the key any more. Never waits. */
 void store_forget(struct store *store, uint32_t key);
 
 /**
@@ -108,18 +110,21 @@ int store_socket(const struct store *store);
 /** @ret_pid, @ret_status: for STORE_ENDED. @ret_count: for STORE_SYNCED, the number of store_sync()
  * calls that are answered */
 enum store_event store_hear(struct store *store, pid_t *ret_pid, int *ret_status, unsigned *ret_count);
-/** The daemon has dealt with the end of a process, in the order of the reports. */
+/** The daemon has dealt with the end of a process, in the order of the reports. With the commit. */
 void store_settle(struct store *store);
 /**
- * Asks for STORE_SYNCED: then the holder has closed everything that was forgotten before.
+ * Asks with the commit for STORE_SYNCED: then the holder has closed everything that was forgotten.
  * Return: false without a store: nobody has to close anything
  */
 bool store_sync(struct store *store);
 /** Everything is adopted. */
 void store_up(struct store *store);
 
-/** Has the holder carry out everything that was forgotten, settled and asked for since the last
- * ring. Once in a turn of the loop: each look costs the holder a walk over all keys. */
-void store_ring(struct store *store);
+/** HOLDER_COUNTERS words that outlive the daemon, changed in place: for counters alone, since they
+ * are neither of the last commit nor of one moment. NULL without a store. */
+uint64_t *store_counters(struct store *store);
+
+/** Makes everything since the last commit count, and then gives the holder its orders. */
+void store_commit(struct store *store);
 
 #endif

@@ -3,10 +3,13 @@
 // Edge cases behind this design: a handler may shut its own connection down in the middle of the
 // read loop (the memory stays until the close callback, `closing` is checked after every handler);
 // a paused connection polls for UV_DISCONNECT only; a peer may hang up while packets are still
-// unread (these are delivered first). A packet leaves the socket only after its handler, or at the
-// resume if the handler paused the connection: after a death of the daemon in between, the next
-// life finds the packet there (server/adopt/). Where the kernel has no memory for a packet, the
-// packet waits like one for a slow peer, and is sent again some milliseconds later.
+// unread (these are delivered first). A turn delivers one packet of a connection, or at its end
+// commits the turn between two. A packet leaves the socket at the end of the turn of its handler,
+// or of the resume if the handler paused the connection: after a death of the daemon in between,
+// the next life finds the packet there (server/adopt/). Where the kernel has no memory for a
+// packet, the packet waits like one for a slow peer, and is sent again some milliseconds later.
+// Packets of one turn need no memory of the process, so that the daemon can speak where there is
+// none.
 
 #include "server/loop/connection.h"
 
@@ -26,9 +29,10 @@
 #include "server/loop/discard.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
+#include "server/loop/turn_end.h"
 
-/* Packets that are read before other connections get their turn. */
-#define READ_BURST 16
+/* Room for the packets of a turn, bytes; more are allocated. */
+#define ROOM_BYTES (UINT64_C(256) << 10)
 /* After a packet that the kernel had no memory for. */
 #define AGAIN_MS 5
 
@@ -36,23 +40,28 @@ struct outgoing {
 	TAILQ_ENTRY(outgoing) link;
 	struct shared_fd *fds[WIRE_FDS_MAX];
 	unsigned fd_count;
+	bool is_in_room;
 	size_t length;
 	uint8_t bytes[];
 };
 
 struct connection {
 	uv_poll_t handle;
-	struct timer *again; /* runs: the kernel has no memory for a packet */
+	struct turn_end *turn_end;
+	struct turn_end_member member;
+	struct timer *again; /* runs: the kernel has no memory for a packet, or sending has failed */
 	int socket;
 	unsigned queue_max, queued;
+	unsigned behind; /* of the queue, what the peer has not taken in earlier turns */
 	TAILQ_HEAD(, outgoing) queue;
 	connection_message_fn *on_message;
 	connection_closed_fn *on_closed;
 	void *context;
 	enum connection_peer peer;
 	bool paused;
-	bool unread;  /* the first packet on the socket was delivered, and leaves the socket after its
-		       * handler */
+	bool unread;  /* the first packet on the socket was delivered */
+	bool handled; /* and leaves the socket at the end of the turn */
+	bool broken;  /* a packet cannot be sent */
 	bool hung_up; /* closed was called, or is about to be */
 	bool closing;
 };
@@ -61,6 +70,13 @@ struct connection {
 static struct packet incoming;
 static uint8_t outgoing_bytes[WIRE_PACKET_MAX];
 static struct wire_room room;
+
+/* Packets until the end of the turn. */
+static struct {
+	_Alignas(struct outgoing) uint8_t bytes[ROOM_BYTES];
+	size_t used;
+	unsigned count;
+} turns_room;
 
 static void on_poll(uv_poll_t *handle, int status, int events);
 
@@ -75,7 +91,7 @@ static void update_poll(struct connection *connection)
 	}
 	if (!connection->paused)
 		events |= UV_READABLE;
-	if (connection->queued && !timer_running(connection->again))
+	if (connection->behind && !timer_running(connection->again))
 		events |= UV_WRITABLE;
 	uv_poll_start(&connection->handle, events, on_poll);
 }
@@ -90,11 +106,12 @@ static void hang_up(struct connection *connection, const char *reason)
 }
 
 /* The message that was delivered has been dealt with. */
-static void take_off(struct connection *connection)
+static void be_handled(struct connection *connection)
 {
-	if (connection->unread)
-		packet_discard(connection->socket);
-	connection->unread = false;
+	if (!connection->unread)
+		return;
+	connection->handled = true;
+	turn_end_join(connection->turn_end, &connection->member);
 }
 
 /* A packet that must not be delivered stays on the socket. */
@@ -108,8 +125,11 @@ static int peek(struct connection *connection)
 static bool read_one(struct connection *connection)
 {
 	struct wire_message message;
-	int r = peek(connection);
+	int r;
 
+	if (connection->unread)
+		turn_end_now(connection->turn_end);
+	r = peek(connection);
 	if (r == PACKET_E_AGAIN)
 		return false;
 	if (r == PACKET_E_NO_FDS) {
@@ -129,7 +149,7 @@ static bool read_one(struct connection *connection)
 		connection->on_message(connection->context, &message, &incoming);
 		packet_close_fds(&incoming);
 		if (!connection->paused)
-			take_off(connection);
+			be_handled(connection);
 	}
 	return !connection->closing && !connection->hung_up;
 }
@@ -152,12 +172,32 @@ static int send_bytes(struct connection *connection, const uint8_t *bytes, size_
 	return r == PACKET_E_CLOSED ? CONNECTION_E_CLOSED : r;
 }
 
-static struct outgoing *outgoing_free(struct outgoing *packet)
+/* Return: NULL without memory */
+static struct outgoing *outgoing_new(const uint8_t *bytes, size_t length)
 {
-	for (unsigned i = 0; i < packet->fd_count; i++)
-		shared_fd_unref(packet->fds[i]);
-	free(packet);
-	return NULL;
+	size_t size = (sizeof(struct outgoing) + length + _Alignof(struct outgoing) - 1) /
+		      _Alignof(struct outgoing) * _Alignof(struct outgoing);
+	bool fits = size <= ROOM_BYTES - turns_room.used;
+	struct outgoing *packet = fits ? (void *)(turns_room.bytes + turns_room.used) : malloc(size);
+
+	if (!packet)
+		return NULL;
+	if (fits) {
+		turns_room.used += size;
+		turns_room.count++;
+	}
+	*packet = (struct outgoing){.is_in_room = fits, .length = length};
+	memcpy(packet->bytes, bytes, length);
+	return packet;
+}
+
+/* The room is empty again once it has no packet. */
+static void outgoing_release(struct outgoing *packet)
+{
+	if (!packet->is_in_room)
+		free(packet);
+	else if (!--turns_room.count)
+		turns_room.used = 0;
 }
 
 static void pop(struct connection *connection)
@@ -166,7 +206,36 @@ static void pop(struct connection *connection)
 
 	TAILQ_REMOVE(&connection->queue, first, link);
 	connection->queued--;
-	outgoing_free(first);
+	for (unsigned i = 0; i < first->fd_count; i++)
+		shared_fd_unref(first->fds[i]);
+	outgoing_release(first);
+}
+
+static void drop_all(struct connection *connection)
+{
+	while (connection->queued)
+		pop(connection);
+}
+
+/* Packets that the peer does not take in this turn leave the room. Return: false without memory */
+static bool leave_room(struct connection *connection)
+{
+	struct outgoing *packet, *next, *copy;
+
+	for (packet = TAILQ_FIRST(&connection->queue); packet; packet = next) {
+		next = TAILQ_NEXT(packet, link);
+		if (!packet->is_in_room)
+			continue;
+		copy = malloc(sizeof(*copy) + packet->length);
+		if (!copy)
+			return false;
+		memcpy(copy, packet, sizeof(*copy) + packet->length);
+		copy->is_in_room = false;
+		TAILQ_INSERT_BEFORE(packet, copy, link);
+		TAILQ_REMOVE(&connection->queue, packet, link);
+		outgoing_release(packet);
+	}
+	return true;
 }
 
 /* An error of the socket: the other side has ended, and may have left our messages unread. The
@@ -182,24 +251,35 @@ static void on_error(struct connection *connection)
 	hang_up(connection, "the other side closed the connection");
 }
 
-static void flush(struct connection *connection)
+static struct connection *of_member(struct turn_end_member *member)
 {
+	return (struct connection *)((char *)member - offsetof(struct connection, member));
+}
+
+/* The turn sends. A failure calls no handler here: on_again() does. */
+static void send_all(struct turn_end_member *member)
+{
+	struct connection *connection = of_member(member);
+	int r = 0;
+
 	while (connection->queued) {
 		struct outgoing *first = TAILQ_FIRST(&connection->queue);
-		int r = send_bytes(connection, first->bytes, first->length, first->fds, first->fd_count);
 
-		if (r == CONNECTION_E_FULL)
+		r = send_bytes(connection, first->bytes, first->length, first->fds, first->fd_count);
+		if (r)
 			break;
-		if (r && connection->peer == CONNECTION_OURS) {
-			on_error(connection);
-			return;
-		}
-		if (r) {
-			/* A program that only does not read could go on writing for ever. */
-			hang_up(connection, "it cannot be written to");
-			return;
-		}
 		pop(connection);
+	}
+	if (r == CONNECTION_E_FULL && !leave_room(connection))
+		r = -ENOMEM;
+	if (r && r != CONNECTION_E_FULL)
+		drop_all(connection);
+	connection->behind = connection->queued;
+	if (connection->closing)
+		return;
+	if (r < 0) {
+		connection->broken = true;
+		timer_start(connection->again, 0);
 	}
 	update_poll(connection);
 }
@@ -217,11 +297,9 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 		return;
 	}
 	if (events & UV_WRITABLE)
-		flush(connection);
-	if (events & UV_READABLE)
-		for (int i = 0; i < READ_BURST && !connection->paused && !connection->closing; i++)
-			if (!read_one(connection))
-				return;
+		turn_end_join(connection->turn_end, &connection->member);
+	if ((events & UV_READABLE) && !connection->paused && !connection->closing && !read_one(connection))
+		return;
 	/* Unread packets come first; a paused peer that is gone gets no more answers anyway. */
 	if ((events & UV_DISCONNECT) && (connection->paused || !(events & UV_READABLE)) &&
 		!connection->closing)
@@ -232,9 +310,18 @@ static void on_again(void *context)
 {
 	struct connection *connection = context;
 
-	if (!connection->hung_up)
-		flush(connection);
+	if (connection->hung_up)
+		return;
+	if (!connection->broken)
+		turn_end_join(connection->turn_end, &connection->member);
+	else if (connection->peer == CONNECTION_OURS)
+		on_error(connection);
+	else
+		/* A program that only does not read could go on writing for ever. */
+		hang_up(connection, "it cannot be written to");
 }
+
+static void take_off(struct turn_end_member *member);
 
 static void close_socket(int socket, enum connection_peer peer)
 {
@@ -259,6 +346,9 @@ struct connection *connection_new(struct uv_loop_s *loop, enum connection_peer p
 		close_socket(socket, peer);
 		return NULL;
 	}
+	connection->turn_end = turn_end_of(loop);
+	log_bug_on(!connection->turn_end);
+	connection->member = (struct turn_end_member){.send = send_all, .take_off = take_off};
 	connection->socket = socket;
 	connection->queue_max = queue_max;
 	connection->peer = peer;
@@ -284,24 +374,21 @@ void connection_set_owner(struct connection *connection, connection_message_fn *
 	connection->context = context;
 }
 
-static int enqueue(struct connection *connection, const uint8_t *bytes, size_t length,
-	struct shared_fd *const *fds, unsigned count)
+static int enqueue(struct connection *connection, size_t length, struct shared_fd *const *fds, unsigned count)
 {
 	struct outgoing *packet;
 
-	if (connection->queued >= connection->queue_max)
+	if (connection->behind >= connection->queue_max)
 		return CONNECTION_E_FULL;
-	packet = malloc(sizeof(*packet) + length);
+	packet = outgoing_new(outgoing_bytes, length);
 	if (!packet)
 		return -ENOMEM;
-	memcpy(packet->bytes, bytes, length);
-	packet->length = length;
 	packet->fd_count = count;
 	for (unsigned i = 0; i < count; i++)
 		packet->fds[i] = shared_fd_ref(fds[i]);
 	TAILQ_INSERT_TAIL(&connection->queue, packet, link);
 	connection->queued++;
-	update_poll(connection);
+	turn_end_join(connection->turn_end, &connection->member);
 	return 0;
 }
 
@@ -309,18 +396,12 @@ int connection_send(struct connection *connection, const struct wire_message *me
 	struct shared_fd *const *fds, unsigned fd_count)
 {
 	size_t length;
-	int r;
 
 	if (connection->hung_up || connection->closing)
 		return CONNECTION_E_CLOSED;
 	if (wire_encode_in(&room, message, outgoing_bytes, sizeof(outgoing_bytes), &length))
 		return CONNECTION_E_LARGE;
-	if (!connection->queued) {
-		r = send_bytes(connection, outgoing_bytes, length, fds, fd_count);
-		if (r != CONNECTION_E_FULL)
-			return r;
-	}
-	return enqueue(connection, outgoing_bytes, length, fds, fd_count);
+	return enqueue(connection, length, fds, fd_count);
 }
 
 void connection_pause(struct connection *connection)
@@ -332,7 +413,7 @@ void connection_pause(struct connection *connection)
 void connection_resume(struct connection *connection)
 {
 	connection->paused = false;
-	take_off(connection);
+	be_handled(connection);
 	update_poll(connection);
 }
 
@@ -349,9 +430,9 @@ void connection_deliver(struct connection *connection)
 		read_one(connection);
 }
 
-unsigned connection_queued(const struct connection *connection)
+unsigned connection_behind(const struct connection *connection)
 {
-	return connection->queued;
+	return connection->behind;
 }
 
 bool connection_is_read(const struct connection *connection)
@@ -370,9 +451,27 @@ static void on_close(uv_handle_t *handle)
 {
 	struct connection *connection = handle->data;
 
-	while (connection->queued)
-		pop(connection);
 	free(connection);
+}
+
+static void close_now(struct connection *connection)
+{
+	drop_all(connection);
+	timer_free(connection->again);
+	uv_close((uv_handle_t *)&connection->handle, on_close);
+	close_socket(connection->socket, connection->peer);
+}
+
+static void take_off(struct turn_end_member *member)
+{
+	struct connection *connection = of_member(member);
+
+	if (connection->handled) {
+		packet_discard(connection->socket);
+		connection->unread = connection->handled = false;
+	}
+	if (connection->closing)
+		close_now(connection);
 }
 
 struct connection *connection_shutdown(struct connection *connection)
@@ -380,11 +479,10 @@ struct connection *connection_shutdown(struct connection *connection)
 	if (!connection || connection->closing)
 		return NULL;
 	/* An unread packet would discard messages to the peer. */
-	take_off(connection);
+	be_handled(connection);
 	connection->closing = true;
-	timer_free(connection->again);
+	timer_stop(connection->again);
 	uv_poll_stop(&connection->handle);
-	uv_close((uv_handle_t *)&connection->handle, on_close);
-	close_socket(connection->socket, connection->peer);
+	turn_end_join(connection->turn_end, &connection->member);
 	return NULL;
 }

@@ -1,6 +1,6 @@
 // One end of a packet socket in the daemon's loop: a handler gets decoded messages, messages leave
-// at once or, when the peer is slow, through a bounded queue that keeps order. Daemon, loop thread
-// only.
+// at the end of the turn (turn_end.h) or, when the peer is slow, later through a bounded queue
+// that keeps order. Daemon, loop thread only.
 //
 //   connection_new ──► open ──(peer hangs up, error, connection_drain)──► hung up: closed() was
 //   called once
@@ -8,7 +8,8 @@
 //                        freed
 //
 // connection_shutdown() may be called at any time, also from a handler; after it no handler is
-// called. Messages that were sent directly before still reach the peer unless the queue was in use.
+// called. The socket is closed at the end of the turn. Messages of the turn still reach the peer
+// unless the peer is slow.
 
 #ifndef FRMPS_SERVER_LOOP_CONNECTION_H
 #define FRMPS_SERVER_LOOP_CONNECTION_H
@@ -39,13 +40,14 @@ typedef void connection_closed_fn(void *context, const char *reason);
 
 /* Outcomes of connection_send(). */
 #define CONNECTION_E_CLOSED 1 /* the peer is gone; closed() was or will be called */
-#define CONNECTION_E_FULL   2 /* the queue is full: the peer does not read */
+#define CONNECTION_E_FULL   2 /* the peer has left the most packets unread */
 #define CONNECTION_E_LARGE  3 /* the message does not fit a packet; nothing was sent */
 
 /**
  * Takes over a socket and starts reading.
  * @socket: SOCK_SEQPACKET; owned by the connection, on failure closed; becomes non-blocking
- * @queue_max: most packets that wait for a slow peer
+ * @loop: has turns (turn_end_new())
+ * @queue_max: most packets that wait for a slow peer before its next message is refused
  * Return: NULL when out of memory or when the socket cannot be polled
  */
 struct connection *connection_new(struct uv_loop_s *loop, enum connection_peer peer, int socket,
@@ -59,17 +61,18 @@ void connection_set_owner(struct connection *connection, connection_message_fn *
 	connection_closed_fn *closed, void *context);
 
 /**
- * Sends, or queues with references to the descriptors.
- * Return: 0, CONNECTION_E_*, or an error of the kernel: then nothing was sent, and nobody else
- * reports the error
+ * Has the end of the turn send the message, with references to the descriptors. A failure
+ * then ends the connection: closed() is called in a later turn.
+ * Return: 0, CONNECTION_E_* or -ENOMEM: nothing will be sent
  */
 int connection_send(struct connection *connection, const struct wire_message *message,
 	struct shared_fd *const *fds, unsigned fd_count);
 
 /**
  * Stops delivering messages until connection_resume(); a peer that hangs up is still noticed. A
- * message whose handler pauses stays on the socket until then, otherwise until its handler has
- * returned: a message that the daemon has not dealt with outlives the daemon.
+ * message whose handler pauses stays on the socket until the end of the turn that resumes,
+ * otherwise until the end of its turn: a message that the daemon has not dealt with outlives the
+ * daemon.
  */
 void connection_pause(struct connection *connection);
 void connection_resume(struct connection *connection);
@@ -81,8 +84,8 @@ void connection_drain(struct connection *connection);
 /** Delivers one message now, if any. */
 void connection_deliver(struct connection *connection);
 
-/** Packets waiting in the queue. */
-unsigned connection_queued(const struct connection *connection);
+/** Packets of earlier turns that the peer has not taken. */
+unsigned connection_behind(const struct connection *connection);
 
 /** True if the peer has taken everything. */
 bool connection_is_read(const struct connection *connection);

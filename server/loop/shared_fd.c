@@ -22,7 +22,7 @@ struct shared_fd *shared_fd_new(int fd)
 	return shared;
 }
 
-int shared_fd_keep(struct shared_fd *shared, struct store *store)
+int shared_fd_deposit(struct shared_fd *shared, struct store *store)
 {
 	if (shared->key)
 		return 0;

@@ -25,7 +25,7 @@ struct shared_fd {
 struct shared_fd *shared_fd_new(int fd);
 /** Deposits the descriptor, once, until the last reference goes. @store: may be NULL. Return: as
  * store_deposit() */
-int shared_fd_keep(struct shared_fd *shared, struct store *store);
+int shared_fd_deposit(struct shared_fd *shared, struct store *store);
 struct shared_fd *shared_fd_ref(struct shared_fd *shared);
 /** Closes the descriptor with the last reference, or hands that on (on_last). NULL is fine. Return:
  * NULL. */

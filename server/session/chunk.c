@@ -107,7 +107,7 @@ static struct shared_fd *keep_fd(struct daemon *daemon, int fd)
 {
 	struct shared_fd *shared = shared_fd_new(fd);
 
-	if (shared && shared_fd_keep(shared, daemon->store))
+	if (shared && shared_fd_deposit(shared, daemon->store))
 		shared = shared_fd_unref(shared);
 	return shared;
 }

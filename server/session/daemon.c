@@ -3,6 +3,7 @@
 
 #include "server/session/daemon.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <string.h>
 #include <strings.h>
@@ -12,6 +13,7 @@
 #include "protocol/uuid.h"
 #include "server/config/config.h"
 #include "server/config/devices.h"
+#include "server/holder/holder.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/role.h"
@@ -55,39 +57,37 @@ bool daemon_offers_device(const struct daemon *daemon)
 	return daemon->health.state != DEVICE_DRAINING && daemon->health.state != DEVICE_DRAINED;
 }
 
-void daemon_keep(struct daemon *daemon)
-{
-	struct kept_service kept = {.next_session = daemon->next_session,
-		.started_us = daemon->started_us,
-		.next_worker = daemon->crew.latest,
-		.next_domain = daemon->next_domain,
-		.keeper_number = daemon->keeper_number,
-		.epoch = daemon->crew.epoch,
-		.ready = daemon->ready,
-		.health = daemon->health,
-		.memory_default = daemon->memory_default,
-		.sm_default = daemon->sm_default,
-		.class_default = daemon->class_default,
-		.partitions = daemon->partitions,
-		.stop_seconds = daemon->stop_seconds,
-		.counters = daemon->counters,
-		.listener = daemon->listener_keys.socket,
-		.listener_lock = daemon->listener_keys.lock};
+static_assert(sizeof(struct counters) <= HOLDER_COUNTERS * sizeof(uint64_t), "counters have room");
 
+void daemon_save(struct daemon *daemon)
+{
+	struct kept_service kept;
+
+	/* Records are compared, with what is between the fields. */
+	memset(&kept, 0, sizeof(kept));
+	kept.next_session = daemon->next_session;
+	kept.started_us = daemon->started_us;
+	kept.next_worker = daemon->crew.latest;
+	kept.next_domain = daemon->next_domain;
+	kept.keeper_number = daemon->keeper_number;
+	kept.epoch = daemon->crew.epoch;
+	kept.ready = daemon->ready;
+	kept.health = daemon->health;
+	kept.memory_default = daemon->memory_default;
+	kept.sm_default = daemon->sm_default;
+	kept.class_default = daemon->class_default;
+	kept.partitions = daemon->partitions;
+	kept.stop_seconds = daemon->stop_seconds;
+	kept.listener = daemon->listener_keys.socket;
+	kept.listener_lock = daemon->listener_keys.lock;
 	daemon->record = store_put(daemon->store, daemon->record, RECORD_SERVICE, 0, &kept, sizeof(kept));
-}
-
-void daemon_number_worker(struct daemon *daemon)
-{
-	daemon->crew.latest++;
-	daemon_keep(daemon);
+	memcpy(store_counters(daemon->store), &daemon->counters, sizeof(daemon->counters));
 }
 
 /* By a signal to the holder, so that a later life of the daemon ends, too. */
 void daemon_quit(struct daemon *daemon, uint64_t seconds)
 {
 	daemon->stop_seconds = seconds;
-	daemon_keep(daemon);
 	if (!daemon->holder || kill(getppid(), SIGTERM) < 0)
 		due_daemon(daemon, DAEMON_DUE_STOP);
 }

@@ -128,7 +128,9 @@ struct daemon {
 	uint64_t stop_seconds;	/* time for programs to finish when the service ends */
 	uint64_t stop_until_us; /* end of that time, while draining */
 	bool ready, draining, leaving;
-	unsigned due; /* of enum daemon_due */
+	unsigned due;	  /* of enum daemon_due */
+	bool has_answers; /* a session's program gets an answer (due_answer()) */
+	bool has_changes; /* a session or a domain differs from its record (changes.h) */
 	int exit_code;
 	struct timer *stop_timer;
 	struct device_drain *drain; /* daemon/device_drain.h */
@@ -142,11 +144,8 @@ struct daemon {
 	bool adopting; /* things are being rebuilt: nothing is sent yet */
 };
 
-/** Records the daemon's own numbers. */
-void daemon_keep(struct daemon *daemon);
-
-/** Gives out the number of the next worker, and records that before the worker starts. */
-void daemon_number_worker(struct daemon *daemon);
+/** Records the daemon's own numbers, if they differ from the record. */
+void daemon_save(struct daemon *daemon);
 
 /** An operator ends the service, as SIGTERM does. @seconds: time for programs to finish */
 void daemon_quit(struct daemon *daemon, uint64_t seconds);

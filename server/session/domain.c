@@ -108,34 +108,32 @@ static struct kept_domain *make_record(const struct domain *domain, size_t *ret_
 	return kept;
 }
 
-void domain_keep(struct domain *domain)
+void domain_changed(struct domain *domain)
+{
+	domain->is_changed = domain->daemon->has_changes = true;
+}
+
+void domain_save(struct domain *domain)
 {
 	struct store *store = domain->daemon->store;
 	struct kept_domain *kept;
 	size_t bytes;
 
-	if (!store)
-		return;
 	kept = make_record(domain, &bytes);
 	domain->record = store_put(store, domain->record, RECORD_DOMAIN, domain->number, kept, bytes);
 	free(kept);
 }
 
-void domain_keep_all(struct domain *domain, bool activates)
+void domain_all_changed(struct domain *domain)
 {
 	struct worker *worker;
 	struct session *session;
 
-	if (!domain->daemon->store)
-		return;
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		session_keep(session);
+		session_changed(session);
 	TAILQ_FOREACH (worker, &domain->workers, link)
-		worker_keep(worker);
-	if (activates && !domain->daemon->adopting)
-		domain->activate_id = domain->active->next_request;
-	/* The domain is last: its record names the active executor. */
-	domain_keep(domain);
+		worker_changed(worker);
+	domain_changed(domain);
 }
 
 struct domain *domain_new(struct daemon *daemon)
@@ -145,7 +143,6 @@ struct domain *domain_new(struct daemon *daemon)
 	if (!domain)
 		return NULL;
 	daemon->next_domain++;
-	daemon_keep(daemon);
 	return domain;
 }
 
@@ -256,7 +253,7 @@ void domain_fill(struct domain *domain)
 
 	if (!may_start(domain))
 		return;
-	daemon_number_worker(domain->daemon);
+	domain->daemon->crew.latest++;
 	r = worker_start(&domain->daemon->crew, &place, &worker);
 	if (r < 0)
 		domain_start_failed(domain, strerror(-r));
@@ -281,7 +278,7 @@ void domain_fill_all(struct domain *domain)
 void domain_dismiss(struct domain *domain)
 {
 	domain->dismissed = true;
-	domain_keep(domain);
+	domain_changed(domain);
 	domain_watch_idle(domain);
 }
 
@@ -290,7 +287,7 @@ void domain_retire(struct domain *domain)
 	struct worker *worker;
 
 	domain->retiring = true;
-	domain_keep(domain);
+	domain_changed(domain);
 	timer_stop(domain->respawn);
 	timer_stop(domain->idle);
 	TAILQ_FOREACH (worker, &domain->workers, link)
@@ -336,7 +333,7 @@ void domain_prewarm(struct daemon *daemon)
 	/* For programs of the service's own user: where executors run as users, no other user gets
 	 * this domain. */
 	identity_of_self(&domain->identity);
-	domain_keep(domain);
+	domain_changed(domain);
 	domain_fill(domain);
 }
 
@@ -488,7 +485,7 @@ struct domain *domain_of(struct daemon *daemon, const struct identity *identity,
 	domain->ordered = ordered;
 	snprintf(domain->reason, sizeof(domain->reason), "%s", alone ? alone : "");
 	domain->identity = *identity;
-	domain_keep(domain);
+	domain_changed(domain);
 	domain_fill(domain);
 	TAILQ_FOREACH (other, &daemon->domains, link)
 		domain_watch_idle(other);

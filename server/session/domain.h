@@ -59,6 +59,7 @@ struct domain {
 	uint32_t generation;	    /* the latest given out to an executor */
 	struct promotion promotion; /* fault/ changes it */
 	unsigned due;		    /* of enum domain_due */
+	bool holds;		    /* its sessions, once the turn is recorded (fault/promote.h) */
 	unsigned start_failures;
 	/* first time that an executor had no device memory for its start; 0: none */
 	uint64_t start_short_us;
@@ -72,9 +73,10 @@ struct domain {
 	/* of the Activate that the active executor has not answered; 0: none */
 	uint64_t activate_id;
 	const struct record *record;
+	bool is_changed; /* since the record */
 };
 
-/** Makes a domain. The caller records it with domain_keep(), once its user is known. */
+/** Makes a domain. */
 struct domain *domain_new(struct daemon *daemon);
 /** Makes a domain for a single program of the user of `of`; its executors have later generations
  * than those of `of`. */
@@ -82,14 +84,12 @@ struct domain *domain_new_alone(const struct domain *of);
 /** Makes a domain with the number from an earlier life of the daemon. */
 struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number);
 
-/** Records the domain, with the state of fault/. */
-void domain_keep(struct domain *domain);
-
-/**
- * Records everything that a promotion depends on: verdict, sessions, workers. @activates: Activate
- * is the next request to domain->active; should the daemon die, the next life sends it again.
- */
-void domain_keep_all(struct domain *domain, bool activates);
+/** The end of the turn records the domain (changes.h), */
+void domain_changed(struct domain *domain);
+/** and with it everything that a promotion depends on: verdict, sessions, workers. */
+void domain_all_changed(struct domain *domain);
+/** Records the domain as it is, with the state of fault/. */
+void domain_save(struct domain *domain);
 
 /** Spawns the next executor, unless there are enough, another of the same user is starting, a
  * back-off runs, or the device lets one process have a context and there is an executor. */

@@ -18,6 +18,12 @@ void due_session(struct session *session, enum session_due due)
 	session->daemon->due |= DAEMON_DUE_SESSIONS;
 }
 
+void due_answer(struct session *session, enum session_answer answer)
+{
+	session->answer = answer;
+	session->daemon->has_answers = true;
+}
+
 void due_daemon(struct daemon *daemon, enum daemon_due due)
 {
 	daemon->due |= due;

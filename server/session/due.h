@@ -6,9 +6,7 @@
 #ifndef FRMPS_SERVER_SESSION_DUE_H
 #define FRMPS_SERVER_SESSION_DUE_H
 
-struct daemon;
-struct domain;
-struct session;
+#include "server/session/session.h"
 
 /* Of a domain, in the order in which the end of the turn does them. */
 enum domain_due {
@@ -37,5 +35,12 @@ enum daemon_due {
 void due_domain(struct domain *domain, enum domain_due due);
 void due_session(struct session *session, enum session_due due);
 void due_daemon(struct daemon *daemon, enum daemon_due due);
+
+/**
+ * The program gets an answer at the end of the turn. Only then does the session go on (service.c):
+ * until then the record says that the program waits, so that the next life of the daemon answers
+ * again rather than never.
+ */
+void due_answer(struct session *session, enum session_answer answer);
 
 #endif

@@ -60,7 +60,7 @@ int holding_fill_form(struct holding *entry, uint32_t id, const void *form, size
  * To a record, and back
  */
 
-void holding_keep(struct holding *entry, struct store *store, uint64_t session)
+void holding_save(struct holding *entry, struct store *store, uint64_t session)
 {
 	size_t options = entry->option_count * sizeof(*entry->options);
 	size_t name = entry->name ? strlen(entry->name) + 1 : 0;

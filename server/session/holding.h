@@ -71,7 +71,7 @@ uint64_t holding_record_bytes(const struct holding *entry);
 int holding_fill_form(struct holding *entry, uint32_t id, const void *form, size_t bytes);
 
 /** Records the entry; does nothing without a store. */
-void holding_keep(struct holding *entry, struct store *store, uint64_t session);
+void holding_save(struct holding *entry, struct store *store, uint64_t session);
 /**
  * Makes an entry from its record, whose payload is @kept, @bytes long.
  * Return: without descriptor and chunk; NULL if that is no payload of an entry

@@ -386,9 +386,9 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 	return NULL;
 }
 
-void holdings_keep(struct holdings *holdings, struct holding *entry)
+void holdings_save(struct holdings *holdings, struct holding *entry)
 {
-	holding_keep(entry, holdings->store, holdings->session);
+	holding_save(entry, holdings->store, holdings->session);
 }
 
 void holdings_disown(struct holdings *holdings)

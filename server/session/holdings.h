@@ -113,7 +113,7 @@ void holdings_remove(struct holdings *holdings, struct holding *entry);
 void holdings_remove_id(struct holdings *holdings, enum wire_type type, uint32_t id);
 
 /** Records an entry, once the daemon has sent the entry to every standby. */
-void holdings_keep(struct holdings *holdings, struct holding *entry);
+void holdings_save(struct holdings *holdings, struct holding *entry);
 /** The session ends: other sessions that share its memory own that memory from now on. Call once;
  * add nothing afterwards. */
 void holdings_disown(struct holdings *holdings);

@@ -54,7 +54,6 @@ static void let_go(struct session *session)
 	chunk_unref(session->again.chunk);
 	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
 		shared_fd_unref(session->swap_files[i]);
-	/* No record names a descriptor after its release. */
 	store_drop(session->daemon->store, session->record);
 	session_evidence_forget_losses(&session->evidence);
 	session_evidence_forget_looks(&session->evidence);
@@ -197,7 +196,7 @@ void session_set_recovery(struct session *session, bool replay)
 {
 	session->recovery = replay;
 	session->recovery_set = true;
-	session_keep(session);
+	session_changed(session);
 	userlog_event(session->daemon, session->uid, USERLOG_recovery, LOG_LEVEL_INFO,
 		"session %llu (process %d, %s): recovery is %s from now on", name(session), (int)session->pid,
 		session->program, replay ? "replay" : "fail");
@@ -212,10 +211,11 @@ void session_pause(struct session *session, bool pause, bool ours)
 {
 	bool was_ours = session->pause_is_ours;
 
-	/* A daemon that died between the record and the share word had not paused the session. */
+	/* A daemon that dies in this turn may have paused the session without a record of whose
+	 * pause that is: then the session's own user may resume as well. */
 	session->pause_is_ours = pause && (ours || (was_ours && session_is_paused(session)));
 	if (session->pause_is_ours != was_ours)
-		session_keep(session);
+		session_changed(session);
 	if (!pause)
 		session_set_checkpointed(session, false);
 	if (session_is_paused(session) != pause) {
@@ -236,7 +236,7 @@ void session_set_checkpointed(struct session *session, bool checkpointed)
 	if (session->checkpointed == checkpointed)
 		return;
 	session->checkpointed = checkpointed;
-	session_keep(session);
+	session_changed(session);
 }
 
 void session_read_next(struct session *session)
@@ -250,7 +250,7 @@ void session_read_next(struct session *session)
 void session_set_memory(struct session *session, enum session_memory memory)
 {
 	session->memory = memory;
-	session_keep(session);
+	session_changed(session);
 	session_tell_share(session);
 	wake_executor(session->domain->active);
 }

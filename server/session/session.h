@@ -70,6 +70,14 @@ enum session_memory {
 	SESSION_MEMORY_RETURNS,
 };
 
+/* The message that the program gets at the end of the turn; its consequences follow once it is sent
+ * (due.h). */
+enum session_answer {
+	SESSION_ANSWER_NONE,
+	SESSION_ANSWER_WELCOME,
+	SESSION_ANSWER_REPLY, /* to session->request */
+};
+
 /* The request that was under way when the daemon died, until it is read again. */
 struct session_again {
 	uint64_t asked; /* the program's number of the request; 0: no worker had a request */
@@ -153,9 +161,11 @@ struct session {
 	struct swap *swap;   /* while the memory is not HERE (standby/swap.h); else NULL */
 	/* files for the memory; NULL: there are none */
 	struct shared_fd *swap_files[KEPT_SWAP_FILES];
-	struct worker *opening; /* OpenSession is with this executor, not answered */
-	unsigned closings;	/* CloseSession answers to come */
-	unsigned due;		/* of enum session_due */
+	struct worker *opening;	    /* OpenSession is with this executor, not answered */
+	unsigned closings;	    /* CloseSession answers to come */
+	unsigned due;		    /* of enum session_due */
+	enum session_answer answer; /* on its way to the program */
+	bool is_changed;	    /* since its record */
 	struct timer *close_timer;
 	uint64_t freed_us; /* time of the latest free; 0: never */
 	/* pieces of device memory that the program freed, and that are still in use */
@@ -200,8 +210,10 @@ void session_tell_share(struct session *session);
  * command. */
 void session_wake_all(struct daemon *daemon);
 
+/** The end of the turn records the session (changes.h). */
+void session_changed(struct session *session);
 /** Records the session as it is. */
-void session_keep(struct session *session);
+void session_save(struct session *session);
 
 /** Makes the active executor of the session's domain, which knows the session, serve it. */
 void session_attach(struct session *session, struct worker *worker);

@@ -10,7 +10,21 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 
-void session_keep(struct session *session)
+void session_changed(struct session *session)
+{
+	session->is_changed = session->daemon->has_changes = true;
+}
+
+/* The worker whose answer the request waits for, or got in this turn: the answer is on the worker's
+ * socket until the program has its own. */
+static struct kept_call call_of(const struct request *request)
+{
+	return request->sent || request->session->answer == SESSION_ANSWER_REPLY
+		       ? (struct kept_call){request->worker, request->worker_id}
+		       : (struct kept_call){0};
+}
+
+void session_save(struct session *session)
 {
 	struct store *store = session->daemon->store;
 	const struct request *request = session->request;
@@ -28,7 +42,7 @@ void session_keep(struct session *session)
 	chunk_name(session->sink, &kept->sink);
 	if (request) {
 		kept->asked = request->session_id;
-		kept->request = (struct kept_call){request->sent ? request->worker : 0, request->worker_id};
+		kept->request = call_of(request);
 		kept->request_fd = request->fd ? request->fd->key : 0;
 		kept->code_bytes = request->code_bytes;
 		chunk_name(request->chunk, &kept->chunk);

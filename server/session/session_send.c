@@ -42,14 +42,12 @@ static void on_attached(
 
 	(void)packet;
 	session->attach = (struct kept_call){0};
+	session_changed(session);
 	/* Ignore a dying executor's answer: the next executor's Activate covers all sessions. */
-	if (reply && reply->code && !domain_worker_is_failing(worker)) {
-		/* Not recorded: the next life of the daemon asks again. */
+	if (reply && reply->code && !domain_worker_is_failing(worker))
 		due_session(session, SESSION_DUE_REJECT);
-	} else {
-		session_keep(session);
+	else
 		due_session(session, SESSION_DUE_GO_ON);
-	}
 	session_unref(session);
 }
 
@@ -67,6 +65,6 @@ void session_attach(struct session *session, struct worker *worker)
 			.canary_ms = (uint32_t)session->daemon->config->canary_patience_ms}};
 
 	session->attach = (struct kept_call){worker->number, worker->next_request};
-	session_keep(session);
+	session_changed(session);
 	worker_request(worker, &message, NULL, 0, on_attached, session_ref(session));
 }

@@ -54,7 +54,7 @@ static void forget(struct session *session)
 	if (session->mirroring != SESSION_SUSPECTED)
 		return;
 	session->mirroring = SESSION_MIRRORED;
-	session_keep(session);
+	session_changed(session);
 }
 
 void leave_out_forget(struct domain *domain)

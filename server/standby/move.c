@@ -33,8 +33,7 @@
 //   the daemon         dies: before LETTING_GO no record mentions a move, the new domain is empty
 //                      and goes, and a request for a limit is read again. LETTING_GO is recorded
 //                      with the session and goes on (move_adopt()). The step to the new domain is
-//                      one record, put after those of the lingers: of two lingers for the same
-//                      thing, the second ends at once
+//                      recorded as a whole
 //
 // Not movable: contents that a kernel may have left in its module's variables, or in the device's
 // heap, are in the old context, and nobody can detect them. So a session moves only if the program
@@ -292,7 +291,7 @@ static void arrive(struct move *move)
 		session_attach(session, serving);
 	} else {
 		session_hold(session);
-		session_keep(session);
+		session_changed(session);
 		/* An executor that has become ready meanwhile lacks the session; its successor will
 		 * have it. */
 		TAILQ_FOREACH (worker, &to->workers, link)
@@ -307,7 +306,7 @@ static void arrive(struct move *move)
 static void stay(struct move *move, const struct wire_reply *reply)
 {
 	move->session->is_stuck = true;
-	session_keep(move->session);
+	session_changed(move->session);
 	call_off(move, CUDA_ERROR_NOT_READY, reply && reply->text && reply->text[0] ? reply->text : OWN_WORK);
 }
 
@@ -327,7 +326,7 @@ static void on_let_go(
 	}
 	session->let_go = (struct kept_call){0};
 	if (!move || move->state != MOVE_LETTING_GO)
-		session_keep(session);
+		session_changed(session);
 	else if (gone && worker == domain_serving(session->domain))
 		arrive(move);
 	else
@@ -357,7 +356,7 @@ static void let_go(struct move *move)
 	await_answer(move);
 	session->let_go = (struct kept_call){active->number, active->next_request};
 	session->let_go_to = move->to->number;
-	session_keep(session);
+	session_changed(session);
 	move_let_go_again(session, active);
 }
 
@@ -401,7 +400,7 @@ static struct domain *make_place(const struct session *session, const char *why)
 	if (!to)
 		return NULL;
 	snprintf(to->reason, sizeof(to->reason), "%s", why);
-	domain_keep(to);
+	domain_changed(to);
 	return to;
 }
 

@@ -29,10 +29,11 @@
 //                 released, and the next executor begins anew. AWAY: nothing
 //   the keeper    dies: the next keeper makes the memory
 //   the session   ends: its files and its chunks go as with any session
-//   the daemon    dies. The session's record has the state of the memory, and is written after the
-//                 messages to standbys: standbys in step have the memory mapped in HERE and LEAVES
-//                 alone. LEAVES is HERE again (session_adopt()). AWAY and RETURNS: the active
-//                 executor unmaps any mapped memory once more. The files are complete in both
+//   the daemon    dies. The session's record has the state of the memory, and a standby that is to
+//                 get the change is not in step: standbys in step have the memory mapped in HERE
+//                 and LEAVES alone. LEAVES is HERE again (session_adopt()). AWAY and RETURNS: the
+//                 active executor unmaps any mapped memory once more. The files are complete in
+//                 both
 //
 // While the device is drained (daemon/device_drain.h) no memory begins to return.
 //

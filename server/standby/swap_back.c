@@ -107,7 +107,7 @@ static void map(struct swap *swap, struct piece *piece)
 	struct wire_message message;
 
 	for (uint32_t i = 0; i < piece->count; i++)
-		holdings_keep(&session->holdings, piece->entries[i]);
+		holdings_save(&session->holdings, piece->entries[i]);
 	for (uint32_t i = 0; swap->round == round && i < piece->count; i++) {
 		if (piece->entries[i]->type != WIRE_MAP_MEMORY)
 			continue;

@@ -118,7 +118,7 @@ static struct shared_fd *make_file(
 		return NULL;
 	}
 	file = shared_fd_new(fd);
-	if (file && shared_fd_keep(file, session->daemon->store))
+	if (file && shared_fd_deposit(file, session->daemon->store))
 		file = shared_fd_unref(file);
 	return file;
 }

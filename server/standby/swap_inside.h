@@ -106,8 +106,8 @@ void swap_copy(struct swap *swap);
 
 /** Splits the memory off the chunks: swap_release_all() releases that memory. */
 void swap_empty_all(struct swap *swap);
-/** Releases that memory. Before: standbys have the change, and the session's record says that the
- * chunks are empty. The active executor unmaps the memory, or answers that nothing is mapped. */
+/** Releases that memory. Before: standbys get the change, and the session's chunks are empty.
+ * The active executor unmaps the memory, or answers that nothing is mapped. */
 void swap_release_all(struct swap *swap);
 void swap_unmap_message(
 	const struct session *session, const struct holding *entry, struct wire_message *ret_message);

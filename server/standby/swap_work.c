@@ -109,15 +109,10 @@ void swap_note_moved(struct session *session, const char *where)
 /* The memory is on the device, as it was, or again. */
 void swap_be_here(struct session *session)
 {
-	struct shared_fd *files[KEPT_SWAP_FILES];
-
-	/* Records first: no record names a file after its release. */
-	memcpy(files, session->swap_files, sizeof(files));
-	memset(session->swap_files, 0, sizeof(session->swap_files));
 	session->drained = false;
 	session_set_memory(session, SESSION_MEMORY_HERE);
 	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
-		shared_fd_unref(files[i]);
+		session->swap_files[i] = shared_fd_unref(session->swap_files[i]);
 }
 
 /*
@@ -290,7 +285,7 @@ static void unmap_active(struct swap *swap, const struct piece *piece)
 	}
 }
 
-/* Before: standbys have the change, and the session's record says that its chunks are empty. */
+/* Before: standbys get the change, and the session's chunks are empty. */
 static void release(struct swap *swap, struct piece *piece)
 {
 	unmap_active(swap, piece);
@@ -299,7 +294,7 @@ static void release(struct swap *swap, struct piece *piece)
 	reclaim_note_freed(swap->session, piece->old);
 	chunk_doom(piece->old);
 	for (uint32_t i = 0; i < piece->count; i++)
-		holdings_keep(&swap->session->holdings, piece->entries[i]);
+		holdings_save(&swap->session->holdings, piece->entries[i]);
 	piece->old = chunk_unref(piece->old);
 }
 

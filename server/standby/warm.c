@@ -72,7 +72,7 @@ static void note_first_time(struct domain *domain, struct worker *worker)
 	if (worker->was_warm || worker->mirrors)
 		return;
 	worker->was_warm = true;
-	worker_keep(worker);
+	worker_changed(worker);
 	domain->start_failures = 0;
 	domain->start_short_us = 0;
 	leave_out_forget(domain);
@@ -82,7 +82,7 @@ void warm_done(struct domain *domain, struct worker *worker)
 {
 	note_first_time(domain, worker);
 	promote_warm(domain, worker);
-	domain_keep(domain);
+	domain_changed(domain);
 }
 
 /* Return: whether the executor is in step now */
@@ -90,7 +90,7 @@ static bool end_mirror(struct worker *worker)
 {
 	if (--worker->mirrors)
 		return false;
-	worker_keep(worker);
+	worker_changed(worker);
 	return true;
 }
 
@@ -139,7 +139,7 @@ static void send_mirror(struct worker *worker, struct session *session, struct w
 	}
 	/* Not in step before the answer: should the daemon die before, the executor is replaced. */
 	if (!worker->mirrors++)
-		worker_keep(worker);
+		worker_changed(worker);
 	worker_request(worker, message, fds, fd_count, on_mirrored, mirror);
 }
 
@@ -201,7 +201,7 @@ static void owe(struct worker *worker)
 		return;
 	worker->is_owed = true;
 	if (!worker->mirrors++)
-		worker_keep(worker);
+		worker_changed(worker);
 }
 
 static struct worker *find_owed(const struct domain *domain)
@@ -328,7 +328,7 @@ static void on_warm(
 	if (!reply || worker->state != WORKER_WARMING)
 		return;
 	worker->state = WORKER_WARM;
-	worker_keep(worker);
+	worker_changed(worker);
 	log_debug("executor %d is warm, %.0f ms after its start", (int)worker->pid,
 		(double)(timer_now_us() - worker->started_us) / 1000.0);
 	warm_done(domain, worker);

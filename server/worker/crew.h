@@ -27,6 +27,8 @@ struct crew {
 	connection_message_fn *on_message;
 	connection_closed_fn *on_closed;
 	bool is_due;		      /* a worker has something due (enum worker_due) */
+	bool has_changes;	      /* a worker differs from its record */
+	bool kills;		      /* a worker is to die at the end of the turn */
 	struct store *store;	      /* NULL: nothing outlives the daemon */
 	uint32_t epoch;		      /* number of this life of the daemon, from 0 */
 	uint32_t latest;	      /* number given out to a worker */

@@ -131,7 +131,12 @@ struct worker *worker_free(struct worker *worker)
 	return NULL;
 }
 
-void worker_keep(struct worker *worker)
+void worker_changed(struct worker *worker)
+{
+	worker->is_changed = worker->crew->has_changes = true;
+}
+
+static void save(struct worker *worker)
 {
 	size_t fixed = sizeof(struct kept_worker) + WORKER_HEAD_BYTES;
 	size_t room = (RECORD_MAX - fixed) / sizeof(uint64_t);
@@ -139,8 +144,6 @@ void worker_keep(struct worker *worker)
 	size_t bytes = fixed + listed * sizeof(uint64_t);
 	struct kept_worker *kept;
 
-	if (!worker->crew->store)
-		return;
 	kept = calloc(1, bytes);
 	log_bug_on(!kept);
 	*kept = (struct kept_worker){.domain = worker->domain ? worker->place : 0,
@@ -156,6 +159,20 @@ void worker_keep(struct worker *worker)
 	worker->record =
 		store_put(worker->crew->store, worker->record, RECORD_WORKER, worker->number, kept, bytes);
 	free(kept);
+}
+
+void workers_save(struct crew *crew)
+{
+	struct worker *worker;
+
+	if (!crew->has_changes)
+		return;
+	crew->has_changes = false;
+	TAILQ_FOREACH (worker, &crew->workers, crew_link) {
+		if (worker->is_changed)
+			save(worker);
+		worker->is_changed = false;
+	}
 }
 
 /* Without a connection. Return: NULL without memory */
@@ -217,7 +234,7 @@ int worker_start(struct crew *crew, const struct worker_place *place, struct wor
 		worker_free(worker);
 		return r;
 	}
-	worker_keep(worker);
+	worker_changed(worker);
 	*ret_worker = worker;
 	return 0;
 }
@@ -331,8 +348,23 @@ void worker_await_memory(struct worker *worker)
 
 void worker_kill(struct worker *worker)
 {
-	worker->crew->spawner->kill(worker);
-	reap_await(worker);
+	worker->is_to_die = worker->crew->kills = true;
+}
+
+void workers_kill(struct crew *crew)
+{
+	struct worker *worker;
+
+	if (!crew->kills)
+		return;
+	crew->kills = false;
+	TAILQ_FOREACH (worker, &crew->workers, crew_link) {
+		if (!worker->is_to_die)
+			continue;
+		worker->is_to_die = false;
+		crew->spawner->kill(worker);
+		reap_await(worker);
+	}
 }
 
 void worker_terminate(struct worker *worker, const char *reason)
@@ -343,7 +375,7 @@ void worker_terminate(struct worker *worker, const char *reason)
 		role_name(worker->role), (int)worker->pid, worker_state_name(worker->state), reason,
 		worker->lost_text[0] ? ": " : "", worker->lost_text);
 	worker->state = WORKER_TERMINATING;
-	worker_keep(worker);
+	worker_changed(worker);
 	worker_await_memory(worker);
 	worker_kill(worker);
 	mark_due(worker, WORKER_DUE_TERMINATED);
@@ -391,7 +423,7 @@ void worker_forget_session(struct worker *worker, uint64_t session)
 		if (worker->immovable[i] != session)
 			worker->immovable[kept++] = worker->immovable[i];
 	worker->immovable_count = kept;
-	worker_keep(worker);
+	worker_changed(worker);
 }
 
 void worker_note_unanswered(struct worker *worker, uint64_t session, enum wire_type type)

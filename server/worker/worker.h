@@ -108,7 +108,9 @@ struct worker {
 	enum role role;
 	uint32_t number; /* unique in the life of the service */
 	const struct record *record;
+	bool is_changed; /* since the record */
 	/* Of this life of the daemon alone. */
+	bool is_to_die; /* at the end of the turn */
 	struct connection *connection;
 	void *process;			  /* the spawner's */
 	struct timer *reap_timer;	  /* looks for the end (reap.h); NULL: not killed */
@@ -161,11 +163,15 @@ int worker_start(struct crew *crew, const struct worker_place *place, struct wor
 void worker_request(struct worker *worker, struct wire_message *message, struct shared_fd *const *fds,
 	unsigned fd_count, worker_reply_fn *reply, void *context);
 
-/** Kills a worker that was terminated. Twice is fine. */
+/** Has the end of the turn kill a worker that was terminated. Twice is fine. */
 void worker_kill(struct worker *worker);
+/** The end of the turn: kills them. */
+void workers_kill(struct crew *crew);
 
-/** Records the worker. */
-void worker_keep(struct worker *worker);
+/** The end of the turn records the worker. */
+void worker_changed(struct worker *worker);
+/** The end of the turn: records the workers that have changed. */
+void workers_save(struct crew *crew);
 
 /** For answers that nobody needs. */
 worker_reply_fn worker_ignore_reply;
@@ -182,7 +188,7 @@ struct worker *worker_adopt(struct crew *crew, const struct worker_place *place,
 /** Sends a message that has no answer. */
 void worker_post(struct worker *worker, const struct wire_message *message);
 
-/** Terminates the worker: kills the process, at once and once. */
+/** Terminates the worker: the end of the turn kills the process. Twice is fine. */
 void worker_terminate(struct worker *worker, const char *reason);
 
 /** The worker has reported the loss itself, in whatever way. */

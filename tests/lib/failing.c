@@ -8,6 +8,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,8 @@ static _Thread_local bool is_inside;
 
 const char *failing_call_name(enum failing_call call)
 {
-	static const char *const names[] = {"malloc", "mmap", "memfd", "send", "clone", "thread", "file"};
+	static const char *const names[] = {
+		"malloc", "mmap", "memfd", "send", "clone", "thread", "file", "unsent", "untaken"};
 
 	return names[call];
 }
@@ -244,8 +246,22 @@ int memfd_create(const char *name, unsigned flags)
 	return (int)syscall(SYS_memfd_create, name, flags);
 }
 
+static void die_instead_of(enum failing_call call)
+{
+	if (fails(call))
+		syscall(SYS_kill, getpid(), SIGKILL);
+}
+
+ssize_t recv(int socket, void *bytes, size_t length, int flags)
+{
+	if (!(flags & MSG_PEEK))
+		die_instead_of(FAILING_UNTAKEN);
+	return syscall(SYS_recvfrom, socket, bytes, length, flags, NULL, NULL);
+}
+
 ssize_t sendmsg(int socket, const struct msghdr *message, int flags)
 {
+	die_instead_of(FAILING_UNSENT);
 	if (fails(FAILING_SEND)) {
 		errno = ENOBUFS;
 		return -1;

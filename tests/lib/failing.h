@@ -1,8 +1,8 @@
 // One call that fails: the n-th of a kind in processes of a role, whatever the kernel or the C
-// library would say. Programs that are linked with failing.c have malloc() and its like, mmap(),
-// memfd_create(), sendmsg(), fork(), clone(), pthread_create() and what opens descriptors of this
-// file, which count their calls in a page that FRMPS_FAILING names. A test arms the page from
-// outside. Any thread.
+// library would say. Or the process is killed there. Programs that are linked with failing.c have
+// malloc() and its like, mmap(), memfd_create(), sendmsg(), fork(), clone(), pthread_create() and
+// what opens descriptors of this file, which count their calls in a page that FRMPS_FAILING names.
+// A test arms the page from outside. Any thread.
 
 #ifndef FRMPS_TESTS_LIB_FAILING_H
 #define FRMPS_TESTS_LIB_FAILING_H
@@ -20,6 +20,9 @@ enum failing_call {
 	FAILING_CLONE,
 	FAILING_THREAD,
 	FAILING_FILE, /* whatever opens a descriptor, but memfd_create() */
+	/* The process is killed in the place of the call. */
+	FAILING_UNSENT,	 /* sendmsg() */
+	FAILING_UNTAKEN, /* recv() that takes a message off its socket */
 	FAILING_CALLS
 };
 

@@ -102,7 +102,7 @@ START_TEST(an_executor_that_was_lost_as_the_daemon_died_is_replaced)
 
 	lost.trouble.text = "the context is lost";
 	active->worker->lost = true;
-	worker_keep(active->worker);
+	worker_changed(active->worker);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fake_send(fake, active->socket, &lost, NULL, 0);
 	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
@@ -659,7 +659,7 @@ START_TEST(executors_of_a_domain_that_was_closed_end)
 		fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
 	}
 	domain->retiring = true;
-	domain_keep(domain);
+	domain_changed(domain);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	ck_assert(active->killed && standby->killed);
 	fake_reap(fake, active, SIGKILL);
@@ -688,7 +688,6 @@ START_TEST(everybody_is_told_that_the_device_has_failed)
 	fake->daemon.health = (struct device_health){.state = DEVICE_FAILED,
 		.code = CUDA_ERROR_DEVICE_UNAVAILABLE,
 		.reason = "the device has failed: a test"};
-	daemon_keep(&fake->daemon);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(word_acquire(&client.view.server->error), CUDA_ERROR_DEVICE_UNAVAILABLE);

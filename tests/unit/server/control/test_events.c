@@ -389,7 +389,7 @@ START_TEST(an_idle_reader_costs_one_answer)
 		note_many(ONE, EVENT_lost, EVENTS_MAX);
 		FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns->timer));
 		ck_assert_uint_eq(
-			connection_queued(caller_of(TAILQ_FIRST(&fake->daemon.operators))->connection), 0);
+			connection_behind(caller_of(TAILQ_FIRST(&fake->daemon.operators))->connection), 0);
 	}
 	root = answer(caller);
 	ck_assert_int_eq(number(root, "latest"), 1 + EVENTS_MAX);

@@ -296,7 +296,7 @@ START_TEST(a_program_gets_no_more_than_it_wants)
 	struct session *session = TAILQ_FIRST(&fake->daemon.sessions);
 
 	session->memory_wish = UINT64_C(2) << 30;
-	session_keep(session);
+	session_changed(session);
 	write_file("memory_limit = 5G\n");
 	expect_answer(0, "{\"restart\":\"\"}");
 	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(2) << 30);

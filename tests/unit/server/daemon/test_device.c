@@ -11,6 +11,7 @@
 #include "server/fault/promote.h"
 #include "server/incident/incident.h"
 #include "server/loop/timer.h"
+#include "server/loop/turn_end.h"
 #include "server/service.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
@@ -25,6 +26,8 @@ static const struct xid contained = {
 
 static void look(struct fake_child *child, unsigned times)
 {
+	/* It is killed first. */
+	turn_end_now(fake->daemon.turn_end);
 	while (times--)
 		reap_look(child->worker);
 	fake_turn(fake);
@@ -277,6 +280,7 @@ START_TEST(an_executor_that_does_not_end_costs_its_domain)
 	fake_welcome(fake, &other);
 	active->seen = standby->seen = true;
 	worker_terminate(active->worker, "a test");
+	turn_end_now(fake->daemon.turn_end);
 	ck_assert(timer_running(active->worker->reap_timer));
 	look(active, REAP_LOOKS - 1);
 	/* It is still at something. */
@@ -385,6 +389,7 @@ START_TEST(a_service_leaves_behind_who_does_not_end)
 	fake_reap(fake, standby, 0);
 	worker_terminate(active->worker, "does not leave");
 	ck_assert(!TAILQ_EMPTY(&fake_domain(fake)->workers));
+	turn_end_now(fake->daemon.turn_end);
 	for (unsigned i = 0; i < REAP_LOOKS; i++)
 		reap_look(TAILQ_FIRST(&fake_domain(fake)->workers));
 	active->worker = NULL;

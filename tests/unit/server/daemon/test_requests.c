@@ -9,6 +9,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/daemon/sink_make.h"
+#include "server/holder/store.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
@@ -138,6 +139,36 @@ START_TEST(memory_waits_for_memory_that_is_being_given_back)
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
 	part();
+}
+END_TEST
+
+/* Three of the session, one of the memory, two of the standby. */
+#define RECORDS_OF_AN_ALLOCATION 6u
+
+/* Each of its turns records what another process is about to know, and nothing twice: the session
+ * with its request at the keeper, at the executor, and answered; the memory; the standby that
+ * has the memory, and has it no longer to come. */
+START_TEST(an_allocation_writes_few_records)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	uint64_t before;
+
+	fake_with_records = true;
+	join();
+	fake_turn(fake);
+	before = store_serial(fake->daemon.store);
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 2 * MIB};
+	fake_request(fake, &client, &map, -1);
+	fake_make_chunk(fake, keeper, 6);
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
+	fake_serve(fake, standby, WIRE_MAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	/* Beside these, the resource and this question take a number each. */
+	ck_assert_uint_eq(store_serial(fake->daemon.store) - before - 2, RECORDS_OF_AN_ALLOCATION);
+	fake_leave(fake, &client);
+	close_everywhere();
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	end();
 }
 END_TEST
 
@@ -1101,6 +1132,7 @@ int main(void)
 	tcase_add_test(tests, failed_request_leaves_no_trace);
 	tcase_add_test(tests, memory_without_a_free_descriptor_is_refused);
 	tcase_add_test(tests, one_request_at_a_time);
+	tcase_add_test(tests, an_allocation_writes_few_records);
 	tcase_add_test(tests, memory_waits_for_memory_that_is_being_given_back);
 	tcase_add_test(tests, memory_that_never_comes_is_an_answer);
 	tcase_add_test(tests, memory_that_does_not_exist_is_an_answer);

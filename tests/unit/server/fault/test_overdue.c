@@ -14,6 +14,7 @@
 #include "server/control/status.h"
 #include "server/fault/promote.h"
 #include "server/loop/timer.h"
+#include "server/loop/turn_end.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "server/worker/vitals.h"
@@ -23,6 +24,7 @@ static void look(unsigned times)
 {
 	while (times--)
 		overdue_look(&fake->daemon.crew);
+	turn_end_now(fake->daemon.turn_end);
 }
 
 /*

@@ -126,6 +126,7 @@ static void forget_file(struct store *store, uint32_t key)
 	shared->files[key] = 0;
 	shared->deposited--;
 	store_forget(store, key);
+	store_commit(store);
 }
 
 static void forget_files(struct store *store, uint32_t left)
@@ -172,7 +173,7 @@ static enum store_event hear(struct store *store)
 static void sync_with_holder(struct store *store)
 {
 	must(store_sync(store));
-	store_ring(store);
+	store_commit(store);
 	must(hear(store) == STORE_SYNCED);
 }
 
@@ -445,7 +446,9 @@ static int settle_two(struct store *store, const struct legacy *legacy)
 		must(hear(store) == STORE_ENDED);
 	}
 	store_settle(store);
+	store_commit(store);
 	store_settle(store);
+	store_commit(store);
 	return die();
 }
 
@@ -453,6 +456,7 @@ static int find_one_end(struct store *store, const struct legacy *legacy)
 {
 	must(legacy->end_count == 1);
 	store_settle(store);
+	store_commit(store);
 	end_a_child();
 	must(hear(store) == STORE_ENDED);
 	return GOOD;

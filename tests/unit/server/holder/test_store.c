@@ -46,6 +46,13 @@ static void tear_down(void)
 	munmap(legacy.board, sizeof(*legacy.board));
 }
 
+/* The end of a life between two turns. */
+static void commit_and_close(struct store *store)
+{
+	store_commit(store);
+	store_close(store);
+}
+
 static struct store *open_store(void)
 {
 	struct store *store = store_open(&legacy);
@@ -90,7 +97,7 @@ START_TEST(the_next_life_finds_what_was_put)
 	put(store, NULL, RECORD_WORKER, 7, "worker");
 	store_drop(store, put(store, NULL, RECORD_SESSION, 8, "eight"));
 	put(store, record, RECORD_SESSION, 7, "still seven");
-	store_close(store);
+	commit_and_close(store);
 	ck_assert_str_eq(find(RECORD_SESSION, 7), "still seven");
 	ck_assert_str_eq(find(RECORD_WORKER, 7), "worker");
 	ck_assert_ptr_null(find(RECORD_SESSION, 8));
@@ -104,7 +111,7 @@ START_TEST(of_two_the_younger_counts)
 
 	put(store, NULL, RECORD_SESSION, 1, "old");
 	put(store, NULL, RECORD_SESSION, 1, "new");
-	store_close(store);
+	commit_and_close(store);
 	ck_assert_str_eq(find(RECORD_SESSION, 1), "new");
 	/* And the older one is gone for good. */
 	ck_assert_str_eq(find(RECORD_SESSION, 1), "new");
@@ -119,7 +126,7 @@ START_TEST(a_record_that_says_the_same_stays)
 
 	ck_assert_ptr_eq(put(store, first, RECORD_SESSION, 7, "one"), first);
 	ck_assert_ptr_ne(put(store, first, RECORD_SESSION, 7, "two"), first);
-	store_close(store);
+	commit_and_close(store);
 	ck_assert_str_eq(find(RECORD_SESSION, 7), "two");
 }
 END_TEST
@@ -136,9 +143,80 @@ START_TEST(a_record_that_was_not_published_is_not_there)
 	half += 128;
 	ck_assert_int_eq(*(uint32_t *)(void *)half, RECORD_SESSION);
 	*(uint32_t *)(void *)half = RECORD_NONE;
-	store_close(store);
+	commit_and_close(store);
 	ck_assert_str_eq(find(RECORD_SESSION, 1), "whole");
 	ck_assert_ptr_null(find(RECORD_SESSION, 2));
+}
+END_TEST
+
+/* A turn counts as a whole: before the commit the next life finds the state before the turn, with
+ * everything that the turn has dropped. */
+START_TEST(a_turn_that_was_not_committed_has_not_been)
+{
+	struct store *store = open_store();
+	const struct record *changed = put(store, NULL, RECORD_SESSION, 1, "before"),
+			    *dropped = put(store, NULL, RECORD_SESSION, 2, "dropped");
+	uint32_t key;
+
+	ck_assert_int_eq(store_deposit(store, 0, &key), 0);
+	store_commit(store);
+	changed = put(store, changed, RECORD_SESSION, 1, "between");
+	put(store, changed, RECORD_SESSION, 1, "after");
+	put(store, NULL, RECORD_SESSION, 3, "new");
+	store_drop(store, dropped);
+	store_forget(store, key);
+	store_settle(store);
+	ck_assert(store_sync(store));
+	store_close(store);
+	ck_assert_uint_eq(word_relaxed(&legacy.board->marks[key]) % 2, 1);
+	ck_assert_uint_eq(word_relaxed(&legacy.board->settled), 0);
+	ck_assert_uint_eq(word_relaxed(&legacy.board->syncs), 0);
+	ck_assert_str_eq(find(RECORD_SESSION, 1), "before");
+	ck_assert_str_eq(find(RECORD_SESSION, 2), "dropped");
+	ck_assert_ptr_null(find(RECORD_SESSION, 3));
+}
+END_TEST
+
+/* This life sees its own turn, as it is so far. */
+START_TEST(a_turn_sees_itself)
+{
+	struct store *store = open_store();
+	const struct record *old = put(store, NULL, RECORD_SESSION, 1, "old"), **records;
+
+	store_commit(store);
+	put(store, old, RECORD_SESSION, 1, "new");
+	ck_assert_uint_eq(store_list(store, RECORD_SESSION, &records), 1);
+	ck_assert_str_eq(record_payload(records[0], &(size_t){0}), "new");
+	store_drop(store, records[0]);
+	free(records);
+	ck_assert_uint_eq(store_list(store, RECORD_SESSION, &records), 0);
+	free(records);
+	commit_and_close(store);
+	ck_assert_ptr_null(find(RECORD_SESSION, 1));
+}
+END_TEST
+
+START_TEST(a_commit_gives_the_holder_its_orders)
+{
+	struct store *store = open_store();
+	uint64_t rings;
+	uint32_t key;
+
+	ck_assert_int_eq(store_deposit(store, 0, &key), 0);
+	store_commit(store);
+	ck_assert_int_lt(eventfd_read(legacy.bell, &rings), 0);
+	store_forget(store, key);
+	store_settle(store);
+	store_settle(store);
+	ck_assert(store_sync(store));
+	store_commit(store);
+	ck_assert_int_eq(eventfd_read(legacy.bell, &rings), 0);
+	ck_assert_uint_eq(word_relaxed(&legacy.board->marks[key]) % 2, 0);
+	ck_assert_uint_eq(word_relaxed(&legacy.board->settled), 2);
+	ck_assert_uint_eq(word_relaxed(&legacy.board->syncs), 1);
+	store_commit(store);
+	ck_assert_int_lt(eventfd_read(legacy.bell, &rings), 0);
+	store_close(store);
 }
 END_TEST
 
@@ -150,7 +228,7 @@ START_TEST(damage_is_noticed)
 		(char *)(uintptr_t)record_payload(put(store, NULL, RECORD_SESSION, 1, "text"), &bytes);
 
 	payload[1] ^= 4;
-	store_close(store);
+	commit_and_close(store);
 	ck_assert_ptr_null(store_open(&legacy));
 }
 END_TEST
@@ -161,10 +239,10 @@ START_TEST(serials_grow_over_lives)
 	uint64_t serial = store_serial(store);
 
 	put(store, NULL, RECORD_HOLDING, serial, "first");
-	store_close(store);
+	commit_and_close(store);
 	store = open_store();
 	ck_assert_uint_gt(store_serial(store), serial);
-	store_close(store);
+	commit_and_close(store);
 }
 END_TEST
 
@@ -185,13 +263,13 @@ START_TEST(changing_needs_no_more_room)
 
 		for (int i = 0; i < 1000; i++)
 			record = put(store, record, RECORD_SESSION, 1, text);
-		store_close(store);
+		commit_and_close(store);
 		store = open_store();
 		ck_assert_uint_eq(store_list(store, RECORD_SESSION, &records), 1);
 		record = records[0];
 		free(records);
 	}
-	store_close(store);
+	commit_and_close(store);
 	ck_assert_int_eq(fstat(legacy.memory, &after), 0);
 	ck_assert_int_eq(before.st_size, after.st_size);
 }
@@ -213,7 +291,7 @@ START_TEST(a_store_says_when_it_would_grow_too_long)
 		put(store, NULL, RECORD_SESSION, key, text);
 	ck_assert(!store_has_room(store, sizeof(text) / 4, (uint64_t)status.st_size));
 	ck_assert(store_has_room(store, sizeof(text), 2 * (uint64_t)status.st_size));
-	store_close(store);
+	commit_and_close(store);
 	ck_assert_ptr_nonnull(find(RECORD_SESSION, (uint64_t)status.st_size / store_share(sizeof(text))));
 }
 END_TEST
@@ -241,8 +319,40 @@ START_TEST(where_the_store_cannot_grow_there_is_no_room)
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
 	put(store, NULL, RECORD_SESSION, 2, text);
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
-	store_close(store);
+	commit_and_close(store);
 	ck_assert_ptr_nonnull(find(RECORD_SESSION, 2));
+}
+END_TEST
+
+/* Each record needs a second slot until the commit: then the turn is recorded in parts. */
+START_TEST(where_the_store_cannot_grow_records_still_change)
+{
+	static const struct record *records[10000];
+	struct store *store = open_store();
+	struct rlimit before, small;
+	struct stat status;
+	size_t count = 0;
+
+	put(store, NULL, RECORD_WORKER, 1, "first");
+	ck_assert_int_eq(fstat(legacy.memory, &status), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){.rlim_cur = (rlim_t)status.st_size, .rlim_max = before.rlim_max};
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+	/* All but one slot. */
+	while (store_has_room(store, sizeof("old"), 0)) {
+		ck_assert_uint_lt(count, 10000);
+		records[count] = put(store, NULL, RECORD_SESSION, count, "old");
+		count++;
+	}
+	store_drop(store, records[--count]);
+	store_commit(store);
+	for (size_t i = 0; i < count; i++)
+		put(store, records[i], RECORD_SESSION, i, "new");
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+	commit_and_close(store);
+	ck_assert_str_eq(find(RECORD_SESSION, 0), "new");
+	ck_assert_str_eq(find(RECORD_SESSION, count - 1), "new");
 }
 END_TEST
 
@@ -271,9 +381,14 @@ START_TEST(keys_are_used_again)
 	ck_assert_uint_ne(first, 0);
 	ck_assert_uint_ne(first, second);
 	store_forget(store, first);
+	store_forget(store, first);
+	/* Records may name the key until the commit. */
+	ck_assert_int_eq(store_deposit(store, 0, &third), 0);
+	ck_assert_uint_ne(third, first);
+	store_commit(store);
 	ck_assert_int_eq(store_deposit(store, 0, &third), 0);
 	ck_assert_uint_eq(third, first);
-	store_close(store);
+	commit_and_close(store);
 }
 END_TEST
 
@@ -287,6 +402,10 @@ int main(void)
 	tcase_add_test(tests, of_two_the_younger_counts);
 	tcase_add_test(tests, a_record_that_says_the_same_stays);
 	tcase_add_test(tests, a_record_that_was_not_published_is_not_there);
+	tcase_add_test(tests, a_turn_that_was_not_committed_has_not_been);
+	tcase_add_test(tests, a_turn_sees_itself);
+	tcase_add_test(tests, a_commit_gives_the_holder_its_orders);
+	tcase_add_test(tests, where_the_store_cannot_grow_records_still_change);
 	tcase_add_test(tests, damage_is_noticed);
 	tcase_add_test(tests, serials_grow_over_lives);
 	tcase_add_test(tests, changing_needs_no_more_room);

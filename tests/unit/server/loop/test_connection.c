@@ -1,6 +1,8 @@
-// Connections: order and bounds of what is sent, hang-ups, ends from within.
+// Connections and the end of a turn: what is sent leaves after the record and before the message
+// that it answers is taken off, order and bounds of what is sent, hang-ups, ends from within.
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +14,17 @@
 #include "protocol/socket.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/loop/turn_end.h"
 #include "tests/lib/scarce.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
 struct seen {
-	unsigned messages, closed;
+	unsigned messages, closed, records, rounds;
 	struct connection *connection;
 	bool shut_down_inside;
+	bool answers; /* each message */
+	int peer;
 	char reason[64];
 };
 
@@ -42,6 +47,8 @@ static void on_message(void *context, const struct wire_message *message, struct
 	(void)message;
 	(void)packet;
 	seen->messages++;
+	if (seen->answers)
+		ck_assert_int_eq(connection_send(seen->connection, message, NULL, 0), 0);
 	if (seen->shut_down_inside)
 		seen->connection = connection_shutdown(seen->connection);
 }
@@ -54,14 +61,61 @@ static void on_closed(void *context, const char *reason)
 	seen->closed++;
 }
 
+/*
+ * The end of a turn
+ */
+
+static bool is_readable(int socket)
+{
+	struct pollfd wait = {.fd = socket, .events = POLLIN};
+
+	return poll(&wait, 1, 0) > 0;
+}
+
+static void change(void *context)
+{
+	(void)context;
+}
+
+/* Nothing has left yet, and what was dealt with is still there: a daemon that dies now, before the
+ * record, has done nothing. */
+static void record(void *context)
+{
+	struct seen *seen = context;
+
+	if (seen->answers && seen->records < seen->messages) {
+		ck_assert(!is_readable(seen->peer));
+		ck_assert(is_readable(connection_socket(seen->connection)));
+	}
+	seen->records = seen->messages;
+}
+
+/* Everything has left, and what was dealt with is still there. */
+static bool answered(void *context)
+{
+	struct seen *seen = context;
+
+	if (seen->answers && seen->rounds < seen->messages) {
+		ck_assert(is_readable(seen->peer));
+		ck_assert(is_readable(connection_socket(seen->connection)));
+	}
+	seen->rounds = seen->messages;
+	return false;
+}
+
+static const struct turn_end_steps steps = {.change = change, .record = record, .answered = answered};
+static struct turn_end *turn_end;
+
 static struct connection *connect_pair(uv_loop_t *loop, struct seen *seen, unsigned queue_max, int *ret_peer)
 {
 	int pair[2];
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	uv_loop_init(loop);
-	*seen = (struct seen){.connection = connection_new(loop, CONNECTION_OURS, pair[0], queue_max,
-				      on_message, on_closed, seen)};
+	turn_end = turn_end_new(loop, &steps, seen);
+	*seen = (struct seen){.connection = connection_new(
+				      loop, CONNECTION_OURS, pair[0], queue_max, on_message, on_closed, seen),
+		.peer = pair[1]};
 	*ret_peer = pair[1];
 	return seen->connection;
 }
@@ -69,9 +123,36 @@ static struct connection *connect_pair(uv_loop_t *loop, struct seen *seen, unsig
 static void part(uv_loop_t *loop, struct connection *connection)
 {
 	connection_shutdown(connection);
+	turn_end = turn_end_free(turn_end);
 	uv_run(loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(loop), 0);
 }
+
+START_TEST(an_answer_leaves_after_the_record_and_before_its_message)
+{
+	struct wire_message message = {.type = WIRE_PING, .id = 1};
+	struct packet *packet = malloc(sizeof(*packet));
+	struct connection *connection;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer;
+
+	connection = connect_pair(&loop, &seen, 3, &peer);
+	seen.answers = true;
+	for (unsigned i = 1; i < 4; i++) {
+		ck_assert_int_eq(message_send(peer, &message, NULL, 0), 0);
+		uv_run(&loop, UV_RUN_NOWAIT);
+		ck_assert_uint_eq(seen.messages, i);
+		ck_assert_uint_eq(seen.records, i);
+		ck_assert_uint_eq(seen.rounds, i);
+		ck_assert_int_eq(packet_receive(peer, packet), 0);
+		ck_assert(!is_readable(connection_socket(connection)));
+	}
+	part(&loop, connection);
+	close(peer);
+	free(packet);
+}
+END_TEST
 
 START_TEST(slow_reader_gets_everything_in_order_with_descriptors)
 {
@@ -84,9 +165,10 @@ START_TEST(slow_reader_gets_everything_in_order_with_descriptors)
 	int peer, r, sent = 0, received = 0;
 
 	connection = connect_pair(&loop, &seen, 5000, &peer);
-	while (connection_queued(connection) < 500) {
+	while (connection_behind(connection) < 500) {
 		message.refuse.code = sent++;
 		ck_assert_int_eq(connection_send(connection, &message, &fd, 1), 0);
+		turn_end_now(turn_end);
 	}
 	ck_assert_uint_gt(fd->refs, 1);
 	while (received < sent) {
@@ -147,9 +229,10 @@ START_TEST(what_the_kernel_has_no_memory_for_is_sent_again)
 	refused = 3;
 	for (message.refuse.code = 0; message.refuse.code < 3; message.refuse.code++)
 		ck_assert_int_eq(connection_send(connection, &message, NULL, 0), 0);
-	ck_assert_uint_eq(connection_queued(connection), 3);
-	while (connection_queued(connection))
-		uv_run(&loop, UV_RUN_ONCE);
+	turn_end_now(turn_end);
+	ck_assert_uint_eq(connection_behind(connection), 3);
+	while (connection_behind(connection))
+		uv_run(&loop, UV_RUN_NOWAIT);
 	ck_assert_int_eq(refused, 0);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(packet_receive(peer, packet), 0);
@@ -174,9 +257,9 @@ START_TEST(queue_is_bounded_and_freed)
 
 	connection = connect_pair(&loop, &seen, 3, &peer);
 	while ((r = connection_send(connection, &message, &fd, 1)) == 0)
-		;
+		turn_end_now(turn_end);
 	ck_assert_int_eq(r, CONNECTION_E_FULL);
-	ck_assert_uint_eq(connection_queued(connection), 3);
+	ck_assert_uint_eq(connection_behind(connection), 3);
 	part(&loop, connection);
 	close(peer);
 	ck_assert_uint_eq(fd->refs, 1);
@@ -196,7 +279,7 @@ START_TEST(last_words_are_read_before_the_hang_up)
 	for (int i = 0; i < 40; i++)
 		ck_assert_int_eq(message_send(peer, &message, NULL, 0), 0);
 	close(peer);
-	for (int i = 0; i < 10; i++)
+	for (int i = 0; i < 50; i++)
 		uv_run(&loop, UV_RUN_NOWAIT);
 	ck_assert_uint_eq(seen.messages, 40);
 	ck_assert_uint_eq(seen.closed, 1);
@@ -239,14 +322,16 @@ START_TEST(last_words_are_read_before_it_is_known_that_nothing_can_be_written)
 	int peer;
 
 	connection = connect_pair(&loop, &seen, 3, &peer);
-	while (!connection_queued(connection))
+	while (!connection_behind(connection)) {
 		ck_assert_int_eq(connection_send(connection, &message, NULL, 0), 0);
+		turn_end_now(turn_end);
+	}
 	while (packet_receive(peer, packet) != PACKET_E_AGAIN)
 		;
 	for (int i = 0; i < 40; i++)
 		ck_assert_int_eq(message_send(peer, &message, NULL, 0), 0);
 	close(peer);
-	for (int i = 0; i < 10; i++)
+	for (int i = 0; i < 50; i++)
 		uv_run(&loop, UV_RUN_NOWAIT);
 	ck_assert_uint_eq(seen.messages, 40);
 	ck_assert_uint_eq(seen.closed, 1);
@@ -255,8 +340,8 @@ START_TEST(last_words_are_read_before_it_is_known_that_nothing_can_be_written)
 }
 END_TEST
 
-/* Nobody calls back for it: who sends hears of it. */
-START_TEST(what_the_kernel_does_not_take_is_no_hang_up)
+/* The sender is not there any more: the connection ends. */
+START_TEST(what_the_kernel_does_not_take_ends_the_connection)
 {
 	char text[6000];
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = text}};
@@ -271,9 +356,9 @@ START_TEST(what_the_kernel_does_not_take_is_no_hang_up)
 	connection = connect_pair(&loop, &seen, 3, &peer);
 	ck_assert_int_eq(
 		setsockopt(connection_socket(connection), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);
-	ck_assert_int_eq(connection_send(connection, &message, NULL, 0), -EMSGSIZE);
-	uv_run(&loop, UV_RUN_NOWAIT);
-	ck_assert_uint_eq(seen.closed, 0);
+	ck_assert_int_eq(connection_send(connection, &message, NULL, 0), 0);
+	while (!seen.closed)
+		uv_run(&loop, UV_RUN_ONCE);
 	part(&loop, connection);
 	close(peer);
 }
@@ -314,7 +399,7 @@ START_TEST(handler_may_shut_its_connection_down)
 	ck_assert_uint_eq(seen.messages, 1);
 	ck_assert_uint_eq(seen.closed, 0);
 	close(peer);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	part(&loop, NULL);
 }
 END_TEST
 
@@ -324,6 +409,7 @@ int main(void)
 	TCase *tests = suite_case(suite, "connection");
 
 	fake_prepare();
+	tcase_add_test(tests, an_answer_leaves_after_the_record_and_before_its_message);
 	tcase_add_test(tests, slow_reader_gets_everything_in_order_with_descriptors);
 	if (SCARCE_POSSIBLE)
 		tcase_add_test(tests, messages_come_and_go_without_memory);
@@ -331,7 +417,7 @@ int main(void)
 	tcase_add_test(tests, queue_is_bounded_and_freed);
 	tcase_add_test(tests, last_words_are_read_before_the_hang_up);
 	tcase_add_test(tests, last_words_are_read_before_it_is_known_that_nothing_can_be_written);
-	tcase_add_test(tests, what_the_kernel_does_not_take_is_no_hang_up);
+	tcase_add_test(tests, what_the_kernel_does_not_take_ends_the_connection);
 	tcase_add_test(tests, paused_connection_still_sees_the_hang_up);
 	tcase_add_test(tests, a_peer_that_dies_in_the_middle_of_something_has_hung_up);
 	tcase_add_test(tests, handler_may_shut_its_connection_down);
