@@ -240,6 +240,13 @@ struct wire_export {
 	char magic[8];
 	uint64_t token[2];
 };
+/* The device whose service made the memory of a token, by its number there. */
+#define WIRE_TOKEN_DEVICES	 64u
+#define WIRE_TOKEN_DEVICE(token) ((unsigned)((token)[0] % WIRE_TOKEN_DEVICES))
+struct wire_lend {
+	uint64_t token[2];
+	uint32_t uid;
+};
 /* ReserveWindow, ReleaseWindow (address and bytes). */
 struct wire_window {
 	uint64_t address, bytes, alignment;
@@ -346,6 +353,7 @@ struct wire_message {
 		struct wire_object object;
 		struct wire_carry carry;
 		struct wire_description description;
+		struct wire_lend lend;
 		struct wire_admin admin;
 		struct wire_admin_reply admin_reply;
 	};

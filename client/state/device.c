@@ -275,6 +275,14 @@ void device_settle(int ordinal, const struct wire_device *from, bool has_host_me
 	atomic_store(&visible[ordinal], &sessions[ordinal].device);
 }
 
+int device_of_number(unsigned number)
+{
+	for (int i = 0; i < visible_count; ++i)
+		if (atomic_load(&visible[i])->number == number)
+			return i;
+	return -1;
+}
+
 int device_own(void)
 {
 	return session_ordinal(session_self());

@@ -37,6 +37,9 @@ int device_count(void);
 /** The device of an ordinal, NULL for an invalid ordinal. Valid for the life of the process. */
 const struct client_device *device_get(int ordinal);
 
+/** The ordinal of a device of the service; -1: the program does not see it. */
+int device_of_number(unsigned number);
+
 /** The ordinal of the device of the calling thread's session. */
 int device_own(void);
 

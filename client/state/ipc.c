@@ -204,6 +204,17 @@ CUresult ipc_open_part(CUcontext context, const struct ipc_part *part, CUdevicep
 	return r;
 }
 
+/* Each device numbers its sessions. */
+static bool is_own(const struct content *content)
+{
+	SESSION_FOREACH (session)
+		if (session->connection.session == content->session &&
+			(!session->connection.has_peers ||
+				session->device.number == WIRE_TOKEN_DEVICE(content->part.token.words)))
+			return true;
+	return false;
+}
+
 CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *ret_address)
 {
 	struct content content;
@@ -211,7 +222,7 @@ CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *
 	memcpy(&content, handle, sizeof(content));
 	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (content.session == session_self()->connection.session)
+	if (is_own(&content))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return ipc_open_part(context, &content.part, ret_address);
 }

@@ -193,13 +193,22 @@ CUresult virtual_create(
 	return make(WIRE_CREATE_MEMORY, &request, &content, 0, ret_handle);
 }
 
+/* The device that has the memory; the thread's own if the program does not see that one. */
+static int ordinal_of(const struct virtual_token *token)
+{
+	int ordinal =
+		session_self()->connection.has_peers ? device_of_number(WIRE_TOKEN_DEVICE(token->words)) : -1;
+
+	return ordinal >= 0 ? ordinal : device_own();
+}
+
 CUresult virtual_import_token(
 	const struct virtual_token *token, CUmemGenericAllocationHandle *ret_handle, uint64_t *ret_bytes)
 {
 	struct physical content = {.references = 1,
 		.properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 			.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()}}};
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal_of(token)}}};
 	struct wire_memory request = {.token = {token->words[0], token->words[1]}};
 
 	CUresult r = make(WIRE_IMPORT_MEMORY, &request, &content,

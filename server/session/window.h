@@ -5,8 +5,8 @@
 // window is a field of the grid there, of 256 GiB; bits say which fields are free in a process.
 // Pure.
 //
-// Each device of a service has a part of the grid, and takes fields of other parts only when its own
-// is full: a program maps one device's memory at the same addresses on another one.
+// Each device of a service has a part of the grid, and takes fields of other parts only when its
+// own is full: a program maps one device's memory at the same addresses on another one.
 //
 // Invariants: windows do not overlap; between a further window and its neighbours is a gap of
 // WINDOW_GAP, unless the program has chosen the place.

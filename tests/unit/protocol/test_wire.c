@@ -55,6 +55,9 @@ static void fill_memory(struct wire_message *m)
 	case WIRE_IMPORT_MEMORY:
 		m->memory = (struct wire_memory){.handle = 1, .token = {UINT64_MAX, UINT64_MAX - 1}};
 		break;
+	case WIRE_LEND_MEMORY:
+		m->lend = (struct wire_lend){.token = {UINT64_MAX, UINT64_MAX - 1}, .uid = UINT32_MAX};
+		break;
 	case WIRE_RESERVE_WINDOW:
 		m->window = (struct wire_window){UINT64_MAX, UINT64_MAX - 1, UINT64_C(1) << 63, ALL(wide)};
 		break;
@@ -549,6 +552,10 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_EXPORT_MEMORY:
 	case WIRE_IMPORT_MEMORY:
 		ck_assert_mem_eq(&a->memory, &b->memory, sizeof(a->memory));
+		return;
+	case WIRE_LEND_MEMORY:
+		ck_assert_mem_eq(a->lend.token, b->lend.token, sizeof(a->lend.token));
+		ck_assert_uint_eq(a->lend.uid, b->lend.uid);
 		return;
 	case WIRE_RESERVE_WINDOW:
 	case WIRE_RELEASE_WINDOW:
