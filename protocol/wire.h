@@ -67,7 +67,19 @@ struct wire_device {
 	uint64_t total_bytes;
 	int32_t priority_least, priority_greatest;
 	struct wire_u64s limits;
+	struct wire_bytes peers;
 };
+/* Of Device.peers. */
+#define WIRE_PEER_ACCESS      1u
+#define WIRE_PEER_ATOMICS     2u
+#define WIRE_PEER_RANK(value) ((value) >> 2)
+#define WIRE_PEER_RANK_MAX    63u
+/** The value for a device whose memory can be mapped. */
+static inline uint8_t wire_peer(bool atomics, unsigned rank)
+{
+	return (uint8_t)(WIRE_PEER_ACCESS | (atomics ? WIRE_PEER_ATOMICS : 0) |
+			 (rank < WIRE_PEER_RANK_MAX ? rank : WIRE_PEER_RANK_MAX) << 2);
+}
 
 /* Limits of vectors; beyond these both functions return WIRE_E_INVALID. The packet limits all other
  * vectors. */
@@ -77,6 +89,7 @@ struct wire_device {
 #define WIRE_WINDOW_WORDS_MAX	   64u	/* words of Hello.free_windows */
 #define WIRE_DEVICE_ATTRIBUTES_MAX 512u
 #define WIRE_DEVICE_LIMITS_MAX	   64u
+#define WIRE_PEERS_MAX		   64u
 #define WIRE_OPTIONS_MAX	   64u /* options of LoadModule, LinkAdd, LinkComplete */
 #define WIRE_UUID_BYTES		   16u /* exactly */
 #define WIRE_TENSOR_RANK_MAX	   5u

@@ -209,6 +209,7 @@ static void take(
 	device->attribute_count = copy_some(device->attributes, DEVICE_ATTRIBUTES_MAX, from->attributes.at,
 		from->attributes.count, sizeof(*device->attributes));
 	impose(device, has_host_memory);
+	copy_some(device->peers, PLACE_DEVICES, from->peers.at, from->peers.count, 1);
 	device->limit_count = copy_some(device->limits, DEVICE_LIMITS_MAX, from->limits.at,
 		from->limits.count, sizeof(*device->limits));
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/place.h"
 #include "protocol/wire.h"
 
 #define DEVICE_ATTRIBUTES_MAX 256u
@@ -29,6 +30,7 @@ struct client_device {
 	int32_t priority_least, priority_greatest;
 	uint32_t limit_count;
 	uint64_t limits[DEVICE_LIMITS_MAX];
+	uint8_t peers[PLACE_DEVICES]; /* by number in the service: WIRE_PEER_*, 0: none */
 };
 
 /** Devices that the program may see; 0 before cuInit. */

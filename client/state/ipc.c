@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/state/device.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/state/session.h"
@@ -86,8 +87,8 @@ static CUresult map_place(struct place *place)
 	if (r == CUDA_SUCCESS) {
 		r = virtual_map(place->address, place->bytes, place->handle);
 		if (r == CUDA_SUCCESS)
-			return virtual_set_access(
-				place->address, place->bytes, false, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+			return virtual_set_access(place->address, place->bytes, (unsigned)device_own(),
+				CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 		space_free(place->address, place->bytes);
 	}
 	virtual_release(place->handle);
