@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/peers.h"
 
 /* A driver that has to load firmware and wake many devices may need many seconds; longer than this
  * means a hang. */
@@ -163,5 +164,7 @@ CUresult cuda_probe(struct backend_probe *ret_probe)
 	if (!heard)
 		return failed(ret_probe, "The NVIDIA driver library crashed or did not answer.");
 	*ret_probe = answer.probe;
+	if (!answer.code)
+		cuda_peers_try(ret_probe);
 	return answer.code;
 }
