@@ -21,6 +21,8 @@
 #define FRMPS_FEATURE_PRIORITY	UINT64_C(16) /* Hello.priority is respected */
 #define FRMPS_FEATURE_WINDOWS	UINT64_C(32) /* ReserveWindow of any size, at any address; ReleaseWindow */
 #define FRMPS_FEATURE_HOST	UINT64_C(64) /* CreateMemory.host is heeded */
+/* ImportMemory takes memory of other devices; tokens name the device (WIRE_TOKEN_DEVICE) */
+#define FRMPS_FEATURE_PEERS UINT64_C(128)
 
 /* Start and size of each record are multiples of this. */
 #define FRMPS_RECORD_ALIGN 16u

@@ -210,8 +210,9 @@ struct Builder {
 		auto uuid = numbers(m.uuid.at, m.uuid.count, WIRE_UUID_BYTES);
 		auto attributes = numbers(m.attributes.at, m.attributes.count, WIRE_DEVICE_ATTRIBUTES_MAX);
 		auto limits = numbers(m.limits.at, m.limits.count, WIRE_DEVICE_LIMITS_MAX);
+		auto peers = numbers(m.peers.at, m.peers.count, WIRE_PEERS_MAX);
 		return fb::CreateDevice(fbb, name, uuid, attributes, m.total_bytes, m.priority_least,
-			m.priority_greatest, limits);
+			m.priority_greatest, limits, peers);
 	}
 
 	offsets<offset<fb::Device>> devices(const wire_device *devices, uint32_t count)
@@ -369,6 +370,7 @@ struct Reader {
 		m->priority_least = t->priority_least();
 		m->priority_greatest = t->priority_greatest();
 		numbers(t->limits(), WIRE_DEVICE_LIMITS_MAX, &m->limits);
+		numbers(t->peers(), WIRE_PEERS_MAX, &m->peers);
 	}
 
 	void devices(

@@ -67,7 +67,19 @@ struct wire_device {
 	uint64_t total_bytes;
 	int32_t priority_least, priority_greatest;
 	struct wire_u64s limits;
+	struct wire_bytes peers;
 };
+/* Of Device.peers. */
+#define WIRE_PEER_ACCESS      1u
+#define WIRE_PEER_ATOMICS     2u
+#define WIRE_PEER_RANK(value) ((value) >> 2)
+#define WIRE_PEER_RANK_MAX    63u
+/** The value for a device whose memory can be mapped. */
+static inline uint8_t wire_peer(bool atomics, unsigned rank)
+{
+	return (uint8_t)(WIRE_PEER_ACCESS | (atomics ? WIRE_PEER_ATOMICS : 0) |
+			 (rank < WIRE_PEER_RANK_MAX ? rank : WIRE_PEER_RANK_MAX) << 2);
+}
 
 /* Limits of vectors; beyond these both functions return WIRE_E_INVALID. The packet limits all other
  * vectors. */
@@ -77,6 +89,7 @@ struct wire_device {
 #define WIRE_WINDOW_WORDS_MAX	   64u	/* words of Hello.free_windows */
 #define WIRE_DEVICE_ATTRIBUTES_MAX 512u
 #define WIRE_DEVICE_LIMITS_MAX	   64u
+#define WIRE_PEERS_MAX		   64u
 #define WIRE_OPTIONS_MAX	   64u /* options of LoadModule, LinkAdd, LinkComplete */
 #define WIRE_UUID_BYTES		   16u /* exactly */
 #define WIRE_TENSOR_RANK_MAX	   5u
@@ -240,6 +253,13 @@ struct wire_export {
 	char magic[8];
 	uint64_t token[2];
 };
+/* The device whose service made the memory of a token, by its number there. */
+#define WIRE_TOKEN_DEVICES	 64u
+#define WIRE_TOKEN_DEVICE(token) ((unsigned)((token)[0] % WIRE_TOKEN_DEVICES))
+struct wire_lend {
+	uint64_t token[2];
+	uint32_t uid;
+};
 /* ReserveWindow, ReleaseWindow (address and bytes). */
 struct wire_window {
 	uint64_t address, bytes, alignment;
@@ -346,6 +366,7 @@ struct wire_message {
 		struct wire_object object;
 		struct wire_carry carry;
 		struct wire_description description;
+		struct wire_lend lend;
 		struct wire_admin admin;
 		struct wire_admin_reply admin_reply;
 	};

@@ -386,6 +386,18 @@ static unsigned find_first(const struct devices *devices, unsigned number)
 	return first;
 }
 
+/* Logical devices reach each other as their GPU reaches itself. */
+static void note_peers(const struct service *service, unsigned number, struct heritage *heritage)
+{
+	const struct devices *devices = &service->devices;
+
+	for (unsigned i = 0; i < devices->count; i++)
+		heritage->peers[i] =
+			i == number
+				? 0
+				: service->answer.peers[devices->list[number].index][devices->list[i].index];
+}
+
 /* Each device is tried once, before programs work there: the verdict holds for the service's whole
  * life, also for logical devices. Return: 0, or the exit code after an error line. */
 static int make_heritages(struct service *service)
@@ -407,6 +419,7 @@ static int make_heritages(struct service *service)
 		heritage->number = i;
 		heritage->count = devices->count;
 		heritage->copy = devices->list[i].copy;
+		note_peers(service, i, heritage);
 	}
 	name_device(service, -1);
 	return code;

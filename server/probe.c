@@ -20,6 +20,7 @@ static void try_backend(const struct backend_ops *ops, struct probe_answer *answ
 
 	answer->exclusive = probe.exclusive;
 	memcpy(answer->uuids, probe.uuids, sizeof(answer->uuids));
+	memcpy(answer->peers, probe.peers, sizeof(answer->peers));
 	if (code == CUDA_SUCCESS)
 		answer->device_count = probe.device_count;
 	else if (probe.text[0])

@@ -16,7 +16,8 @@ struct probe_answer {
 	int32_t device_count; /* 0: the backend does not work */
 	uint64_t exclusive;   /* bit i: device i allows a context to one process alone */
 	uint8_t uuids[PLACE_DEVICES][16];
-	char text[256]; /* the reason of a failure */
+	uint8_t peers[PLACE_DEVICES][PLACE_DEVICES]; /* as of the backend */
+	char text[256];				     /* the reason of a failure */
 };
 
 /* A driver that nobody uses starts for seconds, on a machine with many devices. */

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "protocol/place.h"
+
 enum role { ROLE_KEEPER, ROLE_EXECUTOR, ROLE_COMPILER };
 
 /* Descriptors of a child. 0 is /dev/null; 1 and 2 are the daemon's, or a pipe to the daemon. */
@@ -66,6 +68,8 @@ struct heritage {
 	/* Which of the service's devices this is, and of how many; how many of the devices before
 	 * are the same GPU. */
 	unsigned number, count, copy;
+	/* For each device of the service, by its number: as Device.peers (protocol/control.fbs). */
+	uint8_t peers[PLACE_DEVICES];
 	enum run_as run_as;
 	char run_as_why[256]; /* RUN_AS_SERVICE, although the service is root: the reason; else "" */
 };

@@ -58,12 +58,27 @@ static int await_end(pid_t pid, int process)
 	return status;
 }
 
+/* Return: whether the answer came whole, and in time */
+static bool receive(int fd, unsigned patience_ms, char *ret_answer, size_t size, bool *ret_in_time)
+{
+	size_t length = 0;
+	ssize_t n = 1;
+
+	*ret_in_time = true;
+	while (n > 0 && length < size) {
+		*ret_in_time = await(fd, patience_ms);
+		n = *ret_in_time ? read(fd, ret_answer + length, size - length) : 0;
+		length += n > 0 ? (size_t)n : 0;
+	}
+	return length == size;
+}
+
 static int hear(const struct throwaway *asked, pid_t pid, int answer_fd, void *ret_answer, size_t size,
 	int *ret_status)
 {
 	int process = (int)syscall(SYS_pidfd_open, pid, 0), error = errno;
-	bool in_time = process >= 0 && await(answer_fd, asked->patience_ms);
-	ssize_t n = in_time ? read(answer_fd, ret_answer, size) : 0;
+	bool in_time = false;
+	bool is_whole = process >= 0 && receive(answer_fd, asked->patience_ms, ret_answer, size, &in_time);
 
 	if (!in_time)
 		kill(pid, SIGKILL);
@@ -76,7 +91,7 @@ static int hear(const struct throwaway *asked, pid_t pid, int answer_fd, void *r
 	close(process);
 	if (!in_time)
 		return -ETIMEDOUT;
-	return n == (ssize_t)size ? 0 : -EPROTO;
+	return is_whole ? 0 : -EPROTO;
 }
 
 int throwaway_ask(const struct throwaway *asked, void *ret_answer, size_t size, int *ret_status)

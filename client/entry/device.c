@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/state/device.h"
+#include "client/state/peer.h"
 
 /* First lines of every question about a device. */
 static CUresult enter(CUdevice ordinal, const void *output, const struct client_device **ret_device)
@@ -197,7 +198,6 @@ CUDA_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *support, CUexecAffinity
 	return CUDA_SUCCESS;
 }
 
-/* A process works on a single device: there are no peers. */
 CUDA_EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
 	const struct client_device *d;
@@ -206,18 +206,33 @@ CUDA_EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice p
 	if (r == CUDA_SUCCESS)
 		r = enter(peer, can, &d);
 	if (r == CUDA_SUCCESS)
-		*can = 0;
+		*can = peer_can(device, peer);
 	return r;
+}
+
+/* Arrays of another device are reached by no kernel here. */
+static int peer_attribute(uint8_t link, CUdevice_P2PAttribute attribute)
+{
+	switch (attribute) {
+	case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+		return WIRE_PEER_RANK(link);
+	case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+		return !!(link & WIRE_PEER_ACCESS);
+	case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+		return !!(link & WIRE_PEER_ATOMICS);
+	default:
+		return 0;
+	}
 }
 
 CUDA_EXPORT CUresult cuDeviceGetP2PAttribute(
 	int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
 {
-	const struct client_device *d;
+	const struct client_device *d, *other;
 	CUresult r = enter(from, value, &d);
 
 	if (r == CUDA_SUCCESS)
-		r = enter(to, value, &d);
+		r = enter(to, value, &other);
 	/* The question is about two different devices. */
 	if (r == CUDA_SUCCESS && from == to)
 		r = CUDA_ERROR_INVALID_DEVICE;
@@ -226,7 +241,7 @@ CUDA_EXPORT CUresult cuDeviceGetP2PAttribute(
 			attribute > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
-		*value = 0;
+		*value = peer_attribute(d->peers[other->number], attribute);
 	return r;
 }
 

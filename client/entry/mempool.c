@@ -7,6 +7,7 @@
 #include "client/entry/entry.h"
 #include "client/entry/mempool.h"
 #include "client/state/device.h"
+#include "client/state/session.h"
 #include "client/state/start.h"
 #include "client/state/stream.h"
 
@@ -175,18 +176,30 @@ CUDA_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribut
 	return value ? mempool_set(pool, attribute, value) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The pool's own device always has access; there is no other. */
+static CUresult set_access(CUmemoryPool pool, const CUmemAccessDesc *access)
+{
+	CUresult r = check_location(&access->location);
+	SESSION_SCOPE(session_self());
+
+	if (r == CUDA_SUCCESS && access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
+		access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+		r = CUDA_ERROR_INVALID_VALUE;
+	/* The program may not have worked on the device yet. */
+	if (r == CUDA_SUCCESS)
+		r = start_session(access->location.id);
+	return r == CUDA_SUCCESS ? mempool_set_access(pool, &sessions[access->location.id],
+					   access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+				 : r;
+}
+
 CUDA_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {
 	CUresult r = enter(pool);
 
 	if (r == CUDA_SUCCESS && !access && count > 0)
 		r = CUDA_ERROR_INVALID_VALUE;
-	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i) {
-		r = check_location(&access[i].location);
-		if (r == CUDA_SUCCESS && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-			r = CUDA_ERROR_INVALID_VALUE;
-	}
+	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i)
+		r = set_access(pool, &access[i]);
 	return r;
 }
 
@@ -197,7 +210,8 @@ CUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool p
 	if (r == CUDA_SUCCESS)
 		r = flags ? check_location(location) : CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
-		*flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+		*flags = mempool_has_access(pool, location->id) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+								: CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return r;
 }
 

@@ -172,6 +172,19 @@ CUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 	return r == CUDA_SUCCESS ? virtual_unmap(address, bytes) : r;
 }
 
+static unsigned accessor(const CUmemLocation *location)
+{
+	return virtual_is_host(location) ? VIRTUAL_PROCESSOR : (unsigned)location->id;
+}
+
+/* The program may not have worked on the device yet. */
+static CUresult open_location(const CUmemLocation *location)
+{
+	SESSION_SCOPE(session_self());
+
+	return virtual_is_host(location) ? CUDA_SUCCESS : start_session(location->id);
+}
+
 CUDA_EXPORT CUresult cuMemSetAccess(
 	CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
@@ -190,7 +203,9 @@ CUDA_EXPORT CUresult cuMemSetAccess(
 			flags != CU_MEM_ACCESS_FLAGS_PROT_READ && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 			r = CUDA_ERROR_INVALID_VALUE;
 		if (r == CUDA_SUCCESS)
-			r = virtual_set_access(address, bytes, virtual_is_host(&access[i].location), flags);
+			r = open_location(&access[i].location);
+		if (r == CUDA_SUCCESS)
+			r = virtual_set_access(address, bytes, accessor(&access[i].location), flags);
 	}
 	return r;
 }
@@ -207,7 +222,7 @@ CUDA_EXPORT CUresult cuMemGetAccess(
 		return CUDA_ERROR_INVALID_VALUE;
 	r = device_check_location(location);
 	if (r == CUDA_SUCCESS)
-		r = virtual_get_access(address, virtual_is_host(location), &access);
+		r = virtual_get_access(address, accessor(location), &access);
 	if (r == CUDA_SUCCESS)
 		*flags = access;
 	return r;

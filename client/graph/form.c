@@ -229,7 +229,7 @@ static CUresult add_staged(struct maker *maker, const struct graph_node *node, c
 /* Whether a side is memory of another device than the graph's. */
 static bool is_elsewhere(const struct copy_side *side)
 {
-	return side->place == COPY_DEVICE && side->session != session_self();
+	return side->place == COPY_DEVICE && !copy_reaches(side);
 }
 
 static CUresult add_copy(struct maker *maker, struct graph_node *node, uint32_t begin)

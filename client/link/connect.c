@@ -328,7 +328,7 @@ CUresult connect_greet(int fd, const struct connect_wish *wish, const uint64_t r
 		.minor = FRMPS_PROTOCOL_MINOR,
 		.features = FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS |
 			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS |
-			    FRMPS_FEATURE_HOST,
+			    FRMPS_FEATURE_HOST | FRMPS_FEATURE_PEERS,
 		.program = identity.name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
@@ -495,6 +495,7 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
 	c->driver_version = w->driver_version;
 	c->has_windows = w->features & FRMPS_FEATURE_WINDOWS;
 	c->has_host_memory = w->features & FRMPS_FEATURE_HOST;
+	c->has_peers = w->features & FRMPS_FEATURE_PEERS;
 	return CUDA_SUCCESS;
 }
 

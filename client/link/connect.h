@@ -31,6 +31,7 @@ struct connection {
 	int driver_version;
 	bool has_windows;     /* FRMPS_FEATURE_WINDOWS */
 	bool has_host_memory; /* FRMPS_FEATURE_HOST */
+	bool has_peers;	      /* FRMPS_FEATURE_PEERS */
 };
 
 #define CONNECTION_NULL ((struct connection){.control_fd = -1, .doorbell_fd = -1})

@@ -20,7 +20,10 @@ enum {
 };
 
 /* nvmlGpuP2PStatus_t */
-enum { NVML_P2P_STATUS_NOT_SUPPORTED = 5 };
+enum { NVML_P2P_STATUS_OK = 0, NVML_P2P_STATUS_NOT_SUPPORTED = 5 };
+
+/* nvmlGpuP2PCapsIndex_t */
+enum { NVML_P2P_CAPS_READ = 0, NVML_P2P_CAPS_WRITE = 1, NVML_P2P_CAPS_ATOMICS = 3 };
 
 typedef struct nvml_device *nvml_device;
 

@@ -14,6 +14,7 @@
 #include "client/nvml/question.h"
 #include "client/nvml/real.h"
 #include "protocol/place.h"
+#include "protocol/wire.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -244,21 +245,31 @@ static int get_index(nvml_device asked, unsigned *ret_index)
 
 ENTRY(nvmlDeviceGetIndex, (nvml_device asked, unsigned *ret_index), get_index(asked, ret_index))
 
-/* As cuDeviceCanAccessPeer(): there are no peers, in whatever way. */
-static int get_peer_status(nvml_device one, nvml_device other, int *ret_status)
+/* As cuDeviceGetP2PAttribute(). Of the link between them the service says no more. */
+static bool is_peer(uint8_t link, int way)
 {
+	if (way == NVML_P2P_CAPS_READ || way == NVML_P2P_CAPS_WRITE)
+		return link & WIRE_PEER_ACCESS;
+	return way == NVML_P2P_CAPS_ATOMICS && (link & WIRE_PEER_ATOMICS);
+}
+
+static int get_peer_status(nvml_device one, nvml_device other, int way, int *ret_status)
+{
+	struct seen *seen;
 	unsigned number;
-	int r = find(one, ret_status, &number);
+	int r = find(other, ret_status, &number);
 
 	if (!r)
-		r = find(other, ret_status, &number);
-	if (!r)
-		*ret_status = NVML_P2P_STATUS_NOT_SUPPORTED;
-	return r;
+		r = look(one, ret_status, &seen);
+	if (r)
+		return r;
+	*ret_status = is_peer(seen->peers[number], way) ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
+	free(seen);
+	return NVML_SUCCESS;
 }
 
 ENTRY(nvmlDeviceGetP2PStatus, (nvml_device one, nvml_device other, int way, int *ret_status),
-	((void)way, get_peer_status(one, other, ret_status)))
+	get_peer_status(one, other, way, ret_status))
 
 /* Identity of the device */
 

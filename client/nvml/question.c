@@ -38,9 +38,25 @@ static void read_place(const char *text, struct seen *seen)
 	}
 }
 
+/* Without this key, the service knows no peers. */
+static void read_peers(const char *text, struct seen *seen)
+{
+	char peers[2 * PLACE_DEVICES + 1], *end;
+
+	memset(seen->peers, 0, sizeof(seen->peers));
+	if (!ask_text(text, "peers", peers, sizeof(peers)))
+		return;
+	for (size_t i = 0; peers[2 * i] && peers[2 * i + 1]; i++) {
+		const char digits[3] = {peers[2 * i], peers[2 * i + 1], '\0'};
+
+		seen->peers[i] = (uint8_t)strtoul(digits, &end, 16);
+	}
+}
+
 int question_parse(const char *text, struct seen *seen)
 {
 	read_place(text, seen);
+	read_peers(text, seen);
 	return ask_text(text, "name", seen->name, sizeof(seen->name)) &&
 			       ask_text(text, "uuid", seen->uuid, sizeof(seen->uuid)) &&
 			       ask_text(text, "pci", seen->pci, sizeof(seen->pci)) &&

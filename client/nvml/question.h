@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "protocol/place.h"
+
 /* As many sessions as a service has at most, with room. */
 #define SEEN_PROCESSES_MAX 512u
 
@@ -16,7 +18,8 @@ struct seen_process {
 
 struct seen {
 	char name[96], uuid[48], pci[32];
-	uint32_t number, devices; /* place among the service's devices; the number of these */
+	uint32_t number, devices;     /* place among the service's devices; the number of these */
+	uint8_t peers[PLACE_DEVICES]; /* by number: WIRE_PEER_*, 0: none */
 	uint32_t driver_version, major, minor;
 	uint64_t total_bytes, used_bytes;
 	uint32_t process_count;

@@ -11,6 +11,7 @@
 #include "client/stage/bounce.h"
 #include "client/stage/ferry.h"
 #include "client/state/array.h"
+#include "client/state/peer.h"
 #include "client/state/ranges.h"
 #include "client/state/registered.h"
 #include "client/state/session.h"
@@ -61,6 +62,8 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 		ret_side->read_only = range.flags & CU_MEMHOSTREGISTER_READ_ONLY;
 		ret_side->shift = device ? device - range.address : 0;
 	}
+	if (ret_side->place == COPY_DEVICE)
+		ret_side->peers = peer_reach(address, bytes);
 	if (ret_side->place == COPY_PINNED && range.session != session_self()) {
 		ret_side->place = COPY_PAGEABLE;
 		ret_side->registered = ret_side->pinned = true;
@@ -69,9 +72,16 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 	return CUDA_SUCCESS;
 }
 
+static bool reaches(const struct session *session, const struct copy_side *side)
+{
+	return side->place == COPY_PINNED ||
+	       (side->place == COPY_DEVICE &&
+		       (side->session == session || (side->peers >> session_ordinal(session) & 1)));
+}
+
 bool copy_reaches(const struct copy_side *side)
 {
-	return side->place == COPY_PINNED || (side->place == COPY_DEVICE && side->session == session_self());
+	return reaches(session_self(), side);
 }
 
 static CUresult classify_side(const struct box *box, const struct box_side *side, struct copy_side *ret_side)
@@ -352,15 +362,17 @@ static CUresult copy_here_late(
 	return r;
 }
 
+static uint32_t kind_of(const struct copy_side *dst, const struct copy_side *src)
+{
+	return (dst->place == COPY_PINNED ? FRMPS_COPY_DST_HOST : 0) |
+	       (src->place == COPY_PINNED ? FRMPS_COPY_SRC_HOST : 0);
+}
+
 static CUresult copy_reachable(const struct box *box, const struct copy_side *dst,
 	const struct copy_side *src, struct client_stream *stream, bool async)
 {
-	uint32_t kind = 0;
+	const uint32_t kind = kind_of(dst, src);
 
-	if (dst->place == COPY_PINNED)
-		kind |= FRMPS_COPY_DST_HOST;
-	if (src->place == COPY_PINNED)
-		kind |= FRMPS_COPY_SRC_HOST;
 	if (async)
 		return copy_direct(box, kind, stream, END_ASYNC);
 	return copy_direct(box, kind, stream, kind || dst->sync || src->sync ? END_DONE : END_EARLY);
@@ -448,15 +460,20 @@ static CUresult copy_far(const struct box *box, const struct copy_side *dst, con
 	struct session *to = dst->place == COPY_DEVICE ? dst->session : NULL;
 	struct session *from = src->place == COPY_DEVICE ? src->session : NULL;
 	bool waits = !(how & COPY_ASYNC), is_alone = !to || !from || to == from;
+	struct box near = *box;
 	uint64_t seq;
 	CUresult r = CUDA_SUCCESS;
 
+	near.dst.address += dst->shift;
+	near.src.address += src->shift;
 	if (is_alone && (waits || (!to && is_plain(dst)) || (!from && is_plain(src))))
 		return copy_there(*box, to ? to : from, stream, how);
 	if (waits)
 		r = wait_for_others(dst, stream);
 	if (r == CUDA_SUCCESS && waits)
 		r = wait_for_others(src, stream);
+	if (r == CUDA_SUCCESS && reaches(stream->session, dst) && reaches(stream->session, src))
+		return copy_direct(&near, kind_of(dst, src), stream, waits ? END_DONE : END_ASYNC);
 	if (r == CUDA_SUCCESS)
 		r = ferry(box, to, from, stream, send_part, &seq);
 	return r == CUDA_SUCCESS && waits ? finish(stream, seq) : r;
@@ -591,8 +608,11 @@ CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, un
 	if (fill->width == 0 || fill->height == 0)
 		return CUDA_SUCCESS;
 	r = check_fill(fill, &side);
-	if (r == CUDA_SUCCESS && far_session(&side, stream))
-		return how & COPY_ASYNC ? CUDA_ERROR_INVALID_VALUE : set_there(fill, &side, stream);
+	if (r == CUDA_SUCCESS && far_session(&side, stream)) {
+		if (!(how & COPY_ASYNC))
+			return set_there(fill, &side, stream);
+		r = reaches(stream->session, &side) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	}
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!(how & COPY_ASYNC))

@@ -10,8 +10,8 @@
 //   pinned ↔ device      done, unless asynchronous
 //   device → device      submitted; from one device to another: done, unless asynchronous
 //
-// The stream's device does not reach the memory of another device: a ferry copies (ferry.h). Memory
-// that is pinned in another session is copied as registered memory is.
+// Where the stream's device does not reach the memory of another device (peer.h), a ferry copies
+// (ferry.h). Memory that is pinned in another session is copied as registered memory is.
 //
 // Any thread.
 
@@ -39,6 +39,7 @@ struct copy_side {
 	bool registered;
 	bool pinned;		 /* the latter */
 	struct session *session; /* of device memory */
+	uint64_t peers;		 /* other sessions that reach it: bit i: that of ordinal i */
 	bool read_only;		 /* registered by the program as memory that the device does not write */
 	bool sync; /* the program asked that synchronous calls on this memory are complete when they return */
 };

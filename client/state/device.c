@@ -209,6 +209,7 @@ static void take(
 	device->attribute_count = copy_some(device->attributes, DEVICE_ATTRIBUTES_MAX, from->attributes.at,
 		from->attributes.count, sizeof(*device->attributes));
 	impose(device, has_host_memory);
+	copy_some(device->peers, PLACE_DEVICES, from->peers.at, from->peers.count, 1);
 	device->limit_count = copy_some(device->limits, DEVICE_LIMITS_MAX, from->limits.at,
 		from->limits.count, sizeof(*device->limits));
 }
@@ -273,6 +274,14 @@ void device_settle(int ordinal, const struct wire_device *from, bool has_host_me
 
 	take(&sessions[ordinal].device, before->number, from, has_host_memory);
 	atomic_store(&visible[ordinal], &sessions[ordinal].device);
+}
+
+int device_of_number(unsigned number)
+{
+	for (int i = 0; i < visible_count; ++i)
+		if (atomic_load(&visible[i])->number == number)
+			return i;
+	return -1;
 }
 
 int device_own(void)

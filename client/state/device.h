@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/place.h"
 #include "protocol/wire.h"
 
 #define DEVICE_ATTRIBUTES_MAX 256u
@@ -29,6 +30,7 @@ struct client_device {
 	int32_t priority_least, priority_greatest;
 	uint32_t limit_count;
 	uint64_t limits[DEVICE_LIMITS_MAX];
+	uint8_t peers[PLACE_DEVICES]; /* by number in the service: WIRE_PEER_*, 0: none */
 };
 
 /** Devices that the program may see; 0 before cuInit. */
@@ -36,6 +38,9 @@ int device_count(void);
 
 /** The device of an ordinal, NULL for an invalid ordinal. Valid for the life of the process. */
 const struct client_device *device_get(int ordinal);
+
+/** The ordinal of a device of the service; -1: the program does not see it. */
+int device_of_number(unsigned number);
 
 /** The ordinal of the device of the calling thread's session. */
 int device_own(void);

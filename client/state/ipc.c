@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/state/device.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/state/session.h"
@@ -86,8 +87,8 @@ static CUresult map_place(struct place *place)
 	if (r == CUDA_SUCCESS) {
 		r = virtual_map(place->address, place->bytes, place->handle);
 		if (r == CUDA_SUCCESS)
-			return virtual_set_access(
-				place->address, place->bytes, false, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+			return virtual_set_access(place->address, place->bytes, (unsigned)device_own(),
+				CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 		space_free(place->address, place->bytes);
 	}
 	virtual_release(place->handle);
@@ -204,6 +205,17 @@ CUresult ipc_open_part(CUcontext context, const struct ipc_part *part, CUdevicep
 	return r;
 }
 
+/* Each device numbers its sessions. */
+static bool is_own(const struct content *content)
+{
+	SESSION_FOREACH (session)
+		if (session->connection.session == content->session &&
+			(!session->connection.has_peers ||
+				session->device.number == WIRE_TOKEN_DEVICE(content->part.token.words)))
+			return true;
+	return false;
+}
+
 CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *ret_address)
 {
 	struct content content;
@@ -211,7 +223,7 @@ CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *
 	memcpy(&content, handle, sizeof(content));
 	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (content.session == session_self()->connection.session)
+	if (is_own(&content))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return ipc_open_part(context, &content.part, ret_address);
 }

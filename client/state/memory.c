@@ -7,6 +7,7 @@
 #include "client/link/control.h"
 #include "client/state/managed.h"
 #include "client/state/mempool.h"
+#include "client/state/peer.h"
 #include "client/state/pool.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
@@ -29,12 +30,28 @@ static CUresult call_range(enum wire_type type, uint64_t address, uint64_t bytes
 
 static CUresult map(uint64_t address, uint64_t bytes)
 {
-	return call_range(WIRE_MAP_MEMORY, address, bytes);
+	CUresult r = call_range(WIRE_MAP_MEMORY, address, bytes);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = peer_add(address, bytes, true);
+	/* Memory that another device may still have stays. */
+	if (r != CUDA_SUCCESS && peer_remove(address) == CUDA_SUCCESS)
+		call_range(WIRE_UNMAP_MEMORY, address, bytes);
+	return r;
 }
 
+/* CUDA_ERROR_OUT_OF_MEMORY: nothing has changed. */
 static CUresult unmap(uint64_t address, uint64_t bytes)
 {
-	return call_range(WIRE_UNMAP_MEMORY, address, bytes);
+	CUresult r;
+
+	if (peer_remove(address) != CUDA_SUCCESS)
+		return CUDA_ERROR_UNKNOWN;
+	r = call_range(WIRE_UNMAP_MEMORY, address, bytes);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && peer_add(address, bytes, true) != CUDA_SUCCESS)
+		r = CUDA_ERROR_UNKNOWN;
+	return r;
 }
 
 void memory_start(void)
@@ -115,7 +132,7 @@ CUresult memory_alloc(CUcontext context, uint64_t bytes, CUdeviceptr *ret_addres
 
 CUresult memory_free_behind_all(CUdeviceptr address, CUresult (*give_back)(CUdeviceptr address))
 {
-	CUresult r = wait_all();
+	CUresult r = peer_wait(address);
 
 	if (process_error() == CUDA_SUCCESS) {
 		CUresult freed = give_back(address);
@@ -150,7 +167,7 @@ CUresult memory_free(CUdeviceptr address)
 	 * the error. */
 	if (ranges_take(address, RANGE_DEVICE, &range) != 0)
 		return free_other(address);
-	r = wait_all();
+	r = peer_wait(address);
 	/* After a fault the work may never end; memory that it still writes is never reused. */
 	if (process_error() == CUDA_SUCCESS)
 		pool_free(pool_of(range.block), range.block);

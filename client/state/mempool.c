@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 
 #include "client/state/memory.h"
+#include "client/state/peer.h"
 #include "client/state/ranges.h"
 #include "client/state/session.h"
 #include "client/state/stream.h"
@@ -36,6 +37,7 @@ struct mempool {
 	LIST_ENTRY(mempool) link;
 	struct session *session;
 	bool destroyed; /* freed with its last allocation */
+	uint64_t peers; /* by ordinal: other devices that the program has given access */
 	int reuse_flags[3];
 	uint64_t threshold, most;
 	uint64_t used, used_high, cached_bytes, reserved_high;
@@ -654,6 +656,53 @@ static CUresult get(
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	return CUDA_SUCCESS;
+}
+
+/* NULL: there is no such pool. */
+static struct session *session_of(CUmemoryPool handle)
+{
+	const struct mempool *pool;
+	struct session *session;
+
+	pthread_mutex_lock(&lock);
+	pool = find(handle);
+	session = pool ? pool->session : NULL;
+	pthread_mutex_unlock(&lock);
+	return session;
+}
+
+CUresult mempool_set_access(CUmemoryPool handle, struct session *to, bool has)
+{
+	const uint64_t bit = UINT64_C(1) << session_ordinal(to);
+	struct session *from = session_of(handle);
+	struct mempool *pool;
+	CUresult r;
+
+	if (!from || (from == to && !has))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (from == to)
+		return CUDA_SUCCESS;
+	if (!peer_can(session_ordinal(to), session_ordinal(from)))
+		return CUDA_ERROR_INVALID_DEVICE;
+	r = has ? peer_open(from, to) : CUDA_SUCCESS;
+	pthread_mutex_lock(&lock);
+	pool = find(handle);
+	if (pool && r == CUDA_SUCCESS)
+		pool->peers = has ? pool->peers | bit : pool->peers & ~bit;
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+bool mempool_has_access(CUmemoryPool handle, int device)
+{
+	const struct mempool *pool;
+	bool has;
+
+	pthread_mutex_lock(&lock);
+	pool = find(handle);
+	has = pool && (session_ordinal(pool->session) == device || (pool->peers >> device & 1));
+	pthread_mutex_unlock(&lock);
+	return has;
 }
 
 CUresult mempool_get(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)

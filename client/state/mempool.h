@@ -69,6 +69,15 @@ CUresult mempool_free_done(CUdeviceptr address);
 /** Frees all memory of pools: the device is reset, and no work uses the memory any more. */
 void mempool_reset(void);
 
+/**
+ * Says whether a device may use memory of the pool; its own always may. The first access of another
+ * device is for all memory of the pool's device (peer.h).
+ * @to: the device's session, which is open
+ * Return: CUDA_ERROR_INVALID_VALUE; CUDA_ERROR_INVALID_DEVICE: no peer
+ */
+CUresult mempool_set_access(CUmemoryPool handle, struct session *to, bool has);
+bool mempool_has_access(CUmemoryPool handle, int device);
+
 /** @value: int or uint64_t, by the attribute, as the driver says. CUDA_ERROR_INVALID_VALUE. */
 CUresult mempool_get(CUmemoryPool handle, CUmemPool_attribute attribute, void *value);
 CUresult mempool_set(CUmemoryPool handle, CUmemPool_attribute attribute, const void *value);

@@ -126,6 +126,13 @@ static const struct range *find_next(const struct range_map *map, uint64_t addre
 	return at + 1 < map->count ? &map->leaves[at + 1]->entries[0] : NULL;
 }
 
+struct range *range_map_next(const struct range_map *map, uint64_t address)
+{
+	struct range *range = range_map_find(map, address);
+
+	return range ? range : (struct range *)find_next(map, address);
+}
+
 bool range_map_touches(const struct range_map *map, uint64_t address, uint64_t bytes)
 {
 	const struct range *next = find_next(map, address);

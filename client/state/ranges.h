@@ -67,6 +67,8 @@ int range_map_add(struct range_map *map, const struct range *range);
 int range_map_remove(struct range_map *map, uint64_t address, struct range *ret_range);
 /** True if any range has any of these bytes. */
 bool range_map_touches(const struct range_map *map, uint64_t address, uint64_t bytes);
+/** The first range that ends behind an address, NULL if none does. Valid until the next change. */
+struct range *range_map_next(const struct range_map *map, uint64_t address);
 /** The range that holds an address, NULL if none does. Valid until the next change. */
 struct range *range_map_find(const struct range_map *map, uint64_t address);
 

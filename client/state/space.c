@@ -391,6 +391,27 @@ struct session *space_owner(uint64_t address, uint64_t bytes)
 	return NULL;
 }
 
+bool space_window(struct session *session, uint64_t address, uint64_t *ret_base, uint64_t *ret_bytes)
+{
+	struct space *space = &session->space;
+	const struct connection *c = &session->connection;
+	const struct region *region;
+	bool is_own = address - c->window_base < c->device_bytes;
+
+	*ret_base = c->window_base;
+	*ret_bytes = c->device_bytes;
+	pthread_mutex_lock(&space->lock);
+	for (region = space->home.next; region && !is_own; region = region->next)
+		if (address - region->base < region->bytes)
+			break;
+	if (!is_own && region) {
+		*ret_base = region->base;
+		*ret_bytes = region->bytes;
+	}
+	pthread_mutex_unlock(&space->lock);
+	return is_own || region;
+}
+
 bool space_is_host(uint64_t address)
 {
 	SESSION_FOREACH (session)

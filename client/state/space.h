@@ -62,6 +62,10 @@ bool space_is_host(uint64_t address);
 /** True if an address lies in a window of a session, its own or a further one. */
 bool space_is_window(uint64_t address);
 
+/** The window of a session for device memory that holds an address: the device part of its own one,
+ * or a further one. Return: false: none does */
+bool space_window(struct session *session, uint64_t address, uint64_t *ret_base, uint64_t *ret_bytes);
+
 /** The session in which the addresses are reserved; NULL: a single reservation does not hold all of
  * the bytes. */
 struct session *space_owner(uint64_t address, uint64_t bytes);

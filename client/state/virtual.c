@@ -21,6 +21,7 @@
 #include "client/state/device.h"
 #include "client/state/log.h"
 #include "client/state/memory.h"
+#include "client/state/peer.h"
 #include "client/state/ranges.h"
 #include "client/state/session.h"
 #include "client/state/space.h"
@@ -39,7 +40,7 @@ struct physical {
 struct mapping {
 	uint32_t place; /* of the handle */
 	bool busy;
-	CUmemAccess_flags access[2]; /* of the device, of the processor */
+	uint8_t access[VIRTUAL_PROCESSOR + 1]; /* CUmemAccess_flags of each device, of the processor */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -193,13 +194,22 @@ CUresult virtual_create(
 	return make(WIRE_CREATE_MEMORY, &request, &content, 0, ret_handle);
 }
 
+/* The device that has the memory; the thread's own if the program does not see that one. */
+static int ordinal_of(const struct virtual_token *token)
+{
+	int ordinal =
+		session_self()->connection.has_peers ? device_of_number(WIRE_TOKEN_DEVICE(token->words)) : -1;
+
+	return ordinal >= 0 ? ordinal : device_own();
+}
+
 CUresult virtual_import_token(
 	const struct virtual_token *token, CUmemGenericAllocationHandle *ret_handle, uint64_t *ret_bytes)
 {
 	struct physical content = {.references = 1,
 		.properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 			.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()}}};
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal_of(token)}}};
 	struct wire_memory request = {.token = {token->words[0], token->words[1]}};
 
 	CUresult r = make(WIRE_IMPORT_MEMORY, &request, &content,
@@ -268,12 +278,6 @@ static CUresult check_kind(const struct physical *physical, uint64_t address)
 {
 	bool is_host = virtual_is_host(&physical->properties.location);
 
-	if (physical->session != session_self()) {
-		client_log(CLIENT_LOG_ERROR,
-			"memory is mapped only at addresses that were reserved for its device: reserve them "
-			"in a context of the device");
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
 	if (space_is_host(address) == is_host)
 		return CUDA_SUCCESS;
 	client_log(CLIENT_LOG_ERROR,
@@ -368,16 +372,13 @@ static CUresult map_at_service(const struct wire_memory *memory)
 					      : ask(WIRE_MAP_HANDLE, memory, NULL, 0);
 }
 
-CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle)
+/* In the session of the addresses, which has the memory. */
+static CUresult map_own(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle)
 {
 	struct wire_memory request = {.handle = handle, .address = address, .bytes = bytes};
-	struct session *session = space_owner(address, bytes);
 	struct mapping *mapping;
 	CUresult r;
 
-	if (address % VIRTUAL_GRANULE || !session)
-		return CUDA_ERROR_INVALID_VALUE;
-	SESSION_SCOPE(session);
 	mapping = malloc(sizeof(*mapping));
 	if (!mapping)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -396,16 +397,67 @@ CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHan
 		release_at_service(end_mapping(address));
 		return r;
 	}
-	r = publish(address, bytes, mapping);
-	if (r != CUDA_SUCCESS && unmap_at_service(address, bytes) == CUDA_SUCCESS)
+	r = space_is_host(address) ? CUDA_SUCCESS : peer_add(address, bytes, false);
+	if (r == CUDA_SUCCESS)
+		r = publish(address, bytes, mapping);
+	if (r != CUDA_SUCCESS && peer_remove(address) == CUDA_SUCCESS &&
+		unmap_at_service(address, bytes) == CUDA_SUCCESS)
 		release_at_service(end_mapping(address));
+	return r;
+}
+
+/* The thread's own for an invalid handle. */
+static struct session *handle_session(CUmemGenericAllocationHandle handle)
+{
+	const struct physical *physical;
+	struct session *session;
+
+	pthread_mutex_lock(&lock);
+	physical = find(handle);
+	session = physical ? physical->session : session_self();
+	pthread_mutex_unlock(&lock);
+	return session;
+}
+
+/* A handle in the thread's session for memory of another one. */
+static CUresult import_from(
+	struct session *from, CUmemGenericAllocationHandle handle, CUmemGenericAllocationHandle *ret_handle)
+{
+	struct virtual_token token;
+	uint64_t values[2], bytes;
+	CUresult r;
+
+	{
+		SESSION_SCOPE(from);
+		r = ask(WIRE_EXPORT_MEMORY, &(struct wire_memory){.handle = handle}, values, 2);
+	}
+	memcpy(token.words, values, sizeof(token.words));
+	return r == CUDA_SUCCESS ? virtual_import_token(&token, ret_handle, &bytes) : r;
+}
+
+CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle)
+{
+	struct session *session = space_owner(address, bytes), *from = handle_session(handle);
+	CUmemGenericAllocationHandle own = handle;
+	CUresult r = CUDA_SUCCESS;
+
+	if (address % VIRTUAL_GRANULE || !session)
+		return CUDA_ERROR_INVALID_VALUE;
+	SESSION_SCOPE(session);
+	if (from != session)
+		r = import_from(from, handle, &own);
+	if (r == CUDA_SUCCESS)
+		r = map_own(address, bytes, own);
+	/* The mapping keeps the memory. */
+	if (own != handle)
+		virtual_release(own);
 	return r;
 }
 
 /* Calls `visit` for the mappings of a range, if it consists of whole READY mappings. Under the
  * lock. */
-static CUresult each_mapping(
-	uint64_t address, uint64_t bytes, void (*visit)(struct mapping *mapping, int what), int what)
+static CUresult each_mapping(uint64_t address, uint64_t bytes,
+	void (*visit)(struct mapping *mapping, unsigned what), unsigned what)
 {
 	uint64_t end = address + bytes;
 
@@ -428,19 +480,15 @@ static CUresult each_mapping(
 	return CUDA_SUCCESS;
 }
 
-static void set_busy(struct mapping *mapping, int busy)
+static void set_busy(struct mapping *mapping, unsigned busy)
 {
 	mapping->busy = busy;
 }
 
-static void set_device_access(struct mapping *mapping, int access)
+/* @what: the place in `access`, and the flags */
+static void set_access(struct mapping *mapping, unsigned what)
 {
-	mapping->access[0] = (CUmemAccess_flags)access;
-}
-
-static void set_host_access(struct mapping *mapping, int access)
-{
-	mapping->access[1] = (CUmemAccess_flags)access;
+	mapping->access[what >> 8] = (uint8_t)what;
 }
 
 /* Size of the mapping that begins at an address. */
@@ -486,10 +534,12 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes)
 	SESSION_SCOPE(session_of(address));
 	for (uint64_t at = address; at < address + bytes; at += bytes_at(at))
 		ranges_remove(at, NULL);
-	worst = wait_all();
+	worst = peer_wait(address);
 	for (uint64_t at = address, size; at < address + bytes; at += size) {
 		size = bytes_at(at);
-		r = unmap_at_service(at, size);
+		r = peer_remove(at);
+		if (r == CUDA_SUCCESS)
+			r = unmap_at_service(at, size);
 		/* Memory that is still mapped keeps its addresses: these must not be reused. */
 		if (r == CUDA_SUCCESS)
 			r = release_at_service(end_mapping(at));
@@ -509,28 +559,69 @@ bool virtual_is_mapped(uint64_t address, uint64_t bytes)
 	return is;
 }
 
-CUresult virtual_set_access(uint64_t address, uint64_t bytes, bool host, CUmemAccess_flags flags)
+/* Size of the mapping that begins at an address; 0: none does, now. */
+static uint64_t look_at(uint64_t address)
+{
+	const struct range *range;
+	uint64_t bytes;
+
+	pthread_mutex_lock(&lock);
+	range = range_map_find(&mappings, address);
+	bytes = range && range->address == address ? range->bytes : 0;
+	pthread_mutex_unlock(&lock);
+	return bytes;
+}
+
+/* The device of the addresses has the memory anyway. */
+static CUresult give_access(uint64_t address, uint64_t bytes, struct session *to, CUmemAccess_flags flags)
+{
+	const struct session *session = space_owner(address, bytes);
+	CUresult r = CUDA_SUCCESS;
+
+	if (!session || session == to)
+		return CUDA_SUCCESS;
+	if (space_is_host(address))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!peer_can(session_ordinal(to), session_ordinal(session)))
+		return CUDA_ERROR_INVALID_DEVICE;
+	for (uint64_t at = address, size; r == CUDA_SUCCESS && at < address + bytes; at += size) {
+		size = look_at(at);
+		if (!size)
+			return CUDA_ERROR_INVALID_VALUE;
+		r = flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? peer_unshare(at, to) : peer_share(at, to);
+	}
+	return r;
+}
+
+CUresult virtual_set_access(uint64_t address, uint64_t bytes, unsigned device, CUmemAccess_flags flags)
 {
 	CUresult r;
 
-	if (host && !space_is_host(address))
+	if (device == VIRTUAL_PROCESSOR && !space_is_host(address))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&lock);
-	r = each_mapping(address, bytes, host ? set_host_access : set_device_access, (int)flags);
+	r = each_mapping(address, bytes, NULL, 0);
+	pthread_mutex_unlock(&lock);
+	if (r == CUDA_SUCCESS && device != VIRTUAL_PROCESSOR)
+		r = give_access(address, bytes, &sessions[device], flags);
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&lock);
+	r = each_mapping(address, bytes, set_access, device << 8 | flags);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
 
-CUresult virtual_get_access(uint64_t address, bool host, CUmemAccess_flags *ret_flags)
+CUresult virtual_get_access(uint64_t address, unsigned device, CUmemAccess_flags *ret_flags)
 {
 	const struct range *range;
 
-	if (host && !space_is_host(address))
+	if (device == VIRTUAL_PROCESSOR && !space_is_host(address))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&lock);
 	range = range_map_find(&mappings, address);
 	if (range)
-		*ret_flags = ((struct mapping *)range->block)->access[host];
+		*ret_flags = ((struct mapping *)range->block)->access[device];
 	pthread_mutex_unlock(&lock);
 	return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -564,19 +655,6 @@ static CUresult ask_file(CUmemGenericAllocationHandle handle, int *ret_fd)
 	}
 	control_answer_free(answer);
 	return r;
-}
-
-/* The thread's own for an invalid handle. */
-static struct session *handle_session(CUmemGenericAllocationHandle handle)
-{
-	const struct physical *physical;
-	struct session *session;
-
-	pthread_mutex_lock(&lock);
-	physical = find(handle);
-	session = physical ? physical->session : session_self();
-	pthread_mutex_unlock(&lock);
-	return session;
 }
 
 CUresult virtual_export(CUmemGenericAllocationHandle handle, int *ret_fd)

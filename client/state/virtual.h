@@ -6,8 +6,9 @@
 //
 // A handle counts: making, importing and retaining add one, releasing takes one away. The service
 // is told to let go when the count is zero and nothing maps the memory any more. A mapping is
-// always the whole of a handle's memory. It can be touched from the moment it is made; what the
-// program said about access is only kept, and answered.
+// always the whole of a handle's memory. The device of its addresses can touch it from the moment
+// it is made: what the program said about that is only kept, and answered. Other devices have the
+// memory while the program gives them access (peer.h).
 
 #ifndef FRMPS_CLIENT_STATE_VIRTUAL_H
 #define FRMPS_CLIENT_STATE_VIRTUAL_H
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/place.h"
 
 #define VIRTUAL_GRANULE UINT64_C(0x200000)
 
@@ -36,7 +38,8 @@ CUresult virtual_release(CUmemGenericAllocationHandle handle);
 CUresult virtual_retain(uint64_t address, CUmemGenericAllocationHandle *ret_handle);
 CUresult virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *ret_properties);
 
-/** Maps. CUDA_ERROR_NOT_SUPPORTED: a part of the memory, or addresses for the other kind of it.
+/** Maps, for the device of the addresses, which need not be that of the memory.
+ * CUDA_ERROR_NOT_SUPPORTED: a part of the memory, or addresses for the other kind of it.
  * CUDA_ERROR_INVALID_VALUE: no handle, a larger size, addresses that are not reserved or in use. */
 CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle);
 /**
@@ -46,10 +49,16 @@ CUresult virtual_unmap(uint64_t address, uint64_t bytes);
 /** True if anything is mapped in a range. */
 bool virtual_is_mapped(uint64_t address, uint64_t bytes);
 
-/** What the device, or the processor (@host), may do with a range of whole mappings.
- * CUDA_ERROR_NOT_SUPPORTED: the processor, with device memory. */
-CUresult virtual_set_access(uint64_t address, uint64_t bytes, bool host, CUmemAccess_flags flags);
-CUresult virtual_get_access(uint64_t address, bool host, CUmemAccess_flags *ret_flags);
+/* The processor, in place of a device's ordinal. */
+#define VIRTUAL_PROCESSOR PLACE_DEVICES
+/**
+ * What a device, or the processor, may do with a range of whole mappings. Another device than that
+ * of the addresses has the memory from here on, or no more. The session of the device is open.
+ * CUDA_ERROR_NOT_SUPPORTED: the processor with device memory, another device with host memory;
+ * CUDA_ERROR_INVALID_DEVICE: no peer
+ */
+CUresult virtual_set_access(uint64_t address, uint64_t bytes, unsigned device, CUmemAccess_flags flags);
+CUresult virtual_get_access(uint64_t address, unsigned device, CUmemAccess_flags *ret_flags);
 
 /**
  * A descriptor with which another program of the same user can import the memory; the caller closes

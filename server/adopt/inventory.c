@@ -88,7 +88,7 @@ struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chu
 	fd = inventory_fd(inventory, kept->fd);
 	if (!fd)
 		return NULL;
-	chunk = chunk_adopt(inventory->daemon, kept, fd);
+	chunk = chunk_adopt(inventory->daemon, kept, fd, inventory_fd(inventory, kept->lease));
 	if (doomed) {
 		doomed->taken = true;
 		chunk->doomed = true;

@@ -138,6 +138,8 @@ struct backend_probe {
 	int32_t device_count; /* PLACE_DEVICES at most */
 	uint64_t exclusive;   /* bit i: device i allows a context to one process alone */
 	uint8_t uuids[PLACE_DEVICES][16];
+	/* [a][b]: how device a reaches memory of device b (Device.peers, protocol/control.fbs) */
+	uint8_t peers[PLACE_DEVICES][PLACE_DEVICES];
 };
 
 /* Output of a module's kernels. */

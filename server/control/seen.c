@@ -3,6 +3,8 @@
 //
 //   name, uuid, pci		texts: of the device
 //   number, devices		place among the service's devices, and the number of these
+//   peers			text: two hexadecimal digits for each device of the service, by its
+//				number: as Device.peers (protocol/control.fbs)
 //   driver_version		of CUDA, as in cuDriverGetVersion()
 //   major, minor		compute capability
 //   total_bytes		most device memory for the process, or for a program that starts now
@@ -76,6 +78,15 @@ static json_t *list_processes(const struct daemon *daemon, uid_t uid, uint64_t *
 	return list;
 }
 
+static json_t *peers_json(const struct daemon *daemon)
+{
+	char text[2 * PLACE_DEVICES + 1] = "";
+
+	for (unsigned i = 0; i < daemon_devices(daemon); i++)
+		snprintf(text + 2 * i, 3, "%02x", daemon->heritage->peers[i]);
+	return json_string(text);
+}
+
 char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
 {
 	const struct backend_device *device = &daemon->device;
@@ -103,6 +114,7 @@ char *seen_json(const struct daemon *daemon, uid_t uid, pid_t pid)
 	if (json) {
 		json_object_set_new(json, "number", json_integer(daemon->heritage->number));
 		json_object_set_new(json, "devices", json_integer(daemon_devices(daemon)));
+		json_object_set_new(json, "peers", peers_json(daemon));
 		json_object_set_new(json, "pci",
 			json_sprintf("%04x:%02x:%02x.0",
 				(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID],

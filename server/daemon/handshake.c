@@ -70,7 +70,8 @@ static void describe_device(const struct daemon *daemon, uint8_t uuid[16], struc
 		.total_bytes = device->total_bytes,
 		.priority_least = device->priority_least,
 		.priority_greatest = device->priority_greatest,
-		.limits = {device->limits, BACKEND_DEVICE_LIMITS}};
+		.limits = {device->limits, BACKEND_DEVICE_LIMITS},
+		.peers = {daemon->heritage->peers, daemon->heritage->count}};
 }
 
 /* @uuid: as of describe_device() */

@@ -30,6 +30,7 @@
 #include "server/session/export.h"
 #include "server/session/guarantee.h"
 #include "server/session/handout.h"
+#include "server/daemon/lending.h"
 #include "server/daemon/limit.h"
 #include "server/session/linger.h"
 #include "server/session/message.h"
@@ -73,6 +74,7 @@ static struct request *request_free(struct request *request)
 	reclaim_forget(request);
 	effect_forget(request);
 	compiling_forget(request);
+	lending_forget(request);
 	shared_fd_unref(request->fd);
 	chunk_unref(request->chunk);
 	session_unref(request->session);
@@ -523,28 +525,52 @@ static void export_memory(struct request *request)
 		succeed_here(request, values, 4);
 }
 
+/* The request has the memory. */
+static void import_chunk(struct request *request)
+{
+	const uint64_t values[2] = {request->message.memory.bytes, chunk_is_host(request->chunk)};
+	const struct wire_reply reply = {.values = {values, 2}};
+
+	effect_note(request, &reply);
+	exports_claim(request->chunk);
+	request_finish(request, &reply);
+}
+
+/* Another device's daemon has answered: what has happened to the session meanwhile may go first. */
+static void on_borrowed(struct request *request, CUresult code, struct chunk *chunk, uint64_t bytes)
+{
+	request->chunk = chunk;
+	request->message.memory.bytes = bytes;
+	if (!code)
+		code = sharing_admit(request->session, chunk->kind, bytes);
+	if (code)
+		finish_with(request, code);
+	else
+		request_advance(request);
+}
+
 static void import_memory(struct request *request)
 {
 	struct wire_memory *wish = &request->message.memory;
 	struct session *session = request->session;
-	uint64_t values[2];
-	const struct wire_reply reply = {.values = {values, 2}};
 	struct chunk *chunk;
-	CUresult code = sharing_import(session, wish, &chunk, &wish->bytes);
+	CUresult code = CUDA_SUCCESS;
 
-	if (!code && chunk_is_host(chunk) &&
-		handout_add(&session->daemon->handouts, session->owner, chunk->fd) < 0)
-		code = CUDA_ERROR_OUT_OF_MEMORY;
-	if (code) {
-		finish_with(request, code);
-		return;
+	if (!request->chunk) {
+		code = sharing_import(session, wish, &chunk, &wish->bytes);
+		if (code == CUDA_ERROR_INVALID_VALUE && lending_is_elsewhere(session->daemon, wish->token)) {
+			lending_borrow(request, on_borrowed);
+			return;
+		}
+		request->chunk = code ? NULL : chunk_ref(chunk);
 	}
-	values[0] = wish->bytes;
-	values[1] = chunk_is_host(chunk);
-	request->chunk = chunk_ref(chunk);
-	effect_note(request, &reply);
-	exports_claim(chunk);
-	request_finish(request, &reply);
+	if (!code && chunk_is_host(request->chunk) &&
+		handout_add(&session->daemon->handouts, session->owner, request->chunk->fd) < 0)
+		code = CUDA_ERROR_OUT_OF_MEMORY;
+	if (code)
+		finish_with(request, code);
+	else
+		import_chunk(request);
 }
 
 static bool is_host_memory(const struct wire_message *message)
@@ -606,7 +632,7 @@ static bool awaits_unpinning(const struct request *request)
 
 bool request_is_under_way(const struct request *request)
 {
-	return request->sent || (request->chunk && !chunk_is_host(request->chunk));
+	return request->sent || chunk_is_own(request->chunk);
 }
 
 void request_advance(struct request *request)
@@ -614,7 +640,7 @@ void request_advance(struct request *request)
 	struct worker *worker = domain_serving(request->session->domain);
 	enum message_route route = message_row(request->message.type)->route;
 
-	if (request->sent || request->compiler || request->waits_for_compiler ||
+	if (request->sent || request->compiler || request->waits_for_compiler || request->borrowing ||
 		request->session->answer == SESSION_ANSWER_REPLY || request->session->daemon->adopting)
 		return;
 	be_nowhere(request);

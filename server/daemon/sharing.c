@@ -32,14 +32,14 @@ CUresult sharing_export(const struct session *session, const struct wire_memory 
 
 /* @ret_owner: a session that has the memory */
 static const struct holding *find_exported(
-	const struct session *importer, const uint64_t token[2], const struct session **ret_owner)
+	const struct daemon *daemon, uid_t uid, const uint64_t token[2], struct session **ret_owner)
 {
 	const struct holding *entry = NULL;
-	const struct session *session;
+	struct session *session;
 
 	/* Also a session that is just ending. */
-	TAILQ_FOREACH (session, &importer->daemon->sessions, link) {
-		if (session->uid == importer->uid)
+	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		if (session->uid == uid)
 			entry = holdings_find_token(&session->holdings, token);
 		if (entry)
 			break;
@@ -58,27 +58,49 @@ static bool is_within_limit(const struct session *session, bool is_host, uint64_
 	return !limit || (held <= limit && bytes <= limit - held);
 }
 
-CUresult sharing_import(struct session *session, const struct wire_memory *wish, struct chunk **ret_chunk,
-	uint64_t *ret_bytes)
+/* @ret_owner: a session that has the memory; NULL: it is unheld */
+static CUresult find_chunk(struct daemon *daemon, uid_t uid, const uint64_t token[2],
+	struct session **ret_owner, struct chunk **ret_chunk, uint64_t *ret_bytes)
 {
-	const struct session *owner;
-	const struct holding *entry = find_exported(session, wish->token, &owner);
-	struct chunk *chunk =
-		entry ? entry->chunk : exports_find(&session->daemon->exports, session->uid, wish->token);
-	uint64_t bytes;
+	const struct holding *entry = find_exported(daemon, uid, token, ret_owner);
+	struct chunk *chunk = entry ? entry->chunk : exports_find(&daemon->exports, uid, token);
 
 	if (!chunk)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (owner && owner->memory != SESSION_MEMORY_HERE && !chunk_is_host(chunk))
+	if (*ret_owner && (*ret_owner)->memory != SESSION_MEMORY_HERE && chunk_is_own(chunk))
 		return CUDA_ERROR_NOT_READY;
-	bytes = entry ? entry->range.bytes : exports_bytes_of(chunk);
-	if (!is_within_limit(session, chunk_is_host(chunk), bytes)) {
-		quota_note_limit(session, chunk_is_host(chunk) ? "pinned_limit" : "memory_limit", bytes);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
 	*ret_chunk = chunk;
-	*ret_bytes = bytes;
+	*ret_bytes = entry ? entry->range.bytes : exports_bytes_of(chunk);
 	return CUDA_SUCCESS;
+}
+
+CUresult sharing_import(struct session *session, const struct wire_memory *wish, struct chunk **ret_chunk,
+	uint64_t *ret_bytes)
+{
+	struct session *owner;
+	CUresult code = find_chunk(session->daemon, session->uid, wish->token, &owner, ret_chunk, ret_bytes);
+
+	return code ? code : sharing_admit(session, (*ret_chunk)->kind, *ret_bytes);
+}
+
+CUresult sharing_admit(struct session *session, enum chunk_kind kind, uint64_t bytes)
+{
+	const char *limit = kind == CHUNK_HOST ? "pinned_limit" : "memory_limit";
+
+	/* Another device's memory counts there. */
+	if (kind == CHUNK_BORROWED || is_within_limit(session, kind == CHUNK_HOST, bytes))
+		return CUDA_SUCCESS;
+	quota_note_limit(session, limit, bytes);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sharing_lend(struct daemon *daemon, uid_t uid, const uint64_t token[2], struct chunk **ret_chunk,
+	uint64_t *ret_bytes, struct shared_fd **ret_file)
+{
+	struct session *owner;
+	CUresult code = find_chunk(daemon, uid, token, &owner, ret_chunk, ret_bytes);
+
+	return code ? code : exports_lend(owner, *ret_chunk, *ret_bytes, ret_file);
 }
 
 const struct holding *sharing_find_events(const struct session *session, const struct wire_import *wish)

@@ -1,16 +1,19 @@
-// Resources that sessions get from each other: exported device memory, pages of shared events. Only
+// Resources that sessions get from each other: exported memory, pages of shared events. Only
 // sessions of the same user share, in any domain. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_DAEMON_SHARING_H
 #define FRMPS_SERVER_DAEMON_SHARING_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
+#include "server/session/chunk.h"
 
-struct chunk;
+struct daemon;
 struct holding;
+struct shared_fd;
 struct session;
 
 /** Exports device memory of the session by handle or address. @ret_values: of the reply to
@@ -21,6 +24,17 @@ CUresult sharing_export(const struct session *session, const struct wire_memory 
 /** The memory behind a token, if the limits of the session leave room for that memory. */
 CUresult sharing_import(struct session *session, const struct wire_memory *wish, struct chunk **ret_chunk,
 	uint64_t *ret_bytes);
+
+/** Checks that the session's limits leave room for so many bytes. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult sharing_admit(struct session *session, enum chunk_kind kind, uint64_t bytes);
+
+/**
+ * The memory behind a token, for the daemon of another device on which programs of the user have
+ * sessions.
+ * @ret_file: as of exports_lend()
+ */
+CUresult sharing_lend(struct daemon *daemon, uid_t uid, const uint64_t token[2], struct chunk **ret_chunk,
+	uint64_t *ret_bytes, struct shared_fd **ret_file);
 
 /** A page of events that another session has mapped; NULL if there is none. */
 const struct holding *sharing_find_events(const struct session *session, const struct wire_import *wish);

@@ -23,6 +23,7 @@
 #include "server/door/guests.h"
 #include "server/daemon/device_drain.h"
 #include "server/daemon/handshake.h"
+#include "server/daemon/lending.h"
 #include "server/session/events.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
@@ -263,6 +264,9 @@ static void on_message(void *context, const struct wire_message *message, struct
 		visitor_free(visitor);
 	} else if (message->type == WIRE_HELLO) {
 		await_turn(visitor, &message->hello, packet);
+	} else if (message->type == WIRE_LEND_MEMORY) {
+		lending_lend(visitor->daemon, visitor->connection, visitor->peer.uid, message);
+		visitor_free(visitor);
 	} else {
 		caller_new(
 			visitor->daemon, visitor->connection, visitor->peer.uid, visitor->peer.pid, message);

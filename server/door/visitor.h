@@ -1,9 +1,9 @@
 // A visitor: a connection before its first message, which makes the connection a program's (Hello)
-// or an operator's (Admin). That message must come within a few seconds. The number of visitors is
-// bounded for each user, and for all users (guests.h). After its Hello, a program waits for a turn:
-// each round of the loop greets one program, users in turn, so a user who opens many sessions
-// delays no other user. A user is one with his subordinate users (owner.h). Daemon, loop thread
-// only.
+// or an operator's (Admin), or is answered at once (LendMemory, of another device's daemon). That
+// message must come within a few seconds. The number of visitors is bounded for each user, and for
+// all users (guests.h). After its Hello, a program waits for a turn: each round of the loop greets
+// one program, users in turn, so a user who opens many sessions delays no other user. A user is one
+// with his subordinate users (owner.h). Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_DOOR_VISITOR_H
 #define FRMPS_SERVER_DOOR_VISITOR_H

@@ -118,6 +118,13 @@ static bool has_handle(const struct holdings *holdings, const struct wire_messag
 	return holdings_find_memory(holdings, message->memory.handle);
 }
 
+/* True if commands of this session are not all that writes to the mapping: the session has another
+ * one of the memory, or another device has. */
+static bool is_aliased(const struct holdings *holdings, const struct chunk *chunk)
+{
+	return !chunk_is_host(chunk) && (!chunk_is_own(chunk) || holdings_find_mapping(holdings, chunk));
+}
+
 /* Executors know no handles: they map a chunk, or a file of host memory. The check has found the
  * handle. */
 static CUresult resolve_handle(struct request *request)
@@ -130,8 +137,7 @@ static CUresult resolve_handle(struct request *request)
 	if (!chunk)
 		return CUDA_ERROR_INVALID_HANDLE;
 	request->message.type = chunk_is_host(chunk) ? WIRE_MAP_HOST : WIRE_MAP_MEMORY;
-	request->message.range = (struct wire_range){wish.address, wish.bytes,
-		!chunk_is_host(chunk) && holdings_find_mapping(holdings, chunk) ? 1 : 0};
+	request->message.range = (struct wire_range){wish.address, wish.bytes, is_aliased(holdings, chunk)};
 	if (!request->chunk)
 		request->chunk = chunk_ref(chunk);
 	return CUDA_SUCCESS;

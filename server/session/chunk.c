@@ -9,6 +9,8 @@
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
+#include "protocol/wire.h"
+#include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/records.h"
 #include "server/worker/worker.h"
@@ -78,18 +80,30 @@ void chunk_name(const struct chunk *chunk, struct kept_chunk *kept)
 {
 	*kept = (struct kept_chunk){0};
 	if (chunk)
-		*kept = (struct kept_chunk){chunk->handle, chunk->keeper, chunk->fd ? chunk->fd->key : 0,
-			{chunk->token[0], chunk->token[1]}};
+		*kept = (struct kept_chunk){.handle = chunk->handle,
+			.keeper = chunk->keeper,
+			.fd = chunk->fd ? chunk->fd->key : 0,
+			.token = {chunk->token[0], chunk->token[1]},
+			.kind = chunk->kind,
+			.lease = chunk->lease ? chunk->lease->key : 0,
+			.is_lent = chunk->is_lent};
 }
 
-struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd)
+struct chunk *chunk_adopt(
+	struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd, struct shared_fd *lease)
 {
 	struct chunk *chunk = malloc(sizeof(*chunk));
 
 	/* The next life may have memory. */
 	log_bug_on(!chunk);
-	*chunk = (struct chunk){
-		.daemon = daemon, .refs = 1, .handle = kept->handle, .keeper = kept->keeper, .fd = fd};
+	*chunk = (struct chunk){.daemon = daemon,
+		.kind = (enum chunk_kind)kept->kind,
+		.refs = 1,
+		.handle = kept->handle,
+		.keeper = kept->keeper,
+		.fd = fd,
+		.lease = lease,
+		.is_lent = kept->is_lent};
 	memcpy(chunk->token, kept->token, sizeof(chunk->token));
 	TAILQ_INIT(&chunk->owners);
 	return chunk;
@@ -123,6 +137,8 @@ struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2])
 	return chunk;
 }
 
+_Static_assert(WIRE_TOKEN_DEVICES == PLACE_DEVICES, "a token names any device");
+
 /* @fd: taken over */
 static struct chunk *make(struct daemon *daemon, struct shared_fd *fd)
 {
@@ -130,6 +146,7 @@ static struct chunk *make(struct daemon *daemon, struct shared_fd *fd)
 	struct chunk *chunk;
 
 	log_bug_on(getrandom(token, sizeof(token), 0) != sizeof(token));
+	token[0] += daemon->heritage->number - WIRE_TOKEN_DEVICE(token);
 	chunk = chunk_new_empty(daemon, token);
 	chunk->fd = fd;
 	return chunk;
@@ -152,7 +169,28 @@ struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
 
 struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd)
 {
-	return make(daemon, shared_fd_ref(fd));
+	struct chunk *chunk = make(daemon, shared_fd_ref(fd));
+
+	chunk->kind = CHUNK_HOST;
+	return chunk;
+}
+
+struct chunk *chunk_new_borrowed(
+	struct daemon *daemon, enum chunk_kind kind, const uint64_t token[2], int fd, int lease)
+{
+	struct shared_fd *memory = keep_fd(daemon, fd), *file = keep_fd(daemon, lease);
+	struct chunk *chunk;
+
+	if (!memory || !file) {
+		shared_fd_unref(memory);
+		shared_fd_unref(file);
+		return NULL;
+	}
+	chunk = chunk_new_empty(daemon, token);
+	chunk->kind = kind;
+	chunk->fd = memory;
+	chunk->lease = file;
+	return chunk;
 }
 
 struct chunk *chunk_split(struct chunk *chunk)
@@ -241,6 +279,7 @@ struct chunk *chunk_unref(struct chunk *chunk)
 		chunk->exported->end(chunk);
 	chunk_name(chunk, &kept);
 	shared_fd_unref(chunk->fd);
+	shared_fd_unref(chunk->lease);
 	release(chunk->daemon, &kept, chunk->record, chunk->freed_by);
 	free(chunk);
 	return NULL;

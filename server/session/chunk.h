@@ -1,7 +1,9 @@
 // A piece of device memory that the keeper made for a session. References: the holding, the request
 // under way, unmappings that standbys have not answered yet. With the last reference, the daemon
-// closes the descriptor, and the keeper, if still there, releases the memory. Or a piece of pinned
-// host memory with a handle: a file of the daemon, which no keeper knows. Daemon, loop thread only.
+// closes the descriptor, and the keeper, if still there, releases the memory. Or memory that no
+// keeper here knows: pinned host memory with a handle, which is a file of the daemon; or memory of
+// another device of the service, which that device's daemon has lent (daemon/lending.h).
+// Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_CHUNK_H
 #define FRMPS_SERVER_SESSION_CHUNK_H
@@ -26,15 +28,25 @@ struct chunk_exported {
 	void (*end)(struct chunk *chunk);
 };
 
+enum chunk_kind {
+	CHUNK_DEVICE,
+	CHUNK_HOST,	/* never emptied */
+	CHUNK_BORROWED, /* of another device: counts there, and is never emptied */
+};
+
 struct chunk {
 	struct daemon *daemon;
+	enum chunk_kind kind;
 	unsigned refs;
 	bool doomed;	 /* unmapped, on its way back (reclaim.h) */
 	uint64_t handle; /* the keeper's; no other keeper knows the handle */
 	/* number of the keeper that made the chunk, and may have ended since; 0: none */
 	uint32_t keeper;
-	uint64_t token[2]; /* proves the right to import the chunk (ExportMemory) */
-	unsigned holders;  /* holdings of the chunk, of any session */
+	/* proves the right to import the chunk (ExportMemory), and names the device
+	 * (WIRE_TOKEN_DEVICE) */
+	uint64_t token[2];
+	bool is_lent;	  /* to another device, where the chunk may be mapped until it ends */
+	unsigned holders; /* holdings of the chunk, of any session */
 	/* number of the session that freed the chunk; 0: in use, or its holder ended */
 	uint64_t freed_by;
 	/* Those of the holders that count as memory. The session of the first owns the chunk
@@ -42,6 +54,8 @@ struct chunk {
 	TAILQ_HEAD(, holding) owners;
 	/* NULL: empty, the content is in host memory (standby/swap.c) */
 	struct shared_fd *fd;
+	/* CHUNK_BORROWED, or CHUNK_HOST of another device: open while the chunk is in use here */
+	struct shared_fd *lease;
 	const struct record *record;	       /* while doomed, or left without a holder */
 	const struct chunk_exported *exported; /* behind `offer` */
 	struct offer *offer;		       /* NULL: it was not exported */
@@ -52,16 +66,25 @@ struct chunk {
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
 /** Makes a chunk of host memory. @fd: a reference is taken. */
 struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd);
+/** Makes a chunk of another device's memory. @kind: CHUNK_BORROWED or CHUNK_HOST; @fd, @lease:
+ * taken over, on failure (NULL: a descriptor is missing) too */
+struct chunk *chunk_new_borrowed(
+	struct daemon *daemon, enum chunk_kind kind, const uint64_t token[2], int fd, int lease);
 struct chunk *chunk_ref(struct chunk *chunk);
 /** Makes a chunk that has been empty since an earlier life of the daemon. */
 struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2]);
 /** Empties a chunk. Return: another chunk, which has the memory, and has no other reference. Doom
  * that chunk once the records say that the first is empty. */
 struct chunk *chunk_split(struct chunk *chunk);
-/** True for a chunk of host memory, which is never emptied. NULL is fine. */
+/** NULL is fine. */
 static inline bool chunk_is_host(const struct chunk *chunk)
 {
-	return chunk && chunk->fd && !chunk->keeper;
+	return chunk && chunk->kind == CHUNK_HOST;
+}
+/** True if the memory is this device's, or will be. NULL: false. */
+static inline bool chunk_is_own(const struct chunk *chunk)
+{
+	return chunk && chunk->kind == CHUNK_DEVICE;
 }
 /** Gives an empty chunk memory. @fd: taken over, on failure too; the keeper's handle is then
  * released. Return: true on success */
@@ -75,8 +98,9 @@ void chunk_unleave(struct chunk *chunk);
 void chunk_leave(struct chunk *chunk);
 /** The chunk's name in records; NULL is fine. */
 void chunk_name(const struct chunk *chunk, struct kept_chunk *ret_kept);
-/** A chunk of an earlier life of the daemon. @fd: taken over */
-struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd);
+/** A chunk of an earlier life of the daemon. @fd, @lease: taken over; @lease: NULL: none */
+struct chunk *chunk_adopt(
+	struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd, struct shared_fd *lease);
 /** Has the keeper release a chunk that an earlier life of the daemon had doomed. @record: of that
  * chunk */
 void chunk_release(struct daemon *daemon, const struct kept_chunk *kept, const struct record *record);

@@ -17,6 +17,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/handout.h"
+#include "server/session/holding.h"
 #include "server/session/session.h"
 
 #define LOOK_MS 1000u
@@ -45,14 +46,19 @@ static uint64_t unheld_of(const struct exports *exports, uid_t owner, bool is_ho
 	return bytes;
 }
 
-static bool is_wanted(const struct chunk *chunk)
+/* True if the chunk, unheld, would exceed the limit of unheld memory. */
+static bool is_over(const struct chunk *chunk)
 {
 	const struct offer *offer = chunk->offer;
 	uint64_t others = unheld_of(offer->exports, offer->owner, chunk_is_host(chunk));
 
-	if (offer->limit && (others > offer->limit || offer->bytes > offer->limit - others))
-		return false;
-	return handout_is_open(offer->file);
+	return offer->limit && (others > offer->limit || offer->bytes > offer->limit - others);
+}
+
+/* What another device has mapped counts until it is unmapped there: this daemon cannot free it. */
+static bool is_wanted(const struct chunk *chunk)
+{
+	return (chunk->is_lent || !is_over(chunk)) && handout_is_open(chunk->offer->file);
 }
 
 /* The latest are at the end. */
@@ -165,6 +171,40 @@ struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uin
 	return offer->file;
 }
 
+/* Another life of the daemon does not know offers: the records of all that have the chunk say that
+ * it is lent. */
+static void record_lent(struct daemon *daemon, struct chunk *chunk)
+{
+	struct session *session;
+	struct holding *entry;
+
+	chunk->is_lent = true;
+	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		if (session->uid != chunk->offer->uid)
+			continue;
+		TAILQ_FOREACH (entry, &session->holdings.entries, link)
+			if (entry->chunk == chunk && entry->record)
+				holdings_save(&session->holdings, entry);
+	}
+}
+
+CUresult exports_lend(
+	struct session *session, struct chunk *chunk, uint64_t bytes, struct shared_fd **ret_file)
+{
+	struct shared_fd *file = chunk->offer ? chunk->offer->file : exports_file(session, chunk, bytes);
+	int fd;
+
+	if (!file || is_over(chunk))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	fd = handout_open(file);
+	*ret_file = shared_fd_new(fd);
+	if (!*ret_file)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!chunk->is_lent)
+		record_lent(chunk->daemon, chunk);
+	return CUDA_SUCCESS;
+}
+
 struct chunk *exports_find(const struct exports *exports, uid_t uid, const uint64_t token[2])
 {
 	const struct offer *offer;
@@ -197,7 +237,7 @@ bool exports_release_one(struct exports *exports)
 	struct offer *offer;
 
 	TAILQ_FOREACH (offer, &exports->all, link)
-		if (offer->unheld && !chunk_is_host(offer->chunk)) {
+		if (offer->unheld && !chunk_is_host(offer->chunk) && !offer->chunk->is_lent) {
 			release(offer);
 			return true;
 		}

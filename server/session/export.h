@@ -8,9 +8,13 @@
 //                                (an import)          closed (checked each second), or
 //                                                     needed for guarantees of others
 //
+// A file may be open in the daemon of another device, where programs of the user have imported the
+// memory (daemon/lending.h).
+//
 // Unheld memory counts for the user who exported it, up to the memory_limit of that program, host
-// memory up to its pinned_limit: more is released at once. Unheld memory does not outlive the
-// daemon. Daemon, loop thread only; belongs to the daemon.
+// memory up to its pinned_limit: more is released at once, except for memory that another device
+// has: with so much, no more is lent. Unheld memory does not outlive the daemon. Daemon, loop
+// thread only; belongs to the daemon.
 
 #ifndef FRMPS_SERVER_SESSION_EXPORT_H
 #define FRMPS_SERVER_SESSION_EXPORT_H
@@ -19,6 +23,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
+
+#include "protocol/cuda_abi.h"
 
 struct chunk;
 struct offer;
@@ -39,6 +45,15 @@ void exports_deinit(struct exports *exports);
 /** The file that stands for memory of a session, made if there is none. Return: NULL without memory
  * or descriptors. */
 struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uint64_t bytes);
+
+/**
+ * Lends memory to the daemon of another device.
+ * @session: that has the memory; NULL: it is unheld
+ * @ret_file: for that daemon, which closes it when the memory is in use there no more
+ * Return: CUDA_ERROR_OUT_OF_MEMORY: without memory or descriptors, or too much is unheld already
+ */
+CUresult exports_lend(
+	struct session *session, struct chunk *chunk, uint64_t bytes, struct shared_fd **ret_file);
 
 /** Exported memory of a user that has this token and may be about to become unheld; NULL: there is
  * none. */

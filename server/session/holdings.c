@@ -69,7 +69,7 @@ static uint64_t limit_bytes(const struct backend_device *device, const struct wi
 /* As device memory. Mappings of a handle count with the handle. */
 static bool counts(const struct holding *entry)
 {
-	return (entry->type == WIRE_CREATE_MEMORY && !chunk_is_host(entry->chunk)) ||
+	return (entry->type == WIRE_CREATE_MEMORY && (!entry->chunk || chunk_is_own(entry->chunk))) ||
 	       entry->type == WIRE_SET_LIMIT || (entry->type == WIRE_MAP_MEMORY && !entry->memory);
 }
 
@@ -77,6 +77,13 @@ static bool counts_as_host(const struct holding *entry)
 {
 	return (entry->type == WIRE_CREATE_MEMORY && chunk_is_host(entry->chunk)) ||
 	       (entry->type == WIRE_MAP_HOST && !entry->memory);
+}
+
+static uint32_t fds_of(const struct holding *entry)
+{
+	bool is_borrowed = entry->chunk && entry->chunk->lease;
+
+	return (uint32_t)(entry->fd || entry->chunk) + (uint32_t)is_borrowed;
 }
 
 /* The sum to which an entry adds that owns its memory. */
@@ -140,7 +147,7 @@ void holdings_remove(struct holdings *holdings, struct holding *entry)
 	holdings->count--;
 	holdings->kept_bytes -= holding_kept_bytes(entry);
 	holdings->record_bytes -= holding_record_bytes(entry);
-	holdings->fds -= entry->fd || entry->chunk;
+	holdings->fds -= fds_of(entry);
 	if (counts(entry)) {
 		holdings->memory_bytes -= entry->range.bytes;
 		if (!holdings->disowned)
@@ -180,7 +187,7 @@ void holdings_add(struct holdings *holdings, struct holding *entry)
 	holdings->count++;
 	holdings->kept_bytes += holding_kept_bytes(entry);
 	holdings->record_bytes += holding_record_bytes(entry);
-	holdings->fds += entry->fd || entry->chunk;
+	holdings->fds += fds_of(entry);
 	if (counts(entry)) {
 		holdings->memory_bytes += entry->range.bytes;
 		own(holdings, entry);

@@ -60,6 +60,9 @@ struct kept_chunk {
 	uint32_t keeper; /* number of the keeper that made the chunk */
 	uint32_t fd;
 	uint64_t token[2];
+	uint32_t kind;	/* enum chunk_kind */
+	uint32_t lease; /* a descriptor */
+	bool is_lent;
 };
 
 /* RECORD_SESSION, key: number; followed by the head of struct session (struct session_record). */

@@ -10,6 +10,7 @@
 
 #include "protocol/wire.h"
 
+struct borrowing;
 struct chunk;
 struct compiler;
 struct session;
@@ -39,6 +40,7 @@ struct request {
 	struct compiler *compiler; /* has the request; NULL: none */
 	struct shared_fd *target;  /* the compiler writes code there */
 	TAILQ_ENTRY(request) compile_link;
+	struct borrowing *borrowing; /* lending.h; NULL: none is under way */
 	_Alignas(8) uint8_t bytes[];
 };
 

@@ -173,31 +173,48 @@ static uint64_t find_obstacle(const struct window_set *set, uint64_t start, uint
 	return lowest;
 }
 
-uint64_t window_take(struct window_set *set, const struct wire_u64s *free_windows)
+void window_set_init(struct window_set *set, unsigned device, unsigned devices)
 {
-	for (uint32_t i = 0; i < WINDOW_COUNT; i++) {
-		uint32_t field = (set->next + i) % WINDOW_COUNT;
+	*set = (struct window_set){.fields = WINDOW_COUNT / devices};
+	set->first = set->next = device * set->fields;
+}
+
+/* The next free one in turn of some fields. */
+static uint64_t take_field(
+	struct window_set *set, uint32_t first, uint32_t fields, const struct wire_u64s *free_windows)
+{
+	uint32_t next = set->next - first < fields ? set->next - first : 0;
+
+	for (uint32_t i = 0; i < fields; i++) {
+		uint32_t field = first + (next + i) % fields;
 		uint64_t base = field_base(field);
 
 		if (find_obstacle(set, base, base + WINDOW_BYTES, 0, free_windows) != UINT64_MAX)
 			continue;
 		insert(set, base, WINDOW_BYTES);
-		set->next = (field + 1) % WINDOW_COUNT;
+		set->next = field + 1;
 		return base;
 	}
 	return WINDOW_NONE;
 }
 
-/* The highest place that ends at `end` or below. The place begins with a field: there the driver
- * reserves the requested address; 157 GiB at another address it did not (measured, H200, driver
- * 580). */
-static uint64_t find_below(const struct window_set *set, uint64_t end, const struct wire_window *wish)
+uint64_t window_take(struct window_set *set, const struct wire_u64s *free_windows)
+{
+	uint64_t base = take_field(set, set->first, set->fields, free_windows);
+
+	return base != WINDOW_NONE ? base : take_field(set, 0, WINDOW_COUNT, free_windows);
+}
+
+/* The highest place between two addresses. The place begins with a field: there the driver reserves
+ * the requested address; 157 GiB at another address it did not (measured, H200, driver 580). */
+static uint64_t find_between(
+	const struct window_set *set, uint64_t low, uint64_t end, const struct wire_window *wish)
 {
 	uint64_t alignment = wish->alignment > WINDOW_BYTES ? wish->alignment : WINDOW_BYTES, start;
 
-	while (end > WINDOW_GRID_BASE && end - WINDOW_GRID_BASE >= wish->bytes) {
+	while (end > low && end - low >= wish->bytes) {
 		start = (end - wish->bytes) & ~(alignment - 1);
-		if (start < WINDOW_GRID_BASE)
+		if (start < low)
 			break;
 		end = find_obstacle(set, start, start + wish->bytes, WINDOW_GAP, &wish->free_windows);
 		if (end == UINT64_MAX)
@@ -206,13 +223,18 @@ static uint64_t find_below(const struct window_set *set, uint64_t end, const str
 	return WINDOW_NONE;
 }
 
-/* From the top, where sessions come last, and of the lower half first: there the driver honours
- * every wish, and processes have few mappings of their own. */
+/* From the top, where sessions come last: of a device's own part, which others leave alone, then of
+ * the lower half: there the driver honours every wish, and processes have few mappings of their
+ * own. */
 static uint64_t find_anywhere(const struct window_set *set, const struct wire_window *wish)
 {
-	uint64_t start = find_below(set, GRID_HALF, wish);
+	uint64_t start = WINDOW_NONE;
 
-	return start != WINDOW_NONE ? start : find_below(set, GRID_END, wish);
+	if (set->fields < WINDOW_COUNT)
+		start = find_between(set, field_base(set->first), field_base(set->first + set->fields), wish);
+	if (start == WINDOW_NONE)
+		start = find_between(set, WINDOW_GRID_BASE, GRID_HALF, wish);
+	return start != WINDOW_NONE ? start : find_between(set, WINDOW_GRID_BASE, GRID_END, wish);
 }
 
 static bool is_free_there(const struct window_set *set, const struct wire_window *wish)

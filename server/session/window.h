@@ -5,6 +5,9 @@
 // window is a field of the grid there, of 256 GiB; bits say which fields are free in a process.
 // Pure.
 //
+// Each device of a service has a part of the grid, and takes fields of other parts only when its
+// own is full: a program maps one device's memory at the same addresses on another one.
+//
 // Invariants: windows do not overlap; between a further window and its neighbours is a gap of
 // WINDOW_GAP, unless the program has chosen the place.
 
@@ -42,9 +45,12 @@ struct window {
 struct window_set {
 	struct window *at; /* by address */
 	uint32_t count, room;
-	uint32_t next; /* field where the search starts: a freed field is not reused at once */
+	uint32_t next;		/* field where the search starts: a freed field is not reused at once */
+	uint32_t first, fields; /* of the device's part */
 };
 
+/** @device: its number among the service's devices; @devices: how many these are */
+void window_set_init(struct window_set *set, unsigned device, unsigned devices);
 void window_set_deinit(struct window_set *set);
 
 /** Takes a field that is free in both; WINDOW_NONE if there is none. @free_windows: as in Hello;

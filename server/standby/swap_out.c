@@ -40,7 +40,7 @@ static bool is_shared(const struct session *session, const struct chunk *chunk)
 	TAILQ_FOREACH (entry, &chunk->owners, owners_link)
 		if (entry->holdings != &session->holdings)
 			return true;
-	return chunk->offer;
+	return chunk->offer || chunk->is_lent || !chunk_is_own(chunk);
 }
 
 static const char *obstacle_of_memory(const struct session *session, const struct pieces *pieces)
@@ -49,7 +49,8 @@ static const char *obstacle_of_memory(const struct session *session, const struc
 		return "it has CUDA arrays, whose memory cannot move";
 	for (uint32_t i = 0; i < pieces->count; i++) {
 		if (is_shared(session, pieces->at[i].chunk))
-			return "it shares device memory with other programs (exported or imported)";
+			return "it shares device memory with other programs or devices (exported or "
+			       "imported)";
 		if (!piece_mapping(&pieces->at[i]))
 			return "it has device memory that it has mapped nowhere (cuMemCreate)";
 	}

@@ -6,8 +6,10 @@ usage: devices.py [--build BUILD] [--devices LIST]
 
 Programs see every device; each rank works on its own, exactly, beside a rank on another device whose kernel traps and a daemon that is
 killed. One process works on two devices: kernels in both, copies and waits from one to the other, and a trap on one leaves the other
-exact. With PyTorch: ranks of torch.cuda.set_device(), tensors, threads and a model on two devices of one process, DDP over gloo, and
-all_reduce over NCCL, which refuses logical devices of one GPU: that is only reported.
+exact. Peers: what the driver says of them, kernels and copies that reach the other device's memory, memory of other programs on
+other devices, and what is left after a fault and the loss of an executor. With PyTorch: ranks of torch.cuda.set_device(), tensors,
+threads, a model and DataParallel on two devices of one process, DDP over gloo, and all_reduce over NCCL, which refuses logical
+devices of one GPU: that is only reported.
 
 Exit status: 1 if something is not as it should be; 77 without a GPU. Without PyTorch its parts are left out.
 """
@@ -71,10 +73,18 @@ import ctypes, json
 cuda, count, rows = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), []
 assert not cuda.cuInit(0) and not cuda.cuDeviceGetCount(ctypes.byref(count))
 for i in range(count.value):
-    uuid, size, can, name = (ctypes.c_ubyte * 16)(), ctypes.c_size_t(), ctypes.c_int(-1), ctypes.create_string_buffer(96)
+    uuid, size, value, name = (ctypes.c_ubyte * 16)(), ctypes.c_size_t(), ctypes.c_int(-1), ctypes.create_string_buffer(96)
     assert not cuda.cuDeviceGetUuid_v2(uuid, i) and not cuda.cuDeviceTotalMem_v2(ctypes.byref(size), i)
-    assert not cuda.cuDeviceCanAccessPeer(ctypes.byref(can), i, 0) and not cuda.cuDeviceGetName(name, 96, i)
-    rows.append([bytes(uuid).hex(), size.value, can.value, name.value.decode()])
+    assert not cuda.cuDeviceGetName(name, 96, i)
+    peers = []
+    for k in range(count.value):
+        assert not cuda.cuDeviceCanAccessPeer(ctypes.byref(value), i, k)
+        link = [value.value]
+        for attribute in (1, 2, 3):  # performance rank, access, native atomic operations
+            assert i == k or not cuda.cuDeviceGetP2PAttribute(ctypes.byref(value), attribute, i, k)
+            link.append(0 if i == k else value.value)
+        peers.append(link)
+    rows.append([bytes(uuid).hex(), size.value, peers, name.value.decode()])
 print(json.dumps(rows))
 '''
 TORCH_RANK = r'''
@@ -159,6 +169,201 @@ if seen.value != before + 100:
 code = cuda.cuMemcpyPeer(sides[0].memory, sides[0].context, sides[1].memory, sides[1].context, ctypes.c_size_t(4))
 if code != 719:
     sys.exit(f"a copy from the faulted device is {code}")
+print("exact")
+'''
+# Peers in one process: argv[2] is the check. Each is a process of its own, so that one that fails is alone.
+PEERS = r'''
+import ctypes, sys
+ptx, what = sys.argv[1].encode(), sys.argv[2]
+cuda = ctypes.CDLL("libcuda.so.1")
+def do(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    if code:
+        sys.exit(f"{name} is {code}")
+class Location(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+class Properties(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", Location), ("win32", ctypes.c_void_p),
+                ("flags", ctypes.c_ubyte * 8)]
+class Access(ctypes.Structure):
+    _fields_ = [("location", Location), ("flags", ctypes.c_int)]
+BIG = 256 << 20
+contexts, functions = [ctypes.c_void_p() for _ in range(2)], [{} for _ in range(2)]
+def use(i):
+    do("cuCtxSetCurrent", contexts[i])
+def open_device(i):
+    module = ctypes.c_void_p()
+    do("cuDevicePrimaryCtxRetain", ctypes.byref(contexts[i]), i)
+    use(i)
+    do("cuModuleLoadData", ctypes.byref(module), ptx)
+    for name in ("count_up", "boom"):
+        functions[i][name] = ctypes.c_void_p()
+        do("cuModuleGetFunction", ctypes.byref(functions[i][name]), module, name.encode())
+def alloc(i, size=4):
+    use(i)
+    memory = ctypes.c_uint64()
+    do("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
+    do("cuMemsetD32_v2", memory, 0, ctypes.c_size_t(1))
+    do("cuCtxSynchronize")
+    return memory
+def launch(i, memory, times=1):
+    use(i)
+    parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(memory), ctypes.c_void_p))
+    for _ in range(times):
+        do("cuLaunchKernel", functions[i]["count_up"], 1, 1, 1, 1, 1, 1, 0, None, parameters, None)
+    do("cuCtxSynchronize")
+def read(i, memory):
+    use(i)
+    seen = ctypes.c_uint32()
+    do("cuMemcpyDtoH_v2", ctypes.byref(seen), memory, ctypes.c_size_t(4))
+    return seen.value
+def expect(value, wanted):
+    if value != wanted:
+        sys.exit(f"{value} and not {wanted}")
+def enable(i, other):
+    use(i)
+    do("cuCtxEnablePeerAccess", contexts[other], 0)
+do("cuInit", 0)
+if what in ("exports", "imports"):
+    # Two programs, a device each: the handle goes over a pipe.
+    own = 0 if what == "exports" else 1
+    open_device(own)
+    handle = (ctypes.c_ubyte * 64)()
+    if what == "exports":
+        memory = alloc(0)
+        do("cuIpcGetMemHandle", handle, memory)
+        print(bytes(handle).hex(), flush=True)
+        sys.stdin.readline()
+        expect(read(0, memory), 100)
+    else:
+        class Handle(ctypes.Structure):
+            _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+        given, memory = Handle(), ctypes.c_uint64()
+        ctypes.memmove(given.bytes, bytes.fromhex(sys.argv[3]), 64)
+        do("cuIpcOpenMemHandle_v2", ctypes.byref(memory), given, 1)
+        launch(1, memory, 100)
+        expect(read(1, memory), 100)
+        do("cuIpcCloseMemHandle", memory)
+    print("exact")
+    sys.exit()
+for i in range(2):
+    open_device(i)
+if what == "enable":
+    before = alloc(0)
+    enable(1, 0)
+    expect(cuda.cuCtxEnablePeerAccess(contexts[0], 0), 704)
+    for memory in (before, alloc(0), alloc(0, BIG)):
+        launch(1, memory, 10)
+        launch(0, memory, 5)
+        launch(1, memory, 10)
+        expect(read(0, memory), 25)
+        use(0)
+        do("cuMemFree_v2", memory)
+    enable(0, 1)
+    memory = alloc(1)
+    launch(0, memory, 7)
+    expect(read(1, memory), 7)
+elif what == "copies":
+    import time
+    enable(1, 0)
+    enable(0, 1)
+    memory = [alloc(i, BIG) for i in range(2)]
+    for i in range(2):
+        use(i)
+        do("cuMemsetD32_v2", memory[i], 17 + i, ctypes.c_size_t(BIG // 4))
+    best = 1e9
+    for i in range(6):
+        use(1)
+        begin = time.monotonic()
+        do("cuMemcpyDtoDAsync_v2", memory[i % 2], memory[1 - i % 2], ctypes.c_size_t(BIG), None)
+        do("cuCtxSynchronize")
+        best = min(best, time.monotonic() - begin)
+        expect(read(i % 2, ctypes.c_uint64(memory[i % 2].value + BIG - 4)), 18)
+    print(f"{BIG / best / 1e9:.0f} GB/s", end=" ")
+elif what == "map":
+    # Memory of device 0 at addresses of either context, with access for both.
+    for where in range(2):
+        use(where)
+        handle, address = ctypes.c_uint64(), ctypes.c_uint64()
+        properties = Properties(type=1, handles=1, location=Location(1, 0))
+        do("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(4 << 20), ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_uint64(0))
+        do("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(4 << 20), ctypes.byref(properties), ctypes.c_uint64(0))
+        do("cuMemMap", address, ctypes.c_size_t(4 << 20), ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+        access = (Access * 2)(Access(Location(1, 0), 3), Access(Location(1, 1), 3))
+        do("cuMemSetAccess", address, ctypes.c_size_t(4 << 20), access, ctypes.c_size_t(2))
+        for i in (0, 1, 0):
+            launch(i, address, 9)
+        expect(read(0, address), 27)
+        do("cuMemUnmap", address, ctypes.c_size_t(4 << 20))
+        do("cuMemRelease", handle)
+elif what == "pool":
+    pool, memory, access = ctypes.c_void_p(), ctypes.c_uint64(), Access(Location(1, 1), 3)
+    do("cuDeviceGetDefaultMemPool", ctypes.byref(pool), 0)
+    do("cuMemPoolSetAccess", pool, ctypes.byref(access), ctypes.c_size_t(1))
+    use(0)
+    do("cuMemAllocAsync", ctypes.byref(memory), ctypes.c_size_t(3 << 20), None)
+    do("cuMemsetD32_v2", memory, 0, ctypes.c_size_t(1))
+    do("cuCtxSynchronize")
+    launch(1, memory, 12)
+    expect(read(0, memory), 12)
+elif what == "fault":
+    # A trap on either device is not the other one's, whose kernels go on in the faulted one's memory.
+    faulty = int(sys.argv[3])
+    enable(1, 0)
+    memory = alloc(0)
+    own = alloc(1)
+    launch(1, memory, 10)
+    use(faulty)
+    do("cuLaunchKernel", functions[faulty]["boom"], 1, 1, 1, 1, 1, 1, 0, None, None, None)
+    expect(cuda.cuCtxSynchronize(), 719)
+    if faulty == 0:
+        launch(1, memory, 10)
+        expect(read(1, own), 0)
+    else:
+        launch(0, memory, 10)
+        expect(read(0, memory), 20)
+elif what == "outlive":
+    # The parent kills an executor of each device in turn.
+    enable(1, 0)
+    memory, count = alloc(0), 0
+    for _ in range(3):
+        launch(1, memory, 10)
+        launch(0, memory, 10)
+        count += 20
+        expect(read(0, memory), count)
+        print("works", flush=True)
+        sys.stdin.readline()
+print("exact")
+'''
+TORCH_PEERS = r'''
+import sys, torch
+what = sys.argv[1]
+if what == "can":
+    print(torch.cuda.can_device_access_peer(0, 1), torch.cuda.can_device_access_peer(1, 0), end=" ")
+    assert torch.cuda.can_device_access_peer(0, 1) and torch.cuda.can_device_access_peer(1, 0)
+elif what == "comm":
+    # With NCCL where PyTorch uses it, one process for both.
+    parts = torch.cuda.comm.broadcast(torch.arange(1 << 20, dtype=torch.float32, device="cuda:0"), [0, 1])
+    assert all(torch.equal(part.cpu(), torch.arange(1 << 20, dtype=torch.float32)) for part in parts)
+    total = torch.cuda.comm.reduce_add(parts, 0)
+    assert torch.equal(total.cpu(), 2 * torch.arange(1 << 20, dtype=torch.float32))
+elif what == "parallel":
+    torch.manual_seed(2)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 16)).to("cuda:0")
+    parallel, batch = torch.nn.DataParallel(model, [0, 1]), torch.randn(64, 256, device="cuda:0")
+    for _ in range(5):
+        model.zero_grad()
+        one = parallel(batch)
+        assert torch.allclose(one, model(batch), atol=1e-4)
+        one.square().mean().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+elif what == "copies":
+    a = torch.arange(64 << 20, dtype=torch.int32, device="cuda:0")
+    for _ in range(5):
+        b = a.to("cuda:1", non_blocking=True) + 1
+        a = b.to("cuda:0", non_blocking=True)
+    torch.cuda.synchronize(0)
+    assert torch.equal(a.cpu(), torch.arange(64 << 20, dtype=torch.int32) + 5)
 print("exact")
 '''
 TORCH_BOTH = r'''
@@ -305,9 +510,86 @@ def look(bed):
     """What a program sees. Return: how many devices"""
     code, out, err = bed.run(SEE)
     rows = json.loads(out) if not code else []
-    bed.say("a program sees devices", not code and len({row[0] for row in rows}) == len(rows) and not any(row[2] for row in rows),
+    bed.say("a program sees devices", not code and len({row[0] for row in rows}) == len(rows),
             err or ", ".join(f"{row[3]} {row[0][:8]} {row[1] >> 30} GiB" for row in rows))
-    return len(rows)
+    return rows
+
+
+def compare_peers(bed, rows):
+    """Peers as the driver has them; logical devices of one GPU are peers. Return: whether devices 0 and 1 are"""
+    try:
+        native = subprocess.run([sys.executable, "-c", SEE], capture_output=True, text=True, check=False, timeout=120)
+        links = {(a[0], b[0]): a[2][k] for a in json.loads(native.stdout) for k, b in enumerate(json.loads(native.stdout))}
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        bed.say("the driver says what peers there are", False, str(error))
+        links = {}
+    wrong = []
+    for i, row in enumerate(rows):
+        for k, other in enumerate(rows):
+            wanted = links.get((row[0], other[0])) if row[0] != other[0] else None
+            if i != k and wanted and row[2][k] != wanted:
+                wrong.append(f"{i} and {k}: {row[2][k]}, the driver {wanted}")
+    bed.say("peers are those of the driver", not wrong, "; ".join(wrong) or str([row[2] for row in rows][:2]))
+    return rows[0][2][1][0] and rows[1][2][0][0]
+
+
+def check(bed, what, program, *words, timeout=120, **environment):
+    code, out, err = bed.run(program, *words, timeout=timeout, **environment)
+    bed.say(what, code == 0 and out.endswith("exact\n"), out.strip() if code == 0 else f"{out}{err}".strip()[-300:])
+
+
+def kill_executor(bed, number):
+    """Return: whether there was one, and another one serves"""
+    def active():
+        found = json.loads(bed.ctl("--device", str(number), "status", "--json").stdout)
+        domains = (found[0] if isinstance(found, list) else found)["domains"]
+        return [worker["pid"] for domain in domains for worker in domain["executors"] if worker["role"] == "active"]
+    before = active()
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and (not active() or set(active()) & set(before)):
+        time.sleep(0.05)
+    return bool(before) and bool(active())
+
+
+def outlive(bed):
+    """A program with peers loses an executor of each device while it has nothing there."""
+    program = bed.python(PEERS, PTX, "outlive")
+    try:
+        for number in range(2):
+            if program.stdout.readline() != "works\n" or not kill_executor(bed, number):
+                break
+            program.stdin.write("\n")
+            program.stdin.flush()
+        out, err = program.communicate("\n", timeout=120)
+    except (subprocess.TimeoutExpired, BrokenPipeError, KeyError, ValueError) as error:
+        program.kill()
+        out, err = "", f"{error!r} {program.stderr.read()[-200:]}"
+    bed.say("peers outlive their executors", out.endswith("exact\n"), err.strip()[-300:])
+
+
+def pass_handle(bed):
+    """A handle of a program on device 0 is opened by one on device 1."""
+    exporter = bed.python(PEERS, PTX, "exports")
+    try:
+        handle = exporter.stdout.readline().strip()
+        check(bed, "a handle is opened on the other device", PEERS, PTX, "imports", handle)
+        out, err = exporter.communicate("\n", timeout=60)
+    except (subprocess.TimeoutExpired, BrokenPipeError) as error:
+        exporter.kill()
+        out, err = "", str(error)
+    bed.say("its exporter sees what was written there", out.endswith("exact\n"), err.strip()[-300:])
+
+
+def peers(bed):
+    for what, word in (("kernels reach the other device's memory", "enable"), ("copies go straight", "copies"),
+                       ("memory is mapped for both", "map"), ("a pool is for both", "pool")):
+        check(bed, what, PEERS, PTX, word)
+    for faulty in range(2):
+        check(bed, f"a trap on device {faulty} leaves its peer", PEERS, PTX, "fault", str(faulty))
+    pass_handle(bed)
+    outlive(bed)
 
 
 def work(bed, count):
@@ -334,9 +616,9 @@ def both(bed):
     bed.say("one process works on two devices", (code, out) == (0, "exact\n"), f"{out}{err}".strip()[-300:])
 
 
-def distributed(bed, backend):
-    ranks = [bed.python(TORCH_DDP, backend, RANK=str(i), WORLD_SIZE="2", LOCAL_RANK=str(i), MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
-             for i in range(2)]
+def distributed(bed, backend, **environment):
+    ranks = [bed.python(TORCH_DDP, backend, RANK=str(i), WORLD_SIZE="2", LOCAL_RANK=str(i), MASTER_ADDR="127.0.0.1", MASTER_PORT="29511",
+                        **environment) for i in range(2)]
     done = []
     for rank in ranks:
         try:
@@ -347,7 +629,7 @@ def distributed(bed, backend):
     return done
 
 
-def torch(bed, count, are_logical):
+def torch(bed, count, are_logical, are_peers):
     if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode:
         print("-       there is no PyTorch")
         return
@@ -359,10 +641,22 @@ def torch(bed, count, are_logical):
     done = distributed(bed, "gloo")
     bed.say("DDP over gloo", all(not code for *_, code in done) and len({out for out, *_ in done}) == 1,
             "; ".join(out.strip() or err[-300:] for out, err, _ in done))
-    done = distributed(bed, "nccl")
-    good = all(not code and out == "sum [3.0]\n" for out, _, code in done)
-    text = "; ".join(out.strip() or err.strip()[-200:] for out, err, _ in done)
-    bed.say("all_reduce over NCCL" + (" (logical devices: reported only)" if are_logical else ""), good or are_logical, text)
+    if are_peers:
+        for what, word in (("PyTorch knows the peers", "can"), ("PyTorch copies between peers", "copies"),
+                           ("NCCL in one process (torch.cuda.comm)", "comm"), ("DataParallel", "parallel")):
+            if not are_logical or word in ("can", "copies"):
+                check(bed, what, TORCH_PEERS, word, timeout=180)
+    # Memory that NCCL's ranks map of each other: by descriptors, by handles, and not at all.
+    for kind, environment in (("descriptors", {"NCCL_CUMEM_ENABLE": "1"}), ("handles", {"NCCL_CUMEM_ENABLE": "0"}),
+                              ("host memory", {"NCCL_P2P_DISABLE": "1"})):
+        done = distributed(bed, "nccl", NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,P2P,SHM", **environment)
+        good = all(not code and "sum [3.0]\n" in out for out, _, code in done)
+        ways = sorted({part for out, err, _ in done for part in ("P2P/CUMEM", "P2P/IPC", "P2P/direct", "SHM/direct", "NET/Socket")
+                       if f"via {part}" in out + err})
+        text = ", ".join(ways) if good else "; ".join(f"{out}{err}".strip()[-200:] for out, err, _ in done)
+        bed.say(f"all_reduce over NCCL, {kind}" + (" (logical devices: reported only)" if are_logical else ""), good or are_logical, text)
+        if are_logical:
+            break
 
 
 def main():
@@ -379,11 +673,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         bed = Bed(options.build.resolve(), devices, folder)
         try:
-            count = look(bed)
+            rows = look(bed)
+            count = len(rows)
             if count > 1:
+                are_peers = compare_peers(bed, rows)
                 work(bed, count)
                 both(bed)
-                torch(bed, count, are_logical=devices != "all")
+                if are_peers:
+                    peers(bed)
+                torch(bed, count, devices != "all", are_peers)
         finally:
             bed.ctl("quit", "-t", "5")
             code = bed.service.wait()

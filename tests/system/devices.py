@@ -42,7 +42,12 @@ for i in range(count.value):
     assert not nvml.nvmlDeviceGetIndex(device, ctypes.byref(index)) and index.value == i
     assert not nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(other)) and other.value == device.value
     assert not nvml.nvmlDeviceGetMemoryInfo(device, memory)
-    assert not nvml.nvmlDeviceGetP2PStatus(device, other, 0, ctypes.byref(status)) and status.value == 5
+    # Read, write, NVLink, atomics: each device reaches the others, and no device is its own peer.
+    for other_index in range(count.value):
+        assert not nvml.nvmlDeviceGetHandleByIndex_v2(other_index, ctypes.byref(other))
+        for way, answer in ((0, 0), (1, 0), (2, 5), (3, 0)):
+            assert not nvml.nvmlDeviceGetP2PStatus(device, other, way, ctypes.byref(status))
+            assert status.value == (5 if other_index == i else answer)
     assert nvml.nvmlDeviceGetP2PStatus(device, None, 0, ctypes.byref(status)) == 2
     assert not nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(used), processes)
     rows.append([uuid.value.decode(), memory[0], [processes[3 * k] & 0xffffffff for k in range(used.value)]])

@@ -15,102 +15,12 @@
 #include "server/tools/ask.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
+#include "tests/system/both.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
-#define WORDS		  1031u
-#define MIB		  ((size_t)1 << 20)
 #define FAILS(call, code) ck_assert_int_eq((int)(call), CUDA_ERROR_##code)
-
-static struct service service;
-
-static void start(void)
-{
-	setenv("FRMPS_HOST_DEVICES", "2", 1);
-	setenv("FRMPS_HOST_FAULTS", "named", 1);
-	ck_assert(service_start_configured(&service, "devices = all\n"));
-}
-
-static void stop(void)
-{
-	if (service.pid)
-		ck_assert_int_eq(service_stop(&service), 0);
-}
-
-/* As the functions of status.h want a service with one. */
-static const struct service *device(unsigned number)
-{
-	static struct service one;
-
-	one = service_of_device(&service, number);
-	return &one;
-}
-
-/* What a program has on each device. */
-static struct side {
-	CUcontext context;
-	CUmodule module;
-	CUstream stream;
-	CUdeviceptr in, out;
-} sides[2];
-
-static void use(int ordinal)
-{
-	ck_cuda(cuCtxSetCurrent(sides[ordinal].context));
-}
-
-static CUfunction function_of(int ordinal, const char *name)
-{
-	CUfunction function;
-
-	ck_cuda(cuModuleGetFunction(&function, sides[ordinal].module, name));
-	return function;
-}
-
-static void open_both(void)
-{
-	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
-
-	ck_cuda(cuInit(0));
-	for (int i = 0; i < 2; i++) {
-		ck_cuda(cuDevicePrimaryCtxRetain(&sides[i].context, i));
-		use(i);
-		ck_cuda(cuModuleLoadData(&sides[i].module, image));
-		ck_cuda(cuStreamCreate(&sides[i].stream, CU_STREAM_NON_BLOCKING));
-		sides[i].in = device_words(WORDS, 3 + (uint32_t)i);
-		sides[i].out = device_words(WORDS, 0);
-	}
-	free(image);
-}
-
-/* Runs the kernel `mix` in a side's stream. */
-static CUresult mix(int ordinal, CUdeviceptr out, CUdeviceptr in, uint32_t round, CUstream stream)
-{
-	uint64_t count = WORDS;
-	void *arguments[] = {&out, &in, &round, &count};
-
-	return cuLaunchKernel(function_of(ordinal, "mix"), 4, 1, 1, 64, 1, 1, 0, stream, arguments, NULL);
-}
-
-/* Whether words are what `mix` makes of multiples, `factor`, in a round. */
-static bool are_mixed(CUdeviceptr words, uint32_t factor, uint32_t round)
-{
-	uint32_t *result = malloc(WORDS * 4);
-	bool are = cuMemcpyDtoH_v2(result, words, WORDS * 4) == CUDA_SUCCESS;
-
-	for (uint32_t i = 0; are && i < WORDS; i++)
-		are = result[i] == mixed(i * factor, round, i);
-	free(result);
-	return are;
-}
-
-static bool works(int ordinal, uint32_t round)
-{
-	use(ordinal);
-	ck_cuda(mix(ordinal, sides[ordinal].out, sides[ordinal].in, round, NULL));
-	return are_mixed(sides[ordinal].out, 3 + (uint32_t)ordinal, round);
-}
 
 static uint8_t *pattern(size_t bytes, unsigned seed)
 {
@@ -132,7 +42,7 @@ static int alternate(int unused)
 	int ordinal;
 
 	(void)unused;
-	open_both();
+	both_open();
 	for (uint32_t round = 0; round < 20; round++)
 		ck_assert(works((int)round % 2, round));
 	for (int i = 0; i < 2; i++) {
@@ -150,17 +60,17 @@ static int alternate(int unused)
 	FAILS(cuMemFree_v2(sides[1].in), INVALID_VALUE);
 	ck_cuda(cuMemAlloc_v2(&a, MIB));
 	ck_cuda(cuMemFree_v2(a));
-	ck_assert_int_gt(status_session(device(0), getpid()), 0);
-	ck_assert_int_gt(status_session(device(1), getpid()), 0);
+	ck_assert_int_gt(status_session(both_device(0), getpid()), 0);
+	ck_assert_int_gt(status_session(both_device(1), getpid()), 0);
 	return 0;
 }
 
 START_TEST(a_process_works_on_both)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(alternate, 0)), 0);
-	status_await_no_sessions(device(0));
-	status_await_no_sessions(device(1));
+	status_await_no_sessions(both_device(0));
+	status_await_no_sessions(both_device(1));
 }
 END_TEST
 
@@ -195,7 +105,7 @@ static int work_in_threads(int unused)
 	void *result;
 
 	(void)unused;
-	open_both();
+	both_open();
 	for (intptr_t i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, work_alone, (void *)(i % 2)), 0);
 	for (int i = 0; i < 4; i++) {
@@ -207,7 +117,7 @@ static int work_in_threads(int unused)
 
 START_TEST(each_thread_has_its_device)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(work_in_threads, 0)), 0);
 }
 END_TEST
@@ -219,7 +129,7 @@ static int mix_up(int unused)
 	CUevent event;
 
 	(void)unused;
-	open_both();
+	both_open();
 	use(0);
 	FAILS(mix(0, sides[0].out, sides[0].in, 1, sides[1].stream), INVALID_HANDLE);
 	FAILS(mix(1, sides[1].out, sides[1].in, 1, NULL), INVALID_HANDLE);
@@ -231,7 +141,6 @@ static int mix_up(int unused)
 	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 1));
 	FAILS(cuMemAllocFromPoolAsync(&pointer, 64, pool, sides[0].stream), INVALID_VALUE);
 	FAILS(cuDeviceSetMemPool(0, pool), INVALID_VALUE);
-	FAILS(cuCtxEnablePeerAccess(sides[1].context, 0), PEER_ACCESS_UNSUPPORTED);
 	/* Nothing of that has left anything. */
 	ck_assert(works(0, 7) && works(1, 8));
 	return 0;
@@ -239,7 +148,7 @@ static int mix_up(int unused)
 
 START_TEST(what_belongs_to_the_other_is_refused)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(mix_up, 0)), 0);
 }
 END_TEST
@@ -251,7 +160,7 @@ static int share_library(int unused)
 	CUkernel kernel_;
 
 	(void)unused;
-	open_both();
+	both_open();
 	use(1);
 	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
 	ck_cuda(cuLibraryGetKernel(&kernel_, library, "mix"));
@@ -273,7 +182,7 @@ static int share_library(int unused)
 
 START_TEST(a_library_is_there_on_both)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(share_library, 0)), 0);
 }
 END_TEST
@@ -286,7 +195,7 @@ static int write_variables(int unused)
 	size_t bytes;
 
 	(void)unused;
-	open_both();
+	both_open();
 	for (int i = 0; i < 2; i++) {
 		use(i);
 		ck_cuda(cuModuleGetGlobal_v2(&at[i], &bytes, sides[i].module, "global_words"));
@@ -308,7 +217,7 @@ static int write_variables(int unused)
 
 START_TEST(variables_are_of_their_device)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(write_variables, 0)), 0);
 }
 END_TEST
@@ -335,7 +244,7 @@ static int run_graphs(int unused)
 	CUgraph graph;
 
 	(void)unused;
-	open_both();
+	both_open();
 	for (int i = 0; i < 2; i++) {
 		execs[i] = capture_mix(i, 1 - i);
 		ck_cuda(cuGraphLaunch(execs[i], sides[i].stream));
@@ -358,7 +267,7 @@ static int run_graphs(int unused)
 
 START_TEST(graphs_run_on_their_device)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(run_graphs, 0)), 0);
 }
 END_TEST
@@ -369,7 +278,7 @@ static int reset_one(int unused)
 	CUdeviceptr p;
 
 	(void)unused;
-	open_both();
+	both_open();
 	ck_cuda(cuDevicePrimaryCtxReset_v2(1));
 	ck_assert(works(0, 3));
 	use(1);
@@ -384,7 +293,7 @@ static int reset_one(int unused)
 
 START_TEST(a_reset_is_of_one)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(reset_one, 0)), 0);
 }
 END_TEST
@@ -417,7 +326,7 @@ static int wait_across(int first)
 	uint32_t *held, *seen;
 	CUevent event;
 
-	open_both();
+	both_open();
 	held = word_of(first);
 	seen = word_of(second);
 	use(first);
@@ -446,7 +355,7 @@ static int wait_across(int first)
 
 START_TEST(a_stream_waits_for_the_other_devices_event)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(wait_across, _i)), 0);
 }
 END_TEST
@@ -458,7 +367,7 @@ static int ping_pong(int unused)
 	uint32_t *held;
 
 	(void)unused;
-	open_both();
+	both_open();
 	held = word_of(0);
 	for (int i = 0; i < 2; i++) {
 		use(i);
@@ -483,7 +392,7 @@ static int ping_pong(int unused)
 
 START_TEST(waits_go_to_and_fro)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(ping_pong, 0)), 0);
 }
 END_TEST
@@ -496,7 +405,7 @@ static int copy_now(int which)
 	uint8_t *from = pattern(bytes, 3), *to = malloc(bytes);
 	CUdeviceptr p[2];
 
-	open_both();
+	both_open();
 	for (int i = 0; i < 2; i++) {
 		use(i);
 		ck_cuda(cuMemAlloc_v2(&p[i], bytes));
@@ -523,7 +432,7 @@ static int copy_now(int which)
 
 START_TEST(a_copy_goes_from_one_to_the_other)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(copy_now, _i)), 0);
 }
 END_TEST
@@ -535,7 +444,7 @@ static int copy_later(int which)
 	CUevent event;
 	uint32_t *held;
 
-	open_both();
+	both_open();
 	held = word_of(in);
 	use(in);
 	ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -567,7 +476,7 @@ static int copy_later(int which)
 
 START_TEST(a_copy_comes_in_the_order_of_its_stream)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(copy_later, _i)), 0);
 }
 END_TEST
@@ -597,7 +506,7 @@ static int copy_boxes(int unused)
 	CUarray array;
 
 	(void)unused;
-	open_both();
+	both_open();
 	for (int i = 0; i < 2; i++) {
 		use(i);
 		ck_cuda(cuMemAlloc_v2(&p[i], (size_t)PITCH * HEIGHT * DEPTH));
@@ -639,7 +548,7 @@ static int copy_boxes(int unused)
 
 START_TEST(boxes_and_arrays_go_across)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(copy_boxes, 0)), 0);
 }
 END_TEST
@@ -652,7 +561,7 @@ static int copy_pinned(int kind)
 	void *memory = NULL;
 	CUdeviceptr far, address;
 
-	open_both();
+	both_open();
 	use(0);
 	if (kind) {
 		memory = malloc(bytes);
@@ -687,7 +596,7 @@ static int copy_pinned(int kind)
 
 START_TEST(pinned_memory_is_copied_by_both)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(copy_pinned, _i)), 0);
 }
 END_TEST
@@ -699,7 +608,7 @@ static int free_behind(int unused)
 	CUdeviceptr p, q;
 
 	(void)unused;
-	open_both();
+	both_open();
 	for (int round = 0; round < 5; round++) {
 		use(0);
 		ck_cuda(cuMemAlloc_v2(&p, 8 * MIB));
@@ -723,7 +632,7 @@ static int free_behind(int unused)
 
 START_TEST(memory_outlives_the_copies_that_use_it)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(free_behind, 0)), 0);
 }
 END_TEST
@@ -738,7 +647,7 @@ static int fault_on_one(int faulty)
 	CUdeviceptr p;
 	CUcontext context;
 
-	open_both();
+	both_open();
 	use(faulty);
 	ck_cuda(cuLaunchKernel(
 		function_of(faulty, "crash_trap"), 1, 1, 1, 1, 1, 1, 0, sides[faulty].stream, NULL, NULL));
@@ -763,10 +672,10 @@ static int fault_on_one(int faulty)
 
 START_TEST(a_fault_leaves_the_other_device)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(fault_on_one, _i)), 0);
-	status_await_faults(device((unsigned)_i), 1);
-	ck_assert_int_eq(status_counter(device(1 - (unsigned)_i), "faults"), 0);
+	status_await_faults(both_device((unsigned)_i), 1);
+	ck_assert_int_eq(status_counter(both_device(1 - (unsigned)_i), "faults"), 0);
 }
 END_TEST
 
@@ -777,7 +686,7 @@ static int fault_ahead(int copies)
 	CUevent event;
 	uint32_t *held;
 
-	open_both();
+	both_open();
 	held = word_of(0);
 	use(0);
 	ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -809,7 +718,7 @@ static int fault_ahead(int copies)
 
 START_TEST(a_wait_for_a_fault_ends)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(fault_ahead, _i)), 0);
 }
 END_TEST
@@ -820,7 +729,7 @@ static int cross_repeatedly(int progress, int orders)
 	CUdeviceptr p[2];
 	uint32_t round = 0;
 
-	open_both();
+	both_open();
 	for (int i = 0; i < 2; i++) {
 		use(i);
 		ck_cuda(cuMemAlloc_v2(&p[i], MIB));
@@ -844,12 +753,12 @@ START_TEST(a_dead_daemon_stops_nothing)
 {
 	struct child child;
 
-	start();
+	both_start();
 	child = child_start(cross_repeatedly);
 	child_wait(&child, 2);
 	for (int i = 0; i < 2; i++) {
-		kill(status_daemon(device((unsigned)i)), SIGKILL);
-		ck_assert(service_log_wait(&service, "daemon was ended by signal 9 ", i + 1, 60));
+		kill(status_daemon(both_device((unsigned)i)), SIGKILL);
+		ck_assert(service_log_wait(&both_service, "daemon was ended by signal 9 ", i + 1, 60));
 		child_drain(&child);
 		child_wait(&child, 3);
 	}
@@ -860,7 +769,7 @@ END_TEST
 
 static pid_t holder_of(unsigned number)
 {
-	json_t *status = status_of(device(number));
+	json_t *status = status_of(both_device(number));
 	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "holder"));
 
 	json_decref(status);
@@ -873,7 +782,7 @@ static int lose_one(int progress, int orders)
 	size_t free_bytes, total;
 	CUresult r = CUDA_SUCCESS;
 
-	open_both();
+	both_open();
 	report(progress);
 	ordered(orders, true);
 	use(1);
@@ -895,11 +804,11 @@ START_TEST(a_lost_device_leaves_the_other)
 {
 	struct child child;
 
-	start();
+	both_start();
 	child = child_start(lose_one);
 	child_wait(&child, 1);
 	kill(holder_of(1), SIGKILL);
-	ck_assert(service_log_wait(&service, "device 1 is not served at the moment", 1, 60));
+	ck_assert(service_log_wait(&both_service, "device 1 is not served at the moment", 1, 60));
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
@@ -910,7 +819,7 @@ static void expect_done(const char *command, unsigned number)
 	const struct wire_names nothing = {0};
 	char text[1400] = "";
 
-	ck_assert_msg(!ask_with(device(number)->socket, command, &nothing, 60, NULL, text, sizeof(text)),
+	ck_assert_msg(!ask_with(both_device(number)->socket, command, &nothing, 60, NULL, text, sizeof(text)),
 		"%s", text);
 }
 
@@ -920,7 +829,7 @@ static int use_beside_drained(int progress, int orders)
 	uint32_t *held;
 	CUevent event;
 
-	open_both();
+	both_open();
 	held = word_of(1);
 	hold(1, held, 1);
 	ck_cuda(mix(1, sides[1].out, sides[1].in, 5, sides[1].stream));
@@ -946,7 +855,7 @@ START_TEST(a_drained_device_leaves_the_other)
 {
 	struct child child;
 
-	start();
+	both_start();
 	child = child_start(use_beside_drained);
 	child_wait(&child, 1);
 	expect_done("drain", 1);
@@ -961,7 +870,7 @@ START_TEST(copies_go_on_after_a_drain)
 {
 	struct child child;
 
-	start();
+	both_start();
 	child = child_start(cross_repeatedly);
 	child_wait(&child, 2);
 	for (unsigned round = 0; round < 6; round++) {
@@ -989,7 +898,7 @@ static int fork_with_both(int unused)
 	pid_t pid;
 
 	(void)unused;
-	open_both();
+	both_open();
 	word = word_of(1);
 	*word = 7;
 	pid = fork();
@@ -1006,7 +915,7 @@ static int fork_with_both(int unused)
 
 START_TEST(a_fork_leaves_both)
 {
-	start();
+	both_start();
 	ck_assert_int_eq(exit_status(spawn(fork_with_both, 0)), 0);
 }
 END_TEST
@@ -1016,7 +925,7 @@ int main(void)
 	Suite *suite = suite_create("both");
 	TCase *tests = suite_case(suite, "each");
 
-	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(tests, NULL, both_stop);
 	tcase_add_test(tests, a_process_works_on_both);
 	tcase_add_test(tests, each_thread_has_its_device);
 	tcase_add_test(tests, what_belongs_to_the_other_is_refused);
@@ -1025,7 +934,7 @@ int main(void)
 	tcase_add_test(tests, graphs_run_on_their_device);
 	tcase_add_test(tests, a_reset_is_of_one);
 	tests = suite_case(suite, "across");
-	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(tests, NULL, both_stop);
 	tcase_add_loop_test(tests, a_stream_waits_for_the_other_devices_event, 0, 2);
 	tcase_add_test(tests, waits_go_to_and_fro);
 	tcase_add_loop_test(tests, a_copy_goes_from_one_to_the_other, 0, 6);
@@ -1034,7 +943,7 @@ int main(void)
 	tcase_add_loop_test(tests, pinned_memory_is_copied_by_both, 0, 2);
 	tcase_add_test(tests, memory_outlives_the_copies_that_use_it);
 	tests = suite_case(suite, "wrong");
-	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(tests, NULL, both_stop);
 	tcase_add_loop_test(tests, a_fault_leaves_the_other_device, 0, 2);
 	tcase_add_loop_test(tests, a_wait_for_a_fault_ends, 0, 2);
 	tcase_add_test(tests, a_dead_daemon_stops_nothing);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/peers.h"
 
 /* A driver that has to load firmware and wake many devices may need many seconds; longer than this
  * means a hang. */
@@ -33,6 +34,30 @@ static void explain_init(CUresult code, char *text, size_t size)
 		snprintf(text, size, "No permission on /dev/nvidiactl: %s.", strerror(errno));
 	else
 		snprintf(text, size, "The NVIDIA driver does not start (cuInit returns %d).", (int)code);
+}
+
+static unsigned ask_peer(CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
+{
+	int value = 0;
+
+	return driver.device_peer(&value, attribute, device, peer) || value < 0 ? 0 : (unsigned)value;
+}
+
+static uint8_t examine_peer(CUdevice device, CUdevice peer)
+{
+	unsigned rank = ask_peer(CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, device, peer);
+
+	if (!ask_peer(CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, device, peer))
+		return 0;
+	return wire_peer(ask_peer(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device, peer), rank);
+}
+
+/* The driver numbers devices from 0. */
+static void examine_peers(struct backend_probe *probe)
+{
+	for (int i = 0; i < probe->device_count; i++)
+		for (int k = 0; k < probe->device_count; k++)
+			probe->peers[i][k] = i == k ? wire_peer(true, 0) : examine_peer(i, k);
 }
 
 static CUresult examine(struct backend_probe *probe)
@@ -72,6 +97,7 @@ static CUresult examine(struct backend_probe *probe)
 			probe->exclusive |= UINT64_C(1) << i;
 	}
 	probe->device_count = count;
+	examine_peers(probe);
 	snprintf(probe->text, sizeof(probe->text), "%d device%s, driver for CUDA %d.%d in %.160s.", count,
 		count == 1 ? "" : "s", driver.version / 1000, driver.version % 1000 / 10, driver.path);
 	return CUDA_SUCCESS;
@@ -83,19 +109,25 @@ static void child_main(int fd)
 	ssize_t written;
 
 	answer.code = examine(&answer.probe);
-	written = write(fd, &answer, sizeof(answer)); /* below PIPE_BUF: whole or not at all */
+	written = write(fd, &answer, sizeof(answer)); /* no more than a pipe holds */
 	_exit(written == (ssize_t)sizeof(answer) ? 0 : 1);
 }
 
 static bool receive(int fd, struct answer *ret_answer)
 {
 	struct pollfd waiting = {.fd = fd, .events = POLLIN};
+	size_t length = 0;
+	ssize_t n = 1;
 	int ready;
 
-	do {
-		ready = poll(&waiting, 1, PATIENCE_MS);
-	} while (ready < 0 && errno == EINTR);
-	return ready == 1 && read(fd, ret_answer, sizeof(*ret_answer)) == (ssize_t)sizeof(*ret_answer);
+	while (n > 0 && length < sizeof(*ret_answer)) {
+		do {
+			ready = poll(&waiting, 1, PATIENCE_MS);
+		} while (ready < 0 && errno == EINTR);
+		n = ready == 1 ? read(fd, (char *)ret_answer + length, sizeof(*ret_answer) - length) : 0;
+		length += n > 0 ? (size_t)n : 0;
+	}
+	return length == sizeof(*ret_answer);
 }
 
 static CUresult failed(struct backend_probe *ret_probe, const char *why)
@@ -132,5 +164,7 @@ CUresult cuda_probe(struct backend_probe *ret_probe)
 	if (!heard)
 		return failed(ret_probe, "The NVIDIA driver library crashed or did not answer.");
 	*ret_probe = answer.probe;
+	if (!answer.code)
+		cuda_peers_try(ret_probe);
 	return answer.code;
 }

@@ -68,8 +68,11 @@ static CUresult probe(struct backend_probe *ret_probe)
 		close(fd);
 	*ret_probe = (struct backend_probe){.device_count = host_device_count(),
 		.exclusive = mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS ? UINT64_MAX : 0};
-	for (int i = 0; i < ret_probe->device_count; i++)
+	for (int i = 0; i < ret_probe->device_count; i++) {
 		host_device_uuid(i, ret_probe->uuids[i]);
+		for (int k = 0; k < ret_probe->device_count; k++)
+			ret_probe->peers[i][k] = host_device_peer(i, k);
+	}
 	if (mode == CU_COMPUTEMODE_PROHIBITED) {
 		snprintf(ret_probe->text, sizeof(ret_probe->text),
 			"Device 0 cannot be served: its compute mode is PROHIBITED.");

@@ -1,7 +1,7 @@
 // Properties of the pretended devices: small devices of compute capability 9.0, which differ in
-// their UUIDs and places on the bus. FRMPS_HOST_DEVICES says how many there are. Features that
-// blocks of a grid running one after another cannot have (cooperative launches, clusters) are
-// reported as missing.
+// their UUIDs and places on the bus. FRMPS_HOST_DEVICES says how many there are. Each reaches the
+// memory of the others, unless FRMPS_HOST_PEERS is none. Features that blocks of a grid running one
+// after another cannot have (cooperative launches, clusters) are reported as missing.
 
 #include <assert.h>
 #include <stdlib.h>
@@ -137,6 +137,11 @@ void host_device_uuid(int device, uint8_t ret_uuid[16])
 
 	memcpy(ret_uuid, base, sizeof(base));
 	ret_uuid[15] = (uint8_t)(device + 1);
+}
+
+uint8_t host_device_peer(int device, int other)
+{
+	return device == other || !host_is_set_to("FRMPS_HOST_PEERS", "none") ? wire_peer(true, 0) : 0;
 }
 
 void host_device_read(int device, struct backend_device *ret_device)

@@ -224,6 +224,8 @@ void host_array_resolve(struct backend_copy *copy);
 /* device.c */
 int host_device_count(void);
 void host_device_uuid(int device, uint8_t ret_uuid[16]);
+/** How a device reaches the memory of another one (Device.peers). */
+uint8_t host_device_peer(int device, int other);
 void host_device_read(int device, struct backend_device *ret_device);
 CUresult host_sms_make(uint64_t sms);
 /** A group that was made, as bits of multiprocessors; for 0 all of them. 0: no such group. */

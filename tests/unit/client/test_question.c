@@ -15,9 +15,10 @@ static struct seen seen;
 
 START_TEST(a_document_is_taken_apart)
 {
-	ck_assert_int_eq(question_parse(BEFORE "\"processes\":[{\"pid\":7,\"memory_bytes\":1},{\"pid\":8,"
-					       "\"memory_bytes\":2}],\"pci\":\"0000:01:02.0\"}",
-				 &seen),
+	ck_assert_int_eq(
+		question_parse(BEFORE "\"processes\":[{\"pid\":7,\"memory_bytes\":1},{\"pid\":8,"
+				      "\"memory_bytes\":2}],\"peers\":\"00070\",\"pci\":\"0000:01:02.0\"}",
+			&seen),
 		0);
 	ck_assert_str_eq(seen.name, "H");
 	ck_assert_str_eq(seen.uuid, "GPU-1");
@@ -26,6 +27,9 @@ START_TEST(a_document_is_taken_apart)
 	ck_assert_uint_eq(seen.major, 9);
 	ck_assert_uint_eq(seen.total_bytes, UINT64_MAX);
 	ck_assert_uint_eq(seen.used_bytes, 5);
+	ck_assert_uint_eq(seen.peers[0], 0);
+	ck_assert_uint_eq(seen.peers[1], 7);
+	ck_assert_uint_eq(seen.peers[2], 0);
 	ck_assert_uint_eq(seen.process_count, 2);
 	ck_assert_uint_eq(seen.processes[1].pid, 8);
 	ck_assert_uint_eq(seen.processes[1].bytes, 2);

@@ -34,6 +34,10 @@ START_TEST(finds_what_holds_an_address)
 	ck_assert_ptr_null(range_map_find(&map, 110));
 	ck_assert_uint_eq(range_map_find(&map, 125)->address, 120);
 	ck_assert_ptr_null(range_map_find(&map, 130));
+	ck_assert_uint_eq(range_map_next(&map, 0)->address, 100);
+	ck_assert_uint_eq(range_map_next(&map, 109)->address, 100);
+	ck_assert_uint_eq(range_map_next(&map, 110)->address, 120);
+	ck_assert_ptr_null(range_map_next(&map, 130));
 }
 END_TEST
 

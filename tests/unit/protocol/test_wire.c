@@ -23,6 +23,7 @@ static const uint64_t map_words[WIRE_TENSOR_MAP_WORDS] = {1, UINT64_MAX, 3};
 static const uint32_t recover[] = {0, 1, 2, UINT32_MAX, 3};
 static const int32_t attributes[] = {0, INT32_MIN, INT32_MAX, -1, 1024};
 static const uint8_t uuid[WIRE_UUID_BYTES] = {0xff, 0, 0xfe, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x80};
+static const uint8_t peers[] = {0, 3, 255, 1};
 static const char *const names[] = {"", "kernel", "_Z6kernelPfi", "ünï", "a\tb\nc"};
 static const struct wire_option options[] = {{UINT32_MAX, 0, UINT64_MAX}, {1, 2, 3}};
 static const struct wire_shape shape = {UINT64_MAX, 2, 3, UINT64_MAX - 1, 5, 6, 7, UINT64_C(1) << 40, 9,
@@ -54,6 +55,9 @@ static void fill_memory(struct wire_message *m)
 		break;
 	case WIRE_IMPORT_MEMORY:
 		m->memory = (struct wire_memory){.handle = 1, .token = {UINT64_MAX, UINT64_MAX - 1}};
+		break;
+	case WIRE_LEND_MEMORY:
+		m->lend = (struct wire_lend){.token = {UINT64_MAX, UINT64_MAX - 1}, .uid = UINT32_MAX};
 		break;
 	case WIRE_RESERVE_WINDOW:
 		m->window = (struct wire_window){UINT64_MAX, UINT64_MAX - 1, UINT64_C(1) << 63, ALL(wide)};
@@ -113,9 +117,10 @@ static void fill_memory(struct wire_message *m)
 		m->object = (struct wire_object){.object = UINT32_MAX - 1};
 		break;
 	case WIRE_DESCRIPTION:
-		m->description = (struct wire_description){
-			{long_text, ALL(uuid), ALL(attributes), UINT64_MAX, INT32_MAX, INT32_MIN, ALL(wide)},
-			UINT32_MAX, UINT32_MAX - 1, INT32_MIN, UINT64_MAX};
+		m->description =
+			(struct wire_description){{long_text, ALL(uuid), ALL(attributes), UINT64_MAX,
+							  INT32_MAX, INT32_MIN, ALL(wide), ALL(peers)},
+				UINT32_MAX, UINT32_MAX - 1, INT32_MIN, UINT64_MAX};
 		break;
 	default:
 		break;
@@ -125,8 +130,8 @@ static void fill_memory(struct wire_message *m)
 /* A message of the type with no field left at its default. */
 static struct wire_message *sample(enum wire_type type)
 {
-	const struct wire_device device = {
-		long_text, ALL(uuid), ALL(attributes), UINT64_MAX, INT32_MAX, INT32_MIN, ALL(wide)};
+	const struct wire_device device = {long_text, ALL(uuid), ALL(attributes), UINT64_MAX, INT32_MAX,
+		INT32_MIN, ALL(wide), ALL(peers)};
 	struct wire_message *m = calloc(1, sizeof(*m));
 
 	ck_assert_ptr_nonnull(m);
@@ -271,6 +276,7 @@ static void same_device(const struct wire_device *a, const struct wire_device *b
 	ck_assert_int_eq(a->priority_least, b->priority_least);
 	ck_assert_int_eq(a->priority_greatest, b->priority_greatest);
 	SAME_WORDS(a->limits, b->limits);
+	SAME_WORDS(a->peers, b->peers);
 }
 
 static void same_shape(const struct wire_shape *a, const struct wire_shape *b)
@@ -550,6 +556,10 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_IMPORT_MEMORY:
 		ck_assert_mem_eq(&a->memory, &b->memory, sizeof(a->memory));
 		return;
+	case WIRE_LEND_MEMORY:
+		ck_assert_mem_eq(a->lend.token, b->lend.token, sizeof(a->lend.token));
+		ck_assert_uint_eq(a->lend.uid, b->lend.uid);
+		return;
 	case WIRE_RESERVE_WINDOW:
 	case WIRE_RELEASE_WINDOW:
 		ck_assert_uint_eq(a->window.alignment, b->window.alignment);
@@ -615,6 +625,7 @@ static void touch_device(const struct wire_device *d)
 	TOUCH_ALL(d->uuid);
 	TOUCH_ALL(d->attributes);
 	TOUCH_ALL(d->limits);
+	TOUCH_ALL(d->peers);
 }
 
 static void touch_message(const struct wire_message *m)

@@ -44,10 +44,10 @@ END_TEST
 START_TEST(what_a_driver_says_is_an_answer)
 {
 	ask("test \"$*\" = '--role=probe --backend=cuda --control-fd=3' && "
-	    "{ printf '\\002\\000\\000\\000\\000\\000\\000\\000\\002'; head -c 1287 /dev/zero; } | "
-	    "dd bs=1296 iflag=fullblock >&3 2>/dev/null",
+	    "{ printf '\\002\\000\\000\\000\\000\\000\\000\\000\\002'; head -c 5383 /dev/zero; } | "
+	    "dd bs=5392 iflag=fullblock >&3 2>/dev/null",
 		PATIENCE_MS);
-	ck_assert_uint_eq(sizeof(answer), 1296);
+	ck_assert_uint_eq(sizeof(answer), 5392);
 	ck_assert_int_eq(answer.device_count, 2);
 	ck_assert_uint_eq(answer.exclusive, 2);
 	ck_assert_str_eq(answer.text, "");

@@ -254,7 +254,8 @@ START_TEST(physical_memory_is_checked)
 	struct holding *entry;
 
 	for (int i = 0; i < 3; i++) {
-		chunks[i] = (struct chunk){.refs = 9, .fd = i == 2 ? &file : NULL};
+		chunks[i] = (struct chunk){
+			.refs = 9, .kind = i == 2 ? CHUNK_HOST : CHUNK_DEVICE, .fd = i == 2 ? &file : NULL};
 		TAILQ_INIT(&chunks[i].owners);
 	}
 	scope.memory_limit = 32 * MIB;

@@ -16,6 +16,7 @@ static const struct wire_u64s all_free = {words, 7};
 static void setup(void)
 {
 	memset(words, 0xff, sizeof(words));
+	window_set_init(&set, 0, 1);
 }
 
 static void teardown(void)
@@ -77,6 +78,31 @@ START_TEST(a_freed_window_is_not_reused_at_once)
 
 	window_give(&set, first);
 	ck_assert_uint_ne(window_take(&set, &all_free), first);
+}
+END_TEST
+
+/* So that another device can have the same memory at the same addresses. */
+START_TEST(each_device_takes_from_its_own_part_first)
+{
+	const uint32_t part = WINDOW_COUNT / 4;
+
+	window_set_init(&set, 2, 4);
+	for (uint32_t i = 0; i < 2 * part; i++) {
+		uint64_t at = window_take(&set, &all_free);
+
+		ck_assert(at >= field(2 * part) && at < field(3 * part));
+		window_give(&set, at);
+	}
+	ck_assert_uint_eq(take(64 * GIB, 0), field(3 * part - 1));
+	ck_assert_uint_ne(take(64 * TIB, 0), WINDOW_NONE);
+	check_set();
+	/* When the part is full the others follow. */
+	window_set_deinit(&set);
+	window_set_init(&set, 2, 4);
+	for (uint32_t i = 0; i < WINDOW_USABLE; i++)
+		ck_assert_uint_ne(window_take(&set, &all_free), WINDOW_NONE);
+	check_set();
+	ck_assert_uint_eq(window_take(&set, &all_free), WINDOW_NONE);
 }
 END_TEST
 
@@ -228,6 +254,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, windows_are_free_on_both_sides);
 	tcase_add_test(tests, a_freed_window_is_not_reused_at_once);
+	tcase_add_test(tests, each_device_takes_from_its_own_part_first);
 	tcase_add_test(tests, all_windows_can_be_in_use);
 	tcase_add_test(tests, further_windows_come_until_a_hundred_tebibytes_are_gone);
 	tcase_add_test(tests, further_windows_are_as_large_as_one_likes);

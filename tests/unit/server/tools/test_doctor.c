@@ -132,10 +132,10 @@ static void answer_with(const char *count, const char *exclusive)
 {
 	char line[512];
 
-	ck_assert_uint_eq(sizeof(struct probe_answer), 1296);
+	ck_assert_uint_eq(sizeof(struct probe_answer), 5392);
 	snprintf(line, sizeof(line),
 		"{ printf '#!/bin/sh\\n{ printf \"%s\\\\000\\\\000\\\\000\\\\000\\\\000\\\\000\\\\000%s\"; "
-		"head -c 1287 /dev/zero; } | dd bs=1296 iflag=fullblock 2>/dev/null >&3\\n'; } >server; "
+		"head -c 5383 /dev/zero; } | dd bs=5392 iflag=fullblock 2>/dev/null >&3\\n'; } >server; "
 		"chmod +x server; rm -f socket",
 		count, exclusive);
 	folder_shell(line);

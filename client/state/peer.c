@@ -1,0 +1,421 @@
+// See peer.h. `changing` is held while services are asked: a piece is in the state that the table
+// says whenever nobody holds it. `lock` guards the table against readers.
+
+#include "client/state/peer.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/link/connect.h"
+#include "client/link/control.h"
+#include "client/state/device.h"
+#include "client/state/process.h"
+#include "client/state/ranges.h"
+#include "client/state/session.h"
+#include "client/state/space.h"
+#include "client/state/virtual.h"
+#include "client/submit/wait.h"
+
+/* Addresses of a piece's session that another session has reserved as well. */
+struct view {
+	struct view *next;
+	struct session *session;
+	uint64_t base, bytes;
+	uint32_t users; /* shares in them */
+};
+
+/* A piece in another session. */
+struct share {
+	struct share *next;
+	struct view *view;
+};
+
+struct piece {
+	struct session *session;
+	struct share *shares;
+};
+
+_Static_assert(PLACE_DEVICES <= 64, "a word has a bit for each session");
+
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+static struct view *views;		/* guarded by changing */
+static uint64_t open_to[PLACE_DEVICES]; /* by the owner's ordinal; the same */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct range_map pieces; /* block: struct piece; changed under both locks, as the shares */
+static _Atomic unsigned share_count;
+
+bool peer_can(int device, int of)
+{
+	const struct client_device *one = device_get(device), *other = device_get(of);
+
+	return one && other && (one->peers[other->number] & WIRE_PEER_ACCESS);
+}
+
+/* ---- the service ---- */
+
+static CUresult ask(
+	enum wire_type type, const struct wire_memory *memory, uint64_t *ret_values, uint32_t count)
+{
+	struct wire_message request = {.type = type, .memory = *memory};
+	struct control_answer *answer = control_answer_new();
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (r == CUDA_SUCCESS && answer->message.reply.values.count < count)
+		r = CUDA_ERROR_UNKNOWN;
+	if (r == CUDA_SUCCESS && count)
+		memcpy(ret_values, answer->message.reply.values.at, count * sizeof(*ret_values));
+	control_answer_free(answer);
+	return r;
+}
+
+static CUresult ask_window(enum wire_type type, uint64_t base, uint64_t bytes)
+{
+	uint64_t words[WINDOW_WORDS] = {0};
+	struct wire_message request = {.type = type,
+		.window = {.address = base, .bytes = bytes, .free_windows = {words, WINDOW_WORDS}}};
+	struct control_answer *answer = control_answer_new();
+	CUresult r;
+
+	/* They are not free in this process, but the process's own. */
+	for (uint64_t at = base; at < base + bytes; at += WINDOW_BYTES - at % WINDOW_BYTES) {
+		uint64_t field = (at - WINDOW_BASE) / WINDOW_BYTES;
+
+		words[field / 64] |= UINT64_C(1) << field % 64;
+	}
+	r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	control_answer_free(answer);
+	return r;
+}
+
+/* The service's name of a piece in another session: other handles of the session have less in the
+ * lower half (virtual.c). */
+static CUmemGenericAllocationHandle handle_of(uint64_t address)
+{
+	return address / VIRTUAL_GRANULE << 32 | UINT64_C(1) << 31;
+}
+
+/* In the peer's session. */
+static CUresult map_there(const uint64_t token[2], uint64_t address, uint64_t bytes)
+{
+	struct wire_memory memory = {
+		.handle = handle_of(address), .address = address, .token = {token[0], token[1]}};
+	CUresult r = ask(WIRE_IMPORT_MEMORY, &memory, &memory.bytes, 1);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = memory.bytes == bytes ? ask(WIRE_MAP_HANDLE, &memory, NULL, 0) : CUDA_ERROR_UNKNOWN;
+	if (r != CUDA_SUCCESS)
+		ask(WIRE_RELEASE_MEMORY, &memory, NULL, 0);
+	return r;
+}
+
+static CUresult unmap_there(uint64_t address, uint64_t bytes)
+{
+	const struct wire_memory memory = {.handle = handle_of(address)};
+	struct wire_message request = {
+		.type = WIRE_UNMAP_MEMORY, .range = {.address = address, .bytes = bytes}};
+	struct control_answer *answer = control_answer_new();
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	control_answer_free(answer);
+	return r == CUDA_SUCCESS ? ask(WIRE_RELEASE_MEMORY, &memory, NULL, 0) : r;
+}
+
+/* ---- views, under `changing` ---- */
+
+/* The view in the calling thread's session of the addresses around one; made if there is none. */
+static CUresult find_view(struct session *owner, uint64_t address, struct view **ret_view)
+{
+	struct view *view = views;
+	uint64_t base, bytes;
+	CUresult r;
+
+	while (view && (view->session != session_self() || address - view->base >= view->bytes))
+		view = view->next;
+	if (!view) {
+		if (!space_window(owner, address, &base, &bytes))
+			return CUDA_ERROR_INVALID_VALUE;
+		view = malloc(sizeof(*view));
+		r = view ? ask_window(WIRE_RESERVE_WINDOW, base, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+		if (r != CUDA_SUCCESS) {
+			free(view);
+			return r;
+		}
+		*view = (struct view){views, session_self(), base, bytes, 0};
+		views = view;
+	}
+	view->users++;
+	*ret_view = view;
+	return CUDA_SUCCESS;
+}
+
+/* In its session. */
+static void leave_view(struct view *view)
+{
+	struct view **link = &views;
+
+	if (--view->users)
+		return;
+	while (*link != view)
+		link = &(*link)->next;
+	*link = view->next;
+	/* If the service fails, the next view there does, too. */
+	ask_window(WIRE_RELEASE_WINDOW, view->base, view->bytes);
+	free(view);
+}
+
+/* ---- shares, under `changing` ---- */
+
+static struct range *find_piece(uint64_t address)
+{
+	struct range *range = range_map_find(&pieces, address);
+
+	return range && range->address == address ? range : NULL;
+}
+
+static struct share **find_share(struct piece *piece, const struct session *to)
+{
+	struct share **link = &piece->shares;
+
+	while (*link && (*link)->view->session != to)
+		link = &(*link)->next;
+	return link;
+}
+
+/* In the peer's session. */
+static CUresult share(struct piece *piece, uint64_t address, uint64_t bytes, const uint64_t token[2])
+{
+	struct share *made = malloc(sizeof(*made));
+	CUresult r = made ? find_view(piece->session, address, &made->view) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (r == CUDA_SUCCESS) {
+		r = map_there(token, address, bytes);
+		if (r == CUDA_SUCCESS) {
+			pthread_mutex_lock(&lock);
+			made->next = piece->shares;
+			piece->shares = made;
+			pthread_mutex_unlock(&lock);
+			atomic_fetch_add(&share_count, 1);
+			return CUDA_SUCCESS;
+		}
+		leave_view(made->view);
+	}
+	free(made);
+	return r;
+}
+
+static CUresult share_with(const struct range *range, struct session *to)
+{
+	struct piece *piece = range->block;
+	uint64_t values[4];
+	CUresult r;
+
+	if (to == piece->session || *find_share(piece, to))
+		return CUDA_SUCCESS;
+	{
+		SESSION_SCOPE(piece->session);
+		r = ask(WIRE_EXPORT_MEMORY, &(struct wire_memory){.address = range->address}, values, 4);
+	}
+	SESSION_SCOPE(to);
+	return r == CUDA_SUCCESS ? share(piece, range->address, range->bytes, values) : r;
+}
+
+/* A session with an error runs nothing any more, and its service unmaps all at its end. */
+static CUresult end_share(const struct range *range, struct share **link)
+{
+	struct share *over = *link;
+	SESSION_SCOPE(over->view->session);
+	CUresult r = unmap_there(range->address, range->bytes);
+
+	if (r != CUDA_SUCCESS && process_error() == CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&lock);
+	*link = over->next;
+	pthread_mutex_unlock(&lock);
+	atomic_fetch_sub(&share_count, 1);
+	leave_view(over->view);
+	free(over);
+	return CUDA_SUCCESS;
+}
+
+static CUresult end_shares(const struct range *range)
+{
+	struct piece *piece = range->block;
+	CUresult r = CUDA_SUCCESS;
+
+	while (r == CUDA_SUCCESS && piece->shares)
+		r = end_share(range, &piece->shares);
+	return r;
+}
+
+static CUresult share_openly(const struct range *range)
+{
+	const struct piece *piece = range->block;
+	const uint64_t peers = open_to[session_ordinal(piece->session)];
+	CUresult r = CUDA_SUCCESS;
+
+	for (int i = 0; r == CUDA_SUCCESS && i < (int)PLACE_DEVICES; ++i)
+		if (peers >> i & 1)
+			r = share_with(range, &sessions[i]);
+	return r;
+}
+
+/* ---- pieces ---- */
+
+static CUresult note(const struct range *range)
+{
+	int e;
+
+	pthread_mutex_lock(&lock);
+	e = range_map_add(&pieces, range);
+	pthread_mutex_unlock(&lock);
+	return e == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void forget(uint64_t address)
+{
+	struct range range;
+
+	pthread_mutex_lock(&lock);
+	range_map_remove(&pieces, address, &range);
+	pthread_mutex_unlock(&lock);
+	free(range.block);
+}
+
+CUresult peer_add(uint64_t address, uint64_t bytes, bool is_open)
+{
+	struct piece *piece;
+	struct range range = {.address = address, .bytes = bytes, .room = bytes, .flags = is_open};
+	CUresult r;
+
+	if (device_count() < 2)
+		return CUDA_SUCCESS;
+	range.block = piece = malloc(sizeof(*piece));
+	if (!piece)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*piece = (struct piece){.session = session_self()};
+	pthread_mutex_lock(&changing);
+	r = note(&range);
+	if (r != CUDA_SUCCESS) {
+		free(piece);
+	} else if (is_open) {
+		r = share_openly(&range);
+		/* A share that does not end stays noted: nobody else gets the addresses there. */
+		if (r != CUDA_SUCCESS && end_shares(&range) == CUDA_SUCCESS)
+			forget(address);
+	}
+	pthread_mutex_unlock(&changing);
+	return r;
+}
+
+CUresult peer_remove(uint64_t address)
+{
+	const struct range *range;
+	CUresult r = CUDA_SUCCESS;
+
+	if (device_count() < 2)
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&changing);
+	range = find_piece(address);
+	if (range)
+		r = end_shares(range);
+	if (range && r == CUDA_SUCCESS)
+		forget(address);
+	pthread_mutex_unlock(&changing);
+	return r;
+}
+
+/* The next open piece of a session. @at: an address before; becomes one behind. Return: false:
+ * there is none */
+static bool next_open(const struct session *session, uint64_t *at, struct range *ret_range)
+{
+	struct range *range;
+
+	while ((range = range_map_next(&pieces, *at))) {
+		*at = range->address + range->bytes;
+		if (((struct piece *)range->block)->session != session || !range->flags)
+			continue;
+		*ret_range = *range;
+		return true;
+	}
+	return false;
+}
+
+CUresult peer_open(struct session *from, struct session *to)
+{
+	uint64_t *peers = &open_to[session_ordinal(from)], bit = UINT64_C(1) << session_ordinal(to), at = 0;
+	struct range range;
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&changing);
+	while (r == CUDA_SUCCESS && !(*peers & bit) && next_open(from, &at, &range))
+		r = share_with(&range, to);
+	/* Without success some chunks are shared, which is harmless. */
+	if (r == CUDA_SUCCESS)
+		*peers |= bit;
+	pthread_mutex_unlock(&changing);
+	return r;
+}
+
+CUresult peer_share(uint64_t address, struct session *to)
+{
+	const struct range *range;
+	CUresult r;
+
+	pthread_mutex_lock(&changing);
+	range = find_piece(address);
+	r = range ? share_with(range, to) : CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_unlock(&changing);
+	return r;
+}
+
+CUresult peer_unshare(uint64_t address, struct session *to)
+{
+	const struct range *range;
+	struct share **link;
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&changing);
+	range = find_piece(address);
+	link = range ? find_share(range->block, to) : NULL;
+	if (link && *link)
+		r = end_share(range, link);
+	pthread_mutex_unlock(&changing);
+	return r;
+}
+
+/* ---- readers ---- */
+
+/* Under `lock`. */
+static uint64_t peers_of(const struct piece *piece)
+{
+	uint64_t peers = 0;
+
+	for (const struct share *one = piece->shares; one; one = one->next)
+		peers |= UINT64_C(1) << session_ordinal(one->view->session);
+	return peers;
+}
+
+uint64_t peer_reach(uint64_t address, uint64_t bytes)
+{
+	uint64_t peers = UINT64_MAX, end = address + bytes;
+
+	if (!atomic_load(&share_count))
+		return 0;
+	pthread_mutex_lock(&lock);
+	for (uint64_t at = address; peers && at < end;) {
+		const struct range *range = range_map_find(&pieces, at);
+
+		peers = range ? peers & peers_of(range->block) : 0;
+		at = range ? range->address + range->bytes : end;
+	}
+	pthread_mutex_unlock(&lock);
+	return peers;
+}
+
+CUresult peer_wait(uint64_t address)
+{
+	return peer_reach(address, 1) ? wait_everywhere() : wait_all();
+}

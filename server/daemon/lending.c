@@ -1,0 +1,204 @@
+// See lending.h. A borrowing has a connection of its own, which ends with the answer.
+
+#include "server/daemon/lending.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "protocol/place.h"
+#include "protocol/wire.h"
+#include "server/config/config.h"
+#include "server/daemon/sharing.h"
+#include "server/log.h"
+#include "server/loop/connection.h"
+#include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
+#include "server/role.h"
+#include "server/session/chunk.h"
+#include "server/session/daemon.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
+#include "server/session/userlog.h"
+
+/* A daemon that has died is back within a second. */
+#define PATIENCE_MS 10000u
+
+struct borrowing {
+	struct request *request;
+	struct connection *connection;
+	struct timer *timer;
+	lending_end_fn *end;
+};
+
+bool lending_is_elsewhere(const struct daemon *daemon, const uint64_t token[2])
+{
+	const unsigned device = WIRE_TOKEN_DEVICE(token);
+
+	return device != daemon->heritage->number && device < daemon_devices(daemon);
+}
+
+/*
+ * The borrower
+ */
+
+void lending_forget(struct request *request)
+{
+	struct borrowing *borrowing = request->borrowing;
+
+	if (!borrowing)
+		return;
+	request->borrowing = NULL;
+	connection_shutdown(borrowing->connection);
+	timer_free(borrowing->timer);
+	free(borrowing);
+}
+
+static void end(struct borrowing *borrowing, CUresult code, struct chunk *chunk, uint64_t bytes)
+{
+	struct request *request = borrowing->request;
+	lending_end_fn *call = borrowing->end;
+
+	lending_forget(request);
+	call(request, code, chunk, bytes);
+}
+
+static void give_up(struct borrowing *borrowing, const char *reason)
+{
+	const struct request *request = borrowing->request;
+
+	userlog_event(request->session->daemon, request->session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
+		"session %llu gets no memory of device %u: %s", (unsigned long long)request->session->number,
+		WIRE_TOKEN_DEVICE(request->message.memory.token), reason);
+	end(borrowing, CUDA_ERROR_NOT_READY, NULL, 0);
+}
+
+static void on_message(void *context, const struct wire_message *message, struct packet *packet)
+{
+	struct borrowing *borrowing = context;
+	const struct request *request = borrowing->request;
+	const struct wire_reply *reply = &message->reply;
+	struct chunk *chunk;
+
+	if (message->type != WIRE_REPLY || (!reply->code && reply->values.count < 2)) {
+		give_up(borrowing, "its daemon gives no answer that makes sense");
+		return;
+	}
+	if (reply->code) {
+		end(borrowing, (CUresult)reply->code, NULL, 0);
+		return;
+	}
+	chunk = chunk_new_borrowed(request->session->daemon,
+		reply->values.at[1] ? CHUNK_HOST : CHUNK_BORROWED, request->message.memory.token,
+		packet_take_fd(packet, 0), packet_take_fd(packet, 1));
+	end(borrowing, chunk ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, chunk, reply->values.at[0]);
+}
+
+static void on_closed(void *context, const char *reason)
+{
+	give_up(context, reason);
+}
+
+static void on_timer(void *context)
+{
+	give_up(context, "its daemon does not answer");
+}
+
+/* Without waiting. Return: a socket, or -errno */
+static int connect_to(const struct daemon *daemon, unsigned device)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char path[PLACE_BYTES];
+	int fd, error;
+
+	/* The service starts only with a name for each device's socket. */
+	if (!place_of_device(daemon->config->socket, device, path) ||
+		strlen(path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+		return fd;
+	error = errno;
+	close(fd);
+	return -error;
+}
+
+/* Return: 0 or -errno */
+static int ask(struct borrowing *borrowing)
+{
+	const struct request *request = borrowing->request;
+	const uint64_t *token = request->message.memory.token;
+	struct daemon *daemon = request->session->daemon;
+	const struct wire_message message = {.type = WIRE_LEND_MEMORY,
+		.id = 1,
+		.lend = {.token = {token[0], token[1]}, .uid = request->session->uid}};
+	int fd = connect_to(daemon, WIRE_TOKEN_DEVICE(token));
+
+	if (fd < 0)
+		return fd;
+	borrowing->timer = timer_new(daemon->loop, on_timer, borrowing);
+	borrowing->connection =
+		connection_new(daemon->loop, CONNECTION_OURS, fd, 1, on_message, on_closed, borrowing);
+	if (!borrowing->timer || !borrowing->connection)
+		return -ENOMEM;
+	timer_start(borrowing->timer, PATIENCE_MS);
+	return connection_send(borrowing->connection, &message, NULL, 0) ? -ECONNRESET : 0;
+}
+
+void lending_borrow(struct request *request, lending_end_fn *end_call)
+{
+	struct borrowing *borrowing = calloc(1, sizeof(*borrowing));
+	int r;
+
+	if (!borrowing) {
+		end_call(request, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+		return;
+	}
+	*borrowing = (struct borrowing){.request = request, .end = end_call};
+	request->borrowing = borrowing;
+	r = ask(borrowing);
+	if (r < 0)
+		give_up(borrowing, strerror(-r));
+}
+
+/*
+ * The lender
+ */
+
+static CUresult lend(struct daemon *daemon, uid_t uid, const struct wire_lend *wish, uint64_t values[2],
+	struct shared_fd *fds[2])
+{
+	struct chunk *chunk;
+	CUresult code;
+
+	if (uid != geteuid())
+		return CUDA_ERROR_NOT_PERMITTED;
+	code = sharing_lend(daemon, (uid_t)wish->uid, wish->token, &chunk, &values[0], &fds[1]);
+	if (code)
+		return code;
+	values[1] = chunk_is_host(chunk);
+	fds[0] = shared_fd_ref(chunk->fd);
+	return CUDA_SUCCESS;
+}
+
+void lending_lend(
+	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message)
+{
+	struct wire_message answer = {.type = WIRE_REPLY, .id = message->id};
+	struct shared_fd *fds[2] = {NULL, NULL};
+	uint64_t values[2];
+
+	answer.reply.code = (int32_t)lend(daemon, uid, &message->lend, values, fds);
+	if (!answer.reply.code)
+		answer.reply.values = (struct wire_u64s){values, 2};
+	/* Without an answer the borrower sees the end of the connection. */
+	connection_send(connection, &answer, fds, answer.reply.code ? 0 : 2);
+	shared_fd_unref(fds[0]);
+	shared_fd_unref(fds[1]);
+}

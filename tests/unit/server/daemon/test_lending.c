@@ -1,0 +1,417 @@
+// Memory of one device on another: the daemon that borrows, with the test as the other device's
+// daemon, and the daemon that lends.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "protocol/place.h"
+#include "server/door/visitor.h"
+#include "server/session/chunk.h"
+#include "server/session/export.h"
+#include "server/session/holding.h"
+#include "server/session/holdings.h"
+#include "server/session/session.h"
+#include "server/session/window.h"
+#include "server/standby/swap.h"
+#include "tests/unit/server/session/fixture.h"
+
+/* Words of a token of device 1. */
+#define FAR                                                                                                  \
+	{                                                                                                    \
+		WIRE_TOKEN_DEVICES + 1, 77                                                                   \
+	}
+
+static char folder[] = "/tmp/frmps-lending-XXXXXX", path[PLACE_BYTES];
+static int listener = -1;
+
+/* This daemon is device 0 of two; device 1 is the test. */
+static void start(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	strcpy(folder + strlen(folder) - 6, "XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	join();
+	fake->heritage.count = 2;
+	snprintf(fake->config.socket, sizeof(fake->config.socket), "%s/socket", folder);
+	ck_assert(place_of_device(fake->config.socket, 1, path));
+	strcpy(address.sun_path, path);
+	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	ck_assert_int_eq(bind(listener, (const struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(listener, 8), 0);
+}
+
+static void stop_listening(void)
+{
+	close(listener);
+	unlink(path);
+	rmdir(folder);
+}
+
+static int32_t ask(const struct wire_message *message)
+{
+	struct wire_message request = *message;
+
+	fake_request(fake, &client, &request, -1);
+	return fake_expect(fake, client.socket, WIRE_REPLY)->reply.code;
+}
+
+static void import(uint64_t handle)
+{
+	struct wire_message message = {
+		.type = WIRE_IMPORT_MEMORY, .memory = {.handle = handle, .token = FAR}};
+
+	fake_request(fake, &client, &message, -1);
+	fake_turn(fake);
+}
+
+/* Takes the borrower's question. Return: its connection */
+static int take_question(void)
+{
+	const uint64_t token[2] = FAR;
+	int socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	const struct wire_message *message;
+
+	ck_assert_int_ge(socket, 0);
+	message = fake_expect(fake, socket, WIRE_LEND_MEMORY);
+	ck_assert_mem_eq(message->lend.token, token, sizeof(token));
+	ck_assert_uint_eq(message->lend.uid, getuid());
+	return socket;
+}
+
+/* Answers with memory, and the file of it. Return: the other end of that file */
+static int lend(int socket, uint64_t is_host)
+{
+	const uint64_t values[2] = {2 * MIB, is_host};
+	const struct wire_message reply = {.type = WIRE_REPLY, .id = 1, .reply = {.values = {values, 2}}};
+	int memory = fake_memfd(2 * MIB, 0), file[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, file), 0);
+	fake_send(fake, socket, &reply, (const int[2]){memory, file[0]}, 2);
+	close(memory);
+	close(file[0]);
+	close(socket);
+	return file[1];
+}
+
+static bool is_open(int file)
+{
+	char byte;
+
+	return recv(file, &byte, 1, 0) < 0;
+}
+
+static const struct holdings *holdings(void)
+{
+	return &fake_session(fake, 0)->holdings;
+}
+
+START_TEST(memory_of_another_device_is_mapped_like_own)
+{
+	struct wire_message map = {.type = WIRE_MAP_HANDLE,
+		.memory = {.handle = 7, .address = client.window_base, .bytes = 2 * MIB}};
+	struct wire_message unmap = {.type = WIRE_UNMAP_MEMORY, .range = {.bytes = 2 * MIB}};
+	uint64_t bytes;
+	int file;
+
+	start();
+	fake_session(fake, 0)->terms.memory_limit = MIB;
+	import(7);
+	fake_expect_nothing(fake, client.socket);
+	file = lend(take_question(), 0);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, 0);
+	ck_assert_uint_eq(fake->message.reply.values.at[0], 2 * MIB);
+	ck_assert_uint_eq(fake->message.reply.values.at[1], 0);
+	/* It counts where it is. */
+	ck_assert_uint_eq(holdings()->memory_bytes, 0);
+	ck_assert_uint_eq(holdings()->owned_bytes, 0);
+	ck_assert_uint_eq(holdings()->fds, 2);
+	map.memory.address = unmap.range.address = client.window_base;
+	fake_request(fake, &client, &map, -1);
+	/* Whoever else writes there, it is not this session's work alone. */
+	ck_assert_uint_eq(fake_expect(fake, active->socket, WIRE_MAP_MEMORY)->range.flags, 1);
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	fake_reply(fake, active->socket, fake->message.id, 0, NULL, 0);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_serve(fake, standby, WIRE_MAP_MEMORY);
+	ck_assert_ptr_nonnull(swap_refuses(fake_session(fake, 0), &bytes));
+	/* A second session's import asks nobody. */
+	ck_assert_int_eq(ask(&(struct wire_message){
+				 .type = WIRE_IMPORT_MEMORY, .memory = {.handle = 8, .token = FAR}}),
+		0);
+	fake_request(fake, &client, &unmap, -1);
+	fake_serve(fake, active, WIRE_UNMAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_serve(fake, standby, WIRE_UNMAP_MEMORY);
+	for (uint64_t handle = 7; handle < 9; handle++) {
+		ck_assert(is_open(file));
+		ck_assert_int_eq(ask(&(struct wire_message){
+					 .type = WIRE_RELEASE_MEMORY, .memory = {.handle = handle}}),
+			0);
+	}
+	ck_assert(!is_open(file));
+	/* The keeper here never knew it. */
+	fake_expect_nothing(fake, keeper->socket);
+	close(file);
+	part();
+}
+END_TEST
+
+START_TEST(host_memory_of_another_device_counts_here)
+{
+	int file;
+
+	start();
+	import(7);
+	file = lend(take_question(), 1);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, 0);
+	ck_assert_uint_eq(fake->message.reply.values.at[1], 1);
+	ck_assert_uint_eq(holdings()->host_bytes, 2 * MIB);
+	fake_session(fake, 0)->terms.pinned_limit = 3 * MIB;
+	ck_assert_int_eq(ask(&(struct wire_message){
+				 .type = WIRE_IMPORT_MEMORY, .memory = {.handle = 8, .token = FAR}}),
+		CUDA_ERROR_OUT_OF_MEMORY);
+	close(file);
+	part();
+}
+END_TEST
+
+START_TEST(a_refusal_is_the_answer)
+{
+	const struct wire_message reply = {
+		.type = WIRE_REPLY, .id = 1, .reply = {.code = CUDA_ERROR_INVALID_VALUE}};
+	int socket;
+
+	start();
+	import(7);
+	socket = take_question();
+	fake_send(fake, socket, &reply, NULL, 0);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, CUDA_ERROR_INVALID_VALUE);
+	close(socket);
+	part();
+}
+END_TEST
+
+/* 0 it hangs up, 1 it says what makes no sense, 2 nothing, 3 it is not there, 4 without
+ * descriptors. */
+START_TEST(a_daemon_that_does_not_answer_is_an_error)
+{
+	const struct wire_message wrong = {.type = _i == 1 ? WIRE_PING : WIRE_REPLY, .id = 1};
+	const uint64_t values[2] = {2 * MIB, 0};
+	struct wire_message bare = {.type = WIRE_REPLY, .id = 1, .reply = {.values = {values, 2}}};
+	int socket = -1;
+
+	start();
+	if (_i == 3) {
+		close(listener);
+		listener = -1;
+	}
+	import(7);
+	if (_i != 3)
+		socket = take_question();
+	if (_i == 0)
+		close(socket);
+	if (_i == 1)
+		fake_send(fake, socket, &wrong, NULL, 0);
+	if (_i == 4)
+		fake_send(fake, socket, &bare, NULL, 0);
+	if (_i == 2)
+		FAKE_SKIP_WHILE(fake, fake_session(fake, 0)->request);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code,
+		_i == 4 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(holdings()->count, 0);
+	if (_i)
+		close(socket);
+	part();
+}
+END_TEST
+
+START_TEST(a_session_ends_while_it_borrows)
+{
+	int socket;
+
+	start();
+	import(7);
+	socket = take_question();
+	part();
+	close(socket);
+}
+END_TEST
+
+START_TEST(a_token_of_no_device_is_none)
+{
+	struct wire_message message = {
+		.type = WIRE_IMPORT_MEMORY, .memory = {.handle = 7, .token = {WIRE_TOKEN_DEVICES + 2, 1}}};
+
+	start();
+	ck_assert_int_eq(ask(&message), CUDA_ERROR_INVALID_VALUE);
+	part();
+}
+END_TEST
+
+/*
+ * The lender
+ */
+
+/* Memory of the client. @ret_token: to import it */
+static void create(uint64_t handle, uint64_t ret_token[2])
+{
+	struct wire_message create = {
+		.type = WIRE_CREATE_MEMORY, .memory = {.handle = handle, .bytes = 2 * MIB}};
+
+	fake_request(fake, &client, &create, -1);
+	fake_make_chunk(fake, keeper, handle);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(
+		ask(&(struct wire_message){.type = WIRE_EXPORT_MEMORY, .memory = {.handle = handle}}), 0);
+	memcpy(ret_token, fake->message.reply.values.at, 2 * sizeof(*ret_token));
+	ck_assert_uint_eq(WIRE_TOKEN_DEVICE(ret_token), fake->heritage.number);
+}
+
+/* Asks as the daemon of another device. @ret_file: that the answer brings, the caller's */
+static int32_t borrow(const uint64_t token[2], uid_t as, uid_t uid, int *ret_file)
+{
+	const struct wire_message message = {
+		.type = WIRE_LEND_MEMORY, .id = 5, .lend = {.token = {token[0], token[1]}, .uid = uid}};
+	int pair[2];
+	int32_t code;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	visitor_new(&fake->daemon, pair[0]);
+	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.uid = as;
+	fake_send(fake, pair[1], &message, NULL, 0);
+	code = fake_expect(fake, pair[1], WIRE_REPLY)->reply.code;
+	ck_assert_uint_eq(fake->message.id, 5);
+	ck_assert_uint_eq(fake->packet.fd_count, code ? 0 : 2);
+	if (!code) {
+		ck_assert_uint_eq(fake->message.reply.values.at[0], 2 * MIB);
+		*ret_file = packet_take_fd(&fake->packet, 1);
+	}
+	fake_expect_hangup(fake, pair[1]);
+	close(pair[1]);
+	return code;
+}
+
+START_TEST(memory_is_lent_to_the_service_alone)
+{
+	uint64_t token[2], wrong[2];
+	int file = -1;
+
+	join();
+	create(9, token);
+	memcpy(wrong, token, sizeof(wrong));
+	wrong[1]++;
+	ck_assert_int_eq(borrow(token, geteuid() + 1, getuid(), &file), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid() + 1, &file), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(borrow(wrong, geteuid(), getuid(), &file), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &file), 0);
+	ck_assert_int_ge(file, 0);
+	close(file);
+	part();
+}
+END_TEST
+
+/* It stays where it is, as long as it is there: also for a daemon that comes later. */
+START_TEST(lent_memory_is_not_emptied)
+{
+	struct wire_message map = {.type = WIRE_MAP_HANDLE, .memory = {.handle = 9, .bytes = 2 * MIB}};
+	uint64_t token[2], bytes;
+	int file;
+
+	fake_with_records = true;
+	join();
+	create(9, token);
+	map.memory.address = client.window_base;
+	fake_request(fake, &client, &map, -1);
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_serve(fake, standby, WIRE_MAP_MEMORY);
+	fake_tell(fake);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &file), 0);
+	ck_assert_ptr_nonnull(swap_refuses(fake_session(fake, 0), &bytes));
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_ptr_nonnull(swap_refuses(fake_session(fake, 0), &bytes));
+	close(file);
+	part();
+}
+END_TEST
+
+/* The record has all that the next daemon needs of it. */
+START_TEST(borrowed_memory_outlives_the_daemon)
+{
+	const struct wire_message release = {.type = WIRE_RELEASE_MEMORY, .memory = {.handle = 7}};
+	int file;
+
+	fake_with_records = true;
+	start();
+	import(7);
+	file = lend(take_question(), 0);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, 0);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(holdings()->memory_bytes, 0);
+	ck_assert_int_eq(TAILQ_FIRST(&holdings()->entries)->chunk->kind, CHUNK_BORROWED);
+	ck_assert_ptr_nonnull(TAILQ_FIRST(&holdings()->entries)->chunk->lease);
+	ck_assert_int_eq(ask(&release), 0);
+	ck_assert_uint_eq(holdings()->count, 0);
+	close(file);
+	part();
+}
+END_TEST
+
+/* It counts for its user until the other device has it no more. */
+START_TEST(lent_memory_counts_when_its_owner_has_ended)
+{
+	uint64_t token[3][2];
+	int files[2];
+
+	join();
+	fake_session(fake, 0)->terms.memory_limit = 6 * MIB;
+	for (uint64_t i = 0; i < 3; i++)
+		create(9 + i, token[i]);
+	fake_session(fake, 0)->terms.memory_limit = 1;
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(borrow(token[i], geteuid(), getuid(), &files[i]), 0);
+		ck_assert_int_eq(ask(&(struct wire_message){
+					 .type = WIRE_RELEASE_MEMORY, .memory = {.handle = 9 + (uint64_t)i}}),
+			0);
+	}
+	/* More than may be unheld: nothing is freed that is in use, and nothing more is lent. */
+	ck_assert_uint_eq(exports_unheld_bytes(&fake->daemon.exports), 4 * MIB);
+	ck_assert(!exports_release_one(&fake->daemon.exports));
+	fake_expect_nothing(fake, keeper->socket);
+	close(files[0]);
+	FAKE_SKIP_WHILE(fake, exports_unheld_bytes(&fake->daemon.exports) == 4 * MIB);
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	close(files[1]);
+	part();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("lending");
+	TCase *tests = suite_case(suite, "borrower");
+
+	fake_prepare();
+	tcase_add_checked_fixture(tests, NULL, stop_listening);
+	tcase_add_test(tests, memory_of_another_device_is_mapped_like_own);
+	tcase_add_test(tests, host_memory_of_another_device_counts_here);
+	tcase_add_test(tests, a_refusal_is_the_answer);
+	tcase_add_loop_test(tests, a_daemon_that_does_not_answer_is_an_error, 0, 5);
+	tcase_add_test(tests, a_session_ends_while_it_borrows);
+	tcase_add_test(tests, a_token_of_no_device_is_none);
+	tests = suite_case(suite, "lender");
+	tcase_add_test(tests, memory_is_lent_to_the_service_alone);
+	tcase_add_test(tests, lent_memory_counts_when_its_owner_has_ended);
+	/* What killed daemons have open is not closed. */
+	tests = tcase_create("lives");
+	suite_add_tcase(suite, tests);
+	tcase_add_test(tests, lent_memory_is_not_emptied);
+	tcase_add_test(tests, borrowed_memory_outlives_the_daemon);
+	return suite_run(suite);
+}
