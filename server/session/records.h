@@ -1,6 +1,6 @@
 // Records of the daemon (holder/store.h): plain structs, one per thing that outlives the daemon.
 // Descriptors are named by their keys, workers and domains by their numbers, 0 is none. The owners
-// of the things write the records (daemon_keep, domain_keep, session_keep, holding_keep, chunk.c);
+// of the things write the records (session/changes.h, holding.h, chunk.c);
 // adopt/adopt.c and adopt/inventory.c read them. All lives of the daemon run the same program, so
 // no other program depends on the layout.
 
