@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "server/backend/host/kernel.h"
+#include "tests/host/kernel.h"
 
 /* These faults are deliberate: no sanitizer may report them instead. */
 #define MEANT __attribute__((no_sanitize("address", "undefined", "thread"), noinline))

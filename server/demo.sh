@@ -78,16 +78,18 @@ if [ "$prepared" = no ]; then
 	compile | tee "$scratch/build" | show_progress
 	[ "$(cat "$scratch/compiled")" = 0 ] || fail "the build failed" "$scratch/build"
 fi
-for program in frmps-server frmps-run frmpsctl demo_view demo_worker demo_host_module.so; do
-	[ -e "$build/server/$program" ] || fail "$build/server/$program is not there: build it with ninja -C $build demo"
+for file in server/frmps-server server/frmps-run server/frmpsctl server/demo_view server/demo_worker \
+	tests/host/demo_host_module.so tests/host/host_backend.so; do
+	[ -e "$build/$file" ] || fail "$build/$file is not there: build it with ninja -C $build demo"
 done
 build=$(cd "$build" && pwd)
 
 # In a folder of its own, apart from any other service and its files.
 export FRMPS_SOCKET="$scratch/frmps.sock"
 start() { # start BACKEND
-	backend=$1
-	"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend "$backend" 2>"$scratch/log" &
+	backend=$1 option=$1
+	[ "$backend" = cuda ] || option=$build/tests/host/host_backend.so
+	"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend "$option" 2>"$scratch/log" &
 	server=$!
 }
 status() {
@@ -110,7 +112,7 @@ until status | grep -q standby; do
 done
 
 if [ "$backend" = host ]; then
-	export FRMPS_DEMO_MODULE="$build/server/demo_host_module.so"
+	export FRMPS_DEMO_MODULE="$build/tests/host/demo_host_module.so"
 	echo "Without a GPU: kernels are C functions, and a fault is a real signal in the"
 	echo "process that runs them. Pauses are those of this machine's processors."
 fi

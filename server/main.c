@@ -4,6 +4,7 @@
 // the options marked internal. With several devices the process becomes the parent of a holder for
 // each (parent.c).
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <glob.h>
 #include <signal.h>
@@ -206,8 +207,8 @@ struct service {
 static int try_backend(struct service *service)
 {
 	char **environment = heritage_environment(environ, service->shim, NULL);
-	int r = environment ? probe_ask("/proc/self/exe", service->ops->name, environment, PROBE_PATIENCE_MS,
-				      &service->answer)
+	int r = environment ? probe_ask("/proc/self/exe", service->config.backend, environment,
+				      PROBE_PATIENCE_MS, &service->answer)
 			    : -ENOMEM;
 
 	heritage_environment_free(environment);
@@ -329,7 +330,7 @@ static void choose_run_as(const struct backend_ops *ops, struct heritage *herita
 {
 	if (geteuid() != 0)
 		return;
-	if (ops == &backend_host) {
+	if (ops != &backend_cuda) {
 		heritage->run_as = RUN_AS_PROGRAM;
 		return;
 	}
@@ -366,6 +367,7 @@ static int make_heritage(const struct service *service, int device, struct herit
 	int code;
 
 	*heritage = (struct heritage){.backend = service->ops->name,
+		.backend_option = service->config.backend,
 		.log_level = (int)service->config.log_level,
 		.exclusive = service->answer.exclusive >> device & 1};
 	report_mode(heritage, device);
@@ -482,7 +484,11 @@ static int choose_backend(struct service *service)
 	const struct config *config = &service->config;
 	int code;
 
-	service->ops = config->backend == CONFIG_BACKEND_HOST ? &backend_host : &backend_cuda;
+	service->ops = backend_find(config->backend);
+	if (!service->ops) {
+		log_error("backend: %s", dlerror());
+		return EX_CONFIG;
+	}
 	if (service->ops == &backend_cuda && is_mig(*config->devices ? 0 : (int)config->device))
 		return EX_UNAVAILABLE;
 	service->shim = shim_directory();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "server/backend/backend.h"
+#include "server/config/config.h"
 #include "server/role.h"
 #include "server/throwaway.h"
 
@@ -55,7 +56,7 @@ static void describe_death(int status, struct probe_answer *answer)
 int probe_ask(const char *program, const char *backend, char *const *environment, unsigned patience_ms,
 	struct probe_answer *ret_answer)
 {
-	char option[32], control[32];
+	char option[CONFIG_TEXT_MAX + 16], control[32];
 	char *arguments[] = {(char *)"frmps-server", (char *)"--role=probe", option, control, NULL};
 	const struct throwaway probe = {.program = program,
 		.arguments = arguments,

@@ -16,6 +16,7 @@
 
 #include "server/backend/backend.h"
 #include "server/backend/trial.h"
+#include "server/config/config.h"
 #include "server/identity.h"
 #include "server/loop/timer.h"
 #include "server/throwaway.h"
@@ -103,7 +104,7 @@ int prove_main(const struct backend_ops *ops, int device, uint32_t user, int ans
 static int start(const char *program, const struct heritage *heritage, char *const *environment, int dump_fd,
 	unsigned patience_ms, struct verdict *ret_verdict, int *ret_status)
 {
-	char backend[32], device[32], level[32], control[32], user[32];
+	char backend[CONFIG_TEXT_MAX + 16], device[32], level[32], control[32], user[32];
 	char *arguments[] = {(char *)"frmps-server", (char *)"--role=trial", backend, device, level, control,
 		heritage->run_as == RUN_AS_USER ? user : NULL, NULL};
 	const struct throwaway trial = {.program = program,
@@ -112,7 +113,7 @@ static int start(const char *program, const struct heritage *heritage, char *con
 		.dump_fd = dump_fd,
 		.patience_ms = patience_ms};
 
-	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
+	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend_option);
 	snprintf(device, sizeof(device), "--device=%d", heritage->device);
 	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);

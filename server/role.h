@@ -51,16 +51,17 @@ enum run_as {
 	RUN_AS_SERVICE,
 	RUN_AS_USER,	/* opened by the service, which is root; from its first session on as the
 			 * session's user, in no group (identity_become()) */
-	RUN_AS_PROGRAM, /* started with the program's user and groups (identity_take()): the host backend,
-			 * whose executors run programs' code */
+	RUN_AS_PROGRAM, /* started with the program's user and groups (identity_take()): a backend that is
+			 * loaded, whose executors may run programs' code */
 };
 
 /* Everything a child inherits. Owned by the daemon's main function, constant while children run. */
 struct heritage {
-	const char *backend; /* name */
-	int device;	     /* device number as the child counts */
-	int log_level;	     /* enum log_level */
-	char **environment;  /* cleaned: heritage_environment() */
+	const char *backend;	    /* name */
+	const char *backend_option; /* that children are told: the key backend */
+	int device;		    /* device number as the child counts */
+	int log_level;		    /* enum log_level */
+	char **environment;	    /* cleaned: heritage_environment() */
 	struct proof proof;
 	/* The device allows a context to one process alone (compute mode EXCLUSIVE_PROCESS): there
 	 * is one executor at a time. */

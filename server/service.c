@@ -36,7 +36,7 @@
 #include "server/session/events.h"
 #include "server/session/export.h"
 #include "server/session/handout.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/session/reclaim.h"
 #include "server/session/session.h"
 #include "server/session/userlog.h"
@@ -345,7 +345,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	callers_init(daemon);
 	handouts_init(&daemon->handouts, loop);
 	exports_init(&daemon->exports, loop);
-	TAILQ_INIT(&daemon->offenders);
+	TAILQ_INIT(&daemon->fault_histories);
 	events_init(daemon);
 	daemon->started_us = timer_now_us();
 	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
@@ -382,7 +382,7 @@ void daemon_deinit(struct daemon *daemon)
 	keeping_deinit(daemon);
 	device_drain_deinit(daemon);
 	reclaim_deinit(daemon);
-	offender_deinit(daemon);
+	fault_history_deinit(daemon);
 	events_deinit(daemon);
 	userlog_deinit(daemon);
 	callers_deinit(daemon);

@@ -37,9 +37,9 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/events.h"
-#include "server/session/linger.h"
+#include "server/session/unpinning.h"
 #include "server/door/listener.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/session/records.h"
 #include "server/daemon/requests.h"
 #include "server/session/session.h"
@@ -363,26 +363,26 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 	return 0;
 }
 
-static void ask_linger(struct worker *worker, void *context, const struct record *record)
+static void ask_unpinning(struct worker *worker, void *context, const struct record *record)
 {
 	(void)worker;
 	(void)record;
-	linger_ask(context);
+	unpinning_ask(context);
 }
 
-static int read_linger(struct adoption *adoption, const struct record *record)
+static int read_unpinning(struct adoption *adoption, const struct record *record)
 {
 	struct daemon *daemon = adoption->daemon;
-	struct kept_linger kept;
+	struct kept_unpinning kept;
 	struct domain *domain;
-	struct linger *linger = NULL;
+	struct unpinning *unpinning = NULL;
 	struct worker *worker;
 
 	if (record_read(record, &kept, sizeof(kept)) && (worker = find_worker(daemon, kept.call.worker)) &&
 		worker->domain && (domain = daemon_find_domain(daemon, kept.domain)))
-		linger = linger_adopt(domain, worker, &kept, record);
-	if (linger)
-		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_linger, linger, record);
+		unpinning = unpinning_adopt(domain, worker, &kept, record);
+	if (unpinning)
+		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_unpinning, unpinning, record);
 	else
 		store_drop(daemon->store, record);
 	return 0;
@@ -392,9 +392,9 @@ static int read_linger(struct adoption *adoption, const struct record *record)
  * Steps
  */
 
-static int read_offender(struct adoption *adoption, const struct record *record)
+static int read_fault_history(struct adoption *adoption, const struct record *record)
 {
-	offender_adopt(adoption->daemon, record);
+	fault_history_adopt(adoption->daemon, record);
 	return 0;
 }
 
@@ -424,8 +424,8 @@ static int read_everything(struct adoption *adoption, const struct legacy *legac
 	       read_all(adoption, RECORD_WORKER, read_worker) ||
 	       read_all(adoption, RECORD_SESSION, read_session) ||
 	       read_all(adoption, RECORD_HOLDING, read_holding) ||
-	       read_all(adoption, RECORD_LINGER, read_linger) ||
-	       read_all(adoption, RECORD_OFFENDER, read_offender) ||
+	       read_all(adoption, RECORD_UNPINNING, read_unpinning) ||
+	       read_all(adoption, RECORD_FAULT_HISTORY, read_fault_history) ||
 	       read_all(adoption, RECORD_EVENT, read_event);
 }
 

@@ -218,7 +218,7 @@ struct backend_time {
 };
 
 struct backend_ops {
-	const char *name; /* "cuda" or "host" */
+	const char *name; /* "cuda"; another of one that is loaded */
 
 	/* Kernels for the proof that faults are contained (trial.h); NULL: nothing to prove. */
 	const struct trial_kernels *trial;
@@ -405,11 +405,14 @@ struct backend_ops {
 	CUresult (*mark)(struct backend_stream *stream, void *word, uint64_t value);
 };
 
-/* The backends; NULL ops: not built. */
+/* The backend of the product; NULL ops: not built. */
 extern const struct backend_ops backend_cuda;
-extern const struct backend_ops backend_host;
 
-/** Finds a backend by name. NULL if unknown. */
+/* The operations in a backend that is loaded: a struct backend_ops. */
+#define BACKEND_SYMBOL "backend_loaded"
+
+/** Finds a backend: "cuda", or the one in the shared object with this absolute path, which is
+ * loaded for good. Return: NULL if there is none (dlerror()) */
 const struct backend_ops *backend_find(const char *name);
 
 /** The copy, to another address, of the data that a copy into device memory, or a set, has

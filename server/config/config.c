@@ -150,8 +150,17 @@ static int set_text(
 	}
 	if (*value && strcmp(row->key, "devices") == 0 && devices_check(value, text, size))
 		return CONFIG_E_INVALID;
+	if (strcmp(row->key, "backend") == 0 && *value != '/' && strcmp(value, CONFIG_BACKEND_CUDA) != 0) {
+		snprintf(text, size, "backend: \"%s\" is neither cuda nor an absolute path", value);
+		return CONFIG_E_INVALID;
+	}
 	strcpy((char *)config + row->offset, value);
 	return 0;
+}
+
+bool config_uses_gpu(const struct config *config)
+{
+	return strcmp(config->backend, CONFIG_BACKEND_CUDA) == 0;
 }
 
 int config_set(struct config *config, const char *key, const char *value, char *text, size_t size)

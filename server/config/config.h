@@ -42,8 +42,10 @@ struct config_setting {
 	const char *key, *value;
 };
 
+/* The key backend, if it is not the path of one that is loaded. */
+#define CONFIG_BACKEND_CUDA "cuda"
+
 /* Positions in the lists of options.def. */
-enum config_backend { CONFIG_BACKEND_CUDA, CONFIG_BACKEND_HOST };
 enum config_guard { CONFIG_GUARD_ERROR, CONFIG_GUARD_WARN, CONFIG_GUARD_OFF };
 enum config_isolation { CONFIG_ISOLATION_USER, CONFIG_ISOLATION_CLIENT };
 enum config_memory_policy {
@@ -70,6 +72,9 @@ void config_init(struct config *config);
  * Return: true for a number below 2^64
  */
 bool config_parse_number(const char *text, bool suffix, uint64_t *ret_number);
+
+/** True if kernels run on the GPU. */
+bool config_uses_gpu(const struct config *config);
 
 /**
  * Sets one key from text.

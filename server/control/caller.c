@@ -33,7 +33,7 @@
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/message.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/daemon/quota.h"
 #include "server/session/session.h"
 #include "server/session/userlog.h"
@@ -333,23 +333,23 @@ static void answer_recovery(struct caller *caller)
 static void lift(struct caller *caller)
 {
 	const struct caller_request *request = &caller->request;
-	struct offender *offender;
+	struct fault_history *history;
 	char *end;
 
 	if (request->argument_count != 2 || strcmp(request->arguments[0], "lift")) {
 		refuse(caller, CUDA_ERROR_INVALID_VALUE, "quarantine takes nothing, or lift and a number");
 		return;
 	}
-	offender = offender_find(caller->daemon, strtoull(request->arguments[1], &end, 10));
-	if (!offender || *end) {
+	history = fault_history_find(caller->daemon, strtoull(request->arguments[1], &end, 10));
+	if (!history || *end) {
 		refuse(caller, CUDA_ERROR_NOT_FOUND,
 			"there is no program number %s (frmpsctl quarantine lists them)",
 			request->arguments[1]);
-	} else if (!quota_is_operator(caller->guest.uid) && caller->guest.uid != offender->uid) {
+	} else if (!quota_is_operator(caller->guest.uid) && caller->guest.uid != history->uid) {
 		refuse(caller, CUDA_ERROR_NOT_PERMITTED, "program number %s is another user's",
 			request->arguments[1]);
 	} else {
-		offender_lift(caller->daemon, offender);
+		fault_history_lift(caller->daemon, history);
 		send_answer(caller, request->id, CUDA_SUCCESS, "{}", NULL);
 	}
 }

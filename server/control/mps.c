@@ -465,9 +465,8 @@ static bool identify(const struct verb *verb, uid_t uid, struct identity *ret_id
 	identity_of_self(&self);
 	if (self.uid != uid) {
 		refuse(verb, CUDA_ERROR_NOT_SUPPORTED,
-			"it is not supported for other users where executors run as their users (backend = "
-			"host): "
-			"his first program starts his");
+			"it is not supported for other users where executors are started as their users: his "
+			"first program starts his");
 		return false;
 	}
 	*ret_identity = self;

@@ -17,30 +17,30 @@
 #include "server/control/document.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/daemon/quota.h"
 
-static json_t *offender_json(const struct daemon *daemon, const struct offender *offender)
+static json_t *history_json(const struct daemon *daemon, const struct fault_history *history)
 {
 	uint64_t most = daemon->config->quarantine_faults;
-	uint64_t age_s = (timer_now_us() - offender->latest_us) / 1000000;
+	uint64_t age_s = (timer_now_us() - history->latest_us) / 1000000;
 
-	return json_pack("{sI sI ss sI sb sI}", "number", (json_int_t)offender->number, "uid",
-		(json_int_t)offender->uid, "program", offender->program, "faults",
-		(json_int_t)offender->faults, "quarantined", most && offender->faults >= most,
-		"expires_seconds", (json_int_t)(OFFENDER_SECONDS - age_s));
+	return json_pack("{sI sI ss sI sb sI}", "number", (json_int_t)history->number, "uid",
+		(json_int_t)history->uid, "program", history->program, "faults", (json_int_t)history->faults,
+		"quarantined", most && history->faults >= most, "expires_seconds",
+		(json_int_t)(FAULT_HISTORY_SECONDS - age_s));
 }
 
 char *quarantine_json(struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
 	json_t *programs = json_array();
-	const struct offender *offender;
+	const struct fault_history *history;
 
-	offender_expire(daemon);
-	TAILQ_FOREACH (offender, &daemon->offenders, link)
-		if (all || offender->uid == uid)
-			json_array_append_new(programs, offender_json(daemon, offender));
+	fault_history_expire(daemon);
+	TAILQ_FOREACH (history, &daemon->fault_histories, link)
+		if (all || history->uid == uid)
+			json_array_append_new(programs, history_json(daemon, history));
 	return document_text(json_pack("{sI so}", "quarantine_faults",
 		(json_int_t)daemon->config->quarantine_faults, "programs", programs));
 }

@@ -1,4 +1,5 @@
-// Programs that have faulted (session/offender.h), as a JSON document. Daemon, loop thread only.
+// Programs that have faulted (session/fault_history.h), as a JSON document. Daemon, loop thread
+// only.
 
 #ifndef FRMPS_SERVER_CONTROL_QUARANTINE_H
 #define FRMPS_SERVER_CONTROL_QUARANTINE_H

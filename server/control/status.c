@@ -106,7 +106,7 @@
 #include "server/session/events.h"
 #include "server/session/export.h"
 #include "server/session/guarantee.h"
-#include "server/session/linger.h"
+#include "server/session/unpinning.h"
 #include "server/session/partition.h"
 #include "server/daemon/quota.h"
 #include "server/session/session.h"
@@ -260,7 +260,7 @@ static json_t *domain_json(const struct domain *domain)
 		incident_phase_name(domain->promotion.state), "generation", (int)domain->generation,
 		"verdict", *verdict ? foreign(verdict) : json_null(), "verdict_ms",
 		*verdict ? json_integer(domain->promotion.verdict_ms) : json_null(), "unpinning_bytes",
-		(json_int_t)linger_bytes(domain), "executors", executors, "clients", sessions);
+		(json_int_t)unpinning_bytes(domain), "executors", executors, "clients", sessions);
 }
 
 static json_t *counters_json(const struct daemon *daemon)

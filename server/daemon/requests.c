@@ -32,9 +32,9 @@
 #include "server/session/handout.h"
 #include "server/daemon/lending.h"
 #include "server/daemon/limit.h"
-#include "server/session/linger.h"
+#include "server/session/unpinning.h"
 #include "server/session/message.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/daemon/quota.h"
 #include "server/session/reclaim.h"
 #include "server/session/session.h"
@@ -231,7 +231,7 @@ static void succeed(struct request *request, struct worker *worker, const struct
 
 	effect_note(request, reply);
 	if (request->message.type == WIRE_UNMAP_HOST && reply->values.count)
-		linger_begin(request->session, worker, &request->message, reply->values.at[0]);
+		unpinning_begin(request->session, worker, &request->message, reply->values.at[0]);
 	if (request->message.type == WIRE_QUERY_MEMORY && reply->values.count >= 2) {
 		limit_memory(request->session, reply, values);
 		limited = *reply;
@@ -269,7 +269,7 @@ static bool is_deadly(struct session *session, const struct worker *worker)
 
 static void reject_deadly(struct session *session)
 {
-	offender_note(session->daemon, session);
+	fault_history_note(session->daemon, session);
 	session_reject(session, "executors crash at its request");
 }
 
@@ -625,9 +625,9 @@ static bool awaits_unpinning(const struct request *request)
 	const struct wire_message *message = &request->message;
 
 	if (message->type == WIRE_MAP_HANDLE)
-		return linger_touches(request->session, message->memory.address, message->memory.bytes);
+		return unpinning_touches(request->session, message->memory.address, message->memory.bytes);
 	return message->type == WIRE_MAP_HOST &&
-	       linger_touches(request->session, message->range.address, message->range.bytes);
+	       unpinning_touches(request->session, message->range.address, message->range.bytes);
 }
 
 bool request_is_under_way(const struct request *request)

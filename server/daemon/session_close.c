@@ -17,7 +17,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/due.h"
-#include "server/session/linger.h"
+#include "server/session/unpinning.h"
 #include "server/session/reclaim.h"
 #include "server/daemon/requests.h"
 #include "server/session/userlog.h"
@@ -56,7 +56,7 @@ static void on_session_closed(
 		worker_terminate(worker, "it says that more is pinned than a session can have");
 	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] &&
 		worker->state != WORKER_TERMINATING)
-		linger_begin(session, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},
+		unpinning_begin(session, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},
 			reply->values.at[1]);
 	worker_forget_session(worker, session->number);
 	close_answered(session, worker);

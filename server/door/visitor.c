@@ -26,7 +26,7 @@
 #include "server/daemon/lending.h"
 #include "server/session/events.h"
 #include "server/session/message.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/role.h"
 #include "server/session/owner.h"
 #include "server/daemon/quota.h"
@@ -111,7 +111,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	ordered = terms.isolation == CONFIG_ISOLATION_CLIENT;
 	if (ordered)
 		alone = "isolation = client";
-	else if (offender_is_quarantined(daemon, visitor->peer.uid, identity))
+	else if (fault_history_is_quarantined(daemon, visitor->peer.uid, identity))
 		alone = "it has had as many faults as quarantine_faults allows (frmpsctl quarantine)";
 	domain = domain_of(daemon, &visitor->identity, alone, ordered, &refusal);
 	if (!domain) {

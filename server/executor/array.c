@@ -132,37 +132,37 @@ static uint64_t bytes_of(const struct array *array)
 
 static void free_first(struct executor *executor)
 {
-	struct array_graves *graves = &executor->modules.array_graves;
-	struct array *array = graves->first;
+	struct array_reclaim *reclaim = &executor->modules.array_reclaim;
+	struct array *array = reclaim->first;
 
-	graves->first = array->next;
-	graves->bytes -= bytes_of(array);
+	reclaim->first = array->next;
+	reclaim->bytes -= bytes_of(array);
 	if (!executor_is_lost(executor))
 		executor_code(executor, executor->ops->array_free(array->backend));
 	free(array);
 }
 
 /* Other sessions wait during a gap: arrays that do not fit this gap wait for the next. */
-void array_clear_graves(struct executor *executor)
+void array_reclaim_all(struct executor *executor)
 {
 	const struct gate *gate = &executor->gate;
 
-	while (executor->modules.array_graves.first &&
+	while (executor->modules.array_reclaim.first &&
 		(!gate->closed || clock_now() - gate->closed_at < GATE_BATCH_NS))
 		free_first(executor);
 }
 
 static void bury(struct executor *executor, struct array *array)
 {
-	struct array_graves *graves = &executor->modules.array_graves;
+	struct array_reclaim *reclaim = &executor->modules.array_reclaim;
 
-	if (!graves->first)
-		graves->since = clock_now();
-	array->next = graves->first;
-	graves->first = array;
-	graves->bytes += bytes_of(array);
+	if (!reclaim->first)
+		reclaim->since = clock_now();
+	array->next = reclaim->first;
+	reclaim->first = array;
+	reclaim->bytes += bytes_of(array);
 	if (executor->gate.closed)
-		array_clear_graves(executor);
+		array_reclaim_all(executor);
 }
 
 /* Queues the arrays that were dropped before the drain with this ticket began. That drain has
@@ -185,7 +185,7 @@ static void bury_dropped(struct tenant *tenant, uint64_t ticket)
  * in time, the session goes on without. */
 static void drop_finish(struct job *job)
 {
-	if (job->executor->modules.array_graves.bytes > ARRAY_GRAVES_BYTES)
+	if (job->executor->modules.array_reclaim.bytes > ARRAY_RECLAIM_BYTES)
 		module_worker_enter_gap(job->executor, job->tenant, job->since);
 	graph_free_forgotten(job->tenant, job->ticket);
 	bury_dropped(job->tenant, job->ticket);

@@ -2,12 +2,12 @@
 // resource: the same part of the same chunk backs the array in every executor, and a texel written
 // in one executor is read in all.
 //
-//            MakeArray           BackArray             DropArray                 a gap
-//   (none) ───────────► MADE ───────────────► BACKED ───────────► in a grave ───────────► (none)
+//            MakeArray        BackArray          DropArray                      a gap
+//   (none) ───────────► MADE ──────────► BACKED ───────────► in the reclaim list ───────► (none)
 //
 // Commands may name BACKED arrays. The driver waits for all running work to free an array, so the
 // module thread frees arrays in a gap (module_worker.c). While much memory waits for a gap,
-// DropArray is answered only after a gap. A grave is an entry of the reclaim list.
+// DropArray is answered only after a gap.
 
 #ifndef FRMPS_SERVER_EXECUTOR_ARRAY_H
 #define FRMPS_SERVER_EXECUTOR_ARRAY_H
@@ -29,7 +29,7 @@ struct tenant;
 typedef _Atomic(struct array *) array_word;
 
 /* Bytes of freed arrays that may wait for a gap before DropArray waits, too. */
-#define ARRAY_GRAVES_BYTES (UINT64_C(256) << 20)
+#define ARRAY_RECLAIM_BYTES (UINT64_C(256) << 20)
 
 struct array {
 	struct backend_array *backend;
@@ -47,7 +47,7 @@ struct array_table {
 };
 
 /* The reclaim list: arrays that sessions have dropped and that wait to be freed. Module thread. */
-struct array_graves {
+struct array_reclaim {
 	struct array *first;
 	uint64_t bytes, since; /* ns: of the first */
 };
@@ -69,7 +69,7 @@ CUresult array_place(const struct tenant *tenant, const struct frmps_array_copy 
 	struct backend_place *ret_place, struct range *ret_memory);
 
 /** Frees waiting arrays: as many as fit the gap, or all at the executor's end. Module thread. */
-void array_clear_graves(struct executor *executor);
+void array_reclaim_all(struct executor *executor);
 
 /** Frees all arrays. Module thread; the session is not served any more, and the session's objects
  * are destroyed. */

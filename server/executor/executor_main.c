@@ -88,7 +88,7 @@ void executor_deinit(struct executor *executor)
 		open_undo(tenant);
 		tenant_unref(tenant);
 	}
-	array_clear_graves(executor);
+	array_reclaim_all(executor);
 	object_pool_deinit(&executor->modules.objects);
 	guard_watch_close(executor);
 	canary_end(executor);

@@ -90,7 +90,7 @@ static CUresult wait_for_room(struct job *job, const struct module *module)
 {
 	struct executor *executor = job->executor;
 
-	return executor->modules.grave_count >= GRAVES_MAX && executor->ops->module_waits(module->backend)
+	return executor->modules.reclaim_count >= RECLAIM_MAX && executor->ops->module_waits(module->backend)
 		       ? module_worker_wait_for_gap(job)
 		       : CUDA_SUCCESS;
 }

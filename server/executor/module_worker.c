@@ -20,7 +20,7 @@
 //     are over at the first look, so others hardly notice such tries;
 //   - requests of a session stay in order, despite rests and precedence;
 //   - an unload is answered when the session's own work has ended. Modules that the driver has
-//     loaded then wait in the reclaim list (the graves). The thread unloads these at the beginning
+//     loaded then wait in the reclaim list. The thread unloads these at the beginning
 //     of the first gap that is made for any reason; or when nothing runs; or in a gap of their own
 //     after GATE_DEFER_NS. So the unload comes before any code of a later request. The standby does
 //     the same requests, and so its driver places all at the same addresses.
@@ -61,15 +61,15 @@ static void unload(struct executor *executor, struct module *module)
 }
 
 /* In a gap, or at the end. */
-static void clear_graves(struct executor *executor)
+static void reclaim_all(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
 	struct module *module;
 
-	array_clear_graves(executor);
-	while ((module = worker->graves)) {
-		worker->graves = module->next;
-		worker->grave_count--;
+	array_reclaim_all(executor);
+	while ((module = worker->reclaim)) {
+		worker->reclaim = module->next;
+		worker->reclaim_count--;
 		unload(executor, module);
 	}
 }
@@ -86,16 +86,16 @@ void module_worker_bury(struct executor *executor, struct module *module)
 {
 	struct module_worker *worker = &executor->modules;
 
-	if (!worker->graves) {
-		worker->graves_end = &worker->graves;
-		worker->grave_since = clock_now();
+	if (!worker->reclaim) {
+		worker->reclaim_end = &worker->reclaim;
+		worker->reclaim_since = clock_now();
 	}
 	module->next = NULL;
-	*worker->graves_end = module;
-	worker->graves_end = &module->next;
-	worker->grave_count++;
+	*worker->reclaim_end = module;
+	worker->reclaim_end = &module->next;
+	worker->reclaim_count++;
 	if (executor->gate.closed)
-		clear_graves(executor);
+		reclaim_all(executor);
 }
 
 /* ---- the present work ---- */
@@ -251,7 +251,7 @@ int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, ui
 			cap_make_all(executor);
 		else
 			cap_make_wanted(executor);
-		clear_graves(executor);
+		reclaim_all(executor);
 	}
 	return error;
 }
@@ -310,7 +310,7 @@ static bool wants_gap(struct executor *executor)
 {
 	const struct module_worker *worker = &executor->modules;
 
-	return worker->graves || worker->array_graves.first || cap_waits(executor);
+	return worker->reclaim || worker->array_reclaim.first || cap_waits(executor);
 }
 
 /* True if the time has come for such a gap. */
@@ -318,8 +318,8 @@ static bool is_time_for_gap(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
 	uint64_t now = clock_now();
-	bool old = (worker->graves && now - worker->grave_since >= GATE_DEFER_NS) ||
-		   (worker->array_graves.first && now - worker->array_graves.since >= GATE_DEFER_NS);
+	bool old = (worker->reclaim && now - worker->reclaim_since >= GATE_DEFER_NS) ||
+		   (worker->array_reclaim.first && now - worker->array_reclaim.since >= GATE_DEFER_NS);
 
 	if (!wants_gap(executor) || executor_is_lost(executor))
 		return false;
@@ -366,7 +366,7 @@ static void look_for_gap(struct executor *executor)
 	begin_work(executor, "what is to be made, unloaded and freed", NULL);
 	if (is_time_for_gap(executor)) {
 		cap_make_wanted(executor);
-		clear_graves(executor);
+		reclaim_all(executor);
 	}
 	end_work(executor);
 }
@@ -416,7 +416,7 @@ static void *work(void *argument)
 	while ((job = next_job(executor)))
 		run(executor, job);
 	deferred_finish(executor);
-	clear_graves(executor);
+	reclaim_all(executor);
 	return NULL;
 }
 

@@ -18,7 +18,7 @@ struct module;
 struct tenant;
 
 /* Modules of all sessions that may wait to be unloaded: beyond, a client waits for the unload. */
-#define GRAVES_MAX 256u
+#define RECLAIM_MAX 256u
 
 /* The present work of the module thread, which writes; a reader may see parts of two pieces of
  * work. */
@@ -38,13 +38,13 @@ struct module_worker {
 
 	/* Module thread: the reclaim list: modules that their sessions have unloaded and that wait
 	 * for the driver's unload, oldest first. */
-	struct module *graves, **graves_end;
-	uint32_t grave_count;
-	uint64_t grave_since; /* ns: of the first */
-	uint64_t tried_at;    /* ns: the latest try for a gap for deferred work */
+	struct module *reclaim, **reclaim_end;
+	uint32_t reclaim_count;
+	uint64_t reclaim_since; /* ns: of the first */
+	uint64_t tried_at;	/* ns: the latest try for a gap for deferred work */
 
 	/* Module thread, too. */
-	struct array_graves array_graves;
+	struct array_reclaim array_reclaim;
 	struct object_pool objects;
 };
 

@@ -36,7 +36,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/session/session.h"
 #include "server/worker/words.h"
 #include "server/worker/worker.h"
@@ -128,7 +128,7 @@ void attribute_contained(struct domain *domain, uint64_t number)
 	if (!session)
 		return;
 	session->evidence.faulted = true;
-	offender_note(domain->daemon, session);
+	fault_history_note(domain->daemon, session);
 }
 
 bool attribute_is_noted(const struct domain *domain, uint64_t number)
@@ -229,7 +229,7 @@ static void name_culprit(struct domain *domain, const struct judge_verdict *verd
 	promotion->verdict = *verdict;
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
 		if (judge_blames(verdict, session->number) && !attribute_is_noted(domain, session->number))
-			offender_note(domain->daemon, session);
+			fault_history_note(domain->daemon, session);
 		if (session->number != verdict->culprit)
 			continue;
 		promotion->culprit_pid = (int)session->pid;

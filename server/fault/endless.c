@@ -35,7 +35,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/session/session.h"
 #include "server/session/userlog.h"
 #include "server/worker/worker.h"
@@ -59,7 +59,7 @@ static void report(struct domain *domain, const struct session *session, const c
 
 	daemon->counters.culprits++;
 	daemon->counters.kernels_ended++;
-	offender_note(daemon, session);
+	fault_history_note(daemon, session);
 	userlog_event(daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING,
 		"work of process %d (%s) has been on the device for longer than max_kernel_seconds (%llu): "
 		"its kernels "

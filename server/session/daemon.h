@@ -100,8 +100,8 @@ struct daemon {
 	TAILQ_HEAD(, guest) operators;
 	struct reload *reload; /* control/reload.h; NULL: none is under way */
 	struct turns *turns;   /* of operators (control/turn.h) */
-	TAILQ_HEAD(offender_list, offender) offenders;
-	uint64_t latest_offender; /* latest number of an offender's entry */
+	TAILQ_HEAD(fault_history_list, fault_history) fault_histories;
+	uint64_t latest_fault_history; /* latest number of a history */
 	struct events events;
 	struct reclaim reclaim;
 	/* standby/swap_choose.c */

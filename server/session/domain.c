@@ -169,7 +169,7 @@ struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number)
 	domain->number = number;
 	TAILQ_INIT(&domain->workers);
 	TAILQ_INIT(&domain->sessions);
-	TAILQ_INIT(&domain->lingers);
+	TAILQ_INIT(&domain->unpinnings);
 	window_set_init(&domain->windows, daemon->heritage->number, daemon_devices(daemon));
 	domain->respawn = timer_new(daemon->loop, on_respawn, domain);
 	domain->idle = timer_new(daemon->loop, on_idle, domain);

@@ -55,7 +55,7 @@ struct domain {
 	struct worker *active; /* from the moment Activate is sent until the executor is reaped */
 	TAILQ_HEAD(, session) sessions;
 	struct window_set windows; /* in use by sessions, or not free yet after their end */
-	TAILQ_HEAD(, linger) lingers;
+	TAILQ_HEAD(, unpinning) unpinnings;
 	uint32_t generation;	    /* the latest given out to an executor */
 	struct promotion promotion; /* fault/ changes it */
 	unsigned due;		    /* of enum domain_due */

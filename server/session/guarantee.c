@@ -94,7 +94,7 @@ static uint64_t capacity_under(const struct daemon *daemon, const struct rules *
 
 	if (config->guard != CONFIG_GUARD_OFF)
 		service = sessions * SINK_BYTES;
-	if (config->backend == CONFIG_BACKEND_CUDA)
+	if (config_uses_gpu(config))
 		TAILQ_FOREACH (domain, &daemon->domains, link)
 			service += domain_executors(domain) * GUARANTEE_EXECUTOR_BYTES;
 	return less(total, service);
@@ -173,7 +173,7 @@ bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count)
 {
 	const struct sums sums = sum_up(daemon, NULL);
 
-	return daemon->config->backend != CONFIG_BACKEND_CUDA || (!sums.kept && !is_part(daemon)) ||
+	return !config_uses_gpu(daemon->config) || (!sums.kept && !is_part(daemon)) ||
 	       sums.held + sums.kept + count * GUARANTEE_EXECUTOR_BYTES <= capacity(daemon, sums.sessions);
 }
 

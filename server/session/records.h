@@ -92,17 +92,17 @@ struct kept_holding {
 	uint32_t form_bytes, reserved;
 };
 
-/* RECORD_LINGER, key: a serial number. Pinned memory that an executor has not released yet
- * (session/linger.h). Followed by the windows that this memory holds. */
-struct kept_linger {
+/* RECORD_UNPINNING, key: a serial number. Pinned memory that an executor has not released yet
+ * (session/unpinning.h). Followed by the windows that this memory holds. */
+struct kept_unpinning {
 	uint64_t session, bytes, address, range_bytes;
 	uint32_t type, flags, domain;
 	uint32_t window_count;
 	struct kept_call call;
 };
 
-/* RECORD_OFFENDER, key: the entry's number. */
-struct kept_offender {
+/* RECORD_FAULT_HISTORY, key: the entry's number. */
+struct kept_fault_history {
 	int64_t uid;
 	uint64_t faults, latest_us;
 	char program[512];

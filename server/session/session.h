@@ -109,7 +109,7 @@ struct session {
 	uint32_t partition;
 	struct subject subject;		      /* selects the terms; as of the connection */
 	char program[SESSION_PROGRAM_MAX];    /* the program's name, for people */
-	char identity[SESSION_IDENTITY_MAX];  /* identity (session/offender.h) */
+	char identity[SESSION_IDENTITY_MAX];  /* identity (session/fault_history.h) */
 	uint32_t connection_key, process_key; /* of the descriptors */
 	struct kept_call open, attach;	      /* not answered */
 	/* the same, DetachSession: the session moves to domain let_go_to */

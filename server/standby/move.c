@@ -19,7 +19,7 @@
 // arrive(): the session is the new domain's. No work of the session is on the device and its words
 // stand still, so the new executor takes the session over at once (Activate). The old domain's
 // executors get CloseSession; the session's windows stay taken until they have closed it
-// (session/linger.c).
+// (session/unpinning.c).
 //
 // Events during a move:
 //   the old executor   is in trouble: the move is off in any state: the session is judged and
@@ -63,7 +63,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/events.h"
-#include "server/session/linger.h"
+#include "server/session/unpinning.h"
 #include "server/session/guarantee.h"
 #include "server/session/due.h"
 #include "server/session/request.h"
@@ -237,7 +237,7 @@ static void on_limit(void *context)
  * Steps
  */
 
-/* The session's windows: lingers hold them in the old domain. */
+/* The session's windows: unpinnings hold them in the old domain. */
 static void take_windows_along(struct session *session, struct window_set *from, struct window_set *to)
 {
 	const struct request *request = session->request;
@@ -260,7 +260,7 @@ static void change_domain(struct session *session, struct domain *to)
 
 	TAILQ_FOREACH (worker, &from->workers, link)
 		if (worker->told)
-			linger_leave(session, worker);
+			unpinning_leave(session, worker);
 	take_windows_along(session, &from->windows, &to->windows);
 	TAILQ_REMOVE(&from->sessions, session, domain_link);
 	TAILQ_INSERT_TAIL(&to->sessions, session, domain_link);

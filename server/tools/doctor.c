@@ -46,7 +46,7 @@ struct examination {
 	json_t *findings;
 	unsigned device;	       /* number, by the configuration; of several the first */
 	char devices[CONFIG_TEXT_MAX]; /* key `devices` */
-	bool is_host;		       /* kernels run on the processor: there is no driver to look at */
+	bool uses_gpu;		       /* there is a driver to look at */
 	json_t *status;		       /* of the service; NULL: no answer */
 };
 
@@ -96,7 +96,7 @@ static void look_at_configuration(struct examination *e)
 
 	config_init(&config);
 	r = config_read(&config, path_of(e, CONFIG_DEFAULT_FILE, path), text, sizeof(text));
-	e->is_host = config.backend == CONFIG_BACKEND_HOST;
+	e->uses_gpu = config_uses_gpu(&config);
 	e->device = (unsigned)config.device;
 	strcpy(e->devices, config.devices);
 	if (!r)
@@ -153,9 +153,8 @@ static void look_at_driver(struct examination *e)
 	int r = 0;
 
 	free(shim);
-	if (e->is_host)
-		find(e, "driver", LEVEL_OK, NULL,
-			"none is needed: kernels run on the processor (backend = host)");
+	if (!e->uses_gpu)
+		find(e, "driver", LEVEL_OK, NULL, "none is needed: kernels do not run on the GPU (backend)");
 	else if (!e->doctor->server)
 		find(e, "driver", LEVEL_ERROR, "install the whole service below one prefix",
 			"frmps-server, which would be asked, is not found beside this program");
@@ -202,7 +201,7 @@ static void look_at_kernel_log(struct examination *e)
 	char path[PATH_MAX];
 	int fd;
 
-	if (e->is_host)
+	if (!e->uses_gpu)
 		return;
 	fd = open(path_of(e, "/dev/kmsg", path), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd >= 0) {
@@ -335,7 +334,7 @@ static void look_at_service(struct examination *e)
 	version = json_string_value(json_object_get(e->status, "version"));
 	backend = json_string_value(json_object_get(e->status, "backend"));
 	if (backend)
-		e->is_host = !strcmp(backend, "host");
+		e->uses_gpu = !strcmp(backend, CONFIG_BACKEND_CUDA);
 	device = json_object_get(e->status, "device");
 	state = json_string_value(json_object_get(device, "state"));
 	state = state ? state : "";

@@ -165,11 +165,9 @@ static void print_status(const json_t *root)
 	size_t index;
 	json_t *one;
 
-	printf("frmps %s, %s backend%s, %s (%s), %s, up %lld s\n", field_text(root, "version", "-"),
-		field_text(root, "backend", "-"),
-		strcmp(field_text(root, "backend", "-"), "host") ? ""
-								 : " (no GPU: kernels run on the processor)",
-		field_text(device, "name", "-"), FIELD_BYTES(device, "total_bytes"),
+	printf("frmps %s, %s backend, %s (%s), %s, up %lld s\n", field_text(root, "version", "-"),
+		field_text(root, "backend", "-"), field_text(device, "name", "-"),
+		FIELD_BYTES(device, "total_bytes"),
 		json_is_true(json_object_get(root, "ready")) ? "ready" : "starting",
 		field_number(root, "uptime_seconds"));
 	printf("daemon %lld, keeper %lld (%s), socket %s\n", field_number(root, "pid"),

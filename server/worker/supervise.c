@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/config/config.h"
 #include "server/holder/store.h"
 #include "server/identity.h"
 #include "server/log.h"
@@ -83,7 +84,7 @@ static int fork_for_holder(int *ret_pidfd)
 static int spawn(struct worker *worker, const struct heritage_fds *inherited, int *ret_pidfd)
 {
 	const struct heritage *heritage = worker->crew->heritage;
-	char role[32], backend[32], device[32], level[32], control[32], words[32];
+	char role[32], backend[CONFIG_TEXT_MAX + 16], device[32], level[32], control[32], words[32];
 	char *arguments[] = {(char *)"frmps-server", role, backend, device, level, control,
 		inherited->words >= 0 ? words : NULL,
 		heritage->proof.state == PROOF_FAILED ? (char *)"--unproved" : NULL, NULL};
@@ -96,7 +97,7 @@ static int spawn(struct worker *worker, const struct heritage_fds *inherited, in
 	int pid = 0;
 
 	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
-	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
+	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend_option);
 	snprintf(device, sizeof(device), "--device=%d", heritage->device);
 	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
@@ -218,13 +219,13 @@ static int start_compiler(const struct compiler *compiler, int control_fd, int *
 {
 	const struct heritage *heritage = compiler->crew->heritage;
 	const struct identity identity = {.uid = compiler->uid, .gid = IDENTITY_NO_GROUP};
-	char backend[32], arch[32], control[32];
+	char backend[CONFIG_TEXT_MAX + 16], arch[32], control[32];
 	char *arguments[] = {(char *)"frmps-server", (char *)"--role=compiler", backend, arch, control, NULL};
 	char **environment = environment_for_user(heritage->environment);
 	pid_t daemon = getpid();
 	long pid = -ENOMEM;
 
-	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
+	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend_option);
 	snprintf(arch, sizeof(arch), "--arch=%u", compiler->arch);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	if (environment) {

@@ -21,7 +21,7 @@ PARTS = {
     "client": ("client/", 4, 8),
     "executor": ("server/executor/", 11, 12),
     "daemon": ("server/(holder|worker|incident|session|resource|fault|standby|daemon|control|door|adopt|loop)/", 5, 12),
-    "host backend": ("server/backend/host/", 5, 8),
+    "host backend": ("tests/host/", 5, 8),
     "CUDA backend": ("server/backend/cuda/", 8, 8),
     "keeper": ("server/keeper/", 1, 1),
     "compiler": ("server/compiler/", 1, 1),
@@ -110,7 +110,7 @@ def sources():
     """The source file of each object of the libraries, by the object's name."""
     return {
         path.relative_to(ROOT / room).as_posix().replace("/", "_") + ".o": path.relative_to(ROOT).as_posix()
-        for room in ("client", "server")
+        for room in ("client", "server", "tests/host")
         for path in (ROOT / room).rglob("*.c")
     }
 

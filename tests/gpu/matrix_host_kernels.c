@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "server/backend/host/kernel.h"
+#include "tests/host/kernel.h"
 
 /* Crashes are meant: no sanitizer may report them instead. */
 #define MEANT __attribute__((no_sanitize("address", "undefined", "thread"), noinline))

@@ -5,7 +5,7 @@
 
 #include "tests/lib/host_kernels.h"
 
-#include "server/backend/host/kernel.h"
+#include "tests/host/kernel.h"
 
 static void count_up(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "server/backend/host/kernel.h"
+#include "tests/host/kernel.h"
 
 static __attribute__((constructor)) void crash(void)
 {

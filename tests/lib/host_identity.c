@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "server/backend/host/kernel.h"
+#include "tests/host/kernel.h"
 
 static void climb(void)
 {

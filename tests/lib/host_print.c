@@ -1,6 +1,6 @@
 // Kernels that print, for the host backend. print.cu has the same for a GPU.
 
-#include "server/backend/host/print.h"
+#include "tests/host/print.h"
 
 struct say_params {
 	uint32_t program, first, lines;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "server/backend/host/kernel.h"
+#include "tests/host/kernel.h"
 
 static uint32_t first_tally = 1000, first_board[100] = {1, 2, 3};
 static uint32_t *tally = &first_tally, (*board)[100] = &first_board;

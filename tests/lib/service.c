@@ -56,13 +56,19 @@ static int start_tee(struct service *service)
 	return ends[1];
 }
 
+const char *service_backend(void)
+{
+	const char *backend = getenv("FRMPS_TEST_BACKEND");
+
+	return backend && !strcmp(backend, "cuda") ? backend : getenv("FRMPS_TEST_HOST_BACKEND");
+}
+
 static void run_server(
 	const struct service *service, const char *notify, const char *const *extra, int log_fd)
 {
-	const char *server = getenv("FRMPS_TEST_SERVER"), *backend = getenv("FRMPS_TEST_BACKEND"),
-		   *devices = getenv("FRMPS_TEST_DEVICES");
+	const char *server = getenv("FRMPS_TEST_SERVER"), *devices = getenv("FRMPS_TEST_DEVICES");
 	const char *arguments[32] = {server ? server : "frmps-server", "--config", service->config,
-		"--socket", service->socket, "--backend", backend ? backend : "host"};
+		"--socket", service->socket, "--backend", service_backend()};
 	int count = 7, fd;
 
 	if (devices) {

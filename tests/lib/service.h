@@ -2,6 +2,7 @@
 // stopped by the test program. One at a time per test program. Environment read:
 //   FRMPS_TEST_SERVER   the frmps-server to start
 //   FRMPS_TEST_BACKEND  "host" (default) or "cuda"
+//   FRMPS_TEST_HOST_BACKEND  the host backend's file (tests/host/)
 //   FRMPS_TEST_DEVICES, FRMPS_TEST_DEVICE   the devices that it serves (key `devices`), and the one
 //                       whose daemon answers questions here; unset: it serves one
 //   FRMPS_TEST_LOG      "1": the service's log goes to the test's standard error as well as to its
@@ -22,6 +23,9 @@ struct service {
 	char log[96]; /* file with the service's log */
 	int crashes;  /* deaths of the daemon by signals other than SIGKILL that the test has made */
 };
+
+/** The option --backend of a service, as the environment says. */
+const char *service_backend(void);
 
 /**
  * Starts the service and returns once it says that it is ready (the service manager's notification

@@ -38,7 +38,7 @@ until [ "$(property ActiveState frmps-server)" = failed ]; do sleep 0.1; done
 [ "$(systemctl is-enabled frmps-server)" = enabled ]
 [ "$(systemctl is-enabled frmps-exporter)" = disabled ]
 
-printf 'backend = host\nstop_seconds = 1\n' >>/etc/frmps/frmps.conf
+printf 'backend = /frmps-test/host_backend.so\nstop_seconds = 1\n' >>/etc/frmps/frmps.conf
 systemctl start frmps-server
 [ "$(two_steps)" = "$both_ok" ]
 
@@ -60,7 +60,7 @@ echo go >&3
 service=$(property MainPID frmps-server)
 install_deb ./second.deb
 [ "$(property MainPID frmps-server)" = "$service" ]
-grep -q '^backend = host$' /etc/frmps/frmps.conf
+grep -q '^backend = /frmps-test/host_backend.so$' /etc/frmps/frmps.conf
 echo go >&3
 [ "$(answered 2)" = ok ]
 for executor in $(frmpsctl status | sed -n 's/^ *executor \([0-9]*\) *active .*/\1/p'); do kill -KILL "$executor"; done
@@ -116,7 +116,7 @@ systemctl start frmps-server
 apt-get remove -y -q frmps
 [ -z "$(systemctl list-units --no-legend --state=active 'frmps*')" ]
 [ ! -e /run/frmps ] && [ ! -e /run/frmps-0 ]
-grep -q '^backend = host$' /etc/frmps/frmps.conf
+grep -q '^backend = /frmps-test/host_backend.so$' /etc/frmps/frmps.conf
 apt-get purge -y -q --autoremove frmps
 list >after
 diff before after

@@ -21,7 +21,8 @@ install_packages
 
 inside="$scratch/inside"
 mkdir "$inside"
-cp tests/package/inside.sh "$build/tests/stepper" "$build/tests/host_kernels.so" "$inside"
+cp tests/package/inside.sh "$build/tests/stepper" "$build/tests/host_kernels.so" \
+	"$build/tests/host/host_backend.so" "$inside"
 server/debian/build.sh "$scratch"
 mv "$scratch"/frmps_*.deb "$inside/first.deb"
 # Who builds a package says who is responsible for it (DEBEMAIL); here nobody does.

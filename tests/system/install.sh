@@ -24,6 +24,7 @@ for file in sbin/frmps-server bin/frmps-run bin/frmpsctl lib/frmps/libcuda.so.1 
 	share/pkgconfig/frmps.pc lib/systemd/system/frmps-server.service lib/systemd/system/frmps-server@.service; do
 	[ -f "$file" ] || fail "$prefix/$file is missing"
 done
+[ -z "$(find . -name '*host*')" ] || fail "the host backend is installed, which runs programs' code"
 outside=$(find "$scratch/root" ! -type d ! -path "$PWD/*")
 [ -z "$outside" ] || fail "outside the prefix: $outside"
 
@@ -41,7 +42,7 @@ options=$(echo "$command" | sed -e 's/^[^ ]* *//' -e 's/%i/0/g' -e "s|/run/|$scr
 grep -q '^#backend = cuda$' share/doc/frmps/examples/frmps.conf || fail "the sample configuration says nothing of backend"
 sed 's/^#\([a-z_]* = \)/\1/' share/doc/frmps/examples/frmps.conf >"$scratch/frmps.conf"
 # shellcheck disable=SC2086
-sbin/frmps-server --config "$scratch/frmps.conf" --backend host $options 2>"$scratch/log" &
+sbin/frmps-server --config "$scratch/frmps.conf" --backend "$build/tests/host/host_backend.so" $options 2>"$scratch/log" &
 server=$!
 export FRMPS_SOCKET="$scratch/frmps-0/frmps.sock"
 until bin/frmpsctl status >/dev/null 2>&1; do

@@ -31,13 +31,13 @@ done
 
 # The first code block of the section, with what stands for the GPU and for PyTorch.
 sed -n '/^## Quick start/,/^## /p' "$root/README.md" | awk '/^```sh$/ { on = 1; next } /^```$/ { if (on) exit } on' |
-	sed -e 's|[[:space:]]*#.*||' -e 's|frmps-server|& --config /dev/null --backend host|' -e 's|python3 train.py|build/server/demo_worker trainer 1|' \
+	sed -e 's|[[:space:]]*#.*||' -e "s|frmps-server|& --config /dev/null --backend $build/tests/host/host_backend.so|" -e 's|python3 train.py|build/server/demo_worker trainer 1|' \
 		>"$scratch/lines"
 [ "$(wc -l <"$scratch/lines")" -eq 3 ] || fail "the quick start has not three lines"
 
 cd "$scratch"
 ln -s "$build" build
-export FRMPS_SOCKET="$scratch/frmps.sock" FRMPS_DEMO_MODULE="$build/server/demo_host_module.so"
+export FRMPS_SOCKET="$scratch/frmps.sock" FRMPS_DEMO_MODULE="$build/tests/host/demo_host_module.so"
 eval "$(sed -n 1p lines | sed 's|&$|>server.log 2>\&1 \&|')"
 server=$!
 until build/server/frmpsctl ping 2>/dev/null; do

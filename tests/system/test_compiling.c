@@ -1,6 +1,6 @@
 // Programs whose modules must be compiled first, and what that costs others: also where a compiler
 // crashes, hangs, or takes what it can get. The host backend compiles fat binaries of texts
-// (server/backend/host/compile.c); a compilation here begins when the test opens a FIFO for
+// (tests/host/compile.c); a compilation here begins when the test opens a FIFO for
 // writing, which is where it waits for that, and ends when the test closes it.
 
 #include <dirent.h>

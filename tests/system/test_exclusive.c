@@ -269,9 +269,9 @@ START_TEST(a_prohibited_device_is_not_served)
 
 	set_mode("prohibited");
 	snprintf(line, sizeof(line),
-		"%s --config /dev/null --backend host --socket %s.sock 2>said; test $? = 69 && grep -q "
+		"%s --config /dev/null --backend %s --socket %s.sock 2>said; test $? = 69 && grep -q "
 		"'compute mode is PROHIBITED' said",
-		getenv("FRMPS_TEST_SERVER"), mode);
+		getenv("FRMPS_TEST_SERVER"), service_backend(), mode);
 	folder_shell(line);
 }
 END_TEST

@@ -30,7 +30,7 @@
 
 static struct service service;
 
-/* @faults: what becomes of them (server/backend/host/faults.c) */
+/* @faults: what becomes of them (tests/host/faults.c) */
 static void start(const char *config, const char *faults)
 {
 	setenv("FRMPS_HOST_FAULTS", faults, 1);

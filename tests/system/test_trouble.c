@@ -105,11 +105,9 @@ END_TEST
 
 static int second_service(int log)
 {
-	const char *backend = getenv("FRMPS_TEST_BACKEND");
-
 	dup2(log, STDERR_FILENO);
 	execl(getenv("FRMPS_TEST_SERVER"), "frmps-server", "--config", "/dev/null", "--socket",
-		service.socket, "--backend", backend ? backend : "host", NULL);
+		service.socket, "--backend", service_backend(), NULL);
 	return 127;
 }
 

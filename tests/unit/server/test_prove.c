@@ -23,7 +23,7 @@
 
 static char path[64], path_variable[80];
 static char *environment[] = {(char *)"PATH=/bin:/usr/bin", path_variable, NULL};
-static struct heritage heritage = {.backend = "cuda", .environment = environment};
+static struct heritage heritage = {.backend = "cuda", .backend_option = "cuda", .environment = environment};
 
 /* Puts a program that does something else instead at `path`. */
 static void write_program(const char *script)

@@ -12,6 +12,7 @@
 
 #include "server/backend/backend.h"
 #include "shm/order.h"
+#include "tests/host/host.h"
 #include "tests/lib/host_kernels.h"
 #include "tests/lib/suite.h"
 

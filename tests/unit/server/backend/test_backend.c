@@ -9,6 +9,7 @@
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/image.h"
+#include "tests/host/host.h"
 #include "tests/lib/suite.h"
 
 START_TEST(fatal_codes)
@@ -31,9 +32,10 @@ END_TEST
 
 START_TEST(backends_have_names)
 {
-	ck_assert_ptr_eq(backend_find("host"), &backend_host);
 	ck_assert_ptr_eq(backend_find("cuda"), &backend_cuda);
 	ck_assert_ptr_null(backend_find("opencl"));
+	ck_assert_ptr_null(backend_find("host_backend.so"));
+	ck_assert_ptr_null(backend_find("/there/is/none.so"));
 }
 END_TEST
 

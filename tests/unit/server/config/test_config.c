@@ -33,7 +33,7 @@ START_TEST(defaults_are_those_of_the_table)
 	ck_assert_uint_eq(config.spin_us, 10000);
 	ck_assert_uint_eq(config.domain_idle_seconds, 60);
 	ck_assert_uint_eq(config.recovery, CONFIG_RECOVERY_FAIL);
-	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_CUDA);
+	ck_assert(config_uses_gpu(&config));
 }
 END_TEST
 
@@ -42,12 +42,13 @@ START_TEST(file_is_read)
 	struct config config;
 	char text[256];
 
-	write_file("# comment\nsocket = /tmp/x.sock\nbackend=host\nmemory_limit = 3G\npinned_limit = "
+	write_file("# comment\nsocket = /tmp/x.sock\nbackend=/a/b.so\nmemory_limit = 3G\npinned_limit = "
 		   "64K\nstandbys = 0\n");
 	config_init(&config);
 	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), 0);
 	ck_assert_str_eq(config.socket, "/tmp/x.sock");
-	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_HOST);
+	ck_assert_str_eq(config.backend, "/a/b.so");
+	ck_assert(!config_uses_gpu(&config));
 	ck_assert_uint_eq(config.memory_limit, UINT64_C(3) << 30);
 	ck_assert_uint_eq(config.pinned_limit, 65536);
 	ck_assert_uint_eq(config.standbys, 0);
@@ -65,9 +66,9 @@ static const struct {
 	{"\n\nstandbys = many\n", 3, "standbys: \"many\" is not a number"},
 	{"standbys = 9\n", 1, "standbys: 9 is out of range, allowed is 0 to 8"},
 	{"standbys = -1\n", 1, "standbys: \"-1\" is not a number"},
-	{"backend = gpu\n", 1, "backend: \"gpu\" is not one of cuda|host"},
-	{"backend = aut\n", 1, "backend: \"aut\" is not one of"},
-	{"backend =\n", 1, "backend: \"\" is not one of"},
+	{"backend = gpu\n", 1, "backend: \"gpu\" is neither cuda nor an absolute path"},
+	{"backend = b.so\n", 1, "backend: \"b.so\" is neither cuda nor"},
+	{"backend =\n", 1, "backend: \"\" is neither cuda nor"},
 	{"memory_limit = 99999999999999999999\n", 1, "memory_limit"},
 	{"memory_limit = 17179869184G\n", 1, "memory_limit"},
 	{"memory_limit = 1X\n", 1, "memory_limit: \"1X\" is not a number of bytes"},

@@ -18,7 +18,7 @@
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/events.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/session/session.h"
 #include "server/door/visitor.h"
 #include "server/session/window.h"
@@ -592,11 +592,11 @@ START_TEST(a_quarantine_is_an_event)
 	fake->config.quarantine_faults = 2;
 	fake_join(fake, &client, &fake->children[1], NULL);
 	session = TAILQ_FIRST(&fake->daemon.sessions);
-	offender_note(&fake->daemon, session);
+	fault_history_note(&fake->daemon, session);
 	ck_assert_uint_eq(count_of(0, "quarantine"), 0);
-	offender_note(&fake->daemon, session);
+	fault_history_note(&fake->daemon, session);
 	expect_about("quarantine", 1, "has had 2 faults");
-	offender_lift(&fake->daemon, TAILQ_FIRST(&fake->daemon.offenders));
+	fault_history_lift(&fake->daemon, TAILQ_FIRST(&fake->daemon.fault_histories));
 	ck_assert_uint_eq(count_of(getuid(), "quarantine"), 2);
 	fake_leave(fake, &client);
 	end();

@@ -551,12 +551,12 @@ START_TEST(a_call_that_cannot_be_is_not_repeated)
 END_TEST
 
 /* Of a session that is over, but for memory that stays pinned. */
-START_TEST(lingers_that_are_damaged_are_no_bugs)
+START_TEST(unpinnings_that_are_damaged_are_no_bugs)
 {
 	const uint64_t pinned[] = {1, 4096};
 	const struct record **records;
 	struct {
-		struct kept_linger kept;
+		struct kept_unpinning kept;
 		struct kept_window window;
 	} copy;
 
@@ -566,7 +566,7 @@ START_TEST(lingers_that_are_damaged_are_no_bugs)
 	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
 	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
 	fake_reply(fake, active->socket, fake->message.id, 0, pinned, 2);
-	ck_assert_uint_eq(store_list(fake->daemon.store, RECORD_LINGER, &records), 1);
+	ck_assert_uint_eq(store_list(fake->daemon.store, RECORD_UNPINNING, &records), 1);
 	ck_assert(record_read(records[0], &copy, sizeof(copy)));
 	ck_assert_uint_eq(copy.window.address, WINDOW_GRID_BASE);
 	if (_i == 0)
@@ -575,7 +575,8 @@ START_TEST(lingers_that_are_damaged_are_no_bugs)
 		copy.kept.window_count = 2;
 	else
 		copy.window.address += _i == 2 ? 4096 : UINT64_C(1) << 63;
-	store_put(fake->daemon.store, records[0], RECORD_LINGER, record_key(records[0]), &copy, sizeof(copy));
+	store_put(fake->daemon.store, records[0], RECORD_UNPINNING, record_key(records[0]), &copy,
+		sizeof(copy));
 	free(records);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	ck_assert_uint_eq(fake_domain(fake)->windows.count, 0);
@@ -602,7 +603,7 @@ int main(void)
 	tcase_add_test(records, records_that_are_damaged_hurt_nobody_else);
 	tcase_add_loop_test(records, a_window_that_cannot_be_is_not_taken_over, 0, 2);
 	tcase_add_test(records, a_call_that_cannot_be_is_not_repeated);
-	tcase_add_loop_test(records, lingers_that_are_damaged_are_no_bugs, 0, 4);
+	tcase_add_loop_test(records, unpinnings_that_are_damaged_are_no_bugs, 0, 4);
 	suite_add_tcase(suite, records);
 	return suite_run(suite);
 }

@@ -182,7 +182,7 @@ START_TEST(a_context_that_the_hardware_ends_is_no_programs_fault)
 	fake_reap(fake, active, SIGKILL);
 	fake_reap(fake, standby, SIGKILL);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
-	ck_assert(TAILQ_EMPTY(&fake->daemon.offenders));
+	ck_assert(TAILQ_EMPTY(&fake->daemon.fault_histories));
 	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
 	forget(&client);
 }

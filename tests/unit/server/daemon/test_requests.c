@@ -1,5 +1,5 @@
 // Requests end to end: how they go to keeper, executor and standby, and what a session has from
-// them: memory, pinned memory that lingers, windows.
+// them: memory, pinned memory that is freed and still pinned, windows.
 
 #include <string.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 #include "server/holder/store.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
-#include "server/session/linger.h"
+#include "server/session/unpinning.h"
 #include "server/session/guarantee.h"
 #include "server/daemon/quota.h"
 #include "server/daemon/requests.h"
@@ -239,9 +239,9 @@ static uint64_t next_window(uint64_t words)
 	return window_take(&TAILQ_FIRST(&fake->daemon.domains)->windows, &(struct wire_u64s){&words, 1});
 }
 
-static uint64_t lingering(void)
+static uint64_t being_unpinned(void)
 {
-	return linger_bytes(TAILQ_FIRST(&fake->daemon.domains));
+	return unpinning_bytes(TAILQ_FIRST(&fake->daemon.domains));
 }
 
 START_TEST(a_window_with_pinned_memory_is_given_to_nobody)
@@ -258,10 +258,10 @@ START_TEST(a_window_with_pinned_memory_is_given_to_nobody)
 	id = fake_expect(fake, active->socket, WIRE_CLOSE_SESSION)->id;
 	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	ck_assert_uint_eq(next_window(1), WINDOW_NONE);
-	ck_assert_uint_eq(lingering(), 5 * MIB);
+	ck_assert_uint_eq(being_unpinned(), 5 * MIB);
 	fake_reply(fake, active->socket, id, 0, NULL, 0);
 	fake_expect_nothing(fake, active->socket);
-	ck_assert_uint_eq(lingering(), 0);
+	ck_assert_uint_eq(being_unpinned(), 0);
 	ck_assert_uint_eq(next_window(1), WINDOW_GRID_BASE);
 	end();
 }
@@ -279,7 +279,7 @@ START_TEST(a_dead_executor_has_nothing_pinned)
 	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
 	ck_assert_uint_eq(next_window(1), WINDOW_NONE);
 	fake_reap(fake, active, SIGKILL);
-	ck_assert_uint_eq(lingering(), 0);
+	ck_assert_uint_eq(being_unpinned(), 0);
 	ck_assert_uint_eq(next_window(1), WINDOW_GRID_BASE);
 	end();
 }
@@ -305,10 +305,10 @@ START_TEST(freed_memory_that_stays_pinned_is_counted)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 	id = fake_expect(fake, active->socket, WIRE_UNMAP_HOST)->id;
 	ck_assert_uint_eq(fake->message.range.bytes, bytes);
-	ck_assert_uint_eq(lingering(), bytes);
+	ck_assert_uint_eq(being_unpinned(), bytes);
 	fake_reply(fake, active->socket, id, 0, NULL, 0);
 	fake_expect_nothing(fake, active->socket);
-	ck_assert_uint_eq(lingering(), 0);
+	ck_assert_uint_eq(being_unpinned(), 0);
 	part();
 }
 END_TEST

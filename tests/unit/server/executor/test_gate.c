@@ -842,7 +842,7 @@ START_TEST(an_unload_that_needs_a_gap_waits_for_that_of_another_session)
 	struct tenant *third = open_third();
 
 	put(1, 1);
-	for (unsigned i = 0; i < GRAVES_MAX; i++) {
+	for (unsigned i = 0; i < RECLAIM_MAX; i++) {
 		give_module(third, 1);
 		ask(third, WIRE_UNLOAD_MODULE, 100, NULL);
 		ck_assert_int_eq(answer_to(100), CUDA_SUCCESS);
@@ -858,7 +858,7 @@ START_TEST(an_unload_that_needs_a_gap_waits_for_that_of_another_session)
 	end_kernel();
 	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
 	ck_assert_int_eq(answer_to(102), CUDA_SUCCESS);
-	ck_assert_uint_ge(fake_count(FAKE_MODULE_UNLOAD), GRAVES_MAX);
+	ck_assert_uint_ge(fake_count(FAKE_MODULE_UNLOAD), RECLAIM_MAX);
 	close_third(third);
 }
 END_TEST

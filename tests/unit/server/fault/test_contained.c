@@ -12,7 +12,7 @@
 #include "server/fault/promote.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 #include "tests/lib/suite.h"
@@ -103,7 +103,7 @@ START_TEST(two_grids_that_fault_in_turn_are_two_faults)
 	ck_assert_uint_eq(fake->daemon.counters.faults, 2);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 2);
 	for (unsigned i = 0; i < 2; i++)
-		ck_assert(!offender_is_quarantined(
+		ck_assert(!fault_history_is_quarantined(
 			&fake->daemon, fake_session(fake, i)->uid, fake_session(fake, i)->identity));
 	end();
 }

@@ -13,6 +13,7 @@
 
 #include "protocol/socket.h"
 #include "server/keeper/ledger.h"
+#include "tests/host/host.h"
 #include "tests/lib/suite.h"
 
 #define GRANULE BACKEND_CHUNK_GRANULE

@@ -27,7 +27,7 @@ static void set_up(void)
 {
 	folder = folder_enter();
 	folder_shell("mkdir -p etc/frmps proc/7 sys/module/nvidia dev/shm shim");
-	folder_shell("echo 'backend = host' >etc/frmps/frmps.conf");
+	folder_shell("echo 'backend = /a/b.so' >etc/frmps/frmps.conf");
 	folder_shell("echo 580.1.2 >sys/module/nvidia/version; echo >dev/kmsg");
 	folder_shell("printf 'Max locked memory         unlimited            unlimited            bytes\\n"
 		     "Max open files            1048576              1048576              files\\n' "

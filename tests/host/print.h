@@ -3,8 +3,8 @@
 // (shm/text.h), which the backend sets: the program that loaded the module prints the output on its
 // standard output, and the text of an assertion on its standard error.
 
-#ifndef FRMPS_SERVER_BACKEND_HOST_PRINT_H
-#define FRMPS_SERVER_BACKEND_HOST_PRINT_H
+#ifndef FRMPS_TESTS_HOST_PRINT_H
+#define FRMPS_TESTS_HOST_PRINT_H
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/backend/host/kernel.h"
+#include "tests/host/kernel.h"
 #include "shm/text.h"
 
 /* Texts are cut to this, with the NUL. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 
 struct backend_graph {
 	struct backend_event *latest; /* behind the latest launch */

@@ -6,7 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 
 static bool pool_open;
 
@@ -202,3 +202,6 @@ const struct backend_ops backend_host = {
 	.graph_launch = host_graph_launch,
 	.mark = host_mark,
 };
+
+/* BACKEND_SYMBOL. */
+extern const struct backend_ops backend_loaded __attribute__((alias("backend_host")));

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "server/backend/fatbin.h"
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 #include "server/backend/image.h"
 
 #define KIND_TEXT  1

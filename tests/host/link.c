@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 #include "server/backend/image.h"
 
 struct backend_link {

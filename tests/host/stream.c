@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 
 /* Priorities order nothing here: every stream that can run does. */
 CUresult host_stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream)

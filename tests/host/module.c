@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 #include "server/backend/image.h"
 #include "server/backend/statics.h"
 #include "shm/text.h"

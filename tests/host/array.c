@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "protocol/texel.h"
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 
 #define LEVEL_ALIGNMENT UINT64_C(512)
 /* So many values rest. */

@@ -12,7 +12,7 @@
 #include "server/control/caller.h"
 #include "server/control/quarantine.h"
 #include "server/daemon/handshake.h"
-#include "server/session/offender.h"
+#include "server/session/fault_history.h"
 #include "server/session/session.h"
 #include "server/door/visitor.h"
 #include "tests/unit/server/session/fixture.h"
@@ -29,21 +29,21 @@ static void fault(uid_t uid, const char *identity, unsigned times)
 
 	snprintf(one.identity, sizeof(one.identity), "%s", identity);
 	for (unsigned i = 0; i < times; i++)
-		offender_note(&fake->daemon, &one);
+		fault_history_note(&fake->daemon, &one);
 }
 
 static bool is_quarantined(uid_t uid, const char *identity)
 {
-	return offender_is_quarantined(&fake->daemon, uid, identity);
+	return fault_history_is_quarantined(&fake->daemon, uid, identity);
 }
 
 static unsigned count(uid_t uid)
 {
-	const struct offender *offender;
+	const struct fault_history *history;
 	unsigned count = 0;
 
-	TAILQ_FOREACH (offender, &fake->daemon.offenders, link)
-		count += offender->uid == uid;
+	TAILQ_FOREACH (history, &fake->daemon.fault_histories, link)
+		count += history->uid == uid;
 	return count;
 }
 
@@ -79,16 +79,16 @@ END_TEST
 
 START_TEST(a_fault_is_forgotten_after_a_day)
 {
-	struct offender *offender;
+	struct fault_history *history;
 
 	boot();
 	fault(getuid(), A, 3);
-	offender = TAILQ_FIRST(&fake->daemon.offenders);
-	offender->latest_us -= (OFFENDER_SECONDS - 60) * UINT64_C(1000000);
+	history = TAILQ_FIRST(&fake->daemon.fault_histories);
+	history->latest_us -= (FAULT_HISTORY_SECONDS - 60) * UINT64_C(1000000);
 	ck_assert(is_quarantined(getuid(), A));
-	offender->latest_us -= 60 * UINT64_C(1000000);
+	history->latest_us -= 60 * UINT64_C(1000000);
 	ck_assert(!is_quarantined(getuid(), A));
-	ck_assert(TAILQ_EMPTY(&fake->daemon.offenders));
+	ck_assert(TAILQ_EMPTY(&fake->daemon.fault_histories));
 	/* It counts anew. */
 	fault(getuid(), A, 2);
 	ck_assert(!is_quarantined(getuid(), A));
@@ -107,7 +107,7 @@ START_TEST(one_user_pushes_only_its_own_programs_out)
 		snprintf(name, sizeof(name), "/tmp/%u", i);
 		fault(getuid(), name, 1);
 	}
-	ck_assert_uint_eq(count(getuid()), OFFENDERS_PER_USER);
+	ck_assert_uint_eq(count(getuid()), FAULT_HISTORIES_PER_USER);
 	ck_assert(!is_quarantined(getuid(), A));
 	ck_assert(is_quarantined(OTHER, A));
 	end();
@@ -153,7 +153,7 @@ START_TEST(a_user_sees_its_own_programs)
 	ck_assert_str_eq(json_string_value(json_object_get(one, "program")), A);
 	ck_assert_int_eq(json_integer_value(json_object_get(one, "faults")), 3);
 	ck_assert(json_is_true(json_object_get(one, "quarantined")));
-	ck_assert_int_le(json_integer_value(json_object_get(one, "expires_seconds")), OFFENDER_SECONDS);
+	ck_assert_int_le(json_integer_value(json_object_get(one, "expires_seconds")), FAULT_HISTORY_SECONDS);
 	one = json_array_get(json_object_get(root, "programs"), 0);
 	ck_assert(json_is_false(json_object_get(one, "quarantined")));
 	json_decref(root);
@@ -205,7 +205,7 @@ END_TEST
 
 START_TEST(a_daemon_that_comes_back_knows_them)
 {
-	const struct offender *first;
+	const struct fault_history *first;
 
 	fake_with_records = true;
 	boot();
@@ -216,11 +216,11 @@ START_TEST(a_daemon_that_comes_back_knows_them)
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	ck_assert(is_quarantined(OTHER, A));
 	ck_assert(!is_quarantined(OTHER, B));
-	first = TAILQ_FIRST(&fake->daemon.offenders);
+	first = TAILQ_FIRST(&fake->daemon.fault_histories);
 	ck_assert_str_eq(first->program, A);
 	ck_assert_uint_eq(first->faults, 4);
 	fault(OTHER, "/new", 1);
-	ck_assert_uint_eq(TAILQ_FIRST(&fake->daemon.offenders)->number, 3);
+	ck_assert_uint_eq(TAILQ_FIRST(&fake->daemon.fault_histories)->number, 3);
 	/* What is lifted stays so. */
 	ck_assert_int_eq(lift(OTHER, "1"), 0);
 	ck_assert_int_eq(fake_come_back(fake), 0);
@@ -242,8 +242,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("offender");
-	TCase *tests = suite_case(suite, "offender");
+	Suite *suite = suite_create("history");
+	TCase *tests = suite_case(suite, "history");
 	/* A daemon that died has not closed anything: descriptors are not counted. */
 	TCase *lives = tcase_create("lives");
 

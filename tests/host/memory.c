@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 
 #define DEFAULT_TOTAL (UINT64_C(4) << 30)
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 
 static const struct {
 	CUdevice_attribute id;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 
 static bool dims_fit(const uint32_t *grid, const uint32_t *block)
 {

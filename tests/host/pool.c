@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 #include "server/detached.h"
 #include "shm/order.h"
 

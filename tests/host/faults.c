@@ -40,7 +40,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 #include "shm/order.h"
 
 #define FAULT_MS_DEFAULT 10u

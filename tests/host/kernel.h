@@ -24,8 +24,8 @@
 // device run empty before each function's first lookup, and before the module is unloaded. Others
 // are handled like those that the service loads itself.
 
-#ifndef FRMPS_SERVER_BACKEND_HOST_KERNEL_H
-#define FRMPS_SERVER_BACKEND_HOST_KERNEL_H
+#ifndef FRMPS_TESTS_HOST_KERNEL_H
+#define FRMPS_TESTS_HOST_KERNEL_H
 
 #include <stdbool.h>
 #include <stddef.h>

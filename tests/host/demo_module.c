@@ -1,6 +1,6 @@
 // The demo's kernels for the host backend; server/demo/worker.c has the same as PTX.
 
-#include "server/backend/host/kernel.h"
+#include "tests/host/kernel.h"
 
 struct mix_params {
 	uint64_t cells;

@@ -1,11 +1,12 @@
-// Common parts of the host backend. The device is this process: device memory is memfd pages mapped
-// at fixed addresses, streams are queues for a pool of threads (pool.c), kernels are C functions of
-// modules (kernel.h) and a kernel fault is a fault of the process (faults.c). The backend does the
-// same things in the same order as a GPU, so everything above backend.h can be tested without a
-// GPU.
+// Common parts of the host backend, which the service loads (server/backend/find.c) in tests and in
+// the demo, and which no package has: executors with it run programs' code. The device is this
+// process: device memory is memfd pages mapped at fixed addresses, streams are queues for a pool
+// of threads (pool.c), kernels are C functions of modules (kernel.h) and a kernel fault is a fault
+// of the process (faults.c). The backend does the same things in the same order as a GPU, so
+// everything above backend.h can be tested without a GPU.
 
-#ifndef FRMPS_SERVER_BACKEND_HOST_HOST_H
-#define FRMPS_SERVER_BACKEND_HOST_HOST_H
+#ifndef FRMPS_TESTS_HOST_HOST_H
+#define FRMPS_TESTS_HOST_HOST_H
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -13,8 +14,10 @@
 #include <stdbool.h>
 
 #include "server/backend/backend.h"
-#include "server/backend/host/kernel.h"
+#include "tests/host/kernel.h"
 #include "shm/order.h"
+
+extern const struct backend_ops backend_host;
 
 /* Limits of the pretended device, as reported by its attributes. */
 #define HOST_THREADS_MAX       1024u

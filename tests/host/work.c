@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "server/backend/host/host.h"
+#include "tests/host/host.h"
 #include "shm/order.h"
 
 static void run_blocks(const struct host_launch *launch)
