@@ -87,9 +87,8 @@ build=$(cd "$build" && pwd)
 # In a folder of its own, apart from any other service and its files.
 export FRMPS_SOCKET="$scratch/frmps.sock"
 start() { # start BACKEND
-	backend=$1 option=$1
-	[ "$backend" = cuda ] || option=$build/tests/host/host_backend.so
-	"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend "$option" 2>"$scratch/log" &
+	backend=$1
+	"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend "$backend" 2>"$scratch/log" &
 	server=$!
 }
 status() {

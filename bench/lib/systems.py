@@ -166,8 +166,7 @@ class Frmps(System):
                    for domain in domains)
 
     def start(self):
-        command = [str(self.service / "server" / "frmps-server"), "--socket", self.socket, "--backend",
-                   str(self.service / "tests/host/host_backend.so") if self.backend == "host" else self.backend]
+        command = [str(self.service / "server" / "frmps-server"), "--socket", self.socket, "--backend", self.backend]
         config = pathlib.Path(self.work, "frmps.conf")
         keys = "".join(f"{key} = {value}\n" for key, value in self.config.items())
         config.write_text(keys + SECTIONS)

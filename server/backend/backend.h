@@ -411,8 +411,9 @@ extern const struct backend_ops backend_cuda;
 /* The operations in a backend that is loaded: a struct backend_ops. */
 #define BACKEND_SYMBOL "backend_loaded"
 
-/** Finds a backend: "cuda", or the one in the shared object with this absolute path, which is
- * loaded for good. Return: NULL if there is none (dlerror()) */
+/** Finds a backend: "cuda", or the one in a shared object, which is loaded for good. @name: an
+ * absolute path, or NAME of NAME_backend.so, for which the dynamic linker searches. Return: NULL if
+ * there is none (dlerror()) */
 const struct backend_ops *backend_find(const char *name);
 
 /** The copy, to another address, of the data that a copy into device memory, or a set, has

@@ -150,8 +150,8 @@ static int set_text(
 	}
 	if (*value && strcmp(row->key, "devices") == 0 && devices_check(value, text, size))
 		return CONFIG_E_INVALID;
-	if (strcmp(row->key, "backend") == 0 && *value != '/' && strcmp(value, CONFIG_BACKEND_CUDA) != 0) {
-		snprintf(text, size, "backend: \"%s\" is neither cuda nor an absolute path", value);
+	if (strcmp(row->key, "backend") == 0 && *value != '/' && (!*value || strchr(value, '/'))) {
+		snprintf(text, size, "backend: \"%s\" is neither a name nor an absolute path", value);
 		return CONFIG_E_INVALID;
 	}
 	strcpy((char *)config + row->offset, value);

@@ -114,8 +114,7 @@ def main():
         configuration = pathlib.Path(folder, "conf")
         configuration.write_text(f"devices = 0,0\n[device 1]\ndevice_memory = {size}M\n", encoding="utf-8")
         with open(os.path.join(folder, "log"), "w+", encoding="utf-8") as log:
-            service = subprocess.Popen([build / "server" / "frmps-server", "--config", configuration, "--backend",
-                                        build / "tests/host/host_backend.so" if options.backend == "host" else options.backend],
+            service = subprocess.Popen([build / "server" / "frmps-server", "--config", configuration, "--backend", options.backend],
                                        env=environment, stderr=log)
             try:
                 for device in "0", "1":

@@ -168,8 +168,7 @@ class Frmps(System):
         path = pathlib.Path(self.work, "conf")
         path.write_text(self.config)
         self.server = subprocess.Popen([str(self.build / "server" / "frmps-server"), "--config", str(path), "--socket",
-                                        self.socket, "--backend",
-                                        self.build / "tests/host/host_backend.so" if self.backend == "host" else self.backend], stderr=subprocess.PIPE, text=True)
+                                        self.socket, "--backend", self.backend], stderr=subprocess.PIPE, text=True)
         self.log = Log(self.server.stderr, self.log_path)
         self.log.wait(lambda: any("ready: " in line for line in self.log.since(0)), time.monotonic() + 60)
         if not any("ready: " in line for line in self.log.since(0)):

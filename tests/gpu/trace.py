@@ -40,8 +40,7 @@ class Service:
 
     def __enter__(self):
         with open(os.path.join(self.folder.name, "log"), "w", encoding="utf-8") as log:
-            self.server = subprocess.Popen([self.build / "server/frmps-server", "--config", "/dev/null", "--backend",
-                                            self.build / "tests/host/host_backend.so" if self.backend == "host" else self.backend],
+            self.server = subprocess.Popen([self.build / "server/frmps-server", "--config", "/dev/null", "--backend", self.backend],
                                            stderr=log)
         while subprocess.run([self.build / "server/frmpsctl", "ping"], capture_output=True).returncode:
             if self.server.poll() is not None:

@@ -60,7 +60,7 @@ const char *service_backend(void)
 {
 	const char *backend = getenv("FRMPS_TEST_BACKEND");
 
-	return backend && !strcmp(backend, "cuda") ? backend : getenv("FRMPS_TEST_HOST_BACKEND");
+	return backend ? backend : "host";
 }
 
 static void run_server(

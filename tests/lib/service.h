@@ -2,7 +2,6 @@
 // stopped by the test program. One at a time per test program. Environment read:
 //   FRMPS_TEST_SERVER   the frmps-server to start
 //   FRMPS_TEST_BACKEND  "host" (default) or "cuda"
-//   FRMPS_TEST_HOST_BACKEND  the host backend's file (tests/host/)
 //   FRMPS_TEST_DEVICES, FRMPS_TEST_DEVICE   the devices that it serves (key `devices`), and the one
 //                       whose daemon answers questions here; unset: it serves one
 //   FRMPS_TEST_LOG      "1": the service's log goes to the test's standard error as well as to its

@@ -16,7 +16,6 @@ import tempfile
 import unittest
 
 BUILD = sys.argv.pop(1)
-HOST = os.path.abspath(os.path.join(BUILD, 'tests', 'host', 'host_backend.so'))
 UUIDS = ['GPU-66726d70-7300-4000-8000-000000000001', 'GPU-66726d70-7300-4000-8000-000000000002',
          'GPU-66726d70-7300-4000-8001-000000000002']
 # A program on the device that it is given: prints the device's bytes, and works until its input ends.
@@ -75,7 +74,7 @@ class Devices(unittest.TestCase):
         with open(configuration, 'w', encoding='utf-8') as file:
             file.write('devices = 0,GPU-66726d70-7300-4000-8000-000000000002,1\n[device 2]\nmemory_limit = 1G\n')
         self.log = open(os.path.join(self.folder.name, 'log'), 'w+', encoding='utf-8')
-        self.server = subprocess.Popen([tool('frmps-server'), '--config', configuration, '--backend', HOST], stderr=self.log)
+        self.server = subprocess.Popen([tool('frmps-server'), '--config', configuration, '--backend', 'host'], stderr=self.log)
         self.addCleanup(self.server.kill)
         while not self.is_ready():
             self.assertIsNone(self.server.poll(), 'the service has ended')

@@ -19,7 +19,6 @@ import tempfile
 import unittest
 
 BUILD = sys.argv.pop(1)
-HOST = os.path.abspath(os.path.join(BUILD, 'tests', 'host', 'host_backend.so'))
 TOOLS = os.path.join(os.path.dirname(__file__), '..', '..', 'server', 'tools')
 METRIC = re.compile(r'(frmps_[a-z_]+)(?:\{([^}]*)\})?')
 LINE = re.compile(r'(?P<name>frmps_[a-z_]+)(?:\{(?P<labels>(?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (?P<value>\d+)')
@@ -54,7 +53,7 @@ class Exporter(unittest.TestCase):
         os.environ['FRMPS_SOCKET'] = os.path.join(self.folder.name, 'frmps.sock')
         ready, says_ready = os.pipe()
         self.server = subprocess.Popen(
-            [tool('frmps-server'), '--config', '/dev/null', '--socket', os.environ['FRMPS_SOCKET'], '--backend', HOST],
+            [tool('frmps-server'), '--config', '/dev/null', '--socket', os.environ['FRMPS_SOCKET'], '--backend', 'host'],
             stderr=says_ready)
         os.close(says_ready)
         self.log = os.fdopen(ready, errors='replace')

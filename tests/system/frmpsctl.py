@@ -19,7 +19,6 @@ import threading
 import unittest
 
 BUILD = sys.argv.pop(1)
-HOST = os.path.abspath(os.path.join(BUILD, 'tests', 'host', 'host_backend.so'))
 TABLE = os.path.join(os.path.dirname(__file__), '..', '..', 'server', 'tools', 'frmpsctl.def')
 CTL = os.path.join(BUILD, 'server', 'frmpsctl')
 
@@ -73,7 +72,7 @@ class Service(unittest.TestCase):
         os.environ['TZ'] = 'UTC'
         self.log = open(os.path.join(self.folder.name, 'log'), 'w+', encoding='utf-8', errors='replace')
         self.server = subprocess.Popen([os.path.join(BUILD, 'server', 'frmps-server'), '--config', '/dev/null', '--socket',
-                                        os.environ['FRMPS_SOCKET'], '--backend', HOST],
+                                        os.environ['FRMPS_SOCKET'], '--backend', 'host'],
                                        stderr=self.standard_error())
         while run('ping').returncode:
             self.assertIsNone(self.server.poll(), 'the service has ended')

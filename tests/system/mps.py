@@ -16,7 +16,6 @@ import tempfile
 import unittest
 
 BUILD = sys.argv.pop(1)
-HOST = os.path.abspath(os.path.join(BUILD, 'tests', 'host', 'host_backend.so'))
 TABLE = os.path.join(os.path.dirname(__file__), '..', '..', 'server', 'tools', 'mps.def')
 TERMINATED, OUT_OF_MEMORY = 810, 2
 GIB = 1 << 30
@@ -96,7 +95,7 @@ class Service(Bed):
         self.log_path = os.path.join(self.folder.name, 'log')
         with open(self.log_path, 'w', encoding='utf-8') as log:
             self.server = subprocess.Popen([tool('frmps-server'), '--config', '/dev/null', '--socket', os.environ['FRMPS_SOCKET'],
-                                            '--backend', HOST], stderr=log)
+                                            '--backend', 'host'], stderr=log)
         while not self.status_or_none():
             self.assertIsNone(self.server.poll(), 'the service has ended')
 
@@ -541,7 +540,7 @@ class StandIn(Bed):
                             'CUDA_MPS_LOG_DIRECTORY': os.path.join(name, 'log')}
         self.stand_in = shutil.copy(tool('nvidia-cuda-mps-control'), name)
         with open(os.path.join(name, 'frmps-server'), 'w', encoding='utf-8') as file:
-            file.write(f'#!/bin/sh\nexec {os.path.abspath(tool("frmps-server"))} --config /dev/null ${{BACKEND---backend {HOST}}} "$@"\n')
+            file.write(f'#!/bin/sh\nexec {os.path.abspath(tool("frmps-server"))} --config /dev/null ${{BACKEND---backend host}} "$@"\n')
         os.chmod(os.path.join(name, 'frmps-server'), 0o755)
 
     def control(self, *words, lines='', **more):
@@ -661,7 +660,7 @@ class StandIn(Bed):
         self.assertEqual(service.wait(), 0)
 
     def test_what_goes_wrong(self):
-        done = self.control('-d', BACKEND='--backend=nonsense')
+        done = self.control('-d', BACKEND='--backend=./nonsense')
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, 'the service has ended with status 64')
         done = self.control('-d', CUDA_MPS_LOG_DIRECTORY='/nonexistent/log')

@@ -14,7 +14,6 @@ import tempfile
 import unittest
 
 BUILD, FAKE = sys.argv.pop(1), sys.argv.pop(1)
-HOST = os.path.abspath(os.path.join(BUILD, 'tests', 'host', 'host_backend.so'))
 os.environ.pop('LD_LIBRARY_PATH', None)  # meson puts the folders of all libraries there
 GIB = 1 << 30
 SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE = 0, 1, 2, 3, 6, 7
@@ -117,7 +116,7 @@ class Nvml(unittest.TestCase):
         os.environ['FRMPS_SOCKET'] = os.path.join(self.folder.name, 'frmps.sock')
         os.environ['FRMPS_NVML'] = ''
         with open(os.path.join(self.folder.name, 'log'), 'w', encoding='utf-8') as log:
-            self.server = subprocess.Popen([tool('frmps-server'), '--config', '/dev/null', '--backend', HOST], stderr=log)
+            self.server = subprocess.Popen([tool('frmps-server'), '--config', '/dev/null', '--backend', 'host'], stderr=log)
         while not self.status().get('ready'):
             self.assertIsNone(self.server.poll(), 'the service has ended')
         self.askers = []

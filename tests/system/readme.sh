@@ -31,7 +31,7 @@ done
 
 # The first code block of the section, with what stands for the GPU and for PyTorch.
 sed -n '/^## Quick start/,/^## /p' "$root/README.md" | awk '/^```sh$/ { on = 1; next } /^```$/ { if (on) exit } on' |
-	sed -e 's|[[:space:]]*#.*||' -e "s|frmps-server|& --config /dev/null --backend $build/tests/host/host_backend.so|" -e 's|python3 train.py|build/server/demo_worker trainer 1|' \
+	sed -e 's|[[:space:]]*#.*||' -e "s|frmps-server|& --config /dev/null --backend host|" -e 's|python3 train.py|build/server/demo_worker trainer 1|' \
 		>"$scratch/lines"
 [ "$(wc -l <"$scratch/lines")" -eq 3 ] || fail "the quick start has not three lines"
 

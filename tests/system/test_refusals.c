@@ -16,7 +16,7 @@
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
-#define SERVER "exec \"$FRMPS_TEST_SERVER\" --backend \"$FRMPS_TEST_HOST_BACKEND\" "
+#define SERVER "exec \"$FRMPS_TEST_SERVER\" --backend host "
 #define CTL    "exec \"$FRMPS_TEST_CTL\" "
 #define RUN    "exec \"$FRMPS_TEST_RUN\" "
 #define OTHER  12345

@@ -18,7 +18,6 @@ import time
 import unittest
 
 BUILD = sys.argv.pop(1)
-HOST = os.path.abspath(os.path.join(BUILD, 'tests', 'host', 'host_backend.so'))
 BACKEND = os.environ.get('FRMPS_TEST_BACKEND', 'host')
 if BACKEND == 'host':
     os.environ.pop('LD_LIBRARY_PATH', None)  # meson puts the folders of all libraries there
@@ -70,7 +69,7 @@ class Trace(unittest.TestCase):
         # A program that faults is not served elsewhere afterwards.
         pathlib.Path(config).write_text('quarantine_faults = 0\n', encoding='utf-8')
         with open(os.path.join(cls.place.name, 'log'), 'w', encoding='utf-8') as log:
-            cls.server = subprocess.Popen([tool('frmps-server'), '--config', config, '--backend', HOST if BACKEND == 'host' else BACKEND], stderr=log)
+            cls.server = subprocess.Popen([tool('frmps-server'), '--config', config, '--backend', BACKEND], stderr=log)
         while subprocess.run([tool('frmpsctl'), 'ping'], capture_output=True, check=False).returncode:
             if cls.server.poll() is not None:
                 raise RuntimeError('the service has ended')

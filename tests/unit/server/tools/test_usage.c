@@ -101,7 +101,7 @@ static const struct {
 	{SERVER "--nonsense", "nonsense"},
 	{SERVER "nonsense", "unexpected argument 'nonsense'"},
 	{SERVER "--standbys 99", "standbys: 99 is out of range, allowed is 0 to 8"},
-	{SERVER "--backend gpu", "backend: \"gpu\" is neither cuda nor an absolute path"},
+	{SERVER "--backend gpu/b", "backend: \"gpu/b\" is neither a name nor an absolute path"},
 	{SERVER "--socket", "requires an argument"},
 	{SERVER "--check-config --standbys 99", "standbys: 99 is out of range"},
 	{SERVER "--check-config --socket a --socket a --socket a --socket a --socket a --socket a --socket a "

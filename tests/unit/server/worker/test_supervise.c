@@ -29,7 +29,8 @@ static int say(int count, char **arguments)
 /* Starts one and hears its options. */
 static void start(enum role role, enum proof_state proof, char *ret_told)
 {
-	struct heritage heritage = {.backend = "cuda", .backend_option = "cuda", .environment = environ, .proof.state = proof};
+	struct heritage heritage = {
+		.backend = "cuda", .backend_option = "cuda", .environment = environ, .proof.state = proof};
 	struct crew crew = {.heritage = &heritage};
 	struct worker worker = {.crew = &crew, .role = role};
 	struct heritage_fds fds = {.words = -1, .dump = -1, .output = -1};
