@@ -250,15 +250,19 @@ static CUresult end_shares(const struct range *range)
 	return r;
 }
 
+/* A peer with an error needs nothing more, and is no error of the owner's. */
 static CUresult share_openly(const struct range *range)
 {
 	const struct piece *piece = range->block;
 	const uint64_t peers = open_to[session_ordinal(piece->session)];
 	CUresult r = CUDA_SUCCESS;
 
-	for (int i = 0; r == CUDA_SUCCESS && i < (int)PLACE_DEVICES; ++i)
+	for (int i = 0; r == CUDA_SUCCESS && i < (int)PLACE_DEVICES; ++i) {
 		if (peers >> i & 1)
 			r = share_with(range, &sessions[i]);
+		if (r != CUDA_SUCCESS && process_session_error(&sessions[i]) != CUDA_SUCCESS)
+			r = process_session_error(piece->session);
+	}
 	return r;
 }
 
