@@ -221,6 +221,12 @@ START_TEST(a_daemon_that_does_not_answer_is_an_error)
 	import(7);
 	if (_i != 3)
 		socket = take_question();
+	/* Also when it is asked again. */
+	for (int tries = 1; _i == 0 && tries < 4; tries++) {
+		close(socket);
+		fake_turn(fake);
+		socket = take_question();
+	}
 	if (_i == 0)
 		close(socket);
 	if (_i == 1)
@@ -234,6 +240,22 @@ START_TEST(a_daemon_that_does_not_answer_is_an_error)
 	ck_assert_uint_eq(holdings()->count, 0);
 	if (_i)
 		close(socket);
+	part();
+}
+END_TEST
+
+START_TEST(a_daemon_that_dies_is_asked_again)
+{
+	int file;
+
+	start();
+	import(7);
+	close(take_question());
+	fake_turn(fake);
+	fake_expect_nothing(fake, client.socket);
+	file = lend(take_question(), 0);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, 0);
+	close(file);
 	part();
 }
 END_TEST
@@ -410,6 +432,7 @@ int main(void)
 	tcase_add_test(tests, host_memory_of_another_device_stays_when_it_is_released);
 	tcase_add_test(tests, a_refusal_is_the_answer);
 	tcase_add_loop_test(tests, a_daemon_that_does_not_answer_is_an_error, 0, 5);
+	tcase_add_test(tests, a_daemon_that_dies_is_asked_again);
 	tcase_add_test(tests, a_session_ends_while_it_borrows);
 	tcase_add_test(tests, a_token_of_no_device_is_none);
 	tests = suite_case(suite, "lender");
