@@ -718,10 +718,19 @@ static struct session *session_of(const struct graph_params *params)
 	}
 }
 
+static bool is_kernel(const struct graph_params *params)
+{
+	return params->type == CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
+/* Kernels say best where a graph runs: copies and fills may be of a peer's memory. */
 struct session *form_session(const struct client_graph *graph)
 {
 	struct session *session = NULL;
 
+	for (uint32_t i = 0; i < graph->count && !session; ++i)
+		if (is_kernel(&graph->nodes[i]->params))
+			session = session_of(&graph->nodes[i]->params);
 	for (uint32_t i = 0; i < graph->count && !session; ++i)
 		session = session_of(&graph->nodes[i]->params);
 	return session;

@@ -55,18 +55,17 @@ bool peer_can(int device, int of)
 
 /* ---- the service ---- */
 
-static CUresult ask(
-	enum wire_type type, const struct wire_memory *memory, uint64_t *ret_values, uint32_t count)
+/* @ret_values: `count` of the answer's */
+static CUresult ask(enum wire_type type, const struct wire_memory *memory, struct control_answer *answer,
+	uint64_t *ret_values, uint32_t count)
 {
 	struct wire_message request = {.type = type, .memory = *memory};
-	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = control_call(&request, answer);
 
 	if (r == CUDA_SUCCESS && answer->message.reply.values.count < count)
 		r = CUDA_ERROR_UNKNOWN;
 	if (r == CUDA_SUCCESS && count)
 		memcpy(ret_values, answer->message.reply.values.at, count * sizeof(*ret_values));
-	control_answer_free(answer);
 	return r;
 }
 
@@ -96,21 +95,27 @@ static CUmemGenericAllocationHandle handle_of(uint64_t address)
 	return address / VIRTUAL_GRANULE << 32 | UINT64_C(1) << 31;
 }
 
-/* In the peer's session. */
+/* In the peer's session. A later request never fails for want of memory here: what an earlier one
+ * has done would stay. */
 static CUresult map_there(const uint64_t token[2], uint64_t address, uint64_t bytes)
 {
 	struct wire_memory memory = {
 		.handle = handle_of(address), .address = address, .token = {token[0], token[1]}};
-	CUresult r = ask(WIRE_IMPORT_MEMORY, &memory, &memory.bytes, 1);
+	struct control_answer *answer = control_answer_new();
+	CUresult r = answer ? ask(WIRE_IMPORT_MEMORY, &memory, answer, &memory.bytes, 1)
+			    : CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = memory.bytes == bytes ? ask(WIRE_MAP_HANDLE, &memory, NULL, 0) : CUDA_ERROR_UNKNOWN;
-	if (r != CUDA_SUCCESS)
-		ask(WIRE_RELEASE_MEMORY, &memory, NULL, 0);
+	if (r == CUDA_SUCCESS) {
+		r = memory.bytes == bytes ? ask(WIRE_MAP_HANDLE, &memory, answer, NULL, 0)
+					  : CUDA_ERROR_UNKNOWN;
+		if (r != CUDA_SUCCESS)
+			ask(WIRE_RELEASE_MEMORY, &memory, answer, NULL, 0);
+	}
+	control_answer_free(answer);
 	return r;
 }
 
+/* The same. */
 static CUresult unmap_there(uint64_t address, uint64_t bytes)
 {
 	const struct wire_memory memory = {.handle = handle_of(address)};
@@ -119,8 +124,24 @@ static CUresult unmap_there(uint64_t address, uint64_t bytes)
 	struct control_answer *answer = control_answer_new();
 	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
+	if (r == CUDA_SUCCESS)
+		r = ask(WIRE_RELEASE_MEMORY, &memory, answer, NULL, 0);
 	control_answer_free(answer);
-	return r == CUDA_SUCCESS ? ask(WIRE_RELEASE_MEMORY, &memory, NULL, 0) : r;
+	return r;
+}
+
+/* The right to the memory of a piece. */
+static CUresult find_token(const struct range *range, uint64_t ret_token[2])
+{
+	const struct piece *piece = range->block;
+	const struct wire_memory memory = {.address = range->address};
+	struct control_answer *answer = control_answer_new();
+	SESSION_SCOPE(piece->session);
+	CUresult r =
+		answer ? ask(WIRE_EXPORT_MEMORY, &memory, answer, ret_token, 2) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	control_answer_free(answer);
+	return r;
 }
 
 /* ---- views, under `changing` ---- */
@@ -209,17 +230,14 @@ static CUresult share(struct piece *piece, uint64_t address, uint64_t bytes, con
 static CUresult share_with(const struct range *range, struct session *to)
 {
 	struct piece *piece = range->block;
-	uint64_t values[4];
+	uint64_t token[2];
 	CUresult r;
 
 	if (to == piece->session || *find_share(piece, to))
 		return CUDA_SUCCESS;
-	{
-		SESSION_SCOPE(piece->session);
-		r = ask(WIRE_EXPORT_MEMORY, &(struct wire_memory){.address = range->address}, values, 4);
-	}
+	r = find_token(range, token);
 	SESSION_SCOPE(to);
-	return r == CUDA_SUCCESS ? share(piece, range->address, range->bytes, values) : r;
+	return r == CUDA_SUCCESS ? share(piece, range->address, range->bytes, token) : r;
 }
 
 /* A session with an error runs nothing any more, and its service unmaps all at its end. */
@@ -250,15 +268,19 @@ static CUresult end_shares(const struct range *range)
 	return r;
 }
 
+/* A peer with an error needs nothing more, and is no error of the owner's. */
 static CUresult share_openly(const struct range *range)
 {
 	const struct piece *piece = range->block;
 	const uint64_t peers = open_to[session_ordinal(piece->session)];
 	CUresult r = CUDA_SUCCESS;
 
-	for (int i = 0; r == CUDA_SUCCESS && i < (int)PLACE_DEVICES; ++i)
+	for (int i = 0; r == CUDA_SUCCESS && i < (int)PLACE_DEVICES; ++i) {
 		if (peers >> i & 1)
 			r = share_with(range, &sessions[i]);
+		if (r != CUDA_SUCCESS && process_session_error(&sessions[i]) != CUDA_SUCCESS)
+			r = process_session_error(piece->session);
+	}
 	return r;
 }
 

@@ -1,4 +1,5 @@
-// See lending.h. A borrowing has a connection of its own, which ends with the answer.
+// See lending.h. A borrowing has a connection of its own, which ends with the answer. If the lender
+// dies before that, the next life of that daemon is asked: its socket is there all the time.
 
 #include "server/daemon/lending.h"
 
@@ -26,11 +27,14 @@
 
 /* A daemon that has died is back within a second. */
 #define PATIENCE_MS 10000u
+/* Connections, one after the other, that may end without an answer. */
+#define TRIES 4u
 
 struct borrowing {
 	struct request *request;
 	struct connection *connection;
 	struct timer *timer;
+	unsigned tries;
 	lending_end_fn *end;
 };
 
@@ -97,11 +101,6 @@ static void on_message(void *context, const struct wire_message *message, struct
 	end(borrowing, chunk ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, chunk, reply->values.at[0]);
 }
 
-static void on_closed(void *context, const char *reason)
-{
-	give_up(context, reason);
-}
-
 static void on_timer(void *context)
 {
 	give_up(context, "its daemon does not answer");
@@ -129,6 +128,8 @@ static int connect_to(const struct daemon *daemon, unsigned device)
 	return -error;
 }
 
+static void on_closed(void *context, const char *reason);
+
 /* Return: 0 or -errno */
 static int ask(struct borrowing *borrowing)
 {
@@ -142,13 +143,20 @@ static int ask(struct borrowing *borrowing)
 
 	if (fd < 0)
 		return fd;
-	borrowing->timer = timer_new(daemon->loop, on_timer, borrowing);
 	borrowing->connection =
 		connection_new(daemon->loop, CONNECTION_OURS, fd, 1, on_message, on_closed, borrowing);
-	if (!borrowing->timer || !borrowing->connection)
+	if (!borrowing->connection)
 		return -ENOMEM;
-	timer_start(borrowing->timer, PATIENCE_MS);
 	return connection_send(borrowing->connection, &message, NULL, 0) ? -ECONNRESET : 0;
+}
+
+static void on_closed(void *context, const char *reason)
+{
+	struct borrowing *borrowing = context;
+
+	borrowing->connection = connection_shutdown(borrowing->connection);
+	if (++borrowing->tries == TRIES || ask(borrowing) < 0)
+		give_up(borrowing, reason);
 }
 
 void lending_borrow(struct request *request, lending_end_fn *end_call)
@@ -162,7 +170,10 @@ void lending_borrow(struct request *request, lending_end_fn *end_call)
 	}
 	*borrowing = (struct borrowing){.request = request, .end = end_call};
 	request->borrowing = borrowing;
-	r = ask(borrowing);
+	borrowing->timer = timer_new(request->session->daemon->loop, on_timer, borrowing);
+	r = borrowing->timer ? ask(borrowing) : -ENOMEM;
+	if (!r)
+		timer_start(borrowing->timer, PATIENCE_MS);
 	if (r < 0)
 		give_up(borrowing, strerror(-r));
 }

@@ -541,8 +541,6 @@ static void on_borrowed(struct request *request, CUresult code, struct chunk *ch
 {
 	request->chunk = chunk;
 	request->message.memory.bytes = bytes;
-	if (!code)
-		code = sharing_admit(request->session, chunk->kind, bytes);
 	if (code)
 		finish_with(request, code);
 	else
@@ -564,7 +562,8 @@ static void import_memory(struct request *request)
 		}
 		request->chunk = code ? NULL : chunk_ref(chunk);
 	}
-	if (!code && chunk_is_host(request->chunk) &&
+	/* What is borrowed is counted, and freed, by the daemon that lends it. */
+	if (!code && chunk_is_host(request->chunk) && !request->chunk->lease &&
 		handout_add(&session->daemon->handouts, session->owner, request->chunk->fd) < 0)
 		code = CUDA_ERROR_OUT_OF_MEMORY;
 	if (code)

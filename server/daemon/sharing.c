@@ -80,17 +80,10 @@ CUresult sharing_import(struct session *session, const struct wire_memory *wish,
 	struct session *owner;
 	CUresult code = find_chunk(session->daemon, session->uid, wish->token, &owner, ret_chunk, ret_bytes);
 
-	return code ? code : sharing_admit(session, (*ret_chunk)->kind, *ret_bytes);
-}
-
-CUresult sharing_admit(struct session *session, enum chunk_kind kind, uint64_t bytes)
-{
-	const char *limit = kind == CHUNK_HOST ? "pinned_limit" : "memory_limit";
-
-	/* Another device's memory counts there. */
-	if (kind == CHUNK_BORROWED || is_within_limit(session, kind == CHUNK_HOST, bytes))
-		return CUDA_SUCCESS;
-	quota_note_limit(session, limit, bytes);
+	/* Memory that another device's daemon has lent counts there. */
+	if (code || (*ret_chunk)->lease || is_within_limit(session, chunk_is_host(*ret_chunk), *ret_bytes))
+		return code;
+	quota_note_limit(session, chunk_is_host(*ret_chunk) ? "pinned_limit" : "memory_limit", *ret_bytes);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

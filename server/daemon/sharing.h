@@ -9,8 +9,8 @@
 
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
-#include "server/session/chunk.h"
 
+struct chunk;
 struct daemon;
 struct holding;
 struct shared_fd;
@@ -24,9 +24,6 @@ CUresult sharing_export(const struct session *session, const struct wire_memory 
 /** The memory behind a token, if the limits of the session leave room for that memory. */
 CUresult sharing_import(struct session *session, const struct wire_memory *wish, struct chunk **ret_chunk,
 	uint64_t *ret_bytes);
-
-/** Checks that the session's limits leave room for so many bytes. CUDA_ERROR_OUT_OF_MEMORY. */
-CUresult sharing_admit(struct session *session, enum chunk_kind kind, uint64_t bytes);
 
 /**
  * The memory behind a token, for the daemon of another device on which programs of the user have

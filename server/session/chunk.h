@@ -54,7 +54,8 @@ struct chunk {
 	TAILQ_HEAD(, holding) owners;
 	/* NULL: empty, the content is in host memory (standby/swap.c) */
 	struct shared_fd *fd;
-	/* CHUNK_BORROWED, or CHUNK_HOST of another device: open while the chunk is in use here */
+	/* CHUNK_BORROWED, or CHUNK_HOST that another device's daemon has lent: open while the chunk
+	 * is in use here; NULL: the chunk is this daemon's to count and to free */
 	struct shared_fd *lease;
 	const struct record *record;	       /* while doomed, or left without a holder */
 	const struct chunk_exported *exported; /* behind `offer` */

@@ -75,7 +75,7 @@ static bool counts(const struct holding *entry)
 
 static bool counts_as_host(const struct holding *entry)
 {
-	return (entry->type == WIRE_CREATE_MEMORY && chunk_is_host(entry->chunk)) ||
+	return (entry->type == WIRE_CREATE_MEMORY && chunk_is_host(entry->chunk) && !entry->chunk->lease) ||
 	       (entry->type == WIRE_MAP_HOST && !entry->memory);
 }
 

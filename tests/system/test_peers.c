@@ -454,6 +454,48 @@ START_TEST(mapped_memory_is_for_both)
 }
 END_TEST
 
+/* A graph of one device whose nodes use the other one's memory, as captured and with the copy to
+ * there first. */
+static int run_graph(int unused)
+{
+	CUgraphExec exec;
+	CUgraph graph;
+
+	(void)unused;
+	both_open();
+	enable();
+	for (uint32_t round = 0; round < 2; round++) {
+		CUstream stream = sides[1].stream;
+
+		use(0);
+		fill(sides[0].in, 6);
+		fill(sides[0].out, 0);
+		use(1);
+		ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		if (round)
+			ck_cuda(cuMemcpyDtoDAsync_v2(sides[0].out, sides[1].in, WORDS * 4, stream));
+		ck_cuda(cuMemcpyDtoDAsync_v2(sides[1].out, sides[0].in, WORDS * 4, stream));
+		ck_cuda(mix(1, sides[1].out, sides[0].in, 9, stream));
+		ck_cuda(cuMemcpyDtoDAsync_v2(sides[0].out, sides[1].out, WORDS * 4, stream));
+		ck_cuda(cuStreamEndCapture(stream, &graph));
+		ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		ck_cuda(cuGraphLaunch(exec, stream));
+		ck_cuda(cuStreamSynchronize(stream));
+		ck_cuda(cuGraphExecDestroy(exec));
+		ck_cuda(cuGraphDestroy(graph));
+		use(0);
+		ck_assert(are_mixed(sides[0].out, 6, 9));
+	}
+	return 0;
+}
+
+START_TEST(a_graph_reaches_the_memory_of_the_other_device)
+{
+	both_start();
+	ck_assert_int_eq(exit_status(spawn(run_graph, 0)), 0);
+}
+END_TEST
+
 static int share_pool(int unused)
 {
 	CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
@@ -624,7 +666,8 @@ static int outlast(int progress, int orders)
 	}
 	use(1);
 	ck_cuda(mix(1, sides[1].out, sides[0].in, 3, NULL));
-	return are_mixed(sides[1].out, 5, 3) && works(1, 4) ? 0 : 2;
+	ck_assert(are_mixed(sides[1].out, 5, 3));
+	return works(1, 4) ? 0 : 2;
 }
 
 static pid_t holder_of(unsigned number)
@@ -664,8 +707,12 @@ static int fault_beside(int faulty)
 	FAILS(cuCtxSynchronize(), LAUNCH_FAILED);
 	use(other);
 	for (uint32_t round = 0; round < 5; round++) {
+		CUdeviceptr later;
+
 		ck_cuda(mix(other, sides[other].out, sides[0].in, round, NULL));
 		ck_assert(are_mixed(sides[other].out, 5, round));
+		ck_cuda(cuMemAlloc_v2(&later, 80 * MIB));
+		ck_cuda(cuMemFree_v2(later));
 	}
 	return 0;
 }
@@ -736,6 +783,7 @@ int main(void)
 	tcase_add_test(tests, copies_go_straight);
 	tcase_add_loop_test(tests, mapped_memory_is_for_both, 0, 3);
 	tcase_add_test(tests, a_pool_is_for_both);
+	tcase_add_test(tests, a_graph_reaches_the_memory_of_the_other_device);
 	tests = suite_case(suite, "wrong");
 	tcase_add_checked_fixture(tests, NULL, both_stop);
 	tcase_add_test(tests, another_executor_has_the_memory);

@@ -27,7 +27,7 @@
 	}
 
 static char folder[] = "/tmp/frmps-lending-XXXXXX", path[PLACE_BYTES];
-static int listener = -1;
+static int listener = -1, memory = -1; /* memory: of device 1 */
 
 /* This daemon is device 0 of two; device 1 is the test. */
 static void start(void)
@@ -49,6 +49,8 @@ static void start(void)
 static void stop_listening(void)
 {
 	close(listener);
+	close(memory);
+	memory = -1;
 	unlink(path);
 	rmdir(folder);
 }
@@ -89,11 +91,12 @@ static int lend(int socket, uint64_t is_host)
 {
 	const uint64_t values[2] = {2 * MIB, is_host};
 	const struct wire_message reply = {.type = WIRE_REPLY, .id = 1, .reply = {.values = {values, 2}}};
-	int memory = fake_memfd(2 * MIB, 0), file[2];
+	int file[2];
 
+	memory = fake_memfd(2 * MIB, 0);
+	ck_assert_int_eq(pwrite(memory, "here", 4, MIB), 4);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, file), 0);
 	fake_send(fake, socket, &reply, (const int[2]){memory, file[0]}, 2);
-	close(memory);
 	close(file[0]);
 	close(socket);
 	return file[1];
@@ -162,20 +165,24 @@ START_TEST(memory_of_another_device_is_mapped_like_own)
 }
 END_TEST
 
-START_TEST(host_memory_of_another_device_counts_here)
+/* The pages are the other daemon's to count, and to free. */
+START_TEST(host_memory_of_another_device_stays_when_it_is_released)
 {
+	const struct wire_message release = {.type = WIRE_RELEASE_MEMORY, .memory = {.handle = 7}};
+	char text[4];
 	int file;
 
 	start();
+	fake_session(fake, 0)->terms.pinned_limit = MIB;
 	import(7);
 	file = lend(take_question(), 1);
 	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, 0);
 	ck_assert_uint_eq(fake->message.reply.values.at[1], 1);
-	ck_assert_uint_eq(holdings()->host_bytes, 2 * MIB);
-	fake_session(fake, 0)->terms.pinned_limit = 3 * MIB;
-	ck_assert_int_eq(ask(&(struct wire_message){
-				 .type = WIRE_IMPORT_MEMORY, .memory = {.handle = 8, .token = FAR}}),
-		CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(holdings()->host_bytes, 0);
+	ck_assert_int_eq(ask(&release), 0);
+	ck_assert(!is_open(file));
+	ck_assert_int_eq(pread(memory, text, 4, MIB), 4);
+	ck_assert_mem_eq(text, "here", 4);
 	close(file);
 	part();
 }
@@ -214,6 +221,12 @@ START_TEST(a_daemon_that_does_not_answer_is_an_error)
 	import(7);
 	if (_i != 3)
 		socket = take_question();
+	/* Also when it is asked again. */
+	for (int tries = 1; _i == 0 && tries < 4; tries++) {
+		close(socket);
+		fake_turn(fake);
+		socket = take_question();
+	}
 	if (_i == 0)
 		close(socket);
 	if (_i == 1)
@@ -227,6 +240,22 @@ START_TEST(a_daemon_that_does_not_answer_is_an_error)
 	ck_assert_uint_eq(holdings()->count, 0);
 	if (_i)
 		close(socket);
+	part();
+}
+END_TEST
+
+START_TEST(a_daemon_that_dies_is_asked_again)
+{
+	int file;
+
+	start();
+	import(7);
+	close(take_question());
+	fake_turn(fake);
+	fake_expect_nothing(fake, client.socket);
+	file = lend(take_question(), 0);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, 0);
+	close(file);
 	part();
 }
 END_TEST
@@ -400,9 +429,10 @@ int main(void)
 	fake_prepare();
 	tcase_add_checked_fixture(tests, NULL, stop_listening);
 	tcase_add_test(tests, memory_of_another_device_is_mapped_like_own);
-	tcase_add_test(tests, host_memory_of_another_device_counts_here);
+	tcase_add_test(tests, host_memory_of_another_device_stays_when_it_is_released);
 	tcase_add_test(tests, a_refusal_is_the_answer);
 	tcase_add_loop_test(tests, a_daemon_that_does_not_answer_is_an_error, 0, 5);
+	tcase_add_test(tests, a_daemon_that_dies_is_asked_again);
 	tcase_add_test(tests, a_session_ends_while_it_borrows);
 	tcase_add_test(tests, a_token_of_no_device_is_none);
 	tests = suite_case(suite, "lender");
