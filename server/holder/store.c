@@ -59,11 +59,18 @@ struct slots {
 	size_t count, room;
 };
 
-/* Orders for the holder that follow the commit. */
+struct act {
+	void (*act)(void *context);
+	void *context;
+};
+
+/* What follows the commit: orders for the holder, and the daemon's own. */
 struct orders {
 	uint32_t *forgotten; /* keys */
 	size_t forgotten_count, forgotten_room;
 	uint32_t settled, syncs; /* how many more */
+	struct act *acts;
+	size_t act_count, act_room;
 };
 
 /* The outcome of the latest deposit. */
@@ -674,6 +681,33 @@ uint64_t *store_counters(struct store *store)
 	return store ? store->board->counters : NULL;
 }
 
+void store_then(struct store *store, void (*act)(void *context), void *context)
+{
+	struct orders *orders;
+
+	if (!store) {
+		act(context);
+		return;
+	}
+	orders = &store->orders;
+	if (orders->act_count == orders->act_room) {
+		orders->act_room = orders->act_room * 2 + 64;
+		orders->acts = reallocarray(orders->acts, orders->act_room, sizeof(*orders->acts));
+		log_bug_on(!orders->acts);
+	}
+	orders->acts[orders->act_count++] = (struct act){act, context};
+}
+
+/* One may add others. */
+static void do_acts(struct store *store)
+{
+	struct orders *orders = &store->orders;
+
+	for (size_t i = 0; i < orders->act_count; i++)
+		orders->acts[i].act(orders->acts[i].context);
+	orders->act_count = 0;
+}
+
 static void add_to(struct store *store, word32 *word, uint32_t *more)
 {
 	if (!*more)
@@ -704,6 +738,7 @@ void store_commit(struct store *store)
 	/* After everything that was forgotten before. */
 	add_to(store, &store->board->syncs, &store->orders.syncs);
 	ring(store);
+	do_acts(store);
 }
 
 struct store *store_open(const struct legacy *legacy)
@@ -734,12 +769,14 @@ struct store *store_close(struct store *store)
 {
 	if (!store)
 		return NULL;
+	do_acts(store);
 	if (store->base)
 		munmap(store->base, STORE_BYTES);
 	for (unsigned i = 0; i < CLASSES; i++)
 		free(store->spares[i].at);
 	free(store->dropped.at);
 	free(store->orders.forgotten);
+	free(store->orders.acts);
 	free(store->inherited);
 	free(store);
 	return NULL;

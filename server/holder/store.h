@@ -124,6 +124,10 @@ void store_up(struct store *store);
  * are neither of the last commit nor of one moment. NULL without a store. */
 uint64_t *store_counters(struct store *store);
 
+/** Calls act(context) behind the commit: for what no record may name when it is done, as the
+ * end of a file. Without a store, at once. */
+void store_then(struct store *store, void (*act)(void *context), void *context);
+
 /** Makes everything since the last commit count, and then gives the holder its orders. */
 void store_commit(struct store *store);
 

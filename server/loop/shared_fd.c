@@ -36,23 +36,32 @@ struct shared_fd *shared_fd_ref(struct shared_fd *shared)
 	return shared;
 }
 
-struct shared_fd *shared_fd_unref(struct shared_fd *shared)
+static void release(void *context)
 {
-	void (*on_last)(struct shared_fd * shared);
+	struct shared_fd *shared = context;
+	void (*on_last)(struct shared_fd * shared) = shared->on_last;
 
-	if (!shared || --shared->refs)
-		return NULL;
-	store_forget(shared->store, shared->key);
-	shared->store = NULL;
-	shared->key = 0;
-	on_last = shared->on_last;
 	shared->on_last = NULL;
 	if (on_last) {
 		shared->refs = 1;
 		on_last(shared);
-		return NULL;
+		return;
 	}
 	close(shared->fd);
 	free(shared);
+}
+
+struct shared_fd *shared_fd_unref(struct shared_fd *shared)
+{
+	struct store *store;
+
+	if (!shared || --shared->refs)
+		return NULL;
+	/* on_last() may empty the file: only when no record names it. */
+	store = shared->key ? shared->store : NULL;
+	store_forget(shared->store, shared->key);
+	shared->store = NULL;
+	shared->key = 0;
+	store_then(store, release, shared);
 	return NULL;
 }

@@ -27,8 +27,8 @@ struct shared_fd *shared_fd_new(int fd);
  * store_deposit() */
 int shared_fd_deposit(struct shared_fd *shared, struct store *store);
 struct shared_fd *shared_fd_ref(struct shared_fd *shared);
-/** Closes the descriptor with the last reference, or hands that on (on_last). NULL is fine. Return:
- * NULL. */
+/** Closes the descriptor with the last reference, or hands that on (on_last): behind the commit
+ * if it is deposited. NULL is fine. Return: NULL. */
 struct shared_fd *shared_fd_unref(struct shared_fd *shared);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "server/holder/holder.h"
 #include "server/holder/store.h"
+#include "server/loop/shared_fd.h"
 #include "tests/lib/suite.h"
 
 /* Descriptors at a time. */
@@ -193,6 +194,53 @@ START_TEST(a_turn_sees_itself)
 	free(records);
 	commit_and_close(store);
 	ck_assert_ptr_null(find(RECORD_SESSION, 1));
+}
+END_TEST
+
+static void count(void *context)
+{
+	++*(int *)context;
+}
+
+START_TEST(what_follows_a_record_follows_the_commit)
+{
+	struct store *store = open_store();
+	int done = 0;
+
+	store_then(store, count, &done);
+	ck_assert_int_eq(done, 0);
+	store_commit(store);
+	ck_assert_int_eq(done, 1);
+	store_commit(store);
+	ck_assert_int_eq(done, 1);
+	store_then(NULL, count, &done);
+	ck_assert_int_eq(done, 2);
+	store_close(store);
+}
+END_TEST
+
+static bool is_emptied;
+
+static void empty(struct shared_fd *file)
+{
+	is_emptied = true;
+	shared_fd_unref(file);
+}
+
+/* The next life would take an empty file for the session's. */
+START_TEST(a_file_is_emptied_when_no_record_names_it)
+{
+	struct store *store = open_store();
+	struct shared_fd *file = shared_fd_new(dup(0));
+
+	file->on_last = empty;
+	ck_assert_int_eq(shared_fd_deposit(file, store), 0);
+	store_commit(store);
+	shared_fd_unref(file);
+	ck_assert(!is_emptied);
+	store_commit(store);
+	ck_assert(is_emptied);
+	store_close(store);
 }
 END_TEST
 
@@ -404,6 +452,8 @@ int main(void)
 	tcase_add_test(tests, a_record_that_was_not_published_is_not_there);
 	tcase_add_test(tests, a_turn_that_was_not_committed_has_not_been);
 	tcase_add_test(tests, a_turn_sees_itself);
+	tcase_add_test(tests, what_follows_a_record_follows_the_commit);
+	tcase_add_test(tests, a_file_is_emptied_when_no_record_names_it);
 	tcase_add_test(tests, a_commit_gives_the_holder_its_orders);
 	tcase_add_test(tests, where_the_store_cannot_grow_records_still_change);
 	tcase_add_test(tests, damage_is_noticed);
