@@ -562,7 +562,7 @@ static void import_memory(struct request *request)
 		}
 		request->chunk = code ? NULL : chunk_ref(chunk);
 	}
-	/* What is borrowed is counted, and freed, by the daemon that lends it. */
+	/* The daemon that lends memory counts and frees it. */
 	if (!code && chunk_is_host(request->chunk) && !request->chunk->lease &&
 		handout_add(&session->daemon->handouts, session->owner, request->chunk->fd) < 0)
 		code = CUDA_ERROR_OUT_OF_MEMORY;

@@ -271,6 +271,7 @@ elif what == "copies":
     for i in range(2):
         use(i)
         do("cuMemsetD32_v2", memory[i], 17 + i, ctypes.c_size_t(BIG // 4))
+        do("cuCtxSynchronize")
     best = 1e9
     for i in range(6):
         use(1)
